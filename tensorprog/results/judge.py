@@ -55,18 +55,18 @@ def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class CompiledNumbers(LimitNumbers):
-    """Numbers of the limit by its compiler, which is loaded when the first is asked for."""
+    """Numbers of the limit by its recursion, which is loaded when the first is asked for."""
 
     def __init__(self) -> None:
-        self._compilers: dict[int, tuple[Netsor, Any]] = {}
+        self._recursions: dict[int, tuple[Netsor, Any]] = {}
         self._means: dict[tuple[int, str], ScoreMean | None] = {}
 
-    def _compiler(self, netsor: Netsor) -> Any:
-        from tensorprog.limit.moment.compiler import Compiler
+    def _recursion(self, netsor: Netsor) -> Any:
+        from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
-        if id(netsor) not in self._compilers:
-            self._compilers[id(netsor)] = netsor, Compiler(netsor)  # a program that is kept keeps its id
-        return self._compilers[id(netsor)][1]
+        if id(netsor) not in self._recursions:
+            self._recursions[id(netsor)] = netsor, NumericRecursion(netsor)  # a program that is kept keeps its id
+        return self._recursions[id(netsor)][1]
 
     def mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
         """The E[Z^left Z^right], given the scores upstream, of the member of a Dot for which it is furthest from 0."""
@@ -108,28 +108,28 @@ class CompiledNumbers(LimitNumbers):
         """What is wrong with an expression of averages at their limits: not finite, or a jump; '' if nothing."""
         from tensorprog.language.evaluate import Scope, evaluate
 
-        compiler = self._compiler(netsor)
-        known = [v for v in variables(expr) if _of_averages(compiler.netsor, v.name)]
-        scope = compiler.scope({})
+        recursion = self._recursion(netsor)
+        known = [v for v in variables(expr) if _of_averages(recursion.netsor, v.name)]
+        scope = recursion.scope({})
 
         def at(move: float, direction: int) -> np.ndarray[Any, Any]:
             def read(reference: Variable, ranges: Mapping[str, Range]) -> Open:
                 if reference not in known:
                     return Open((), np.full((), math.nan))  # in a branch that stands nowhere
                 value = scope.variable(reference, ranges)
-                turned = _turned(compiler.netsor, reference, ranges, direction)
+                turned = _turned(recursion.netsor, reference, ranges, direction)
                 axes = union(value.axes, turned.axes)
                 found = align(value, axes)
                 moved = found + move * (1 + np.abs(found)) * align(turned, axes)
-                statement = compiler.netsor.body[compiler.netsor.families[reference.name].statements[0]]
+                statement = recursion.netsor.body[recursion.netsor.families[reference.name].statements[0]]
                 square = isinstance(statement, Dot) and statement.left == statement.right
                 return Open(axes, np.maximum(moved, 0) if square else moved)
 
-            return np.asarray(evaluate(expr, Scope(compiler.netsor, scope.ranges, read)).data, dtype=float)
+            return np.asarray(evaluate(expr, Scope(recursion.netsor, scope.ranges, read)).data, dtype=float)
 
         here = at(0.0, 0)
         near = [at(move, direction) for direction in range(DIRECTIONS) for move in (-NEAR, NEAR)]
-        limits = ", ".join(f"{v} is {_shown(compiler.average(v.name).value.data)}" for v in known)
+        limits = ", ".join(f"{v} is {_shown(recursion.average(v.name).value.data)}" for v in known)
         if np.isnan(here).any() and any(v not in known for v in variables(expr)):
             return None
         if not all(np.isfinite(x).all() for x in (here, *near)):
@@ -152,7 +152,7 @@ class CompiledNumbers(LimitNumbers):
         names = {name: [str(slot) for slot in dot.target.slots] for name, dot in known.items()}
         return [
             DegenerateScores(tuple((known[f], dict(zip(names[f], at, strict=True))) for f, at in members), how)
-            for members, how in degenerate(self._compiler(netsor), [*known])
+            for members, how in degenerate(self._recursion(netsor), [*known])
         ]
 
     @_if_compiled
@@ -162,7 +162,7 @@ class CompiledNumbers(LimitNumbers):
 
         def mean(psi: Expr) -> tuple[float, float]:
             added = with_averages(netsor, {"atom": psi})
-            found = self._compiler(added.netsor).average(added.families["atom"]).estimate
+            found = self._recursion(added.netsor).average(added.families["atom"]).estimate
             return float(np.min(found.value)), float(np.max(found.error))
 
         square, _ = mean(Call("power", (expr, Number(2))))

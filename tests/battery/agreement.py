@@ -179,7 +179,7 @@ def formulas_agree(P: Program, law: Any) -> float | None:
         symbolic = P.limit(symbolic=True)
         found = 0.0
         for name in law.outputs:
-            if law.scores and name in law.compiler.random:
+            if law.scores and name in law.recursion.random:
                 continue
             formula = symbolic.cov(name)
             value, error = map(np.asarray, law.cov(name, with_error=True))

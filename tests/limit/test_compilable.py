@@ -24,22 +24,22 @@ TURN = [name for k, name in enumerate(GRADED) if k % ROUNDS == date.today().toor
 
 def _numbers(law: Law) -> list[np.ndarray]:
     """Draws of the outputs and second moments of them; behind layers of scores, given two draws of these."""
-    compiler, found = law.compiler, []
-    vectors = [name for name in law.outputs if compiler.netsor.families[name].kind == "vector"]
-    if not compiler.layered:
+    recursion, found = law.recursion, []
+    vectors = [name for name in law.outputs if recursion.netsor.families[name].kind == "vector"]
+    if not recursion.layered:
         draws = law.sample(4)
         for name in law.outputs:
             found.append(draws[name])
-            if name not in compiler.random:
-                found += [compiler.mean(name).value.data, compiler.mean(name).error.data]
-                moment = compiler.second(name, name) if name in vectors else None
+            if name not in recursion.random:
+                found += [recursion.mean(name).value.data, recursion.mean(name).error.data]
+                moment = recursion.second(name, name) if name in vectors else None
                 found += [] if moment is None else [np.array([moment.size, moment.error])]
         return found
-    layers = Layers(compiler, law.outputs, bases_of(p for name in vectors for p in compiler.parts.of(name)))
+    layers = Layers(recursion, law.outputs, bases_of(p for name in vectors for p in recursion.parts.of(name)))
     given = layers.at(np.random.default_rng(0).standard_normal((2, layers.dim)))
     for name in law.outputs:
-        box = tuple((stop - 1, stop) for _, stop in compiler.netsor.families[name].ranges)
-        if name in vectors and not compiler.is_finite(name):
+        box = tuple((stop - 1, stop) for _, stop in recursion.netsor.families[name].ranges)
+        if name in vectors and not recursion.is_finite(name):
             found += [given.means(name, box), given.variances(name, box)]
         else:
             found.append(layers.drawn(given, name).data)

@@ -96,7 +96,7 @@ def _first_covariance() -> Array:
 
 def test_scores_are_linear_in_their_normals_with_the_covariance_of_clause_iv() -> None:
     law = Law(loads(TWO))
-    layers = Layers(law.compiler, (*FIRST, *SECOND))
+    layers = Layers(law.recursion, (*FIRST, *SECOND))
     at = np.cumsum([0, *(math.prod(shape) for _, shape in layers.sources)])
     second = np.concatenate([np.arange(a, b) for a, b, (key, _) in zip(at[:-1], at[1:], layers.sources, strict=True)
                              if key[1:] not in (("K1", "Q1"), ("N", "Q1"))])  # fmt: skip
@@ -119,7 +119,7 @@ def test_clause_iv_given_the_first_layer_by_hand() -> None:
     drawn = law.sample(2, seed=3, keep=FIRST)
     given = law.given({name: drawn[name] for name in FIRST} | {name: np.zeros((2, *law.compiled.families[name].shape))
                                                                for name in SECOND})  # fmt: skip
-    found = next(given._parts(law.compiler))
+    found = next(given._parts(law.recursion))
     x1, z = found.covariances("x1", "x1"), np.asarray(found.replicated("z", "z").dense(
         (REPLICATE, "0", "0_")).value)  # fmt: skip
     i = np.arange(1, 4)
@@ -160,11 +160,11 @@ outputs: [y]
 
 def test_finite_widths_are_the_program_on_coordinates() -> None:
     law = Law(loads(FIXED))
-    compiler = law.compiler
-    parts = compiler.parts.of("y")
-    gaussian = [part for part in parts if compiler.parts.gaussian(part)]
-    others = [part for part in parts if not compiler.parts.gaussian(part)]
-    layers = Layers(compiler, ("y", "p"), bases_of(others))
+    recursion = law.recursion
+    parts = recursion.parts.of("y")
+    gaussian = [part for part in parts if recursion.parts.gaussian(part)]
+    others = [part for part in parts if not recursion.parts.gaussian(part)]
+    layers = Layers(recursion, ("y", "p"), bases_of(others))
     points = np.random.default_rng(1).standard_normal((4, layers.dim))
     normals, found = Points(layers.sources, points), layers.at(points)
     i = np.arange(1, 3)
@@ -209,7 +209,7 @@ outputs: [m]
 def test_a_finite_width_along_a_recurrence() -> None:
     """u[t] is a product with one matrix: rows of a factor of the Gram matrix of s[0..t-1], which grows."""
     law = Law(loads(STEPS))
-    layers = Layers(law.compiler, ("m",))
+    layers = Layers(law.recursion, ("m",))
     points = np.random.default_rng(2).standard_normal((5, layers.dim))
     normals, found = Points(layers.sources, points), layers.at(points)
     states = [math.sqrt(0.8 + 0.3**2) * normals.of(("weight", "A"), np.arange(1))[:, 0, 0]]
@@ -245,7 +245,7 @@ def test_layers_of_a_recurrence_given_scores() -> None:
     law = Law(loads(LOOP))
     p = np.random.default_rng(3).standard_normal((3, 2, 2, 2))
     soft = np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)
-    found = next(law.given({"p": p})._parts(law.compiler))
+    found = next(law.given({"p": p})._parts(law.recursion))
     k = np.broadcast_to(0.5 ** abs(np.subtract.outer(np.arange(2), np.arange(2))), (3, 2, 2))
     for t in range(2):
         first = 1.3 * np.einsum("nik,njl->nijkl", k, k)
@@ -267,7 +267,7 @@ def test_cells_that_depend_on_scores_are_refused_given_scores_too() -> None:
 def test_the_error_of_covariances_that_draws_are_made_with_is_kept() -> None:
     """Of those by quadrature; and none of closed forms beyond rounding."""
     for function, low, high in (("relu(x1[i])", 0.0, 1e-11), ("gelu(tanh(x1[i]))", 1e-18, 1e-6)):
-        layers = Layers(Law(loads(TWO.replace("relu(x1[i])", function))).compiler, SECOND)
+        layers = Layers(Law(loads(TWO.replace("relu(x1[i])", function))).recursion, SECOND)
         found = layers.at(np.ones((1, layers.dim)))
         _values(found, SECOND)
         assert low <= found.relative < high

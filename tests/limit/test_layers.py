@@ -77,8 +77,8 @@ def test_an_attention_only_stack_iterated_is_theorem_1_after_rewriting(
     s: int, r: float, accuracy: float | None
 ) -> None:
     theorem, iterated = _law(STACK, accuracy, r=r, s=s), _law(ITERATED, accuracy, r=r, s=s)
-    assert not theorem.compiler.layered
-    assert iterated.compiler.layered
+    assert not theorem.recursion.layered
+    assert iterated.recursion.layered
     _agree(theorem.cov("y", with_error=True), iterated.cov("y", with_error=True))
     for name in ("y[0]", "p2[0,0,1]", "p2[0,0,0]"):
         _agree(theorem.var(name, with_error=True), iterated.var(name, with_error=True))
@@ -137,8 +137,8 @@ def test_linear_layers_that_share_their_queries_are_theorem_1_after_rewriting() 
     recurrence, unrolled = loads(SHARED), loads(UNROLLED)
     assert judge(recurrence).grade == judge(unrolled).grade == "remark"
     iterated, theorem = Law(recurrence, accuracy=4.1e-3), Law(unrolled, accuracy=4.1e-3)
-    assert iterated.compiler.layered
-    assert not theorem.compiler.layered
+    assert iterated.recursion.layered
+    assert not theorem.recursion.layered
     _agree(theorem.cov("y", with_error=True), iterated.cov("y", with_error=True))
     _agree(theorem.kurtosis("y[0]", with_error=True), iterated.kurtosis("y[0]", with_error=True))
     count = 50_000

@@ -80,7 +80,7 @@ def mixed_draws(size: int, seed: int) -> np.ndarray:
 
 def test_a_sum_is_taken_apart_into_independent_blocks_and_heads() -> None:
     law = tp.Law(tp.Program.from_netsor(_netsor(MIXED)).netsor)
-    summands = Summands(law.compiler, [LinearVector(law.compiler, "y", ((0, 3),))])
+    summands = Summands(law.recursion, [LinearVector(law.recursion, "y", ((0, 3),))])
     found = {block.head: (block.size, block.count) for block in summands.blocks}
     assert found == {"a": (3, 1), "b": (1, 2)}  # heads a have different laws, heads b one law
     assert summands.fixed is not None

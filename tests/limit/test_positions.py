@@ -17,9 +17,9 @@ NAMES = ("attention_masked", "attention_natural", "attention_relpos", "cnn", "cn
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_asked_for_is_what_the_whole_has(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tp.load(PROGRAMS / f"{name}.yaml")
-    whole = program.limit().compiler
+    whole = program.limit().recursion
     monkeypatch.setattr(recursion, "SMALL", 0)
-    part = program.limit().compiler
+    part = program.limit().recursion
     for family, declared in part.netsor.families.items():
         if (declared.kind == "vector" and family not in part.random) or family in part.scores:
             grids = np.meshgrid(*(np.arange(a, b) for a, b in declared.ranges), indexing="ij", sparse=True)
@@ -37,7 +37,7 @@ def test_a_flattened_convolution_has_no_covariance_of_all_places(tmp_path: Path)
     (tmp_path / "cnn.yaml").write_text(text)
     law = tp.load(tmp_path / "cnn.yaml").limit()
     law.cov("f")
-    kept = {**law.compiler._second, **law.compiler._partial}
+    kept = {**law.recursion._second, **law.recursion._partial}
     sizes = {key: max((t.value.estimate.value.size for t in m.terms), default=0) for key, m in kept.items()}
     functions = [size for key, size in sizes.items() if key[0] in ("x1", "x2")]
     assert functions and max(functions) < 10 * places

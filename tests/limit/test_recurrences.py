@@ -100,7 +100,7 @@ def test_long_recurrences_cost_steps_not_pairs() -> None:
     for steps, batch in ((5, 1), (10, 1), (10, 4)):
         law = Law(loads(RNN.replace("PHI", "erf"), {"T": steps, "B": batch}))
         law.cov("y")
-        counts.append(len(law.compiler._expectations))
+        counts.append(len(law.recursion._expectations))
     assert counts[2] == counts[1] and counts[1] < 2.5 * counts[0], counts
 
 

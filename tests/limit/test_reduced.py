@@ -209,7 +209,7 @@ def test_objects_do_not_grow_with_the_batch() -> None:
     for size in (2, 5):
         law = tp.load("batchnorm_mlp", m=size).limit()
         law.cov("f")
-        counts.append(len(law.compiler._expectations))
+        counts.append(len(law.recursion._expectations))
     assert counts[0] == counts[1]
 
 

@@ -226,7 +226,7 @@ def test_scores_too_many_to_hold_are_drawn_head_by_head(monkeypatch: pytest.Monk
 
 def test_one_factor_serves_all_heads_where_they_are_alike() -> None:
     law = tp.load("attention_correlated", s=5, H=3).limit()
-    drawing = Sampler(law.compiler, {"y": ((0, 5),)})
+    drawing = Sampler(law.recursion, {"y": ((0, 5),)})
     assert {name: rows.values.axes for name, rows in drawing.rows.items()} == {
         "q": ("i", "r"), "k": ("j", "r"), "o": ("j", "r"),
     }

@@ -68,7 +68,7 @@ def test_a_law_shows_what_it_knows(attention: tp.Program) -> None:
 
 def test_a_law_computes_nothing_long_to_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     law = tp.load("rnn").limit()
-    monkeypatch.setattr(law.compiler, "centred", lambda *_: pytest.fail("computed a covariance"))
+    monkeypatch.setattr(law.recursion, "centred", lambda *_: pytest.fail("computed a covariance"))
     assert "f 16 Gaussian" in read(law)
 
 

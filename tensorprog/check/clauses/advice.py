@@ -121,7 +121,7 @@ def compiled(check: Context) -> Iterator[Finding]:
 
 
 def _plain(check: Context) -> bool:
-    """Whether there is so little in a program that all of it is compiled, and the compiler need not be loaded.
+    """Whether there is so little in a program that all of it is compiled, and the recursion need not be loaded.
 
     One layer of scores at most, without random averages, transposes, boundaries, or families in several pieces; and so
     few statements that they can be written into each other.

@@ -14,7 +14,7 @@ from tensorprog.limit.draw.normals import CHUNK, Normals, Some, Streams
 from tensorprog.limit.draw.sampler import Sampler, plain
 from tensorprog.limit.memory import Budget, amount, need
 from tensorprog.limit.moment.compilable import bases_of
-from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
 __all__ = ["Draws"]
 
@@ -38,20 +38,20 @@ class Draws(Mapping[str, NDArray[Any]]):
     """
 
     def __init__(
-        self, compiler: Compiler, budget: Budget, number: Callable[[str], Array], size: int, seed: int,
+        self, recursion: NumericRecursion, budget: Budget, number: Callable[[str], Array], size: int, seed: int,
         names: Sequence[str], held: Collection[str],
     ) -> None:  # fmt: skip
-        self._families, self._budget, self._number = compiler.netsor.families, budget, number
+        self._families, self._budget, self._number = recursion.netsor.families, budget, number
         self._size, self._seed, self._names = size, seed, tuple(names)
         self._arrays: dict[str, Array] = {}
         self._check(held)
         self.sampler: Sampler | Layers
-        if compiler.layered:
+        if recursion.layered:
             vectors = [name for name in names if self._families[name].kind == "vector"]
-            parts = (part for name in vectors for part in compiler.parts.of(name))
-            self.sampler = Layers(compiler, names, bases_of(parts))
+            parts = (part for name in vectors for part in recursion.parts.of(name))
+            self.sampler = Layers(recursion, names, bases_of(parts))
         else:
-            self.sampler = Sampler(compiler, {name: self._families[name].ranges for name in names})
+            self.sampler = Sampler(recursion, {name: self._families[name].ranges for name in names})
         # scores that a rewrite wrote as sums of others are drawn with what is held
         held = [*held, *(name for name in names if name not in (*held, *self.sampler.scores))]
         self._check(held)

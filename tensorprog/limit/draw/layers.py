@@ -1,4 +1,4 @@
-"""Draws behind several layers of scores or widths that stay finite, and the compiler given these draws.
+"""Draws behind several layers of scores or widths that stay finite, and the recursion given these draws.
 
 Layer after layer, scores are Gaussian given all that was drawn before, with covariances that differ from draw to draw:
 the moments that the next layer's scores need are those of a program without scores.  So the same recursion serves, with
@@ -27,13 +27,13 @@ from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.normals import Normals, Points, Source
 from tensorprog.limit.form.definitions import place
-from tensorprog.limit.form.sums_of_functions import Part, position_names
+from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import pieces
 from tensorprog.limit.moment.compilable import refuse_cells, refuse_sums
-from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.products import written
 from tensorprog.limit.moment.recurrences import Box
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
@@ -46,7 +46,7 @@ ARRAYS = 20  # of the size of all that is drawn, while moments are computed
 NUMBERS, DRAWS = 1 << 20, 4096  # that are worked on together given scalars
 
 
-class Conditioned(Compiler):
+class Conditioned(NumericRecursion):
     """Moments of a program for each of some draws; `given` scores are not drawn.
 
     Shapes    every value may have the axis REPLICATE, over the draws
@@ -56,7 +56,8 @@ class Conditioned(Compiler):
     each = True
 
     def __init__(
-        self, whole: Compiler, columns: Columns | None, normals: Normals, given: Mapping[str, Drawn] | None = None
+        self, whole: NumericRecursion, columns: Columns | None, normals: Normals,
+        given: Mapping[str, Drawn] | None = None
     ) -> None:
         vars(self).update(vars(whole))
         self.whole, self.normals, self.given = whole, normals, dict(given or {})
@@ -69,7 +70,7 @@ class Conditioned(Compiler):
         self.start(whole.recurrences.afresh(self))
 
     def forget(self) -> None:
-        """Free all moments at once: what a compiler is made of refers to it, and would wait for the next collection."""
+        """Free all moments at once: what the recursion holds refers to it, and would wait for the next collection."""
         vars(self).clear()
 
     # -- moments: nothing is settled, and what is not random is known already -------------------------------------
@@ -296,7 +297,9 @@ class Conditioned(Compiler):
     def _moment(self, f: str, g: str) -> IndexedValues:
         return self.score(f, g) if f in self.scores else self.centred(f, g)
 
-    def halves(self, gaussian: Sequence[Part], others: Sequence[Part], name: str, box: Box) -> tuple[Array, Array]:
+    def halves(
+        self, gaussian: Sequence[WeightedFunction], others: Sequence[WeightedFunction], name: str, box: Box
+    ) -> tuple[Array, Array]:
         """Means and variances of a sum of parts, where the Gaussian ones are independent of others that are drawn.
 
         Shapes    (draws, *members), twice
@@ -349,7 +352,9 @@ def _places(box: Box, suffix: str, after: int = 0) -> dict[str, Array]:
     return {f"{k}{suffix}": grid.reshape(*grid.shape, *([1] * after)) for k, grid in enumerate(grids)}
 
 
-def given_scalars(compiler: Compiler, values: Mapping[str, Drawn], draws: int) -> Iterator[tuple[slice, Conditioned]]:
+def given_scalars(
+    recursion: NumericRecursion, values: Mapping[str, Drawn], draws: int
+) -> Iterator[tuple[slice, Conditioned]]:
     """The moments given scalars, for some draws at a time.
 
     Shapes    values over BATCH, of length 1 or `draws`, and the members in their boxes
@@ -360,7 +365,7 @@ def given_scalars(compiler: Compiler, values: Mapping[str, Drawn], draws: int) -
         part = slice(start, min(start + size, draws))
         given = {name: (Open(v.axes, v.data[part] if len(v.data) > 1 else v.data), box)
                  for name, (v, box) in values.items()}  # fmt: skip
-        found = Conditioned(compiler, None, Points([], np.zeros((part.stop - start, 0))), given)
+        found = Conditioned(recursion, None, Points([], np.zeros((part.stop - start, 0))), given)
         yield part, found
         found.forget()
 
@@ -373,13 +378,13 @@ class Layers:
     Raises    NotCompiledError for gated cells of a recurrence that depend on scores or meet vectors that do
     """
 
-    def __init__(self, compiler: Compiler, wanted: Collection[str], bases: Collection[str] = ()) -> None:
-        self.compiler, self.netsor = compiler, compiler.netsor
+    def __init__(self, recursion: NumericRecursion, wanted: Collection[str], bases: Collection[str] = ()) -> None:
+        self.recursion, self.netsor = recursion, recursion.netsor
         self.wanted, self.bases = tuple(wanted), frozenset(bases)
         self.inner = 0.0  # the largest error of the averages drawn so far
-        refuse_cells(compiler)
-        self.columns = Columns(self.netsor, compiler.recurrences.steps)
-        self.scores = {name: compiler.dot(name) for name in self.netsor.scores if name in compiler.random}
+        refuse_cells(recursion)
+        self.columns = Columns(self.netsor, recursion.recurrences.steps)
+        self.scores = {name: recursion.dot(name) for name in self.netsor.scores if name in recursion.random}
         self.sources = self._sources()
 
     def _is_vector(self, name: str) -> bool:
@@ -393,7 +398,7 @@ class Layers:
     @property
     def width(self) -> int:
         """Numbers that one draw takes, about."""
-        random = self.compiler.random
+        random = self.recursion.random
         products = {s.vector.name for s in self.netsor.body if isinstance(s, MatMul) and s.vector.name in random}
         names = [*products, *self.netsor.outputs]
         return max(1, self.dim, sum(math.prod(self.netsor.families[name].shape) ** 2 for name in names))
@@ -410,25 +415,25 @@ class Layers:
 
     def _sources(self) -> list[Source]:
         needed, families = upstream(self.netsor, self.wanted), self.netsor.families
-        drawn = {name for name in needed if self._is_vector(name) and self.compiler.is_finite(name)}
-        drawn = {name for name in drawn if self.compiler.parts.is_base(name)} | self.bases
+        drawn = {name for name in needed if self._is_vector(name) and self.recursion.is_finite(name)}
+        drawn = {name for name in drawn if self.recursion.parts.is_base(name)} | self.bases
         columns = {weight: owner.shape[1] for weight, owner in self.columns.owner.items()}
         found: list[Source] = []
         for key in sorted({self.columns.source[name] for name in needed & self.columns.source.keys()}):
             found.append((key, (len(self.columns.pairs[key]), *(columns[weight] for weight in key[1:]))))
-        widths = {name: self.compiler.width(name) for name in sorted(drawn)}
+        widths = {name: self.recursion.width(name) for name in sorted(drawn)}
         products = {self.columns.weight[name]: widths[name] for name in widths if families[name].statements}
         for weight, width in sorted(products.items()):
             found.append((("weight", weight), (*self.columns.owner[weight].shape, width)))
         for name in (name for name in widths if not families[name].statements):
-            found.append((("initial", name), (*self.compiler.initials[name].blocks.shape[:-1], widths[name])))
+            found.append((("initial", name), (*self.recursion.initials[name].blocks.shape[:-1], widths[name])))
         return found
 
     # -- draws ----------------------------------------------------------------------------------------------------
 
     def conditioned(self, normals: Normals) -> Conditioned:
         """The moments given draws."""
-        return Conditioned(self.compiler, self.columns, normals)
+        return Conditioned(self.recursion, self.columns, normals)
 
     def at(self, points: Array) -> Conditioned:
         """The moments given draws at points (draws, dim)."""
@@ -440,7 +445,7 @@ class Layers:
         Shapes    over BATCH, the positions and, for vectors, COORDINATE
         """
         found = self.conditioned(normals)
-        random = self.compiler.random
+        random = self.recursion.random
         names = [name for name in self.wanted if name in random or self._is_vector(name)]
         values = {name: self.drawn(found, name) for name in names}
         found.forget()

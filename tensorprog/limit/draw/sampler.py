@@ -45,9 +45,9 @@ from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.form.definitions import Box, held_ranges, pieced, place, reads_beyond, target_box
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.compilable import refuse_cells
-from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numbers import initial_draws
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues
 
 __all__ = ["Box", "Sampler", "plain"]
@@ -75,8 +75,8 @@ class Sampler:
     `dim` normals make one draw: first those of the scores, then those of the vectors (none if not `vectors`).
     """
 
-    def __init__(self, compiler: Compiler, wanted: Mapping[str, Box], vectors: bool = True) -> None:
-        self.compiler, self.netsor = compiler, compiler.netsor
+    def __init__(self, recursion: NumericRecursion, wanted: Mapping[str, Box], vectors: bool = True) -> None:
+        self.recursion, self.netsor = recursion, recursion.netsor
         self.wanted, self.vectors = dict(wanted), vectors
         self.demand: dict[str, Box] = {}
         self.scores: dict[str, Dot] = {}
@@ -134,7 +134,7 @@ class Sampler:
     # -- what is needed -----------------------------------------------------------------------------------------
 
     def _ask(self, name: str, box: Box, vectors: bool, operand: bool = False) -> None:
-        if not operand and self.compiler.parts.is_base(name):
+        if not operand and self.recursion.parts.is_base(name):
             self._drawn.add(name)
         box = self._whole(name, box)
         old = self.demand.get(name)
@@ -146,20 +146,20 @@ class Sampler:
         if not family.statements:
             return
         statement = self.netsor.body[family.statements[0]]
-        if isinstance(statement, Dot) and statement.scale == "1/n" and name in self.compiler.random:
-            refuse_cells(self.compiler, [v.name for v in statement.inputs])
+        if isinstance(statement, Dot) and statement.scale == "1/n" and name in self.recursion.random:
+            refuse_cells(self.recursion, [v.name for v in statement.inputs])
             scalars = list(self._scalars(statement, new))
             self.averages[name] = {scalar for scalar, _ in scalars}
             for scalar, needed in scalars:
                 self._ask(scalar, needed, vectors)
             return
-        if isinstance(statement, Dot) and name in self.compiler.random:
-            if not self.compiler.expanded:
+        if isinstance(statement, Dot) and name in self.recursion.random:
+            if not self.recursion.expanded:
                 return  # given, not drawn
             self.scores[name] = statement
         if isinstance(statement, MatMul):  # of a vector that no score reaches: else there are layers
             return
-        if isinstance(statement, Dot) and name not in self.compiler.random:
+        if isinstance(statement, Dot) and name not in self.recursion.random:
             return
         for position in family.statements:
             statement = self.netsor.body[position]
@@ -169,13 +169,13 @@ class Sampler:
             for reference in statement.inputs:
                 kind = self.netsor.families[reference.name].kind
                 unread = isinstance(statement, Nonlin) and kind == "vector" and not vectors
-                if unread and reference.name not in self.compiler.random:
+                if unread and reference.name not in self.recursion.random:
                     continue  # no score is reached through it
                 self._ask(reference.name, self._box(reference, ranges), vectors, isinstance(statement, Dot))
 
     def _scalars(self, statement: Dot, box: Box) -> Iterator[tuple[str, Box]]:
         """The random scalars that an average reads, with the members that are; all of them in recurrences."""
-        parts, whole = self.compiler.parts, bool(self.compiler.recurrences.loops)
+        parts, whole = self.recursion.parts, bool(self.recursion.recurrences.loops)
         held = held_ranges(statement, box, self.netsor.ranges)
         assert held is not None  # members of the family
         for operand in statement.inputs:
@@ -185,7 +185,7 @@ class Sampler:
             ranges = parts.every_range() | {str(k): (low, high + 1) for k, (low, high) in enumerate(spans)}
             for reference in read:
                 family = self.netsor.families[reference.name]
-                if family.kind == "scalar" and reference.name in self.compiler.random:
+                if family.kind == "scalar" and reference.name in self.recursion.random:
                     yield reference.name, family.ranges if whole else self._box(reference, ranges)
 
     def _average(self, name: str, values: Mapping[str, Open], draws: int) -> Open:
@@ -193,7 +193,7 @@ class Sampler:
         given, found = {scalar: (values[scalar], self.demand[scalar]) for scalar in self.averages[name]}, []
         axes = tuple(str(k) for k in range(len(self.demand[name])))
         sizes = {axis: stop - start for axis, (start, stop) in zip(axes, self.demand[name], strict=True)}
-        for part, moments in given_scalars(self.compiler, given, draws):
+        for part, moments in given_scalars(self.recursion, given, draws):
             value = moments.average_in(name, self.demand[name])
             self.inner = max(self.inner, float(np.max(value.estimate.error, initial=0.0)))
             sizes[REPLICATE] = part.stop - part.start
@@ -249,7 +249,7 @@ class Sampler:
                 for s in uses
                 if s.target.name in self.demand
             ]
-            members, rank, rows = factor_rows(self.compiler, groups)
+            members, rank, rows = factor_rows(self.recursion, groups)
             self._ranks[weight] = members, rank
             self.rows |= rows
 
@@ -349,7 +349,8 @@ class Sampler:
             self.sources.append((("weight", weight), (len(members), rank)))
         for initial in self.netsor.initial:
             if initial.name in self._drawn:
-                self.sources.append((("initial", initial.name), self.compiler.initials[initial.name].blocks.shape[:-1]))
+                shape = self.recursion.initials[initial.name].blocks.shape[:-1]
+                self.sources.append((("initial", initial.name), shape))
 
     def _draw_gaussian(self, name: str, rows: Rows, normals: Normals) -> Open:
         """Z of the outputs of a MatMul."""
@@ -369,8 +370,8 @@ class Sampler:
     def _draw_initial(self, initial: Initial, normals: Normals) -> Open:
         """Z of initial vectors."""
         family = self.netsor.families[initial.name]
-        block = normals.of(("initial", initial.name), np.arange(self.compiler.initials[initial.name].blocks.shape[0]))
-        data = initial_draws(self.compiler, initial, block[..., None])
+        block = normals.of(("initial", initial.name), np.arange(self.recursion.initials[initial.name].blocks.shape[0]))
+        data = initial_draws(self.recursion, initial, block[..., None])
         data = data[(slice(None), *place(self.demand[initial.name], family.ranges))]
         return Open((BATCH, *(str(k) for k in range(len(family.ranges))), COORDINATE), data)
 
@@ -405,7 +406,7 @@ class Sampler:
     ) -> dict[str, Open]:  # fmt: skip
         """The values given, and what is made of them by nonlinear functions and averages, evaluated by `walk`."""
         pieces = self._pieces(draws)
-        for step in self.compiler.recurrences.steps:
+        for step in self.recursion.recurrences.steps:
             name, statement = step.statement.target.name, step.statement
             if name in self.averages:
                 values[name] = self._average(name, values, draws) if average is None else average(name)
@@ -464,7 +465,7 @@ class Sampler:
 
     def _known(self, reference: Variable, values: Mapping[str, Open]) -> bool:
         family = self.netsor.families[reference.name]
-        return reference.name in values or (family.kind == "scalar" and reference.name not in self.compiler.random)
+        return reference.name in values or (family.kind == "scalar" and reference.name not in self.recursion.random)
 
     def _read(self, value: Open, reference: Variable, box: Box, ranges: Mapping[str, Range]) -> Open:
         """The members of a box that a reference reads."""
@@ -485,7 +486,7 @@ class Sampler:
             if normals is not None and reference.name in self.scores:
                 box = self._box(reference, ranges)
                 return self._read(self._draw_score(reference.name, box, normals), reference, box, ranges)
-            return self.compiler.scope(ranges, apart=False).variable(reference, ranges)
+            return self.recursion.scope(ranges, apart=False).variable(reference, ranges)
 
         return read
 
@@ -543,21 +544,23 @@ def spread(part: Array, group: Grouping) -> Open:
     return Open((*value.axes[1:-1], RANK), value.data[0])
 
 
-def factor_rows(compiler: Compiler, groups: Sequence[Grouping]) -> tuple[NDArray[np.int64], int, dict[str, Rows]]:
+def factor_rows(
+    recursion: NumericRecursion, groups: Sequence[Grouping]
+) -> tuple[NDArray[np.int64], int, dict[str, Rows]]:
     """Factor the second moments of all vectors that one weight family multiplies: its members, rank, rows by family.
 
     One factor serves all members of the weight where their vectors have the same moments.
     """
     members = np.unique(np.concatenate([g.members for g in groups]))
-    varying = any(_varies(compiler, g, other) for g in groups for other in groups)
+    varying = any(_varies(recursion, g, other) for g in groups for other in groups)
     whole = all(np.array_equal(g.members, members) for g in groups)
     shared = whole and not varying
     offsets = np.cumsum([0, *(g.columns for g in groups)])
-    rows, orthogonal = _factor(compiler, groups, offsets, members[:1] if shared else members)
+    rows, orthogonal = _factor(recursion, groups, offsets, members[:1] if shared else members)
     if whole and len(rows) > 1 and (not rows.strides[0] or np.all(rows == rows[:1])):
         rows = rows[:1]
-    declared = compiler.netsor.weight[groups[0].weight.name]
-    sigma = np.sqrt(index_array(compiler.netsor, declared.variance, declared.indices).reshape(-1)[members])
+    declared = recursion.netsor.weight[groups[0].weight.name]
+    sigma = np.sqrt(index_array(recursion.netsor, declared.variance, declared.indices).reshape(-1)[members])
     rows = rows * (sigma[0] if np.all(sigma == sigma[:1]) else sigma[:, None, None])
     result = {}
     for g, start, stop in zip(groups, offsets, offsets[1:], strict=False):
@@ -566,29 +569,29 @@ def factor_rows(compiler: Compiler, groups: Sequence[Grouping]) -> tuple[NDArray
         column: Affine | None = None
         if orthogonal:
             values, column = Open(values.axes[:-1], values.data[..., 0]), place_of(g, int(start))
-        moment = compiler.second(g.statement.vector.name, g.statement.vector.name)
+        moment = recursion.second(g.statement.vector.name, g.statement.vector.name)
         error = moment.error / max(moment.size, 1e-300)
         result[g.statement.target.name] = Rows(values, column, g, members, error)
     return members, int(offsets[-1]), result
 
 
 def _factor(
-    compiler: Compiler, groups: Sequence[Grouping], offsets: NDArray[np.int64], members: NDArray[np.int64]
+    recursion: NumericRecursion, groups: Sequence[Grouping], offsets: NDArray[np.int64], members: NDArray[np.int64]
 ) -> tuple[Array, bool]:
     """Rows of the factor of the second moments of all columns, or their lengths where the vectors are orthogonal.
 
     Shapes    (members, columns, columns), or (members, columns, 1); and whether they are orthogonal
     Raises    MemoryLimitError
     """
-    if _apart(compiler, groups):  # nothing but the diagonal is ever formed
-        return np.sqrt(np.maximum(_moments(compiler, groups, offsets, members, diagonal=True), 0))[..., None], True
+    if _apart(recursion, groups):  # nothing but the diagonal is ever formed
+        return np.sqrt(np.maximum(_moments(recursion, groups, offsets, members, diagonal=True), 0))[..., None], True
     names = ", ".join(dict.fromkeys(g.statement.vector.name for g in groups))
     need(
         FACTORED * len(members) * int(offsets[-1]) ** 2,
         f"factoring the second moments of {offsets[-1]} vectors ({names}) for {len(members)} members of "
         f"{groups[0].weight.name}",
     )
-    gram = _moments(compiler, groups, offsets, members)
+    gram = _moments(recursion, groups, offsets, members)
     diagonal = np.diagonal(gram, axis1=-2, axis2=-1)
     if all(g.separable for g in groups) and np.count_nonzero(gram) == np.count_nonzero(diagonal):
         return np.sqrt(np.maximum(diagonal, 0))[..., None], True
@@ -598,13 +601,13 @@ def _factor(
     return np.broadcast_to(factor, (len(members), *factor.shape[1:])), False
 
 
-def _apart(compiler: Compiler, groups: Sequence[Grouping]) -> bool:
+def _apart(recursion: NumericRecursion, groups: Sequence[Grouping]) -> bool:
     """Whether the structure of second moments says that all columns of a member are orthogonal."""
     for k, first in enumerate(groups):
-        if not first.separable or reads_beyond(compiler.netsor, first.statement.vector, first.ranges):
+        if not first.separable or reads_beyond(recursion.netsor, first.statement.vector, first.ranges):
             return False
         for second in groups[: k + 1]:
-            moment = _at_columns(compiler, first, second)
+            moment = _at_columns(recursion, first, second)
             if moment is None or (moment.terms and first is not second):
                 return False
             same = {difference(Affine.index(name), Affine.index(f"{name}_")) for name in first.column_axes}
@@ -613,7 +616,7 @@ def _apart(compiler: Compiler, groups: Sequence[Grouping]) -> bool:
     return True
 
 
-def _at_columns(compiler: Compiler, first: Grouping, second: Grouping) -> IndexedValues | None:
+def _at_columns(recursion: NumericRecursion, first: Grouping, second: Grouping) -> IndexedValues | None:
     """Second moments of the columns of two families at the same member of their weight, second copies for the second;
     None where the member is not read in the same way."""
     names = {name: Affine.index(f"{name}_") for name in second.axes}
@@ -626,18 +629,18 @@ def _at_columns(compiler: Compiler, first: Grouping, second: Grouping) -> Indexe
     slots |= {f"{k}_": slot.at(names) for k, slot in enumerate(second.statement.vector.slots)}
     ranges = {name: first.ranges[name] for name in first.axes}
     ranges |= {f"{name}_": second.ranges[name] for name in second.column_axes}
-    return compiler.second(first.statement.vector.name, second.statement.vector.name).read(slots, ranges)
+    return recursion.second(first.statement.vector.name, second.statement.vector.name).read(slots, ranges)
 
 
-def _varies(compiler: Compiler, first: Grouping, second: Grouping) -> bool:
+def _varies(recursion: NumericRecursion, first: Grouping, second: Grouping) -> bool:
     """Whether the moments of the vectors of two families may differ from one member of their weight to another."""
     if not (first.separable and second.separable):
         return True
-    if any(reads_beyond(compiler.netsor, group.statement.vector, group.ranges) for group in (first, second)):
+    if any(reads_beyond(recursion.netsor, group.statement.vector, group.ranges) for group in (first, second)):
         return True
     if not (first.reads_members or second.reads_members):
         return False
-    moment = _at_columns(compiler, first, second)
+    moment = _at_columns(recursion, first, second)
     if moment is None:
         return True
     used = {n for t in moment.terms for n in (*t.value.axes, *(n for e in t.equations for n in e.indices))}
@@ -645,21 +648,21 @@ def _varies(compiler: Compiler, first: Grouping, second: Grouping) -> bool:
 
 
 def _moments(
-    compiler: Compiler, groups: Sequence[Grouping], offsets: NDArray[np.int64], members: NDArray[np.int64],
+    recursion: NumericRecursion, groups: Sequence[Grouping], offsets: NDArray[np.int64], members: NDArray[np.int64],
     diagonal: bool = False,
 ) -> Array:  # fmt: skip
     """Second moments of all columns, member by member, some rows at a time; or of each column with itself.
 
     Shapes    (members, columns, columns), or (members, columns)
     """
-    found = [_positions(g, compiler.netsor.families[g.statement.vector.name]) for g in groups]
+    found = [_positions(g, recursion.netsor.families[g.statement.vector.name]) for g in groups]
     result = np.zeros((len(members), offsets[-1]) if diagonal else (len(members), offsets[-1], offsets[-1]))
     for a, g in enumerate(groups):
         for b, other in enumerate(groups):
             common = np.intersect1d(np.intersect1d(members, g.members), other.members)
             if not len(common) or (diagonal and a != b):
                 continue
-            moment = compiler.second(g.statement.vector.name, other.statement.vector.name)
+            moment = recursion.second(g.statement.vector.name, other.statement.vector.name)
             left, right = (
                 [p[np.searchsorted(group.members, common)] if len(p) > 1 else p for p in found[k][0]]
                 for k, group in ((a, g), (b, other))

@@ -1,4 +1,4 @@
-"""Vectors as sums of simple parts: coefficient * function(affine form of Gaussian variables), summed over indices.
+"""Vectors as sums of weighted functions: coefficient * function(affine form of Gaussian variables), over indices.
 
 Gaussian variables are the outputs of MatMul and the initial vectors.  Scores and averages count as numbers here: a
 coefficient may contain them.  Definitions of other vectors are written in (inlined) first, but for those carried along
@@ -51,7 +51,10 @@ from tensorprog.limit.form.definitions import (
     target_box,
 )
 
-__all__ = ["FORMAL", "ONE", "Inner", "Part", "Parts", "combination", "free_in_form", "plain_text", "position_names"]
+__all__ = [
+    "FORMAL", "ONE", "Inner", "SumsOfFunctions", "WeightedFunction", "combination", "free_in_form", "plain_text",
+    "position_names",
+]
 
 Key = tuple[Variable, tuple[str, ...]]  # a variable and the indices it is summed over
 Inner = tuple[tuple[Expr, Variable, tuple[str, ...]], ...]
@@ -62,7 +65,7 @@ MAX_DEPTH = 250  # functions of functions in it
 
 
 @dataclass(frozen=True)
-class Part:
+class WeightedFunction:
     """coefficient * function(sum of weight * variable), summed over the bound indices.
 
     Each entry of `inner` is (weight, variable, indices it is summed over inside the function).
@@ -84,7 +87,7 @@ class Part:
         return self.function is None or self.function == FORMAL
 
     @property
-    def without_coefficient(self) -> Part:
+    def without_coefficient(self) -> WeightedFunction:
         """The part with coefficient 1."""
         return replace(self, coefficient=ONE)
 
@@ -93,13 +96,13 @@ class Part:
         """Indices summed over, outside the function and inside."""
         return tuple(dict.fromkeys((*self.bound, *(name for _, _, bound in self.inner for name in bound))))
 
-    def renamed(self, names: Mapping[str, Affine]) -> Part:
+    def renamed(self, names: Mapping[str, Affine]) -> WeightedFunction:
         """The same part with other index names (bound ones must stay bare)."""
 
         def bare(bound: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(names[name].bare or name if name in names else name for name in bound)
 
-        return Part(
+        return WeightedFunction(
             substitute(self.coefficient, names),
             bare(self.bound),
             None if self.function is None else substitute(self.function, names),
@@ -124,13 +127,16 @@ def position_names(netsor: Netsor, family: str, suffix: str = "") -> dict[str, R
     return {f"{k}{suffix}": span for k, span in enumerate(netsor.families[family].ranges)}
 
 
-class Parts:
-    """Splits families of one program into parts; index names are slot positions '0', '1', ... and fresh bound ones."""
+class SumsOfFunctions:
+    """The vectors of one program, each as a sum of weighted functions, its parts.
+
+    Index names are slot positions '0', '1', ... and fresh bound ones.
+    """
 
     def __init__(self, netsor: Netsor) -> None:
         self.netsor = netsor
         self.bound_ranges: dict[str, Range] = {}
-        self._cache: dict[str, tuple[Part, ...]] = {}
+        self._cache: dict[str, tuple[WeightedFunction, ...]] = {}
         self._inlined: dict[int, Expr] = {}
         self._fresh = 0
         self.carried = carried(netsor)
@@ -149,7 +155,7 @@ class Parts:
         products = (self.netsor.body[position] for position in self.netsor.families[name].statements)
         return next((s.weight.name for s in products if isinstance(s, MatMul)), name)
 
-    def gaussian(self, part: Part) -> bool:
+    def gaussian(self, part: WeightedFunction) -> bool:
         """Whether a part is a multiple of a Gaussian variable, or a constant."""
         return part.linear and not any(variable.name in self.carried for _, variable, _ in part.inner)
 
@@ -261,14 +267,14 @@ class Parts:
         self.bound_ranges[f"{name}~{self._fresh}"] = span
         return f"{name}~{self._fresh}"
 
-    def of(self, name: str) -> tuple[Part, ...]:
+    def of(self, name: str) -> tuple[WeightedFunction, ...]:
         """Parts of a vector family (or of a scalar one, whose only part is a number)."""
         if name not in self._cache:
             family = self.netsor.families[name]
-            parts: list[Part] = []
+            parts: list[WeightedFunction] = []
             if self.is_base(name) or name in self.carried:
                 slots = tuple(Affine.index(str(k)) for k in range(len(family.ranges)))
-                parts = [Part(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))]
+                parts = [WeightedFunction(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))]
             elif len(family.statements) == 1:
                 parts = self.split(self.statement(family.statements[0]))
             else:
@@ -283,34 +289,34 @@ class Parts:
             self._cache[name] = tuple(parts)
         return self._cache[name]
 
-    def powers(self, name: str, order: int) -> list[Part] | None:
+    def powers(self, name: str, order: int) -> list[WeightedFunction] | None:
         """A power of a vector that is a function of one variable by each of its definitions; None for any other."""
         family, found = self.netsor.families[name], []
         if self.is_base(name) or name in self.carried:
             return None
         for position in family.statements:
             expr = self.statement(position)
-            part = self.function_part(expr) if self.is_vector(expr) else Part(ONE, (), expr)
+            part = self.function_part(expr) if self.is_vector(expr) else WeightedFunction(ONE, (), expr)
             if part.joint or part.function is None:
                 return None
             power = Call("power", (part.function, Number(order)))
-            raised = replace(part, function=power) if self.is_vector(expr) else Part(power)
+            raised = replace(part, function=power) if self.is_vector(expr) else WeightedFunction(power)
             found += self._boxed(position, [raised]) if len(family.statements) > 1 else [raised]
         return found
 
-    def _boxed(self, position: int, parts: Sequence[Part]) -> list[Part]:
+    def _boxed(self, position: int, parts: Sequence[WeightedFunction]) -> list[WeightedFunction]:
         """Parts of one of several definitions, zero where it does not hold."""
         spans = target_box(self.netsor.body[position], self.netsor.ranges)
         box = tuple((str(k), span) for k, span in enumerate(spans))
         held = indicator([(Affine.index(name), span) for name, span in box])
         return [replace(self.scale(part, held), box=box) for part in parts]
 
-    def split(self, expr: Expr) -> list[Part]:
+    def split(self, expr: Expr) -> list[WeightedFunction]:
         """Write an expression as a sum of parts."""
         if not self.is_vector(expr):
-            return [Part(expr)]
+            return [WeightedFunction(expr)]
         if isinstance(expr, Variable):
-            return [Part(ONE, (), FORMAL, ((ONE, expr, ()),))]
+            return [WeightedFunction(ONE, (), FORMAL, ((ONE, expr, ()),))]
         if isinstance(expr, Call):
             if expr.atom in ("add", "subtract"):
                 left, right = (self.split(arg) for arg in expr.args)
@@ -329,7 +335,7 @@ class Parts:
             factor = self.reduction_factor(expr)
             return [
                 self.scale(
-                    Part(p.coefficient, (*expr.indices, *p.bound), p.function, p.inner, p.joint), factor
+                    WeightedFunction(p.coefficient, (*expr.indices, *p.bound), p.function, p.inner, p.joint), factor
                 )
                 for p in self.split(expr.arg)
             ]
@@ -346,25 +352,26 @@ class Parts:
         return Number(1 / count)
 
     @staticmethod
-    def scale(part: Part, factor: Expr) -> Part:
+    def scale(part: WeightedFunction, factor: Expr) -> WeightedFunction:
         """The part times a number."""
         if factor == ONE:
             return part
         coefficient = factor if part.coefficient == ONE else Call("multiply", (factor, part.coefficient))
-        return Part(coefficient, part.bound, part.function, part.inner, part.joint)
+        return WeightedFunction(coefficient, part.bound, part.function, part.inner, part.joint)
 
-    def function_part(self, expr: Expr) -> Part:
+    def function_part(self, expr: Expr) -> WeightedFunction:
         """A nonlinear expression as a function of one affine form, where it is one."""
         vectors = [v for v in variables(expr) if self.netsor.families[v.name].kind == "vector"]
         reduced = any(isinstance(node, Reduction) and self.is_vector(node) for node in walk(expr))
-        joint = Part(ONE, (), expr, tuple((ONE, v, ()) for v in vectors), True)
+        joint = WeightedFunction(ONE, (), expr, tuple((ONE, v, ()) for v in vectors), True)
         if len(vectors) == 1 and not reduced:
             function = replace_variables(expr, lambda v: FORMAL if v == vectors[0] else None)
-            return Part(ONE, (), function, ((ONE, vectors[0], ()),))
+            return WeightedFunction(ONE, (), function, ((ONE, vectors[0], ()),))
         body, forms = self.numbered(expr)
         if len(forms) != 1 or (reduced and reduces_numbered(body)):
             return joint
-        return Part(ONE, (), replace_variables(body, lambda v: FORMAL if v.name == ".0" else None), forms[0])
+        function = replace_variables(body, lambda v: FORMAL if v.name == ".0" else None)
+        return WeightedFunction(ONE, (), function, forms[0])
 
     def numbered(self, expr: Expr) -> tuple[Expr, list[Inner]]:
         """An expression with its largest affine parts as variables ".0", ".1", ..., and these parts."""
@@ -423,7 +430,7 @@ class Parts:
 # ---- choices between vectors by conditions on indices ---------------------------------------------------------------
 
 
-def branches_apart(parts: Parts, expr: Expr) -> Expr:
+def branches_apart(parts: SumsOfFunctions, expr: Expr) -> Expr:
     """where(c, x, y) as where(c, 1, 0) * x + where(c, 0, 1) * y, so that sums and products can be taken apart.
 
     Where x and y are numbers and functions of one affine form there is nothing to take apart: they stay.
@@ -446,25 +453,25 @@ def _sides(condition: Expr) -> tuple[Callable[[Expr], Expr], Callable[[Expr], Ex
     return (lambda a: Call("where", (condition, a, ZERO))), (lambda a: Call("where", (condition, ZERO, a)))
 
 
-def _held(parts: Parts, branch: Expr, side: Callable[[Expr], Expr]) -> Expr:
+def _held(parts: SumsOfFunctions, branch: Expr, side: Callable[[Expr], Expr]) -> Expr:
     if branch == ZERO:
         return ZERO
     return Call("multiply", (side(ONE), branch)) if parts.is_vector(branch) else side(branch)
 
 
-def _stays(parts: Parts, branch: Expr) -> bool:
+def _stays(parts: SumsOfFunctions, branch: Expr) -> bool:
     """Whether a branch is a number, or a function of one affine form that is not affine itself."""
     return not parts.is_vector(branch) or not (parts.affine(branch) or parts.function_part(branch).joint)
 
 
-def _finite(parts: Parts, branch: Expr) -> bool:
+def _finite(parts: SumsOfFunctions, branch: Expr) -> bool:
     return parts.is_vector(branch) or (isinstance(branch, Number) and math.isfinite(branch.value))
 
 
 # ---- residual streams along a recurrence ----------------------------------------------------------------------------
 
 
-def running_sum(parts: Parts, name: str) -> tuple[int, Expr] | None:
+def running_sum(parts: SumsOfFunctions, name: str) -> tuple[int, Expr] | None:
     """h[t] = a h[t-1] + g[t] as sum over k <= t of a**(t-k) g[k], and where it stands; None for what is not so.
 
     a is a number and g[t] affine in Gaussian variables, so that h[t] is Gaussian: a residual stream.

@@ -17,7 +17,7 @@ from tensorprog.language.expr import Affine, Expr, Variable, substitute
 from tensorprog.language.initials import initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range, Table
 from tensorprog.limit.form.definitions import refuse_steps
-from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, position_names
+from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, WeightedFunction, position_names
 from tensorprog.limit.formulas.conversion import Converter, within
 from tensorprog.limit.formulas.expectation import Expectation, factor_of
 from tensorprog.limit.formulas.nodes import (
@@ -235,7 +235,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             return self._entry(f"mu_{reference.name}", initial.mean.array, reference.name, 1, places)
         return self.number(substitute(initial.mean, dict(zip(initial.indices, reference.slots, strict=True))), ranges)
 
-    def product(self, p: Part, q: Part, ranges: Ranges) -> _OneExpectation:
+    def product(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> _OneExpectation:
         """One expectation of both functions."""
         for part in (p, q):
             if reduces(self.parts, part):
@@ -254,7 +254,9 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             value = summed(value, index_symbol(name), ranges[name])
         return value
 
-    def summed(self, p: Part, q: Part, moment: IndexedFormulas, local: Ranges, ranges: Ranges) -> IndexedFormulas:
+    def summed(
+        self, p: WeightedFunction, q: WeightedFunction, moment: IndexedFormulas, local: Ranges, ranges: Ranges
+    ) -> IndexedFormulas:
         """The recursion's own sum where an index is summed over; else coefficients multiply case by case."""
         if p.bound or q.bound:
             return super().summed(p, q, moment, local, ranges)
@@ -353,7 +355,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         ranges = position_names(self.netsor, name)
         total = self.nothing(ranges)
         for part in self.parts.of(name):
-            p, q, local = self.paired(part, Part(ONE), ranges)
+            p, q, local = self.paired(part, WeightedFunction(ONE), ranges)
             mean = sp.S.One if p.function is None else self.centre(p.inner, local)
             total = total + self.summed(p, q, IndexedFormulas.constant(mean, local), local, ranges)
         return total
@@ -387,7 +389,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
 class _OneExpectation:
     """One or two functions of Gaussian variables under one expectation."""
 
-    def __init__(self, recursion: FormulaRecursion, functions: Sequence[Part], ranges: Ranges) -> None:
+    def __init__(self, recursion: FormulaRecursion, functions: Sequence[WeightedFunction], ranges: Ranges) -> None:
         self.recursion, self.functions, self.ranges = recursion, functions, ranges
         self.joint = any(part.joint for part in functions)
         forms: Sequence[Inner] = [part.inner for part in functions]

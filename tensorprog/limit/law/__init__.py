@@ -1,12 +1,12 @@
 """What users ask of a limit: moments, densities, quantiles and draws of its variables, with errors.
 
-In goes a program, through the compiler of `moment` and the draws of `draw`; out come numbers, each with its error.
+In goes a program, through the recursion of `moment` and the draws of `draw`; out come numbers, each with its error.
 
     law                   the questions; answers in closed form where there is one
     outputs               averages over draws of scores: laws of one variable, joint laws, covariances
     conditional_moments   what is averaged: means and covariances given the draws
     summands, intervals   linear vectors as sums of independent blocks; where functions of scores are steep
-    averaging, panels     how far to average: product rules, quasi-Monte Carlo; one score to rounding
+    averaging, panels     numbers and errors from rules or draws, and how many draws; one score to rounding
     mixture, convolution, joint     densities and distribution functions from what was averaged
 
 `conditional_law` is `law.given`, `infinite_heads` the Gaussian for infinitely many heads, `structured_covariance` what

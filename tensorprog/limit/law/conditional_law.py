@@ -16,12 +16,12 @@ from tensorprog.language.linalg import psd_cholesky
 from tensorprog.limit.draw.layers import Conditioned, given_scalars
 from tensorprog.limit.memory import Budget, budgeted, need
 from tensorprog.limit.moment.compilable import refuse_cells
-from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
 __all__ = ["ConditionalLaw"]
 
 Array = NDArray[Any]
-Extended = Callable[[str | Expr], tuple[Compiler, str]]  # a program with an average, and the average's name
+Extended = Callable[[str | Expr], tuple[NumericRecursion, str]]  # a program with an average, and the average's name
 
 
 @budgeted
@@ -29,12 +29,13 @@ class ConditionalLaw:
     """The Gaussian law of the outputs given scores; leading axes of the scores are draws."""
 
     def __init__(
-        self, compiler: Compiler, scores: Mapping[str, Array], linear: Callable[[str], bool], extended: Extended,
+        self, recursion: NumericRecursion, scores: Mapping[str, Array], linear: Callable[[str], bool],
+        extended: Extended,
         budget: Budget,
     ) -> None:  # fmt: skip
-        self._compiler, self._is_linear, self._extended, self.budget = compiler, linear, extended, budget
-        self._families = families = compiler.netsor.families
-        known = [name for name in compiler.netsor.scores if name in compiler.random]
+        self._recursion, self._is_linear, self._extended, self.budget = recursion, linear, extended, budget
+        self._families = families = recursion.netsor.families
+        known = [name for name in recursion.netsor.scores if name in recursion.random]
         if not isinstance(scores, Mapping):
             raise ProgramError('given takes a mapping from scores to values, for example {"p": values}')
         for name in scores:
@@ -65,7 +66,7 @@ class ConditionalLaw:
             self._values[name] = Open((BATCH, *(str(k) for k in range(len(shape)))), flat)
 
     def _one(self, name: str | None) -> str:
-        outputs = self._compiler.netsor.outputs
+        outputs = self._recursion.netsor.outputs
         if name is None:
             if len(outputs) > 1:
                 raise ProgramError(f"name one of the outputs: {', '.join(outputs)}")
@@ -74,23 +75,23 @@ class ConditionalLaw:
             raise ProgramError(f"{name} is not an output; {did_you_mean(name, outputs)}")
         return name
 
-    def _parts(self, compiler: Compiler) -> Iterator[Conditioned]:
+    def _parts(self, recursion: NumericRecursion) -> Iterator[Conditioned]:
         """The moments of the vectors for every draw, some draws at a time."""
-        if compiler.netsor.fixed_widths:
-            width = compiler.netsor.fixed_widths[0][0]
+        if recursion.netsor.fixed_widths:
+            width = recursion.netsor.fixed_widths[0][0]
             raise NotCompiledError(
                 f"vectors of width {width}, which stays finite, are random given the scores: laws "
                 "given scores are not compiled for them"
             )
-        refuse_cells(compiler)
+        refuse_cells(recursion)
         values = {name: (value, self._families[name].ranges) for name, value in self._values.items()}
-        for _, found in given_scalars(compiler, values, math.prod(self._lead)):
+        for _, found in given_scalars(recursion, values, math.prod(self._lead)):
             yield found
 
     def _linear(self, name: str, read: Callable[[Conditioned], Array]) -> Array:
         if not self._is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: given the scores it is not Gaussian")
-        value = np.concatenate([read(found) for found in self._parts(self._compiler)])
+        value = np.concatenate([read(found) for found in self._parts(self._recursion)])
         return value.reshape((*self._lead, *value.shape[1:]))
 
     def mean(self, name: str | None = None) -> Array:
@@ -118,8 +119,8 @@ class ConditionalLaw:
         Shapes    (*draws, *free indices of psi)
         Source    Sakai et al. 2025, Theorem 1
         """
-        compiler, name = self._extended(psi)
-        pairs = [(found.means(name), found.average(name).estimate.error) for found in self._parts(compiler)]
+        recursion, name = self._extended(psi)
+        pairs = [(found.means(name), found.average(name).estimate.error) for found in self._parts(recursion)]
         data, error = np.concatenate([means for means, _ in pairs]), max(np.max(e, initial=0.0) for _, e in pairs)
         data = data.reshape((*self._lead, *data.shape[1:]))
         result = data if data.shape else float(data)

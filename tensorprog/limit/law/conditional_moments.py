@@ -1,7 +1,7 @@
 """Variables given draws of all that is random: their means and covariances, which `Outputs` averages.
 
 Behind one layer of scores, vectors that are linear have both in closed form.  Behind several layers, or of widths that
-stay finite, the compiler computes them for each draw.  What is not known given the draws is drawn itself.
+stay finite, the recursion computes them for each draw.  What is not known given the draws is drawn itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.layers import ARRAYS, Conditioned, Layers
 from tensorprog.limit.draw.sampler import Sampler, plain
 from tensorprog.limit.form.definitions import Box, place
-from tensorprog.limit.form.sums_of_functions import Part
+from tensorprog.limit.form.sums_of_functions import WeightedFunction
 from tensorprog.limit.law.averaging import MIN_LOG2
 from tensorprog.limit.law.summands import LinearVector, ScoreBlock, Summands
 from tensorprog.limit.memory import need, pieces
 from tensorprog.limit.moment.compilable import bases_of
-from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
 __all__ = ["DrawSource", "Given", "OneLayer", "ScoreBlocks", "SeveralLayers", "is_linear"]
 
@@ -35,10 +35,10 @@ CHUNK_NUMBERS = 1 << 18  # held at once while draws behind one layer are evaluat
 NUMBERS = 1 << 22  # behind several layers: more, since every piece compiles again
 
 
-def is_linear(compiler: Compiler, name: str) -> bool:
+def is_linear(recursion: NumericRecursion, name: str) -> bool:
     """Whether a vector is linear in Gaussian variables given the draws, so conditionally Gaussian."""
-    vector = compiler.netsor.families[name].kind == "vector" and not compiler.is_finite(name)
-    return vector and all(map(compiler.parts.gaussian, compiler.parts.of(name)))
+    vector = recursion.netsor.families[name].kind == "vector" and not recursion.is_finite(name)
+    return vector and all(map(recursion.parts.gaussian, recursion.parts.of(name)))
 
 
 class DrawSource(ABC):
@@ -90,12 +90,12 @@ class ScoreBlocks(DrawSource):
 class OneLayer(DrawSource):
     """Given the scores of the only layer: linear vectors by closed forms; other variables as draws of themselves."""
 
-    def __init__(self, compiler: Compiler, variables: Sequence[Member], vectors: bool = True) -> None:
+    def __init__(self, recursion: NumericRecursion, variables: Sequence[Member], vectors: bool = True) -> None:
         self.names = [name for name, _ in variables]
         self.block: ScoreBlock | None = None
-        if all(is_linear(compiler, name) for name in self.names):
-            (self.block,) = Summands(compiler, [LinearVector(compiler, *each) for each in variables], False).blocks
-        self.sampler = Sampler(compiler, dict(variables), vectors) if self.block is None else self.block.sampler
+        if all(is_linear(recursion, name) for name in self.names):
+            (self.block,) = Summands(recursion, [LinearVector(recursion, *each) for each in variables], False).blocks
+        self.sampler = Sampler(recursion, dict(variables), vectors) if self.block is None else self.block.sampler
         self.dim = self.sampler.dim
 
     @contextmanager
@@ -149,7 +149,7 @@ class _GivenScores:
 
 
 class SeveralLayers(DrawSource):
-    """Given draws of all that is random: vectors of infinite width by the moments that the compiler has for each draw.
+    """Given draws of all that is random: vectors of infinite width by the moments that the recursion has for each draw.
 
     Scores are Gaussian given what their operands are made from, of finite width given one of the operands, where all
     variables are scores, or depend on none.  Of vectors that are not Gaussian given the draws, those `by_parts` are
@@ -161,25 +161,25 @@ class SeveralLayers(DrawSource):
     first = 10  # fewer cost as much, since every piece compiles again
 
     def __init__(
-        self, compiler: Compiler, variables: Sequence[Member], by_parts: bool = False, joint: bool = False
+        self, recursion: NumericRecursion, variables: Sequence[Member], by_parts: bool = False, joint: bool = False
     ) -> None:
-        self.compiler, self.netsor, self.variables = compiler, compiler.netsor, variables
+        self.recursion, self.netsor, self.variables = recursion, recursion.netsor, variables
         names = dict.fromkeys(name for name, _ in variables)
-        scores = [name for name in names if name in compiler.scores]
-        apart = not any(name in compiler.random for name in names if name not in scores)
+        scores = [name for name in names if name in recursion.scores]
+        apart = not any(name in recursion.random for name in names if name not in scores)
         self.scores = frozenset(scores if apart and self._follow(scores) else ())
         operands = self._operands(scores)
-        if joint and (set(scores) & upstream(self.netsor, operands) or any(map(compiler.is_finite, operands))):
+        if joint and (set(scores) & upstream(self.netsor, operands) or any(map(recursion.is_finite, operands))):
             raise NotCompiledError(
                 f"{', '.join(sorted(scores))}: joint laws of scores over finite widths, or of scores behind one "
                 "another, are not compiled by this version; draw them with law.sample"
             )
-        self.gaussian: Sequence[Part] = ()
-        self.others: Sequence[Part] = ()
+        self.gaussian: Sequence[WeightedFunction] = ()
+        self.others: Sequence[WeightedFunction] = ()
         if by_parts and self.has_moments(variables[0][0]):
             self._take_apart(variables[0][0])
         wanted = {*self._operands(self.scores), *(name for name in names if name not in self.scores)}
-        self.layers = Layers(compiler, wanted, bases_of(self.others))
+        self.layers = Layers(recursion, wanted, bases_of(self.others))
         self.dim = self.layers.dim
 
     def numbers(self, results: int) -> int:
@@ -201,14 +201,14 @@ class SeveralLayers(DrawSource):
 
     def has_moments(self, name: str) -> bool:
         """Whether moments given the draws are known: vectors of infinite width."""
-        return self.netsor.families[name].kind == "vector" and not self.compiler.is_finite(name)
+        return self.netsor.families[name].kind == "vector" and not self.recursion.is_finite(name)
 
     def _take_apart(self, name: str) -> None:
         """The parts of a vector that are Gaussian given the draws, if they are independent of the others, and these."""
-        parts = self.compiler.parts.of(name)
-        gaussian = [part for part in parts if self.compiler.parts.gaussian(part)]
-        others = [part for part in parts if not self.compiler.parts.gaussian(part)]
-        one, two = ({self.compiler.parts.source(base) for base in bases_of(own)} for own in (gaussian, others))
+        parts = self.recursion.parts.of(name)
+        gaussian = [part for part in parts if self.recursion.parts.gaussian(part)]
+        others = [part for part in parts if not self.recursion.parts.gaussian(part)]
+        one, two = ({self.recursion.parts.source(base) for base in bases_of(own)} for own in (gaussian, others))
         self.gaussian, self.others = ((), parts) if one & two else (gaussian, others)
 
     # -- scores ---------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class SeveralLayers(DrawSource):
 
         Over a finite width, where weights may be used again: of products with two weights, new to all the operands.
         """
-        finite = [name for name in scores if self.compiler.is_finite(self.compiler.dot(name).left.name)]
+        finite = [name for name in scores if self.recursion.is_finite(self.recursion.dot(name).left.name)]
         used = {product.weight.name for name in upstream(self.netsor, self._inputs(scores))
                 for product in self._products(name)}  # fmt: skip
         for name in finite:
@@ -229,7 +229,7 @@ class SeveralLayers(DrawSource):
 
     def _operands(self, scores: Iterable[str]) -> list[str]:
         """Both operands of each score."""
-        dots = [self.compiler.dot(name) for name in scores]
+        dots = [self.recursion.dot(name) for name in scores]
         return [reference.name for dot in dots for reference in (dot.left, dot.right)]
 
     def _inputs(self, scores: Iterable[str]) -> set[str]:
@@ -252,7 +252,7 @@ class _GivenLayers:
     def gaussian(self) -> tuple[Array, ...]:
         source, (name, box) = self.source, self.source.variables[0]
         if name in source.scores:
-            finite = source.compiler.is_finite(source.compiler.dot(name).left.name)
+            finite = source.recursion.is_finite(source.recursion.dot(name).left.name)
             var = (self.found.score_variances if finite else self.found.variances)(name, box)
             return np.zeros_like(var), var
         if not source.has_moments(name):

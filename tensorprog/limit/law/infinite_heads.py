@@ -16,7 +16,7 @@ from tensorprog.limit.law.law import NumericLaw, check_levels, check_order, chec
 from tensorprog.limit.law.mixture import Mixture
 from tensorprog.limit.law.summands import LinearVector, Summands
 from tensorprog.limit.memory import Budget, budgeted
-from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
 __all__ = ["InfiniteHeads"]
 
@@ -45,17 +45,17 @@ class InfiniteHeads:
             raise ProgramError(
                 f"{index} is not an index of the program; {did_you_mean(str(index), list(netsor.index))}"
             )
-        self.outputs = tuple(name for name in law.outputs if name in law.compiler.random)
+        self.outputs = tuple(name for name in law.outputs if name in law.recursion.random)
         if not self.outputs:
             raise ProgramError(
                 f"no output of {netsor.name} depends on scores: there are no heads to be infinitely many"
             )
-        parts = {name: self._parts(law.compiler, name) for name in self.outputs}
+        parts = {name: self._parts(law.recursion, name) for name in self.outputs}
         for name, own in parts.items():
             if any(block.head != index or block.size != 1 for block in own.blocks):
                 raise ProgramError(f"{name} is not a sum over {index} of independent heads with one law")
             self._check_mean(name)
-        larger = Compiler(_doubled(netsor, index))
+        larger = NumericRecursion(_doubled(netsor, index))
         for name, own in parts.items():
             self._check_scale(name, own, self._parts(larger, name))
 
@@ -77,11 +77,11 @@ class InfiniteHeads:
         """As for `Law.widths`; the number of heads goes to infinity after them."""
         return self._law.widths
 
-    def _parts(self, compiler: Compiler, name: str) -> Summands:
+    def _parts(self, recursion: NumericRecursion, name: str) -> Summands:
         """What an output is a sum of."""
         if not self._law.is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: infinitely many heads need outputs that are")
-        return Summands(compiler, [LinearVector(compiler, name, compiler.netsor.families[name].ranges)])
+        return Summands(recursion, [LinearVector(recursion, name, recursion.netsor.families[name].ranges)])
 
     def _check_mean(self, name: str) -> None:
         for start in itertools.product(*(range(*span) for span in self._law.compiled.families[name].ranges)):

@@ -37,7 +37,7 @@ from tensorprog.limit.law.mixture import Mixture, crossing
 from tensorprog.limit.law.outputs import Outputs
 from tensorprog.limit.law.structured_covariance import Covariance
 from tensorprog.limit.memory import Budget, budgeted
-from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["NumericLaw", "check_levels", "check_order", "check_points", "widths_text"]
@@ -67,9 +67,9 @@ class NumericLaw:
         self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
         self.budget, self._max_memory, self._seed = Budget(max_memory), max_memory, seed
         with self.budget.within():
-            self.compiler = Compiler(netsor, expanded, max_memory // 12)
-        self.compiled = self.compiler.netsor
-        self._outputs = Outputs(self.compiler, accuracy, max_memory, seed)
+            self.recursion = NumericRecursion(netsor, expanded, max_memory // 12)
+        self.compiled = self.recursion.netsor
+        self._outputs = Outputs(self.recursion, accuracy, max_memory, seed)
         self._curves: dict[tuple[str, Box], Mixture | Convolution] = {}
         self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
@@ -79,7 +79,7 @@ class NumericLaw:
         # behind layers of scores one member takes all that is random, and so do all of them
         known = self.compiled.families
         few = (name for name in (*self.outputs, *self.scores) if math.prod(known[name].shape) <= TOGETHER)
-        self._together = frozenset(few if self.compiler.layered else ())
+        self._together = frozenset(few if self.recursion.layered else ())
         self.error = 0.0  # the largest error of the numbers given so far
 
     @property
@@ -143,7 +143,7 @@ class NumericLaw:
         known = np.isfinite(value)
         size = max(1.0, float(np.max(np.abs(value), initial=0.0, where=known)))
         if what and self.accuracy is not None and worst > self.accuracy * size:
-            more = "" if self.compiler.paths is None else ", or allow more draws with max_memory="
+            more = "" if self.recursion.paths is None else ", or allow more draws with max_memory="
             raise AccuracyError(
                 f"{what}: error {worst / size:.1e}, {self.accuracy:.1e} asked for (relative to numbers above 1); "
                 f"ask for less with accuracy={more}"
@@ -157,7 +157,7 @@ class NumericLaw:
         Shapes    (*members), or a number for one member such as 'y[0]'
         """
         family, box, single = self.member(name)
-        if family in self.compiler.scores and not self.compiler.is_finite(self.compiler.dot(family).left.name):
+        if family in self.recursion.scores and not self.recursion.is_finite(self.recursion.dot(family).left.name):
             value = error = np.zeros([b - a for a, b in box])
         else:
             value, error = self._known_mean(family, box) or self._from_mixture(family, box, "expected")
@@ -165,10 +165,10 @@ class NumericLaw:
         return self._answer(value, error, single, with_error)
 
     def _known_mean(self, family: str, box: Box) -> tuple[Array, Array] | None:
-        if family in self.compiler.random:
+        if family in self.recursion.random:
             return None
         try:
-            return self._members_of(self.compiler.mean(family), family, box)
+            return self._members_of(self.recursion.mean(family), family, box)
         except NotCompiledError:
             return None
 
@@ -191,7 +191,7 @@ class NumericLaw:
         second = first if second is None else second
         for name in (first, second):
             self._family(name)
-        moment = self.compiler.second(first, second)
+        moment = self.recursion.second(first, second)
         self._note(moment.error, moment.size, f"the second moment of {first} and {second}")
         return self._covariance(moment, first, second)
 
@@ -213,19 +213,19 @@ class NumericLaw:
         second = first if second is None else second
         for name in (first, second):
             self._family(name)
-        random = {first, second} & self.compiler.random
-        numbers = {n for n in (first, second) if self.compiled.families[n].kind == "scalar"} - self.compiler.random
-        scores = {first, second} & set(self.compiler.scores)
-        if len(scores) == len({first, second}) and not self.compiler.layered:
-            moment = self.compiler.score(first, second)
+        random = {first, second} & self.recursion.random
+        numbers = {n for n in (first, second) if self.compiled.families[n].kind == "scalar"} - self.recursion.random
+        scores = {first, second} & set(self.recursion.scores)
+        if len(scores) == len({first, second}) and not self.recursion.layered:
+            moment = self.recursion.score(first, second)
         elif numbers or (scores and random != {first, second}):
             # averages are numbers, and scores are independent of every vector that no score reaches
-            moment = IndexedValues((), self.compiler.pair_ranges(first, second))
+            moment = IndexedValues((), self.recursion.pair_ranges(first, second))
         elif random:
             return self._averaged_cov(first, second, with_error)
         else:
             try:
-                moment = self.compiler.centred(first, second)
+                moment = self.recursion.centred(first, second)
             except NotCompiledError:
                 return self._averaged_cov(first, second, with_error)
         self._note(moment.error, moment.size, f"the covariance of {first} and {second}")
@@ -265,7 +265,7 @@ class NumericLaw:
 
     def _root_mean_square(self, name: str) -> Array:
         """Sizes of all members of a family, in C order."""
-        mean = np.zeros(1) if name in self.compiler.scores else np.reshape(self.mean(name), -1)
+        mean = np.zeros(1) if name in self.recursion.scores else np.reshape(self.mean(name), -1)
         return np.asarray(np.sqrt(self._spread(name)[0] + np.square(mean)))
 
     def _spread(self, name: str) -> tuple[Array, Array]:
@@ -283,8 +283,8 @@ class NumericLaw:
             return self._mixture(name, family.ranges, split, dense).member(place(box, family.ranges))
         if not math.prod(b - a for a, b in box):
             raise ProgramError(f"{name} has no members")
-        if family.kind == "scalar" and name not in self.compiler.random | self.compiler.scores.keys():
-            value, _ = self._members_of(self.compiler.mean(name), name, box)
+        if family.kind == "scalar" and name not in self.recursion.random | self.recursion.scores.keys():
+            value, _ = self._members_of(self.recursion.mean(name), name, box)
             return Mixture((), value, np.zeros_like(value))
         return self._outputs.mixture(name, box, split, dense)
 
@@ -319,10 +319,10 @@ class NumericLaw:
 
     def _known_variance(self, family: str, box: Box) -> tuple[Array, Array] | None:
         """The diagonal of the covariance of a vector that no score reaches; a linear one is an exact average too."""
-        if family in self.compiler.random or self.compiled.families[family].kind != "vector" or self.is_linear(family):
+        if family in self.recursion.random or self.compiled.families[family].kind != "vector" or self.is_linear(family):
             return None
         try:
-            moment = self.compiler.centred(family, family, self.compiler.equal(family))
+            moment = self.recursion.centred(family, family, self.recursion.equal(family))
         except NotCompiledError:
             return None
         grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij")
@@ -342,11 +342,11 @@ class NumericLaw:
 
     def _integrated(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array] | None:
         """Central moments of a nonlinear function of one Gaussian, by integration instead of draws."""
-        if order > 8 or family in self.compiler.random or self.compiled.families[family].kind != "vector":
+        if order > 8 or family in self.recursion.random or self.compiled.families[family].kind != "vector":
             return None
         if self.is_linear(family):
             return None
-        raw = [self.compiler.raw_moment(family, k) for k in range(1, max(order, 2) + 1)]
+        raw = [self.recursion.raw_moment(family, k) for k in range(1, max(order, 2) + 1)]
         if any(value is None or not np.isfinite(value.estimate.error).all() for value in raw):
             return None
         pairs = [(np.ones(()), np.zeros(())), *(self._members_of(v, family, box) for v in raw if v is not None)]
@@ -489,10 +489,10 @@ class NumericLaw:
         members = tuple(self._one(name) for name in names)
         if members not in self._joints:
             for family, _ in members:
-                if family not in self.compiler.scores and not self.is_linear(family):
+                if family not in self.recursion.scores and not self.is_linear(family):
                     raise ProgramError(f"{family} is not linear in the vectors: joint laws need variables that are")
-            if len({family in self.compiler.scores for family, _ in members}) > 1 and any(
-                family in self.compiler.random and family not in self.compiler.scores for family, _ in members
+            if len({family in self.recursion.scores for family, _ in members}) > 1 and any(
+                family in self.recursion.random and family not in self.recursion.scores for family, _ in members
             ):
                 raise ProgramError(
                     "scores and vectors that depend on them have no joint density here; draw them with law.sample"
@@ -554,7 +554,7 @@ class NumericLaw:
         added = with_averages(self.netsor, averages)
         key = tuple(added.psi.items()), tuple(str(s) for s in added.netsor.body[len(self.netsor.body) :])
         if key not in self._larger:
-            self._larger[key] = added, self._like(added.netsor, self.compiler.expanded)
+            self._larger[key] = added, self._like(added.netsor, self.recursion.expanded)
         return self._larger[key]
 
     def _like(self, netsor: Netsor, expanded: bool) -> NumericLaw:
@@ -582,14 +582,14 @@ class NumericLaw:
 
     def _expectation(self, name: str) -> tuple[Array, Array]:
         box = self.compiled.families[name].ranges
-        if name not in self.compiler.random:
+        if name not in self.recursion.random:
             return self._members_of(self._number(name), name, box)
         return self._outputs.expectation(name, box)
 
     def _number(self, name: str) -> Value:
         """The limit of a scalar that no score reaches."""
         if name not in self._numbers:
-            self._numbers[name] = self.compiler.average(name)
+            self._numbers[name] = self.recursion.average(name)
         return self._numbers[name]
 
     def number(self, name: str) -> Array:
@@ -609,7 +609,7 @@ class NumericLaw:
     def _draw(self, size: int, seed: int, names: Sequence[str], held: Sequence[str]) -> Samples:
         started = time.perf_counter()
         checked = check_count("size", size), check_count("seed", seed, 0)
-        draws = Draws(self.compiler, self.budget, self.number, *checked, names, held)
+        draws = Draws(self.recursion, self.budget, self.number, *checked, names, held)
         self._note(draws.sampler.inner)
         return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 
@@ -618,11 +618,11 @@ class NumericLaw:
         as_written = self.netsor.scores != self.compiled.scores and set(scores) <= set(self.netsor.scores)
         law = self._like(self.netsor, expanded=False) if as_written else self
 
-        def extended(psi: str | Expr) -> tuple[Compiler, str]:
+        def extended(psi: str | Expr) -> tuple[NumericRecursion, str]:
             added, larger = law._extended({"expectation": psi})
-            return larger.compiler, added.families["expectation"]
+            return larger.recursion, added.families["expectation"]
 
-        return ConditionalLaw(law.compiler, scores, law.is_linear, extended, law.budget)
+        return ConditionalLaw(law.recursion, scores, law.is_linear, extended, law.budget)
 
 def widths_text(widths: Mapping[str, float]) -> str:
     """In words: which widths go to infinity, and which stay."""

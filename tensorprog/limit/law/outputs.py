@@ -38,8 +38,8 @@ from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Mixture, Summand
 from tensorprog.limit.law.panels import panels
 from tensorprog.limit.law.summands import LinearVector, ScoreBlock, Summands
-from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import Term
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import IndexedValues
 
 __all__ = ["Outputs"]
@@ -62,8 +62,8 @@ class Outputs:
     Accuracy  99.9 % of errors over replicates hold; see `averaging.converge` for how many draws are taken
     """
 
-    def __init__(self, compiler: Compiler, accuracy: float | None, max_memory: int, seed: int) -> None:
-        self.compiler, self.netsor = compiler, compiler.netsor
+    def __init__(self, recursion: NumericRecursion, accuracy: float | None, max_memory: int, seed: int) -> None:
+        self.recursion, self.netsor = recursion, recursion.netsor
         self.accuracy, self.max_memory, self.seed = accuracy, max_memory, seed
         self._mixtures: dict[tuple[Any, ...], Mixture] = {}
         self._summands: dict[tuple[str, Box, bool], Summands] = {}
@@ -71,16 +71,16 @@ class Outputs:
 
     def linear(self, name: str) -> bool:
         """Whether a vector is linear in Gaussian variables given the draws, so conditionally Gaussian."""
-        return is_linear(self.compiler, name)
+        return is_linear(self.recursion, name)
 
     def _apart(self, *names: str) -> bool:
         """Whether variables are linear behind one layer of scores, so that they can be taken apart."""
-        return not self.compiler.layered and all(map(self.linear, names))
+        return not self.recursion.layered and all(map(self.linear, names))
 
     def _source(self, variables: Sequence[tuple[str, Box]], by_parts: bool = False, joint: bool = False) -> DrawSource:
-        if self.compiler.layered:
-            return SeveralLayers(self.compiler, variables, by_parts, joint)
-        return OneLayer(self.compiler, variables)
+        if self.recursion.layered:
+            return SeveralLayers(self.recursion, variables, by_parts, joint)
+        return OneLayer(self.recursion, variables)
 
     def _averaged(
         self, source: DrawSource, read: Callable[[Any], tuple[Array, ...]], finish: Finish, what: str,
@@ -126,7 +126,7 @@ class Outputs:
         """
         key: tuple[Any, ...] = name, box, split
         if key not in self._mixtures:
-            if name in self.compiler.scores and not self.compiler.layered:
+            if name in self.recursion.scores and not self.recursion.layered:
                 self._mixtures[key] = self._score(name, box)
             elif self._apart(name):
                 self._mixtures[key] = self._by_rules(name, box, split) or self._by_draws(name, box, split)
@@ -157,12 +157,12 @@ class Outputs:
     def _parts(self, name: str, box: Box, split: bool = True) -> Summands:
         key = name, box, split
         if key not in self._summands:
-            self._summands[key] = Summands(self.compiler, [LinearVector(self.compiler, name, box)], split)
+            self._summands[key] = Summands(self.recursion, [LinearVector(self.recursion, name, box)], split)
         return self._summands[key]
 
     def _score(self, name: str, box: Box) -> Mixture:
         """Scores of one layer are Gaussian."""
-        moment = self.compiler.score(name, name, self.compiler.equal(name))
+        moment = self.recursion.score(name, name, self.recursion.equal(name))
         grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
         positions = {str(k): grid for k, grid in enumerate(grids)} | {f"{k}_": grid for k, grid in enumerate(grids)}
         found = moment.at(positions).value
@@ -250,7 +250,7 @@ class Outputs:
             return kept[0].standardised(4)
 
         # mean and variance of every draw are kept, or values alone, twice while they are put together
-        most = self.max_memory // ((64 if self.compiler.layered else 32) * REPLICATES * max(1, zero.size))
+        most = self.max_memory // ((64 if self.recursion.layered else 32) * REPLICATES * max(1, zero.size))
         results = zero.size**2 if whole else zero.size
         self._averaged(source, read, finish, f"the law of {name}", results, width=source.numbers(zero.size), most=most)
         return kept[0]
@@ -262,8 +262,8 @@ class Outputs:
 
         Raises    NotCompiledError for scores over a finite width, or behind one another
         """
-        d, several = len(members), self.compiler.layered
-        if not several and all(n not in self.compiler.random or n in self.compiler.scores for n, _ in members):
+        d, several = len(members), self.recursion.layered
+        if not several and all(n not in self.recursion.random or n in self.recursion.scores for n, _ in members):
             return self._known_joint(members)
         source = self._source(members, joint=True)
         kept: list[Joint] = []
@@ -298,14 +298,14 @@ class Outputs:
         mean, cov = np.zeros(d), np.zeros((d, d))
         worst = 0.0
         for k, (f, box) in enumerate(members):
-            if f not in self.compiler.random:
-                value = self.compiler.mean(f)
+            if f not in self.recursion.random:
+                value = self.recursion.mean(f)
                 at = {str(x): np.asarray(start) for x, (start, _) in enumerate(box)}
                 mean[k] = IndexedValues((Term(frozenset(), value),), position_names(self.netsor, f)).at(at).value
             for m, (g, other) in enumerate(members):
-                if (f in self.compiler.random) != (g in self.compiler.random):
+                if (f in self.recursion.random) != (g in self.recursion.random):
                     continue
-                moment = (self.compiler.score if f in self.compiler.random else self.compiler.centred)(f, g)
+                moment = (self.recursion.score if f in self.recursion.random else self.recursion.centred)(f, g)
                 at = {str(x): np.asarray(start) for x, (start, _) in enumerate(box)}
                 at |= {f"{x}_": np.asarray(start) for x, (start, _) in enumerate(other)}
                 cov[k, m] = moment.at(at).value
@@ -316,14 +316,14 @@ class Outputs:
     def expectation(self, name: str, box: Box) -> tuple[Array, Array]:
         """Mean over p-ring of an average that depends on scores, and its error."""
         source: DrawSource
-        if self.compiler.layered:
+        if self.recursion.layered:
             source, width = self._source([(name, box)]), None
         else:
             # in one variable E[psi | p-ring] costs little; in several it is quicker to average over all at once
-            integrand = self.compiler.dot(name).left.name
-            quick = not any(part.joint for part in self.compiler.parts.of(integrand))
+            integrand = self.recursion.dot(name).left.name
+            quick = not any(part.joint for part in self.recursion.parts.of(integrand))
             read = name if quick else integrand
-            source, width = OneLayer(self.compiler, [(read, box)], vectors=not quick), 1
+            source, width = OneLayer(self.recursion, [(read, box)], vectors=not quick), 1
 
         def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:
             each = [value for value, in results]
@@ -356,7 +356,7 @@ class Outputs:
         other, known, blocks = len(variables) - 1, np.zeros(shape), []
         source: DrawSource
         if self._apart(first, second):
-            summands = Summands(self.compiler, [LinearVector(self.compiler, *each) for each in variables])
+            summands = Summands(self.recursion, [LinearVector(self.recursion, *each) for each in variables])
             source, blocks = ScoreBlocks(summands.blocks), summands.blocks
             if summands.fixed is not None:
                 known = summands.fixed.cov(0, other, {}, 1)[0]
@@ -470,7 +470,7 @@ def _spread_over(block: ScoreBlock, slack: Array, other: int, shape: tuple[int, 
 
 
 def _agree(one: tuple[Array, Array], two: tuple[Array, Array]) -> bool:
-    """Whether two numbers agree within twice three of their standard errors."""
+    """Whether two numbers differ by no more than twice the sum of their errors."""
     with np.errstate(invalid="ignore"):
         apart = np.abs(one[0] - two[0]) > 2 * (one[1] + two[1]) + 1e-12 * np.abs(one[0])
     return not apart.any()

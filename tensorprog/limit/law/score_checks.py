@@ -22,7 +22,7 @@ from tensorprog.language.ir import MatMul, Netsor, Range
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.conditional_moments import OneLayer, SeveralLayers
-from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import Value
 
 __all__ = ["coefficients", "degenerate"]
@@ -57,16 +57,16 @@ def coefficients(netsor: Netsor, name: str, seed: int = 0) -> tuple[Array, Array
     Accuracy  bounds where integrals are in closed form or by quadrature, else it holds with a probability of 99.9 %
     Raises    NotCompiledError, AccuracyError, MemoryLimitError
     """
-    compiler = Compiler(netsor)
-    spans, random = compiler.netsor.families[name].ranges, name in compiler.random
+    recursion = NumericRecursion(netsor)
+    spans, random = recursion.netsor.families[name].ranges, name in recursion.random
     along = len(spans) and max(2, int((LOOKED_AT if random else LISTED) ** (1 / len(spans))))
     box = tuple((start, min(stop, start + along)) for start, stop in spans)
     if not random:
-        return *_in_box(compiler, compiler.average(name), name, box), box, box == spans
+        return *_in_box(recursion, recursion.average(name), name, box), box, box == spans
     largest = max((_covariances(netsor, s) for s in netsor.body if isinstance(s, MatMul)), default=0)
     if largest > COVARIANCES:
         raise MemoryLimitError(f"{largest} covariances of the outputs of one family of weights are too many to factor")
-    source = SeveralLayers(compiler, [(name, box)]) if compiler.layered else OneLayer(compiler, [(name, box)], False)
+    source = SeveralLayers(recursion, [(name, box)]) if recursion.layered else OneLayer(recursion, [(name, box)], False)
     points = _normals(source.dim, source.numbers(source.dim), seed)
 
     def drawn(points: Array) -> Array:
@@ -86,12 +86,12 @@ def _covariances(netsor: Netsor, statement: MatMul) -> int:
     return members * max(1, members // weights)
 
 
-def _in_box(compiler: Compiler, found: Value, name: str, box: Box) -> tuple[Array, Array]:
+def _in_box(recursion: NumericRecursion, found: Value, name: str, box: Box) -> tuple[Array, Array]:
     """The members in a box of a value without draws, as of one draw.
 
     Shapes    (1, *members), twice
     """
-    ranges = position_names(compiler.netsor, name)
+    ranges = position_names(recursion.netsor, name)
     sizes = {axis: stop - start for axis, (start, stop) in ranges.items()}
     at = (None, *(slice(0, stop - start) for start, stop in box))
     return broadcast(found.value, tuple(ranges), sizes)[at], broadcast(found.error, tuple(ranges), sizes)[at]
@@ -111,19 +111,19 @@ def _normals(dim: int, numbers: int, seed: int) -> Array:
 # ---- degenerate scores -----------------------------------------------------------------------------------------------
 
 
-def degenerate(compiler: Compiler, names: Sequence[str]) -> list[Found]:
+def degenerate(recursion: NumericRecursion, names: Sequence[str]) -> list[Found]:
     """Members of scores that vanish in the limit, or that others decide: of each set of families the first ones.
 
     Scale     one matrix over at most MEMBERS members; of larger families not all are looked at
     Accuracy  what is called 0 is 0 within the errors of the covariances; nothing is said where these are large
     Source    Sakai et al. 2025, Definition 1 (iv)
     """
-    if compiler.replicates is not None:
+    if recursion.replicates is not None:
         return []  # draws are not exact
-    names = [name for name in names if name in compiler.scores and _covered(compiler, name)][:FAMILIES]
+    names = [name for name in names if name in recursion.scores and _covered(recursion, name)][:FAMILIES]
     if not names:
         return []
-    members, cov = _covariance(compiler, names)
+    members, cov = _covariance(recursion, names)
     found: dict[frozenset[str], Found] = {}
     for at, how in _dependent(cov.value, cov.error):
         chosen = tuple(members[k] for k in at)
@@ -131,20 +131,20 @@ def degenerate(compiler: Compiler, names: Sequence[str]) -> list[Found]:
     return list(found.values())
 
 
-def _covered(compiler: Compiler, name: str) -> bool:
+def _covered(recursion: NumericRecursion, name: str) -> bool:
     """Whether Definition 1 speaks of a score: both operands are Gaussian, of mean zero, and independent."""
-    box = {str(k): span for k, span in enumerate(compiler.netsor.families[name].ranges)}
-    left, right = compiler.operands(name)
+    box = {str(k): span for k, span in enumerate(recursion.netsor.families[name].ranges)}
+    left, right = recursion.operands(name)
     return (
-        all(compiler.parts.gaussian(part) for side in (left, right) for part in compiler.parts.of(side.name))
-        and all(compiler.mean(side.name).zero() for side in (left, right))
-        and all(term.value.zero() for term in compiler.reference_covariance(left, right, box).terms)
+        all(recursion.parts.gaussian(part) for side in (left, right) for part in recursion.parts.of(side.name))
+        and all(recursion.mean(side.name).zero() for side in (left, right))
+        and all(term.value.zero() for term in recursion.reference_covariance(left, right, box).terms)
     )
 
 
-def _covariance(compiler: Compiler, names: Sequence[str]) -> tuple[list[Member], Estimate]:
+def _covariance(recursion: NumericRecursion, names: Sequence[str]) -> tuple[list[Member], Estimate]:
     """The members that are looked at, and their covariance."""
-    boxes = [compiler.netsor.families[name].ranges for name in names]
+    boxes = [recursion.netsor.families[name].ranges for name in names]
     count = MEMBERS
     while count > 1 and sum(math.prod(min(count, b - a) for a, b in box) for box in boxes) > MEMBERS:
         count -= 1
@@ -153,7 +153,7 @@ def _covariance(compiler: Compiler, names: Sequence[str]) -> tuple[list[Member],
     def block(f: int, g: int) -> Estimate:
         at = {str(k): row[:, None] for k, row in enumerate(grids[f])}
         at |= {f"{k}_": row[None, :] for k, row in enumerate(grids[g])}
-        moment = compiler.score(names[f], names[g]).at(at)
+        moment = recursion.score(names[f], names[g]).at(at)
         shape = grids[f].shape[1], grids[g].shape[1]
         return Estimate(np.broadcast_to(moment.value, shape), np.broadcast_to(moment.error, shape))
 

@@ -21,11 +21,11 @@ from tensorprog.language.expr import Affine, Constant, IndexValue, Variable, rei
 from tensorprog.language.ir import Range
 from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.definitions import Box
-from tensorprog.limit.form.sums_of_functions import Part
+from tensorprog.limit.form.sums_of_functions import WeightedFunction
 from tensorprog.limit.law.intervals import Moving
-from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.given_scores import LinearCovariance, linear_mean
 from tensorprog.limit.moment.indexed import Equations, canonical, difference, solve
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
 __all__ = ["HEAD", "LinearVector", "ScoreBlock", "Summands"]
 
@@ -38,8 +38,8 @@ HEAD = "%"  # the index of the summands of a block
 class LinearVector:
     """A linear vector family over the members of a box: its parts, and the ranges of its positions."""
 
-    def __init__(self, compiler: Compiler, name: str, box: Box) -> None:
-        self.name, self.parts = name, compiler.parts.of(name)
+    def __init__(self, recursion: NumericRecursion, name: str, box: Box) -> None:
+        self.name, self.parts = name, recursion.parts.of(name)
         self.ranges = {str(k): span for k, span in enumerate(box)}
 
     @property
@@ -99,29 +99,29 @@ class ScoreBlock:
 
     def __init__(
         self,
-        compiler: Compiler,
+        recursion: NumericRecursion,
         vectors: Sequence[LinearVector],
-        parts: Sequence[Sequence[Part]],
+        parts: Sequence[Sequence[WeightedFunction]],
         head: str,
         span: Range,
         alike: bool,
     ) -> None:
-        self.compiler, self.vectors, self.parts, self.head = compiler, vectors, parts, head
+        self.recursion, self.vectors, self.parts, self.head = recursion, vectors, parts, head
         start, stop = span
         self.heads = (start, start + 1) if alike else span
         self.count = stop - start if alike else 1
         wanted: dict[str, Box] = {}
         for function, own in zip(vectors, parts, strict=True):
-            ranges = compiler.parts.every_range() | function.ranges | {HEAD: self.heads}
+            ranges = recursion.parts.every_range() | function.ranges | {HEAD: self.heads}
             for part in own:
-                for reference in _random(compiler, part):
+                for reference in _random(recursion, part):
                     box = tuple((low, high + 1) for low, high in (slot.bounds(ranges) for slot in reference.slots))
                     old = wanted.get(reference.name, box)
                     wanted[reference.name] = tuple(
                         (min(a, c), max(b, d)) for (a, b), (c, d) in zip(old, box, strict=True)
                     )
         self.random = bool(wanted)
-        self.sampler = Sampler(compiler, wanted, vectors=False)
+        self.sampler = Sampler(recursion, wanted, vectors=False)
         self._covariances: dict[tuple[int, int], LinearCovariance] = {}
 
     @property
@@ -141,7 +141,7 @@ class ScoreBlock:
         f = self.vectors[k]
         ranges = f.ranges | {HEAD: self.heads}
         with np.errstate(all="ignore"):
-            value = linear_mean(self.compiler, self.parts[k], ranges, self.sampler.reader(values))
+            value = linear_mean(self.recursion, self.parts[k], ranges, self.sampler.reader(values))
         return broadcast(self._finite(value, k), (BATCH, HEAD, *f.positions), self._sizes(draws, f))
 
     def var(self, k: int, values: Mapping[str, Open], draws: int) -> Array:
@@ -195,7 +195,7 @@ class ScoreBlock:
             sizes, ranges = self._sizes(count, f), f.ranges | {HEAD: self.heads}
             axes = (BATCH, HEAD, *f.positions)
             for half, reader in enumerate(readers):
-                mean = linear_mean(self.compiler, self.parts[k], ranges, reader, absolute=bool(half))
+                mean = linear_mean(self.recursion, self.parts[k], ranges, reader, absolute=bool(half))
                 var = self._covariance(k, k).value(reader, [HEAD, *f.positions], absolute=bool(half))
                 found[2 * half].append(broadcast(mean, axes, sizes).reshape(count, -1))
                 found[2 * half + 1].append(broadcast(var, axes, sizes).reshape(count, -1))
@@ -226,7 +226,7 @@ class ScoreBlock:
         if np.isfinite(value.data).all():
             return value
         names = {self.vectors[k].name for k in functions}
-        told = dict.fromkeys(str(s) for s in self.compiler.netsor.body if s.target.name in names)
+        told = dict.fromkeys(str(s) for s in self.recursion.netsor.body if s.target.name in names)
         raise NotFiniteError(
             f"{'; '.join(told)}: the mean or variance given the scores is not a finite number for some of them: it "
             "overflows, or leaves the domain of a function (log, sqrt, division)"
@@ -239,7 +239,7 @@ class ScoreBlock:
         if (k, m) not in self._covariances:
             ranges = self.vectors[k].ranges | {HEAD: self.heads, f"{HEAD}_": self.heads}
             ranges |= {f"{name}_": span for name, span in self.vectors[m].ranges.items()}
-            self._covariances[k, m] = LinearCovariance(self.compiler, self.parts[k], self.parts[m], ranges)
+            self._covariances[k, m] = LinearCovariance(self.recursion, self.parts[k], self.parts[m], ranges)
         return self._covariances[k, m]
 
     @property
@@ -254,8 +254,8 @@ class Summands:
     `fixed` is the block of all that no score reaches, or None.
     """
 
-    def __init__(self, compiler: Compiler, vectors: Sequence[LinearVector], split: bool = True) -> None:
-        self.compiler, self.vectors = compiler, vectors
+    def __init__(self, recursion: NumericRecursion, vectors: Sequence[LinearVector], split: bool = True) -> None:
+        self.recursion, self.vectors = recursion, vectors
         every = [(k, part) for k, function in enumerate(vectors) for part in function.parts]
         groups = self._components(every) if split else [every]
         blocks = [self._block(group, split) for group in groups]
@@ -278,40 +278,42 @@ class Summands:
         """Relative error of the covariances used so far."""
         return max((block.error for block in [*self.blocks, *([self.fixed] if self.fixed else [])]), default=0.0)
 
-    def _gathered(self, group: Sequence[tuple[int, Part]], head: str, span: Range, alike: bool) -> ScoreBlock:
+    def _gathered(
+        self, group: Sequence[tuple[int, WeightedFunction]], head: str, span: Range, alike: bool
+    ) -> ScoreBlock:
         parts = [[part for k, part in group if k == m] for m in range(len(self.vectors))]
-        return ScoreBlock(self.compiler, self.vectors, parts, head, span, alike)
+        return ScoreBlock(self.recursion, self.vectors, parts, head, span, alike)
 
     # -- what depends on what -----------------------------------------------------------------------------------
 
-    def _components(self, every: Sequence[tuple[int, Part]]) -> list[list[tuple[int, Part]]]:
+    def _components(self, every: Sequence[tuple[int, WeightedFunction]]) -> list[list[tuple[int, WeightedFunction]]]:
         """Parts grouped so that parts of different groups are independent."""
-        groups: list[list[tuple[int, Part]]] = []
+        groups: list[list[tuple[int, WeightedFunction]]] = []
         for k, part in every:
             meets = [g for g in groups if any(self._structure(m, other, k, part) for m, other in g)]
             groups = [g for g in groups if not any(g is met for met in meets)]
             groups.append([(k, part), *(entry for g in meets for entry in g)])
         return groups
 
-    def _structure(self, k: int, p: Part, m: int, q: Part, span: Range = (0, 1)) -> Structure:
+    def _structure(self, k: int, p: WeightedFunction, m: int, q: WeightedFunction, span: Range = (0, 1)) -> Structure:
         """Terms of all covariances between the variables and scores of two parts, the second part in second copies."""
-        compiler = self.compiler
+        recursion = self.recursion
         ranges = self.vectors[k].ranges | {f"{n}_": s for n, s in self.vectors[m].ranges.items()}
         ranges |= {HEAD: span, f"{HEAD}_": span}
-        p2, q2, local = compiler.paired(p, q, ranges)
-        names = compiler.parts.every_range()
+        p2, q2, local = recursion.paired(p, q, ranges)
+        names = recursion.parts.every_range()
         local = names | {f"{name}_": own for name, own in names.items()} | local
         found: Structure = []
         if p2.function is not None and q2.function is not None:
-            moment = compiler.reference_covariance(p2.inner[0][1], q2.inner[0][1], local)
+            moment = recursion.reference_covariance(p2.inner[0][1], q2.inner[0][1], local)
             found += [(term.equations, frozenset(term.value.axes)) for term in moment.terms]
-        for u in _random(compiler, p):
-            for v in _random(compiler, q):
+        for u in _random(recursion, p):
+            for v in _random(recursion, q):
                 other = Variable(v.name, tuple(slot.at(_second(slot)) for slot in v.slots))
-                found += _score_structure(compiler, u, other, local)
+                found += _score_structure(recursion, u, other, local)
         return found
 
-    def _block(self, group: Sequence[tuple[int, Part]], split: bool) -> ScoreBlock:
+    def _block(self, group: Sequence[tuple[int, WeightedFunction]], split: bool) -> ScoreBlock:
         """The group as a sum of independent summands over an index that all of its parts sum over."""
         whole = self._gathered(group, "", (0, 1), False)
         if not split or not whole.random:
@@ -323,14 +325,14 @@ class Summands:
                 partner = [h for h in part.bound if self._apart([(k, first, head), (m, part, h)])]
                 names += partner[:1]
             entries = [(m, part, h) for (m, part), h in zip(group, names, strict=False)]
-            spans = {self.compiler.parts.bound_ranges[h] for h in names}
+            spans = {self.recursion.parts.bound_ranges[h] for h in names}
             if len(names) == len(group) and len(spans) == 1 and self._apart(entries):
                 kept = [(m, _headed(part, h)) for m, part, h in entries]
                 span = spans.pop()
                 return self._gathered(kept, head.split("~")[0], span, self._alike(kept, span))
         return whole
 
-    def _apart(self, entries: Sequence[tuple[int, Part, str]]) -> bool:
+    def _apart(self, entries: Sequence[tuple[int, WeightedFunction, str]]) -> bool:
         """Whether parts at different values of their indices are independent."""
         for k, p, h in entries:
             for m, q, g in entries:
@@ -341,14 +343,14 @@ class Summands:
                         return False
         return True
 
-    def _alike(self, group: Sequence[tuple[int, Part]], span: Range) -> bool:
+    def _alike(self, group: Sequence[tuple[int, WeightedFunction]], span: Range) -> bool:
         """Whether the law of a summand is the same for every value of HEAD."""
         own = difference(Affine.index(HEAD), Affine.index(f"{HEAD}_"))
         for k, p in group:
             if any(_reads(node) for expr in (p.coefficient, *(w for w, _, _ in p.inner)) for node in walk(expr)):
                 return False
-            local = self.compiler.parts.every_range() | self.vectors[k].ranges | {HEAD: span}
-            if p.function is not None and HEAD in self.compiler.base_mean(p.inner[0][1], local).axes:
+            local = self.recursion.parts.every_range() | self.vectors[k].ranges | {HEAD: span}
+            if p.function is not None and HEAD in self.recursion.base_mean(p.inner[0][1], local).axes:
                 return False
             for m, q in group:
                 for equations, axes in self._structure(k, p, m, q, span):
@@ -365,29 +367,29 @@ def _reads(node: Any) -> bool:
     return isinstance(node, Constant) and any(HEAD in slot.indices for slot in node.slots)
 
 
-def _headed(part: Part, head: str) -> Part:
+def _headed(part: WeightedFunction, head: str) -> WeightedFunction:
     """The part with its index `head` free and called HEAD."""
     left = replace(part, bound=tuple(name for name in part.bound if name != head))
     return left.renamed({head: Affine.index(HEAD)})
 
 
-def _random(compiler: Compiler, part: Part) -> list[Variable]:
+def _random(recursion: NumericRecursion, part: WeightedFunction) -> list[Variable]:
     """Scores, and averages that depend on scores, in a part's coefficient."""
-    return [reference for reference in variables(part.coefficient) if reference.name in compiler.random]
+    return [reference for reference in variables(part.coefficient) if reference.name in recursion.random]
 
 
 def _second(slot: Affine) -> dict[str, Affine]:
     return {name: Affine.index(f"{name}_") for name in slot.indices}
 
 
-def _score_structure(compiler: Compiler, u: Variable, v: Variable, ranges: Ranges) -> Structure:
+def _score_structure(recursion: NumericRecursion, u: Variable, v: Variable, ranges: Ranges) -> Structure:
     """Equations and axes of the terms of Cov(p, p') by clause (iv), without its values."""
-    if any(compiler.dot(reference.name).scale == "1/n" for reference in (u, v)):  # a function of other scores
+    if any(recursion.dot(reference.name).scale == "1/n" for reference in (u, v)):  # a function of other scores
         return [(frozenset(), frozenset(name for slot in (*u.slots, *v.slots) for name in slot.indices))]
-    (a, b), (c, d) = (_operands(compiler, reference) for reference in (u, v))
+    (a, b), (c, d) = (_operands(recursion, reference) for reference in (u, v))
     found: Structure = []
     for first, second in (((a, c), (b, d)), ((a, d), (b, c))):
-        one, two = (compiler.reference_covariance(*pair, ranges) for pair in (first, second))
+        one, two = (recursion.reference_covariance(*pair, ranges) for pair in (first, second))
         found += [
             (s.equations | t.equations, frozenset((*s.value.axes, *t.value.axes)))
             for s in one.terms
@@ -403,6 +405,6 @@ def _possible(equations: Equations) -> bool:
     return all(form is None or form.terms for form in forms)
 
 
-def _operands(compiler: Compiler, reference: Variable) -> list[Variable]:
+def _operands(recursion: NumericRecursion, reference: Variable) -> list[Variable]:
     names = {str(k): slot for k, slot in enumerate(reference.slots)}
-    return [reindexed(operand, names) for operand in compiler.operands(reference.name)]
+    return [reindexed(operand, names) for operand in recursion.operands(reference.name)]

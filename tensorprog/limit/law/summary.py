@@ -65,11 +65,11 @@ def converges(law: NumericLaw) -> str:
 
 def _quick(law: NumericLaw) -> bool:
     """Whether moments of Gaussian variables come at once: no recurrence, no draws, no large families."""
-    compiler, families = law.compiler, law.compiled.families.values()
+    recursion, families = law.recursion, law.compiled.families.values()
     sizes = (math.prod(family.shape) for family in families if family.kind == "vector")
     return (
-        not compiler.layered
-        and compiler.replicates is None
+        not recursion.layered
+        and recursion.replicates is None
         and max(sizes, default=0) <= SMALL
         and not any(step.fixed for step in steps(law.compiled))
     )
@@ -79,7 +79,7 @@ def _rows(law: NumericLaw, name: str, quick: bool) -> Iterator[tuple[str, ...]]:
     """One row for each of the first members, or one for the family if there are no numbers."""
     family = law.compiled.families[name]
     members = family.members(LISTED)
-    free = quick and (name not in law.compiler.random or name in law.compiler.scores)
+    free = quick and (name not in law.recursion.random or name in law.recursion.scores)
     numbers = [[_asked(law, ask, name, index, k, free) for ask in NUMBERS] for k, index in enumerate(members)]
     if not any(map(any, numbers)):
         members, numbers = [()], [[""] * len(NUMBERS)]
@@ -108,9 +108,9 @@ def _number(value: float, error: float) -> str:
 
 def _sort(law: NumericLaw, name: str) -> str:
     """Which law a family has, in words."""
-    given = "" if name not in law.compiler.random else f" given {', '.join(law.scores)}"
-    if name in law.compiler.scores:
-        return "Gaussian" if not law.compiler.layered else "random"
+    given = "" if name not in law.recursion.random else f" given {', '.join(law.scores)}"
+    if name in law.recursion.scores:
+        return "Gaussian" if not law.recursion.layered else "random"
     if law.compiled.families[name].kind == "scalar":
         return "a number" if not given else f"a function{given}"
     return ("Gaussian" if law.is_linear(name) else "a function of Gaussian variables") + given
@@ -120,7 +120,7 @@ def _matrix(law: NumericLaw, name: str, quick: bool) -> Iterator[Block]:
     """The covariance of a small family, shaded."""
     family = law.compiled.families[name]
     size = math.prod(family.shape)
-    known = law._knows("cov", name) or (quick and name not in law.compiler.random)
+    known = law._knows("cov", name) or (quick and name not in law.recursion.random)
     if not (1 < size <= MATRIX and known):
         return
     with suppress(TensorprogError):
@@ -167,13 +167,13 @@ def _statements(law: NumericLaw, name: str) -> list[str]:
 
 def _clause(law: NumericLaw, name: str) -> Iterator[str]:
     """What makes the limit of a family, and what it is conditional on."""
-    family, compiler = law.compiled.families[name], law.compiler
+    family, recursion = law.compiled.families[name], law.recursion
     statement = law.compiled.body[family.statements[-1]] if family.statements else None
-    given = ", ".join(sorted(_drawn(law.compiled, name) & compiler.random))
+    given = ", ".join(sorted(_drawn(law.compiled, name) & recursion.random))
     averages = f"given the draws of {given} upstream; the numbers are averages over draws"
     covariance = f"given the draws of {given} upstream, this covariance is random; the numbers are averages over draws"
-    if isinstance(statement, Dot) and compiler.is_finite(statement.left.name):
-        width = compiler.width(statement.left.name)
+    if isinstance(statement, Dot) and recursion.is_finite(statement.left.name):
+        width = recursion.width(statement.left.name)
         yield f"exact: a sum over {width} coordinates, which are random in the limit"
         yield averages
     elif isinstance(statement, Dot) and statement.scale == "1/n":
@@ -185,8 +185,8 @@ def _clause(law: NumericLaw, name: str) -> Iterator[str]:
         yield f"{SOURCE} {CLAUSES[kind]}"
         if given:
             yield averages if kind == "nonlin" else covariance
-    if isinstance(statement, MatMul) and compiler.is_finite(name):
-        yield f"of width {compiler.width(name)}, which stays finite: so many coordinates, i.i.d. given its vectors"
+    if isinstance(statement, MatMul) and recursion.is_finite(name):
+        yield f"of width {recursion.width(name)}, which stays finite: so many coordinates, i.i.d. given its vectors"
 
 
 def _drawn(netsor: Netsor, name: str) -> set[str]:
@@ -205,7 +205,7 @@ def _is_product(netsor: Netsor, name: str) -> bool:
 
 def _structured(law: NumericLaw, name: str) -> Covariance | None:
     """The covariance of a family whose members are Gaussian, or functions of Gaussian variables, without any draws."""
-    if name in law.compiler.random and (name not in law.scores or law.compiler.layered):
+    if name in law.recursion.random and (name not in law.scores or law.recursion.layered):
         return None
     cov = law.cov(name)
     return cov if isinstance(cov, Covariance) else None
@@ -236,7 +236,8 @@ def _of_family(law: NumericLaw, name: str) -> Iterator[str]:
 
 
 def _is_number(law: NumericLaw, name: str) -> bool:
-    return law.compiled.families[name].kind == "scalar" and name not in law.compiler.random | law.compiler.scores.keys()
+    fixed = name not in law.recursion.random | law.recursion.scores.keys()
+    return fixed and law.compiled.families[name].kind == "scalar"
 
 
 def _spread(value: Array, error: Array) -> str:

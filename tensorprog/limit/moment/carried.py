@@ -28,7 +28,7 @@ from tensorprog.language.expr import Expr, Variable, product_of, variables
 from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.limit.form.definitions import Box, place, target_box
-from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Part
+from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import factors_of, written
@@ -261,9 +261,9 @@ class Paths:
 
     # -- averages -----------------------------------------------------------------------------------------------
 
-    def split(self, factors: Sequence[Part]) -> tuple[list[Part], list[list[Part]]]:
+    def split(self, factors: Sequence[WeightedFunction]) -> tuple[list[WeightedFunction], list[list[WeightedFunction]]]:
         """Factors that no carried family takes part in, and groups of others that are independent of each other."""
-        groups: list[tuple[frozenset[Source], list[Part]]] = []
+        groups: list[tuple[frozenset[Source], list[WeightedFunction]]] = []
         plain = []
         for factor in factors:
             sources = self.sources_of(factor)
@@ -276,16 +276,18 @@ class Paths:
         drawn = [group for _, group in groups if any(self._carried(factor) for factor in group)]
         return [*plain, *(f for _, group in groups if group not in drawn for f in group)], drawn
 
-    def sources_of(self, factor: Part) -> frozenset[Source]:
+    def sources_of(self, factor: WeightedFunction) -> frozenset[Source]:
         """The sources that a factor depends on."""
         read = {variable for _, variable, _ in factor.inner}
         own = {self._members(variable) for variable in read if variable.name not in self._sources}
         return frozenset(own).union(*(self._sources[v.name] for v in read if v.name in self._sources))
 
-    def _carried(self, factor: Part) -> bool:
+    def _carried(self, factor: WeightedFunction) -> bool:
         return any(variable.name in self.parts.carried for _, variable, _ in factor.inner)
 
-    def average(self, first: Sequence[Part], second: Sequence[Part], ranges: Mapping[str, Range]) -> Value:
+    def average(
+        self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Mapping[str, Range]
+    ) -> Value:
         """E of a product, for every replicate; the factors of each side read indices of their own."""
         if all(len(side) == 1 and plain(side[0], self.parts.carried) for side in (first, second)):
             exact = self.weights.average(first[0].inner[0][1], second[0].inner[0][1], ranges)
@@ -296,7 +298,8 @@ class Paths:
         return Value(found[0].axes, Estimate(value, self.relative * np.abs(value)))
 
     def _average(
-        self, first: Sequence[Part], second: Sequence[Part], ranges: Mapping[str, Range], part: slice
+        self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Mapping[str, Range],
+        part: slice
     ) -> Open:
         """The same for some replicates, which are the first axis."""
         count = len(range(*part.indices(self.replicates)))
@@ -336,7 +339,7 @@ class _Summand:
 
     coefficient: Expr
     carried: Variable | None
-    function: Part  # b, or 1
+    function: WeightedFunction  # b, or 1
     position: int  # of the statement
     number: int  # of the summand in it
 
@@ -373,14 +376,14 @@ class LinearStates:
         parts = [part for name in sorted({*vectors, *self.netsor.outputs}) for part in self._parts_of(name)]
         return any(plain(factor, self.parts.carried) for part in parts for factor in factors_of(self.parts, part))
 
-    def _parts_of(self, name: str) -> Sequence[Part]:
+    def _parts_of(self, name: str) -> Sequence[WeightedFunction]:
         return self.parts.of(name) if self.netsor.families[name].kind == "vector" else ()
 
     # -- what is linear -----------------------------------------------------------------------------------------
 
     def _summands(self) -> dict[int, list[_Summand]] | None:
         """The summands of every statement; None if one is not linear, or has nothing to integrate out."""
-        split: list[tuple[int, Part, Variable | None, list[Part]]] = []
+        split: list[tuple[int, WeightedFunction, Variable | None, list[WeightedFunction]]] = []
         for name in sorted(self.paths.families):
             for position in self.netsor.families[name].statements:
                 for part in self.parts.split(self.parts.statement(position)):
@@ -396,12 +399,12 @@ class LinearStates:
             held = [f for f in factors if not any(f is g for g in free)]
             coefficient = product_of([part.coefficient, *(written(f) for f in held)])
             whole = product_of([written(f) for f in free])
-            function = Part(ONE) if whole == ONE else self.parts.function_part(whole)
+            function = WeightedFunction(ONE) if whole == ONE else self.parts.function_part(whole)
             own = result.setdefault(position, [])
             own.append(_Summand(coefficient, variable, function, position, len(own)))
         return result if any(s.function.function is not None for each in result.values() for s in each) else None
 
-    def _linear(self, part: Part) -> tuple[Variable | None, list[Part]] | None:
+    def _linear(self, part: WeightedFunction) -> tuple[Variable | None, list[WeightedFunction]] | None:
         """The carried variable of a part, if any, and its other factors; None if it is not linear in one."""
         found, others = [], []
         for factor in factors_of(self.parts, part):
@@ -509,7 +512,7 @@ def meet(first: Iterable[Source], second: Iterable[Source]) -> bool:
     )
 
 
-def plain(factor: Part, carried: frozenset[str]) -> bool:
+def plain(factor: WeightedFunction, carried: frozenset[str]) -> bool:
     """Whether a factor is a carried variable."""
     if factor.function != FORMAL or len(factor.inner) > 1:
         return False

@@ -15,7 +15,7 @@ from tensorprog.language.errors import NotCompiledError, Problem
 from tensorprog.language.ir import Dot, MatMul, Netsor
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.form.definitions import is_layered, not_compiled, pieced, random_families, single
-from tensorprog.limit.form.sums_of_functions import Part, Parts
+from tensorprog.limit.form.sums_of_functions import SumsOfFunctions, WeightedFunction
 from tensorprog.limit.moment.products import factors_of
 from tensorprog.limit.moment.reduced import sums_over_vectors
 
@@ -23,19 +23,19 @@ __all__ = ["bases_of", "refuse_cells", "refuse_sums", "uncompiled"]
 
 
 class Compiled(Protocol):
-    """What the rules read, of a compiler or without one."""
+    """What the rules read, of the recursion or without one."""
 
     netsor: Netsor
-    parts: Parts
+    parts: SumsOfFunctions
     random: frozenset[str]
 
 
 class Shape:
-    """A program as the compiler takes it, without any numbers."""
+    """A program as the recursion takes it, without any numbers."""
 
     def __init__(self, netsor: Netsor) -> None:
         self.netsor = single(needed(netsor))
-        self.parts = Parts(self.netsor)
+        self.parts = SumsOfFunctions(self.netsor)
         self.random = random_families(self.netsor)
 
 
@@ -96,7 +96,7 @@ def refuse_operands(shape: Compiled, statement: Dot) -> None:
             raise pieced(statement, operand)
 
 
-def bases_of(parts: Iterable[Part]) -> set[str]:
+def bases_of(parts: Iterable[WeightedFunction]) -> set[str]:
     """The Gaussian families that parts of vectors read."""
     return {variable.name for part in parts for _, variable, _ in part.inner}
 

@@ -26,10 +26,10 @@ from tensorprog.language.evaluate import (
 )
 from tensorprog.language.expr import Affine, substitute
 from tensorprog.language.ir import Range
-from tensorprog.limit.form.sums_of_functions import Part
-from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.form.sums_of_functions import WeightedFunction
 from tensorprog.limit.moment.indexed import Equations, canonical
 from tensorprog.limit.moment.numbers import inside_mask
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import Value
 
 __all__ = ["LinearCovariance", "linear_mean"]
@@ -37,15 +37,17 @@ __all__ = ["LinearCovariance", "linear_mean"]
 Ranges = Mapping[str, Range]
 
 
-def coefficient(compiler: Compiler, part: Part, names: Mapping[str, Affine], ranges: Ranges, reader: Any) -> Open:
+def coefficient(
+    recursion: NumericRecursion, part: WeightedFunction, names: Mapping[str, Affine], ranges: Ranges, reader: Any
+) -> Open:
     """The coefficient of a part at affine forms of other indices, by a reader of scores that may evaluate it too."""
-    full = dict(compiler.netsor.ranges) | dict(compiler.parts.bound_ranges) | dict(ranges)
+    full = dict(recursion.netsor.ranges) | dict(recursion.parts.bound_ranges) | dict(ranges)
     expr = substitute(part.coefficient, dict(names.items()))
-    return getattr(reader, "walk", evaluate)(expr, Scope(compiler.netsor, full, reader))
+    return getattr(reader, "walk", evaluate)(expr, Scope(recursion.netsor, full, reader))
 
 
 def linear_mean(
-    compiler: Compiler, parts: Sequence[Part], ranges: Ranges, reader: Any, absolute: bool = False
+    recursion: NumericRecursion, parts: Sequence[WeightedFunction], ranges: Ranges, reader: Any, absolute: bool = False
 ) -> Open:
     """E[sum of linear parts | p-ring]; `absolute`: of the sizes of the means of the variables.
 
@@ -53,15 +55,15 @@ def linear_mean(
     """
     total = Open((), np.zeros(()))
     for part in parts:
-        local = dict(ranges) | {name: compiler.parts.bound_ranges[name] for name in part.bound}
+        local = dict(ranges) | {name: recursion.parts.bound_ranges[name] for name in part.bound}
         if part.function is not None:
-            value = compiler.settle(compiler.centre(part.inner, local))
+            value = recursion.settle(recursion.centre(part.inner, local))
             if not np.any(value.estimate.value):
                 continue
             inner = Open(value.axes, np.abs(value.value.data)) if absolute else value.value
         else:
             inner = Open((), np.ones(()))
-        summed = sum_product(coefficient(compiler, part, {}, local, reader), inner, part.bound, local)
+        summed = sum_product(coefficient(recursion, part, {}, local, reader), inner, part.bound, local)
         total = add(total, summed)
     return total
 
@@ -72,11 +74,14 @@ class LinearCovariance:
     Coefficients are evaluated for all draws at once; covariances of the variables stay structured.
     """
 
-    def __init__(self, compiler: Compiler, first: Sequence[Part], second: Sequence[Part], ranges: Ranges) -> None:
-        self.compiler = compiler
+    def __init__(
+        self, recursion: NumericRecursion, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction],
+        ranges: Ranges
+    ) -> None:
+        self.recursion = recursion
         size = worst = 0.0
-        self._pairs: list[tuple[Part, Part, Ranges, Equations, Value]] = []
-        for p, q, local, moment in compiler.linear_pairs(first, second, ranges):
+        self._pairs: list[tuple[WeightedFunction, WeightedFunction, Ranges, Equations, Value]] = []
+        for p, q, local, moment in recursion.linear_pairs(first, second, ranges):
             self._pairs += [(p, q, local, term.equations, term.value) for term in moment.terms]
             size = max([size, *(float(term.value.bound.value) for term in moment.terms)])
             worst = max([worst, *(float(term.value.bound.error) for term in moment.terms)])
@@ -102,7 +107,7 @@ class LinearCovariance:
                     tied.add(form)
             if not holds:
                 continue
-            solved = self.compiler.eliminate(p, q, frozenset(tied), local)
+            solved = self.recursion.eliminate(p, q, frozenset(tied), local)
             names = {key: form.at(solved.solution) for key, form in tie.items()} | solved.solution
             mask = inside_mask(solved.inside, local)
             middle = gather(value.value, names, local, starts)
@@ -110,8 +115,8 @@ class LinearCovariance:
                 middle = Open(middle.axes, np.abs(middle.data))
             if mask is not None:
                 middle = multiply(middle, mask)
-            first = coefficient(self.compiler, p, names, local, reader)
-            second = coefficient(self.compiler, q, names, local, reader)
+            first = coefficient(self.recursion, p, names, local, reader)
+            second = coefficient(self.recursion, q, names, local, reader)
             only_first = [name for name in solved.over if name not in second.axes]
             left = sum_product(first, middle, only_first, local)
             result = sum_product(left, second, [name for name in solved.over if name in second.axes], local)

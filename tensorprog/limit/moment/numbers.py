@@ -27,7 +27,7 @@ from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variabl
 from tensorprog.language.initials import covariance_size, initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range
 from tensorprog.limit.form.definitions import Box, indicator, readings
-from tensorprog.limit.form.sums_of_functions import Part, position_names
+from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.products import ProductOfFunctions, factors_of
@@ -226,7 +226,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         starts = {name: span[0] for name, span in zip(names, family.ranges, strict=True)}
         return Value.of(mean, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
 
-    def product(self, p: Part, q: Part, ranges: Ranges) -> ProductOfFunctions:
+    def product(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> ProductOfFunctions:
         """Factors in blocks that are independent of each other."""
         return ProductOfFunctions(self, [factor for part in (p, q) for factor in factors_of(self.parts, part)], ranges)
 
@@ -282,7 +282,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         parts = self.parts.powers(name, order)
         return None if parts is None else self.settle(self._mean_of(name, parts))
 
-    def _mean_of(self, name: str, parts: Sequence[Part]) -> Value:
+    def _mean_of(self, name: str, parts: Sequence[WeightedFunction]) -> Value:
         axes = tuple(self.over(position_names(self.netsor, name)))
         found = self.first(name, parts)
         return Value(axes, _finite(found, f"E of a function of {name}").dense(axes))

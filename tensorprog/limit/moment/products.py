@@ -27,7 +27,7 @@ from tensorprog.language.expr import (
     walk,
 )
 from tensorprog.language.ir import Range
-from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, Parts, combination
+from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, SumsOfFunctions, WeightedFunction, combination
 from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.recursion import Forms, Recursion
@@ -38,16 +38,17 @@ __all__ = ["ProductOfFunctions", "factors_of", "written"]
 Array = NDArray[Any]
 
 
-def factors_of(parts: Parts, part: Part) -> list[Part]:
+def factors_of(parts: SumsOfFunctions, part: WeightedFunction) -> list[WeightedFunction]:
     """The factors of a part without its coefficient, each a number or a function of as few arguments as it has."""
     if part.function is None:
         return []
     if not part.joint:
         return [part.without_coefficient]
-    return [parts.function_part(f) if parts.is_vector(f) else Part(f) for f in factors(part.function, signs=True)]
+    found = factors(part.function, signs=True)
+    return [parts.function_part(factor) if parts.is_vector(factor) else WeightedFunction(factor) for factor in found]
 
 
-def written(factor: Part) -> Expr:
+def written(factor: WeightedFunction) -> Expr:
     """A factor as an expression in its variables."""
     if factor.function is None or factor.joint:
         return factor.coefficient if factor.function is None else factor.function
@@ -55,7 +56,7 @@ def written(factor: Part) -> Expr:
     return replace_variables(factor.function, lambda v: form if v == FORMAL else None)
 
 
-def _numbered(parts: Parts, factor: Part) -> tuple[Expr, list[Inner]]:
+def _numbered(parts: SumsOfFunctions, factor: WeightedFunction) -> tuple[Expr, list[Inner]]:
     """A function of numbered variables, and the affine forms that these are."""
     assert factor.function is not None
     if factor.joint:
@@ -79,7 +80,7 @@ class _Factor:
 class Evaluated(Protocol):
     """What a product asks of the recursion beyond the moments of forms."""
 
-    parts: Parts
+    parts: SumsOfFunctions
 
     def number(self, expr: Expr, ranges: Mapping[str, Range]) -> Value:
         """An expression of numbers."""
@@ -94,7 +95,9 @@ class Evaluated(Protocol):
 class ProductOfFunctions:
     """A product of factors: what they read, with the moments of that, before any equations hold."""
 
-    def __init__(self, numbers: Recursion[Value, Any], found: Sequence[Part], ranges: Mapping[str, Range]) -> None:
+    def __init__(
+        self, numbers: Recursion[Value, Any], found: Sequence[WeightedFunction], ranges: Mapping[str, Range]
+    ) -> None:
         self.numbers, self.ranges = cast(Evaluated, numbers), ranges
         self.constants = [factor.coefficient for factor in found if factor.function is None]
         self.factors = [factor for factor in found if factor.function is not None]
@@ -263,7 +266,7 @@ def _merged(block: Sequence[_Factor]) -> list[_Factor]:
 
 def renamed(form: Inner, names: Mapping[str, Affine]) -> Inner:
     """An affine form with other index names."""
-    return Part(ONE, (), FORMAL, form).renamed(names).inner
+    return WeightedFunction(ONE, (), FORMAL, form).renamed(names).inner
 
 
 def _one_variable(

@@ -33,7 +33,7 @@ from tensorprog.limit.form.definitions import (
     reads_beyond,
     single,
 )
-from tensorprog.limit.form.sums_of_functions import ONE, Inner, Part, Parts, position_names
+from tensorprog.limit.form.sums_of_functions import ONE, Inner, SumsOfFunctions, WeightedFunction, position_names
 from tensorprog.limit.moment.indexed import (
     NOTHING,
     Equations,
@@ -105,7 +105,7 @@ class Recursion(ABC, Generic[V, M]):
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         self.expanded = expanded
         self.netsor = netsor = single(normalize(program, expanded, symbols).netsor)
-        self.parts = Parts(netsor)
+        self.parts = SumsOfFunctions(netsor)
         self.random = random_families(netsor)
         self.scores = {
             s.target.name: s
@@ -149,7 +149,7 @@ class Recursion(ABC, Generic[V, M]):
         """The mean of an initial vector, as declared."""
 
     @abstractmethod
-    def product(self, p: Part, q: Part, ranges: Ranges) -> Averaged[V]:
+    def product(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> Averaged[V]:
         """The product of the functions of two parts, whose expectation the recursion asks for."""
 
     @abstractmethod
@@ -309,7 +309,8 @@ class Recursion(ABC, Generic[V, M]):
             return self._summed_parts(self.parts.of(f), self.parts.of(g), ranges, at)
 
     def _summed_parts(
-        self, first: Sequence[Part], second: Sequence[Part], ranges: Ranges, at: Mapping[str, Affine] | None = None
+        self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Ranges,
+        at: Mapping[str, Affine] | None = None
     ) -> M:
         total = self.nothing(ranges)
         for p in first:
@@ -320,13 +321,15 @@ class Recursion(ABC, Generic[V, M]):
                     total = total + self.expectation(p, q, held, at).widened(ranges)
         return total
 
-    def expectation(self, p: Part, q: Part, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> M:
+    def expectation(
+        self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges, at: Mapping[str, Affine] | None = None
+    ) -> M:
         """E[part part'] over the positions in the ranges, the second part in second copies, or `at` first ones."""
         p, q, local = self.paired(p, q, ranges)
         q = q.renamed(at) if at else q
         return self.summed(p, q, self.expectations(p, q, local), local, ranges)
 
-    def expectations(self, p: Part, q: Part, ranges: Ranges) -> M:
+    def expectations(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> M:
         """E[f(l) g(l')] without coefficients.
 
         The covariances of the arguments are sums of terms 1[E_k] * c_k; the expectation takes one value for each set
@@ -338,7 +341,7 @@ class Recursion(ABC, Generic[V, M]):
             self._expectations[key] = self.averaged(p, q, ranges)
         return self._expectations[key]
 
-    def averaged(self, p: Part, q: Part, ranges: Ranges) -> M:
+    def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> M:
         """The same, not yet known."""
         return self.by_patterns(self.product(p, q, ranges), ranges, (*q.bound, *p.bound))
 
@@ -347,11 +350,11 @@ class Recursion(ABC, Generic[V, M]):
         cases = {e: product.expectation(e, s) for e, s in patterns(product.equations, ranges, prefer)}
         return self.kind.of_cases(cases, ranges, prefer)
 
-    def first(self, name: str, parts: Sequence[Part] | None = None) -> M:
+    def first(self, name: str, parts: Sequence[WeightedFunction] | None = None) -> M:
         """E[Z^f] for every draw, over positions '0', '1', ..., of a vector or of some of its parts."""
         ranges = self.over(position_names(self.netsor, name))
         with self.guarded(name):
-            return self._summed_parts(self.parts.of(name) if parts is None else parts, [Part(ONE)], ranges)
+            return self._summed_parts(self.parts.of(name) if parts is None else parts, [WeightedFunction(ONE)], ranges)
 
     def centred(self, f: str, g: str, where: Equations = NOTHING) -> M:
         """Cov(Z^f, Z^g) of vectors that no score reaches; `where`: at these positions, elsewhere any value."""
@@ -444,11 +447,11 @@ class Recursion(ABC, Generic[V, M]):
         """Covariance of two affine forms of Gaussian variables."""
         total = self.nothing(ranges)
         for a, u, bound in first:
-            p = Part(a, bound, None, ((ONE, u, ()),))
+            p = WeightedFunction(a, bound, None, ((ONE, u, ()),))
             for b, v, other in second:
                 # the variance of a sum: its second copy runs by itself
                 again = {name: Affine.index(f"{name}'") for name in other if name in bound}
-                q = Part(b, other, None, ((ONE, v, ()),)).renamed(again)
+                q = WeightedFunction(b, other, None, ((ONE, v, ()),)).renamed(again)
                 local = dict(ranges) | {f"{name}'": ranges[name] for name in again}
                 moment = self.replicated_covariance(u, q.inner[0][1], local)
                 total = total + self.summed(p, q, moment, local, ranges)
@@ -456,7 +459,9 @@ class Recursion(ABC, Generic[V, M]):
 
     # -- coefficients and sums over bound indices -----------------------------------------------------------------
 
-    def paired(self, p: Part, q: Part, ranges: Ranges) -> tuple[Part, Part, dict[str, Range]]:
+    def paired(
+        self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges
+    ) -> tuple[WeightedFunction, WeightedFunction, dict[str, Range]]:
         """Give the second part second-copy names; ranges with the bound indices of both."""
         bound = self.parts.bound_ranges
         names = {
@@ -471,7 +476,7 @@ class Recursion(ABC, Generic[V, M]):
     def _bound_range(self, name: str) -> Range:
         return self.parts.bound_ranges.get(name) or self.netsor.ranges[name]
 
-    def summed(self, p: Part, q: Part, moment: M, local: Ranges, ranges: Ranges) -> M:
+    def summed(self, p: WeightedFunction, q: WeightedFunction, moment: M, local: Ranges, ranges: Ranges) -> M:
         """A moment over all indices times the coefficients of two parts, summed over their bound indices."""
         found = []
         for equations, value in moment.summands():
@@ -481,7 +486,7 @@ class Recursion(ABC, Generic[V, M]):
             found.append((remaining, self.weighed(value, coefficients, inside, over, local)))
         return self.kind.of_summands(found, ranges)
 
-    def eliminate(self, p: Part, q: Part, equations: Equations, ranges: Ranges) -> Elimination:
+    def eliminate(self, p: WeightedFunction, q: WeightedFunction, equations: Equations, ranges: Ranges) -> Elimination:
         """Solve equations for bound indices first: what remains over free ones, and where bound ones stay in range."""
         bound = (*q.bound, *p.bound)
         solution = solve(equations, bound, only=True)
@@ -504,8 +509,8 @@ class Recursion(ABC, Generic[V, M]):
     # -- given the scores -----------------------------------------------------------------------------------------
 
     def linear_pairs(
-        self, first: Sequence[Part], second: Sequence[Part], ranges: Ranges
-    ) -> Iterator[tuple[Part, Part, dict[str, Range], M]]:
+        self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Ranges
+    ) -> Iterator[tuple[WeightedFunction, WeightedFunction, dict[str, Range], M]]:
         """Two sums of parts that are linear, pair by pair, over all their indices, with the covariance of variables.
 
         Given the scores the covariance of the sums is the sum over all pairs of coefficients times these.

@@ -45,7 +45,7 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.ir import Nonlin, Range
 from tensorprog.limit.form.definitions import ZERO, reduces_numbered, reductions
-from tensorprog.limit.form.sums_of_functions import Inner, Part, Parts, free_in_form, plain_text
+from tensorprog.limit.form.sums_of_functions import Inner, SumsOfFunctions, WeightedFunction, free_in_form, plain_text
 from tensorprog.limit.form.univariate import smooth
 from tensorprog.limit.memory import pieces
 from tensorprog.limit.moment.indexed import Equations
@@ -65,20 +65,20 @@ SEED = 1  # other draws than those of paths
 ENOUGH, GOOD = 1e-12, 1e-6  # asked of Gauss-Hermite rules, and accepted, relative to the size of the function
 
 
-def sums_over_vectors(parts: Parts, factor: Part) -> bool:
+def sums_over_vectors(parts: SumsOfFunctions, factor: WeightedFunction) -> bool:
     """Whether a factor reads several vectors and reduces over an index of some."""
     over = reductions(factor.function) if factor.function is not None and factor.joint else []
     return any(map(parts.is_vector, over))
 
 
-def reduces(parts: Parts, factor: Part) -> bool:
+def reduces(parts: SumsOfFunctions, factor: WeightedFunction) -> bool:
     """Whether a factor reduces over an index of vectors, beyond the affine forms that it reads."""
     if factor.function is None or not sums_over_vectors(parts, factor):
         return False
     return reduces_numbered(parts.numbered(factor.function)[0])
 
 
-def any_reduces(parts: Parts, names: Iterable[str]) -> bool:
+def any_reduces(parts: SumsOfFunctions, names: Iterable[str]) -> bool:
     """Whether a factor of one of these families reduces over an index of vectors."""
     body, families = parts.netsor.body, parts.netsor.families
     reducing = [node for s in body if isinstance(s, Nonlin) for node in reductions(s.expr) if parts.is_vector(node)]
@@ -88,16 +88,18 @@ def any_reduces(parts: Parts, names: Iterable[str]) -> bool:
     return False
 
 
-def together(numbers: Numbers, factors: Sequence[Part]) -> tuple[list[Part], list[list[Part]]]:
+def together(
+    numbers: Numbers, factors: Sequence[WeightedFunction]
+) -> tuple[list[WeightedFunction], list[list[WeightedFunction]]]:
     """Factors that are independent of those that reduce, and groups of others that depend on each other."""
     parts, base = numbers.parts, numbers.base
     if not any(reduces(parts, factor) for factor in factors):
         return list(factors), []
 
-    def tied(one: Part, two: Part) -> bool:
+    def tied(one: WeightedFunction, two: WeightedFunction) -> bool:
         return any(u.name == v.name or base(u.name, v.name).terms for _, u, _ in one.inner for _, v, _ in two.inner)
 
-    groups: list[list[Part]] = []
+    groups: list[list[WeightedFunction]] = []
     for factor in factors:
         joined = [group for group in groups if any(tied(factor, other) for other in group)]
         groups = [group for group in groups if not any(group is other for other in joined)]
@@ -152,7 +154,7 @@ class Reduced:
     Raises    MemoryLimitError for more variables than fit
     """
 
-    def __init__(self, numbers: Numbers, sides: Sequence[Sequence[Part]], ranges: Ranges) -> None:
+    def __init__(self, numbers: Numbers, sides: Sequence[Sequence[WeightedFunction]], ranges: Ranges) -> None:
         self.numbers, self.sides, self.given = numbers, sides, ranges
         self.ranges = self.numbers.parts.every_range() | dict(ranges)
         self._readings: list[_Reading] = []
@@ -250,9 +252,9 @@ class Reduced:
         value, size, error = found
         return Value(value.axes, Estimate(value.data, error + relative * self.dim * size.data))
 
-    def _apart(self) -> list[list[list[Part]]]:
+    def _apart(self) -> list[list[list[WeightedFunction]]]:
         """The sides of groups of factors that are independent of each other."""
-        groups: list[tuple[set[str], list[tuple[int, Part]]]] = []
+        groups: list[tuple[set[str], list[tuple[int, WeightedFunction]]]] = []
         for side, (bodies, factors) in enumerate(zip(self._bodies, self.sides, strict=True)):
             for body, factor in zip(bodies, factors, strict=True):
                 reads = {v.name for v in variables(body) if v.name in self._names}

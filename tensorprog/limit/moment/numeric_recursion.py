@@ -2,7 +2,7 @@
 
 Recurrences are filled in step by step (`recurrences`); what is carried along them without a MatMul between is averaged
 over draws (`carried`), and so are functions that reduce over an index of vectors (`reduced`), in replicates that stay
-apart, as an axis of all values, until a number leaves the compiler.
+apart, as an axis of all values, until a number leaves the recursion.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tensorprog.gaussian.several import REPLICATES
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Netsor, Range
 from tensorprog.limit.form.definitions import Box
-from tensorprog.limit.form.sums_of_functions import Part, position_names
+from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.moment.carried import Paths
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
@@ -23,13 +23,13 @@ from tensorprog.limit.moment.recurrences import Recurrences
 from tensorprog.limit.moment.reduced import Reduced, any_reduces, together
 from tensorprog.limit.moment.values import IndexedValues, Value
 
-__all__ = ["Compiler"]
+__all__ = ["NumericRecursion"]
 
 Ranges = Mapping[str, Range]
 NUMBERS, PILOT = 1 << 26, 1 << 18  # numbers held by all draws together, for what is carried along recurrences
 
 
-class Compiler(Numbers):
+class NumericRecursion(Numbers):
     """Moments of one program in numbers.
 
     A `pilot` takes one replicate of draws, to find the directions that matter; its numbers have no error.
@@ -46,7 +46,7 @@ class Compiler(Numbers):
         self.start(Recurrences(self))
         if any(self.netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
             few = min(PILOT, numbers)
-            turned = None if pilot else lambda: Compiler(program, expanded, few, symbols, pilot=True).drawn
+            turned = None if pilot else lambda: NumericRecursion(program, expanded, few, symbols, pilot=True).drawn
             self.paths = Paths(self, numbers, turned)
         drawn = any_reduces(self.parts, self.netsor.families.keys() - self.random)
         self.replicates = self.paths.range if self.paths is not None else (0, REPLICATES) if drawn else None
@@ -72,7 +72,7 @@ class Compiler(Numbers):
 
     # -- what is averaged over draws ------------------------------------------------------------------------------
 
-    def averaged(self, p: Part, q: Part, ranges: Ranges) -> IndexedValues:
+    def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
         """E[f(l) g(l')] without coefficients: factors that need draws apart from the others.
 
         This is what makes LSTMs, and functions such as batch normalisation, compile at all.
@@ -149,7 +149,7 @@ class Compiler(Numbers):
         return self.recurrences.averages[name]
 
 
-def _sides(group: Sequence[Part], *sides: Sequence[Part]) -> list[list[Part]]:
+def _sides(group: Sequence[WeightedFunction], *sides: Sequence[WeightedFunction]) -> list[list[WeightedFunction]]:
     """The factors of a group, those of each side apart."""
     return [[factor for factor in side if any(factor is other for other in group)] for side in sides]
 
