@@ -34,7 +34,6 @@ from tensorprog.limit.moment.compilable import refuse_cells, refuse_sums
 from tensorprog.limit.moment.indexed import Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-from tensorprog.limit.moment.products import written
 from tensorprog.limit.moment.recurrences import Box
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
 
@@ -307,7 +306,7 @@ class Conditioned(NumericRecursion):
         whole = position_names(self.netsor, name)
         ranges, drawn = {str(k): span for k, span in enumerate(box)}, np.zeros(())
         for part in others:
-            expr = product_of([part.coefficient, written(part.without_coefficient)])
+            expr = product_of([part.coefficient, part.without_coefficient.expression])
             expr = Reduction("sum", part.bound, expr) if part.bound else expr
             value = self.evaluate(expr, ranges)
             axes = (REPLICATE, *ranges, COORDINATE)

@@ -18,7 +18,7 @@ from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_n
 from tensorprog.limit.moment.carried import Paths
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
-from tensorprog.limit.moment.products import ProductOfFunctions, factors_of
+from tensorprog.limit.moment.products import ProductOfFunctions
 from tensorprog.limit.moment.recurrences import Recurrences
 from tensorprog.limit.moment.reduced import Reduced, any_reduces, together
 from tensorprog.limit.moment.values import IndexedValues, Value
@@ -77,7 +77,7 @@ class NumericRecursion(Numbers):
 
         This is what makes LSTMs, and functions such as batch normalisation, compile at all.
         """
-        first, second = (factors_of(self.parts, part) for part in (p, q))
+        first, second = (self.parts.factors_of(part) for part in (p, q))
         factors, drawn = [*first, *second], None
         if self.paths is not None:
             factors, groups = self.paths.split(factors)
