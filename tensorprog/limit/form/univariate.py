@@ -35,7 +35,7 @@ def function(expr: Expr, scope: Scope, axes: tuple[str, ...]) -> RealFunction:
     return found
 
 
-class Expansion(NamedTuple):
+class TermsAndParity(NamedTuple):
     """What is known exactly of a function of one variable."""
 
     terms: tuple[FunctionTerm, ...] | None  # that it is the sum of, if there are such
@@ -45,7 +45,7 @@ class Expansion(NamedTuple):
 class TermExpansion(ABC):
     """Expressions of one variable as sums of terms, exactly; numbers in them are arrays or formulas.
 
-    What an expression means is an `Expansion`, or in a subclass what has its fields among others.
+    What an expression means is a `TermsAndParity`, or in a subclass what has its fields among others.
     """
 
     @abstractmethod
@@ -61,16 +61,16 @@ class TermExpansion(ABC):
         def leaf(node: Expr) -> Any:
             return self.variable() if node == FORMAL else None if _depends(node) else self.constant(self.number(node))
 
-        unknown = dict.fromkeys(REDUCTIONS, lambda *_: Expansion(None, 0))
+        unknown = dict.fromkeys(REDUCTIONS, lambda *_: TermsAndParity(None, 0))
         return fold(expr, unknown, leaf, lambda node, *args: self.applied(node.atom, *args))
 
     def variable(self) -> Any:
         """The variable itself."""
-        return Expansion((FunctionTerm(1, 1),), -1)
+        return TermsAndParity((FunctionTerm(1, 1),), -1)
 
     def constant(self, value: Any) -> Any:
         """A number."""
-        return Expansion((FunctionTerm(value, 0),), 1)
+        return TermsAndParity((FunctionTerm(value, 0),), 1)
 
     def applied(self, name: str, *args: Any) -> Any:
         """A function of functions; max(a, b) = b + relu(a - b), and clips where one is a number, possibly infinite."""
@@ -78,7 +78,7 @@ class TermExpansion(ABC):
             return self._extreme(name == "maximum", *args)
         if name in _RULES:
             return _RULES[name](*args)
-        return self._of_one(ATOMS[name], *args) if ATOMS[name].arity == 1 else Expansion(None, 0)
+        return self._of_one(ATOMS[name], *args) if ATOMS[name].arity == 1 else TermsAndParity(None, 0)
 
     def _extreme(self, larger: bool, first: Any, second: Any) -> Any:
         infinity = self.number(INFINITY)
@@ -89,10 +89,10 @@ class TermExpansion(ABC):
         hinge = self.applied("relu", self.applied("subtract", first, second))
         return self.applied("add", second, hinge) if larger else self.applied("subtract", first, hinge)
 
-    def _of_one(self, atom: Atom, inner: Any, *params: Any) -> Expansion:
+    def _of_one(self, atom: Atom, inner: Any, *params: Any) -> TermsAndParity:
         numbers = [_number(param) for param in params]
         own = self.own_parity(atom, numbers)
-        return Expansion(self._inside(atom, inner.terms, numbers), 1 if inner.parity == 1 else own * -inner.parity)
+        return TermsAndParity(self._inside(atom, inner.terms, numbers), 1 if inner.parity == 1 else own * -inner.parity)
 
     def _inside(self, atom: Atom, terms: Any, params: Sequence[Any]) -> tuple[FunctionTerm, ...] | None:
         """A function of one argument, of a polynomial."""
@@ -128,25 +128,25 @@ def _combined(operation: Callable[..., Any], *functions: Any) -> Any:
     return None if None in terms else operation(*terms)
 
 
-def _negative(f: Any) -> Expansion:
-    return Expansion(_combined(lambda terms: terms_scaled(terms, -1), f), f.parity)
+def _negative(f: Any) -> TermsAndParity:
+    return TermsAndParity(_combined(lambda terms: terms_scaled(terms, -1), f), f.parity)
 
 
-def _sum(f: Any, g: Any) -> Expansion:
+def _sum(f: Any, g: Any) -> TermsAndParity:
     zero = [value is not None and not np.any(value != 0) for value in (_number(f), _number(g))]
     parity = g.parity if zero[0] else f.parity if zero[1] or f.parity == g.parity else 0
-    return Expansion(_combined(add, f, g), parity)
+    return TermsAndParity(_combined(add, f, g), parity)
 
 
-def _quotient(f: Any, g: Any) -> Expansion:
+def _quotient(f: Any, g: Any) -> TermsAndParity:
     value = _number(g)
     above = f.terms if value is not None else None
-    return Expansion(None if above is None else terms_scaled(above, 1 / value), f.parity * g.parity)
+    return TermsAndParity(None if above is None else terms_scaled(above, 1 / value), f.parity * g.parity)
 
 
-_RULES: dict[str, Callable[..., Expansion]] = {
+_RULES: dict[str, Callable[..., TermsAndParity]] = {
     "add": _sum, "subtract": lambda f, g: _sum(f, _negative(g)), "negative": _negative, "divide": _quotient,
-    "multiply": lambda f, g: Expansion(_combined(terms_product, f, g), f.parity * g.parity),
+    "multiply": lambda f, g: TermsAndParity(_combined(terms_product, f, g), f.parity * g.parity),
 }
 
 
@@ -213,7 +213,7 @@ class _Functions(TermExpansion):
         return _known(built, known)
 
 
-def _known(f: RealFunction, expansion: Expansion) -> RealFunction:
+def _known(f: RealFunction, expansion: TermsAndParity) -> RealFunction:
     """The function with what is known exactly."""
     return replace(f, terms=expansion.terms, parity=expansion.parity)
 

@@ -288,7 +288,7 @@ class Paths:
         self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Mapping[str, Range]
     ) -> Value:
         """E of a product, for every replicate; the factors of each side read indices of their own."""
-        if all(len(side) == 1 and plain(side[0], self.parts.carried) for side in (first, second)):
+        if all(len(side) == 1 and is_carried(side[0], self.parts.carried) for side in (first, second)):
             exact = self.weights.average(first[0].inner[0][1], second[0].inner[0][1], ranges)
             if exact is not None:
                 return Value(exact.axes, Estimate(exact.data, self.relative * np.abs(exact.data)))
@@ -373,7 +373,7 @@ class LinearStates:
         """Whether second moments of carried variables themselves are read, not of nonlinear functions of them."""
         vectors = {s.vector.name for s in self.netsor.body if isinstance(s, MatMul)} - self.paths.numbers.random
         parts = [part for name in sorted({*vectors, *self.netsor.outputs}) for part in self._parts_of(name)]
-        return any(plain(factor, self.parts.carried) for part in parts for factor in self.parts.factors_of(part))
+        return any(is_carried(factor, self.parts.carried) for part in parts for factor in self.parts.factors_of(part))
 
     def _parts_of(self, name: str) -> Sequence[WeightedFunction]:
         return self.parts.of(name) if self.netsor.families[name].kind == "vector" else ()
@@ -408,7 +408,7 @@ class LinearStates:
         found, others = [], []
         for factor in self.parts.factors_of(part):
             reads = [v for _, v, _ in factor.inner if v.name in self.parts.carried]
-            if reads and not plain(factor, self.parts.carried):
+            if reads and not is_carried(factor, self.parts.carried):
                 return None
             found += reads
             others += [] if reads else [factor]
@@ -511,7 +511,7 @@ def meet(first: Iterable[Source], second: Iterable[Source]) -> bool:
     )
 
 
-def plain(factor: WeightedFunction, carried: frozenset[str]) -> bool:
+def is_carried(factor: WeightedFunction, carried: frozenset[str]) -> bool:
     """Whether a factor is a carried variable."""
     if factor.function != FORMAL or len(factor.inner) > 1:
         return False

@@ -20,7 +20,7 @@ from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import ProductOfFunctions
 from tensorprog.limit.moment.recurrences import Recurrences
-from tensorprog.limit.moment.reduced import Reduced, any_reduces, together
+from tensorprog.limit.moment.reduced import Reduced, any_reduces, reducing_groups
 from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["NumericRecursion"]
@@ -84,7 +84,7 @@ class NumericRecursion(Numbers):
             sides = (_sides(group, first, second) for group in groups)
             averages = [self.paths.average(one, two, ranges) for one, two in sides]
             drawn = reduce(lambda a, b: a * b, averages, Value.of(1.0)) if groups else None
-        factors, groups = together(self, factors)
+        factors, groups = reducing_groups(self, factors)
         blocks = [Reduced(self, _sides(group, first, second), ranges) for group in groups]
         product = _WithBlocks(ProductOfFunctions(self, factors, ranges), blocks)
         found = self.by_patterns(product, ranges, (*q.bound, *p.bound))

@@ -31,7 +31,7 @@ from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.recursion import Forms
-from tensorprog.limit.moment.values import REPLICATE, Value, room
+from tensorprog.limit.moment.values import REPLICATE, Value, check_memory
 
 __all__ = ["ProductOfFunctions", "renamed"]
 
@@ -145,7 +145,7 @@ class _Law:
             moments.append(self.cov(*places))
         axes, pairs = _paired_axes(self._axes(moments, bodies))
         args = [moment.aligned(axes) for moment in moments]
-        room([self.ranges[name][1] - self.ranges[name][0] for name in axes])
+        check_memory([self.ranges[name][1] - self.ranges[name][0] for name in axes])
         f = function(bodies[0], scope, axes)
         if len(block) == 1:
             found = mean_of_estimates(f, args[0], args[1])
@@ -176,7 +176,7 @@ class _Law:
         covs = [[self.cov(j, k) for k in places] for j in places]
         axes = self._axes([*means, *(value for row in covs for value in row)], [factor.body for factor in block])
         sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
-        room((*sizes.values(), len(places) + 1, len(places)))
+        check_memory((*sizes.values(), len(places) + 1, len(places)))
 
         def full(value: Value) -> Estimate:
             return Estimate(broadcast(value.value, axes, sizes), broadcast(value.error, axes, sizes))

@@ -44,13 +44,13 @@ from tensorprog.language.ir import Nonlin, Range
 from tensorprog.limit.form.definitions import reduces_numbered, reductions
 from tensorprog.limit.form.sums_of_functions import Inner, SumsOfFunctions, WeightedFunction, free_in_form, plain_text
 from tensorprog.limit.form.univariate import smooth
-from tensorprog.limit.memory import pieces
+from tensorprog.limit.memory import numbers_at_once
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import renamed
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
 
-__all__ = ["Reduced", "any_reduces", "reduces", "sums_over_vectors", "together"]
+__all__ = ["Reduced", "any_reduces", "reduces", "reducing_groups", "sums_over_vectors"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -85,7 +85,7 @@ def any_reduces(parts: SumsOfFunctions, names: Iterable[str]) -> bool:
     return False
 
 
-def together(
+def reducing_groups(
     numbers: Numbers, factors: Sequence[WeightedFunction]
 ) -> tuple[list[WeightedFunction], list[list[WeightedFunction]]]:
     """Factors that are independent of those that reduce, and groups of others that depend on each other."""
@@ -225,7 +225,7 @@ class Reduced:
         rank = int(np.max(np.nonzero(np.any(factor, axis=tuple(range(factor.ndim - 1))))[0], initial=-1)) + 1
         factor = np.ascontiguousarray(factor[..., :rank])
         own = self.numbers.each  # draws are no replicates: every draw has all of them
-        points = pieces(POINTS, 4)  # of all replicates: as they are made, and as they are kept
+        points = numbers_at_once(POINTS, 4)  # of all replicates: as they are made, and as they are kept
         replicates = REPLICATES if own else self.shape[0]
         most = min((EACH if own else NUMBERS) // math.prod(self.shape), points // replicates) // self.dim
         log2 = min(max(int(math.log2(max(1, most))), LEAST_LOG2), MOST_LOG2)
