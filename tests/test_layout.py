@@ -231,6 +231,16 @@ def test_the_layout_page_knows_every_part() -> None:
     assert {name.replace(".", "/") for name in RANK} <= named, set(RANK) - named
 
 
+def test_the_layout_page_knows_orders_and_homes() -> None:
+    page = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
+    section = page.partition("## Import order")[2].partition("\n## ")[0]
+    rooms = [name.removeprefix("limit.") for name in RANK if name.startswith("limit.")]
+    assert "Within `limit` the order is " + ", ".join(f"`{name}`" for name in rooms) + "." in section
+    homes, _, slow = section.partition("networkx stays")[2].partition("`scipy.stats`, ")
+    assert {name.lower() for name in HOMES} - {"networkx"} <= set(re.findall(r"\w+", homes.lower()))
+    assert {*SLOW} - {"scipy.stats"} <= set(re.findall(r"\w+", slow.partition(" are slow")[0]))
+
+
 @pytest.mark.parametrize("page", ["development.md", "reading.md"])
 def test_files_that_pages_name_exist(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")

@@ -1,1 +1,8 @@
-"""What is asked of the whole: the main job `tp run` (`run`), sweeps, and the command line (`cli`)."""
+"""What is asked of the whole: the main job, sweeps, and the command line.
+
+In go requests, as arguments or settings; out come files, printed blocks and exit codes.
+
+    run      `tp run`: check, limit, networks of each width, comparison, files
+    sweeps   one program at several widths and constants, several times over
+    cli      arguments in, exit code out: one function for each command
+"""

@@ -2,4 +2,12 @@
 
 Samples and laws in; out come numbers with uncertainties, as objects that say what is to be seen of them in `blocks()`.
 Nothing here is printed or written.
+
+    distances, divergence   one variable's draws beside a law; KL between densities that are averages of Gaussians
+    conditional             outputs given all but the weights used last: exactly Gaussian at every width
+    reference               what displays and comparisons ask of a law, asked once
+    comparison, rates       samples beside a law, and the power of the width with which they approach it
+    selfcheck               a law beside its own draws and beside networks
+    study                   what `tp run` is asked and what it finds
+    judge                   the check of a program with numbers from its limit: `Program.check` and `tp check`
 """

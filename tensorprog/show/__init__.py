@@ -1,1 +1,11 @@
-"""How results look on terminals and on report.html, drawings of programs, and plots: results in, pictures out."""
+"""How results look: on terminals, on report.html, as drawings of programs and as plots.
+
+In go results and their blocks; out come text for a screen, a page, or pictures.  Nothing is computed here but
+histograms and kernel estimates.
+
+    terminal              blocks on a screen, or as plain text in a pipe
+    progress              notes and bars while a run or a sweep goes on
+    page                  report.html: a list of blocks for each section
+    graphs, graph_layout  drawings of programs, and where their boxes and arrows go
+    plots                 densities, convergence in the width, covariances
+"""

@@ -1,4 +1,16 @@
-"""The limit in formulas: the only package that imports sympy at the top of its modules."""
+"""The limit in formulas: the only package that imports sympy at the top of its modules.
+
+In goes a program, with its constants as symbols; out comes a `SymbolicLaw`, whose formulas are sympy expressions, text
+or LaTeX, and have numbers again.
+
+    law            what users ask: covariances, densities and the derivation, line by line
+    recursion      the algebra of formulas for `moment.recursion`, case by case
+    conversion     expressions of the language as formulas
+    expectation    E f(X) and E f(X) g(Y), unevaluated; `closed` has the closed forms
+    nodes, functions   what sympy leaves as it is: scores, sums, softmaxes; the normal distribution
+    notation, text, latex    how formulas are written
+    numbers        formulas as numbers with errors
+"""
 
 from tensorprog.limit.formulas.expectation import Expectation
 from tensorprog.limit.formulas.functions import Phi, Phi2, phi

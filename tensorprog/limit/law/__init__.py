@@ -6,7 +6,7 @@ In goes a program, through the recursion of `moment` and the draws of `draw`; ou
     outputs               averages over draws of scores: laws of one variable, joint laws, covariances
     conditional_moments   what is averaged: means and covariances given the draws
     summands, intervals   linear vectors as sums of independent blocks; where functions of scores are steep
-    averaging, panels     how far to average: product rules, quasi-Monte Carlo; one score to rounding
+    averaging, panels     numbers and errors from rules or draws, and how many draws; one score to rounding
     mixture, convolution, joint     densities and distribution functions from what was averaged
 
 `conditional_law` is `law.given`, `infinite_heads` the Gaussian for infinitely many heads, `structured_covariance` what

@@ -1,4 +1,8 @@
-"""Averages over p-ring to a stated error: product rules in few dimensions, else randomised quasi-Monte Carlo."""
+"""Averages over p-ring: the number and error of averages over several sets of points, and how many points are drawn.
+
+In up to four dimensions the sets may be two product rules (`ORDERS`, of which `outputs` makes the points); else they
+are replicates of randomised quasi-Monte Carlo, whose points `converge` doubles until the error is small enough.
+"""
 
 from __future__ import annotations
 

@@ -470,7 +470,7 @@ def _spread_over(block: ScoreBlock, slack: Array, other: int, shape: tuple[int, 
 
 
 def _agree(one: tuple[Array, Array], two: tuple[Array, Array]) -> bool:
-    """Whether two numbers agree within twice three of their standard errors."""
+    """Whether two numbers differ by no more than twice the sum of their errors."""
     with np.errstate(invalid="ignore"):
         apart = np.abs(one[0] - two[0]) > 2 * (one[1] + two[1]) + 1e-12 * np.abs(one[0])
     return not apart.any()
