@@ -76,9 +76,9 @@ class Program(Builder, Shown):
 
         Source    Sakai et al. 2025, Assumption 1 and Theorem 1; Yang 2019, Theorem 5.4
         """
-        from tensorprog.results.judge import judge
+        from tensorprog.results.limit_answers import check_with_limit
 
-        return judge(self.netsor)
+        return check_with_limit(self.netsor)
 
     def rewritten(self) -> Program:
         """The program in the theorem's form, after the exact rewrites that `check` judges by.

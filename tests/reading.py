@@ -8,6 +8,6 @@ from __future__ import annotations
 from tensorprog.language.ir import Netsor
 from tensorprog.language.reading import load, loads
 from tensorprog.language.writing import dump
-from tensorprog.results.judge import judge
+from tensorprog.results.limit_answers import check_with_limit as judge
 
 __all__ = ["Netsor", "dump", "judge", "load", "loads"]

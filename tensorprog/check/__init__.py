@@ -21,7 +21,7 @@ A program's way through the check, `check(netsor, numbers)` in `clauses`:
 
 A few rules ask for numbers of the limit: the mean of a score, values at the limits of averages, degenerate scores.
 `limit_numbers` has the questions.  The check does not know who answers them; without answers it says what
-structure alone can tell.  With the moments of the limit they are answered by `results.judge`, which is what
+structure alone can tell.  With the moments of the limit they are answered by `results.limit_answers`, which is what
 `Program.check` and `tp check` call.
 
 To add a clause: a function with `@rule(name, source)` in a file of `clauses`, and a place in its tuple.

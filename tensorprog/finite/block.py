@@ -142,8 +142,8 @@ class _Networks:
         family = self.netsor.families[initial.name]
         sizes = dict(zip(initial.indices, family.shape, strict=True))
         normals = gaussian_vectors(
-            self.generator, self.plan.draws[initial.name], self.count, {name: sizes[name] for name in law.independent},
-            law.blocks.shape[-1], self.job.dtype,
+            self.generator, self.plan.recipes[initial.name], self.count,
+            {name: sizes[name] for name in law.independent}, law.blocks.shape[-1], self.job.dtype,
         )  # fmt: skip
         factor = law.factor.astype(self.job.dtype)
         drawn = np.matmul(factor, normals) if factor.shape[-1] > 1 else np.multiply(factor, normals, out=normals)
@@ -216,8 +216,8 @@ class _Networks:
         self.store(self.plan.order[op.at], product)
 
     def fresh(self, op: Op, members: Mapping[str, int], columns: int) -> Array:
-        draw = self.plan.draws[op.at]
-        return gaussian_vectors(self.generator, draw, self.count, members, columns, self.job.dtype)
+        recipe = self.plan.recipes[op.at]
+        return gaussian_vectors(self.generator, recipe, self.count, members, columns, self.job.dtype)
 
     def packed(self, op: Op, group: Grouping) -> Array:
         """Fresh vectors over (batch, members, columns, coordinates)."""
@@ -244,7 +244,7 @@ class _Networks:
         factor = Open(_renamed(named.axes, group, back=True), named.data)
         members = {name: group.sizes[name] for name in group.member_axes}
         columns = self.plan.fresh[op.at]
-        if self.plan.draws[op.at].plain and not any(name in factor.axes for name in members):
+        if self.plan.recipes[op.at].plain and not any(name in factor.axes for name in members):
             # any order serves independent numbers: this one makes one matrix product of a network
             drawn = self.fresh(op, {}, columns * len(scale))
             axes = (BATCH, FACTOR, *members, COORDINATE)

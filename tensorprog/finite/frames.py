@@ -29,7 +29,7 @@ from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping
 
-__all__ = ["Draw", "Frames", "Layout"]
+__all__ = ["Frames", "Layout", "Recipe"]
 
 ONES = "1"  # stands for the constant vector, whose direction is known
 Pairs = frozenset[tuple[int, int]]
@@ -37,7 +37,7 @@ NOTHING: Pairs = frozenset()
 
 
 @dataclass(frozen=True)
-class Draw:
+class Recipe:
     """How fresh Gaussian vectors are drawn: `length` numbers each.
 
     The first `seen` are coordinates of the vector, normals; `along` are ranges of directions that earlier vectors
@@ -87,16 +87,16 @@ class Draw:
 
 @dataclass(frozen=True)
 class Layout:
-    """The coordinates of one group of vectors that meet: their number, and the draws of its members.
+    """The coordinates of one group of vectors that meet: their number, and how its members are drawn.
 
-    `draws` is keyed by initial family or by position in the order of steps; `ones` is the place of the
+    `recipes` is keyed by initial family or by position in the order of steps; `ones` is the place of the
     direction of the constant vector, None where it is not needed.
     """
 
     length: int
     seen: int
     ones: int | None
-    draws: Mapping[str | int, Draw]
+    recipes: Mapping[str | int, Recipe]
 
 
 class Meetings:
@@ -214,7 +214,7 @@ class Frames:
             self.products.append(PlacedMatMul(statement, own[0], own[-1], tied))
 
     def layout(self, names: Sequence[str], seen: int, width: int, rows: Mapping[int, int]) -> Layout:
-        """Coordinates and draws of one group of vectors in R^width, none of which a nonlinearity makes.
+        """Coordinates and recipes of one group of vectors in R^width, none of which a nonlinearity makes.
 
         `rows` gives the fresh vectors per weight member of each MatMul step.
         """
@@ -312,16 +312,16 @@ class Frames:
     ) -> Layout:
         """Ranges of directions for the vectors of each node, after those of the nodes that it meets."""
         opened: list[list[tuple[int, int]]] = []  # ranges of directions, by node
-        draws: dict[str | int, Draw] = {}
+        recipes: dict[str | int, Recipe] = {}
         ones: int | None = None
 
-        def draw(known: Sequence[tuple[int, int]], vectors: int, opens: bool, batch: tuple[str, ...] = ()) -> Draw:
+        def recipe(known: Sequence[tuple[int, int]], vectors: int, opens: bool, batch: tuple[str, ...] = ()) -> Recipe:
             degrees = width - seen - sum(stop - start for start, stop in known)
             free = max((stop for _, stop in known), default=seen)
             own = (free, free + (min(vectors, degrees) if opens else 0))
             if own[1] > own[0]:
                 opened[-1].append(own)
-            return Draw(0, seen, tuple(known), own, degrees, batch)
+            return Recipe(0, seen, tuple(known), own, degrees, batch)
 
         for names in nodes:
             earlier = [
@@ -333,7 +333,7 @@ class Frames:
             opened.append([])
             opens = any((f, g) in meetings.pairs for f in names for g in names)
             if names[0] == ONES:
-                constant = draw([], 1, True)
+                constant = recipe([], 1, True)
                 ones = constant.own[0] if constant.opened else None
                 continue
             for initial in (initial for initial in self.netsor.initial if initial.name in names):
@@ -341,7 +341,7 @@ class Frames:
                 shape = self.netsor.families[initial.name].shape
                 vectors = math.prod(size for k, size in enumerate(shape) if (k, k) not in agree)
                 batch = tuple(index for k, index in enumerate(initial.indices) if (k, k) in agree)
-                draws[initial.name] = draw(earlier, vectors, opens, batch)
+                recipes[initial.name] = recipe(earlier, vectors, opens, batch)
             for at, step, group in self.steps:
                 name = step.statement.target.name
                 if name in names:
@@ -349,6 +349,6 @@ class Frames:
                     slots = [slot.bare for k, slot in enumerate(step.statement.target.slots) if (k, k) in agree]
                     batch = tuple(index for index in slots if index)
                     vectors = len(group.members) // math.prod(group.sizes[index] for index in batch) * rows[at]
-                    draws[at] = draw([*earlier, *opened[-1]], vectors, opens, batch)
+                    recipes[at] = recipe([*earlier, *opened[-1]], vectors, opens, batch)
         length = max((stop for spans in opened for _, stop in spans), default=seen)
-        return Layout(length, seen, ones, {key: replace(draw, length=length) for key, draw in draws.items()})
+        return Layout(length, seen, ones, {key: replace(entry, length=length) for key, entry in recipes.items()})

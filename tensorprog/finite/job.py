@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from tensorprog.finite.plan import METHODS, Op, Plan, plan
 from tensorprog.language.atoms import REDUCTIONS
 from tensorprog.language.errors import ProgramError, check_count, did_you_mean
-from tensorprog.language.evaluate import index_array
 from tensorprog.language.expr import Expr, Reduction, Variable, factors, fold, index_names, is_call
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
+from tensorprog.language.weight_members import variances
 
 __all__ = ["FREED_BYTES", "Job", "Stage", "check_kept", "make_job"]
 
@@ -154,10 +154,7 @@ class Job:
     def deviations(self) -> dict[str, Array]:
         """sigma n_in**-0.5 of every member of each weight family."""
         return {
-            weight.name: np.sqrt(
-                index_array(self.netsor, weight.variance, weight.indices).reshape(-1)
-                / self.plan.widths[weight.shape[1]]
-            )
+            weight.name: np.sqrt(variances(self.netsor, weight.name) / self.plan.widths[weight.shape[1]])
             for weight in self.netsor.weights
         }
 

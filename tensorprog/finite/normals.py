@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.frames import Draw
+from tensorprog.finite.frames import Recipe
 
 __all__ = ["chi", "engine", "gaussian_vectors", "prepare", "standard_normal"]
 
@@ -133,42 +133,42 @@ def _fill_chi_squares(generator: np.random.Generator, degrees: Sequence[int], ou
 
 
 def gaussian_vectors(
-    generator: np.random.Generator, draw: Draw, batch: int, members: Mapping[str, int], columns: int, dtype: Any
+    generator: np.random.Generator, recipe: Recipe, batch: int, members: Mapping[str, int], columns: int, dtype: Any
 ) -> Array:
     """Independent N(0, I) vectors: `columns` of them for every value of the indices `members`, in every network.
 
-    Shapes    (batch, *members, columns, draw.length)
-    Source    Bartlett 1933; directions that `draw` does not mention get zeros
+    Shapes    (batch, *members, columns, recipe.length)
+    Source    Bartlett 1933; directions that `recipe` does not mention get zeros
     """
-    separate = [name for name in members if name in draw.batch]
-    together = [name for name in members if name not in draw.batch]
+    separate = [name for name in members if name in recipe.batch]
+    together = [name for name in members if name not in recipe.batch]
     rows = math.prod(members[name] for name in together) * columns
     lead = [members[name] for name in separate]
-    drawn = np.empty((batch, *lead, rows, draw.length), dtype)
-    if draw.plain:
+    drawn = np.empty((batch, *lead, rows, recipe.length), dtype)
+    if recipe.plain:
         standard_normal(generator, drawn)
     else:
-        _fill(generator, draw, drawn)
+        _fill(generator, recipe, drawn)
     if not together:
         return drawn
-    drawn = drawn.reshape(batch, *lead, *(members[name] for name in together), columns, draw.length)
+    drawn = drawn.reshape(batch, *lead, *(members[name] for name in together), columns, recipe.length)
     names = [*separate, *together]
     places = [1 + names.index(name) for name in members]
     return drawn.transpose(0, *places, drawn.ndim - 2, drawn.ndim - 1)
 
 
-def _fill(generator: np.random.Generator, draw: Draw, drawn: Array) -> None:
+def _fill(generator: np.random.Generator, recipe: Recipe, drawn: Array) -> None:
     """Fill (batch, .., rows, length), where not all numbers are normals."""
     drawn[...] = 0
-    for start, stop in draw.normal_ranges:
+    for start, stop in recipe.normal_ranges:
         _fill_view(generator, drawn[..., start:stop])
-    if not draw.opened:
+    if not recipe.opened:
         return
-    start, lead = draw.own[0], drawn.shape[:-2]
-    for k in range(draw.opened):
+    start, lead = recipe.own[0], drawn.shape[:-2]
+    for k in range(recipe.opened):
         _fill_view(generator, drawn[..., k + 1 :, start + k])
-    lengths = chi(generator, range(draw.degrees, draw.degrees - draw.opened, -1), math.prod(lead))
-    for k in range(draw.opened):
+    lengths = chi(generator, range(recipe.degrees, recipe.degrees - recipe.opened, -1), math.prod(lead))
+    for k in range(recipe.opened):
         drawn[..., k, start + k] = lengths[k].reshape(lead)
 
 

@@ -17,7 +17,7 @@ from tensorprog.blocks import Block, Grid, code
 from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.finite.demand import Demand, demand, has_constant
-from tensorprog.finite.frames import Draw, Frames, Layout
+from tensorprog.finite.frames import Frames, Layout, Recipe
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.initials import InitialLaw, initial_laws
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
@@ -144,7 +144,7 @@ class Plan(Shown):
         self.histories = self._histories()  # of the MatMul steps
         self.lengths: dict[str, int] = {}  # numbers per vector of every family
         self.frames: dict[str, Layout] = {}  # of the families that have one
-        self.draws: dict[str | int, Draw] = {}  # by initial family or place in the order
+        self.recipes: dict[str | int, Recipe] = {}  # by initial family or place in the order
         self.fresh: dict[int, int] = {}  # Gaussian vectors per weight member of each MatMul step
         self._represent()
         self.offset = frozenset(  # statements that make framed vectors with a constant summand
@@ -239,7 +239,7 @@ class Plan(Shown):
         return found
 
     def _represent(self) -> None:
-        """Lengths and draws of all vectors, group by group in the order of the program."""
+        """Lengths and recipes of all vectors, group by group in the order of the program."""
         families, needed = self.netsor.families, self.asked.needed
         for name, family in families.items():
             if family.kind == "vector" and name in needed:
@@ -257,7 +257,7 @@ class Plan(Shown):
             own = self.widths[families[group[0]].width]
             seen = min(self.coordinates, own) if self.asked.seen.intersection(group) else 0
             found = frames.layout(group, seen, own, self.fresh)
-            self.draws |= found.draws
+            self.recipes |= found.recipes
             self.lengths |= dict.fromkeys(group, found.length)
             self.frames |= dict.fromkeys(group, found)
             known.update(group)
@@ -265,7 +265,7 @@ class Plan(Shown):
         made: dict[str | int, str] = {at: self.order[at].statement.target.name for at in self.histories}
         made |= {initial.name: initial.name for initial in self.netsor.initial if initial.name in self.lengths}
         for key, name in made.items():
-            self.draws.setdefault(key, Draw(self.lengths[name], self.lengths[name]))
+            self.recipes.setdefault(key, Recipe(self.lengths[name], self.lengths[name]))
 
     def _count_fresh(self, names: Collection[str], known: Collection[str]) -> None:
         """Fresh vectors of the MatMuls that make `names`: one for each product, or each coordinate of the inputs."""
@@ -326,15 +326,15 @@ class Plan(Shown):
             for weight in self.netsor.weights:
                 rows.append(PlanRow(_named(weight), "matrix", self._entries(weight), 0))
         counts: dict[str | int, list[tuple[int, int]]] = {}
-        for key, draw in self.draws.items():
+        for key, recipe in self.recipes.items():
             if isinstance(key, str):
                 family = self.netsor.families[key]
                 indices = next(initial.indices for initial in self.netsor.initial if initial.name == key)
-                members = math.prod(n for index, n in zip(indices, family.shape, strict=True) if index in draw.batch)
-                counts[key] = [draw.counts(members, math.prod(family.shape) // members)]
+                members = math.prod(n for index, n in zip(indices, family.shape, strict=True) if index in recipe.batch)
+                counts[key] = [recipe.counts(members, math.prod(family.shape) // members)]
             elif (group := self.groups[key]) is not None and self.method != "dense":
-                members = math.prod(group.sizes[index] for index in draw.batch)
-                counted = draw.counts(members, len(group.members) // members * self.fresh[key])
+                members = math.prod(group.sizes[index] for index in recipe.batch)
+                counted = recipe.counts(members, len(group.members) // members * self.fresh[key])
                 counts.setdefault(self.order[key].position, []).append(counted)
         lines: list[tuple[str | int, str, str]] = [(x.name, _named(x), x.name) for x in self.netsor.initial]
         lines += [(position, str(s), s.target.name) for position, s in enumerate(self.netsor.body)]
@@ -372,7 +372,7 @@ class Plan(Shown):
             return total + sum(map(self._entries, self.netsor.weights))
         for at, group in enumerate(self.groups):
             if group is not None:
-                total += len(group.members) * self.fresh[at] * self.draws[at].length
+                total += len(group.members) * self.fresh[at] * self.recipes[at].length
         return total
 
     def _work(self) -> float:

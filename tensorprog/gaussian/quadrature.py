@@ -37,6 +37,8 @@ NEGLIGIBLE = 50.0
 UNRESOLVED = 4.0
 # how often panels are halved: where the integrand is an array of numbers, and where it is integrals
 LINE_REFINEMENTS, PLANE_REFINEMENTS = 5, 2
+# refined no further where two rules differ by less than this, relative to the integral of the absolute value
+LINE_TOLERANCE, PLANE_TOLERANCE = 1e-13, 1e-12
 # numbers evaluated at once: bounds memory to some ten arrays of this size
 CHUNK = 400_000
 # no further refinement of a plane integral beyond this many evaluations
@@ -165,16 +167,14 @@ def _argument_rounding(values: Array, z: Array, x_size: Array, sd: Array) -> Arr
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def integrate_line(
-    parts: list[Side], refinements: int = LINE_REFINEMENTS, tolerance: float = 1e-13
-) -> Estimate:
+def integrate_line(parts: list[Side], refinements: int = LINE_REFINEMENTS) -> Estimate:
     """E of the product over parts of f(mu + sd z), z ~ N(0, 1): one variable behind all of them.
 
     A negative sd stands for correlation -1.
 
     Shapes    every mu and sd of shape batch -> Estimate of shape batch
     Accuracy  error: twice the difference of two orders, plus rounding; panels are halved until it is below
-              tolerance times E |product| everywhere, at most `refinements` times
+              LINE_TOLERANCE times E |product| everywhere, at most `refinements` times
     Raises    FloatingPointError if a function returns nan
     """
     batch = parts[0][1].shape
@@ -208,7 +208,7 @@ def integrate_line(
                 for _, mu, sd in parts:
                     extra = extra + _argument_rounding(values, z, np.abs(mu) + np.abs(sd), np.abs(sd))
         (fine, absolute), (coarse, _) = sums
-        rough = 2 * np.abs(fine - coarse) > tolerance * absolute
+        rough = 2 * np.abs(fine - coarse) > LINE_TOLERANCE * absolute
         best, pending = _improve(best, pending, _finish(fine, coarse, absolute, extra), np.asarray(rough))
         if not np.any(pending) or edges.size * FINE > 4_000_000:
             break
@@ -218,7 +218,7 @@ def integrate_line(
 
 @np.errstate(over="ignore", invalid="ignore")
 def integrate_plane(
-    first: Side, second: Side, rho: Array, s: Array, conditional: Conditional | None = None, tolerance: float = 1e-12
+    first: Side, second: Side, rho: Array, s: Array, conditional: Conditional | None = None
 ) -> Estimate:
     """E f(mu_f + sd_f z) g(mu_g + sd_g (rho z + s w)) for independent standard normal z and w, s > 0.
 
@@ -281,7 +281,7 @@ def integrate_plane(
                 extra = extra + _argument_rounding(outer * value, z, np.abs(mu_f) + sd_f, sd_f)
                 extra = extra + _argument_rounding(outer * value, z, np.abs(mu_g) + sd_g, sd_g)
         (fine, absolute), (coarse, _) = sums
-        rough = 2 * np.abs(fine - coarse) > tolerance * absolute
+        rough = 2 * np.abs(fine - coarse) > PLANE_TOLERANCE * absolute
         best, pending = _improve(best, pending, _finish(fine, coarse, absolute, extra), np.asarray(rough))
         if not np.any(pending) or 5 * cost > BUDGET:
             break

@@ -127,7 +127,6 @@ def run(
                                   **settings.options)
             _width(study, samples, store, stream, told)
             _save_report(study, out)
-            told.width_done(study)
     if out is not None:
         told.stage("drawing")
         _pictures(study, out, told)

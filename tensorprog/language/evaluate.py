@@ -328,9 +328,7 @@ def constant_array(netsor: Draft, node: Constant, ranges: Mapping[str, Range]) -
                 [index.boundary for index in indices])
 
 
-def index_array(
-    netsor: Draft, expr: Expr, axes: Sequence[str], ranges: Mapping[str, Range] | None = None
-) -> NDArray[Any]:
+def index_array(netsor: Draft, expr: Expr, axes: Sequence[str]) -> NDArray[Any]:
     """Evaluate an expression of constants and indices over the full grid of the axes named.
 
     Raises    ProgramError if a vector or scalar of the program occurs in it
@@ -338,7 +336,7 @@ def index_array(
     def refuse(node: Variable, _: Mapping[str, Range]) -> Open:
         raise ProgramError(f"{node} is not a constant or an index here")
 
-    own = netsor.ranges if ranges is None else ranges
-    value = evaluate(expr, Scope(netsor, own, refuse))
-    sizes = {name: own[name][1] - own[name][0] for name in axes}
+    ranges = netsor.ranges
+    value = evaluate(expr, Scope(netsor, ranges, refuse))
+    sizes = {name: ranges[name][1] - ranges[name][0] for name in axes}
     return broadcast(value, axes, sizes)

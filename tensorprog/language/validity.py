@@ -168,14 +168,14 @@ def check_finite(checker: Checker, node: Call, span: Span) -> None:
         checker.error(f"{node} is not a finite number", span.at(node.column), "change its numbers or constants")
 
 
-def is_bound(checker: Checker, name: str, bound: Iterable[str], span: Span, column: int = 0) -> bool:
+def is_bound(checker: Checker, name: str, bound: Iterable[str], span: Span) -> bool:
     """Whether an index is on the left or reduced outside; complains if not."""
     if name in bound:
         return True
     if name.endswith("_"):
-        checker.error(f"{name}: second copies of indices occur in covariances only", span.at(column))
+        checker.error(f"{name}: second copies of indices occur in covariances only", span)
     else:
-        checker.error(f"the index {name} is neither on the left nor reduced", span.at(column),
+        checker.error(f"the index {name} is neither on the left nor reduced", span,
                       f"put {name} on the left, or write sum[{name}](...)")
     return False
 

@@ -11,10 +11,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.evaluate import BATCH, COORDINATE, Open, add, affine_values, align, broadcast, elementwise
-from tensorprog.language.ir import Family, MatMul, Range
+from tensorprog.language.evaluate import (
+    BATCH,
+    COORDINATE,
+    Open,
+    add,
+    affine_values,
+    align,
+    broadcast,
+    elementwise,
+    index_array,
+)
+from tensorprog.language.ir import Family, MatMul, Netsor, Range
 
-__all__ = ["Grouping"]
+__all__ = ["Grouping", "variances"]
+
+
+def variances(netsor: Netsor, weight: str) -> NDArray[Any]:
+    """The variance declared for each member of a weight family, in C order."""
+    declared = netsor.weight[weight]
+    return index_array(netsor, declared.variance, declared.indices).reshape(-1)
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,6 @@ class Listener:
     def progress(self, done: int, total: int) -> None:
         """Networks drawn at the current width."""
 
-    def width_done(self, study: Study) -> None:
-        """One more width is complete."""
-
     def cells(self, done: int, total: int, share: float) -> None:
         """Cells of a sweep that are done, and the share of the work that is."""
 

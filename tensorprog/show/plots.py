@@ -69,14 +69,14 @@ def save(path: str | os.PathLike[str], draw: Any, columns: int, width: float = 1
         figure.savefig(partial, dpi=200)
 
 
-def svg(draw: Callable[[Any], Any], width: float = 4.4, height: float = 3.6) -> str:
+def svg(draw: Callable[[Any], Any]) -> str:
     """One panel as SVG text, for a page: `draw(ax)` gets the axes.
 
     The ground is transparent, and what matplotlib draws black has the ink of the page; text stays text.
 
     Raises    PlotsUnavailableError without matplotlib
     """
-    figure, (ax,) = _figure(1, width, height)
+    figure, (ax,) = _figure(1, 4.4, 3.6)
     import matplotlib
 
     options: dict[Any, Any] = {"savefig.facecolor": "none", "svg.fonttype": "none", "svg.hashsalt": "tensorprog"}

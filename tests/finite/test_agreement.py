@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tensorprog.finite import block, job, normals
-from tensorprog.finite.frames import Draw
+from tensorprog.finite.frames import Recipe
 from tensorprog.finite.job import make_job
 from tensorprog.finite.matmul import Lazy
 from tensorprog.finite.plan import METHODS
@@ -377,9 +377,9 @@ def _one_degree_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
 def _nothing_along_earlier_directions(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = block.gaussian_vectors
 
-    def forgetful(generator: np.random.Generator, draw: Draw, *arguments: Any) -> NDArray[Any]:
-        drawn = vectors(generator, draw, *arguments)
-        for start, stop in draw.along[:1]:
+    def forgetful(generator: np.random.Generator, recipe: Recipe, *arguments: Any) -> NDArray[Any]:
+        drawn = vectors(generator, recipe, *arguments)
+        for start, stop in recipe.along[:1]:
             drawn[..., start:stop] = 0
         return drawn
 

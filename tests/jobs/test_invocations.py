@@ -367,7 +367,7 @@ def test_an_interrupt_leaves_the_finished_widths(tp, folder, monkeypatch):
 
 
 def test_our_own_bug_is_one_paragraph(tp, monkeypatch):
-    monkeypatch.setattr("tensorprog.results.judge.judge", lambda _: 1 / 0)
+    monkeypatch.setattr("tensorprog.results.limit_answers.check_with_limit", lambda _: 1 / 0)
     code, _, err = tp("check", "small.yaml")
     assert code == 70
     assert "bug of tensorprog" in err

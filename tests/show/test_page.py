@@ -170,8 +170,9 @@ def test_nothing_of_a_program_is_markup(tmp_path: Path) -> None:
 @pytest.mark.turns(3)
 def test_a_run_that_is_stopped_leaves_a_page(tmp_path: Path) -> None:
     class Stop(Listener):
-        def width_done(self, study: Study) -> None:
-            raise KeyboardInterrupt
+        def stage(self, text: str) -> None:
+            if text == "n = 16":
+                raise KeyboardInterrupt
 
     program = tp.load("mlp")
     settings = settings_of(program.netsor, {"width": (8, 16), "samples": 200})

@@ -62,12 +62,12 @@ class FactRow(NamedTuple):
         return self.statement, shown(self.range), *numbers, *shape, shown_kinks(self.kinks)
 
 
-def facts_table(netsor: Netsor, calculus: Calculus | None = None) -> tuple[FactRow, ...]:
+def facts_table(netsor: Netsor) -> tuple[FactRow, ...]:
     """One row for each statement, in the order of the program.
 
     Scale     work and rows grow with the lines of the program, not with its families
     """
-    calculus = calculus or Calculus(netsor)
+    calculus = Calculus(netsor)
     rows = []
     for position, statement in enumerate(netsor.body):
         p = calculus.written(position)

@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 Values = Callable[[Array], Array]
 EPS = float(np.finfo(float).eps)
 FAR, KINKS = 1e4, 1e6  # slopes without bound are sought up to the first, kinks up to the second
-CELLS = 16  # of a bracket, in one round of a search
+CELLS, ROUNDS = 16, 14  # of a bracket in one round of a search, and how many rounds
 MOST = 200  # brackets followed from one grid
 KINK_STEP = 1e-6  # distance at which slopes on both sides of a point are compared, and 64 times it
 STEEP = 1e6  # a jump is at least this steep, in units of the function's size near 0
@@ -133,13 +133,13 @@ def grows(at: list[float], top: list[float]) -> Trend | None:
 # ---- lines -----------------------------------------------------------------------------------------------------------
 
 
-def zoom(f: Values, low: Array, high: Array, rounds: int = 14) -> tuple[Array, Array]:
+def zoom(f: Values, low: Array, high: Array) -> tuple[Array, Array]:
     """Where f is largest in each bracket, by repeated subdivision, and its values there.
 
     Shapes    low, high (c,) -> (c,), (c,)
     """
     weights = np.linspace(0, 1, CELLS + 1)
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         x = low[:, None] + (high - low)[:, None] * weights
         values = f(x.ravel()).reshape(x.shape)
         best = np.argmax(np.where(np.isnan(values), -np.inf, values), axis=1)

@@ -155,10 +155,10 @@ def check(
     file: str, overrides: dict[str, str], rewritten: bool, facts: bool, form: str, quiet: bool, require: str | None
 ) -> int:
     """Check FILE against the theorem's assumptions and say what fails, where, and what to write instead."""
-    from tensorprog.results.judge import judge
+    from tensorprog.results.limit_answers import check_with_limit
 
     netsor = load(file, overrides)
-    report = judge(netsor)
+    report = check_with_limit(netsor)
     if form == "json":
         print_json(header(netsor, report) | _asked(netsor, rewritten, facts))
     elif not quiet:

@@ -50,13 +50,13 @@ def list_(atoms: bool, form: str, quiet: bool) -> int:
 def program_rows() -> list[tuple[str, ...]]:
     """Name, grade and title of each shipped program."""
     from tensorprog.language.reading import load
-    from tensorprog.results.judge import judge
+    from tensorprog.results.limit_answers import check_with_limit
     from tensorprog.shipped import shipped_programs
 
     rows: list[tuple[str, ...]] = []
     for name, path in shipped_programs().items():
         netsor = load(path)
-        rows.append((name, judge(netsor).grade, netsor.title))
+        rows.append((name, check_with_limit(netsor).grade, netsor.title))
     return rows
 
 
@@ -195,12 +195,12 @@ def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, 
         writable(out)
     netsor = load(file, overrides)
     from tensorprog.check.graph import build
-    from tensorprog.results.judge import judge
+    from tensorprog.results.limit_answers import check_with_limit
     from tensorprog.show import graphs
 
     kind = out.suffix.lower() if out is not None else ".mmd"
     draw = {".svg": graphs.to_svg, ".dot": graphs.to_dot, ".gv": graphs.to_dot}.get(kind, graphs.to_mermaid)
-    view, report = build(netsor), judge(netsor) if judged else None
+    view, report = build(netsor), check_with_limit(netsor) if judged else None
     text = draw(view, report)
     if kind == ".md":
         text = _page(netsor.title or netsor.name, text, graphs.captions(view, report))

@@ -29,7 +29,6 @@ from tensorprog.language.evaluate import (
     contract,
     evaluate,
     gather,
-    index_array,
     multiply,
     overflow,
     take,
@@ -39,7 +38,7 @@ from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_
 from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.schedule import Step
-from tensorprog.language.weight_members import Grouping
+from tensorprog.language.weight_members import Grouping, variances
 from tensorprog.limit.draw.layers import given_scalars
 from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.form.definitions import Box, held_ranges, pieced, place, reads_beyond, target_box
@@ -559,8 +558,7 @@ def factor_rows(
     rows, orthogonal = _factor(recursion, groups, offsets, members[:1] if shared else members)
     if whole and len(rows) > 1 and (not rows.strides[0] or np.all(rows == rows[:1])):
         rows = rows[:1]
-    declared = recursion.netsor.weight[groups[0].weight.name]
-    sigma = np.sqrt(index_array(recursion.netsor, declared.variance, declared.indices).reshape(-1)[members])
+    sigma = np.sqrt(variances(recursion.netsor, groups[0].weight.name)[members])
     rows = rows * (sigma[0] if np.all(sigma == sigma[:1]) else sigma[:, None, None])
     result = {}
     for g, start, stop in zip(groups, offsets, offsets[1:], strict=False):

@@ -398,7 +398,7 @@ class _Still:
     apart: Mixture
 
 
-def crossing(function: Callable[[Array], Array], low: Array, high: Any, most: int = 200) -> Array:
+def crossing(function: Callable[[Array], Array], low: Array, high: Any) -> Array:
     """Where increasing functions pass 0, each between its low and high: the upper end of the last bracket.
 
     Source    Chandrupatla 1997: inverse quadratic interpolation where it is safe, else bisection
@@ -408,7 +408,7 @@ def crossing(function: Callable[[Array], Array], low: Array, high: Any, most: in
     c, fc = a.copy(), fa.copy()
     t = np.full(a.shape, 0.5)
     spread = np.abs(high - low)
-    for _ in range(most):
+    for _ in range(200):
         x = a + t * (b - a)
         fx = function(x)
         same = (fx >= 0) == (fa >= 0)

@@ -46,7 +46,7 @@ COVARIANCES = 1 << 22  # of the outputs of one weight family, which are factored
 # ---- scores that are too large ---------------------------------------------------------------------------------------
 
 
-def coefficients(netsor: Netsor, name: str, seed: int = 0) -> tuple[Array, Array, Box, bool]:
+def coefficients(netsor: Netsor, name: str) -> tuple[Array, Array, Box, bool]:
     """Values and errors of an average at draws of p-ring, its members that were looked at, and whether these are all.
 
     Of large families the first few members along each index are looked at.  An average that no score reaches has one
@@ -67,7 +67,7 @@ def coefficients(netsor: Netsor, name: str, seed: int = 0) -> tuple[Array, Array
     if largest > COVARIANCES:
         raise MemoryLimitError(f"{largest} covariances of the outputs of one family of weights are too many to factor")
     source = SeveralLayers(recursion, [(name, box)]) if recursion.layered else OneLayer(recursion, [(name, box)], False)
-    points = _normals(source.dim, source.numbers(source.dim), seed)
+    points = _normals(source.dim, source.numbers(source.dim))
 
     def drawn(points: Array) -> Array:
         with source.at(points) as found:
@@ -97,7 +97,7 @@ def _in_box(recursion: NumericRecursion, found: Value, name: str, box: Box) -> t
     return broadcast(found.value, tuple(ranges), sizes)[at], broadcast(found.error, tuple(ranges), sizes)[at]
 
 
-def _normals(dim: int, numbers: int, seed: int) -> Array:
+def _normals(dim: int, numbers: int) -> Array:
     """Standard normals of as many draws as fit.
 
     Shapes    (draws, dim)
@@ -105,7 +105,7 @@ def _normals(dim: int, numbers: int, seed: int) -> Array:
     draws = min(DRAWS, NUMBERS // max(1, numbers))
     if draws < FEWEST:
         raise MemoryLimitError(f"{numbers} numbers for a draw are too many")
-    return np.random.default_rng(seed).standard_normal((draws, dim))
+    return np.random.default_rng(0).standard_normal((draws, dim))
 
 
 # ---- degenerate scores -----------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Definition 1: second moments of vectors, covariances of scores and averages, with errors, as structured terms.
 
-In goes a program; out comes a `NumericRecursion`, which is asked for the second moment of two families, the
-covariance of two scores, or an average.  The answers are sums of 1[equations between indices] * value, so that families stay families.
+In goes a program; out comes a `NumericRecursion`, which is asked for the second moment of two families, the covariance
+of two scores, or an average.  The answers are sums of 1[equations between indices] * value, so that families stay
+families.
 
     recursion          Definition 1, clause by clause, for values of any kind
     indexed            those sums, for values of any kind

@@ -1,4 +1,4 @@
-"""The check of a program with numbers from its limit, where a finding wants them."""
+"""What the check asks of the limit, answered by its recursion; the check of a program with these answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tensorprog.language.expr import Call, Expr, Number, Variable, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
 from tensorprog.language.schedule import upstream
 
-__all__ = ["judge"]
+__all__ = ["check_with_limit"]
 
 MANY = 1_000_000  # averages of one family that are moved each by itself
 SURE = 3.0  # errors of averages over points hold in 99.9 % of cases, and the worst of many members is taken
@@ -32,19 +32,19 @@ FAMILY = 512  # members of a family of which all covariances are computed only t
 RARE = 1e-4  # a probability that a variable with a density has of being that small, and much more
 
 
-def judge(netsor: Netsor) -> Report:
-    """Judge a program by Assumption 1, with the numbers of its limit: means of scores, limits of averages.
+def check_with_limit(netsor: Netsor) -> Report:
+    """The check of Assumption 1 with numbers of its limit: means of scores, limits of averages.
 
     Source    Sakai et al. 2025, Assumption 1 and Theorem 1; Yang 2019, Theorem 5.4
     """
-    return check(netsor, CompiledNumbers())
+    return check(netsor, LimitAnswers())
 
 
 def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
     """None for what the limit does not compile, such as vectors that depend on scores, and what is no number."""
 
     @wraps(method)
-    def answer(self: CompiledNumbers, *args: Any) -> Any:
+    def answer(self: LimitAnswers, *args: Any) -> Any:
         try:
             with np.errstate(all="ignore"):
                 return method(self, *args)
@@ -54,8 +54,8 @@ def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
     return answer
 
 
-class CompiledNumbers(LimitNumbers):
-    """Numbers of the limit by its recursion, which is loaded when the first is asked for."""
+class LimitAnswers(LimitNumbers):
+    """Answers by the recursion of the limit, which is loaded when the first is asked for."""
 
     def __init__(self) -> None:
         self._recursions: dict[int, tuple[Netsor, Any]] = {}
@@ -209,7 +209,7 @@ def _turned(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range], di
     return take(np.cos(direction * angles), (), starts, reference.slots, (), ranges, family.boundaries)
 
 
-class _Upstream(CompiledNumbers):
+class _Upstream(LimitAnswers):
     """For what is upstream of a score: if a mean is asked for there, the answer is not needed."""
 
     def mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
