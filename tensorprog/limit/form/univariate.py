@@ -58,11 +58,15 @@ class TermExpansion(ABC):
 
     def of(self, expr: Expr) -> Any:
         """What an expression means."""
-        def leaf(node: Expr) -> Any:
-            return self.variable() if node == FORMAL else None if _depends(node) else self.constant(self.number(node))
+        found: dict[Expr, Any] = {FORMAL: self.variable()}  # a part may occur more than once
 
-        unknown = dict.fromkeys(REDUCTIONS, lambda *_: TermsAndParity(None, 0))
-        return fold(expr, unknown, leaf, lambda node, *args: self.applied(node.atom, *args))
+        def leaf(node: Expr) -> Any:
+            return found.get(node) if node in found or _depends(node) else self.constant(self.number(node))
+
+        def call(node: Call, *args: Any) -> Any:
+            return found.setdefault(node, self.applied(node.atom, *args))
+
+        return fold(expr, dict.fromkeys(REDUCTIONS, lambda *_: TermsAndParity(None, 0)), leaf, call)
 
     def variable(self) -> Any:
         """The variable itself."""
