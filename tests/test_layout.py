@@ -241,6 +241,22 @@ def test_the_layout_page_knows_orders_and_homes() -> None:
     assert {*SLOW} - {"scipy.stats"} <= set(re.findall(r"\w+", slow.partition(" are slow")[0]))
 
 
+def _listed(package: Path) -> tuple[str, set[str], set[str]]:
+    """The docstring of a package, the names that a table in it explains, and the files and packages inside."""
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    rows = re.findall(r"^    (\w+(?:, \w+)*)  +\S", text, re.MULTILINE)
+    inside = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    return text, {name for row in rows for name in row.split(", ")}, inside - {"__init__"}
+
+
+@pytest.mark.parametrize("package", [path.parent for path in FILES if path.name == "__init__.py"
+                                     if _listed(path.parent)[1] & _listed(path.parent)[2]], ids=lambda path: path.name)
+def test_packages_that_list_their_files_list_all(package: Path) -> None:
+    text, listed, inside = _listed(package)
+    assert listed <= inside, listed - inside
+    assert inside <= set(re.findall(r"\w+", text)), inside
+
+
 @pytest.mark.parametrize("page", ["development.md", "reading.md"])
 def test_files_that_pages_name_exist(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")

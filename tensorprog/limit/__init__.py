@@ -1,7 +1,7 @@
 """The infinite-width limit: Definition 1 compiled, sampled and asked for numbers.
 
-In goes a program, a `Netsor`; out comes a law, which answers questions with numbers and errors, or formulas.  The rooms
-import from the top down:
+In goes a program, a `Netsor`; out comes a law, which answers questions with numbers and errors, or formulas.  Each room
+imports from those above it only:
 
     memory     what a law may take of memory
     form       what the recursion reads: families and their definitions, vectors as sums of functions of Gaussians

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tensorprog.language.errors import MemoryLimitError
 
-__all__ = ["Budget", "budgeted", "keep", "need", "pieces"]
+__all__ = ["Budget", "budgeted", "keep", "need", "numbers_at_once"]
 
 Array = NDArray[Any]
 Kind = TypeVar("Kind", bound=type)
@@ -73,7 +73,7 @@ def keep(*arrays: Array) -> None:
         budget.keep(*arrays)
 
 
-def pieces(most: int, arrays: int) -> int:
+def numbers_at_once(most: int, arrays: int) -> int:
     """Numbers of an array that is worked on in pieces: `most`, or fewer where so many such arrays would not fit."""
     budget = _CURRENT.get()
     return most if budget is None else max(1, min(most, (budget.limit - budget.held) // (NUMBER * arrays)))

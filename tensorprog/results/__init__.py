@@ -9,5 +9,5 @@ Nothing here is printed or written.
     comparison, rates       samples beside a law, and the power of the width with which they approach it
     selfcheck               a law beside its own draws and beside networks
     study                   what `tp run` is asked and what it finds
-    judge                   the check of a program with numbers from its limit: `Program.check` and `tp check`
+    limit_answers           the check of a program with numbers from its limit: `Program.check` and `tp check`
 """

@@ -1,7 +1,6 @@
 """How results look: on terminals, on report.html, as drawings of programs and as plots.
 
-In go results and their blocks; out come text for a screen, a page, or pictures.  Nothing is computed here but
-histograms and kernel estimates.
+In go results and their blocks; out come text for a screen, a page, or pictures.
 
     terminal              blocks on a screen, or as plain text in a pipe
     progress              notes and bars while a run or a sweep goes on

@@ -36,9 +36,6 @@ BOUNDED = {  # bounded and pseudo-Lipschitz
     "batch norm": "(v[0]-mean[j](v[j]))/sqrt(1e-5+mean[j]((v[j]-mean[l](v[l]))**2))",
     "batch norm two moments": "(v[0]-mean[j](v[j]))/sqrt(1e-5+mean[j](v[j]**2)-mean[j](v[j])**2)",
     "layernorm index": "v[0]/sqrt(1e-5+mean[j](v[j]**2))",
-    "l2 norm": "v[0]/max(sqrt(sum[j](v[j]**2)),1e-6)",
-    "l2 norm eps": "v[0]/(1e-6+sqrt(sum[j](v[j]**2)))",
-    "l1 norm": "v[0]/(1e-6+sum[j](abs(v[j])))",
     "gumbel gate": "sigmoid((g[i]+e)/0.1)",
     "cube clip": "clip(g[i],-3,3)**3",
     "dy tanh": "tanh(0.5*g[i])*2+1",
@@ -167,6 +164,9 @@ ROUGH = {  # not pseudo-Lipschitz: jumps, poles, infinite slopes, exponential gr
     "batch norm 0": "(v[0]-mean[j](v[j]))/sqrt(mean[j]((v[j]-mean[l](v[l]))**2))",
 }
 OPEN = {  # pseudo-Lipschitz; of their being bounded nothing is said
+    "l2 norm": "v[0]/max(sqrt(sum[j](v[j]**2)),1e-6)",
+    "l2 norm eps": "v[0]/(1e-6+sqrt(sum[j](v[j]**2)))",
+    "l1 norm": "v[0]/(1e-6+sum[j](abs(v[j])))",
     "mish rational": "g[i]*((1+exp(g[i]))**2-1)/((1+exp(g[i]))**2+1)",
     "softclip": "log((1+exp(g[i]))/(1+exp(g[i]-1)))",
     "gd softclip": "softplus(g[i])-softplus(g[i]-1)",

@@ -70,9 +70,11 @@ def refutes(netsor: Netsor, name: str, witness: Witness) -> bool:
     if witness.kind == "jump":
         return 0 < t[1] - t[0] < 1e-10 * (1 + abs(t[0])) and abs(v[1] - v[0]) > 1e-3
     if witness.kind == "slope":
-        steep = [abs(y - v[0]) / abs(x - t[0]) for x, y in zip(t[1:], v[1:], strict=True)]
-        beyond = [abs(f.at(t[0] + (t[1] - t[0]) * s) - v[0]) / abs((t[1] - t[0]) * s) for s in (1e-8, 1e-12)]
-        return name == "pseudo-Lipschitz" and all(b > 2 * a for a, b in itertools.pairwise([*steep, *beyond]))
+        steps = [x - t[0] for x in t[1:]] + [(t[1] - t[0]) * far for far in (mp.mpf("1e-8"), mp.mpf("1e-12"))]
+        steep = [abs(f.at(t[0] + step) - v[0]) / abs(step) for step in steps]
+        rates = [(b - a) / mp.log(r / s)  # of what is Lipschitz they tend to 0
+                 for (a, b), (r, s) in zip(itertools.pairwise(steep), itertools.pairwise(steps), strict=True)]
+        return name == "pseudo-Lipschitz" and rates[0] > 0 and all(b > 0.8 * a for a, b in itertools.pairwise(rates))
     sizes = [abs(x) for x in v]
     if not all(b > a for a, b in itertools.pairwise(sizes)):
         return False
@@ -94,6 +96,8 @@ REFUTED = [
     ("sum[j](exp(p[i,j]) * v[j])", "pseudo-Lipschitz", "growth"),
     ("sqrt(abs(g[i]))", "pseudo-Lipschitz", "slope"),
     ("abs(g[i] - 2)**0.7", "pseudo-Lipschitz", "slope"),
+    ("abs(g[i] - 2)**0.9", "pseudo-Lipschitz", "slope"),
+    ("sqrt(relu(g[i]) - relu(0.5 * g[i]))", "pseudo-Lipschitz", "slope"),
     ("1 / g[i]", "pseudo-Lipschitz", "infinite"),
     ("1 / relu(g[i])", "pseudo-Lipschitz", "infinite"),
     ("g[i] / abs(g[i])", "pseudo-Lipschitz", "nan"),
@@ -115,7 +119,7 @@ REFUTED = [
     ("exp(1e-6 * g[i])", "pseudo-Lipschitz", "growth"),
     ("exp(1e-6 * g[i]**2)", "controlled", "growth"),
     ("exp(g[i]) / (1 + g[i]**4)", "bounded", "growth"),
-    ("sum[j](clip(p[i,j]**-1, -1, 1)) * clip(g[i]**-1, -1, 1)", "pseudo-Lipschitz", "slope"),
+    ("sum[j](clip(p[i,j]**-1, -1, 1)) * clip(g[i]**-1, -1, 1)", "pseudo-Lipschitz", "jump"),
     ("tanh(-2) / sign(g[i])", "bounded", "infinite"),
     ("logsumexp[j](p[i,j] - (p[i,j] - 2)) * g[i]", "bounded", "growth"),
 ]
@@ -169,6 +173,9 @@ ROUNDED = [
     ("sign(g[i]**2 - 2*g[i] + 1)", "pseudo-Lipschitz"),
     ("g[i] / (1e-6 + sqrt(g[i]**2)) + sqrt(relu(e + 1) * relu(-e - 2))", "pseudo-Lipschitz"),
     ("sqrt(1e-11 + relu(g[i]) - relu(0.5 * g[i]))", "pseudo-Lipschitz"),
+    ("sqrt(1e-13 + abs(g[i]))", "pseudo-Lipschitz"),
+    ("sqrt(1e-30 + relu(g[i]) - relu(0.5 * g[i]))", "pseudo-Lipschitz"),
+    ("sqrt(1e-10 + abs(g[i] - 2)) - sqrt(1e-10 + relu(g[i] - 2))", "pseudo-Lipschitz"),
     ("(g[i] + 1e16 - g[i]) / (g[i] + 1e16 - g[i] - 1e16 + gaussian(g[i] / 9))", "pseudo-Lipschitz"),
     ("log(exp(g[i]) + exp(0.1)) * (g[i] / (1 + g[i]**2))", "bounded"),
 ]

@@ -16,14 +16,14 @@ for _ in range(7):
 def test_a_part_that_occurs_again_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Written out, seven levels hold 128 copies of the innermost."""
     count = 0
-    build = univariate._Compiler._build
+    applied = univariate._Functions.applied
 
-    def counted(self: univariate._Compiler, expr: univariate.Expr) -> univariate.RealFunction:
+    def counted(self: univariate._Functions, name: str, *args: univariate.RealFunction) -> univariate.RealFunction:
         nonlocal count
         count += 1
-        return build(self, expr)
+        return applied(self, name, *args)
 
-    monkeypatch.setattr(univariate._Compiler, "_build", counted)
+    monkeypatch.setattr(univariate._Functions, "applied", counted)
     text = "program: nested\ninitial:\n  h: {cov: 1}\nweights: {V: 1}\nbody:\n  - v = MatMul(V, h)\n"
     law = Program.from_netsor(loads(f"{text}  - y = Nonlin({NESTED})\noutputs: [y]\n")).limit()
     assert float(law.var("y")) > 0

@@ -407,6 +407,6 @@ def weight(known: Knowledge, form: Combination) -> Profile | None:
     low, high = _bounds(known, form)
     if high > 700:
         return None
-    bound = 0.0 if hidden or low < -700 else math.exp(low) * (1 - 1e-12), math.exp(high) if high == 0 else \
-        math.exp(high) * (1 + 1e-12)
-    return _composed(known, form, Regularity(0, 0, INF), bound)
+    below = 0.0 if hidden or low < -700 else math.exp(low) * (1 - 1e-12)
+    above = 1.0 if high == 0 else math.nextafter(math.exp(high) * (1 + 1e-12), INF)  # above 0 where exp underflows
+    return _composed(known, form, Regularity(0, 0, INF), (below, above))

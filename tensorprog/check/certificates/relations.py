@@ -64,8 +64,8 @@ def _exponential(known: Knowledge, node: Call, composed: Profile) -> Profile | N
 
 
 def _nonnegative(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
-    """A sum of squares is not negative."""
-    if node.atom != "add" or composed.low >= 0 or not composed.real:
+    """A sum of squares, or a variance, is not negative."""
+    if node.atom not in ("add", "subtract") or composed.low >= 0 or not composed.real:
         return None
     found = _squares(known, node)
     return tidy(composed, low=max(composed.low, found[0])) if found is not None and found[1] else None
@@ -279,6 +279,8 @@ def _squares(known: Knowledge, expr: Expr) -> tuple[float, list[Square]] | None:
         )
     if not isinstance(expr, Call):
         return None
+    if expr.atom == "subtract":
+        return _variance(known, *expr.args)
     weight = 1.0
     root: dict[Expr, Fraction] = {}
     for x, a in powers(known, expr):
@@ -293,6 +295,24 @@ def _squares(known: Knowledge, expr: Expr) -> tuple[float, list[Square]] | None:
     if weight <= 0 or any(a.denominator > 1 for a in root.values()):
         return None
     return 0.0, [Square(weight, built(root))]
+
+
+def _variance(known: Knowledge, second: Expr, first: Expr) -> tuple[float, list[Square]] | None:
+    """mean x**2 - (mean x)**2 = mean (x - mean x)**2, where further terms may be added to the first."""
+    if isinstance(second, Call) and second.atom == "add":
+        for one, other in (second.args, second.args[::-1]):
+            spread, rest = _variance(known, one, first), _squares(known, other)
+            if spread is not None and rest is not None:
+                return rest[0], spread[1] + rest[1]
+    if not (isinstance(second, Reduction) and second.reducer == "mean"):
+        return None
+    found = [_squares(known, expr) for expr in (second.arg, first)]
+    bases = [square.base for part in found if part is not None and part[0] == 0 for square in part[1]
+             if square.weight == 1 and not square.indices]  # fmt: skip
+    if len(bases) != 2 or not same_up_to_indices(known, bases[1], Reduction("mean", second.indices, bases[0]), ()):
+        return None
+    centred = Call("subtract", (bases[0], apart(known, bases[1], second.indices)))
+    return 0.0, [Square(1 / known.count(second), centred, second.indices)]
 
 
 RELATIONS = (_ends, _exponential, _nonnegative, _product, _gate)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.check.falsifier.line import COARSE, EPS, Line, Trend, racing, rising
+from tensorprog.check.falsifier.line import COARSE, EPS, Line, Trend, rising
+from tensorprog.check.falsifier.refutations import REFUTATIONS, Refutation, outgrows
 from tensorprog.language.atoms.declared import Declaration, DeclaredFunction
 from tensorprog.language.errors import Problem
 
@@ -56,6 +57,7 @@ def attack(claims: Declaration, function: DeclaredFunction) -> Attacked:
         infinite = _not_finite(claims, function.fn, line)
         if infinite is not None:
             return Attacked((infinite,))
+        line.places = {0.0, *(claims.kinks or ()), *line.bends, *(low for low, _ in line.brackets)}
         claimed = (_range, _monotone, _parity, _growth, _modulus, _lipschitz, _kinks, _derivative, _sympy, _steady)
         problems = tuple(problem for claim in claimed for problem in claim(claims, line))
         return Attacked(problems, tuple(line.bends), tuple(line.features))
@@ -258,7 +260,7 @@ def _parity(d: Declaration, line: Line) -> Iterator[Problem]:
 def _trend(x: Array, size: Array, power: float) -> Trend | None:
     """Whether size outgrows |x|**power on a side; given near 10, 100, 1000 if it is seen there."""
     for side in (x > 0, x < 0):
-        trend = rising(x[side], size[side], power) or racing(x[side], size[side], power)
+        trend = outgrows(x[side], size[side], power)
         if trend is not None:
             places = [int(np.argmin(np.where(side, np.abs(np.abs(x) - at), np.inf))) for at in (10.0, 100.0, 1000.0)]
             a, b, c = (float(size[k] / (1 + np.abs(x[k]) ** power)) for k in places)
@@ -294,24 +296,26 @@ def _slopes(d: Declaration, line: Line) -> Iterator[tuple[Array, Array]]:
         yield x, np.abs(d.derivative(x))
 
 
+def _no_modulus(d: Declaration, line: Line, found: Refutation) -> str:
+    """What refutes every modulus."""
+    if found.kind == "jump":
+        low, high = map(float, found.at)
+        a, b = line.at(found.at)
+        return f"jumps, so it has no modulus: {d.name}({low!r}) = {a:.9g}, {d.name}({high!r}) = {b:.9g}"
+    if found.slopes is None:
+        return f"outgrows every power of |x|, so it has no modulus: it grows {found.trend}"
+    shown, distances = [0, len(found.slopes) // 2, -1], np.abs(found.at[1:] - found.at[0])
+    slopes, steps = (", ".join(f"{v:.3g}" for v in values[shown]) for values in (found.slopes, distances))
+    return f"has no modulus: slopes grow without bound next to {_text(found.at[0])}: {slopes} over distances {steps}"
+
+
 def _modulus(d: Declaration, line: Line) -> Iterator[Problem]:
     if d.modulus is None:
         return
-    unknown = "leave modulus out: such a function is not pseudo-Lipschitz"
-    for low, high in line.jumps[:1]:
-        a, b = line.at(np.array([low, high]))
-        values = f"{d.name}({low!r}) = {a:.9g}, {d.name}({high!r}) = {b:.9g}"
-        yield Problem(f"{d.name} jumps, so it has no modulus: {values}", fix=unknown)
-        return
-    steep = line.endless_slope({0.0, *(d.kinks or ()), *line.bends, *(low for low, _ in line.brackets)})
-    if steep is not None:
-        at, trend = steep
-        slopes, steps = (", ".join(f"{v:.3g}" for v in values) for values in (trend.ratio, trend.at))
-        yield Problem(
-            f"{d.name} has no modulus: slopes grow without bound next to {_text(at)}: "
-            f"{slopes} over distances {steps}",
-            fix=unknown,
-        )
+    found = next((found for rule in REFUTATIONS["pseudo-Lipschitz"] for found in rule(line)), None)
+    if found is not None:
+        yield Problem(f"{d.name} {_no_modulus(d, line, found)}", fix="leave modulus out: such a function is not "
+                      "pseudo-Lipschitz")
         return
     for x, size in _slopes(d, line):
         growing = _trend(x, size, d.modulus)

@@ -34,6 +34,9 @@ NARROW = 0.2  # wider bends are no features
 TRUST = 1e4  # growth as slow as a logarithm is told from what settles only on longer scales than this
 HUGE = 1e100  # beyond this values have all but overflowed; what has arguments beyond it does not race
 SETTLED = 64  # points: a maximum that is older is not exceeded any more
+DECADES = 10.0 ** -np.arange(4.0, 151.0)  # distances over which slopes without bound are looked for
+LEAST_DECADES = 6  # over which they must be seen to rise
+RESOLVED = 1e-12  # changes of values that are told from rounding, relative to these
 LEAST = 1e-300  # stands for 0 in logarithms
 
 
@@ -120,16 +123,6 @@ def racing(x: Array, size: Array, power: float) -> Trend | None:
     return Trend((a, b, c), (math.inf, math.inf, math.inf), (before - power, after - power))
 
 
-def grows(at: list[float], top: list[float]) -> Trend | None:
-    """Whether the three ratios grow, the last step at least about as much as the one before."""
-    if not min(top) > 0:
-        return None
-    first, second = math.log(top[1] / top[0]), math.log(top[2] / top[1])
-    if min(first, second) < math.log(1.1) or second < 0.8 * first:
-        return None
-    return Trend((at[0], at[1], at[2]), (top[0], top[1], top[2]))
-
-
 # ---- lines -----------------------------------------------------------------------------------------------------------
 
 
@@ -172,6 +165,7 @@ class Line:
     x: the points of all grids, and others
     most: brackets that are followed from one grid
     rounding: of values, relative to their size; 0 where it is judged otherwise
+    places: where slopes without bound are looked for
     """
 
     def __init__(
@@ -181,8 +175,9 @@ class Line:
         x: Array | None = None,
         most: int = MOST,
         rounding: float = 64 * EPS,
+        places: Iterable[float] = (0.0,),
     ) -> None:
-        self.f, self.most, self.rounding = f, most, rounding
+        self.f, self.most, self.rounding, self.places = f, most, rounding, places
         self.grids = declared.grids() if grids is None else grids
         self.x = declared.points() if x is None else x
         self.v = f(self.x)
@@ -450,31 +445,30 @@ class Line:
                 return place, width * step
         return place, math.inf
 
-    def endless_slope(self, places: Iterable[float]) -> tuple[float, Trend] | None:
-        """One of some places next to which slopes grow without bound, with slopes over shrinking distances."""
-        x = np.array(sorted({p for p in places if abs(p) <= FAR}))
-        resolved = np.isfinite(self.shaken(x))
-        for least in (1e-12, 1e-24, 1e-100):
-            steps = np.stack([np.maximum(least, 1e-13 * np.abs(x)) ** a for a in (0.25, 0.5, 0.75, 1.0)])
-            slopes = np.max([self.slopes_over(x, sign * steps) for sign in (1.0, -1.0)], axis=0)
-            first, second, third = np.diff(np.log(np.maximum(slopes, LEAST)), axis=0)
-            # faster than a power: rounding, where steps are too short; slowing down: it settles
-            like_power = (second + third < 3 * first) & (third > 0.6 * second)
-            for k in np.flatnonzero(like_power & (slopes.min(axis=0) > 0) & resolved):
-                trend = grows(steps[[0, 1, 3], k].tolist(), slopes[[0, 1, 3], k].tolist())
-                if trend is not None:
-                    return float(x[k]), trend
-        return None
+    def endless_slopes(self) -> Iterator[tuple[float, Array, Array]]:
+        """Places next to which slopes grow without bound as distances shrink, the (signed) distances and the slopes.
 
-    def slopes_over(self, x: Array, steps: Array) -> Array:
-        """Slopes from points over steps, less what rounding may add.
-
-        Shapes    x (c,), steps (k, c) -> (k, c)
+        The slope is taken to be endless if it rises from each decade of distances to the next about as much as before
+        or more, as log(1/distance) and powers do, down to where numbers or values are too coarse to tell: what is steep
+        but Lipschitz settles before.  The changes of the value shrink, else they are a jump's.
         """
-        here, there = self.at(x), self.at((x + steps).ravel()).reshape(steps.shape)
-        with np.errstate(all="ignore"):
-            rise = np.maximum(np.abs(there - here) - self.noise(here), 0.0) / np.abs((x + steps) - x)
-        return np.asarray(np.nan_to_num(rise))
+        x = np.array(sorted({p for p in self.places if abs(p) <= FAR}))
+        x = x[np.isfinite(self.shaken(x))]
+        for sign in (1.0, -1.0):
+            there = x + sign * DECADES[:, None]
+            value = self.at(there)
+            change = np.abs(value - self.at(x))
+            slope = change / np.abs(there - x)
+            told = (DECADES[:, None] >= 1e-13 * np.abs(x)) & np.isfinite(change)
+            told[1:] &= 0.1 * change[:-1] > RESOLVED * np.abs(value[1:])  # what a slope that has settled would leave
+            told = np.logical_and.accumulate(told)
+            first = slope[:LEAST_DECADES]
+            for k in np.flatnonzero(told[: len(first)].all(axis=0) & (np.diff(first, axis=0) > 0).all(axis=0)):
+                slopes, changes = slope[told[:, k], k], change[told[:, k], k]
+                rise = np.diff(slopes)
+                steadily = (rise > 0).all() and (rise[1:] > 0.8 * rise[:-1]).all() and slopes[-1] > 1.5 * slopes[0]
+                if steadily and (changes[1:] < 0.9 * changes[:-1]).all():
+                    yield float(x[k]), sign * DECADES[: len(slopes)], slopes
 
     def slopes(self, x: Array) -> Array:
         """The largest slope found from each point over several short steps, less what rounding may add."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.check.falsifier.line import Line, racing, rising
+from tensorprog.check.falsifier.line import Line
+from tensorprog.check.falsifier.refutations import REFUTATIONS, Refutation
 from tensorprog.check.graph import Structure
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.evaluate import BATCH, Open, Scope, affine_values, evaluate
@@ -25,14 +26,10 @@ Array = NDArray[np.float64]
 # np.unique would import masked arrays
 NEAR_ZERO = sorted({0.0, *np.linspace(-6, 6, 61), *(sign * 10.0**k for k in (1, 2) for sign in (1, -1))})
 LOGS = 2.0 ** np.arange(0, 330, 0.5)
-REACH = 1e20  # growth up to here is believed even if values then leave the computer's numbers for no number
-POWER = 14.0  # what outgrows this power faster and faster outgrows all of them
 Direction = str  # "equal", "varied", "shifted", or the name of the only family that moves
 NARROW = 1e-11  # relative distance of the two sides of a jump
 PIECE = 1 << 21  # numbers that one evaluation reads at most
 CELLS = 4  # places of each grid that are looked at closely
-FINE = 10.0 ** -np.array([4.0, 6, 8, 10, 12])  # distances over which an infinite slope rises more than twofold
-FINEST = 10.0 ** -np.array([16.0, 24, 32, 48, 64])  # ... and at 0, where numbers are as fine as one likes
 SWITCHES = (*COMPARISONS, "sign", "step")
 BOOLEAN = (*SWITCHES, "logical_and", "logical_or")
 SUMS = ("add", "subtract")
@@ -187,7 +184,8 @@ class Probe:
         if line not in self._lines:
             grids = self.grid, -LOGS[::-1], LOGS
             x = np.array(sorted({*map(float, np.concatenate(grids))}))
-            self._lines[line] = Line(lambda t: self._in_pieces(t, line), grids, x, CELLS, rounding=0.0)
+            near = self.grid[np.abs(self.grid) <= 10]
+            self._lines[line] = Line(lambda t: self._in_pieces(t, line), grids, x, CELLS, rounding=0.0, places=near)
         return self._lines[line]
 
     def _in_pieces(self, t: Array, line: Direction) -> Array:
@@ -199,13 +197,29 @@ class Probe:
         with np.errstate(all="ignore"):
             f = self.along(line)
             found = self._undefined(self(self.grid, line), line, isolated=name == "pseudo-Lipschitz")
-            searches = {"bounded": (self._growth,), "controlled": (self._wild,),
-                        "pseudo-Lipschitz": (self._no_power, self._jump, self._steep)}[name]
-            for search in searches if found is None and f.reaches else ():
-                found = next((w for w in search(f, line) if self._steady(w)), None)
-                if found is not None:
-                    break
-            return found
+            rules = REFUTATIONS[name] if found is None and f.reaches else ()
+            shown = (self._shown(refutation, line) for rule in rules for refutation in rule(f))
+            return next((witness for witness in shown if witness is not None), found)
+
+    def _shown(self, found: Refutation, line: Direction) -> Witness | None:
+        """A refutation as a witness, if neither rounding nor a division by 0 stands behind it."""
+        if found.kind == "growth":
+            witness = self._witness("growth", found.at, line)
+            return witness if self._steady(witness) else None
+        if found.kind == "slope":
+            whole = self._witness("slope", found.at, line)
+            return self._witness("slope", found.at[[0, 1, 3, 5]], line) if self._sure(whole) else None
+        aside = NARROW * (1 + abs(found.at[0]))  # the jump itself may be a division by 0
+        witness = self._witness("jump", found.at + np.array([-aside, aside]), line)
+        change = abs(witness.values[1] - witness.values[0])
+        large = change > 1e-3 * (1 + max(map(abs, witness.values)))
+        return witness if large and self._sure(witness) and self._decided(witness) else None
+
+    def _sure(self, witness: Witness) -> bool:
+        """Whether neither a division by 0 nor rounding stands behind the values of a witness."""
+        t = np.array(witness.at)
+        quotients = [node for node in walk(self.expr) if isinstance(node, Call) and node.atom == "divide"]
+        return all(np.isfinite(self(t, witness.line, q)).all() for q in quotients) and self._steady(witness)
 
     def _witness(self, kind: Kind, t: Array, line: Direction) -> Witness:
         values = self(t, line)
@@ -278,59 +292,6 @@ class Probe:
         terms = [term for node in sums if not isinstance(node, Call) or node.atom in SUMS for term in node.children]
         sizes = [np.abs(self.members(t, line, term)) for term in terms]
         return max((float(size[np.isfinite(size)].max(initial=0.0)) for size in sizes), default=0.0)
-
-    def _growth(self, f: Line, line: Direction) -> Iterator[Witness]:
-        """Growth that goes on as far as the computer's numbers go."""
-        for x, size in f.sides:
-            if f.overflows(x) or np.abs(x[-1]) >= REACH:
-                trend = rising(x, size) or racing(x, size, POWER)
-                if trend is not None:
-                    yield self._witness("growth", np.array(trend.at), line)
-
-    def _no_power(self, f: Line, line: Direction) -> Iterator[Witness]:
-        """Growth that is faster and faster than powers, until it leaves the computer's numbers."""
-        for x, size in f.sides:
-            trend = racing(x, size, 0.0) if f.overflows(x) else None
-            if trend is not None and trend.powers is not None:
-                before, after = trend.powers
-                if before > POWER and after > 1.5 * before:
-                    yield self._witness("growth", np.array(trend.at), line)
-
-    def _wild(self, f: Line, line: Direction) -> Iterator[Witness]:
-        """Growth like exp(|t|**r) with r of 1.96 or more up to the end."""
-        for x, size in f.sides:
-            trend = racing(x, size, POWER) if f.overflows(x) else None
-            if trend is not None:
-                logs = np.log(np.abs(self(np.array(trend.at), line)))
-                if logs[0] > 1 and (np.diff(np.log(logs)) > 1.96 * np.diff(np.log(np.abs(trend.at)))).all():
-                    yield self._witness("growth", np.array(trend.at), line)
-
-    def _jump(self, f: Line, line: Direction) -> Iterator[Witness]:
-        """Two points a tiny distance apart whose values are not."""
-        for a, b in f.jumps:
-            aside = NARROW * (1 + abs(a))  # the jump itself may be a division by 0
-            found = self._witness("jump", np.array([a - aside, b + aside]), line)
-            change = abs(found.values[1] - found.values[0])
-            if change > 1e-3 * (1 + max(map(abs, found.values))) and self._divides(found) and self._decided(found):
-                yield found
-
-    def _steep(self, f: Line, line: Direction) -> Iterator[Witness]:
-        """A point at which the slope is infinite."""
-        points = self.grid[np.abs(self.grid) <= 10]
-        for sign, steps in itertools.product((1.0, -1.0), (FINE, np.concatenate([FINE, FINEST]))):
-            x = points[points != 0] if steps is FINE else np.zeros(1)
-            slopes = f.slopes_over(x, sign * np.tile(steps[:, None], len(x)))
-            endless = (slopes[1:] > 2 * slopes[:-1]).all(axis=0) & (slopes[1] * steps[1] > 1e-6)
-            for at in x[endless]:
-                found = self._witness("slope", at + sign * np.array([0.0, *steps[:3]]), line)
-                if self._divides(found):
-                    yield found
-
-    def _divides(self, witness: Witness) -> bool:
-        """Whether no division by 0 stands behind the values of a witness."""
-        t = np.array(witness.at)
-        quotients = [node for node in walk(self.expr) if isinstance(node, Call) and node.atom == "divide"]
-        return all(np.isfinite(self(t, witness.line, node)).all() for node in quotients)
 
     def _decided(self, witness: Witness) -> bool:
         """Whether comparisons change by more than rounding, which else makes a jump of its own."""

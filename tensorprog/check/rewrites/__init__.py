@@ -8,9 +8,10 @@
     inline      a Nonlin of Nonlins written as one Nonlin
     unused      statements that no output depends on, dropped
 
-Each is a function of an `Editor`: it edits the program wherever it can, and yields what it did.  `normalize(netsor)`
-rewrites only what the theorem asks for, the first five; `written_out(netsor)` goes on to the theorem's form,
-h = phi(g^1, ..., g^m; p_1, ..., p_r), as far as there are no recurrences.
+Each is a function of an `Editor` (`editor`): it edits the program wherever it can, and yields what it did; `expand` and
+`move` take MatMuls and Dots apart by `linear`.  `normalize(netsor)` rewrites only what the theorem asks for, the first
+five; `written_out(netsor)` goes on to the theorem's form, h = phi(g^1, ..., g^m; p_1, ..., p_r), as far as there are
+no recurrences.
 
 Source    theory.md section 4; Sakai et al. 2025 (arXiv 2506.00846), Theorem 1 and App. A.1
 """

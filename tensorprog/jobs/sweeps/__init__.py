@@ -19,7 +19,7 @@ from typing import Any
 from tensorprog.blocks import Block
 from tensorprog.blocks.html import Shown
 from tensorprog.finite.workers import one_blas_thread
-from tensorprog.jobs.sweeps.cells import Finished, drawn, held, limit_of, named, numbers, pool, read, write
+from tensorprog.jobs.sweeps.cells import Finished, drawn, limit_of, locked, named, numbers, pool, read_cell, write_cell
 from tensorprog.jobs.sweeps.design import Cell, Design, design
 from tensorprog.jobs.sweeps.results import Summary, dataset, need_xarray, netcdf, summaries, tables, tidy
 from tensorprog.language.errors import fail
@@ -104,8 +104,8 @@ def perform(wanted: Design, out: Path | None, executor: Executor | None, told: L
     Raises    ProgramError if the folder cannot be used, MemoryLimitError, WorkerError
     """
     cells = wanted.cells()
-    with held(out):
-        done = {cell: known for cell in cells if out is not None and (known := read(out, wanted, cell)) is not None}
+    with locked(out):
+        done = {cell: known for cell in cells if out and (known := read_cell(out, wanted, cell)) is not None}
         missing = [cell for cell in cells if cell not in done]
         total = sum(map(wanted.cost, missing)) or 1.0
         told.note(_estimate(len(cells), len(missing), total))
@@ -122,7 +122,7 @@ def perform(wanted: Design, out: Path | None, executor: Executor | None, told: L
                     reference, refused = limit(cell.setting)
                     done[cell] = Finished(numbers(wanted, cell, values, reference), refused)
                 if out is not None:
-                    write(out, wanted, cell, done[cell])
+                    write_cell(out, wanted, cell, done[cell])
                 spent += wanted.cost(cell)
                 progress(cell, 0.0)
         found = tables(wanted, done)

@@ -43,8 +43,8 @@ from tensorprog.program import Program
 from tensorprog.results.comparison import compare
 from tensorprog.results.reference import Reference
 
-__all__ = ["Drawn", "Finished", "Numbers", "draw", "drawn", "held", "identity", "job_of", "limit_of", "named",
-           "numbers", "pool", "read", "stream", "write"]
+__all__ = ["Drawn", "Finished", "Numbers", "draw", "drawn", "identity", "job_of", "limit_of", "locked", "named",
+           "numbers", "pool", "read_cell", "stream", "write_cell"]
 
 Array = NDArray[Any]
 Drawn = dict[str, Array]  # variable -> its draws, and mean and variance of its conditional laws if it has them
@@ -251,7 +251,7 @@ class Finished(NamedTuple):
 
 
 @contextmanager
-def held(out: Path | None) -> Iterator[None]:
+def locked(out: Path | None) -> Iterator[None]:
     """The folder of a sweep made, and open for writing by nobody else; without one there is nothing to do.
 
     Raises    ProgramError if another process is writing to it, or nobody can
@@ -269,7 +269,7 @@ def held(out: Path | None) -> Iterator[None]:
         lock.release()
 
 
-def read(out: Path, design: Design, cell: Cell) -> Finished | None:
+def read_cell(out: Path, design: Design, cell: Cell) -> Finished | None:
     """What is known of a cell; None if it is not finished, or its file is not what was written."""
     wanted = identity(design, cell)
     try:
@@ -279,7 +279,7 @@ def read(out: Path, design: Design, cell: Cell) -> Finished | None:
         return None
 
 
-def write(out: Path, design: Design, cell: Cell, done: Finished) -> None:
+def write_cell(out: Path, design: Design, cell: Cell, done: Finished) -> None:
     """Put a finished cell on disk."""
     wanted = identity(design, cell)
     entry = {"cell": cell.name, "numbers": done.numbers, "refused": done.refused, "identity": wanted}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tensorprog.limit.draw.layers import Layers
 from tensorprog.limit.draw.normals import CHUNK, Normals, Some, Streams
-from tensorprog.limit.draw.sampler import Sampler, plain
+from tensorprog.limit.draw.sampler import Sampler, without_coordinates
 from tensorprog.limit.memory import Budget, amount, need
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
@@ -71,7 +71,8 @@ class Draws(Mapping[str, NDArray[Any]]):
                 self._check([name], self.sampler.most(self._block, self._together, ()) if one else 0)
                 array = self._empty(name)
                 for part, streams in self._blocks():
-                    array[part] = plain(self.sampler.scores_of(name, streams), streams.draws)[: part.stop - part.start]
+                    drawn = without_coordinates(self.sampler.scores_of(name, streams), streams.draws)
+                    array[part] = drawn[: part.stop - part.start]
                 self._arrays[name] = array
         return self._arrays[name]
 
@@ -119,6 +120,6 @@ class Draws(Mapping[str, NDArray[Any]]):
         for part, streams in self._blocks():
             values = self.sampler.values(streams, self._later)
             for name, array in arrays.items():
-                drawn = plain(values[name], streams.draws) if name in values else self._number(name)
+                drawn = without_coordinates(values[name], streams.draws) if name in values else self._number(name)
                 array[part] = drawn[: part.stop - part.start]
         self._arrays |= arrays

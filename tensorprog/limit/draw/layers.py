@@ -29,12 +29,11 @@ from tensorprog.limit.draw.normals import Normals, Points, Source
 from tensorprog.limit.form.definitions import place
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.form.weight_columns import Columns
-from tensorprog.limit.memory import pieces
+from tensorprog.limit.memory import numbers_at_once
 from tensorprog.limit.moment.compilable import refuse_cells, refuse_sums
 from tensorprog.limit.moment.indexed import Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-from tensorprog.limit.moment.products import written
 from tensorprog.limit.moment.recurrences import Box
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
 
@@ -307,7 +306,7 @@ class Conditioned(NumericRecursion):
         whole = position_names(self.netsor, name)
         ranges, drawn = {str(k): span for k, span in enumerate(box)}, np.zeros(())
         for part in others:
-            expr = product_of([part.coefficient, written(part.without_coefficient)])
+            expr = product_of([part.coefficient, part.without_coefficient.expression])
             expr = Reduction("sum", part.bound, expr) if part.bound else expr
             value = self.evaluate(expr, ranges)
             axes = (REPLICATE, *ranges, COORDINATE)
@@ -360,7 +359,7 @@ def given_scalars(
     Shapes    values over BATCH, of length 1 or `draws`, and the members in their boxes
     """
     numbers = sum(math.prod(value.data.shape[1:]) for value, _ in values.values())
-    size = max(1, min(DRAWS, pieces(NUMBERS, 2 * ARRAYS) // max(1, numbers)))
+    size = max(1, min(DRAWS, numbers_at_once(NUMBERS, 2 * ARRAYS) // max(1, numbers)))
     for start in range(0, max(draws, 1), size):
         part = slice(start, min(start + size, draws))
         given = {name: (Open(v.axes, v.data[part] if len(v.data) > 1 else v.data), box)

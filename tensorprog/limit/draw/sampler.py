@@ -49,7 +49,7 @@ from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues
 
-__all__ = ["Box", "Sampler", "plain"]
+__all__ = ["Box", "Sampler", "without_coordinates"]
 
 Array = NDArray[Any]
 RANK2 = "r2"
@@ -59,7 +59,7 @@ TOGETHER = 1 << 19  # second moments computed at once
 WORKED = 4  # arrays of the size of a run of normals, then of a piece of a sum, that are needed at once
 
 
-def plain(value: Open, count: int) -> Array:
+def without_coordinates(value: Open, count: int) -> Array:
     """Draws of a variable without the axis of coordinates.
 
     Shapes    (count, *members)

@@ -33,6 +33,7 @@ from tensorprog.language.expr import (
     sum_of,
     variables,
     walk,
+    with_children,
     with_stars,
 )
 from tensorprog.language.ir import MatMul, Netsor, Nonlin, Range
@@ -90,6 +91,14 @@ class WeightedFunction:
     def without_coefficient(self) -> WeightedFunction:
         """The part with coefficient 1."""
         return replace(self, coefficient=ONE)
+
+    @property
+    def expression(self) -> Expr:
+        """A factor (see `SumsOfFunctions.factors_of`) as an expression in its variables."""
+        if self.function is None or self.joint:
+            return self.coefficient if self.function is None else self.function
+        form = combination({(variable, bound): weight for weight, variable, bound in self.inner})
+        return replace_variables(self.function, lambda v: form if v == FORMAL else None)
 
     @property
     def all_bound(self) -> tuple[str, ...]:
@@ -373,18 +382,32 @@ class SumsOfFunctions:
         function = replace_variables(body, lambda v: FORMAL if v.name == ".0" else None)
         return WeightedFunction(ONE, (), function, forms[0])
 
+    def factors_of(self, part: WeightedFunction) -> list[WeightedFunction]:
+        """The factors of a part without its coefficient, each a number or a function of as few arguments as it has."""
+        if part.function is None:
+            return []
+        if not part.joint:
+            return [part.without_coefficient]
+        found = factors(part.function, signs=True)
+        return [self.function_part(factor) if self.is_vector(factor) else WeightedFunction(factor) for factor in found]
+
     def numbered(self, expr: Expr) -> tuple[Expr, list[Inner]]:
         """An expression with its largest affine parts as variables ".0", ".1", ..., and these parts."""
         forms: dict[Inner, int] = {}
+        return self.with_numbers(expr, lambda inner, _: forms.setdefault(inner, len(forms))), list(forms)
 
-        def numbered(node: Expr) -> Expr | None:
-            form = self.affine(node)
-            if form is None or not self.is_vector(node):
-                return None if form is None else node
+    def with_numbers(
+        self, expr: Expr, number: Callable[[Inner, frozenset[str]], int], inside: frozenset[str] = frozenset()
+    ) -> Expr:
+        """An expression with its largest affine parts as variables by `number`, told the indices reduced around."""
+        if not self.is_vector(expr):
+            return expr
+        form = self.affine(expr)
+        if form is not None:
             inner = tuple((c, *key) for key, c in sorted(form[0].items(), key=lambda item: str(item[0])))
-            return sum_of((Variable(f".{forms.setdefault(inner, len(forms))}"), form[1]))
-
-        return rebuild(expr, numbered), list(forms)
+            return sum_of((Variable(f".{number(inner, inside)}"), form[1]))
+        inside = inside.union(expr.indices) if isinstance(expr, Reduction) else inside
+        return with_children(expr, *(self.with_numbers(child, number, inside) for child in expr.children))
 
     def affine(self, node: Expr) -> tuple[dict[Key, Expr], Expr] | None:
         """Weights of the vectors and the offset, if an expression is affine in vectors."""

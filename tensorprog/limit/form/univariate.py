@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.function import FunctionTerm, RealFunction, merged, terms_affine, terms_product, terms_scaled
-from tensorprog.language.atoms import ATOMS, Atom
-from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, evaluate
-from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables, walk
-from tensorprog.language.ir import Range
+from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom
+from tensorprog.language.evaluate import Scope, align, evaluate
+from tensorprog.language.expr import Call, Expr, Number, Reduction, fold, variables, walk
 from tensorprog.limit.form.sums_of_functions import FORMAL
 
 __all__ = ["TermExpansion", "function", "smooth", "whole_number"]
@@ -23,23 +23,30 @@ Array = NDArray[Any]
 MAX_ROOTS = 8
 MOST_POWER = 12  # of a polynomial
 INFINITY = Number(np.inf)
+SWITCHES = ("<", "<=", ">", ">=", "==", "!=")
 
 
 def function(expr: Expr, scope: Scope, axes: tuple[str, ...]) -> RealFunction:
-    """Compile an expression in FORMAL over a batch with the axes named.
+    """An expression in FORMAL as a function, over a batch with the axes named.
 
     Shapes    the batch of the result has one axis per name; numbers in the expression broadcast against it
     """
-    compiler = _Compiler(scope, axes)
-    built = compiler.build(expr)
-    return replace(built, call=compiler.values(expr), parity=compiler.parity(expr), terms=compiler.terms(expr))
+    found: RealFunction = _Functions(scope, axes).of(expr)
+    return found
+
+
+class TermsAndParity(NamedTuple):
+    """What is known exactly of a function of one variable."""
+
+    terms: tuple[FunctionTerm, ...] | None  # that it is the sum of, if there are such
+    parity: int  # +1 even, -1 odd, 0 where neither is seen at once
 
 
 class TermExpansion(ABC):
-    """Expressions of one variable as sums of terms, exactly; numbers in them are arrays or formulas."""
+    """Expressions of one variable as sums of terms, exactly; numbers in them are arrays or formulas.
 
-    def __init__(self) -> None:
-        self._terms: dict[Expr, tuple[FunctionTerm, ...] | None] = {}  # a part may occur more than once
+    What an expression means is a `TermsAndParity`, or in a subclass what has its fields among others.
+    """
 
     @abstractmethod
     def number(self, part: Expr) -> Any:
@@ -49,37 +56,52 @@ class TermExpansion(ABC):
     def pieces(self, atom: Atom, params: Sequence[Any]) -> tuple[FunctionTerm, ...] | None:
         """A function of one argument as a sum of terms, if it is one."""
 
-    def terms(self, expr: Expr) -> tuple[FunctionTerm, ...] | None:
-        """The terms that an expression is the sum of, if there are such."""
-        if expr not in self._terms:
-            self._terms[expr] = self._expanded(expr)
-        return self._terms[expr]
+    def of(self, expr: Expr) -> Any:
+        """What an expression means."""
+        found: dict[Expr, Any] = {FORMAL: self.variable()}  # a part may occur more than once
 
-    def _expanded(self, expr: Expr) -> tuple[FunctionTerm, ...] | None:
-        if expr == FORMAL:
-            return (FunctionTerm(1, 1),)
-        if not _depends(expr):
-            return (FunctionTerm(self.number(expr), 0),)
-        if not isinstance(expr, Call):
-            return None
-        written = _in_basic_functions(expr)
-        if written is not None:
-            return self.terms(written)
-        if expr.atom == "divide" and not _depends(expr.args[1]):
-            above = self.terms(expr.args[0])
-            return None if above is None else terms_scaled(above, 1 / self.number(expr.args[1]))
-        known = [self.terms(arg) for arg in expr.arguments]
-        first, second = known[0], known[-1]
-        if first is None or second is None:
-            return None
-        if expr.atom in ("add", "subtract"):
-            return first + (terms_scaled(second, -1) if expr.atom == "subtract" else second)
-        if expr.atom == "negative":
-            return terms_scaled(first, -1)
-        if expr.atom == "multiply":
-            return terms_product(first, second)
-        own = self.pieces(ATOMS[expr.atom], [self.number(param) for param in expr.params]) if len(known) == 1 else None
-        inner = merged(first)
+        def leaf(node: Expr) -> Any:
+            return found.get(node) if node in found or _depends(node) else self.constant(self.number(node))
+
+        def call(node: Call, *args: Any) -> Any:
+            return found.setdefault(node, self.applied(node.atom, *args))
+
+        return fold(expr, dict.fromkeys(REDUCTIONS, lambda *_: TermsAndParity(None, 0)), leaf, call)
+
+    def variable(self) -> Any:
+        """The variable itself."""
+        return TermsAndParity((FunctionTerm(1, 1),), -1)
+
+    def constant(self, value: Any) -> Any:
+        """A number."""
+        return TermsAndParity((FunctionTerm(value, 0),), 1)
+
+    def applied(self, name: str, *args: Any) -> Any:
+        """A function of functions; max(a, b) = b + relu(a - b), and clips where one is a number, possibly infinite."""
+        if name in ("maximum", "minimum"):
+            return self._extreme(name == "maximum", *args)
+        if name in _RULES:
+            return _RULES[name](*args)
+        return self._of_one(ATOMS[name], *args) if ATOMS[name].arity == 1 else TermsAndParity(None, 0)
+
+    def _extreme(self, larger: bool, first: Any, second: Any) -> Any:
+        infinity = self.number(INFINITY)
+        for number, other in ((first, second), (second, first)):
+            if _number(number) is not None:
+                ends = (number, self.constant(infinity)) if larger else (self.constant(-infinity), number)
+                return self.applied("clip", other, *ends)
+        hinge = self.applied("relu", self.applied("subtract", first, second))
+        return self.applied("add", second, hinge) if larger else self.applied("subtract", first, hinge)
+
+    def _of_one(self, atom: Atom, inner: Any, *params: Any) -> TermsAndParity:
+        numbers = [_number(param) for param in params]
+        own = self.own_parity(atom, numbers)
+        return TermsAndParity(self._inside(atom, inner.terms, numbers), 1 if inner.parity == 1 else own * -inner.parity)
+
+    def _inside(self, atom: Atom, terms: Any, params: Sequence[Any]) -> tuple[FunctionTerm, ...] | None:
+        """A function of one argument, of a polynomial."""
+        own = None if terms is None else self.pieces(atom, params)
+        inner = merged(terms or ())
         if own is None or not inner or any(term.kind != "one" for term in inner):
             return None
         line = _affine(inner)
@@ -92,33 +114,44 @@ class TermExpansion(ABC):
             power = None if power is None else terms_product(power, inner)
         return power
 
-    def parity(self, expr: Expr) -> int:
-        """+1 for a function that is even, -1 for one that is odd, 0 where neither is seen at once."""
-        if expr == FORMAL:
-            return -1
-        if not _depends(expr):
-            return 1
-        if not isinstance(expr, Call):
-            return 0
-        if expr.atom in ("add", "subtract"):
-            shift = next((arg for arg in expr.args if not _depends(arg)), None)
-            if shift is not None and not np.any(self.number(shift) != 0):
-                return self.parity(expr.args[expr.args.index(shift) - 1])
-            first, second = map(self.parity, expr.args)
-            return first if first == second else 0
-        if expr.atom in ("multiply", "divide"):
-            return self.parity(expr.args[0]) * self.parity(expr.args[1])
-        written = _in_basic_functions(expr)
-        if written is not None or ATOMS[expr.atom].arity != 1:
-            return 0 if written is None else self.parity(written)
-        inner = self.parity(expr.arguments[0])
-        own = self.own_parity(ATOMS[expr.atom], [self.number(param) for param in expr.params])
-        return 1 if inner == 1 else own if inner == -1 else 0
-
     def own_parity(self, atom: Atom, params: Sequence[Any]) -> int:
         """The parity of a function of one argument."""
         whole = whole_number(params[0]) if atom.name == "power" else None
         return atom.parity if whole is None else (-1) ** (whole % 2)
+
+
+def _number(known: Any) -> Any:
+    """The number that a function is, None for others."""
+    terms: Sequence[FunctionTerm] = known.terms or ()
+    return terms[0].coefficient if len(terms) == 1 and (terms[0].kind, terms[0].power) == ("one", 0) else None
+
+
+def _combined(operation: Callable[..., Any], *functions: Any) -> Any:
+    """An operation on the terms of functions, None where one of them has none."""
+    terms = [f.terms for f in functions]
+    return None if None in terms else operation(*terms)
+
+
+def _negative(f: Any) -> TermsAndParity:
+    return TermsAndParity(_combined(lambda terms: terms_scaled(terms, -1), f), f.parity)
+
+
+def _sum(f: Any, g: Any) -> TermsAndParity:
+    zero = [value is not None and not np.any(value != 0) for value in (_number(f), _number(g))]
+    parity = g.parity if zero[0] else f.parity if zero[1] or f.parity == g.parity else 0
+    return TermsAndParity(_combined(add, f, g), parity)
+
+
+def _quotient(f: Any, g: Any) -> TermsAndParity:
+    value = _number(g)
+    above = f.terms if value is not None else None
+    return TermsAndParity(None if above is None else terms_scaled(above, 1 / value), f.parity * g.parity)
+
+
+_RULES: dict[str, Callable[..., TermsAndParity]] = {
+    "add": _sum, "subtract": lambda f, g: _sum(f, _negative(g)), "negative": _negative, "divide": _quotient,
+    "multiply": lambda f, g: TermsAndParity(_combined(terms_product, f, g), f.parity * g.parity),
+}
 
 
 def whole_number(value: Any) -> int | None:
@@ -129,24 +162,11 @@ def whole_number(value: Any) -> int | None:
     return int(first) if first == int(first) else None
 
 
-def _in_basic_functions(expr: Call) -> Expr | None:
-    """max(a, b) = b + relu(a - b) and min(a, b) = a - relu(a - b); clips where one is a number, possibly infinite."""
-    if expr.atom not in ("maximum", "minimum"):
-        return None
-    first, second = expr.args
-    for number, other in ((first, second), (second, first)):
-        if not _depends(number):
-            span = (number, INFINITY) if expr.atom == "maximum" else (Call("negative", (INFINITY,)), number)
-            return Call("clip", (other, *span))
-    hinge = Call("relu", (Call("subtract", (first, second)),))
-    return Call("add", (second, hinge)) if expr.atom == "maximum" else Call("subtract", (first, hinge))
+class _Functions(TermExpansion):
+    """Expressions as functions, with all that is known of them."""
 
-
-class _Compiler(TermExpansion):
     def __init__(self, scope: Scope, axes: tuple[str, ...]) -> None:
-        super().__init__()
         self.scope, self.axes = scope, axes
-        self.built: dict[Expr, RealFunction] = {}
 
     def number(self, part: Expr) -> Array:
         """A part without the variable, over the batch."""
@@ -172,91 +192,74 @@ class _Compiler(TermExpansion):
             return -1
         return super().own_parity(atom, params)
 
-    def values(self, expr: Expr) -> Callable[[Array], Array]:
-        """The expression as a function of x with shape batch + (m,)."""
+    def variable(self) -> RealFunction:
+        """The variable itself."""
+        return _known(RealFunction(lambda x: x, np.zeros(0)), super().variable())
 
-        def call(x: Array) -> Array:
-            if x.ndim <= len(self.axes):  # a batch that the caller left out
-                x = x.reshape((1,) * (len(self.axes) + 1 - x.ndim) + x.shape)
+    def constant(self, value: Array) -> RealFunction:
+        """A number."""
+        return _known(RealFunction(lambda x: np.zeros_like(x) + value[..., None], np.zeros(0)), super().constant(value))
 
-            extra = tuple(f"+{k}" for k in range(x.ndim - 1 - len(self.axes)))  # leading axes of length 1, at most
-            axes = (*extra, *self.axes, COORDINATE)
+    def applied(self, name: str, *args: RealFunction) -> RealFunction:
+        """A function of functions: its values, where it has kinks, and what is known exactly."""
+        known, atom = super().applied(name, *args), ATOMS[name]
+        if isinstance(known, RealFunction):  # max and min, whose values are no sums
+            return replace(known, call=args[0].joined(args[1], atom.numpy).call)
+        if name in ("add", "subtract", "multiply") or (name == "divide" and _number(args[1]) is not None):
+            built = args[0].joined(args[1], atom.numpy)
+        elif atom.arity == 1:
+            built = _composed(_alone(atom, [_number(param) for param in args[1:]]), args[0])
+        elif atom.operator in SWITCHES:
+            difference = args[0].joined(args[1], np.subtract)
+            built = _pointwise(atom, args, [_roots(difference.call, np.zeros(()))])
+        else:  # where and its relatives
+            built = _pointwise(atom, args, [arg.kinks for arg in args])
+        return _known(built, known)
 
-            def read(reference: Variable, ranges: Mapping[str, Range]) -> Open:
-                return Open(axes, x) if reference == FORMAL else self.scope.variable(reference, ranges)
 
-            result = align(evaluate(expr, Scope(self.scope.netsor, self.scope.ranges, read)), axes)
-            return np.broadcast_to(result, np.broadcast_shapes(result.shape, x.shape))
+def _known(f: RealFunction, expansion: TermsAndParity) -> RealFunction:
+    """The function with what is known exactly."""
+    return replace(f, terms=expansion.terms, parity=expansion.parity)
 
-        return call
 
-    def build(self, expr: Expr) -> RealFunction:
-        if expr not in self.built:
-            self.built[expr] = self._build(expr)
-        return self.built[expr]
+def _pointwise(atom: Atom, args: Sequence[RealFunction], kinks: Sequence[Array]) -> RealFunction:
+    """A function of several functions, by its values."""
+    calls, plain = [f.call for f in args], [f.features for f in args if f.features.ndim == 2 and len(f.features)]
 
-    def _build(self, expr: Expr) -> RealFunction:
-        if expr == FORMAL:
-            return RealFunction(lambda x: x, np.zeros(0))
-        if not _depends(expr):
-            value = self.number(expr)[..., None]
-            return RealFunction(lambda x: np.zeros_like(x) + value, np.zeros(0))
-        assert isinstance(expr, Call), expr
-        written = _in_basic_functions(expr)
-        if written is not None:
-            return self.build(written)
-        arithmetic = expr.atom in ("add", "subtract", "multiply")
-        if arithmetic or (expr.atom == "divide" and not _depends(expr.args[1])):
-            return self.build(expr.args[0]).joined(self.build(expr.args[1]), ATOMS[expr.atom].numpy)
-        if ATOMS[expr.atom].arity == 1:
-            return self.atom(expr)
-        return self.opaque(expr)
+    def call(x: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(atom.numpy(*(each(x) for each in calls)), dtype=np.float64)
 
-    def atom(self, expr: Call) -> RealFunction:
-        atom = ATOMS[expr.atom]
-        inner = self.build(expr.arguments[0])
-        params = _plain([self.number(param) for param in expr.params])
-        if expr.atom == "power" and np.ndim(params[0]) and np.all(params[0] == params[0].flat[0]):
-            params = [float(params[0].flat[0])]
-        lifted = [p[..., None] if isinstance(p, np.ndarray) else p for p in params]
-        numpy = atom.numpy
+    return RealFunction(call, _joined(kinks), np.concatenate(plain) if plain else np.zeros((0, 2)))
 
-        def outer(t: Array) -> Array:
-            with np.errstate(all="ignore"):
-                return np.asarray(numpy(t, *lifted), dtype=np.float64)
 
-        known = atom.kinks is not None and (expr.atom != "power" or np.ndim(params[0]) == 0)
-        kinks = atom.kinks(*params) if atom.kinks is not None and known else (0.0,)
-        points = np.broadcast_arrays(*(np.asarray(k, dtype=np.float64) for k in kinks))
-        own = np.stack(points, axis=-1) if kinks else np.zeros(0)
-        features = np.array(atom.features(*params), dtype=np.float64).reshape(-1, 2)
-        alone = RealFunction(outer, own, features)
-        line = _affine(self.terms(expr.arguments[0]))
-        return self.composed(alone, inner) if line is None else alone.affine(*line)
+def _alone(atom: Atom, params: Sequence[Array]) -> RealFunction:
+    """A function of one argument, of the variable itself."""
+    given = _plain(params)
+    if atom.name == "power" and np.ndim(given[0]) and np.all(given[0] == given[0].flat[0]):
+        given = [float(given[0].flat[0])]
+    lifted = [p[..., None] if isinstance(p, np.ndarray) else p for p in given]
+    numpy = atom.numpy
 
-    def composed(self, outer: RealFunction, inner: RealFunction) -> RealFunction:
-        """f(g(x)) for g not affine: kinks of f are met where g crosses them."""
-        levels = np.concatenate([outer.kinks, *([outer.features[..., 0]] if outer.features.size else [])], axis=-1)
-        kinks = [inner.kinks, *(_roots(inner.call, level) for level in np.moveaxis(levels, -1, 0))]
-        call_f, call_g = outer.call, inner.call
-        return RealFunction(lambda x: call_f(call_g(x)), _joined(kinks), inner.features)
+    def call(t: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(numpy(t, *lifted), dtype=np.float64)
 
-    def opaque(self, expr: Call) -> RealFunction:
-        """where(condition, a, b) and relatives: kinks where a condition switches."""
-        kinks: list[Array] = []
-        features: list[Array] = []
-        for node in walk(expr):
-            comparison = isinstance(node, Call) and ATOMS[node.atom].operator in ("<", "<=", ">", ">=", "==", "!=")
-            if isinstance(node, Call) and comparison and _depends(node):
-                difference = self.build(Call("subtract", node.args))
-                kinks.append(_roots(difference.call, np.zeros(())))
-        branches = expr.args[1:] if expr.atom == "where" else expr.args
-        for arg in branches:
-            built = self.build(arg)
-            kinks.append(built.kinks)
-            features.append(built.features)
-        plain = [f for f in features if f.ndim == 2 and len(f)]
-        return RealFunction(self.values(expr), _joined(kinks), np.concatenate(plain) if plain else np.zeros((0, 2)))
+    known = atom.kinks is not None and (atom.name != "power" or np.ndim(given[0]) == 0)
+    kinks = atom.kinks(*given) if atom.kinks is not None and known else (0.0,)
+    points = np.broadcast_arrays(*(np.asarray(k, dtype=np.float64) for k in kinks))
+    own = np.stack(points, axis=-1) if kinks else np.zeros(0)
+    return RealFunction(call, own, np.array(atom.features(*given), dtype=np.float64).reshape(-1, 2))
+
+
+def _composed(outer: RealFunction, inner: RealFunction) -> RealFunction:
+    """f(g(x)): kinks of f are met where g crosses them."""
+    line, call_f, call_g = _affine(inner.terms), outer.call, inner.call
+    if line is not None:
+        return replace(outer.affine(*line), call=lambda x: call_f(call_g(x)))
+    levels = np.concatenate([outer.kinks, *([outer.features[..., 0]] if outer.features.size else [])], axis=-1)
+    kinks = [inner.kinks, *(_roots(inner.call, level) for level in np.moveaxis(levels, -1, 0))]
+    return RealFunction(lambda x: call_f(call_g(x)), _joined(kinks), inner.features)
 
 
 def _plain(params: Sequence[Array]) -> list[Any]:

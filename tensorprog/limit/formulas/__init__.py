@@ -3,7 +3,7 @@
 In goes a program, with its constants as symbols; out comes a `SymbolicLaw`, whose formulas are sympy expressions, text
 or LaTeX, and have numbers again.
 
-    law            what users ask: covariances, densities and the derivation, line by line
+    law            what users ask: means, covariances, both given the scores, and the derivation, line by line
     recursion      the algebra of formulas for `moment.recursion`, case by case
     conversion     expressions of the language as formulas
     expectation    E f(X) and E f(X) g(Y), unevaluated; `closed` has the closed forms

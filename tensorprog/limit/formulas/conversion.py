@@ -64,7 +64,6 @@ class SymbolicExpansion(TermExpansion):
     """Expressions of one variable as sums of terms whose parameters are sympy expressions."""
 
     def __init__(self, numbers: Mapping[Variable, Any]) -> None:
-        super().__init__()
         self.numbers = numbers
 
     def number(self, part: Expr) -> Any:
@@ -86,7 +85,7 @@ class SymbolicExpansion(TermExpansion):
 
 def expand_terms(expr: Expr, numbers: Mapping[Variable, Any]) -> tuple[FunctionTerm, ...] | None:
     """An expression in FORMAL as terms, its other variables standing for the numbers given; None if it is none."""
-    found = SymbolicExpansion(numbers).terms(expr)
+    found = SymbolicExpansion(numbers).of(expr).terms
     merged: dict[FunctionTerm, Any] = {}
     for term in found or ():
         c, a, b = map(sp.sympify, (term.coefficient, term.scale, term.shift))

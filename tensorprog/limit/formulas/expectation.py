@@ -222,7 +222,7 @@ def terms_of(factor: sp.Tuple) -> tuple[FunctionTerm, ...] | None:
 
 def _parity(factor: sp.Tuple) -> int:
     """+1 for an even factor of one argument, -1 for an odd one, else 0."""
-    return SymbolicExpansion(letters_of(factor)).parity(factor[0].expr)
+    return int(SymbolicExpansion(letters_of(factor)).of(factor[0].expr).parity)
 
 
 def _one_variable(factors: Sequence[sp.Tuple], mean: Any, variance: Any) -> Expectation:

@@ -33,7 +33,7 @@ from tensorprog.limit.formulas.nodes import (
     summed,
 )  # fmt: skip
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, difference, patterns, solved
-from tensorprog.limit.moment.products import renamed, written
+from tensorprog.limit.moment.products import renamed
 from tensorprog.limit.moment.recursion import Forms, Recursion
 from tensorprog.limit.moment.reduced import reduces
 
@@ -235,12 +235,13 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             return self._entry(f"mu_{reference.name}", initial.mean.array, reference.name, 1, places)
         return self.number(substitute(initial.mean, dict(zip(initial.indices, reference.slots, strict=True))), ranges)
 
-    def product(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> _OneExpectation:
-        """One expectation of both functions."""
+    def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedFormulas:
+        """E[f(l) g(l')] without coefficients: one expectation of both functions."""
         for part in (p, q):
             if reduces(self.parts, part):
                 raise NotCompiledError(f"{part.function}: nonlinear in vectors over an index, no formulas of that")
-        return _OneExpectation(self, [part for part in (p, q) if part.function is not None], ranges)
+        product = _OneExpectation(self, [part for part in (p, q) if part.function is not None], ranges)
+        return self.by_patterns(product, ranges, (*q.bound, *p.bound))
 
     def weighed(
         self, value: Any, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
@@ -418,7 +419,7 @@ class _OneExpectation:
         factors = []
         for number, part in enumerate(self.functions):
             assert part.function is not None
-            function = written(part.renamed(solution)) if self.joint else substitute(part.function, solution)
+            function = part.renamed(solution).expression if self.joint else substitute(part.function, solution)
             own = places if self.joint else {FORMAL: number}
             factors.append(factor_of(function, own, lambda expr: self.recursion.number(expr, self.ranges)))
         return Expectation.of(factors, means, cov).settled()

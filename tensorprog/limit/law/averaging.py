@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.several import REPLICATES, point_sets, standard_errors
 from tensorprog.language.errors import AccuracyError
-from tensorprog.limit.memory import pieces
+from tensorprog.limit.memory import numbers_at_once
 
 __all__ = ["ORDERS", "Averaging", "converge"]
 
@@ -75,7 +75,8 @@ def converge(
     if dim == 0:
         return finish([replicate(np.zeros((1, 0)))])
     target = (AIM if aim is None else aim) if accuracy is None else accuracy
-    numbers = pieces(AIM_NUMBERS if accuracy is None else MAX_NUMBERS, 3)  # as points are made, and as they are used
+    # as points are made, and as they are used
+    numbers = numbers_at_once(AIM_NUMBERS if accuracy is None else MAX_NUMBERS, 3)
     most = max(FEWEST, min(1 << MAX_LOG2 if most is None else most, numbers // max(dim, width)))
     last = min(AIM_LOG2 if accuracy is None else MAX_LOG2, int(math.log2(most)))
     log2 = min(first, last)

@@ -18,12 +18,12 @@ from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.ir import MatMul
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.layers import ARRAYS, Conditioned, Layers
-from tensorprog.limit.draw.sampler import Sampler, plain
+from tensorprog.limit.draw.sampler import Sampler, without_coordinates
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import WeightedFunction
 from tensorprog.limit.law.averaging import MIN_LOG2
 from tensorprog.limit.law.summands import LinearVector, ScoreBlock, Summands
-from tensorprog.limit.memory import need, pieces
+from tensorprog.limit.memory import need, numbers_at_once
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
@@ -61,7 +61,7 @@ class DrawSource(ABC):
     def numbers(self, results: int) -> int:
         """Numbers that one draw takes, of which `results` are wanted."""
 
-    def together(self, results: int, what: str) -> int:
+    def draws_at_once(self, results: int, what: str) -> int:
         """Draws that are worked on at once."""
         return max(1, CHUNK_NUMBERS // self.numbers(results))
 
@@ -137,7 +137,7 @@ class _GivenScores:
         Shapes    (draws, *members)
         """
         if self.source.block is None:
-            return plain(self.source.sampler.wanted_value(self.source.names[k], self.values), self.draws)
+            return without_coordinates(self.source.sampler.wanted_value(self.source.names[k], self.values), self.draws)
         return self.source.block.mean(k, self.values, self.draws)[:, 0]
 
     def cov(self, k: int, m: int) -> Array | None:
@@ -186,10 +186,10 @@ class SeveralLayers(DrawSource):
         """Numbers that one draw takes, of which `results` are wanted."""
         return self.layers.width
 
-    def together(self, results: int, what: str) -> int:
-        """See `DrawSource.together`: a power of 2."""
+    def draws_at_once(self, results: int, what: str) -> int:
+        """See `DrawSource.draws_at_once`: a power of 2."""
         need(ARRAYS * self.layers.width, f"one draw of {what}, with all the moments that it needs,")
-        return 1 << max(0, (pieces(NUMBERS, ARRAYS) // max(self.layers.width, results)).bit_length() - 1)
+        return 1 << max(0, (numbers_at_once(NUMBERS, ARRAYS) // max(self.layers.width, results)).bit_length() - 1)
 
     @contextmanager
     def at(self, points: Array) -> Iterator[_GivenLayers]:
@@ -279,7 +279,7 @@ class _GivenLayers:
         return None
 
     def _drawn(self, name: str, box: Box) -> Array:
-        values = plain(self.source.layers.drawn(self.found, name), self.draws)
+        values = without_coordinates(self.source.layers.drawn(self.found, name), self.draws)
         return values[(slice(None), *place(box, self.source.netsor.families[name].ranges))]
 
 

@@ -92,7 +92,7 @@ class Outputs:
         `read` gives arrays over draws; if `summed`, their sums, of which replicates keep averages.  `results` are the
         numbers kept of a draw; `extra` normals are drawn besides and come last.
         """
-        together, counts = source.together(results, what), [0]
+        together, counts = source.draws_at_once(results, what), [0]
 
         def replicate(points: Array) -> tuple[Array, ...]:
             parts, counts[:] = [], [len(points)]
@@ -420,7 +420,7 @@ def _by_rule(block: ScoreBlock, fixed: Array) -> Summand | None:
     if dim not in ORDERS or not block.region.smooth:
         return None
     rules = [product_points(dim, order) for order in ORDERS[dim]]
-    step = ScoreBlocks([block]).together(math.prod(shape), "")
+    step = ScoreBlocks([block]).draws_at_once(math.prod(shape), "")
     each = []
     for points, _ in rules:
         pieces = [block.conditional(points[start : start + step]) for start in range(0, len(points), step)]

@@ -31,7 +31,6 @@ from tensorprog.limit.form.definitions import Box, place, target_box
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.numbers import Numbers
-from tensorprog.limit.moment.products import factors_of, written
 from tensorprog.limit.moment.recurrences import box_ranges, merged
 from tensorprog.limit.moment.values import REPLICATE, Value, members_read
 
@@ -122,7 +121,7 @@ class Paths:
         """The weights and initial vectors that are drawn: all that some factor has together with carried families."""
         vectors = [name for name, family in self.netsor.families.items() if family.kind == "vector"]
         parts = [part for name in vectors if name not in self.numbers.random for part in self.parts.of(name)]
-        factors = {self.sources_of(factor) for part in parts for factor in factors_of(self.parts, part)}
+        factors = {self.sources_of(factor) for part in parts for factor in self.parts.factors_of(part)}
         found = frozenset[Source]().union(*self._sources.values())
         while joined := {sources for sources in factors if meet(found, sources)}:
             factors -= joined
@@ -289,7 +288,7 @@ class Paths:
         self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Mapping[str, Range]
     ) -> Value:
         """E of a product, for every replicate; the factors of each side read indices of their own."""
-        if all(len(side) == 1 and plain(side[0], self.parts.carried) for side in (first, second)):
+        if all(len(side) == 1 and is_carried(side[0], self.parts.carried) for side in (first, second)):
             exact = self.weights.average(first[0].inner[0][1], second[0].inner[0][1], ranges)
             if exact is not None:
                 return Value(exact.axes, Estimate(exact.data, self.relative * np.abs(exact.data)))
@@ -304,7 +303,7 @@ class Paths:
         """The same for some replicates, which are the first axis."""
         count = len(range(*part.indices(self.replicates)))
         sides = [
-            reduce(multiply, (self.evaluate(written(factor), ranges, part) for factor in side))
+            reduce(multiply, (self.evaluate(factor.expression, ranges, part) for factor in side))
             if side else Open((REPLICATE, COORDINATE), np.ones((count, self.points)))
             for side in (first, second)
         ]  # fmt: skip
@@ -374,7 +373,7 @@ class LinearStates:
         """Whether second moments of carried variables themselves are read, not of nonlinear functions of them."""
         vectors = {s.vector.name for s in self.netsor.body if isinstance(s, MatMul)} - self.paths.numbers.random
         parts = [part for name in sorted({*vectors, *self.netsor.outputs}) for part in self._parts_of(name)]
-        return any(plain(factor, self.parts.carried) for part in parts for factor in factors_of(self.parts, part))
+        return any(is_carried(factor, self.parts.carried) for part in parts for factor in self.parts.factors_of(part))
 
     def _parts_of(self, name: str) -> Sequence[WeightedFunction]:
         return self.parts.of(name) if self.netsor.families[name].kind == "vector" else ()
@@ -397,8 +396,8 @@ class LinearStates:
             apart = [f for f in factors if f.function is not None and not meet(fixed, self.paths.sources_of(f))]
             free = [] if variable is not None else apart
             held = [f for f in factors if not any(f is g for g in free)]
-            coefficient = product_of([part.coefficient, *(written(f) for f in held)])
-            whole = product_of([written(f) for f in free])
+            coefficient = product_of([part.coefficient, *(f.expression for f in held)])
+            whole = product_of([f.expression for f in free])
             function = WeightedFunction(ONE) if whole == ONE else self.parts.function_part(whole)
             own = result.setdefault(position, [])
             own.append(_Summand(coefficient, variable, function, position, len(own)))
@@ -407,9 +406,9 @@ class LinearStates:
     def _linear(self, part: WeightedFunction) -> tuple[Variable | None, list[WeightedFunction]] | None:
         """The carried variable of a part, if any, and its other factors; None if it is not linear in one."""
         found, others = [], []
-        for factor in factors_of(self.parts, part):
+        for factor in self.parts.factors_of(part):
             reads = [v for _, v, _ in factor.inner if v.name in self.parts.carried]
-            if reads and not plain(factor, self.parts.carried):
+            if reads and not is_carried(factor, self.parts.carried):
                 return None
             found += reads
             others += [] if reads else [factor]
@@ -512,7 +511,7 @@ def meet(first: Iterable[Source], second: Iterable[Source]) -> bool:
     )
 
 
-def plain(factor: WeightedFunction, carried: frozenset[str]) -> bool:
+def is_carried(factor: WeightedFunction, carried: frozenset[str]) -> bool:
     """Whether a factor is a carried variable."""
     if factor.function != FORMAL or len(factor.inner) > 1:
         return False

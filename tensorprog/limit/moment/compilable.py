@@ -16,7 +16,6 @@ from tensorprog.language.ir import Dot, MatMul, Netsor
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.form.definitions import is_layered, not_compiled, pieced, random_families, single
 from tensorprog.limit.form.sums_of_functions import SumsOfFunctions, WeightedFunction
-from tensorprog.limit.moment.products import factors_of
 from tensorprog.limit.moment.reduced import sums_over_vectors
 
 __all__ = ["bases_of", "refuse_cells", "refuse_sums", "uncompiled"]
@@ -128,7 +127,7 @@ def refuse_sums(shape: Compiled, name: str) -> None:
     if name not in shape.random or shape.netsor.families[name].kind != "vector":
         return
     if any(sums_over_vectors(shape.parts, factor) for part in shape.parts.of(name)
-           for factor in factors_of(shape.parts, part)):  # fmt: skip
+           for factor in shape.parts.factors_of(part)):  # fmt: skip
         statements = [shape.netsor.body[position] for position in shape.netsor.families[name].statements]
         raise not_compiled(
             next((s for s in statements if not isinstance(s, MatMul)), statements[0]),

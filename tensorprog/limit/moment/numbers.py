@@ -30,7 +30,6 @@ from tensorprog.limit.form.definitions import Box, indicator, readings
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.indexed import difference
-from tensorprog.limit.moment.products import ProductOfFunctions, factors_of
 from tensorprog.limit.moment.recursion import Recursion
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value
 
@@ -225,10 +224,6 @@ class Numbers(Recursion[Value, IndexedValues]):
         names = [str(k) for k in range(len(family.ranges))]
         starts = {name: span[0] for name, span in zip(names, family.ranges, strict=True)}
         return Value.of(mean, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
-
-    def product(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> ProductOfFunctions:
-        """Factors in blocks that are independent of each other."""
-        return ProductOfFunctions(self, [factor for part in (p, q) for factor in factors_of(self.parts, part)], ranges)
 
     def weighed(
         self, value: Value, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],

@@ -18,9 +18,9 @@ from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_n
 from tensorprog.limit.moment.carried import Paths
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
-from tensorprog.limit.moment.products import ProductOfFunctions, factors_of
+from tensorprog.limit.moment.products import ProductOfFunctions
 from tensorprog.limit.moment.recurrences import Recurrences
-from tensorprog.limit.moment.reduced import Reduced, any_reduces, together
+from tensorprog.limit.moment.reduced import Reduced, any_reduces, reducing_groups
 from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["NumericRecursion"]
@@ -77,14 +77,14 @@ class NumericRecursion(Numbers):
 
         This is what makes LSTMs, and functions such as batch normalisation, compile at all.
         """
-        first, second = (factors_of(self.parts, part) for part in (p, q))
+        first, second = (self.parts.factors_of(part) for part in (p, q))
         factors, drawn = [*first, *second], None
         if self.paths is not None:
             factors, groups = self.paths.split(factors)
             sides = (_sides(group, first, second) for group in groups)
             averages = [self.paths.average(one, two, ranges) for one, two in sides]
             drawn = reduce(lambda a, b: a * b, averages, Value.of(1.0)) if groups else None
-        factors, groups = together(self, factors)
+        factors, groups = reducing_groups(self, factors)
         blocks = [Reduced(self, _sides(group, first, second), ranges) for group in groups]
         product = _WithBlocks(ProductOfFunctions(self, factors, ranges), blocks)
         found = self.by_patterns(product, ranges, (*q.bound, *p.bound))

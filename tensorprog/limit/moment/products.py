@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from tensorprog.language.expr import (
     Expr,
     Reduction,
     Variable,
-    factors,
     indices_of,
     replace_variables,
     substitute,
@@ -27,33 +26,16 @@ from tensorprog.language.expr import (
     walk,
 )
 from tensorprog.language.ir import Range
-from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, SumsOfFunctions, WeightedFunction, combination
+from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, SumsOfFunctions, WeightedFunction
 from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.moment.indexed import Equations
-from tensorprog.limit.moment.recursion import Forms, Recursion
-from tensorprog.limit.moment.values import REPLICATE, Value, room
+from tensorprog.limit.moment.numbers import Numbers
+from tensorprog.limit.moment.recursion import Forms
+from tensorprog.limit.moment.values import REPLICATE, Value, check_memory
 
-__all__ = ["ProductOfFunctions", "factors_of", "written"]
+__all__ = ["ProductOfFunctions", "renamed"]
 
 Array = NDArray[Any]
-
-
-def factors_of(parts: SumsOfFunctions, part: WeightedFunction) -> list[WeightedFunction]:
-    """The factors of a part without its coefficient, each a number or a function of as few arguments as it has."""
-    if part.function is None:
-        return []
-    if not part.joint:
-        return [part.without_coefficient]
-    found = factors(part.function, signs=True)
-    return [parts.function_part(factor) if parts.is_vector(factor) else WeightedFunction(factor) for factor in found]
-
-
-def written(factor: WeightedFunction) -> Expr:
-    """A factor as an expression in its variables."""
-    if factor.function is None or factor.joint:
-        return factor.coefficient if factor.function is None else factor.function
-    form = combination({(variable, bound): weight for weight, variable, bound in factor.inner})
-    return replace_variables(factor.function, lambda v: form if v == FORMAL else None)
 
 
 def _numbered(parts: SumsOfFunctions, factor: WeightedFunction) -> tuple[Expr, list[Inner]]:
@@ -77,28 +59,13 @@ class _Factor:
         return replace_variables(self.body, lambda v: FORMAL if v.name.startswith(".") else None)
 
 
-class Evaluated(Protocol):
-    """What a product asks of the recursion beyond the moments of forms."""
-
-    parts: SumsOfFunctions
-
-    def number(self, expr: Expr, ranges: Mapping[str, Range]) -> Value:
-        """An expression of numbers."""
-
-    def scope(self, ranges: Mapping[str, Range], moved: Variable | None = None) -> Scope:
-        """Numbers as functions read them, one average moved by its error."""
-
-    def average(self, name: str) -> Value:
-        """The limit of an average."""
-
-
 class ProductOfFunctions:
     """A product of factors: what they read, with the moments of that, before any equations hold."""
 
     def __init__(
-        self, numbers: Recursion[Value, Any], found: Sequence[WeightedFunction], ranges: Mapping[str, Range]
+        self, numbers: Numbers, found: Sequence[WeightedFunction], ranges: Mapping[str, Range]
     ) -> None:
-        self.numbers, self.ranges = cast(Evaluated, numbers), ranges
+        self.numbers, self.ranges = numbers, ranges
         self.constants = [factor.coefficient for factor in found if factor.function is None]
         self.factors = [factor for factor in found if factor.function is not None]
         self.numbered = [_numbered(numbers.parts, factor) for factor in self.factors]
@@ -178,7 +145,7 @@ class _Law:
             moments.append(self.cov(*places))
         axes, pairs = _paired_axes(self._axes(moments, bodies))
         args = [moment.aligned(axes) for moment in moments]
-        room([self.ranges[name][1] - self.ranges[name][0] for name in axes])
+        check_memory([self.ranges[name][1] - self.ranges[name][0] for name in axes])
         f = function(bodies[0], scope, axes)
         if len(block) == 1:
             found = mean_of_estimates(f, args[0], args[1])
@@ -209,7 +176,7 @@ class _Law:
         covs = [[self.cov(j, k) for k in places] for j in places]
         axes = self._axes([*means, *(value for row in covs for value in row)], [factor.body for factor in block])
         sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
-        room((*sizes.values(), len(places) + 1, len(places)))
+        check_memory((*sizes.values(), len(places) + 1, len(places)))
 
         def full(value: Value) -> Estimate:
             return Estimate(broadcast(value.value, axes, sizes), broadcast(value.error, axes, sizes))

@@ -21,7 +21,7 @@ from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
 from tensorprog.limit.form.definitions import Box, target_box
 from tensorprog.limit.moment.indexed import Term
 from tensorprog.limit.moment.numbers import Numbers
-from tensorprog.limit.moment.values import IndexedValues, Value, room
+from tensorprog.limit.moment.values import IndexedValues, Value, check_memory
 
 __all__ = ["Box", "Recurrences", "box_ranges", "merged"]
 
@@ -139,7 +139,7 @@ class Recurrences:
         whole = self.numbers.pair_ranges(*key)
         table = {term.equations: term.value for term in self.covariances.get(key, IndexedValues((), whole)).terms}
         for term in row.terms:
-            table[term.equations] = entered(table.get(term.equations), term.value, row.ranges, whole)
+            table[term.equations] = overwritten(table.get(term.equations), term.value, row.ranges, whole)
         self.covariances[key] = IndexedValues(tuple(Term(e, value) for e, value in table.items()), whole)
 
     def rest_of(self, name: str) -> None:
@@ -153,16 +153,16 @@ class Recurrences:
         name = self.netsor.body[position].target.name
         ranges, whole = (self.numbers.over(box_ranges(b)) for b in (box, self.netsor.families[name].ranges))
         value = self.numbers.average_of(position, ranges)
-        self.averages[name] = entered(self.averages.get(name), value, ranges, whole)
+        self.averages[name] = overwritten(self.averages.get(name), value, ranges, whole)
 
 
-def entered(old: Value | None, value: Value, ranges: Mapping[str, Range], whole: Mapping[str, Range]) -> Value:
+def overwritten(old: Value | None, value: Value, ranges: Mapping[str, Range], whole: Mapping[str, Range]) -> Value:
     """An array over whole ranges with the part in some smaller ranges replaced, in place where it has all axes."""
     partial = [name for name, span in ranges.items() if tuple(span) != tuple(whole[name])]
     axes = union(() if old is None else old.axes, value.axes, partial)
     sizes = {name: whole[name][1] - whole[name][0] for name in axes}
     shape = tuple(sizes.values())
-    room(shape, 2)
+    check_memory(shape, 2)
     if old is None:
         arrays: list[Array] = [np.zeros(shape), np.zeros(shape)]
     elif old.axes == axes:

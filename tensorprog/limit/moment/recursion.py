@@ -149,8 +149,8 @@ class Recursion(ABC, Generic[V, M]):
         """The mean of an initial vector, as declared."""
 
     @abstractmethod
-    def product(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> Averaged[V]:
-        """The product of the functions of two parts, whose expectation the recursion asks for."""
+    def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> M:
+        """E[f(l) g(l')] without coefficients, not yet known."""
 
     @abstractmethod
     def weighed(
@@ -340,10 +340,6 @@ class Recursion(ABC, Generic[V, M]):
         if key not in self._expectations:  # deep residual networks meet the same parts again in every layer
             self._expectations[key] = self.averaged(p, q, ranges)
         return self._expectations[key]
-
-    def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> M:
-        """The same, not yet known."""
-        return self.by_patterns(self.product(p, q, ranges), ranges, (*q.bound, *p.bound))
 
     def by_patterns(self, product: Averaged[V], ranges: Ranges, prefer: Sequence[str]) -> M:
         """The expectation of a product for each set of equations that can hold, `prefer` eliminated first."""

@@ -32,28 +32,25 @@ from tensorprog.language.errors import MemoryLimitError, NotCompiledError
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, broadcast, contract, evaluate, gather
 from tensorprog.language.expr import (
     Affine,
-    Call,
     Expr,
-    Reduction,
     Variable,
     product_of,
     reindexed,
     replace_variables,
     substitute,
     variables,
-    with_children,
 )
 from tensorprog.language.ir import Nonlin, Range
-from tensorprog.limit.form.definitions import ZERO, reduces_numbered, reductions
+from tensorprog.limit.form.definitions import reduces_numbered, reductions
 from tensorprog.limit.form.sums_of_functions import Inner, SumsOfFunctions, WeightedFunction, free_in_form, plain_text
 from tensorprog.limit.form.univariate import smooth
-from tensorprog.limit.memory import pieces
+from tensorprog.limit.memory import numbers_at_once
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
-from tensorprog.limit.moment.products import factors_of, renamed, written
+from tensorprog.limit.moment.products import renamed
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
 
-__all__ = ["Reduced", "any_reduces", "reduces", "sums_over_vectors", "together"]
+__all__ = ["Reduced", "any_reduces", "reduces", "reducing_groups", "sums_over_vectors"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -84,11 +81,11 @@ def any_reduces(parts: SumsOfFunctions, names: Iterable[str]) -> bool:
     reducing = [node for s in body if isinstance(s, Nonlin) for node in reductions(s.expr) if parts.is_vector(node)]
     vectors = [name for name in names if families[name].kind == "vector"] if reducing else []
     with suppress(NotCompiledError):  # which whoever asks for the family will meet
-        return any(reduces(parts, f) for name in vectors for part in parts.of(name) for f in factors_of(parts, part))
+        return any(reduces(parts, f) for name in vectors for part in parts.of(name) for f in parts.factors_of(part))
     return False
 
 
-def together(
+def reducing_groups(
     numbers: Numbers, factors: Sequence[WeightedFunction]
 ) -> tuple[list[WeightedFunction], list[list[WeightedFunction]]]:
     """Factors that are independent of those that reduce, and groups of others that depend on each other."""
@@ -158,7 +155,7 @@ class Reduced:
         self.numbers, self.sides, self.given = numbers, sides, ranges
         self.ranges = self.numbers.parts.every_range() | dict(ranges)
         self._readings: list[_Reading] = []
-        bodies = [[self._rewrite(written(factor), frozenset()) for factor in side] for side in sides]
+        bodies = [[numbers.parts.with_numbers(f.expression, self._read) for f in side] for side in sides]
         self.cells = self._cells()
         self.families: dict[Any, _Family] = {}
         read = [self._family(reading) for reading in self._readings]
@@ -188,18 +185,9 @@ class Reduced:
 
     # -- what is read -------------------------------------------------------------------------------------------
 
-    def _rewrite(self, node: Expr, inside: frozenset[str]) -> Expr:
-        """The expression with its largest affine parts replaced by numbered variables."""
-        parts = self.numbers.parts
-        if not parts.is_vector(node):
-            return node
-        form = parts.affine(node)
-        if form is not None:
-            self._readings.append(_Reading(tuple((w, *key) for key, w in form[0].items()), inside))
-            variable = Variable(f".{len(self._readings) - 1}")
-            return variable if form[1] == ZERO else Call("add", (variable, form[1]))
-        deeper = inside | set(node.indices) if isinstance(node, Reduction) else inside
-        return with_children(node, *(self._rewrite(child, deeper) for child in node.children))
+    def _read(self, inner: Inner, inside: frozenset[str]) -> int:
+        self._readings.append(_Reading(inner, inside))
+        return len(self._readings) - 1
 
     def _cells(self) -> tuple[str, ...]:
         """Indices that are free beside a reduced one, and those that stand where such an index stands elsewhere."""
@@ -237,7 +225,7 @@ class Reduced:
         rank = int(np.max(np.nonzero(np.any(factor, axis=tuple(range(factor.ndim - 1))))[0], initial=-1)) + 1
         factor = np.ascontiguousarray(factor[..., :rank])
         own = self.numbers.each  # draws are no replicates: every draw has all of them
-        points = pieces(POINTS, 4)  # of all replicates: as they are made, and as they are kept
+        points = numbers_at_once(POINTS, 4)  # of all replicates: as they are made, and as they are kept
         replicates = REPLICATES if own else self.shape[0]
         most = min((EACH if own else NUMBERS) // math.prod(self.shape), points // replicates) // self.dim
         log2 = min(max(int(math.log2(max(1, most))), LEAST_LOG2), MOST_LOG2)

@@ -19,7 +19,7 @@ from tensorprog.language.ir import Family, Range
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, solve
 
-__all__ = ["REPLICATE", "Factored", "IndexedValues", "Settled", "Value", "members_read", "room"]
+__all__ = ["REPLICATE", "Factored", "IndexedValues", "Settled", "Value", "check_memory", "members_read"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -27,7 +27,7 @@ REPLICATE = "&"  # the axis of replicates of draws, or of draws that have moment
 WORKED = 4  # arrays of numbers, errors and what is needed on the way, where two arrays make a third
 
 
-def room(shape: Sequence[int], arrays: int = WORKED) -> None:
+def check_memory(shape: Sequence[int], arrays: int = WORKED) -> None:
     """Raise MemoryLimitError if moments of this shape do not fit."""
     numbers = math.prod(shape)
     need(arrays * numbers, f"an array of {numbers} moments")
@@ -68,7 +68,7 @@ class Value:
         """All axes, and both estimates over them; what they make together has room."""
         axes = union(self.axes, other.axes)
         one, two = self.aligned(axes), other.aligned(axes)
-        room(np.broadcast_shapes(one.value.shape, two.value.shape))
+        check_memory(np.broadcast_shapes(one.value.shape, two.value.shape))
         return axes, one, two
 
     def __add__(self, other: Value) -> Value:
@@ -114,7 +114,7 @@ class Value:
         sizes = dict(zip(self.axes, self.estimate.value.shape, strict=True)) | {name: span[1] - span[0]}
         edges = [(0, 0)] * len(axes)
         edges[place] = span[0] - whole[0], whole[1] - span[1]
-        room([sizes[axis] + before + after for axis, (before, after) in zip(axes, edges, strict=True)])
+        check_memory([sizes[axis] + before + after for axis, (before, after) in zip(axes, edges, strict=True)])
         value, error = (np.pad(broadcast(part, axes, sizes), edges) for part in (self.value, self.error))
         return Value(axes, Estimate(value, error))
 
@@ -302,7 +302,7 @@ class IndexedValues(Indexed[Value]):
         shape = tuple(sizes[name] for name in axes)
         if len(self.terms) == 1 and not self.terms[0].equations:
             return self.terms[0].value.aligned(axes).reshape(shape)
-        room(shape)
+        check_memory(shape)
         value, error = np.zeros(shape), np.zeros(shape)
         for term in self.terms:
             mask, found = self._mask(term.equations, axes), term.value.estimate
@@ -322,7 +322,7 @@ class IndexedValues(Indexed[Value]):
         Shapes    the result has the shape they broadcast to
         """
         shape = np.broadcast_shapes(*(p.shape for p in positions.values())) if positions else ()
-        room(shape)
+        check_memory(shape)
         starts = _starts(self.ranges)
         value, error = np.zeros(shape), np.zeros(shape)
         for term in self.terms:
