@@ -122,7 +122,7 @@ class Law(NumericLaw, Shown):
 
         Raises    ProgramError if the file is not one, or calls a function that is not declared, or declared otherwise
         """
-        from tensorprog.language.reading import DataError
+        from tensorprog.language.data_files import DataError
         from tensorprog.language.writing import read_tables, unpack
 
         try:

@@ -6,7 +6,8 @@ Expressions over a registry of nonlinearities (`atoms`) are built, folded and pr
 `weight_members` initial vectors and weights.
 
 The front ends, `builder` in Python and `reading` and `writing` for files, follow from one table of sections and
-options, whose values `schema` makes into records.  `averages` adds the statements of averages that users ask for.
+options, whose values `schema` makes into records; `data_files` reads the arrays beside a file.
+`averages` adds the statements of averages that users ask for.
 
 All others use `errors` (exceptions, and the one form of a problem), `facts` (HOLDS, FAILS or UNKNOWN), `formats`
 (members and numbers as text), `files` (written in one step, and locks) and `linalg` (matrices that may be singular).

@@ -15,10 +15,11 @@ from zipfile import ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.language.data_files import DataError, read_npy
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.expr import Expr
 from tensorprog.language.ir import ConstantDef, Draft, Index, Initial, Netsor, Table, Weight
-from tensorprog.language.reading import MAX_NODES, MAX_TEXT, DataError, loads, read_npy
+from tensorprog.language.reading import MAX_NODES, MAX_TEXT, loads
 from tensorprog.language.schema import INDEX, INITIAL, WEIGHT, Entries, options_of
 
 FOLDER = "tables/"  # of an archive

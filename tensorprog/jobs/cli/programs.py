@@ -163,7 +163,7 @@ def _text(path: Path, name: str) -> str:
 
 def _data(base: Path, folder: Path, names: Iterable[str]) -> dict[Path, bytes]:
     """Data files by the place where the copy of a program will look for them."""
-    from tensorprog.language.reading import data_path
+    from tensorprog.language.data_files import data_path
 
     return {folder.joinpath(*PureWindowsPath(name).parts): data_path(name, base).read_bytes() for name in names}
 

@@ -1,0 +1,141 @@
+"""Data files beside a program, .npy and .csv: their paths, what they may hold, and the arrays read from them."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import warnings
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, Any
+
+import numpy as np
+
+from tensorprog.language.errors import did_you_mean
+from tensorprog.language.files import is_reserved
+
+__all__ = ["DataError", "data_path", "read_array", "read_npy"]
+
+MAX_ENTRIES = 10_000_000  # numbers in one data file
+MAX_CSV = 50_000_000  # bytes of a text file of numbers
+
+
+class DataError(Exception):
+    """What is wrong with a data file, to follow its name, and what to do."""
+
+    def __init__(self, message: str, fix: str = "") -> None:
+        super().__init__(message)
+        self.fix = fix
+
+
+def data_path(name: str, base: Path | None) -> Path:
+    """Path of a data file, which must lie inside the folder of the program; both slashes separate its parts.
+
+    Raises    DataError
+    """
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    if posix.is_absolute() or windows.drive or windows.root or ".." in (*posix.parts, *windows.parts) or "\0" in name:
+        raise DataError("is outside the program's folder", "use a path below the folder of the program file")
+    if any(map(is_reserved, windows.parts)):
+        raise DataError("has the name of a device on Windows", "rename the file")
+    if base is None:
+        raise DataError("cannot be found: this program was not read from a file", "loads(..., base=folder)")
+    folder = base.resolve()
+    try:
+        path = folder.joinpath(*windows.parts).resolve()
+        if not path.is_relative_to(folder):
+            raise DataError("is a link that leaves the program's folder", "copy the file beside the program")
+        if not path.exists():
+            near = sorted(entry.name for entry in path.parent.glob("*"))
+            raise DataError("does not exist", did_you_mean(path.name, near, "paths are relative to the program file"))
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise DataError("is not a plain file")
+    except (OSError, RuntimeError):
+        raise DataError("cannot be opened") from None
+    return path
+
+
+def read_array(name: str, base: Path | Mapping[str, Any] | None, dimensions: int) -> Any:
+    """Numbers of the file `name` below the folder `base`; a .csv file of one line is a vector if `dimensions` is 1.
+
+    `base` may hold the numbers themselves, by the names of the files.
+    Raises    DataError
+    """
+    if not isinstance(base, Mapping):
+        array = _read_path(data_path(name, base))
+    elif name in base:
+        array = base[name]
+    else:
+        raise DataError("is not among the arrays given", did_you_mean(name, list(base)))
+    if name.lower().endswith(".csv") and dimensions == 1 and 1 in array.shape:
+        array = array.reshape(-1)
+    return array
+
+
+def _read_path(path: Path) -> Any:
+    suffix = path.suffix.lower()
+    if suffix not in (".npy", ".csv"):
+        raise DataError("is not a .npy or .csv file", "np.save('numbers.npy', array) writes one")
+    try:
+        if suffix == ".csv":
+            return _read_csv(path)
+        with path.open("rb") as stream:
+            return read_npy(stream, os.fstat(stream.fileno()).st_size)
+    except OSError:
+        raise DataError("cannot be read") from None
+
+
+def read_npy(stream: IO[bytes], size: int) -> Any:
+    """Numbers of a .npy file of `size` bytes; its header is checked against cap and size before anything is allocated.
+
+    Raises    DataError
+    """
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # headers of Python 2 are repaired by a tokenizer that can fail
+            shape, fortran, dtype = read(stream, max_header_size=10_000)
+    except OSError:
+        raise
+    except Exception:  # the reader parses untrusted text in ways that raise almost anything
+        raise DataError("has no valid .npy header", "np.save('numbers.npy', array) writes one") from None
+    if dtype.hasobject or dtype.kind not in "fiu":
+        raise DataError(f"holds {dtype}, not real numbers", "save an array of floats; objects are never unpickled")
+    count = math.prod(shape)
+    if count > MAX_ENTRIES or len(shape) > 8:
+        raise DataError(f"announces {count} numbers in {len(shape)} dimensions; at most {MAX_ENTRIES} in 8 are allowed")
+    size -= stream.tell()
+    if count == 0:
+        raise DataError(f"holds no numbers: its shape is {shape}")
+    if size != count * dtype.itemsize:
+        raise DataError(f"is damaged: its header announces {count} numbers, {max(size, 0)} bytes follow")
+    array = np.frombuffer(stream.read(size), dtype=dtype).astype(np.float64)
+    return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _read_csv(path: Path) -> Any:
+    size = path.stat().st_size
+    if size > MAX_CSV:
+        raise DataError(f"has {size} bytes, more than the {MAX_CSV} allowed", "save it as .npy")
+    with path.open("rb") as stream:
+        raw = stream.read(size)
+    try:
+        lines = [line for line in raw.decode("utf-8-sig").splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise DataError("is not UTF-8 text") from None
+    if not lines:
+        raise DataError("is empty")
+    if sum(line.count(",") + 1 for line in lines) > MAX_ENTRIES:
+        raise DataError(f"has more than the {MAX_ENTRIES} numbers allowed", "save it as .npy")
+    rows: list[list[float]] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append([float(entry) for entry in line.split(",")])
+        except ValueError:
+            raise DataError(f"row {number} is not made of numbers separated by commas",
+                             "remove headings and other text") from None
+        if len(rows[-1]) != len(rows[0]):
+            raise DataError(f"row {number} has {len(rows[-1])} numbers, row 1 has {len(rows[0])}")
+    return np.array(rows)
