@@ -8,12 +8,14 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tensorprog.blocks import Grid
 from tensorprog.language.errors import ProgramError, did_you_mean
 from tensorprog.language.ir import Netsor
 
-__all__ = ["BRACKETS", "chance", "label", "members", "name_of", "one_or_several", "plain_fields", "quantity", "short",
-           "split"]
+__all__ = ["BRACKETS", "chance", "covariance_table", "label", "law_number", "members", "name_of", "one_or_several",
+           "plain_fields", "quantity", "short", "split"]
 
 BRACKETS = "in brackets: the standard error of the last digits"
 
@@ -89,6 +91,23 @@ def quantity(value: float, error: float = math.nan, figures: int = 2) -> str:
         digits, bracket = digits - 1, round(error * 10 ** (digits - 1))
     text = f"{value:.{digits}f}({bracket})"
     return f"{text}e{shift}" if shift else text
+
+
+def law_number(value: float, error: float) -> str:
+    """A number of a law with its error; 0 where both are rounding."""
+    return "0" if abs(value) < 1e-15 and not error > 1e-15 else quantity(value, error)
+
+
+def covariance_table(name: str, variables: Sequence[str], value: NDArray[Any], error: NDArray[Any]) -> Grid:
+    """The covariance of a family as a shaded table.
+
+    Shapes    value, error (variables, variables)
+    """
+    largest = float(np.abs(value).max()) or 1.0
+    rows = tuple((variable, *(law_number(float(v), float(e)) for v, e in zip(*pair, strict=True)))
+                 for variable, *pair in zip(variables, value, error, strict=True))
+    shades = {(i, j + 1): float(value[i, j]) / largest for i, j in np.ndindex(*value.shape)}
+    return Grid(f"covariance of {name}", ("", *variables), rows, shades=shades)
 
 
 def short(value: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from tensorprog.blocks import Block, Grid, paragraph
 from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import ProgramError, TensorprogError
-from tensorprog.language.formats import label, members, quantity, split
+from tensorprog.language.formats import covariance_table, label, law_number, members, split
 from tensorprog.language.ir import Netsor
 
 __all__ = ["MAX_COVARIANCE", "MAX_LISTED", "LawCurve", "Reference"]
@@ -89,7 +88,6 @@ class Reference(Shown):
         self.netsor: Netsor = law.netsor
         self._curves: dict[tuple[str, float], LawCurve | None] = {}
         self._moments: dict[str, dict[str, tuple[Array, Array]]] = {}
-        self._covariances: dict[str, tuple[Array, Array]] = {}
         self._averages: dict[tuple[tuple[str, str], ...], Mapping[str, Array] | TensorprogError] = {}
         self.failed: dict[str, Exception] = {}  # families whose moments the law could not give, and why
 
@@ -106,21 +104,13 @@ class Reference(Shown):
         return cls(law)
 
     def covariance(self, name: str, max_members: int = 4096) -> tuple[Array, Array] | None:
-        """Covariance matrix over the members of a family in C order and its errors; None above `max_members`.
-
-        Variances are those of `moments`.
-        """
+        """Covariance matrix over the members of a family in C order and its errors; None above `max_members`."""
         size = math.prod(self.netsor.families[name].shape)
         if size > max_members:
             return None
-        if name not in self._covariances:
-            both = self.law.cov(name, with_error=True)
-            value, error = (np.array(part, dtype=np.float64).reshape(size, size) for part in both)
-            with suppress(TensorprogError):  # where the law offers no variances of their own
-                for matrix, own in zip((value, error), self.moments(name)["variance"], strict=True):
-                    np.fill_diagonal(matrix, own)
-            self._covariances[name] = value, error
-        return self._covariances[name]
+        both = self.law.cov(name, with_error=True)
+        value, error = (np.array(part, dtype=np.float64).reshape(size, size) for part in both)
+        return value, error
 
     def moments(self, name: str) -> dict[str, tuple[Array, Array]]:
         """Mean, variance and kurtosis of all members of a family, each with the error of the law; nan if it has none.
@@ -224,7 +214,7 @@ class Reference(Shown):
         values = self.moments(name)
         listed = members(self.netsor, name, LISTED)
         rows = tuple(
-            (label(name, index), *(_with_error(*(float(part[k]) for part in values[key]))
+            (label(name, index), *(law_number(*(float(part[k]) for part in values[key]))
                                    for key in ("mean", "variance", "kurtosis")))
             for k, index in enumerate(listed)
         )
@@ -239,19 +229,19 @@ class Reference(Shown):
         matrix, errors = found
         names = [label(name, index) for index in members(self.netsor, name)]
         if size <= MATRIX:
-            rows = tuple((variable, *(_with_error(float(v), float(e)) for v, e in zip(row, error, strict=True)))
-                         for variable, row, error in zip(names, matrix, errors, strict=True))
-            return Grid(f"covariance of {name}", ("", *names), rows)
+            return covariance_table(name, names, matrix, errors)
         upper = np.triu(matrix, 1)
         scale = float(np.abs(matrix.diagonal()).max())
         places = np.argwhere(np.abs(upper) > 1e-12 * scale)
         pairs = size * (size - 1) // 2
         order = np.argsort(-np.abs(upper[places[:, 0], places[:, 1]]), kind="stable")[:LISTED]
-        rows = tuple((names[i], names[j], _with_error(float(upper[i, j]), float(errors[i, j])))
+        rows = tuple((names[i], names[j], law_number(float(upper[i, j]), float(errors[i, j])))
                      for i, j in places[order])
-        title = f"covariance of {name}: {len(places):,} of {pairs:,} pairs are not zero" + (
+        if not rows:
+            return paragraph(f"all {pairs:,} covariances of {name} are zero")
+        title = f"covariances of {name}: {len(places):,} of {pairs:,} are not zero" + (
             f", the largest {len(rows)}:" if len(places) > len(rows) else "")
-        return Grid(title, ("first", "second", "covariance"), rows, text_columns=(0, 1)) if rows else paragraph(title)
+        return Grid(title, ("first", "second", "covariance"), rows, text_columns=(0, 1))
 
     def to_json(self, kept: Sequence[str] = ()) -> dict[str, Any]:
         """The law's numbers: families flattened in C order, with their indices beside them; `kept` beside outputs."""
@@ -276,7 +266,3 @@ class Reference(Shown):
         else:
             entry["variance"] = values["variance"][0]
         return entry
-
-
-def _with_error(value: float, error: float) -> str:
-    return "0" if abs(value) < 1e-15 and not error > 1e-15 else quantity(value, error)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tensorprog.blocks import COLOURS, Block, Grid, badge, code, paragraph, strong
 from tensorprog.language.errors import TensorprogError
-from tensorprog.language.formats import label, quantity
+from tensorprog.language.formats import covariance_table, label, law_number
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import steps, upstream
 from tensorprog.limit.law.law import NumericLaw
@@ -99,11 +99,7 @@ def _asked(law: NumericLaw, ask: str, name: str, index: tuple[int, ...], place: 
     except TensorprogError:
         return ""
     k = place if value.size > 1 else 0
-    return _number(float(value[k]), float(error[k]))
-
-
-def _number(value: float, error: float) -> str:
-    return "0" if value == 0 and not error > 1e-15 else quantity(value, error)
+    return law_number(float(value[k]), float(error[k]))
 
 
 def _sort(law: NumericLaw, name: str) -> str:
@@ -125,14 +121,7 @@ def _matrix(law: NumericLaw, name: str, quick: bool) -> Iterator[Block]:
         return
     with suppress(TensorprogError):
         value, error = (np.asarray(part).reshape(size, size) for part in law.cov(name, with_error=True))
-        largest = float(np.abs(value).max()) or 1.0
-        names = [label(name, index) for index in family.members()]
-        rows = tuple(
-            (member, *(_number(float(v), float(e)) for v, e in zip(*pair, strict=True)))
-            for member, *pair in zip(names, value, error, strict=True)
-        )
-        shades = {(i, j + 1): float(value[i, j]) / largest for i, j in np.ndindex(size, size)}
-        yield Grid(f"covariance of {name}", ("", *names), rows, shades=shades)
+        yield covariance_table(name, [label(name, index) for index in family.members()], value, error)
 
 
 # ---- one quantity in words -----------------------------------------------------------------------------------------
