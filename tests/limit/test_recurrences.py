@@ -11,7 +11,7 @@ from scipy import special
 import tensorprog as tp
 from tensorprog import Law
 from tensorprog.limit.moment.carried import Paths
-from tensorprog.limit.moment.recurrences import merged
+from tensorprog.limit.moment.recurrences import Recurrences, merged
 from tests.reading import loads
 
 from . import oracles
@@ -537,3 +537,22 @@ def test_a_boundary_may_be_the_base_of_a_recurrence() -> None:
     for values in (drawn, program.run(width=3, samples=100_000, seed=2)["r"]):
         se = np.sqrt((exact**2 + np.outer(exact.diagonal(), exact.diagonal())) / len(values))
         assert np.all(np.abs(np.cov(values, rowvar=False) - exact) <= 5 * se)
+
+
+@pytest.mark.parametrize("text", [RNN.replace("T: 6", "T: 3").replace("PHI", "tanh"), LSTM], ids=["rnn", "lstm"])
+def test_what_is_interrupted_half_way_is_not_read(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, law = (Law(loads(text), accuracy=0.1) for _ in range(2))
+    expected = np.asarray(whole.cov("y"))
+    calls, fill_rows = 0, Recurrences._fill_rows
+
+    def interrupted(*args: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        fill_rows(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Recurrences, "_fill_rows", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        law.cov("y")
+    assert np.array_equal(np.asarray(law.cov("y")), expected)

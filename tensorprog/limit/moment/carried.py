@@ -62,7 +62,7 @@ class Paths:
     """
 
     def __init__(self, numbers: Numbers, held: int, pilot: Callable[[], Paths] | None = None) -> None:
-        self.numbers, self.netsor, self.parts = numbers, numbers.netsor, numbers.parts
+        self.numbers, self.netsor, self.parts, self._held = numbers, numbers.netsor, numbers.parts, held
         self.replicates = 1 if pilot is None else REPLICATES
         self.range: Range = (0, self.replicates)
         self.relative = 0.0  # the largest relative error of the covariances drawn with, without the spread
@@ -91,6 +91,10 @@ class Paths:
         self._used = 0
         self._pilot = pilot
         self._normals: Array | None = None
+
+    def afresh(self) -> Paths:
+        """The same draws, of which none is made yet."""
+        return Paths(self.numbers, self._held, self._pilot)
 
     def _members(self, reference: Variable) -> Source:
         """The source of a Gaussian variable, with the slots of the weight that are numbers; None stands for any."""

@@ -79,6 +79,10 @@ class Numbers(Recursion[Value, IndexedValues]):
         """Fill in the recurrences that define these families."""
 
     @abstractmethod
+    def start_again(self) -> None:
+        """Nothing is computed yet: filling in a recurrence did not finish."""
+
+    @abstractmethod
     def entered(self, name: str, box: Box) -> None:
         """A recurrence has made members of a Gaussian family known."""
 

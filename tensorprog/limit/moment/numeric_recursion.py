@@ -56,6 +56,11 @@ class NumericRecursion(Numbers):
         self.reset()
         self.recurrences = recurrences
 
+    def start_again(self) -> None:
+        """Nothing is computed yet: filling in a recurrence did not finish."""
+        self.start(self.recurrences.afresh(self))
+        self.paths = None if self.paths is None else self.paths.afresh()
+
     def is_finite(self, name: str) -> bool:
         """Whether a vector has a width that stays finite."""
         return self.netsor.families[name].width in dict(self.netsor.fixed_widths)

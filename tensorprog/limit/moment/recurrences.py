@@ -70,14 +70,23 @@ class Recurrences:
         return any(self._group[position] in self.loops for position in self.netsor.families[name].statements)
 
     def ensure(self, *names: str) -> None:
-        """Fill the recurrences that define these families, unless that is under way."""
+        """Fill the recurrences that define these families, unless that is under way.
+
+        Where that fails or is interrupted, nothing is known any more: what is filled half way is not to be read.
+        """
         for name in names:
             for position in self.netsor.families[name].statements:
                 for number in sorted(self.loops - self._started):
                     if number <= self._group[position] and self._group[position] in self.loops - self._started:
                         self._started.add(number)
-                        with self.numbers.by_itself():
-                            self._fill(number)
+                        outermost = not self.active
+                        try:
+                            with self.numbers.by_itself():
+                                self._fill(number)
+                        except BaseException:
+                            if outermost:
+                                self.numbers.start_again()
+                            raise
 
     def _fill(self, number: int) -> None:
         before = self.active
