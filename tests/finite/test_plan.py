@@ -37,10 +37,10 @@ def test_attention_draws_its_inputs_and_few_numbers_beside_them(s: int, h: int, 
 def test_frames_hold_no_more_directions_than_the_width_has(s: int) -> None:
     found = planned(tp.load("attention", s=s).netsor, 3)
     assert found.lengths["q"] == found.lengths["v"] == 3
-    for draw in found.draws.values():
-        spans = sorted([(0, draw.seen), *draw.along, draw.own])
+    for recipe in found.recipes.values():
+        spans = sorted([(0, recipe.seen), *recipe.along, recipe.own])
         assert all(stop <= start for (_, stop), (start, _) in pairwise(spans))
-        assert sum(stop - start for start, stop in spans) <= max(3, draw.length)
+        assert sum(stop - start for start, stop in spans) <= max(3, recipe.length)
 
 
 SHARED = """
@@ -153,7 +153,7 @@ def test_a_plan_counts_what_is_drawn(name: str, method: str, monkeypatch: pytest
 def test_the_size_of_a_plan_does_not_depend_on_the_sizes_of_families() -> None:
     small = planned(tp.load("attention").netsor, 16)
     large = planned(tp.load("attention", s=1024, H=96).netsor, 12288)
-    assert len(small.draws) == len(large.draws)
+    assert len(small.recipes) == len(large.recipes)
     assert len(small.ops) == len(large.ops)
     assert len(str(large).splitlines()) == len(str(small).splitlines())
 
