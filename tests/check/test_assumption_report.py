@@ -8,6 +8,7 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
+from tensorprog import load
 from tensorprog.check.certificates import Calculus, Profile
 from tensorprog.check.clauses import RULES, check
 from tensorprog.check.graph import Structure
@@ -142,6 +143,10 @@ def test_never_active_clips_and_vanishing_scores_are_warnings() -> None:
     report = check(CASES["clips that are never active"].load())
     assert report.grade == "theorem"
     assert [f.rule for f in report.findings if f.verdict == "warning"] == ["active clips"]
+    text = load("attention").to_yaml()
+    assert "u[i] has standard deviation at most 1 in the limit" in str(check(loads(text)))
+    wider = loads(text.replace("W[i]: 1", "W[i]: 9"))
+    assert "u[i] has standard deviation at most 3 in the limit" in str(check(wider))
     findings = judge(CASES["a score weight of variance zero"].load()).findings
     assert any(f.verdict == "warning" and "vanishes" in f.message for f in findings)
 

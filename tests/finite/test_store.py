@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -176,6 +177,10 @@ def test_a_folder_of_another_program_is_refused(folder: Path, monkeypatch: pytes
         tp.load(ATTENTION, H=3).run(samples=50, store=folder, **RUN)
     monkeypatch.setattr(store, "settings", lambda job, real=store.settings: real(job) | {"numpy": "1.0"})
     with pytest.raises(tp.ProgramError, match=r"numpy is .* there, 1\.0 here"):
+        tp.load(ATTENTION).run(samples=50, store=folder, **RUN)
+    monkeypatch.undo()
+    monkeypatch.setattr(store, "_processor", lambda: "another")
+    with pytest.raises(tp.ProgramError, match=rf"processor is {platform.machine()}.* there, another here"):
         tp.load(ATTENTION).run(samples=50, store=folder, **RUN)
 
 

@@ -11,7 +11,7 @@ from tensorprog.gaussian import FunctionTerm, RealFunction, cross, integrate, me
 from tensorprog.gaussian.arc_kernels import kernel, kernel_error
 from tensorprog.gaussian.closed_forms import NumericGaussian, closed_mean
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.normal import gap, positive, sign, sign_sign, step_sign, step_step
+from tensorprog.gaussian.normal import _owen, gap, positive, sign, sign_sign, step_sign, step_step
 from tensorprog.gaussian.quadrature import _argument_rounding, _finish, _improve, integrate_line
 from tensorprog.gaussian.series import product_series, series
 from tensorprog.gaussian.several import standard_errors
@@ -373,3 +373,17 @@ def test_rounding_of_sums_counts_where_replicates_agree():
     """A sum that cancels in every point: the replicates agree on rounding."""
     found = integrate(lambda z: (z[..., 0, :] + 1e9) - 1e9 - z[..., 0, :] + 1e9, np.zeros(1), np.eye(1), False)
     assert found.error >= 8 * EPS * 1e9 * 0.99
+
+
+def test_the_error_of_owens_function_holds_where_scipy_is_worst():
+    rng = RNG(3)
+    h = rng.uniform(1.5, 9, 12) * rng.choice([-1, 1], 12)
+    g = h * rng.uniform(0.05, 3, 12)
+    found = Estimate(*_owen(h, inexact(g, np.zeros(12)), h))
+    truths = []
+    with mp.workdps(40):
+        for k in range(12):
+            square, end = mp.mpf(float(h[k])) ** 2, mp.mpf(float(g[k])) / float(h[k])
+            integral = mp.quad(lambda x, s=square: mp.exp(-s * (1 + x**2) / 2) / (1 + x**2), mp.linspace(0, end, 12))
+            truths.append(integral / (2 * mp.pi))
+    assert worst(found, truths) <= 1
