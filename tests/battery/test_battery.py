@@ -43,3 +43,8 @@ def test_the_programs_of_all_slices_cover_the_language() -> None:
     """So that a change of the generator cannot make the battery empty."""
     every = Counter(feature for seed in range(SLICES * PROGRAMS) for feature in write(seed).features)
     assert all(every[feature] >= 20 for feature in FEATURES), every
+
+
+def test_a_law_whose_characteristic_function_underflows() -> None:
+    found = agreement.examine(191, 500)
+    assert max(map(abs, found.z.values())) < 4.9

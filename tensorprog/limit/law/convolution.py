@@ -104,8 +104,9 @@ class Convolution:
         for nodes, count in self._nodes:
             exponent = 0.5 * square * nodes.var
             top = exponent.max()
-            each = nodes.weights @ np.exp(exponent - top)
-            total = total + count * (top + np.log(self._both(each)))
+            with np.errstate(divide="ignore", under="ignore"):  # log 0 where it is far below what counts
+                each = nodes.weights @ np.exp(exponent - top)
+                total = total + count * (top + np.log(self._both(each)))
         return total
 
     def _both(self, sets: NDArray[Any]) -> NDArray[Any]:
@@ -114,7 +115,7 @@ class Convolution:
 
     def _known(self, theta: float, log_top: Array) -> bool:
         """Whether M(theta) is known: sets of draws agree, and no few nodes make it up."""
-        if np.abs(log_top - log_top[0]).max() > AGREED:
+        if not np.isfinite(log_top).all() or np.abs(log_top - log_top[0]).max() > AGREED:
             return False
         for nodes, _ in self._nodes:
             exponent = 0.5 * theta**2 * nodes.var
