@@ -47,7 +47,7 @@ class Program(Builder, Shown):
         return self.netsor.name
 
     def __repr__(self) -> str:
-        return f"Program({self._parts['name']!r}, {len(self._parts['body'])} statements)"
+        return f"Program({self._draft.name!r}, {len(self._draft.body)} statements)"
 
     def __str__(self) -> str:
         from tensorprog.language.writing import shown

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tensorprog import ProgramError
+from tensorprog import Program, ProgramError
 from tensorprog.language.builder import Builder
 from tensorprog.language.expr import Number, Variable, function, function_names
 from tensorprog.language.schema import INDEX, INITIAL, WEIGHT
@@ -322,3 +322,7 @@ def test_the_builder_takes_the_options_of_files(method, entries):
         required = parameters[key].default is Parameter.empty
         assert required == (key == entries.required)
         assert required or parameters[key].default in (option.default, None)
+
+
+def test_a_program_shows_its_name_and_size() -> None:
+    assert repr(Program.from_netsor(load(PROGRAMS / "attention.yaml"))) == "Program('attention', 8 statements)"
