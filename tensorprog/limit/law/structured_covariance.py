@@ -123,7 +123,9 @@ class Covariance:
         step = max(1, DRAWN_AT_ONCE // max(1, math.prod(self._root.shape)))
         for start in range(0, size, step):
             part = result[start : start + step]
-            part[:] = self._root.draws(generator.standard_normal((len(part), *self._root.shape)), shape)
+            normals = np.zeros((step, *self._root.shape))  # products of one size round in one way
+            normals[: len(part)] = generator.standard_normal((len(part), *self._root.shape))
+            part[:] = self._root.draws(normals, shape)[: len(part)]
         return result
 
 
