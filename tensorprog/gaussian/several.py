@@ -124,7 +124,7 @@ def by_orders(integrand: JointIntegrand) -> Estimate:
         value, square = integrand.sums(*product_points(dim, order, NEGLIGIBLE))
         size = np.sqrt(square)
         first = order == ORDERS[0]
-        best = Estimate(value, np.where(first, np.inf, np.abs(value - best.value) + 8 * EPS * size))
+        best = Estimate(value, np.where(first, np.inf, 3 * np.abs(value - best.value) + 8 * EPS * size))
         if np.all(best.error <= min(integrand.tolerance, FINE) * size):
             break
     return best
