@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.floating]
 
 __all__ = [
-    "ORDERS", "REPLICATES", "JointIntegrand", "deviations", "gauss_hermite", "normal_points", "point_sets",
-    "quasi_monte_carlo", "spread_factor", "standard_errors",
+    "REPLICATES", "JointIntegrand", "deviations", "gauss_hermite", "normal_points", "point_sets",
+    "quasi_monte_carlo", "rising_orders", "spread_factor", "standard_errors",
 ]
 
 REPLICATES = 16
@@ -38,7 +38,7 @@ MOST, LEAST = 1 << 20, 1 << 14  # points for a member, alone and in a large batc
 BUDGET = 1 << 26  # multiplications for a batch of middling size
 NUMBERS = 1 << 17  # held at once for the points of a batch: they stay in cache
 ROUGH = 4096  # points that tell the size of a function
-ORDERS = (8, 11, 16, 22, 32, 45, 64)  # the difference of two is the error of the larger
+ORDERS = (6, 8, 11, 16, 22, 32, 45, 64)  # two differences tell the error of the largest
 NEGLIGIBLE = 1e-18  # weights of nodes
 FINE = 1e-6  # asked of a rule, relative to the size of the function, where less is enough
 
@@ -115,19 +115,31 @@ def gauss_hermite(integrand: Integrand) -> Callable[[JointIntegrand], Estimate] 
 
 
 def by_orders(integrand: JointIntegrand) -> Estimate:
-    """Rules of rising order, until two agree or the next has too many points."""
-    dim, most = integrand.mu.shape[-1], most_points(integrand)
+    """Rules of rising order, until they agree or the next has too many points."""
     best = Estimate(np.zeros(integrand.shape), np.full(integrand.shape, np.inf))
+    for best, square in rising_orders(integrand.sums, integrand.mu.shape[-1], most_points(integrand)):
+        if np.all(best.error <= min(integrand.tolerance, FINE) * np.sqrt(square)):
+            break
+    return best
+
+
+def rising_orders(
+    sums: Callable[[Array, Array], tuple[Array, Array]], dim: int, most: int
+) -> Iterator[tuple[Estimate, Array]]:
+    """Sums of a smooth function, and of its square, by rules of rising order, while they have at most so many points.
+
+    Accuracy  the last difference counts three times, the one before it once: one alone may be small by accident
+    """
+    value: Array = np.zeros(())
+    before: Array = np.full((), np.inf)
     for order in ORDERS:
         if order**dim > most:
             break
-        value, square = integrand.sums(*product_points(dim, order, NEGLIGIBLE))
-        size = np.sqrt(square)
-        first = order == ORDERS[0]
-        best = Estimate(value, np.where(first, np.inf, 3 * np.abs(value - best.value) + 8 * EPS * size))
-        if np.all(best.error <= min(integrand.tolerance, FINE) * size):
-            break
-    return best
+        last = value
+        value, square = sums(*product_points(dim, order, NEGLIGIBLE))
+        difference = np.abs(value - last)
+        yield Estimate(value, np.maximum(3 * difference, before) + 8 * EPS * np.sqrt(square)), square
+        before = difference
 
 
 # -- quasi-Monte Carlo -------------------------------------------------------------------------------------------------

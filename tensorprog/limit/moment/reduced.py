@@ -25,9 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.rules import product_points
-from tensorprog.gaussian.several import ORDERS, REPLICATES, point_sets, spread_factor, standard_errors
+from tensorprog.gaussian.estimate import Estimate
+from tensorprog.gaussian.several import REPLICATES, point_sets, rising_orders, spread_factor, standard_errors
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, broadcast, contract, evaluate, gather
 from tensorprog.language.expr import (
@@ -293,19 +292,24 @@ class Reduced:
         return broadcast(value, (*self.axes, *own), sizes).reshape(*self.shape, -1)
 
     def _by_orders(self, mean: Array, factor: Array, most: int) -> tuple[Open, Open, Array] | None:
-        """Gauss-Hermite rules of rising order until two agree; None if the functions have kinks or none does."""
-        rank, found, before = factor.shape[-1], None, None
-        for order in ORDERS if all(smooth(body) for side in self._bodies for body in side) and rank else ():
-            if order**rank > most:
-                break
-            points, weights = product_points(rank, order)
+        """Gauss-Hermite rules of rising order until they agree; None if the functions have kinks or none does."""
+        if not (factor.shape[-1] and all(smooth(body) for side in self._bodies for body in side)):
+            return None
+        axes: tuple[str, ...] = ()
+
+        def sums(points: Array, weights: Array) -> tuple[Array, Array]:
+            nonlocal axes
             value, size = self._sums(mean, factor, np.broadcast_to(points, (1, *points.shape)), weights)
-            error = np.abs(value.data - (value.data if before is None else before.data)) + 8 * EPS * size.data
-            if before is not None and np.all(error <= GOOD * size.data):
-                found = value, size, error
-                if np.all(error <= ENOUGH * size.data):
-                    break
-            before = value
+            axes = value.axes
+            return value.data, size.data**2
+
+        found = None
+        for rule, square in rising_orders(sums, factor.shape[-1], most):
+            size = np.sqrt(square)
+            if np.all(rule.error <= GOOD * size):
+                found = Open(axes, rule.value), Open(axes, size), rule.error
+            if np.all(rule.error <= ENOUGH * size):
+                break
         return found
 
     def _sums(self, mean: Array, factor: Array, points: Array, weights: Array) -> tuple[Open, Open]:
