@@ -72,7 +72,7 @@ def _clear(factor: Array, matrices: Array, least: float) -> NDArray[np.bool_]:
 
 def _tolerance(matrices: Array) -> float:
     """What counts as nothing of a squared length of 1."""
-    return 64 * matrices.shape[-1] * float(np.finfo(matrices.dtype).eps)
+    return 64.0 * float(matrices.shape[-1]) * float(np.finfo(matrices.dtype).eps)
 
 
 def pivoted_cholesky(gram: Array, scale: Array | None = None) -> tuple[Array, NDArray[np.intp]]:
