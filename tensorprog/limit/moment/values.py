@@ -139,6 +139,16 @@ class Value:
         """What the value is a product of: itself."""
         return (self,)
 
+    @property
+    def symmetric(self) -> bool:
+        """Whether exchanging first and second copies is known to change nothing."""
+        return False
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays that are held."""
+        return self.estimate.value, self.estimate.error
+
     @cached_property
     def bound(self) -> Estimate:
         """The largest size of any number, with the largest error."""
