@@ -8,9 +8,9 @@ The bound.  Let e^-L be small.  A standard normal g exceeds z = sqrt(2 L) in siz
 because P(|g| > z) = erfc(z / sqrt(2)) <= exp(-z^2 / 2).  A standard normal vector G of R^n has |G|^2 > n t, where
 t = 1 + 2 sqrt(L / n) + 2 L / n, with a probability of at most e^-L: for 0 < s < 1/2, log E exp(s (|G|^2 - n)) is
 -(n/2) log(1 - 2 s) - n s <= n s^2 / (1 - 2 s), and Chernoff's bound takes the best s (Laurent & Massart 2000, Lemma 1).
-Now go through the program.  An initial vector is m + d G.  A product u = W x by weights that made nothing upstream of x has,
-given x, independent coordinates N(0, sigma^2 |x|^2 / n_in): wherever |x|^2 <= n_in r^2, |u_a| <= sigma r z for every
-coordinate and |u|^2 <= n_out sigma^2 r^2 t, but for n_out + 1 events of conditional probability at most e^-L each.
+Now go through the program.  An initial vector is m + d G.  A product u = W x by weights that made nothing upstream of
+x has, given x, independent coordinates N(0, sigma^2 |x|^2 / n_in): wherever |x|^2 <= n_in r^2, |u_a| <= sigma r z for
+every coordinate and |u|^2 <= n_out sigma^2 r^2 t, but for n_out + 1 events of conditional probability at most e^-L.
 Coordinates of functions lie in the images of intervals, and their root mean squares are bounded by the triangle
 inequality and by Lipschitz constants.  So all vectors stay within their bounds outside N events, where N counts the
 coordinates, and once more the members, of all initial vectors and products upstream.  There a function left out is
