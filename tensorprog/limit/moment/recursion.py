@@ -23,6 +23,7 @@ from tensorprog.language.errors import NotCompiledError, ProgramError
 from tensorprog.language.expr import Affine, Expr, Number, Variable, reindexed, substitute
 from tensorprog.language.ir import Dot, MatMul, Netsor, Range, Statement
 from tensorprog.limit.form.definitions import (
+    Condition,
     Reading,
     indicator,
     is_layered,
@@ -167,6 +168,10 @@ class Recursion(ABC, Generic[V, M]):
     def value_of(self, moment: M) -> V:
         """All terms as one value."""
 
+    def product(self, factors: Sequence[V]) -> V:
+        """The product of values."""
+        return math.prod(factors[1:], start=factors[0])
+
     @abstractmethod
     def vanishes(self, value: V) -> bool:
         """Whether a value is exactly zero."""
@@ -242,22 +247,22 @@ class Recursion(ABC, Generic[V, M]):
                 solution = solve(same | where)
                 names = {str(k): slot.at(solution) for k, slot in enumerate(one)}
                 names |= {f"{k}_": slot.at(solution) for k, slot in enumerate(two)}
-                factor = self.variance(a.weight.name, weight, ranges)
-                for condition in (held, substitute(also, at)):
-                    factor = factor * self.number(condition, ranges) if condition != ONE else factor
+                inside = dict.fromkeys((form.at(solution), span) for form, span in (*held, *also))
+                factors = [self.variance(a.weight.name, weight, ranges)]
+                factors += [self.number(indicator([condition]), ranges) for condition in inside]
                 moment = self.between(a.vector.name, b.vector.name, names, ranges)
-                total = total + moment.read(names, ranges).times(factor, same)
+                total = total + moment.read(names, ranges).times(self.product(factors), same)
         return total
 
     def _products(
         self, statement: MatMul, copy: str, ranges: Ranges
-    ) -> Iterator[tuple[tuple[Affine, ...], tuple[Affine, ...], Expr]]:
-        """Slots of the vector and of the weight in every case of a MatMul, and 1 where it holds, over positions."""
+    ) -> Iterator[tuple[tuple[Affine, ...], tuple[Affine, ...], tuple[Condition, ...]]]:
+        """Slots of the vector and of the weight in every case of a MatMul, and where it holds, over positions."""
         names = positions_of(statement.target, copy)
         cases = [self._readings(reference, names, ranges) for reference in (statement.vector, statement.weight)]
         for vector in cases[0]:
             for weight in cases[1]:
-                yield vector.slots, weight.slots, indicator((*vector.inside, *weight.inside))
+                yield vector.slots, weight.slots, (*vector.inside, *weight.inside)
 
     def _readings(self, reference: Variable, names: Mapping[str, Affine], ranges: Ranges) -> list[Reading]:
         """The cases of a reference whose indices are replaced by positions."""
