@@ -137,6 +137,17 @@ class Value:
         value, error = (np.pad(broadcast(part, axes, sizes), edges) for part in (self.value, self.error))
         return Value(axes, Estimate(value, error))
 
+    def around(self, name: str, span: Range, start: int) -> Value:
+        """The value over a larger range of one index, around which it wraps."""
+        if name not in self.axes:
+            return self
+        place, estimate = self.axes.index(name), self.estimate
+        turned = (np.arange(*span) - start) % estimate.value.shape[place]
+        check_memory([len(turned) if k == place else size for k, size in enumerate(estimate.value.shape)])
+        value, error = np.take(estimate.value, turned, axis=place), compact(estimate.error)
+        error = error if error.shape[place] == 1 else np.take(error, turned, axis=place)
+        return Value(self.axes, Estimate(value, np.broadcast_to(error, value.shape)))
+
     def zero(self) -> bool:
         """Whether the value is exactly zero."""
         # the first few numbers mostly decide
@@ -238,7 +249,7 @@ class Shifted(Value):
             "source": source,  # an axis in `slots` is read at its form, any other is an index
             "slots": dict(slots),
             "ranges": ranges,  # of the indices
-            "starts": starts,  # of the axes in `slots`
+            "starts": {axis: ranges[axis][0] for axis in source.axes if axis in ranges} | dict(starts),  # of the axes
             "by": tuple(by),
             "axes": union(_indices(source, slots), *(factor.axes for factor in by)),
         }
@@ -322,20 +333,20 @@ class Shifted(Value):
 
     def summed(self, name: str) -> Value:
         """The sum over an index, of arrays without it."""
-        own = [factor for factor in self.by if name in factor.axes or not factor.axes]
-        rest = [factor for factor in self.by if name in factor.axes or factor.axes]
-        rest = [factor for factor in rest if not any(factor is other for other in own)]
+        own = [factor for factor in self.by if name in factor.axes]
+        rest = [factor for factor in self.by if name not in factor.axes]
         touched = {axis: form for axis, form in self.slots.items() if name in form.indices}
-        if name in self.source.axes or not touched:
+        if not touched:
             return self.plain().summed(name)
         places = range(*self.ranges[name])
+        sources = [self.source.gather({name: Affine((), place)}, self.ranges, {name: places.start}) for place in places]
         forms = [{axis: form.at({name: Affine((), place)}) for axis, form in touched.items()} for place in places]
         weights = [
             reduce(lambda a, b: a * b, (f.gather({name: Affine((), place)}, self.ranges, {name: places.start})
                                         for f in own), Value.of(1.0))
             for place in places
         ]  # fmt: skip
-        total = _added(self.source, forms, weights, self.ranges, self.starts)
+        total = _added(sources, forms, weights, self.ranges, self.starts)
         slots = {axis: form for axis, form in self.slots.items() if axis not in touched}
         return Shifted.kept(total, slots, self.ranges, self.starts, rest)
 
@@ -346,32 +357,33 @@ def _indices(source: Value, slots: Mapping[str, Affine]) -> tuple[str, ...]:
 
 
 def _added(
-    source: Value, forms: Sequence[Mapping[str, Affine]], weights: Sequence[Value], ranges: Ranges,
+    sources: Sequence[Value], forms: Sequence[Mapping[str, Affine]], weights: Sequence[Value], ranges: Ranges,
     starts: Mapping[str, int],
 ) -> Value:  # fmt: skip
-    """The sum of weights times a value that is read at one form of one index along some axes.
+    """The sum of weights times values, each read at one form of one index along some axes.
 
     Where every form runs along its axis, slices are added up in place.  With K summands the rounding is at most K + 1
     units of the sum of the sizes, so that one sum of |weight| (error + (K + 1) eps |value|) bounds all errors.
     """
-    reads = [_slices(source, form, weight, ranges, starts) for form, weight in zip(forms, weights, strict=True)]
+    source, parts = sources[0], list(zip(sources, forms, weights, strict=True))
+    reads = [_slices(*part, ranges, starts) for part in parts]
     if None in reads:
-        parts = (source.read(form, ranges, starts) * w for form, w in zip(forms, weights, strict=True))
-        return reduce(lambda a, b: a + b, parts)
+        return reduce(lambda a, b: a + b, (one.read(form, ranges, starts) * weight for one, form, weight in parts))
     axes = tuple(forms[0][axis].indices[0] if axis in forms[0] else axis for axis in source.axes)
     shape = [ranges[name][1] - ranges[name][0] if axis in forms[0] else size
              for axis, name, size in zip(source.axes, axes, source.estimate.value.shape, strict=True)]  # fmt: skip
     check_memory(shape)
-    value, known = source.estimate.value, compact(source.estimate.error)
-    room = known + (len(forms) + 1) * EPS * largest(value, known.shape)
-    one = [size == 1 for size in room.shape]  # axes along which one bound serves all
+    known = [compact(one.estimate.error) for one in sources]
+    rooms = [error + (len(parts) + 1) * EPS * largest(one.estimate.value, error.shape)
+             for one, error in zip(sources, known, strict=True)]  # fmt: skip
+    one = [size == 1 for size in rooms[0].shape]  # axes along which one bound serves all
     total, error = np.zeros(shape), np.zeros([1 if o else size for o, size in zip(one, shape, strict=True)])
 
     def at(place: Sequence[slice], lengths: Sequence[Any]) -> tuple[slice, ...]:
         return tuple(slice(None) if length == 1 else where for where, length in zip(place, lengths, strict=True))
 
-    for (there, here), weight in zip(filter(None, reads), weights, strict=True):
-        factor = weight.aligned(axes)
+    for (there, here), (found, _, weight), room in zip(filter(None, reads), parts, rooms, strict=True):
+        factor, value = weight.aligned(axes), found.estimate.value
         w, off = (part[at(here, part.shape)] for part in (factor.value, factor.error))
         if not w.size:
             continue
@@ -395,6 +407,8 @@ def _slices(
     Beyond an axis nothing is read, where the weight is zero there.
     """
     there, here, seen = [], [], [axis for axis in source.axes if axis not in forms]
+    if not {*weight.axes} <= {*seen, *(name for form in forms.values() for name in form.indices)}:
+        return None
     for axis, size in zip(source.axes, source.estimate.value.shape, strict=True):
         form = forms.get(axis)
         if form is None:
@@ -520,6 +534,14 @@ class IndexedValues(Indexed[Value]):
         for name in grown:
             terms = tuple(Term(t.equations, t.value.widened(name, self.ranges[name], ranges[name])) for t in terms)
         return IndexedValues(terms, ranges)
+
+    def around(self, spans: Ranges) -> IndexedValues:
+        """The same over larger ranges of some indices, around which it wraps."""
+        terms = self.terms
+        for name, span in spans.items():
+            start = self.ranges[name][0]
+            terms = tuple(Term(term.equations, term.value.around(name, span, start)) for term in terms)
+        return IndexedValues(terms, dict(self.ranges) | dict(spans))
 
     def settled(self) -> IndexedValues:
         """The mean over replicates of draws."""
