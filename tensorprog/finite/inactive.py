@@ -190,7 +190,9 @@ class _Bounds:
         for initial in netsor.initial:
             if initial.name in needed:
                 law, width = laws[initial.name], widths[initial.width]
-                deviation = math.sqrt(float(np.diagonal(law.blocks, axis1=-2, axis2=-1).max()))
+                own = law.at(initial.indices)
+                sizes = np.diagonal(law.blocks, axis1=-2, axis2=-1) if own is None else own[0].data
+                deviation = math.sqrt(float(sizes.max()))
                 self.initials.append((initial.name, float(law.mean.min()), float(law.mean.max()), deviation, width))
                 self.events += math.prod(netsor.families[initial.name].shape) * (width + 1.0)
         self.steps: list[tuple[MatMul | Nonlin | Dot, float, int]] = []  # with a factor and a width
