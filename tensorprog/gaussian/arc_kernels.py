@@ -117,7 +117,7 @@ def kernel_size(f: Elementary, var: Array) -> Array:
     Shapes    var -> the same
     """
     sd = np.sqrt(var)
-    size = np.where(var > 0, abs(f.constant), abs(f.at_zero)) + (abs(f.linear) + abs(f.modulus)) * sd
+    size = np.abs(_constant(f, var)) + (abs(f.linear) + abs(f.modulus)) * sd
     for amplitude, spread in f.sigmoids:
         size = size + abs(amplitude) * sd * _inverse_root(var + spread)
     return np.asarray(size)
@@ -149,7 +149,7 @@ def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array,
         mixed = f.linear * _tilt(g, var_g, float) + g.linear * _tilt(f, var_f, float)
         summands.append(cov * (f.linear * g.linear + MEAN_ABS * mixed))
     if f.constant or g.constant or f.at_zero or g.at_zero:
-        one_f, one_g = (np.where(v > 0, h.constant, h.at_zero) for h, v in ((f, var_f), (g, var_g)))
+        one_f, one_g = _constant(f, var_f), _constant(g, var_g)
         even = one_f * one_g + MEAN_ABS * (one_f * (g.modulus * sd_g) + (f.modulus * sd_f) * one_g)
         summands.append(np.broadcast_to(even, shape))
     total = summands[0] if len(summands) and summands[0].flags.owndata else np.zeros(shape)
@@ -190,13 +190,18 @@ def kernel_sensitivity(
         return moved
     tilt_f, tilt_g = (alike(_tilt(h, var)) for h, var in ((f, v), (g, w)))
     rate = abs(f.linear * g.linear) + abs(f.modulus * g.modulus) + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f
-    even = abs(f.constant * g.modulus) * move_g + abs(g.constant * f.modulus) * move_f
+    even = np.abs(_constant(f, v) * g.modulus) * move_g + np.abs(_constant(g, w) * f.modulus) * move_f
     if not (tilt_f.any() and tilt_g.any()):
         return np.asarray(rate * moved + even)
     slope = _slope(f, g, v, w)
     if slope * np.max(tilt_f * tilt_g * moved) > LINEAR:
         return None
     return np.asarray((rate + slope * tilt_f * tilt_g) * moved + even)
+
+
+def _constant(h: Elementary, var: Array) -> Array:
+    """The constant of a function, which is its value at 0 where there is no variance."""
+    return np.where(var > 0, h.constant, h.at_zero)
 
 
 def _tilt(h: Elementary, var: Array, size: Callable[[float], float] = abs) -> Array:
