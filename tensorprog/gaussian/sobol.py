@@ -27,7 +27,7 @@ def scrambled_sobol(dim: int, log2_size: int, seed: int, replicate: int) -> NDAr
     for k in range(log2_size):  # the Gray codes of 2**k + j and of j differ in the bits k and k - 1
         change = directions[k] ^ directions[k - 1] if k else directions[0]
         np.bitwise_xor(points[: 1 << k], change, out=points[1 << k : 2 << k])
-    return points * 2.0**-BITS
+    return np.multiply(points, 2.0**-BITS, dtype=np.float64)
 
 
 @lru_cache(maxsize=64)
