@@ -171,7 +171,7 @@ def kernel_size(f: Elementary, var: Array) -> Array:
     Shapes    var -> the same
     """
     sd = np.sqrt(var)
-    size = np.where(var > 0, abs(f.constant), abs(f.at_zero)) + (abs(f.linear) + abs(f.modulus)) * sd
+    size = np.abs(_constant(f, var)) + (abs(f.linear) + abs(f.modulus)) * sd
     for amplitude, spread in f.sigmoids:
         size = size + abs(amplitude) * sd * _inverse_root(var + spread)
     return np.asarray(size)
@@ -207,7 +207,7 @@ class _Variable:
             self.arrays["tilt"] = MEAN_ABS * _tilt(f, var, float)
             self.arrays |= {f"inverse{k}": _inverse_root(var + h) for k, (_, h) in enumerate(f.sigmoids)}
         if f.constant or f.at_zero:
-            self.arrays["one"] = np.where(var > 0, f.constant, f.at_zero)
+            self.arrays["one"] = _constant(f, var)
 
     def part(self, index: Index) -> Callable[[str], Array]:
         """The arrays by name, of some members."""
@@ -274,13 +274,18 @@ def kernel_sensitivity(
         return moved
     tilt_f, tilt_g = (alike(_tilt(h, var)) for h, var in ((f, v), (g, w)))
     rate = abs(f.linear * g.linear) + abs(f.modulus * g.modulus) + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f
-    even = abs(f.constant * g.modulus) * move_g + abs(g.constant * f.modulus) * move_f
+    even = np.abs(_constant(f, v) * g.modulus) * move_g + np.abs(_constant(g, w) * f.modulus) * move_f
     if not (tilt_f.any() and tilt_g.any()):
         return np.asarray(rate * moved + even)
     slope = _slope(f, g, v, w)
     if slope * np.max(tilt_f * tilt_g * moved) > LINEAR:
         return None
     return np.asarray((rate + slope * tilt_f * tilt_g) * moved + even)
+
+
+def _constant(h: Elementary, var: Array) -> Array:
+    """The constant of a function, which is its value at 0 where there is no variance."""
+    return np.where(var > 0, h.constant, h.at_zero)
 
 
 def _tilt(h: Elementary, var: Array, size: Callable[[float], float] = abs) -> Array:

@@ -22,6 +22,8 @@ Array = NDArray[np.floating]
 
 __all__ = ["Dual", "dual"]
 
+UNEVEN = 64.0  # by what bounds that are relative to sizes may exceed others
+
 
 class Dual(Protocol):
     """E f(X) g(Y) for variables of known laws, pair by pair."""
@@ -44,11 +46,13 @@ def dual(
     integrand = FactoredIntegrand.of((f, g), [m.value for m in mu], [np.maximum(v.value, 0.0) for v in var])
     if not integrand.plain:
         return None
+    # errors of the law, relative to the deviations of both variables: where one bound serves members of very different
+    # variances, these bounds would be much larger than errors of each
     deviations = [np.sqrt(v) for v in integrand.var]
-    # errors of the law, relative to the deviations of both variables
     wide = largest_ratio(cov.first, deviations[0]) * largest_ratio(cov.second, deviations[1])
-    spread = [0.5 * largest_ratio(v.error, v.value) for v in var]
-    moved = cov.relative * wide, spread[0], spread[1]
-    if not np.isfinite(moved).all():
+    spread = [largest_ratio(v.error, v.value) for v in var]
+    even = [s * v.value.max(initial=0.0) <= UNEVEN * v.error.max(initial=0.0) for s, v in zip(spread, var, strict=True)]
+    if not (wide <= UNEVEN and all(even)):
         return None
+    moved = cov.relative * wide, 0.5 * spread[0], 0.5 * spread[1]
     return arc_dual(integrand, moved) or series_dual(integrand, moved)
