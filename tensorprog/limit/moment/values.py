@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ class Value:
 
     axes: tuple[str, ...]
     estimate: Estimate
+    later: ClassVar[bool] = False  # whether the numbers are computed when they are asked for (see `deferred`)
 
     @classmethod
     def of(cls, data: Any, axes: Sequence[str] = (), error: Any = None) -> Value:
@@ -83,6 +84,8 @@ class Value:
         """The sum of products over some axes, never formed one by one."""
         if not over:
             return self * other
+        if other.later:
+            return other.contracted(self, over)
         a, b = self.value, other.value
         sizes = Open(a.axes, np.abs(a.data)), Open(b.axes, np.abs(b.data))
         data, error = contract(a, b, over), Open(a.axes, self.estimate.error + 2 * EPS * sizes[0].data)
@@ -90,6 +93,11 @@ class Value:
         if other.estimate.error.any():
             bound = bound + contract(sizes[0], other.error, over).data
         return Value(data.axes, Estimate(data.data, bound))
+
+    def summed(self, name: str) -> Value:
+        """The sum over an axis."""
+        axis = self.axes.index(name)
+        return Value(tuple(a for a in self.axes if a != name), self.estimate.sum(axis=axis))
 
     def scaled(self, factor: float) -> Value:
         """Times a number that is exact."""
@@ -163,7 +171,8 @@ class Factored(Value):
     def kept(cls, first: Value, second: Value) -> Value:
         """The product of two values, kept apart where it would have more axes than either."""
         axes = set(union(first.axes, second.axes))
-        return first * second if axes in (set(first.axes), set(second.axes)) else cls(first.factors + second.factors)
+        plain = first.later or second.later or axes in (set(first.axes), set(second.axes))
+        return first * second if plain else cls(first.factors + second.factors)
 
     @property
     def factors(self) -> tuple[Value, ...]:
@@ -369,5 +378,7 @@ def _starts(ranges: Ranges) -> dict[str, int]:
 
 def _vanishes(difference: Value, found: Value) -> bool:
     """Whether a difference is zero within its error, at rounding level."""
+    if difference.later:
+        return False
     error, scale = difference.estimate.error, np.max(np.abs(found.estimate.value), initial=0.0)
     return bool(np.all(np.abs(difference.estimate.value) <= error) and np.max(error, initial=0.0) <= 1e-12 * scale)
