@@ -208,7 +208,8 @@ def _power_of_two(number: float) -> int:
 def _size(plan: Plan, op: Op) -> int:
     """Numbers of what an op writes."""
     if op.kind in ("gram", "factor"):
-        return plan.group(op).sets * plan.group(op).columns**2
+        wide = plan.fresh[op.at] if op.kind == "factor" else plan.group(op).columns
+        return plan.group(op).sets * plan.group(op).columns * wide
     return math.prod(plan.netsor.families[op.writes].shape) * plan.lengths.get(op.writes, 1)
 
 

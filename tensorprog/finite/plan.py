@@ -273,8 +273,13 @@ class Plan(Shown):
             if group is not None and group.statement.target.name in names:
                 vector = group.statement.vector.name
                 self.fresh[at] = group.columns
-                if self.histories[at].alone and vector in known and vector not in self.full:
+                if self.histories[at].alone and vector in known:
                     self.fresh[at] = min(group.columns, self.lengths[vector])
+
+    def direct(self, at: int) -> bool:
+        """Whether a step's inputs are a factor of their Gram matrix, as they have no more coordinates than members."""
+        group = self.groups[at]
+        return group is not None and self.lengths[group.statement.vector.name] == self.fresh[at]
 
     def _key(self, at: int, group: Grouping) -> str:
         """One key for all MatMul steps that pack the same vectors in the same way."""
@@ -307,9 +312,7 @@ class Plan(Shown):
             else:
                 key = self._key(at, group)
                 source = reads[0]
-                # where the inputs' coordinates are no more than the inputs, they are a factor of their Gram matrix
-                direct = source not in self.full and self.lengths[source] == self.fresh[at]
-                kinds: tuple[Literal["gram", "factor"], ...] = ("factor",) if direct else ("gram", "factor")
+                kinds: tuple[Literal["gram", "factor"], ...] = ("factor",) if self.direct(at) else ("gram", "factor")
                 for kind in kinds:
                     name = f"{kind} {key}"
                     if name not in made:
@@ -394,7 +397,7 @@ class Plan(Shown):
                 continue
             total += len(group.members) * group.columns * (before + self.fresh[at]) * length
             key = self._key(at, group) if self.histories[at].alone else ""
-            if key not in keys:
+            if key not in keys and not (key and self.direct(at)):
                 keys |= {key} - {""}
                 total += group.columns * (before + group.columns) * inputs
         return MULTIPLY * total

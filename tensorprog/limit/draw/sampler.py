@@ -348,7 +348,7 @@ class Sampler:
             self.sources.append((("weight", weight), (len(members), rank)))
         for initial in self.netsor.initial:
             if initial.name in self._drawn:
-                shape = self.recursion.initials[initial.name].blocks.shape[:-1]
+                shape = self.recursion.initials[initial.name].shape
                 self.sources.append((("initial", initial.name), shape))
 
     def _draw_gaussian(self, name: str, rows: Rows, normals: Normals) -> Open:
@@ -369,7 +369,7 @@ class Sampler:
     def _draw_initial(self, initial: Initial, normals: Normals) -> Open:
         """Z of initial vectors."""
         family = self.netsor.families[initial.name]
-        block = normals.of(("initial", initial.name), np.arange(self.recursion.initials[initial.name].blocks.shape[0]))
+        block = normals.of(("initial", initial.name), np.arange(self.recursion.initials[initial.name].shape[0]))
         data = initial_draws(self.recursion, initial, block[..., None])
         data = data[(slice(None), *place(self.demand[initial.name], family.ranges))]
         return Open((BATCH, *(str(k) for k in range(len(family.ranges))), COORDINATE), data)

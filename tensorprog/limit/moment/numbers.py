@@ -20,20 +20,21 @@ from tensorprog.language.evaluate import (
     Scope,
     affine_values,
     align,
+    broadcast,
     evaluate,
     index_array,
     multiply,
 )
 from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variables
-from tensorprog.language.initials import covariance_size, initial_laws
+from tensorprog.language.initials import InitialLaw, covariance_size, initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range
 from tensorprog.limit.form.definitions import Box, indicator, readings
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.deferred import Changes, Computed, deferred
-from tensorprog.limit.moment.indexed import difference
+from tensorprog.limit.moment.indexed import Equations, difference
 from tensorprog.limit.moment.recursion import Recursion
-from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value
+from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, check_memory
 
 __all__ = ["Numbers", "initial_draws", "inside_mask"]
 
@@ -70,11 +71,8 @@ class Numbers(Recursion[Value, IndexedValues]):
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         super().__init__(program, expanded, symbols)
         self.replicates: Range | None = None
-        for initial in self.netsor.initial:
-            size = covariance_size(self.netsor, initial)
-            need(COVARIANCES * size, f"the covariance of the initial vectors {initial.name}, {size} numbers,")
         self.initials = initial_laws(self.netsor)
-        keep(*(law.blocks for law in self.initials.values()))
+        self._whole: set[str] = set()
 
     # -- families that are filled in step by step -----------------------------------------------------------------
 
@@ -245,22 +243,51 @@ class Numbers(Recursion[Value, IndexedValues]):
         starts = {name: self.netsor.ranges[name][0] for name in used}
         return self._deferred(value.gather({name: where[name] for name in used}, ranges, starts), ranges)
 
-    def initial(self, name: str, ranges: Ranges) -> IndexedValues:
-        """The covariance of initial vectors: blocks of those that depend on each other."""
+    def initial_law(self, name: str) -> InitialLaw:
+        """The law of initial vectors, whose whole covariance has room."""
         law = self.initials[name]
-        indices = next(entry.indices for entry in self.netsor.initial if entry.name == name)
+        if name not in self._whole:
+            size = covariance_size(self.netsor, law.initial)
+            need(COVARIANCES * size, f"the covariance of the initial vectors {name}, {size} numbers,")
+            keep(law.blocks)
+            self._whole.add(name)
+        return law
+
+    def initial(self, name: str, ranges: Ranges, where: Equations) -> IndexedValues:
+        """The covariance of initial vectors: blocks of those that depend on each other, or equal positions only."""
+        indices = self.initials[name].initial.indices
         position = {index: str(k) for k, index in enumerate(indices)}
+        equal = {n: k for n, k in position.items() if difference(Affine.index(k), Affine.index(f"{k}_")) in where}
+        found = self._initial_at(name, position, equal) if equal and name not in self._whole else None
+        if found is None:
+            equal, found = {}, self._initial_blocks(name, position, ranges)
+        same = {difference(Affine.index(position[i]), Affine.index(f"{position[i]}_"))
+                for i in self.initials[name].independent if i not in equal}  # fmt: skip
+        equations = frozenset(form for form in same if form is not None)
+        return IndexedValues.of_summands([(equations, found)], dict(ranges))
+
+    def _initial_at(self, name: str, position: Mapping[str, str], equal: Collection[str]) -> Value | None:
+        shape = self.netsor.families[name].shape
+        check_memory([*shape, *(size for size, index in zip(shape, position, strict=True) if index not in equal)])
+        found = self.initials[name].at(equal)
+        if found is None:
+            return None
+        value, error = (Open(tuple(position.get(n) or f"{position[n[:-1]]}_" for n in part.axes), part.data)
+                        for part in found)  # fmt: skip
+        sizes = dict(zip(value.axes, value.data.shape, strict=True))
+        return Value.of(value.data, value.axes, broadcast(error, value.axes, sizes))
+
+    def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
+        law = self.initial_law(name)
         shape = [ranges[position[index]][1] - ranges[position[index]][0] for index in law.joint]
         data = law.blocks.reshape((*law.blocks.shape[: len(law.independent)], *shape, *shape))
         own, joint = ([position[i] for i in names] for names in (law.independent, law.joint))
         axes = (*own, *joint, *(f"{k}_" for k in joint))
-        same = {difference(Affine.index(k), Affine.index(f"{k}_")) for k in own}
         if law.independent and data.size and np.all(data == data[(slice(0, 1),) * len(law.independent)]):
             data, axes = data[(0,) * len(law.independent)], axes[len(law.independent) :]
         # only laws without independent members have errors
         error = np.broadcast_to(law.error, law.blocks.shape).reshape(data.shape) if law.error.any() else None
-        equations = frozenset(form for form in same if form is not None)
-        return IndexedValues.of_summands([(equations, Value.of(data, axes, error))], dict(ranges))
+        return Value.of(data, axes, error)
 
     def initial_mean(self, reference: Variable, ranges: Ranges) -> Value:
         """The mean of an initial vector."""
@@ -343,7 +370,7 @@ def initial_draws(numbers: Numbers, initial: Initial, block: Array) -> Array:
 
     Shapes    block (draws, independent members, joint members, coordinates) -> (draws, *members, coordinates)
     """
-    law, family = numbers.initials[initial.name], numbers.netsor.families[initial.name]
+    law, family = numbers.initial_law(initial.name), numbers.netsor.families[initial.name]
     drawn = np.einsum("...ij,b...jc->b...ic", law.factor, block)
     names = (*law.independent, *law.joint)
     sizes = [family.shape[initial.indices.index(name)] for name in names]

@@ -141,8 +141,8 @@ class Recursion(ABC, Generic[V, M]):
         """The variance of a weight whose indices are affine forms of others."""
 
     @abstractmethod
-    def initial(self, name: str, ranges: Ranges) -> M:
-        """The covariance of initial vectors, as declared."""
+    def initial(self, name: str, ranges: Ranges, where: Equations) -> M:
+        """The covariance of initial vectors, as declared, where these equations hold; elsewhere any value."""
 
     @abstractmethod
     def initial_mean(self, reference: Variable, ranges: Ranges) -> V:
@@ -227,7 +227,7 @@ class Recursion(ABC, Generic[V, M]):
         first, second = (self.netsor.families[name].statements for name in (f, g))
         at = solve(where)
         if not first or not second:
-            return self.initial(f, ranges).read(at, ranges) if f == g else self.nothing(ranges)
+            return self.initial(f, ranges, where).read(at, ranges) if f == g else self.nothing(ranges)
         a, b = self.netsor.body[first[0]], self.netsor.body[second[0]]
         assert isinstance(a, MatMul) and isinstance(b, MatMul)
         total = self.nothing(ranges)
