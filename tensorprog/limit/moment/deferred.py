@@ -20,7 +20,7 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
 from tensorprog.limit.moment.values import Value, check_memory
 
-__all__ = ["Changes", "Computed", "Deferred", "Held", "Table", "deferred"]
+__all__ = ["Changes", "Computed", "Deferred", "Held", "KnownPart", "deferred"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -120,10 +120,10 @@ class Deferred(Value):
 
 def deferred(value: Value, ranges: Ranges) -> Deferred:
     """A value that is known, among others that are not."""
-    return value if isinstance(value, Deferred) else Table(value.axes, ranges, value)
+    return value if isinstance(value, Deferred) else KnownPart(value.axes, ranges, value)
 
 
-class Table(Deferred):
+class KnownPart(Deferred):
     """Numbers as far as they are known: all of a value, or what has been entered."""
 
     arrays: Estimate
@@ -261,11 +261,12 @@ class _Gathered(Deferred):
             names.append(form.terms[0][0] if form.terms else None)
         dropped = tuple(k for k, name in enumerate(names) if name is None)
         left = [name for name in names if name is not None]
-        pairs = []
+        pairs: list[tuple[int, int]] = []
         while repeated := [k for k, name in enumerate(left) if left.index(name) < k]:
-            first, second = left.index(left[repeated[0]]), repeated[0]
+            second = repeated[0]
+            first = left.index(left[second])
             pairs.append((first, second))
-            left = [name for k, name in enumerate(left) if k not in (first, second)] + [left[second]]
+            left = [name for k, name in enumerate(left) if k not in {first, second}] + [left[second]]
         return dropped, tuple(pairs), tuple(left.index(name) for name in self.axes)
 
     def compute(self, window: Window) -> Estimate:

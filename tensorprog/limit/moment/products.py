@@ -107,8 +107,8 @@ class _Law:
         """The law in a window of values that are written down."""
         law = copy(self)
         law.ranges = ranges
-        law._known, law._means = ({key: _part(value, ranges) for key, value in known.items()}
-                                  for known in (self._known, self._means))  # fmt: skip
+        law._known = {key: _part(value, ranges) for key, value in self._known.items()}
+        law._means = {key: _part(value, ranges) for key, value in self._means.items()}
         return law
 
     def mean(self, place: int) -> Value:

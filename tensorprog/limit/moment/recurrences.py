@@ -19,7 +19,7 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
 from tensorprog.limit.form.definitions import Box, target_box
-from tensorprog.limit.moment.deferred import Changes, Held, Table, deferred
+from tensorprog.limit.moment.deferred import Changes, Held, KnownPart, deferred
 from tensorprog.limit.moment.indexed import Equations, Term, solve
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.values import IndexedValues, Value, check_memory
@@ -146,8 +146,8 @@ class Recurrences:
 
     def _fill_row(self, f: str, box: Box, g: str, known: Box) -> None:
         if (f, g) in self._rows:
-            row, mirrored = self._rows[f, g]
-            found = row.window(box_ranges(box, known))
+            own, mirrored = self._rows[f, g]
+            found = own.window(box_ranges(box, known))
             if (f, box) != (g, known):
                 found += mirrored.window(box_ranges(known, box))
             for table, window, entries in found:
@@ -179,7 +179,7 @@ class Recurrences:
         products = [s for s in dict.fromkeys(products) if s.vector.name not in self.numbers.random]
         pairs = {(s.target.name, other.target.name) for s in products for position, other in self._partners(s)
                  if other.vector.name not in self.numbers.random and self._group[position] <= number}  # fmt: skip
-        tables: dict[tuple[str, str], dict[Equations, Table]] = {pair: {} for pair in pairs}
+        tables: dict[tuple[str, str], dict[Equations, KnownPart]] = {pair: {} for pair in pairs}
         tables |= {(g, f): {} for f, g in pairs}
         bound = self._bound(number)
         try:
@@ -197,7 +197,7 @@ class Recurrences:
                 if all({e: list(t.axes) for e, t in tables[key].items()} == found[key] for key in tables):
                     break
                 tables = {
-                    key: {e: Table(axes, self.numbers.pair_ranges(*key)) for e, axes in own.items()}
+                    key: {e: KnownPart(axes, self.numbers.pair_ranges(*key)) for e, axes in own.items()}
                     for key, own in found.items()
                 }  # fmt: skip
         except NotPlannedError:
@@ -212,7 +212,7 @@ class Recurrences:
             known = tuple(Term(e, Value(table.axes, table.arrays)) for e, table in own.items())
             self.covariances[key] = IndexedValues(known, self.numbers.pair_ranges(*key))
 
-    def _as_moment(self, key: tuple[str, str], tables: Mapping[Equations, Table]) -> IndexedValues:
+    def _as_moment(self, key: tuple[str, str], tables: Mapping[Equations, KnownPart]) -> IndexedValues:
         return IndexedValues(tuple(Term(e, table) for e, table in tables.items()), self.numbers.pair_ranges(*key))
 
     def _both(self, f: str, g: str) -> tuple[IndexedValues, IndexedValues]:
@@ -267,14 +267,14 @@ class _Rows:
     """The rows of a covariance as they are written down, and the tables that they are entered into."""
 
     def __init__(
-        self, numbers: Numbers, moment: IndexedValues, tables: Mapping[Equations, Table], key: tuple[str, str]
+        self, numbers: Numbers, moment: IndexedValues, tables: Mapping[Equations, KnownPart], key: tuple[str, str]
     ) -> None:
         self.numbers, self.key = numbers, key
         self.terms = [(e, deferred(value, moment.ranges), tables[e]) for e, value in moment.summands()]
 
-    def window(self, window: Mapping[str, Range]) -> list[tuple[Table, Mapping[str, Range], Estimate]]:
+    def window(self, window: Mapping[str, Range]) -> list[tuple[KnownPart, Mapping[str, Range], Estimate]]:
         """The entries in a window, each with its table and where it stands there."""
-        entries: list[tuple[Table, Mapping[str, Range], Estimate]] = []
+        entries: list[tuple[KnownPart, Mapping[str, Range], Estimate]] = []
         for equations, value, table in self.terms:
             held = _held(window, equations) if equations else window
             if held is None:
