@@ -249,7 +249,7 @@ class _Gathered(Deferred):
 
     read: Deferred
     slots: dict[str, Affine]
-    steps: tuple[tuple[tuple[int, int], ...], tuple[int, ...], tuple[int, ...]] | None
+    steps: tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]] | None
 
     def _views(self, value: Deferred, slots: Mapping[str, Affine]) -> Any:
         """Axes to drop, pairs of axes whose diagonal is read, and the order of what is left, where this is a view."""
@@ -291,7 +291,8 @@ class _Gathered(Deferred):
         assert self.steps is not None
         dropped, pairs, order = self.steps
         if dropped:
-            array = array[tuple(0 if k in dropped else slice(None) for k in range(array.ndim))]
+            key: tuple[int | slice, ...] = tuple(0 if k in dropped else slice(None) for k in range(array.ndim))
+            array = array[key]
         for first, second in pairs:
             array = array.diagonal(0, first, second)
         return array if order == tuple(range(array.ndim)) else array.transpose(order)

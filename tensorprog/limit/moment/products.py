@@ -138,9 +138,10 @@ class _Law:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
         if len(block) > 2:
             block = _merged(block)
-        if self.numbers.planning and not all(factor.plain == FORMAL for factor in block):
-            return self._later(block)
-        return self._now(block)
+        if not self.numbers.planning:
+            return self._now(block)
+        linear = len(block) < 3 and all(factor.plain == FORMAL for factor in block)
+        return self._expectation(block, self.numbers.scope(self.ranges)) if linear else self._later(block)
 
     def _later(self, block: Sequence[_Factor]) -> Value:
         """The same written down, to be computed in windows."""
