@@ -20,11 +20,15 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
 from tensorprog.limit.moment.values import Value, check_memory
 
-__all__ = ["Changes", "Computed", "Deferred", "Held", "KnownPart", "deferred"]
+__all__ = ["Changes", "Computed", "Deferred", "Held", "KnownPart", "NotPlannedError", "deferred"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 Window = Mapping[str, Range]
+
+
+class NotPlannedError(Exception):
+    """Something cannot be written down to be computed in windows: it depends on numbers that are not known yet."""
 
 
 class Changes:
@@ -65,8 +69,8 @@ class Deferred(Value):
 
     @property
     def estimate(self) -> Estimate:  # type: ignore[override]
-        """All numbers."""
-        return self.part({})
+        """All numbers: nothing may be computed before the tables are filled in."""
+        raise NotPlannedError
 
     # -- what is made of them -------------------------------------------------------------------------------------
 
@@ -97,8 +101,8 @@ class Deferred(Value):
         return _Contracted(self, Value.of(1.0), [name])
 
     def settled(self) -> Value:
-        """The mean over replicates of draws."""
-        return self if not self.axes else Value(self.axes, self.estimate).settled()
+        """The mean over replicates of draws: what is known of a value that is computed later."""
+        raise NotPlannedError
 
     def gather(self, slots: Mapping[str, Affine], ranges: Ranges, starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
@@ -142,6 +146,13 @@ class KnownPart(Deferred):
     def zero(self) -> bool:
         """Whether the value is known to be zero everywhere."""
         return self.value_of is not None and self.value_of.zero()
+
+    @property
+    def estimate(self) -> Estimate:  # type: ignore[override]
+        """All numbers of a value that is known."""
+        if self.value_of is None:
+            raise NotPlannedError
+        return self.arrays
 
     def _place(self, window: Window) -> Any:
         spans = self.whole.items()

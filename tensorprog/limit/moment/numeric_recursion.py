@@ -16,11 +16,11 @@ from tensorprog.language.ir import Netsor, Range
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.moment.carried import Paths
-from tensorprog.limit.moment.deferred import Changes, Computed, deferred
+from tensorprog.limit.moment.deferred import Changes, Computed, NotPlannedError, deferred
 from tensorprog.limit.moment.indexed import NOTHING, Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import ProductOfFunctions
-from tensorprog.limit.moment.recurrences import NotPlannedError, Recurrences
+from tensorprog.limit.moment.recurrences import Recurrences
 from tensorprog.limit.moment.reduced import Reduced, any_reduces, reducing_groups
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
 

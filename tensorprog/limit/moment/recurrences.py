@@ -19,12 +19,12 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
 from tensorprog.limit.form.definitions import Box, target_box
-from tensorprog.limit.moment.deferred import Changes, Held, KnownPart, deferred
+from tensorprog.limit.moment.deferred import Changes, Held, KnownPart, NotPlannedError, deferred
 from tensorprog.limit.moment.indexed import Equations, Term, solve
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.values import IndexedValues, Value, check_memory
 
-__all__ = ["Box", "NotPlannedError", "Recurrences", "box_ranges", "merged"]
+__all__ = ["Box", "Recurrences", "box_ranges", "merged"]
 
 Array = NDArray[Any]
 
@@ -257,10 +257,6 @@ class Recurrences:
         """Members of a family were made known."""
         if name in self.changes:
             self.changes[name].number += 1
-
-
-class NotPlannedError(Exception):
-    """Something is not written down for windows; rows are computed one by one."""
 
 
 class _Rows:
