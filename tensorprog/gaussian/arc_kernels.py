@@ -120,7 +120,7 @@ def kernel_size(f: Elementary, var: Array) -> Array:
     Shapes    var -> the same
     """
     sd = np.sqrt(var)
-    size = np.where(var > 0, abs(f.constant), abs(f.at_zero)) + (abs(f.linear) + abs(f.modulus)) * sd
+    size = np.abs(_constant(f, var)) + (abs(f.linear) + abs(f.modulus)) * sd
     for amplitude, spread in f.sigmoids:
         size = size + abs(amplitude) * sd * _inverse_root(var + spread)
     return np.asarray(size)
@@ -152,7 +152,7 @@ def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array,
         mixed = f.linear * _tilt(g, var_g, float) + g.linear * _tilt(f, var_f, float)
         summands.append(cov * (f.linear * g.linear + MEAN_ABS * mixed))
     if f.constant or g.constant or f.at_zero or g.at_zero:
-        one_f, one_g = (np.where(v > 0, h.constant, h.at_zero) for h, v in ((f, var_f), (g, var_g)))
+        one_f, one_g = _constant(f, var_f), _constant(g, var_g)
         even = one_f * one_g + MEAN_ABS * (one_f * (g.modulus * sd_g) + (f.modulus * sd_f) * one_g)
         summands.append(np.broadcast_to(even, shape))
     total = summands[0] if len(summands) and summands[0].flags.owndata else np.zeros(shape)
@@ -224,8 +224,9 @@ def kernel_sensitivity(
         moved, turned = (np.where(same, error, array) for array in (moved, turned)) if same.any() else (moved, turned)
     result = abs(f.modulus * g.modulus) * moved if f.modulus and g.modulus else np.zeros((1,) * error.ndim)
     result = result + (abs(f.linear * g.linear) + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f) * turned
-    if (f.constant and g.modulus) or (g.constant and f.modulus):
-        result = result + (abs(f.constant * g.modulus) * move_g + abs(g.constant * f.modulus) * move_f)
+    if f.modulus or g.modulus:
+        even = np.abs(_constant(f, v) * g.modulus) * move_g + np.abs(_constant(g, w) * f.modulus) * move_f
+        result = result + even
     if each:
         found = _turns(f, g, (v, w, cov.value), turned, same)
         return None if found is None else result + found
@@ -258,6 +259,11 @@ def _turns(
                 slope = np.where(same, slope * (1 - 0.5 * v * (1 / (v + h) + 1 / (w + k))), slope)
             total = total + abs(a * b) * (2 / np.pi) * slope * turned
     return np.asarray(total)
+
+
+def _constant(h: Elementary, var: Array) -> Array:
+    """The constant of a function, which is its value at 0 where there is no variance."""
+    return np.where(var > 0, h.constant, h.at_zero)
 
 
 def _tilt(h: Elementary, var: Array, size: Callable[[float], float] = abs) -> Array:

@@ -110,7 +110,7 @@ def spread_factor(cov: Array) -> Array:
 
 
 def gauss_hermite(integrand: Integrand) -> Callable[[JointIntegrand], Estimate] | None:
-    """The difference of two rules is the error: that means something for smooth functions only."""
+    """Differences of rules are the error: they mean something for smooth functions only."""
     return by_orders if isinstance(integrand, JointIntegrand) and integrand.smooth and integrand.mu.shape[-1] else None
 
 

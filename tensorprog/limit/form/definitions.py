@@ -25,7 +25,7 @@ from tensorprog.language.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, S
 from tensorprog.language.schedule import Loop, acyclic, positions, schedule, upstream
 
 __all__ = [
-    "ONE", "ZERO", "Box", "Reading",
+    "ONE", "ZERO", "Box", "Condition", "Reading",
     "carried", "depth", "held_ranges", "indicator", "is_layered", "not_compiled", "pieced", "place",
     "random_families", "readings", "reads_beyond", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
     "single", "target_box", "without_transposes",
@@ -44,14 +44,17 @@ class Reading:
     inside: tuple[Condition, ...] = ()
 
 
-def readings(reference: Variable, family: Family, ranges: Mapping[str, Range]) -> list[Reading]:
+def readings(
+    reference: Variable, family: Family, ranges: Mapping[str, Range], around: bool = False
+) -> list[Reading]:
     """The cases of a reference while its indices run over the ranges; where none holds, it reads the zero vector.
 
-    Beyond its boundary an index wraps, by multiples of its size, or reads zero.
+    Beyond its boundary an index wraps, by multiples of its size, or reads zero.  With `around` what wraps is one case,
+    whose slots lie beyond.
     """
     rules = family.boundaries or ("",) * len(reference.slots)
     options = [
-        list(_places(slot, span, rule, ranges))
+        list(_places(slot, span, "" if around and rule == "wrap" else rule, ranges))
         for slot, span, rule in zip(reference.slots, family.ranges, rules, strict=True)
     ]
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.deferred import Changes, Computed, deferred
 from tensorprog.limit.moment.indexed import Equations, difference
 from tensorprog.limit.moment.recursion import Recursion
-from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, check_memory
+from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Settled, Value, check_memory
 
 __all__ = ["Numbers", "initial_draws", "inside_mask"]
 
@@ -138,8 +138,7 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def kept(self, moment: IndexedValues) -> IndexedValues:
         """The moment, whose arrays count as kept."""
-        for factor in (factor for term in moment.terms for factor in term.value.factors):
-            keep(factor.estimate.value, factor.estimate.error)
+        keep(*(array for term in moment.terms for array in term.value.arrays))
         return moment
 
     def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
@@ -328,6 +327,10 @@ class Numbers(Recursion[Value, IndexedValues]):
         axes = {name: None for term in moment.terms for name in term.value.axes}
         axes |= {name: None for term in moment.terms for form in term.equations for name in form.indices}
         return Value(tuple(axes), moment.dense(tuple(axes)))
+
+    def product(self, factors: Sequence[Value]) -> Value:
+        """The product of values, kept apart where it would have more axes than any of them."""
+        return reduce(Factored.kept, factors)
 
     def vanishes(self, value: Value) -> bool:
         """Whether a value is exactly zero."""

@@ -12,7 +12,7 @@ from functools import partial, reduce
 
 from tensorprog.gaussian.several import REPLICATES
 from tensorprog.language.expr import Affine, Variable, indices_of
-from tensorprog.language.ir import Netsor, Range
+from tensorprog.language.ir import MatMul, Netsor, Range
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.moment.carried import Paths
@@ -180,6 +180,27 @@ class NumericRecursion(Numbers):
             return IndexedValues((), self.over(held))
         where = self.wanted(f, g, names)
         return self._checked_at(f, g, self.over(held), where) if where else self._compute(f, g, self.over(held))
+
+    def around(self, a: MatMul, b: MatMul) -> bool:
+        """Whether products may read what wraps as one case: where moments are there as a whole."""
+        families = [self.netsor.families[statement.vector.name] for statement in (a, b)]
+        partly = any(len(family.statements) > 1 or self.recurrent(family.name) for family in families)
+        return not partly and not self.each and any("wrap" in family.boundaries for family in families)
+
+    def between_around(
+        self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges
+    ) -> IndexedValues | None:
+        """E[Z^f Z^g] with ranges beyond boundaries at which positions wrap; None if equations say which are equal."""
+        around = {}
+        for family, copy in ((f, ""), (g, "_")):
+            declared = self.netsor.families[family]
+            for k, ((start, stop), rule) in enumerate(zip(declared.ranges, declared.boundaries, strict=False)):
+                low, high = names[f"{k}{copy}"].bounds(ranges)
+                if rule == "wrap" and (low < start or high >= stop):
+                    around[f"{k}{copy}"] = low, high + 1
+        moment = self.second_at(f, g, self.wanted(f, g, names, around))
+        read = {name for term in moment.terms for form in term.equations for name in form.indices}
+        return None if read & around.keys() else moment.around(around)
 
     def _average(self, name: str) -> Value:
         self.ready(name)
