@@ -130,7 +130,7 @@ def deferred(value: Value, ranges: Ranges) -> Deferred:
 class KnownPart(Deferred):
     """Numbers as far as they are known: all of a value, or what has been entered."""
 
-    arrays: Estimate
+    entered: Estimate
     value_of: Value | None
     own: Changes
 
@@ -140,8 +140,8 @@ class KnownPart(Deferred):
         shape = tuple(b - a for a, b in self.whole.values())
         if known is None:
             check_memory(shape, 2)
-        arrays = Estimate(np.zeros(shape), np.zeros(shape)) if known is None else known.estimate
-        self.__dict__.update(arrays=arrays, value_of=known, own=own)
+        entered = Estimate(np.zeros(shape), np.zeros(shape)) if known is None else known.estimate
+        self.__dict__.update(entered=entered, value_of=known, own=own)
 
     def zero(self) -> bool:
         """Whether the value is known to be zero everywhere."""
@@ -152,7 +152,7 @@ class KnownPart(Deferred):
         """All numbers of a value that is known."""
         if self.value_of is None:
             raise NotPlannedError
-        return self.arrays
+        return self.entered
 
     def _place(self, window: Window) -> Any:
         spans = self.whole.items()
@@ -166,12 +166,12 @@ class KnownPart(Deferred):
     def compute(self, window: Window) -> Estimate:
         """The numbers in a window."""
         place = self._place(window)
-        return Estimate(self.arrays.value[place], self.arrays.error[place])
+        return Estimate(self.entered.value[place], self.entered.error[place])
 
     def enter(self, window: Window, found: Estimate) -> None:
         """Write the numbers of a window."""
         place = self._place(window)
-        self.arrays.value[place], self.arrays.error[place] = found.value, found.error
+        self.entered.value[place], self.entered.error[place] = found.value, found.error
         self.own.number += 1
 
 
@@ -256,9 +256,9 @@ class _Gathered(Deferred):
         axes = union(*(form.indices for form in slots.values()), kept)
         whole = {name: value.whole[name] if name in kept else ranges[name] for name in axes}
         super().__init__(axes, whole, (), value)
-        self.__dict__.update(read=value, slots=slots, steps=self._views(value, slots))
+        self.__dict__.update(source=value, slots=slots, steps=self._views(value, slots))
 
-    read: Deferred
+    source: Deferred
     slots: dict[str, Affine]
     steps: tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]] | None
 
@@ -283,7 +283,7 @@ class _Gathered(Deferred):
     def compute(self, window: Window) -> Estimate:
         """The numbers in a window."""
         read, inside = {}, True
-        for name, (start, stop) in self.read.whole.items():
+        for name, (start, stop) in self.source.whole.items():
             form = self.slots.get(name)
             if form is None:
                 read[name] = window[name]
@@ -292,11 +292,11 @@ class _Gathered(Deferred):
             inside = inside and start <= low and high < stop
             low = min(max(low, start), stop - 1)
             read[name] = low, max(low, min(high, stop - 1)) + 1
-        part = self.read.part(read)
+        part = self.source.part(read)
         if self.steps is not None and inside:
             return Estimate(self._view(part.value), self._view(part.error))
         starts = {name: span[0] for name, span in read.items()}
-        return _filled(Value(self.read.axes, part).gather(self.slots, window, starts).aligned(self.axes), window)
+        return _filled(Value(self.source.axes, part).gather(self.slots, window, starts).aligned(self.axes), window)
 
     def _view(self, array: Array) -> Array:
         assert self.steps is not None
@@ -310,7 +310,7 @@ class _Gathered(Deferred):
 
     def zero(self) -> bool:
         """Whether the value is known to be zero everywhere."""
-        return self.read.zero()
+        return self.source.zero()
 
 
 class _Widened(Deferred):
@@ -319,9 +319,9 @@ class _Widened(Deferred):
     def __init__(self, value: Deferred, name: str, span: Range, whole: Range) -> None:
         axes = value.axes if name in value.axes else (name, *value.axes)
         super().__init__(axes, {**value.whole, name: whole}, (), value)
-        self.__dict__.update(read=value, name=name, span=span)
+        self.__dict__.update(source=value, name=name, span=span)
 
-    read: Deferred
+    source: Deferred
     name: str
     span: Range
 
@@ -333,7 +333,7 @@ class _Widened(Deferred):
         if low >= high:
             return Estimate.exact(np.zeros(shape))
         held = {**window, self.name: (low, high)}
-        part = _filled(Value(self.read.axes, self.read.part(held)).aligned(self.axes), held)
+        part = _filled(Value(self.source.axes, self.source.part(held)).aligned(self.axes), held)
         if (low, high) == (start, stop):
             return part
         place = tuple(slice(low - start, high - start) if a == self.name else slice(None) for a in self.axes)
@@ -343,7 +343,7 @@ class _Widened(Deferred):
 
     def zero(self) -> bool:
         """Whether the value is known to be zero everywhere."""
-        return self.read.zero()
+        return self.source.zero()
 
 
 class _Contracted(Deferred):

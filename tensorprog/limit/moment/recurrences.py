@@ -209,7 +209,7 @@ class Recurrences:
             self._rows[pair] = [_Rows(self.numbers, moment, tables[key], key)
                                 for key, moment in zip(((f, g), (g, f)), both, strict=True)]  # fmt: skip
         for key, own in tables.items():
-            known = tuple(Term(e, Value(table.axes, table.arrays)) for e, table in own.items())
+            known = tuple(Term(e, Value(table.axes, table.entered)) for e, table in own.items())
             self.covariances[key] = IndexedValues(known, self.numbers.pair_ranges(*key))
 
     def _as_moment(self, key: tuple[str, str], tables: Mapping[Equations, KnownPart]) -> IndexedValues:
