@@ -204,11 +204,15 @@ class Entrywise(Value):
         ), made)  # fmt: skip
 
     def __add__(self, other: Value) -> Value:
+        if other.later:
+            return NotImplemented
         if not isinstance(other, Entrywise) and other.zero():
             return self
         return self._with(other, np.add, _sum) or Value.__add__(self, other)
 
     def __mul__(self, other: Value) -> Value:
+        if other.later:
+            return NotImplemented
         if not isinstance(other, Entrywise) and other.estimate.value.size == 1:
             value, error = other.estimate.value.item(), other.estimate.error
             if not error.any() and value in (0.0, 1.0):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ class Value:
 
     axes: tuple[str, ...]
     estimate: Estimate
+    later: ClassVar[bool] = False  # whether the numbers are computed when they are asked for (see `deferred`)
 
     @classmethod
     def of(cls, data: Any, axes: Sequence[str] = (), error: Any = None) -> Value:
@@ -91,7 +92,7 @@ class Value:
         """The sum of products over some axes, never formed one by one."""
         if not over:
             return self * other
-        if isinstance(other, Shifted):
+        if other.later or isinstance(other, Shifted):
             return other.contracted(self, over)
         a, b = self.value, other.value
         sizes = Open(a.axes, np.abs(a.data)), Open(b.axes, np.abs(b.data))
@@ -203,7 +204,8 @@ class Factored(Value):
     def kept(cls, first: Value, second: Value) -> Value:
         """The product of two values, kept apart where it would have more axes than either."""
         axes = set(union(first.axes, second.axes))
-        return first * second if axes in (set(first.axes), set(second.axes)) else cls(first.factors + second.factors)
+        plain = first.later or second.later or axes in (set(first.axes), set(second.axes))
+        return first * second if plain else cls(first.factors + second.factors)
 
     @property
     def factors(self) -> tuple[Value, ...]:
@@ -626,5 +628,7 @@ def _starts(ranges: Ranges) -> dict[str, int]:
 
 def _vanishes(difference: Value, found: Value) -> bool:
     """Whether a difference is zero within its error, at rounding level."""
+    if difference.later:
+        return False
     error, scale = difference.estimate.error, np.max(np.abs(found.estimate.value), initial=0.0)
     return bool(np.all(np.abs(difference.estimate.value) <= error) and np.max(error, initial=0.0) <= 1e-12 * scale)
