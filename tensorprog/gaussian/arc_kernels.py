@@ -35,7 +35,8 @@ from tensorprog.language.linalg import alike
 Array = NDArray[np.floating]
 
 __all__ = [
-    "Elementary", "arc_dual", "arc_kernel", "elementary", "kernel", "kernel_error", "kernel_sensitivity", "small_kernel",
+    "Elementary", "arc_dual", "arc_kernel", "elementary", "kernel", "kernel_error", "kernel_sensitivity",
+    "small_kernel",
 ]  # fmt: skip
 
 MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
