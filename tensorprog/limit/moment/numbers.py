@@ -89,6 +89,10 @@ class Numbers(Recursion[Value, IndexedValues]):
     def step(self, position: int, box: Box) -> None:
         """A recurrence has come to members of a family that it carries along without a MatMul."""
 
+    def planned(self, bodies: Sequence[Expr], axes: Sequence[str], ranges: Ranges) -> Value | None:
+        """What stands for the expectation of a product of functions where none is computed (`planned`), or None."""
+        return None
+
     # -- the axis of draws ----------------------------------------------------------------------------------------
 
     def over(self, ranges: Ranges) -> dict[str, Range]:

@@ -124,6 +124,8 @@ class _Law:
         if len(block) > 2:
             block = _merged(block)
         result = self._expectation(block, self.numbers.scope(self.ranges))
+        if result.deferred:
+            return result
         value, error = result.estimate.value, result.estimate.error
         for average in dict.fromkeys(v for factor in block for v in variables(factor.body) if v.name[0] != "."):
             known = self.numbers.average(average.name).estimate
@@ -144,6 +146,9 @@ class _Law:
         if len(block) == 2:
             moments.append(self.cov(*places))
         axes, pairs = _paired_axes(self._axes(moments, bodies))
+        planned = self.numbers.planned(bodies, axes, self.ranges)
+        if planned is not None:
+            return planned
         args = [moment.aligned(axes) for moment in moments]
         check_memory([self.ranges[name][1] - self.ranges[name][0] for name in axes])
         f = function(bodies[0], scope, axes)
@@ -175,6 +180,9 @@ class _Law:
         means = [self.mean(place) for place in places]
         covs = [[self.cov(j, k) for k in places] for j in places]
         axes = self._axes([*means, *(value for row in covs for value in row)], [factor.body for factor in block])
+        planned = self.numbers.planned((), axes, self.ranges)
+        if planned is not None:
+            return planned
         sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
         check_memory((*sizes.values(), len(places) + 1, len(places)))
 
