@@ -81,6 +81,7 @@ class ScoreBlocks(DrawSource):
         """Each block with its columns of the points."""
         ends = np.cumsum([block.sampler.dim for block in self.blocks])
         yield list(zip(self.blocks, np.split(points, ends[:-1], axis=1), strict=True))
+        self.relative = max([self.relative, *(block.error for block in self.blocks)])
 
     def numbers(self, results: int) -> int:
         """Numbers that one draw takes, of which `results` are wanted."""

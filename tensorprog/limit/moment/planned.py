@@ -83,7 +83,7 @@ class Extent(Value):
     Of what is read at sums of indices only what is behind it is `stored`, as in `values.Shifted`.
     """
 
-    deferred = True
+    later = True
 
     def __init__(self, ledger: Ledger, sizes: Mapping[str, int], stored: int | None = None) -> None:
         object.__setattr__(self, "axes", union(tuple(sizes)))
@@ -120,6 +120,12 @@ class Extent(Value):
 
     def __add__(self, other: Value) -> Value:
         return self if not other.axes else self._with(self._joined(other))
+
+    def __radd__(self, other: Value) -> Value:
+        return self + other
+
+    def __rmul__(self, other: Value) -> Value:
+        return self * other
 
     def __mul__(self, other: Value) -> Value:
         sizes = self._joined(other)
@@ -308,7 +314,7 @@ class PlannedRecursion(NumericRecursion):
         self.ledger.made(found.size)
         return IndexedValues.constant(found, ranges)
 
-    def planned(self, bodies: Sequence[Expr], axes: Sequence[str], ranges: Ranges) -> Value:
+    def sized(self, bodies: Sequence[Expr], axes: Sequence[str], ranges: Ranges) -> Value:
         """The expectation of a product of functions of Gaussian variables."""
         found = self._extent({name: ranges[name] for name in axes})
         method, cost = self._method(bodies, ranges)

@@ -40,7 +40,7 @@ class Value:
 
     axes: tuple[str, ...]
     estimate: Estimate
-    deferred: ClassVar[bool] = False  # whether its numbers are not there as they are: then its own arithmetic serves
+    later: ClassVar[bool] = False  # whether the numbers are computed when they are asked for (see `deferred`)
 
     @classmethod
     def of(cls, data: Any, axes: Sequence[str] = (), error: Any = None) -> Value:
@@ -74,13 +74,11 @@ class Value:
         return axes, one, two
 
     def __add__(self, other: Value) -> Value:
-        if other.deferred:
-            return other + self
         axes, one, two = self._both(other)
         return Value(axes, one + two)
 
     def __mul__(self, other: Value) -> Value:
-        if other.deferred:
+        if isinstance(other, Shifted):
             return other * self
         axes, one, two = self._both(other)
         return Value(axes, one * two)
@@ -94,7 +92,7 @@ class Value:
         """The sum of products over some axes, never formed one by one."""
         if not over:
             return self * other
-        if other.deferred:
+        if other.later or isinstance(other, Shifted):
             return other.contracted(self, over)
         a, b = self.value, other.value
         sizes = Open(a.axes, np.abs(a.data)), Open(b.axes, np.abs(b.data))
@@ -208,7 +206,8 @@ class Factored(Value):
         if known is not None:
             return known
         axes = set(union(first.axes, second.axes))
-        return first * second if axes in (set(first.axes), set(second.axes)) else cls(first.factors + second.factors)
+        plain = first.later or second.later or axes in (set(first.axes), set(second.axes))
+        return first * second if plain else cls(first.factors + second.factors)
 
     @property
     def factors(self) -> tuple[Value, ...]:
@@ -250,8 +249,6 @@ class Shifted(Value):
     An array over all indices would have each number once for every shift d; it is made only where somebody reads it.
     A sum over a shift adds up what is behind it, one shift after the other.
     """
-
-    deferred = True
 
     def __init__(
         self, source: Value, slots: Mapping[str, Affine], ranges: Ranges, starts: Mapping[str, int],
@@ -633,7 +630,7 @@ def _starts(ranges: Ranges) -> dict[str, int]:
 
 def _vanishes(difference: Value, found: Value) -> bool:
     """Whether a difference is zero within its error, at rounding level."""
-    if difference.deferred:
-        return difference.zero()
+    if difference.later:
+        return False
     error, scale = difference.estimate.error, np.max(np.abs(found.estimate.value), initial=0.0)
     return bool(np.all(np.abs(difference.estimate.value) <= error) and np.max(error, initial=0.0) <= 1e-12 * scale)
