@@ -424,8 +424,9 @@ class Sampler:
         """
         values = self.values(Points(self.sources, points))
         near = np.square(points).sum(axis=1) <= self.dim + NEAR * math.sqrt(2 * self.dim) + NEAR
-        for name, error in self.errors.items() if near.any() else ():
-            self.largest[name] = max(self.largest.get(name, 0.0), float(error.data[near[: len(error.data)]].max(initial=0.0)))
+        for name, error in self.errors.items():
+            worst = float(error.data[near[: len(error.data)]].max(initial=0.0))
+            self.largest[name] = max(self.largest.get(name, 0.0), worst)
         return values
 
     def scores_of(self, name: str, normals: Normals) -> Open:
