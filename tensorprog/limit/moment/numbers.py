@@ -37,7 +37,7 @@ from tensorprog.limit.moment.indexed import Equations, difference
 from tensorprog.limit.moment.recursion import Recursion
 from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Settled, Value, check_memory
 
-__all__ = ["Numbers", "initial_draws", "inside_mask"]
+__all__ = ["EXACT", "Numbers", "initial_draws", "inside_mask"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -92,6 +92,10 @@ class Numbers(Recursion[Value, IndexedValues]):
     @abstractmethod
     def step(self, position: int, box: Box) -> None:
         """A recurrence has come to members of a family that it carries along without a MatMul."""
+
+    def sized(self, bodies: Sequence[Expr], axes: Sequence[str], ranges: Ranges) -> Value | None:
+        """What stands for the expectation of a product of functions where sizes are asked for (`planned`), or None."""
+        return None
 
     # -- the axis of draws ----------------------------------------------------------------------------------------
 

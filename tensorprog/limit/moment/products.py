@@ -161,7 +161,7 @@ class _Law:
     def _now(self, block: Sequence[_Factor]) -> Value:
         result = self._expectation(block, self.numbers.scope(self.ranges))
         averages = dict.fromkeys(v for factor in block for v in variables(factor.body) if v.name[0] != ".")
-        if not averages:
+        if result.later or not averages:
             return result
         value, error = result.estimate.value, result.estimate.error
         for average in averages:
@@ -183,6 +183,9 @@ class _Law:
         if len(block) == 2:
             moments.append(self.cov(*places))
         axes, pairs = _paired_axes(self._axes(moments, bodies))
+        size = self.numbers.sized(bodies, axes, self.ranges)
+        if size is not None:
+            return size
         f = self._function(bodies[0], scope, axes)
         g = f if bodies[0] == bodies[-1] else self._function(bodies[1], scope, axes)
         cov = Entrywise.over(moments[-1], axes, pairs) if len(block) == 2 else None
@@ -227,6 +230,9 @@ class _Law:
         means = [self.mean(place) for place in places]
         covs = [[self.cov(j, k) for k in places] for j in places]
         axes = self._axes([*means, *(value for row in covs for value in row)], [factor.body for factor in block])
+        size = self.numbers.sized((), axes, self.ranges)
+        if size is not None:
+            return size
         sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
         check_memory((*sizes.values(), len(places) + 1, len(places)))
 
