@@ -28,8 +28,8 @@ Mask = NDArray[np.bool_]
 Index = tuple[Any, ...]  # of members: slices, or index arrays that broadcast against each other
 
 __all__ = [
-    "FactoredIntegrand", "Index", "Integrand", "filled", "part", "refuse_covariance_of_constants", "tiled",
-    "toeplitz_values", "toeplitz_view", "unanswered",
+    "PART", "FactoredIntegrand", "Index", "Integrand", "exchanged", "filled", "part", "refuse_covariance_of_constants",
+    "tiled", "toeplitz_values", "toeplitz_view", "unanswered",
 ]
 
 # an answer whose error exceeds this, relative to the size of the functions, lets the next method try as well
@@ -350,7 +350,14 @@ def filled(compute: Callable[[Index], Array], shape: tuple[int, ...], size: int,
     return result
 
 
-def part(array: Array, index: Index) -> Array:
+def exchanged(array: Array, pairs: int) -> Array:
+    """The array with its last `pairs` axes and those before them exchanged."""
+    number = array.ndim
+    first, second = range(number - 2 * pairs, number - pairs), range(number - pairs, number)
+    return array.transpose(*range(number - 2 * pairs), *second, *first)
+
+
+def part(array: NDArray[Any], index: Index) -> NDArray[Any]:
     """Members of an array that may have axes of length 1."""
     if all(length == 1 for length in array.shape):
         return array if isinstance(index[0], slice) else array.reshape(())

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.arc_kernels import elementary, kernel_sensitivity, small_kernel
+from tensorprog.gaussian.dual import cross_by_series
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.ladder import cross, integrate, mean
@@ -65,6 +66,9 @@ def cross_of_estimates(
             result = call(*(arg.value for arg in args)) if small is None else small
             return Estimate(result.value, np.broadcast_to(compact(result.error) + moved, result.value.shape))
 
+    found = cross_by_series(f, g, mu, (var_f, var_g), cov, pairs)
+    if found is not None:
+        return found
     jumps = _jumps(f), _jumps(g)
     same = one() if all(jumps) else np.zeros((), dtype=bool)
 

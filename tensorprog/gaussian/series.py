@@ -9,7 +9,7 @@ norms are known: E f^2 minus the sum of a_k^2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,8 +32,11 @@ MOST_NODES = 4000
 MOST_LAWS = 1 << 14  # of a variable whose coefficients are held at once
 # what is left of a function after ORDERS terms may weigh so much, relative to its norm, before a larger order is taken
 ENOUGH = 1e-8
+STEEP = 0.9  # correlations beyond this count as few, if they are
+# what is left out of a series, relative to norms, that is rounding
+LEFT = 8 * EPS
 # relative errors with which a series is the only method that is asked; norms outside count as extreme
-GOOD, SMALL, LARGE = 1e-13, 1e-150, 1e150
+GOOD, SMALL, LARGE = 1e-12, 1e-150, 1e150
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +105,31 @@ class SeriesDual:
         rho = np.multiply(cov, part(self.inverse[0], index), out=out)
         rho *= part(self.inverse[1], index)
         np.clip(rho, -1, 1, out=rho)
-        largest = max(rho.max(initial=0.0), -rho.min(initial=0.0))
+        places = [part(place, index) for place in self.places]
+        order, rest = self._order(max(rho.max(initial=0.0), -rho.min(initial=0.0))), self._order(STEEP)
+        if order <= 2 * rest:
+            return self._sum(rho, places, order)
+        steep = np.abs(rho) > STEEP  # few members, as those of a diagonal, need many orders
+        if 16 * np.count_nonzero(steep) > steep.size:
+            return self._sum(rho, places, order)
+        few = self._sum(rho[steep], [np.broadcast_to(place, rho.shape)[steep] for place in places], order)
+        rho[steep] = 0.0
+        found = self._sum(rho, places, rest)
+        found[steep] = few
+        return found
+
+    def _order(self, largest: float) -> int:
+        """How many orders leave no more than rounding, at correlations up to the largest."""
         with np.errstate(under="ignore"):
-            enough = self.left * largest ** np.arange(len(self.left)) <= EPS
-        order = int(enough.argmax()) if enough.any() else len(self.left) - 1
-        orders = range(self.first, max(order, self.first + 1), self.step)
-        a, b = (c[orders.start : orders.stop : orders.step, part(place, index)]
-                for c, place in zip(self.coefficients, self.places, strict=True))  # fmt: skip
+            enough = self.left * largest ** np.arange(len(self.left)) <= LEFT
+        return int(enough.argmax()) if enough.any() else len(self.left) - 1
+
+    def _sum(self, rho: Array, places: Sequence[NDArray[np.intp]], order: int) -> Array:
+        """The series at correlations, which are overwritten."""
+        orders = slice(self.first, max(order, self.first + 1), self.step)
+        a, b = (c[orders][:, place] for c, place in zip(self.coefficients, places, strict=True))
         ratio = np.square(rho) if self.step == 2 else rho
-        product = np.empty(rho.shape)
-        total = np.zeros(rho.shape)
+        total, product = np.zeros(rho.shape), np.empty(rho.shape)
         for one, other in zip(a[::-1], b[::-1], strict=True):
             total *= ratio
             total += np.multiply(one, other, out=product)
@@ -122,21 +140,21 @@ def series_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float])
     """E f(X) g(Y) for laws that are uncertain: `moved` bounds the errors of the covariance over both deviations, and of
     these over themselves.
 
-    With c the covariance and v a variance, the derivative by c is E f'(X) g'(Y), that by v E f''(X) g(Y) / 2, and the
-    norms of derivatives are those of the coefficients times powers of their orders.
+    With c the covariance and v a variance, the derivative by c is E f'(X) g'(Y), that by v E f''(X) g(Y) / 2: series
+    again, of which no sum is larger than that of the sizes of its terms.
     """
-    found = [_of_laws(f, mu, var) for f, mu, var in zip(integrand.functions, integrand.mu, integrand.var, strict=True)]
-    one, two = found
+    (f, g), (mu, nu), (v, w) = integrand.functions, integrand.mu, integrand.var
+    one = _of_laws(f, mu, v)
+    same = f is g and all(np.array_equal(a.ravel(), b.ravel()) for a, b in ((mu, nu), (v, w)))
+    two = one if same or one is None else _of_laws(g, nu, w)
     if one is None or two is None:
         return None
-    order = np.arange(len(one.coefficients))[:, None]
-    slopes, bends, steeps, roughs, lefts, norms = [], [], [], [], [], []
+    largest, steeps, roughs, lefts, norms = [], [], [], [], []
     for series, place in zip((one, two), integrand.places, strict=True):
         squares, norm = np.square(series.coefficients), series.norm
         if not np.all((norm == 0) | ((norm > SMALL) & (norm < LARGE))):
             return None
-        slopes.append(largest_ratio(np.sqrt((order * squares).sum(axis=0)), norm))
-        bends.append(largest_ratio(np.sqrt((order * (order - 1) * squares).sum(axis=0)), norm))
+        largest.append(np.sqrt(squares / np.square(np.where(norm > 0, norm, 1.0))).max(axis=1, initial=0.0))
         steeps.append(largest_ratio(series.steep, norm))
         roughs.append(largest_ratio(series.rough, norm))
         later = np.concatenate([np.cumsum(squares[::-1], axis=0)[::-1], np.zeros((1, norm.size))])
@@ -144,10 +162,13 @@ def series_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float])
         lefts.append(left.max(axis=1, initial=0.0))
         norms.append(norm[place])
     left = lefts[0] * lefts[1]
-    rounding = 4 * EPS * steeps[0] * steeps[1] + sum(roughs) + max(EPS, left[-1])
+    rounding = 4 * EPS * steeps[0] * steeps[1] + sum(roughs) + max(LEFT, left[-1])
     if not rounding <= GOOD:
         return None
-    changed = moved[0] * slopes[0] * slopes[1] + moved[1] * bends[0] + moved[2] * bends[1]
+    order = np.arange(len(left) - 1)
+    slope = (order * largest[0] * largest[1]).sum()
+    bends = [(np.sqrt((order * (order - 1))[2:]) * a[2:] * b[:-2]).sum() for a, b in (largest, largest[::-1])]
+    changed = moved[0] * slope + moved[1] * bends[0] + moved[2] * bends[1]
     return SeriesDual(one, two, integrand, Sizes(norms[0], norms[1], float(rounding + changed)), left)
 
 
@@ -185,9 +206,11 @@ def series(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
     edges = np.abs(values[:, [0, -1]]).max(axis=1)
     if not (np.isfinite(values).all() and np.all(edges * np.exp(-REACH**2 / 4) <= EPS * np.sqrt(squares))):
         return None
-    basis = hermite(z, order)
-    coefficients = (basis * weights) @ values.T
-    coarse = (basis[:, ::2] * (2 * weights[::2])) @ values[:, ::2].T
+    rows = slice(int(f.parity < 0), None, 2) if f.parity and not mu.any() else slice(None)  # the other orders are zero
+    basis = hermite(z, order)[rows]
+    coefficients, coarse = np.zeros((2, order, mu.size))
+    coefficients[rows] = (basis * weights) @ values.T
+    coarse[rows] = (basis[:, ::2] * (2 * weights[::2])) @ values[:, ::2].T
     if f.parity:  # exact zeros stay exact
         for array in (coefficients, coarse):
             array[int(f.parity > 0) :: 2, mu == 0] = 0.0

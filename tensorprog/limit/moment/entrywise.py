@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.dual import dual
 from tensorprog.gaussian.estimate import EPS, Estimate, Sizes, largest_ratio
 from tensorprog.gaussian.function import RealFunction
-from tensorprog.gaussian.integrand import Index, filled, part
+from tensorprog.gaussian.integrand import Index, exchanged, filled, part
 from tensorprog.language.evaluate import affine_values, align, union
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
@@ -168,7 +168,7 @@ class Entrywise(Value):
         step = cov.step
         symmetric = step.symmetric and f is g
         if symmetric:  # laws that agree to rounding are one law, so that both orders have the same values
-            others = [Estimate(*(_turned(array, step.pairs) for array in (a.value, a.error))) for a, _ in (mu, var)]
+            others = [Estimate(*(exchanged(array, step.pairs) for array in (a.value, a.error))) for a, _ in (mu, var)]
             symmetric = all(_agree(b, c) for (_, b), c in zip((mu, var), others, strict=True))
             if symmetric:
                 mu, var = ((a, c) for (a, _), c in zip((mu, var), others, strict=True))
@@ -295,14 +295,7 @@ class Entrywise(Value):
 
 def _leaf(value: Array, shape: tuple[int, ...], pairs: int) -> Pairwise:
     """An array that broadcasts to a shape."""
-    return Pairwise(shape, pairs, np.array_equal(value, _turned(value, pairs)), known=value)
-
-
-def _turned(array: Array, pairs: int) -> Array:
-    """The array with first and second copies exchanged, which are the last axes."""
-    number = array.ndim
-    first, second = range(number - 2 * pairs, number - pairs), range(number - pairs, number)
-    return array.transpose(*range(number - 2 * pairs), *second, *first)
+    return Pairwise(shape, pairs, np.array_equal(value, exchanged(value, pairs)), known=value)
 
 
 def _agree(one: Estimate, two: Estimate) -> bool:
