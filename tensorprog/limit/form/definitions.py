@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
 
+from tensorprog.language.arrows import acyclic
 from tensorprog.language.errors import NotCompiledError, Problem, Span
 from tensorprog.language.expr import (
     Affine,
@@ -22,7 +23,7 @@ from tensorprog.language.expr import (
     variables,
 )
 from tensorprog.language.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
-from tensorprog.language.schedule import Loop, acyclic, positions, schedule, upstream
+from tensorprog.language.schedule import Loop, positions, schedule, upstream
 
 __all__ = [
     "ONE", "ZERO", "Box", "Condition", "Reading",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,13 @@ from tensorprog.language.ir import Initial, Netsor, Range
 from tensorprog.limit.form.definitions import Box, indicator, readings
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.memory import keep, need
+from tensorprog.limit.moment.deferred import Changes, Computed, deferred
+from tensorprog.limit.moment.entrywise import Entrywise
 from tensorprog.limit.moment.indexed import Equations, difference
 from tensorprog.limit.moment.recursion import Recursion
 from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Settled, Value, check_memory
 
-__all__ = ["Numbers", "initial_draws", "inside_mask"]
+__all__ = ["EXACT", "Numbers", "initial_draws", "inside_mask"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -64,6 +66,8 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     kind = IndexedValues
     each = False  # whether every draw has moments of its own
+    making: tuple[str, ...] = ()  # the families of which a second moment is computed
+    planning = False  # whether values are written down, to be computed in windows (see `deferred`)
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         super().__init__(program, expanded, symbols)
@@ -89,6 +93,10 @@ class Numbers(Recursion[Value, IndexedValues]):
     def step(self, position: int, box: Box) -> None:
         """A recurrence has come to members of a family that it carries along without a MatMul."""
 
+    def sized(self, bodies: Sequence[Expr], axes: Sequence[str], ranges: Ranges) -> Value | None:
+        """What stands for the expectation of a product of functions where sizes are asked for (`planned`), or None."""
+        return None
+
     # -- the axis of draws ----------------------------------------------------------------------------------------
 
     def over(self, ranges: Ranges) -> dict[str, Range]:
@@ -104,6 +112,33 @@ class Numbers(Recursion[Value, IndexedValues]):
         """Whether moments are computed at the positions that are asked for: where nothing is averaged over draws."""
         return self.replicates is None or self.each
 
+    # -- written down, to be computed in windows --------------------------------------------------------------------
+
+    @contextmanager
+    def planned(self, planning: bool = True) -> Iterator[None]:
+        """What is asked for inside is written down, and not remembered; or it is computed after all."""
+        before = self.planning
+        remembered = self._second, self._settled, self._expectations, self._partial
+        self._second, self._settled, self._expectations, self._partial = {}, {}, {}, {}
+        self.planning = planning
+        try:
+            yield
+        finally:
+            self.planning = before
+            self._second, self._settled, self._expectations, self._partial = remembered
+
+    @abstractmethod
+    def changes(self, *read: Variable) -> list[Changes]:
+        """What may change of averages, and of what is drawn, while a recurrence is filled in."""
+
+    def _deferred(self, value: Value, ranges: Ranges) -> Value:
+        return deferred(value, self.over(ranges)) if self.planning and value.axes else value
+
+    def expectations(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
+        """E[f(l) g(l')] without coefficients."""
+        found = super().expectations(p, q, ranges)
+        return found.mapped(lambda value: deferred(value, self.over(ranges))) if self.planning else found
+
     # -- checks ---------------------------------------------------------------------------------------------------
 
     def kept(self, moment: IndexedValues) -> IndexedValues:
@@ -113,10 +148,12 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
         """A second moment, the same in both orders."""
-        return self.checked(self._symmetric(moment) if f == g else moment, f, g)
+        return self.checked(self._symmetric(moment) if f == g and not self.planning else moment, f, g)
 
     def checked(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
         """A second moment, refused where an entry or its error is not finite."""
+        if self.planning:
+            return moment
         return _finite(moment, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
 
     def _symmetric(self, moment: IndexedValues) -> IndexedValues:
@@ -125,6 +162,8 @@ class Numbers(Recursion[Value, IndexedValues]):
         Rules for several variables take the first member's before the second's, so that the orders differ within the
         error of the rule; the mean of two numbers has at most the mean of their errors.
         """
+        if all(term.value.symmetric for term in moment.terms):
+            return moment
         ranges = moment.ranges
         names = {name: f"{name}_" for name in ranges if f"{name}_" in ranges}
         if not moment.error > EXACT * moment.size or any(ranges[a] != ranges[b] for a, b in names.items()):
@@ -135,6 +174,7 @@ class Numbers(Recursion[Value, IndexedValues]):
     @contextmanager
     def guarded(self, *names: str) -> Iterator[None]:
         """Refuse functions that take values which are no numbers, by the statements of the families that they make."""
+        before, self.making = self.making, names
         try:
             with np.errstate(all="ignore"):
                 yield
@@ -144,6 +184,8 @@ class Numbers(Recursion[Value, IndexedValues]):
                 f"{'; '.join(told)}: not a finite number for some values of Gaussian variables: it overflows, or "
                 "leaves the domain of a function (log, sqrt, division)"
             ) from error
+        finally:
+            self.making = before
 
     # -- the algebra ----------------------------------------------------------------------------------------------
 
@@ -179,6 +221,12 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def number(self, expr: Expr, ranges: Ranges) -> Value:
         """An expression of constants, indices and averages, with the error of the averages carried through."""
+        if self.planning and any(True for _ in variables(expr)):
+            axes = [*indices_of(expr, ranges), *([] if self.replicates is None else [REPLICATE])]
+            return Computed(axes, self.over(ranges), partial(self._number, expr), self.changes(*variables(expr)))
+        return self._deferred(self._number(expr, ranges), ranges)
+
+    def _number(self, expr: Expr, ranges: Ranges) -> Value:
         value = evaluate(expr, self.scope(ranges))
         # draws with moments of their own have errors of their own: one for all would be large beside the small ones
         sizes = zip(value.axes, np.shape(value.data), strict=True)
@@ -199,7 +247,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         value = Value.of(index_array(self.netsor, declared.variance, used), used)
         where = dict(zip(declared.indices, slots, strict=True))
         starts = {name: self.netsor.ranges[name][0] for name in used}
-        return value.gather({name: where[name] for name in used}, ranges, starts)
+        return self._deferred(value.gather({name: where[name] for name in used}, ranges, starts), ranges)
 
     def initial_law(self, name: str) -> InitialLaw:
         """The law of initial vectors, whose whole covariance has room."""
@@ -236,6 +284,12 @@ class Numbers(Recursion[Value, IndexedValues]):
         return Value.of(value.data, value.axes, broadcast(error, value.axes, sizes))
 
     def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
+        rows = self.initials[name].rows
+        if rows is not None and name not in self._whole:
+            names = [*position.values(), *(f"{k}_" for k in position.values())]
+            found = Entrywise.products(names, *rows)
+            if found is not None:
+                return found
         law = self.initial_law(name)
         shape = [ranges[position[index]][1] - ranges[position[index]][0] for index in law.joint]
         data = law.blocks.reshape((*law.blocks.shape[: len(law.independent)], *shape, *shape))
@@ -254,7 +308,8 @@ class Numbers(Recursion[Value, IndexedValues]):
             return Value.of(0.0)
         names = [str(k) for k in range(len(family.ranges))]
         starts = {name: span[0] for name, span in zip(names, family.ranges, strict=True)}
-        return Value.of(mean, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
+        value = Value.of(mean, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
+        return self._deferred(value, ranges)
 
     def weighed(
         self, value: Value, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
@@ -262,7 +317,7 @@ class Numbers(Recursion[Value, IndexedValues]):
     ) -> Value:  # fmt: skip
         """Coefficients, then sums over indices, by products of matrices where that is possible."""
         mask = inside_mask(inside, ranges)
-        factors = [] if mask is None else [Value.of(mask.data, mask.axes)]
+        factors = [] if mask is None else [self._deferred(Value.of(mask.data, mask.axes), ranges)]
         factors += [self.number(expr, ranges) for expr in coefficients]
         left = list(over)
         for k, factor in enumerate(factors):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ class Value:
 
     axes: tuple[str, ...]
     estimate: Estimate
+    later: ClassVar[bool] = False  # whether the numbers are computed when they are asked for (see `deferred`)
 
     @classmethod
     def of(cls, data: Any, axes: Sequence[str] = (), error: Any = None) -> Value:
@@ -91,7 +92,7 @@ class Value:
         """The sum of products over some axes, never formed one by one."""
         if not over:
             return self * other
-        if isinstance(other, Shifted):
+        if other.later or isinstance(other, Shifted):
             return other.contracted(self, over)
         a, b = self.value, other.value
         sizes = Open(a.axes, np.abs(a.data)), Open(b.axes, np.abs(b.data))
@@ -169,6 +170,15 @@ class Value:
         """What the value is a product of: itself."""
         return (self,)
 
+    def apart(self, other: Value) -> Value | None:
+        """The product with another value, kept apart; None where a `Factored` is that."""
+        return None
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether exchanging first and second copies is known to change nothing."""
+        return False
+
     @property
     def arrays(self) -> tuple[Array, ...]:
         """The arrays that stand behind the value."""
@@ -197,8 +207,12 @@ class Factored(Value):
     @classmethod
     def kept(cls, first: Value, second: Value) -> Value:
         """The product of two values, kept apart where it would have more axes than either."""
+        known = first.apart(second) or second.apart(first)
+        if known is not None:
+            return known
         axes = set(union(first.axes, second.axes))
-        return first * second if axes in (set(first.axes), set(second.axes)) else cls(first.factors + second.factors)
+        plain = first.later or second.later or axes in (set(first.axes), set(second.axes))
+        return first * second if plain else cls(first.factors + second.factors)
 
     @property
     def factors(self) -> tuple[Value, ...]:
@@ -289,7 +303,7 @@ class Shifted(Value):
         return reduce(lambda a, b: a * b, self.by, self.source.read(self.slots, self.ranges, self.starts))
 
     def __add__(self, other: Value) -> Value:
-        return self.plain() + other
+        return self.plain() + (other.plain() if isinstance(other, Shifted) else other)
 
     def __mul__(self, other: Value) -> Value:
         large = math.prod(self.source.estimate.value.shape)
@@ -546,7 +560,7 @@ class IndexedValues(Indexed[Value]):
     def settled(self) -> IndexedValues:
         """The mean over replicates of draws."""
         ranges = {name: span for name, span in self.ranges.items() if name != REPLICATE}
-        return IndexedValues(self.mapped(Value.settled).terms, ranges)
+        return IndexedValues(self.mapped(lambda value: value.settled()).terms, ranges)
 
     def dense(self, axes: Sequence[str]) -> Estimate:
         """All values over the full grid of the axes named."""
@@ -621,5 +635,7 @@ def _starts(ranges: Ranges) -> dict[str, int]:
 
 def _vanishes(difference: Value, found: Value) -> bool:
     """Whether a difference is zero within its error, at rounding level."""
+    if difference.later:
+        return False
     error, scale = difference.estimate.error, np.max(np.abs(found.estimate.value), initial=0.0)
     return bool(np.all(np.abs(difference.estimate.value) <= error) and np.max(error, initial=0.0) <= 1e-12 * scale)
