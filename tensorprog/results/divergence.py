@@ -308,6 +308,9 @@ def _one_side(law: Any, sign: float, centre: float, variance: float, end: float,
     for _ in range(HALVINGS):
         parts, errors, again = _on_panels(law, sign, centre, variance, low, high, mass, vague)
         value, error = value + float(parts[~again].sum()), error + float(errors[~again].sum())
+        # next to a singularity: halves of a mass that is hardly told from 0 would say no more
+        few = again & (mass <= LEAST_MASS + vague)
+        error, again = error + MOST_LOG * float((mass + vague)[few].sum()), again & ~few
         low, high, mass = low[again], high[again], mass[again]
         if not low.size or 2 * low.size * ORDER > MOST_POINTS:
             break
@@ -340,7 +343,7 @@ def _on_panels(
         integrand, doubt = slope * f * log, ((slope * wrong) * weights).sum(axis=1)
         off = np.abs((slope * f * weights).sum(axis=1) - mass)
         unlike = np.abs(integrand @ _highest()).max(axis=1)
-    again = ~((off <= PANEL + doubt + vague) & (unlike <= FOLLOWED + doubt * size))
+        again = ~((off <= PANEL + doubt + vague) & (unlike <= FOLLOWED + doubt * size))
     return integrand @ weights, (doubt + off) * size + unlike, again
 
 
