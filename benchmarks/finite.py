@@ -1,7 +1,7 @@
 """Finite width: `collapsed` against a dense loop in numpy, against the time its numbers alone take, and how it grows.
 
     python benchmarks/finite.py                       # everything, about ten minutes
-    python benchmarks/finite.py speed --repeats 9     # some of: speed threads scaling memory large
+    python benchmarks/finite.py speed --repeats 9     # some of: speed tokens threads scaling memory large
     python benchmarks/finite.py --method lazy
 
 The program is programs/attention.yaml.  `loop` is `finite_loop.py`, one thread.  `floor` is the time in which numpy's
@@ -15,7 +15,18 @@ import argparse
 from statistics import median
 
 from finite_loop import loop
-from finite_measure import Prices, Runner, Setting, floor, in_fresh_process, significant, table, timed, two_threads
+from finite_measure import (
+    Prices,
+    Runner,
+    Setting,
+    floor,
+    in_fresh_process,
+    matrix_products,
+    significant,
+    table,
+    timed,
+    two_threads,
+)
 from threadpoolctl import threadpool_limits
 
 import tensorprog as tp
@@ -55,6 +66,31 @@ def speed(method: str, repeats: int, runners: list[Runner]) -> None:
         ["n", "H", "s", "networks", "normals", "chi-squares", *(f"us{name}" for name in names),
          *(f"/ floor{name}" for name in names), "loop ms", *(f"loop /{name or ' run'}" for name in names)], rows,
     )  # fmt: skip
+
+
+def tokens(method: str, repeats: int, runners: list[Runner]) -> None:
+    """Many tokens, against the time of the numbers and of the matrix products that a network cannot do without."""
+    prices = Prices()
+    rows = []
+    for n, most in ((256, 1024), (1024, 1024)):
+        for s in (64, 256, 1024):
+            setting, networks = Setting(n, 2, s), max(2, 64 * most // (s * s // 16 + n))
+            drawn = setting.drawn(method)
+            turns: list[list[float]] = []
+            for turn in range(repeats + 1):
+                before = prices.now(n)
+                measured = [runner(setting, networks, method).cpu / networks for runner in runners]
+                numbers, products = floor(before, prices.now(n), drawn), matrix_products(setting)
+                if turn:  # the first is for warming up
+                    least = numbers + products
+                    turns.append([*measured, numbers, products, *(took / least for took in measured)])
+            *times, numbers, products = (median(column) for column in [*zip(*turns, strict=True)][: len(runners) + 2])
+            over = [median(column) for column in [*zip(*turns, strict=True)][len(runners) + 2 :]]
+            rows.append([*setting.cells, *(significant(value * 1e3) for value in (*times, numbers, products)),
+                         *(f"{value:.2f}" for value in over)])  # fmt: skip
+    names = ["", " fast"][: len(runners)]
+    head = ["n", "H", "s", *(f"ms{name}" for name in names), "numbers", "products", *(f"/ floor{n}" for n in names)]
+    table(f"{method} on one thread, milliseconds a network, medians of {repeats} turns", head, rows)
 
 
 def threads(method: str, repeats: int, runners: list[Runner]) -> None:
@@ -134,7 +170,7 @@ def large(method: str, repeats: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    sections = ("speed", "threads", "scaling", "memory", "large")
+    sections = ("speed", "tokens", "threads", "scaling", "memory", "large")
     parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(sections))
     parser.add_argument("--method", default="collapsed")
     parser.add_argument("--repeats", type=int, default=5)
@@ -151,7 +187,7 @@ def main() -> None:
         print("the extra fast is not installed: no columns for it")
         runners.pop().close()
     with threadpool_limits(1):
-        for section in (speed, threads, scaling):
+        for section in (speed, tokens, threads, scaling):
             if section.__name__ in asked:
                 section(method, repeats, runners)
     for runner in runners:

@@ -174,6 +174,27 @@ def floor(before: tuple[float, float], after: tuple[float, float], drawn: tuple[
     return sum(count * (first + last) / 2 for count, first, last in zip(drawn, before, after, strict=True))
 
 
+def matrix_products(setting: Setting) -> float:
+    """Seconds that numpy's products of matrices take for one network, each of fresh weights with all tokens at once.
+
+    They are the Gram matrix of the tokens, unless it is larger than the tokens themselves; of each head queries, keys
+    and values from a factor of it, and the scores.
+    """
+    s, rank = setting.tokens, min(setting.tokens, setting.n)
+    generator = np.random.default_rng(0)
+    x, y = generator.standard_normal((2, s, setting.n))
+    vectors, fresh = generator.standard_normal((s, rank)), generator.standard_normal((rank, rank))
+
+    def products() -> None:
+        if s < setting.n:
+            x @ y.T
+        for _ in range(setting.heads):
+            query, key, _ = (vectors @ fresh for _ in range(3))
+            query @ key.T
+
+    return median(timed(products).cpu for _ in range(5))
+
+
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, in the form that the documentation shows."""
     sizes = [max(len(row[k]) for row in (head, *rows)) for k in range(len(head))]

@@ -105,7 +105,7 @@ class _Networks:
 
     def __init__(self, job: Job, generator: np.random.Generator, count: int, watched: bool = False) -> None:
         self.watched = watched  # whether the values of each statement are looked at
-        self.job, self.plan, self.netsor = job, job.plan, job.netsor
+        self.job, self.plan, self.netsor = job, job.plan, job.plan.netsor
         self.generator, self.count = generator, count
         self.values: dict[str, Any] = {}
         self.dense = Dense(generator, job.dtype)
@@ -143,7 +143,7 @@ class _Networks:
         sizes = dict(zip(initial.indices, family.shape, strict=True))
         normals = gaussian_vectors(
             self.generator, self.plan.recipes[initial.name], self.count,
-            {name: sizes[name] for name in law.independent}, law.blocks.shape[-1], self.job.dtype,
+            {name: sizes[name] for name in law.independent}, law.shape[-1], self.job.dtype,
         )  # fmt: skip
         factor = law.factor.astype(self.job.dtype)
         drawn = np.matmul(factor, normals) if factor.shape[-1] > 1 else np.multiply(factor, normals, out=normals)

@@ -50,7 +50,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Job:
-    """All a worker needs to draw any block of networks; `part` networks at a time where all coordinates are touched."""
+    """All a worker needs to draw any block of networks; `part` networks at a time where all coordinates are touched.
+
+    `netsor` is the program as it is written, that of the plan may have fewer functions.
+    """
 
     netsor: Netsor
     plan: Plan
@@ -171,8 +174,9 @@ def check_kept(netsor: Netsor, keep: Sequence[str]) -> None:
 
 
 def make_job(
-    netsor: Netsor, width: int, seed: int, method: str, coordinates: int, keep: Sequence[str], dtype: str
-) -> Job:
+    netsor: Netsor, width: int, seed: int, method: str, coordinates: int, keep: Sequence[str], dtype: str,
+    exact: bool = False,
+) -> Job:  # fmt: skip
     """Check the arguments of a run, plan it and choose its block size.
 
     Raises    ProgramError
@@ -188,7 +192,7 @@ def make_job(
     scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]
     check_kept(netsor, keep)
     kept = tuple(dict.fromkeys([*netsor.outputs, *keep, *scores]))
-    decided = plan(netsor, width, coordinates, kept, method)
+    decided = plan(netsor, width, coordinates, kept, method, exact)
     for name in kept:
         has = decided.widths.get(netsor.families[name].width, coordinates)  # a scalar has no width
         if has < coordinates:
@@ -208,7 +212,8 @@ def _power_of_two(number: float) -> int:
 def _size(plan: Plan, op: Op) -> int:
     """Numbers of what an op writes."""
     if op.kind in ("gram", "factor"):
-        return plan.group(op).sets * plan.group(op).columns**2
+        wide = plan.fresh[op.at] if op.kind == "factor" else plan.group(op).columns
+        return plan.group(op).sets * plan.group(op).columns * wide
     return math.prod(plan.netsor.families[op.writes].shape) * plan.lengths.get(op.writes, 1)
 
 

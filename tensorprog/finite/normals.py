@@ -165,10 +165,16 @@ def _fill(generator: np.random.Generator, recipe: Recipe, drawn: Array) -> None:
     if not recipe.opened:
         return
     start, lead = recipe.own[0], drawn.shape[:-2]
-    for k in range(recipe.opened):
-        _fill_view(generator, drawn[..., k + 1 :, start + k])
-    lengths = chi(generator, range(recipe.degrees, recipe.degrees - recipe.opened, -1), math.prod(lead))
-    for k in range(recipe.opened):
+    opened, beneath = recipe.opened, drawn[..., recipe.opened :, start : recipe.own[1]]
+    triangle = np.empty((*lead, opened * (opened - 1) // 2), drawn.dtype)
+    standard_normal(generator, triangle)
+    for row in range(1, opened):
+        place = row * (row - 1) // 2
+        drawn[..., row, start : start + row] = triangle[..., place : place + row]
+    if beneath.size:
+        _fill_view(generator, beneath)
+    lengths = chi(generator, range(recipe.degrees, recipe.degrees - opened, -1), math.prod(lead))
+    for k in range(opened):
         drawn[..., k, start + k] = lengths[k].reshape(lead)
 
 

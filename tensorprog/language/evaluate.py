@@ -33,7 +33,7 @@ from tensorprog.language.records import Draft, Nonlin, Range, Table
 
 __all__ = [
     "BATCH", "COORDINATE", "Open", "Scope", "add", "affine_values", "align", "broadcast", "constant_array", "contract",
-    "elementwise", "evaluate", "gather", "index_array", "multiply", "overflow", "take", "union",
+    "elementwise", "evaluate", "gather", "index_array", "index_values", "multiply", "overflow", "take", "union",
 ]
 
 BATCH, COORDINATE = "#", "@"
@@ -333,10 +333,16 @@ def index_array(netsor: Draft, expr: Expr, axes: Sequence[str]) -> NDArray[Any]:
 
     Raises    ProgramError if a vector or scalar of the program occurs in it
     """
+    sizes = {name: netsor.ranges[name][1] - netsor.ranges[name][0] for name in axes}
+    return broadcast(index_values(netsor, expr), axes, sizes)
+
+
+def index_values(netsor: Draft, expr: Expr) -> Open:
+    """An expression of constants and indices over the indices that matter.
+
+    Raises    ProgramError if a vector or scalar of the program occurs in it
+    """
     def refuse(node: Variable, _: Mapping[str, Range]) -> Open:
         raise ProgramError(f"{node} is not a constant or an index here")
 
-    ranges = netsor.ranges
-    value = evaluate(expr, Scope(netsor, ranges, refuse))
-    sizes = {name: ranges[name][1] - ranges[name][0] for name in axes}
-    return broadcast(value, axes, sizes)
+    return evaluate(expr, Scope(netsor, netsor.ranges, refuse))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import fail
-from tensorprog.language.evaluate import index_array
+from tensorprog.language.evaluate import COORDINATE, Open, contract, index_array, index_values, multiply
+from tensorprog.language.expr import Affine, Expr, substitute
 from tensorprog.language.ir import Initial, Netsor, Table
 from tensorprog.language.linalg import alike, nearest_semidefinite, psd_cholesky, unit_roundoff
 
@@ -22,22 +24,88 @@ class InitialLaw:
     """Mean and covariance of one initial family.
 
     Members that differ in an `independent` index are independent; `blocks` holds the covariance over the `joint`
-    indices for every value of the independent ones.
+    indices for every value of the independent ones.  It is computed when it is read.
 
     Shapes    mean (*members); blocks (*independent, J, J) with J the number of joint members in C order; error, a bound
               on the rounding of the blocks, broadcasts to them
     """
 
+    netsor: Netsor = field(repr=False)
+    initial: Initial = field(repr=False)
     mean: NDArray[np.float64]
-    independent: tuple[str, ...]
-    joint: tuple[str, ...]
-    blocks: NDArray[np.float64]
-    error: NDArray[np.float64] = field(default_factory=lambda: np.zeros(()))
+
+    @property
+    def joint(self) -> tuple[str, ...]:
+        """Indices over which members are not independent."""
+        return self.initial.joint
+
+    @property
+    def independent(self) -> tuple[str, ...]:
+        """The other indices."""
+        return tuple(name for name in self.initial.indices if name not in self.joint)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(*independent, J)."""
+        sizes = dict(zip(self.initial.indices, self.netsor.families[self.initial.name].shape, strict=True))
+        return (*(sizes[name] for name in self.independent), math.prod(sizes[name] for name in self.joint))
+
+    @cached_property
+    def _covariance(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        members, initial = math.prod(self.netsor.families[self.initial.name].shape), self.initial
+        if isinstance(initial.cov, Table):
+            return _semidefinite(initial.cov.array.reshape(members, members))
+        if initial.data is not None:
+            return _gram(initial.data.array, self._variance)
+        axes = (*self.independent, *self.joint, *(f"{name}_" for name in self.joint))
+        values = index_array(self.netsor, initial.cov, axes)
+        return values.reshape(*self.shape, self.shape[-1]), np.zeros(())
+
+    @property
+    def _variance(self) -> float:
+        assert isinstance(self.initial.cov, Expr)
+        return float(index_array(self.netsor, self.initial.cov, ()))
+
+    @property
+    def blocks(self) -> NDArray[np.float64]:
+        """The covariance of joint members."""
+        return self._covariance[0]
+
+    @property
+    def error(self) -> NDArray[np.float64]:
+        """A bound on the rounding of the blocks."""
+        return self._covariance[1]
 
     @cached_property
     def factor(self) -> NDArray[np.float64]:
         """Cholesky factors of the blocks."""
         return np.asarray(psd_cholesky(self.blocks), dtype=np.float64)
+
+    def at(self, equal: Collection[str]) -> tuple[Open, Open] | None:
+        """Covariances of members whose indices in `equal` are equal, with a bound on their error.
+
+        None where they are given as a whole.
+
+        Shapes    over the indices that matter, and second copies of those that are not equal
+        """
+        initial = self.initial
+        if isinstance(initial.cov, Table):
+            return None
+        if initial.data is None:
+            same = {f"{name}_": Affine.index(name) for name in equal}
+            return index_values(self.netsor, substitute(initial.cov, same)), Open((), np.zeros(()))
+        rows = initial.data.array.reshape(*self.netsor.families[initial.name].shape, -1)
+        first = Open((*initial.indices, COORDINATE), rows)
+        second = Open((*(n if n in equal else f"{n}_" for n in initial.indices), COORDINATE), rows)
+        found = contract(first, second, [COORDINATE])
+        found.data[...] *= self._variance / rows.shape[-1]
+        # one bound for all values of the equal indices
+        largest = tuple(k for k, name in enumerate(initial.indices) if name in equal)
+        size = np.sqrt(np.square(rows).sum(axis=-1).max(axis=largest) * self._variance / rows.shape[-1])
+        others = tuple(name for name in initial.indices if name not in equal)
+        sizes = Open(others, size), Open(tuple(f"{name}_" for name in others), size)
+        bound = multiply(*sizes)
+        return found, Open(bound.axes, _rounding(rows.shape[-1]) * bound.data)
 
 
 def covariance_size(netsor: Netsor, initial: Initial) -> int:
@@ -52,33 +120,22 @@ def initial_laws(netsor: Netsor) -> dict[str, InitialLaw]:
 
 
 def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
-    """Evaluate the mean and covariance of an initial family.
+    """The law of an initial family, whose covariance is evaluated when it is read.
 
     Raises    ProgramError for data whose inner products overflow
     """
-    shape = netsor.families[initial.name].shape
-    members = math.prod(shape)
-    if isinstance(initial.mean, Table):
-        mean = initial.mean.array
-    else:
-        mean = index_array(netsor, initial.mean, initial.indices)
-    if isinstance(initial.cov, Table):
-        return InitialLaw(mean, (), initial.indices, *_semidefinite(initial.cov.array.reshape(members, members)))
+    mean = initial.mean.array if isinstance(initial.mean, Table) else index_array(
+        netsor, initial.mean, initial.indices)
+    law = InitialLaw(netsor, initial, mean)
     if initial.data is not None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            gram, error = _gram(initial.data.array, float(index_array(netsor, initial.cov, ())))
-        if not (np.isfinite(gram).all() and np.isfinite(error).all()):
+        with np.errstate(over="ignore", invalid="ignore"):  # no inner product is larger than the largest square
+            finite = np.isfinite(np.square(initial.data.array).sum(axis=1).max(initial=0.0) * max(law._variance, 1.0))
+        if not finite:
             raise fail(
                 f"{initial.name}: inner products of its data overflow, entries reach "
                 f"{np.abs(initial.data.array).max():.3g}", initial.span, "divide the data by a constant",
             )
-        return InitialLaw(mean, (), initial.indices, gram, error)
-    joint = initial.joint
-    independent = tuple(name for name in initial.indices if name not in joint)
-    axes = (*independent, *joint, *(f"{name}_" for name in joint))
-    values = index_array(netsor, initial.cov, axes)
-    size = math.prod(netsor.index[name].stop - netsor.index[name].start for name in joint)
-    return InitialLaw(mean, independent, joint, values.reshape(*values.shape[: len(independent)], size, size))
+    return law
 
 
 def _semidefinite(
@@ -109,4 +166,9 @@ def _gram(
     gram = data @ data.T  # one triangle is computed
     gram *= variance / dim
     size = alike(np.sqrt(np.diagonal(gram))[:, None])
-    return gram, np.asarray((dim + 2) / 2 * np.finfo(np.float64).eps * size * size.T)
+    return gram, np.asarray(_rounding(dim) * size * size.T)
+
+
+def _rounding(dim: int) -> float:
+    """Of an inner product of d numbers and its scaling, relative to the lengths."""
+    return (dim + 2) / 2 * float(np.finfo(np.float64).eps)

@@ -7,6 +7,7 @@ zeros in dependent directions: a normalised rounding residue would poison later 
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,62 @@ Array = NDArray[np.floating]
 
 __all__ = ["alike", "nearest_semidefinite", "pivoted_cholesky", "psd_cholesky", "triangular", "unit_roundoff"]
 
+CLEAR = 1000  # tolerances: below, a pivot may be mostly rounding
 COLUMNS = 32  # taken at a time off what is left of a matrix, so that large matrices cost products of matrices
 
 
 def psd_cholesky(gram: Array) -> Array:
-    """A matrix L with L L^T = gram, for positive semidefinite matrices of any rank; see `pivoted_cholesky`.
+    """A matrix L with L L^T = gram, for positive semidefinite matrices of any rank.
+
+    It is the lower triangle of LAPACK where every pivot is clearly above rounding, else that of `pivoted_cholesky`;
+    which of the two depends on the matrix alone, not on those beside it.
 
     Shapes    gram (..., m, m) -> (..., m, m)
     """
-    return pivoted_cholesky(gram)[0]
+    m = gram.shape[-1]
+    matrices = gram.reshape(math.prod(gram.shape[:-2]), m, m)
+    factor = _plain_cholesky(matrices)
+    singular = ~_clear(factor, matrices, CLEAR).all(axis=1)
+    if singular.any():
+        factor[singular] = pivoted_cholesky(matrices[singular])[0]
+    return factor.reshape(gram.shape)
+
+
+def _plain_cholesky(matrices: Array) -> Array:
+    """Lower triangles by LAPACK; nan for matrices that it refuses, and for some that are hardly definite.
+
+    LAPACK refuses all matrices where it refuses one: so those that a small multiple of the diagonal hardly makes
+    definite are left out first, and others are found by halves.
+    """
+    try:
+        return np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        result = np.full_like(matrices, np.nan)
+    diagonal = np.einsum("bii->bi", matrices)
+    chosen = np.flatnonzero(np.isfinite(matrices).all(axis=(1, 2)) & (diagonal > 0).all(axis=1))
+    ridge = _tolerance(matrices) * diagonal[chosen, :, None] * np.eye(matrices.shape[-1])
+    with suppress(np.linalg.LinAlgError):  # the ridge only ever adds to a pivot
+        chosen = chosen[_clear(np.linalg.cholesky(matrices[chosen] + ridge), matrices[chosen], CLEAR / 2).all(axis=1)]
+    halves = [chosen]
+    while halves:
+        chosen = halves.pop()
+        try:
+            result[chosen] = np.linalg.cholesky(matrices[chosen])
+        except np.linalg.LinAlgError:
+            if len(chosen) > 1:
+                halves += [chosen[: len(chosen) // 2], chosen[len(chosen) // 2 :]]
+    return result
+
+
+def _clear(factor: Array, matrices: Array, least: float) -> NDArray[np.bool_]:
+    """Which pivots of lower triangles are above so many tolerances of the diagonal; none that is nan is."""
+    pivots = np.einsum("bii->bi", factor) ** 2
+    return np.asarray(pivots > least * _tolerance(matrices) * np.einsum("bii->bi", matrices))
+
+
+def _tolerance(matrices: Array) -> float:
+    """What counts as nothing of a squared length of 1."""
+    return 64.0 * float(matrices.shape[-1]) * float(np.finfo(matrices.dtype).eps)
 
 
 def pivoted_cholesky(gram: Array, scale: Array | None = None) -> tuple[Array, NDArray[np.intp]]:
@@ -47,7 +95,7 @@ def pivoted_cholesky(gram: Array, scale: Array | None = None) -> tuple[Array, ND
     rest = np.einsum("bii->bi", matrices).copy()
     known = rest.copy() if scale is None else np.broadcast_to(scale, (*lead, m)).reshape(-1, m)
     scaled = known > 0
-    tolerance = 64 * m * np.finfo(gram.dtype).eps
+    tolerance = _tolerance(matrices)
     factor = np.zeros_like(matrices)
     order = np.zeros(rest.shape, dtype=np.intp)
     left = np.ones(rest.shape, dtype=bool)  # rows not taken yet

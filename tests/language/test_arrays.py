@@ -85,6 +85,28 @@ def test_semidefinite_cholesky_of_smooth_kernels(size: int, length: float) -> No
         assert np.abs(factor @ factor.T - kernel).max() <= 64 * size**1.5 * np.finfo(float).eps * kernel.max()
 
 
+@pytest.mark.parametrize("size", [1, 2, 5, 40])
+def test_a_semidefinite_factor_does_not_depend_on_the_matrices_beside_it(size: int) -> None:
+    """Definite, barely definite, singular and zero matrices, and some that are no numbers, in one array and alone."""
+    x = GENERATOR.standard_normal((24, size, size + 3))
+    x[3:6, -1] = x[3:6, 0]
+    x[6:18, -1] = x[6:18, 0] + 10.0 ** -np.arange(12)[:, None] * x[6:18, -1]
+    x[18, 0] = 0
+    x[19] = 0
+    gram = x @ x.swapaxes(-1, -2)
+    gram[20, -1, -1] = np.nan
+    gram[21, 0, 0] = np.inf
+    together = psd_cholesky(gram)
+    for k, matrix in enumerate(gram):
+        assert np.array_equal(together[k], psd_cholesky(matrix), equal_nan=True)
+    assert np.isnan(together[20:22]).all()
+    fine = np.delete(np.arange(24), [20, 21])
+    error = np.abs(together[fine] @ together[fine].swapaxes(-1, -2) - gram[fine])
+    assert np.all(error <= 64 * size**1.5 * np.finfo(float).eps * gram[fine].max(axis=(1, 2), keepdims=True))
+    for k in (0, 22, 23):
+        assert not np.triu(together[k], 1).any()
+
+
 def test_semidefinite_cholesky_measures_pivots_by_the_scale_given() -> None:
     x = GENERATOR.standard_normal((5, 2, 6))
     rounding = 1e-15 * GENERATOR.standard_normal((5, 2, 6))

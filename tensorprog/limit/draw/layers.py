@@ -201,7 +201,7 @@ class Conditioned(NumericRecursion):
         at = place(box, family.ranges)
         if not family.statements:
             initial = next(entry for entry in self.netsor.initial if entry.name == name)
-            block = self.normals.of(("initial", name), np.arange(self.initials[name].blocks.shape[0]))
+            block = self.normals.of(("initial", name), np.arange(self.initials[name].shape[0]))
             self._coordinates[name] = initial_draws(self, initial, block)
             return
         flat = np.arange(math.prod(family.shape)).reshape(family.shape)[at]
@@ -425,7 +425,7 @@ class Layers:
         for weight, width in sorted(products.items()):
             found.append((("weight", weight), (*self.columns.owner[weight].shape, width)))
         for name in (name for name in widths if not families[name].statements):
-            found.append((("initial", name), (*self.recursion.initials[name].blocks.shape[:-1], widths[name])))
+            found.append((("initial", name), (*self.recursion.initials[name].shape, widths[name])))
         return found
 
     # -- draws ----------------------------------------------------------------------------------------------------

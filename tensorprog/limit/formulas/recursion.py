@@ -199,7 +199,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         declared = self.netsor.weight[weight]
         return self.number(substitute(declared.variance, dict(zip(declared.indices, slots, strict=True))), ranges)
 
-    def initial(self, name: str, ranges: Ranges) -> IndexedFormulas:
+    def initial(self, name: str, ranges: Ranges, where: Equations) -> IndexedFormulas:
         """The covariance of initial vectors: an expression, or an entry of a table or of a Gram matrix of data."""
         initial = self._declared(name)
         own = {index: Affine.index(str(k)) for k, index in enumerate(initial.indices)}

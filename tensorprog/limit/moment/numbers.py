@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -19,21 +20,23 @@ from tensorprog.language.evaluate import (
     Scope,
     affine_values,
     align,
+    broadcast,
     evaluate,
     index_array,
     multiply,
 )
 from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variables
-from tensorprog.language.initials import covariance_size, initial_laws
+from tensorprog.language.initials import InitialLaw, covariance_size, initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range
 from tensorprog.limit.form.definitions import Box, indicator, readings
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.memory import keep, need
-from tensorprog.limit.moment.indexed import difference
+from tensorprog.limit.moment.deferred import Changes, Computed, deferred
+from tensorprog.limit.moment.indexed import Equations, difference
 from tensorprog.limit.moment.recursion import Recursion
-from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value
+from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Settled, Value, check_memory
 
-__all__ = ["Numbers", "initial_draws", "inside_mask"]
+__all__ = ["EXACT", "Numbers", "initial_draws", "inside_mask"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -62,15 +65,14 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     kind = IndexedValues
     each = False  # whether every draw has moments of its own
+    making: tuple[str, ...] = ()  # the families of which a second moment is computed
+    planning = False  # whether values are written down, to be computed in windows (see `deferred`)
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         super().__init__(program, expanded, symbols)
         self.replicates: Range | None = None
-        for initial in self.netsor.initial:
-            size = covariance_size(self.netsor, initial)
-            need(COVARIANCES * size, f"the covariance of the initial vectors {initial.name}, {size} numbers,")
         self.initials = initial_laws(self.netsor)
-        keep(*(law.blocks for law in self.initials.values()))
+        self._whole: set[str] = set()
 
     # -- families that are filled in step by step -----------------------------------------------------------------
 
@@ -90,6 +92,10 @@ class Numbers(Recursion[Value, IndexedValues]):
     def step(self, position: int, box: Box) -> None:
         """A recurrence has come to members of a family that it carries along without a MatMul."""
 
+    def sized(self, bodies: Sequence[Expr], axes: Sequence[str], ranges: Ranges) -> Value | None:
+        """What stands for the expectation of a product of functions where sizes are asked for (`planned`), or None."""
+        return None
+
     # -- the axis of draws ----------------------------------------------------------------------------------------
 
     def over(self, ranges: Ranges) -> dict[str, Range]:
@@ -105,20 +111,48 @@ class Numbers(Recursion[Value, IndexedValues]):
         """Whether moments are computed at the positions that are asked for: where nothing is averaged over draws."""
         return self.replicates is None or self.each
 
+    # -- written down, to be computed in windows --------------------------------------------------------------------
+
+    @contextmanager
+    def planned(self, planning: bool = True) -> Iterator[None]:
+        """What is asked for inside is written down, and not remembered; or it is computed after all."""
+        before = self.planning
+        remembered = self._second, self._settled, self._expectations, self._partial
+        self._second, self._settled, self._expectations, self._partial = {}, {}, {}, {}
+        self.planning = planning
+        try:
+            yield
+        finally:
+            self.planning = before
+            self._second, self._settled, self._expectations, self._partial = remembered
+
+    @abstractmethod
+    def changes(self, *read: Variable) -> list[Changes]:
+        """What may change of averages, and of what is drawn, while a recurrence is filled in."""
+
+    def _deferred(self, value: Value, ranges: Ranges) -> Value:
+        return deferred(value, self.over(ranges)) if self.planning and value.axes else value
+
+    def expectations(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
+        """E[f(l) g(l')] without coefficients."""
+        found = super().expectations(p, q, ranges)
+        return found.mapped(lambda value: deferred(value, self.over(ranges))) if self.planning else found
+
     # -- checks ---------------------------------------------------------------------------------------------------
 
     def kept(self, moment: IndexedValues) -> IndexedValues:
         """The moment, whose arrays count as kept."""
-        for factor in (factor for term in moment.terms for factor in term.value.factors):
-            keep(factor.estimate.value, factor.estimate.error)
+        keep(*(array for term in moment.terms for array in term.value.arrays))
         return moment
 
     def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
         """A second moment, the same in both orders."""
-        return self.checked(self._symmetric(moment) if f == g else moment, f, g)
+        return self.checked(self._symmetric(moment) if f == g and not self.planning else moment, f, g)
 
     def checked(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
         """A second moment, refused where an entry or its error is not finite."""
+        if self.planning:
+            return moment
         return _finite(moment, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
 
     def _symmetric(self, moment: IndexedValues) -> IndexedValues:
@@ -137,6 +171,7 @@ class Numbers(Recursion[Value, IndexedValues]):
     @contextmanager
     def guarded(self, *names: str) -> Iterator[None]:
         """Refuse functions that take values which are no numbers, by the statements of the families that they make."""
+        before, self.making = self.making, names
         try:
             with np.errstate(all="ignore"):
                 yield
@@ -146,6 +181,8 @@ class Numbers(Recursion[Value, IndexedValues]):
                 f"{'; '.join(told)}: not a finite number for some values of Gaussian variables: it overflows, or "
                 "leaves the domain of a function (log, sqrt, division)"
             ) from error
+        finally:
+            self.making = before
 
     # -- the algebra ----------------------------------------------------------------------------------------------
 
@@ -181,6 +218,12 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def number(self, expr: Expr, ranges: Ranges) -> Value:
         """An expression of constants, indices and averages, with the error of the averages carried through."""
+        if self.planning and any(True for _ in variables(expr)):
+            axes = [*indices_of(expr, ranges), *([] if self.replicates is None else [REPLICATE])]
+            return Computed(axes, self.over(ranges), partial(self._number, expr), self.changes(*variables(expr)))
+        return self._deferred(self._number(expr, ranges), ranges)
+
+    def _number(self, expr: Expr, ranges: Ranges) -> Value:
         value = evaluate(expr, self.scope(ranges))
         # draws with moments of their own have errors of their own: one for all would be large beside the small ones
         sizes = zip(value.axes, np.shape(value.data), strict=True)
@@ -201,24 +244,53 @@ class Numbers(Recursion[Value, IndexedValues]):
         value = Value.of(index_array(self.netsor, declared.variance, used), used)
         where = dict(zip(declared.indices, slots, strict=True))
         starts = {name: self.netsor.ranges[name][0] for name in used}
-        return value.gather({name: where[name] for name in used}, ranges, starts)
+        return self._deferred(value.gather({name: where[name] for name in used}, ranges, starts), ranges)
 
-    def initial(self, name: str, ranges: Ranges) -> IndexedValues:
-        """The covariance of initial vectors: blocks of those that depend on each other."""
+    def initial_law(self, name: str) -> InitialLaw:
+        """The law of initial vectors, whose whole covariance has room."""
         law = self.initials[name]
-        indices = next(entry.indices for entry in self.netsor.initial if entry.name == name)
+        if name not in self._whole:
+            size = covariance_size(self.netsor, law.initial)
+            need(COVARIANCES * size, f"the covariance of the initial vectors {name}, {size} numbers,")
+            keep(law.blocks)
+            self._whole.add(name)
+        return law
+
+    def initial(self, name: str, ranges: Ranges, where: Equations) -> IndexedValues:
+        """The covariance of initial vectors: blocks of those that depend on each other, or equal positions only."""
+        indices = self.initials[name].initial.indices
         position = {index: str(k) for k, index in enumerate(indices)}
+        equal = {n: k for n, k in position.items() if difference(Affine.index(k), Affine.index(f"{k}_")) in where}
+        found = self._initial_at(name, position, equal) if equal and name not in self._whole else None
+        if found is None:
+            equal, found = {}, self._initial_blocks(name, position, ranges)
+        same = {difference(Affine.index(position[i]), Affine.index(f"{position[i]}_"))
+                for i in self.initials[name].independent if i not in equal}  # fmt: skip
+        equations = frozenset(form for form in same if form is not None)
+        return IndexedValues.of_summands([(equations, found)], dict(ranges))
+
+    def _initial_at(self, name: str, position: Mapping[str, str], equal: Collection[str]) -> Value | None:
+        shape = self.netsor.families[name].shape
+        check_memory([*shape, *(size for size, index in zip(shape, position, strict=True) if index not in equal)])
+        found = self.initials[name].at(equal)
+        if found is None:
+            return None
+        value, error = (Open(tuple(position.get(n) or f"{position[n[:-1]]}_" for n in part.axes), part.data)
+                        for part in found)  # fmt: skip
+        sizes = dict(zip(value.axes, value.data.shape, strict=True))
+        return Value.of(value.data, value.axes, broadcast(error, value.axes, sizes))
+
+    def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
+        law = self.initial_law(name)
         shape = [ranges[position[index]][1] - ranges[position[index]][0] for index in law.joint]
         data = law.blocks.reshape((*law.blocks.shape[: len(law.independent)], *shape, *shape))
         own, joint = ([position[i] for i in names] for names in (law.independent, law.joint))
         axes = (*own, *joint, *(f"{k}_" for k in joint))
-        same = {difference(Affine.index(k), Affine.index(f"{k}_")) for k in own}
         if law.independent and data.size and np.all(data == data[(slice(0, 1),) * len(law.independent)]):
             data, axes = data[(0,) * len(law.independent)], axes[len(law.independent) :]
         # only laws without independent members have errors
         error = np.broadcast_to(law.error, law.blocks.shape).reshape(data.shape) if law.error.any() else None
-        equations = frozenset(form for form in same if form is not None)
-        return IndexedValues.of_summands([(equations, Value.of(data, axes, error))], dict(ranges))
+        return Value.of(data, axes, error)
 
     def initial_mean(self, reference: Variable, ranges: Ranges) -> Value:
         """The mean of an initial vector."""
@@ -227,7 +299,8 @@ class Numbers(Recursion[Value, IndexedValues]):
             return Value.of(0.0)
         names = [str(k) for k in range(len(family.ranges))]
         starts = {name: span[0] for name, span in zip(names, family.ranges, strict=True)}
-        return Value.of(mean, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
+        value = Value.of(mean, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
+        return self._deferred(value, ranges)
 
     def weighed(
         self, value: Value, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
@@ -235,7 +308,7 @@ class Numbers(Recursion[Value, IndexedValues]):
     ) -> Value:  # fmt: skip
         """Coefficients, then sums over indices, by products of matrices where that is possible."""
         mask = inside_mask(inside, ranges)
-        factors = [] if mask is None else [Value.of(mask.data, mask.axes)]
+        factors = [] if mask is None else [self._deferred(Value.of(mask.data, mask.axes), ranges)]
         factors += [self.number(expr, ranges) for expr in coefficients]
         left = list(over)
         for k, factor in enumerate(factors):
@@ -244,8 +317,7 @@ class Numbers(Recursion[Value, IndexedValues]):
             value, left = value.contracted(factor, now), [name for name in left if name not in now]
         for name in left:
             if name in value.axes:
-                axis = value.axes.index(name)
-                value = Value(tuple(a for a in value.axes if a != name), value.estimate.sum(axis=axis))
+                value = value.summed(name)
             else:  # counts with its size
                 value = value.scaled(float(ranges[name][1] - ranges[name][0]))
         return value
@@ -259,6 +331,10 @@ class Numbers(Recursion[Value, IndexedValues]):
         axes = {name: None for term in moment.terms for name in term.value.axes}
         axes |= {name: None for term in moment.terms for form in term.equations for name in form.indices}
         return Value(tuple(axes), moment.dense(tuple(axes)))
+
+    def product(self, factors: Sequence[Value]) -> Value:
+        """The product of values, kept apart where it would have more axes than any of them."""
+        return reduce(Factored.kept, factors)
 
     def vanishes(self, value: Value) -> bool:
         """Whether a value is exactly zero."""
@@ -301,7 +377,7 @@ def initial_draws(numbers: Numbers, initial: Initial, block: Array) -> Array:
 
     Shapes    block (draws, independent members, joint members, coordinates) -> (draws, *members, coordinates)
     """
-    law, family = numbers.initials[initial.name], numbers.netsor.families[initial.name]
+    law, family = numbers.initial_law(initial.name), numbers.netsor.families[initial.name]
     drawn = np.einsum("...ij,b...jc->b...ic", law.factor, block)
     names = (*law.independent, *law.joint)
     sizes = [family.shape[initial.indices.index(name)] for name in names]
