@@ -239,14 +239,15 @@ class _Cells:
         with np.errstate(divide="ignore", invalid="ignore"):
             span = np.log(self.largest) - np.log(self.smallest)
         self.span = np.where(self.smallest == self.largest, 0.0, span)
-        self.rises, falls = ((sign * np.diff(mean, axis=1) > 0).all(axis=1) for sign in (1, -1))
+        rises, falls = ((sign * np.diff(mean, axis=1) > 0).all(axis=1) for sign in (1, -1))
+        self.rises: NDArray[np.bool_] = np.asarray(rises)
         # between nodes a mean turns back by no more than what a straight line leaves of it
         (centre, way, self.bend), (middle, more, rest) = _bounds(mean), _bounds(var)
         # points beyond which all of a cell lies on one side
         far = panels.mean_slack[which] + FAR * np.sqrt(middle + more + rest + panels.var_slack[which])
         self.bottom, self.top = centre - way - self.bend - far, centre + way + self.bend + far
         # on almost straight ones noise that is narrow changes little of the density of the mean
-        self.straight = (self.rises | falls) & (self.bend <= STRAIGHT * way)
+        self.straight: NDArray[np.bool_] = np.asarray((rises | falls) & (self.bend <= STRAIGHT * way))
         self.mass = _mass(low, high)
 
     @cached_property
