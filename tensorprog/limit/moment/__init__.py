@@ -7,6 +7,7 @@ families.
     recursion          Definition 1, clause by clause, for values of any kind
     indexed            those sums, for values of any kind
     values             values that are arrays of numbers with errors, over named axes
+    entrywise          values over pairs that are computed tile by tile, all layers of a kernel on data at once
     numbers            the recursion with such values
     products           E of a product of functions: independent blocks, each asked of `gaussian.propagation`
     numeric_recursion  the recursion in numbers as laws hold it, with special routes for the next three
@@ -15,6 +16,7 @@ families.
     carried            what recurrences carry along without a MatMul, as LSTMs do: averages over draws
     reduced            functions that reduce over an index of vectors, as batch normalisation does: averages over draws
     given_scores       means and covariances of linear vectors given the scores of one layer
+    planned            the recursion in sizes only: what would be computed, before it is
     compilable         what is refused, from the statements alone
 
 `formulas.recursion` is the same recursion with formulas for values.
