@@ -83,9 +83,11 @@ def flight(job: Job, blocks: int, room: int, threads: int | None = None, executo
     workers = max(1, min(workers, blocks))
     here = inside(executor)
     working, drawn = (job.memory, job.drawn) if here else (0, 2 * job.drawn)
-    fewest, most = (max(2 * workers, count) for count in ((0, 0) if here else (FEWEST_OUTSIDE, OUTSIDE_TASKS)))
-    longest, seconds = (MAX_TASK, TASK_SECONDS) if here else (
-        MAX_OUTSIDE, max(OUTSIDE_SECONDS, HANDING_OVER * workers))  # fmt: skip
+    if here:
+        longest, seconds, fewest, most = MAX_TASK, TASK_SECONDS, 2 * workers, 2 * workers
+    else:
+        longest, seconds = MAX_OUTSIDE, max(OUTSIDE_SECONDS, HANDING_OVER * workers)
+        fewest, most = max(2 * workers, FEWEST_OUTSIDE), max(2 * workers, OUTSIDE_TASKS)
     size = min(longest, int(seconds / job.seconds), blocks // (4 * workers))
     size = max(1, min(size, (room // (fewest + 1) - working) // drawn))
     tasks = max(0, min(most, (room - size * drawn) // (working + size * drawn)))
