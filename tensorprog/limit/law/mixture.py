@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -135,7 +135,7 @@ class Mixture:
         total = np.stack(gaussian)[None]
         for summand in self.summands:
             offset = summand.mean - self.rule.value(summand.average(summand.mean))
-            own = np.stack([summand.average(_raw(offset, summand.var, k)) for k in range(order + 1)], axis=1)
+            own = np.stack([*map(summand.average, _raw(offset, summand.var, order))], axis=1)
             both = np.concatenate([self.rule.value(own)[None], own])
             total = _product(total, _across(_power(both, summand.count)))
         # each set around its own mean
@@ -176,9 +176,10 @@ class Mixture:
             narrow = math.sqrt(float(own[len(own) // 4])) if summand.mean.size and np.ptp(offset) else math.inf
             top = float(scale.max()) / narrow if narrow > 0 else MOST_FREQUENCY
             finer = np.geomspace(FREQUENCIES[-1], max(min(2 * top, MOST_FREQUENCY), FREQUENCIES[-1]), 5)[1:]
-            for t in (*FREQUENCIES, *finer):
+            for t in dict.fromkeys((*FREQUENCIES, *finer)):
                 s = t / scale
-                values = summand.average(np.exp(-0.5 * s**2 * summand.var) * np.cos(s * offset))
+                real = np.exp(-0.5 * s**2 * summand.var)
+                values = summand.average(real * np.cos(s * offset) if offset.any() else real)
                 worst = max(worst, float(np.max(self.rule.error(values), initial=0.0)))
         return worst
 
@@ -441,13 +442,13 @@ def crossing(function: Callable[[Array], Array], levels: Array, centre: float, r
     return np.where(fa == 0, a, np.where(fa > 0, a, b))
 
 
-def _raw(mean: Array, var: Array, order: int) -> Array:
-    """E (m + sqrt(v) g)**order / order!, g standard normal."""
-    total = np.zeros_like(var)
-    for k in range(0, order + 1, 2):
-        factor = 1 / (2 ** (k // 2) * math.factorial(k // 2) * math.factorial(order - k))
-        total = total + factor * var ** (k // 2) * mean ** (order - k)
-    return total
+def _raw(mean: Array, var: Array, order: int) -> Iterator[Array]:
+    """E (m + sqrt(v) g)**k / k! for k from 0 to order, g standard normal; terms of one k have one sign."""
+    before, last = np.zeros_like(var), np.ones_like(var)
+    yield last
+    for k in range(1, order + 1):
+        before, last = last, (mean * last + var * before) / k
+        yield last
 
 
 def _product(first: Array, second: Array) -> Array:
