@@ -22,6 +22,7 @@ from tensorprog.shipped import resolve
 if TYPE_CHECKING:
     from tensorprog.check.clauses import Report
     from tensorprog.finite.plan import Plan
+    from tensorprog.language.ir import Netsor
     from tensorprog.language.samples import Samples
     from tensorprog.law import Law
     from tensorprog.limit.formulas import SymbolicLaw
@@ -40,6 +41,7 @@ class Program(Builder, Shown):
         return isinstance(other, Program) and self.netsor == other.netsor
 
     __hash__ = None  # type: ignore[assignment]  # declarations may follow
+    _checked: tuple[Netsor, Report] | None = None  # what was judged last
 
     @property
     def name(self) -> str:
@@ -78,7 +80,10 @@ class Program(Builder, Shown):
         """
         from tensorprog.results.limit_answers import check_with_limit
 
-        return check_with_limit(self.netsor)
+        netsor = self.netsor
+        if self._checked is None or self._checked[0] is not netsor:
+            self._checked = netsor, check_with_limit(netsor)
+        return self._checked[1]
 
     def rewritten(self) -> Program:
         """The program in the theorem's form, after the exact rewrites that `check` judges by.
