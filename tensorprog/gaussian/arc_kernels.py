@@ -227,8 +227,7 @@ def _kernel(
     total: Array | None = None
     if f.modulus and g.modulus:
         total = _arc_cosine(_correlation(cov, first("inverse"), second("inverse")))
-        total *= first("modulus")
-        total *= second("modulus")
+        total *= first("modulus") * second("modulus")
     for j, (a, h) in enumerate(f.sigmoids):
         for k, (b, other) in enumerate(g.sigmoids):
             rho = _correlation(cov, first(f"inverse{j}"), second(f"inverse{k}"))
@@ -236,14 +235,14 @@ def _kernel(
             angle *= a * b * 2 / np.pi
             total = angle if total is None else np.add(total, angle, out=total)
     if (f.linear or g.linear) and (f.linear or f.sigmoids) and (g.linear or g.sigmoids):
-        factor = np.asarray(f.linear * g.linear)
+        mixed = np.zeros(())
         for slope, of, tilted in ((f.linear, second, g.sigmoids), (g.linear, first, f.sigmoids)):
-            factor = factor + slope * of("tilt") if slope and tilted else factor
-        straight = cov * factor
+            mixed = mixed + slope * of("tilt") if slope and tilted else mixed
+        straight = cov * (f.linear * g.linear + mixed)
         total = straight if total is None else np.add(total, straight, out=total)
     if f.constant or g.constant or f.at_zero or g.at_zero:
         ones = [of("one") if h.constant or h.at_zero else np.zeros(()) for h, of in ((f, first), (g, second))]
-        even = ones[0] * ones[1] + ones[0] * second("modulus") + first("modulus") * ones[1]
+        even = ones[0] * ones[1] + (ones[0] * second("modulus") + first("modulus") * ones[1])
         total = np.broadcast_to(even, shape).copy() if total is None else np.add(total, even, out=total)
     return np.zeros(shape) if total is None else total
 
@@ -372,8 +371,8 @@ def _inverse_root(values: Array) -> Array:
 
 def _correlation(cov: Array, inverse_f: Array, inverse_g: Array) -> Array:
     """Rounded a few times, and kept in [-1, 1]."""
-    rho = cov * inverse_f
-    rho *= inverse_g
+    rho = np.broadcast_to(inverse_f * inverse_g, cov.shape)  # so that both orders round alike
+    rho = np.multiply(cov, rho, out=rho if rho.flags.writeable else None)
     return np.clip(rho, -1, 1, out=rho)
 
 

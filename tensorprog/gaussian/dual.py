@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.arc_kernels import arc_dual
 from tensorprog.gaussian.estimate import Estimate, Sizes, largest_ratio
 from tensorprog.gaussian.function import RealFunction
-from tensorprog.gaussian.integrand import PART, FactoredIntegrand, Index, exchanged, filled, part
+from tensorprog.gaussian.integrand import FactoredIntegrand, Index
 from tensorprog.gaussian.series import series_dual
 
 Array = NDArray[np.floating]
 
-__all__ = ["Dual", "cross_by_series", "dual"]
+__all__ = ["Dual", "dual"]
 
 UNEVEN = 64.0  # by what bounds that are relative to sizes may exceed others
 
@@ -56,38 +56,3 @@ def dual(
         return None
     moved = cov.relative * wide, 0.5 * spread[0], 0.5 * spread[1]
     return arc_dual(integrand, moved) or series_dual(integrand, moved)
-
-
-def cross_by_series(
-    f: RealFunction, g: RealFunction, mu: tuple[Estimate, Estimate], var: tuple[Estimate, Estimate], cov: Estimate,
-    pairs: int,
-) -> Estimate | None:  # fmt: skip
-    """E f(X) g(Y) of functions that are no sums of terms, with the effect of errors of the law; None for any other.
-
-    Shapes    arguments have one number of axes and broadcast to the batch, whose last axes may be `pairs`
-    """
-    if f.terms is not None and g.terms is not None:
-        return None
-    if cov.value.ndim == 0:
-        lifted = [Estimate(e.value.reshape(1), e.error.reshape(1)) for e in (*mu, *var, cov)]
-        found = cross_by_series(f, g, (lifted[0], lifted[1]), (lifted[2], lifted[3]), lifted[4], 0)
-        return None if found is None else Estimate(found.value.reshape(()), found.error.reshape(()))
-    if pairs and all(v.value.size == 1 for v in var):  # then covariances may depend on differences alone
-        return None
-    first, second = (np.sqrt(np.maximum(v.value, 0.0)) for v in var)
-    relative = largest_ratio(cov.error, first * second)
-    if relative * first.max(initial=0.0) * second.max(initial=0.0) > UNEVEN * cov.error.max(initial=0.0):
-        return None
-    made = dual(f, g, mu, var, Sizes(first, second, relative))
-    if made is None:
-        return None
-    sizes, values = made.sizes, made.values
-    shape = np.broadcast_shapes(*(e.value.shape for e in (*mu, *var, cov)))
-    covs = np.broadcast_to(cov.value, shape)
-    symmetric = bool(pairs) and f is g and all(
-        np.array_equal(array, exchanged(other, pairs))
-        for array, other in ((mu[0].value, mu[1].value), (var[0].value, var[1].value), (cov.value, cov.value))
-    )
-    value = filled(lambda index: values(index, part(covs, index), None), shape, PART, pairs, symmetric)
-    return Estimate(value, np.broadcast_to(sizes.relative * (sizes.first * sizes.second), shape))
-

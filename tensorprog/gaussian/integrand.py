@@ -28,8 +28,8 @@ Mask = NDArray[np.bool_]
 Index = tuple[Any, ...]  # of members: slices, or index arrays that broadcast against each other
 
 __all__ = [
-    "PART", "FactoredIntegrand", "Index", "Integrand", "exchanged", "filled", "part", "refuse_covariance_of_constants",
-    "tiled", "toeplitz_values", "toeplitz_view", "unanswered",
+    "FactoredIntegrand", "Index", "Integrand", "exchanged", "filled", "part", "refuse_covariance_of_constants", "tiled",
+    "toeplitz_values", "toeplitz_view", "unanswered",
 ]
 
 # an answer whose error exceeds this, relative to the size of the functions, lets the next method try as well

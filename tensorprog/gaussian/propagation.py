@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.arc_kernels import elementary, kernel_sensitivity, small_kernel
-from tensorprog.gaussian.dual import cross_by_series
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.ladder import cross, integrate, mean
@@ -67,9 +66,6 @@ def cross_of_estimates(
             result = call(*(arg.value for arg in args)) if small is None else small
             return Estimate(result.value, np.broadcast_to(compact(result.error) + moved, result.value.shape))
 
-    found = cross_by_series(f, g, mu, (var_f, var_g), cov, pairs)
-    if found is not None:
-        return found
     # an arc sine that is steep somewhere has no bound to first order: there rounding counts as well
     steep = all(h is not None and h.sigmoids for h in (first, second))
     jumps = _jumps(f), _jumps(g)

@@ -10,7 +10,7 @@ norms are known: E f^2 minus the sum of a_k^2.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ NEGLIGIBLE = 40.0
 MOST_NODES = 4000
 MOST_LAWS = 1 << 14  # of a variable whose coefficients are held at once
 # what is left of a function after ORDERS terms may weigh so much, relative to its norm, before a larger order is taken
-ENOUGH = 1e-8
+ENOUGH = 8e-8
 STEEP = 0.9  # correlations beyond this count as few, if they are
 # what is left out of a series, relative to norms, that is rounding
 LEFT = 8 * EPS
@@ -54,9 +54,10 @@ class HermiteSeries:
     rough: Array
 
     def cut(self, order: int) -> HermiteSeries:
-        """The same with fewer terms."""
-        if order >= len(self.coefficients):
-            return self
+        """The same with fewer terms, or with further ones that are zero."""
+        missing = order - len(self.coefficients)
+        if missing >= 0:
+            return replace(self, coefficients=np.pad(self.coefficients, ((0, missing), (0, 0)))) if missing else self
         left = np.square(self.coefficients[order:]).sum(axis=0)
         return HermiteSeries(self.coefficients[:order], self.norm, np.sqrt(self.tail**2 + left), self.steep, self.rough)
 
@@ -149,6 +150,8 @@ def series_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float])
     two = one if same or one is None else _of_laws(g, nu, w)
     if one is None or two is None:
         return None
+    most = max(len(one.coefficients), len(two.coefficients))
+    one, two = one.cut(most), two.cut(most)
     largest, steeps, roughs, lefts, norms = [], [], [], [], []
     for series, place in zip((one, two), integrand.places, strict=True):
         squares, norm = np.square(series.coefficients), series.norm
@@ -176,10 +179,15 @@ def _of_laws(f: RealFunction, mu: Array, var: Array) -> HermiteSeries | None:
     m, v = np.broadcast_arrays(mu, var)
     if m.size > MOST_LAWS or not (np.isfinite(m).all() and np.isfinite(v).all() and np.all(v >= 0)):
         return None
-    return series(f, m.ravel(), np.sqrt(v.ravel()))
+    found = None
+    for order in ORDERS[1:]:
+        found = series(f, m.ravel(), np.sqrt(v.ravel()), order)
+        if found is None or np.all(found.tail <= ENOUGH * found.norm):
+            break
+    return found
 
 
-def series(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
+def series(f: RealFunction, mu: Array, sd: Array, order: int = ORDERS[-1]) -> HermiteSeries | None:
     """Coefficients by the trapezoidal rule, which converges geometrically; None if f is not smooth enough for it.
 
     Shapes    mu, sd (m,)
@@ -191,7 +199,6 @@ def series(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
     length = float(f.features[..., 1].min()) if f.features.size else 1.0
     most = float(sd.max(initial=0.0))
     y = 0.9 * min(length / most, 4.0) if most > 0 else 3.6
-    order = ORDERS[-1]
     step = np.pi * y / (NEGLIGIBLE + y * y / 2 + y * np.sqrt(order))  # half of what is enough
     half = int(np.ceil(REACH / (2 * step)))
     if 4 * half > MOST_NODES:
