@@ -21,7 +21,8 @@ __all__ = ["Draws"]
 Array = NDArray[Any]
 BLOCK = 1024  # draws per random stream, at most
 TOGETHER = 1 << 20  # numbers that draws take at once, about
-SEVERAL = 1 << 22  # the same behind several layers, where every piece computes its moments again
+# the same behind several layers, where every piece computes its moments again; blocks that are worked on together
+SEVERAL, MOST_BLOCKS = 1 << 23, 16
 
 
 class Draws(Mapping[str, NDArray[Any]]):
@@ -64,7 +65,8 @@ class Draws(Mapping[str, NDArray[Any]]):
         self._together = max(1, min(self._block, TOGETHER // self.sampler.numbers(self._later)))
         self._most = 1
         if isinstance(self.sampler, Layers) and self._together == self._block:
-            self._most = max(1, numbers_at_once(SEVERAL, 2 * ARRAYS) // (self._block * self.sampler.width))
+            room = numbers_at_once(SEVERAL, ARRAYS) - self._size * sum(math.prod(self._families[n].shape) for n in held)
+            self._most = max(1, min(MOST_BLOCKS, room // (self._block * (self.sampler.width + self.sampler.dim))))
         self._check(held, self.sampler.most(self._block, self._together, self._later))
         self._draw(held)
 
