@@ -6,8 +6,8 @@
 points, 99 quantiles and the divergence from a Gaussian.  The reference is a kernel estimate of the density from 100,000
 draws at the same points.
 
-`draws`: 200,000 draws of the limit of programs with two layers of attention.  The reference is the time that numpy takes
-for as many normals as these draws are made from.
+`draws`: 200,000 draws of the limit of programs with two layers of attention.  The reference is the time that numpy
+takes for as many normals as these draws are made from.
 """
 
 from __future__ import annotations

@@ -63,10 +63,7 @@ class Draws(Mapping[str, NDArray[Any]]):
         self._later = later if isinstance(self.sampler, Sampler) and not self.sampler.averages else ()
         # results of draws that take many numbers are worked on some at a time, of those that take few several blocks
         self._together = max(1, min(self._block, TOGETHER // self.sampler.numbers(self._later)))
-        self._most = 1
-        if isinstance(self.sampler, Layers) and self._together == self._block:
-            room = numbers_at_once(SEVERAL, ARRAYS) - self._size * sum(math.prod(self._families[n].shape) for n in held)
-            self._most = max(1, min(MOST_BLOCKS, room // (self._block * (self.sampler.width + self.sampler.dim))))
+        self._most = self._blocks_together(held)
         self._check(held, self.sampler.most(self._block, self._together, self._later))
         self._draw(held)
 
@@ -122,6 +119,17 @@ class Draws(Mapping[str, NDArray[Any]]):
                 whole = streams[0] if count == 1 else Joined(streams)
                 yield part, whole if stop - start == whole.draws else Some(whole, slice(start, stop))
 
+    def _blocks_together(self, held: Collection[str]) -> int:
+        """A power of 2 of blocks that are worked on together, at most; fewer where results leave them no room."""
+        if not isinstance(self.sampler, Layers) or self._together < self._block:
+            return 1
+        most = max(1, min(MOST_BLOCKS, numbers_at_once(SEVERAL, ARRAYS) // (self._block * self.sampler.width)))
+        most = 1 << (most.bit_length() - 1)
+        room = numbers_at_once(1 << 60, 1) - self._size * sum(math.prod(self._families[name].shape) for name in held)
+        while most > 1 and self.sampler.most(most * self._block, most * self._block) > room:
+            most //= 2
+        return most
+
     def _groups(self) -> Iterator[tuple[int, int]]:
         """First blocks and numbers of blocks that are worked on together: four groups of every power of 2.
 
@@ -134,7 +142,7 @@ class Draws(Mapping[str, NDArray[Any]]):
                     return
                 yield first, count
                 first += count
-            count = min(2 * count, 1 << (self._most.bit_length() - 1))
+            count = min(2 * count, self._most)
 
     def _draw(self, held: Collection[str]) -> None:
         arrays = {name: self._empty(name) for name in self._names if name in held}

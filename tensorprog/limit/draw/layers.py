@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.evaluate import BATCH, COORDINATE, Open, Scope, align, broadcast, evaluate
-from tensorprog.language.expr import Affine, Expr, Reduction, Variable, product_of, variables
+from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, product_of, variables
 from tensorprog.language.ir import Dot, MatMul, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import upstream
@@ -66,6 +66,7 @@ class Conditioned(NumericRecursion):
         self.random, self.paths = frozenset(), None
         self.relative = 0.0
         self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
+        self._evaluated: dict[tuple[Any, ...], Value] = {}  # coefficients, until more averages are known
         self._coordinates: dict[str, Array] = {}
         self.start(whole.recurrences.afresh(self))
 
@@ -144,6 +145,12 @@ class Conditioned(NumericRecursion):
         """The members of a scalar family that are known."""
         return self.given[name][1] if name in self.given else super().known(name)
 
+    def _number(self, expr: Expr, ranges: Mapping[str, Range]) -> Value:
+        key = expr, *((name, tuple(ranges[name])) for name in indices_of(expr, ranges))
+        if key not in self._evaluated:
+            self._evaluated[key] = super()._number(expr, ranges)
+        return self._evaluated[key]
+
     def average_in(self, name: str, box: Box) -> Value:
         """The averages in a box, of which no others are computed."""
         ranges = {str(k): span for k, span in enumerate(box)}
@@ -164,6 +171,11 @@ class Conditioned(NumericRecursion):
 
     def average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
         """What one statement gives for every draw: scores given or drawn, averages, and functions of them."""
+        found = self._average_of(position, ranges)
+        self._evaluated.clear()
+        return found
+
+    def _average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
         statement = self.netsor.body[position]
         name = statement.target.name
         if name in self.given:
