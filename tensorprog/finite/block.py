@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tensorprog.finite.job import FREED_BYTES, Job, Stage
 from tensorprog.finite.matmul import Dense, Lazy
-from tensorprog.finite.normals import gaussian_vectors, scaled_normals
+from tensorprog.finite.normals import gaussian_vectors, scaled_normals, standard_normal
 from tensorprog.finite.plan import Op
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.evaluate import (
@@ -193,34 +193,70 @@ class _Networks:
                 getattr(self, each.kind)(each)
             return
         source, *functions, last = op.inner
-        group, packing = self.plan.group(source), self.plan.group(last)
-        members, length = group.sizes, self.plan.lengths[source.writes]
-        scale = self.multiplier(source, group)
-        rows = broadcast(scale, (BATCH, *group.member_axes), members | {BATCH: self.count})
-        rows = np.array(rows, order="C").reshape(self.count, -1)
-        applied = [self.applied(each) for each in functions]
-        shape = self.netsor.families[source.writes].shape
-        tile = self.job.tile(op)
-        buffer = np.empty((tile, *shape, length), self.job.dtype)
-        packed = (packing.sets, packing.columns, length)
+        packing, tile = self.plan.group(last), self.job.tile(op)
+        draw = self.source(source, tile)
+        applied = [self.applied(each, tile) for each in functions]
+        packed = (packing.sets, packing.columns, self.plan.lengths[source.writes])
         result = np.empty((self.count, packing.sets, packing.columns, packing.columns))
         with np.errstate(all="ignore"):
             for start in range(0, self.count, tile):
-                some = rows[start : start + tile].reshape(-1)
-                value = buffer[: min(tile, self.count - start)]
-                scaled_normals(self.generator, some, value.reshape(len(some), length))
+                value = draw(start, min(start + tile, self.count))
                 for function in applied:
                     value = function(value)
                 inner_products(value.reshape(-1, *packed), result[start : start + tile])
         self.values[op.writes] = result
 
-    def applied(self, op: Op) -> Callable[[Array], Array]:
-        """A function of one family as a function of its array, which it may write into."""
+    def source(self, op: Op, most: int) -> Callable[[int, int], Array]:
+        """What draws a product for networks from one number to another, at most so many, into memory of its own."""
+        group, length = self.plan.group(op), self.plan.lengths[op.writes]
+        shape, columns = self.netsor.families[op.writes].shape, self.plan.fresh[op.at]
+        count, dtype = self.count, self.job.dtype
+        sizes = group.sizes | {BATCH: count, FACTOR: columns}
+        drawn = np.empty((most, len(group.members) * columns, length), dtype)
+        if columns == 1 and not group.column_axes:
+            scales = broadcast(self.multiplier(op, group), (BATCH, *group.member_axes), sizes)
+            rows = np.array(scales, order="C").reshape(count, -1)
+
+            def scaled(start: int, stop: int) -> Array:
+                some = rows[start:stop].reshape(-1)
+                scaled_normals(self.generator, some, drawn[: stop - start].reshape(len(some), length))
+                return drawn[: stop - start].reshape(-1, *shape, length)
+
+            return scaled
+        scale = self.job.deviations[group.weight.name][group.members].astype(dtype)
+        named: Open = self.values[op.key]
+        own = group.member_axes if group.reads_members else ()
+        axes = (BATCH, *own, *group.column_axes, FACTOR)
+        whole = broadcast(Open(_renamed(named.axes, group, back=True), named.data), axes, sizes)
+        factor = whole.reshape(count, len(scale) if own else 1, group.columns, columns)
+        alike = bool((scale == scale[0]).all())
+        if own or alike:
+            factor = factor * (scale[:1] if alike else scale)[:, None, None]
+        products = np.empty((most, factor.shape[1], group.columns, len(scale) // factor.shape[1] * length), dtype)
+
+        def mixed(start: int, stop: int) -> Array:
+            some = drawn[: stop - start]
+            if own or alike:
+                standard_normal(self.generator, some)
+            else:  # a deviation for each member, whose vectors stand side by side
+                scaled_normals(self.generator, np.tile(scale, len(some) * columns), some.reshape(-1, length))
+            fresh = some.reshape(len(some), factor.shape[1], columns, -1)
+            np.matmul(factor[start:stop], fresh, out=products[: len(some)])
+            return products[: len(some)].reshape(-1, *shape, length)
+
+        return mixed
+
+    def applied(self, op: Op, most: int) -> Callable[[Array], Array]:
+        """A function of one family as a function of its array, for at most so many networks.
+
+        Results come in memory of its own where that is known to hold them: numpy's functions are slow in place.
+        """
         step = self.plan.order[op.at]
         statement = step.statement
         assert isinstance(statement, Nonlin)
         axes = (BATCH, *(str(slot.bare) for slot in statement.target.slots), COORDINATE)
         scope = Scope(self.netsor, step.ranges(self.netsor.ranges), self.without_vectors, self.job.dtype)
+        length = self.plan.lengths[op.writes]
 
         def leaf(node: Expr) -> Callable[[Array], Array] | None:
             if isinstance(node, Variable):
@@ -234,7 +270,8 @@ class _Networks:
             assert isinstance(node, Call)
             function = ATOMS[node.atom].numpy
             if node is statement.expr and (isinstance(function, np.ufunc) or function is np.clip):
-                return lambda x: function(*(part(x) for part in parts), out=x)
+                own = np.empty((most, *self.netsor.families[op.writes].shape, length), self.job.dtype)
+                return lambda x: function(*(part(x) for part in parts), out=own[: len(x)])
             return lambda x: function(*(part(x) for part in parts))
 
         return fold(statement.expr, {}, leaf, combined)
