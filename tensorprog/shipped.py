@@ -2,24 +2,68 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from tensorprog.language.errors import Problem, ProgramError, did_you_mean
 
-__all__ = ["SCHEMA", "STARTER", "paper_figures", "resolve", "shipped_programs"]
+__all__ = ["SCHEMA", "STARTER", "Listed", "judged", "paper_figures", "resolve", "shipped_programs"]
 
 PACKAGE = Path(__file__).resolve().parent
 SCHEMA, STARTER = PACKAGE / "program.schema.json", PACKAGE / "starter.yaml"
+GRADES = PACKAGE / "grades.json"  # of shipped programs as they are written
 
 
 def shipped_programs() -> dict[str, Path]:
     """Shipped program files by bare name: inside the installed package, or beside it in a clone."""
     folder = _folder("programs")
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))} if folder else {}
+
+
+class Listed(NamedTuple):
+    """What a list of programs says of one."""
+
+    name: str
+    grade: str
+    title: str
+
+
+def judged() -> list[Listed]:
+    """The shipped programs with their grades: those in `grades.json`, and for a program changed since, its check."""
+    known = json.loads(GRADES.read_text(encoding="utf-8")) if GRADES.is_file() else {}
+    rows = []
+    for name, path in shipped_programs().items():
+        row = known.get(name)
+        rows.append(Listed(name, *row["listed"]) if row and row["sha256"] == _digest(path) else _judge(name, path))
+    return rows
+
+
+def _digest(path: Path) -> str:
+    """Of a text, whatever ends its lines."""
+    from hashlib import sha256
+
+    return sha256(path.read_text(encoding="utf-8").encode()).hexdigest()
+
+
+def _judge(name: str, path: Path) -> Listed:
+    """Of a program that is read and checked."""
+    from tensorprog.language.reading import load
+    from tensorprog.results.limit_answers import check_with_limit
+
+    netsor = load(path)
+    return Listed(name, check_with_limit(netsor).grade, netsor.title)
+
+
+def text() -> str:
+    """`grades.json`, from checks of all programs."""
+    programs = shipped_programs()
+    return json.dumps({name: {"sha256": _digest(path), "listed": _judge(name, path)[1:]}
+                       for name, path in programs.items()}, indent=1, ensure_ascii=False) + "\n"
 
 
 def paper_figures() -> ModuleType:
@@ -68,3 +112,7 @@ def resolve(file: str) -> Path:
     hint = did_you_mean(bare, sorted(known))
     fix = hint.replace("known names", "shipped programs") or "give the path of a program file"
     raise ProgramError(Problem(f"there is no file {file}, and no shipped program of that name", fix=fix))
+
+
+if __name__ == "__main__":
+    GRADES.write_text(text(), encoding="utf-8")

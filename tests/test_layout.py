@@ -43,14 +43,14 @@ NEVER = {
 ALLOWED = {("gaussian", "language.linalg")}
 # the only places for an outside package
 HOMES = {
-    "networkx": ("check.graph", "show.graph_layout", "language.schedule"), "yaml": ("language.reading",),
+    "networkx": ("check.graph", "show.graph_layout"), "yaml": ("language.reading",),
     "matplotlib": ("show.plots",),
     "click": ("jobs.cli",), "rich": ("show.terminal", "show.progress"), "threadpoolctl": ("finite",),
     "numba": ("finite",),
     "sympy": ("language.atoms", "check.falsifier", "limit"),
     "distributed": ("finite",), "xarray": ("jobs.sweeps",),
 }
-SLOW = ("sympy", "scipy.stats", "matplotlib", "rich", "xarray")  # to import: never at the top of a module
+SLOW = ("sympy", "scipy.stats", "matplotlib", "rich", "xarray", "networkx")  # to import: never at the top of a module
 FORMULAS = "limit.formulas"  # where everything is sympy; others import it inside functions only
 
 
@@ -197,8 +197,8 @@ def test_the_package_loads_nothing_before_it_is_asked() -> None:
 def test_a_check_loads_nothing_slow() -> None:
     loaded = _loaded("from tensorprog.jobs.cli import main\nmain(['check', 'attention'], standalone_mode=False)")
     assert "tensorprog.check.clauses" in loaded
-    assert not loaded & {"sympy", "scipy.stats", "matplotlib", "rich", "tensorprog.limit", "tensorprog.finite.matmul",
-                         "numpy.ma", "concurrent.futures", "urllib.request"}
+    assert not loaded & {"sympy", "scipy.stats", "matplotlib", "rich", "networkx", "tensorprog.limit",
+                         "tensorprog.finite.matmul", "numpy.ma", "concurrent.futures", "urllib.request"}
 
 
 def texts() -> list[Path]:

@@ -1,6 +1,7 @@
-"""Networkx views of the family-level program: ancestry, reuse of weights, and what plays which part in Assumption 1.
+"""Graphs of the family-level program: ancestry, reuse of weights, and what plays which part in Assumption 1.
 
-Everything is by positions of statements: a family of a million members is one node.
+Everything is by positions of statements: a family of a million members is one node.  networkx, which is slow to
+import, is for graphs that users see and for ways through them.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any
 
-import networkx as nx
-
 from tensorprog.check.overlaps import System, marked
+from tensorprog.language.arrows import components, ordered
 from tensorprog.language.expr import Affine, Variable, slots_of
 from tensorprog.language.facts import HOLDS, Verdict
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
@@ -54,27 +54,32 @@ class Structure:
         return statement if isinstance(statement, Nonlin) else None
 
     @cached_property
-    def graph(self) -> Any:
-        """A networkx graph of positions of statements, with an arrow from each to what reads it."""
-        graph = nx.DiGraph()
-        graph.add_nodes_from(range(len(self.netsor.body)))
-        graph.add_edges_from((definer, user) for user, definer, _ in self.edges)
-        return graph
+    def readers(self) -> dict[int, dict[int, None]]:
+        """By position, the statements that read what a statement makes."""
+        found: dict[int, dict[int, None]] = {position: {} for position in range(len(self.netsor.body))}
+        for user, definer, _ in self.edges:
+            found[definer][user] = None
+        return found
+
+    @cached_property
+    def sources(self) -> dict[int, dict[int, None]]:
+        """By position, the statements that make what a statement reads."""
+        found: dict[int, dict[int, None]] = {position: {} for position in range(len(self.netsor.body))}
+        for user, definer, _ in self.edges:
+            found[user][definer] = None
+        return found
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """Statements in an order in which Nonlins come after the Nonlins they use; recurrences are one group."""
         nonlins = {p for p, s in enumerate(self.netsor.body) if isinstance(s, Nonlin)}
-        graph = nx.DiGraph(edge for edge in self.graph.edges if nonlins.issuperset(edge))
-        graph.add_nodes_from(self.graph)
-        condensed = nx.condensation(graph)
-        order = nx.lexicographical_topological_sort(condensed, key=lambda c: min(condensed.nodes[c]["members"]))
-        return tuple(tuple(sorted(condensed.nodes[c]["members"])) for c in order)
+        after = {p: [q for q in users if p in nonlins and q in nonlins] for p, users in self.readers.items()}
+        return tuple(map(tuple, ordered(after, int)))
 
     @cached_property
     def _recurrent(self) -> frozenset[int]:
         several = chain.from_iterable(group for group in self.groups if len(group) > 1)
-        itself = (p for p, s in enumerate(self.netsor.body) if isinstance(s, Nonlin) and self.graph.has_edge(p, p))
+        itself = (p for p, s in enumerate(self.netsor.body) if isinstance(s, Nonlin) and p in self.readers[p])
         return frozenset((*several, *itself))
 
     def cyclic(self, position: int) -> bool:
@@ -83,11 +88,14 @@ class Structure:
 
     def ancestors(self, *positions: int) -> frozenset[int]:
         """Statements that some statements depend on, without themselves unless they recur, or one reads another."""
-        return _reached(self.graph.pred, chain.from_iterable(self.graph.pred[position] for position in positions))
+        return _reached(self.sources, chain.from_iterable(self.sources[position] for position in positions))
 
     def chain(self, start: int, end: int) -> tuple[int, ...]:
         """Shortest chain of statements from one to a dependent other; empty if there is none."""
-        return tuple(nx.shortest_path(self.graph, start, end)) if nx.has_path(self.graph, start, end) else ()
+        import networkx as nx
+
+        graph = nx.DiGraph(self.readers)
+        return tuple(nx.shortest_path(graph, start, end)) if nx.has_path(graph, start, end) else ()
 
     @cached_property
     def _rounds(self) -> dict[int, tuple[str, ...]]:
@@ -108,27 +116,28 @@ class Structure:
         return tuple(index for index in self._rounds[first] if index in self._rounds[second])
 
     @cached_property
-    def _components(self) -> Any:
-        """The graph of what depends on each other both ways."""
-        return nx.condensation(self.graph)
+    def _together(self) -> dict[int, tuple[int, ...]]:
+        """By position, the statements that depend on each other both ways; those that others depend on come first."""
+        return {position: group for group in components(self.sources) for position in group}
 
     def recurs(self, score: int) -> bool:
         """Whether a score depends on itself."""
-        return len(self._components.nodes[self._components.graph["mapping"][score]]["members"]) > 1
+        return len(self._together[score]) > 1
 
     @cached_property
     def layers(self) -> dict[int, int]:
         """In which layer of scores each score is, the first being 1; those of one recurrence are in one layer."""
-        graph, before = self._components, dict[int, int]()
-        for group in nx.topological_sort(graph):
-            scored = not graph.nodes[group]["members"].isdisjoint(self.scores)
-            before[group] = scored + max((before[earlier] for earlier in graph.pred[group]), default=0)
-        return {score: before[graph.graph["mapping"][score]] for score in self.scores}
+        before = dict[int, int]()
+        for group in dict.fromkeys(self._together.values()):
+            scored = not set(group).isdisjoint(self.scores)
+            earlier = {source for position in group for source in self.sources[position]}.difference(group)
+            before |= dict.fromkeys(group, scored + max((before[source] for source in earlier), default=0))
+        return {score: before[score] for score in self.scores}
 
     @cached_property
     def relevant(self) -> frozenset[int]:
         """Statements that the outputs depend on."""
-        return _reached(self.graph.pred, (p for name in self.netsor.outputs for p in self._statements(name)))
+        return _reached(self.sources, (p for name in self.netsor.outputs for p in self._statements(name)))
 
     def _statements(self, name: str) -> tuple[int, ...]:
         return self.netsor.families[name].statements
@@ -150,7 +159,7 @@ class Structure:
     @cached_property
     def score_dependent(self) -> frozenset[int]:
         """Statements downstream of a score, the scores included."""
-        return _reached(self.graph.succ, self.scores)
+        return _reached(self.readers, self.scores)
 
     @cached_property
     def finite(self) -> tuple[int, ...]:
@@ -164,7 +173,7 @@ class Structure:
         fixed = dict(self.netsor.fixed_widths)
         small = {v.name for v in self.netsor.initial if v.width in fixed}
         reading = [p for p, s in enumerate(self.netsor.body) if any(v.name in small for v in s.inputs)]
-        return _reached(self.graph.succ, (*self.finite, *reading))
+        return _reached(self.readers, (*self.finite, *reading))
 
     @cached_property
     def random(self) -> frozenset[int]:
@@ -285,6 +294,8 @@ def build(netsor: Netsor) -> Any:
               line, roles; edges from what is read to what reads it, attribute role: weight, vector, left, right or
               argument
     """
+    import networkx as nx
+
     graph = nx.MultiDiGraph(name=netsor.name)
     structure = Structure(netsor)
     found = roles(structure)
@@ -313,6 +324,8 @@ def build(netsor: Netsor) -> Any:
 
 def ways(graph: Any, stations: Sequence[str]) -> list[list[str]]:
     """Nodes in a row, with a shortest way in front of each that the one before leads to; else a new row begins."""
+    import networkx as nx
+
     found = [[stations[0]]]
     for start, end in pairwise(stations):
         if start == end:
@@ -326,6 +339,8 @@ def ways(graph: Any, stations: Sequence[str]) -> list[list[str]]:
 
 def between(graph: Any, stations: Sequence[str]) -> Iterator[str]:
     """Nodes in a row, with all that lie on a shortest way from one to the next."""
+    import networkx as nx
+
     yield from stations
     for start, end in pairwise(stations):
         if not graph.has_edge(start, end) and nx.has_path(graph, start, end):

@@ -107,7 +107,7 @@ class _Networks:
 
     def __init__(self, job: Job, generator: np.random.Generator, count: int, watched: bool = False) -> None:
         self.watched = watched  # whether the values of each statement are looked at
-        self.job, self.plan, self.netsor = job, job.plan, job.netsor
+        self.job, self.plan, self.netsor = job, job.plan, job.plan.netsor
         self.generator, self.count = generator, count
         self.values: dict[str, Any] = {}
         self.dense = Dense(generator, job.dtype)

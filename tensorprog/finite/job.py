@@ -52,7 +52,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Job:
-    """All a worker needs to draw any block of networks; `part` networks at a time where all coordinates are touched."""
+    """All a worker needs to draw any block of networks; `part` networks at a time where all coordinates are touched.
+
+    `netsor` is the program as it is written, that of the plan may have fewer functions.
+    """
 
     netsor: Netsor
     plan: Plan
@@ -176,8 +179,9 @@ def check_kept(netsor: Netsor, keep: Sequence[str]) -> None:
 
 
 def make_job(
-    netsor: Netsor, width: int, seed: int, method: str, coordinates: int, keep: Sequence[str], dtype: str
-) -> Job:
+    netsor: Netsor, width: int, seed: int, method: str, coordinates: int, keep: Sequence[str], dtype: str,
+    exact: bool = False,
+) -> Job:  # fmt: skip
     """Check the arguments of a run, plan it and choose its block size.
 
     Raises    ProgramError
@@ -193,7 +197,7 @@ def make_job(
     scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]
     check_kept(netsor, keep)
     kept = tuple(dict.fromkeys([*netsor.outputs, *keep, *scores]))
-    decided = plan(netsor, width, coordinates, kept, method)
+    decided = plan(netsor, width, coordinates, kept, method, exact)
     for name in kept:
         has = decided.widths.get(netsor.families[name].width, coordinates)  # a scalar has no width
         if has < coordinates:
@@ -236,7 +240,7 @@ class _Alive:
         """Take in what a part made: of full vectors that no large op reads any more, the reported coordinates."""
         size = other._views[name][1] if name in other._views else other.sizes[name]
         if name in self.job.heads:
-            size = math.prod(self.job.netsor.families[name].shape) * self.plan.coordinates * self.number
+            size = math.prod(self.plan.netsor.families[name].shape) * self.plan.coordinates * self.number
         self.sizes[name] = size
 
     def after(self, op: Op) -> int:

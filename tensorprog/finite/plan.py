@@ -13,11 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tensorprog.blocks import Block, Grid, code
+from tensorprog.blocks import Block, Grid, code, paragraph
 from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.finite.demand import Demand, demand, has_constant
 from tensorprog.finite.frames import Frames, Layout, Recipe
+from tensorprog.finite.inactive import Inactive, without_inactive
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.initials import InitialLaw, initial_laws
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
@@ -76,6 +77,7 @@ METHODS = ("dense", "lazy", "collapsed")
 MANY_FAMILIES = 400  # that meet each other: working out their frames would take longer than it saves
 # nanoseconds on one current core: a normal, a chi variable, a multiplication in a matrix product, an entry touched
 NORMAL, CHI, MULTIPLY, TOUCH = 6.6, 12.5, 0.15, 1.0
+WORTH = 0.9  # of the work, or less, must be left for functions to be left out
 
 
 def resolve_widths(netsor: Netsor, width: int) -> dict[str, int]:
@@ -94,10 +96,13 @@ def resolve_widths(netsor: Netsor, width: int) -> dict[str, int]:
     return result
 
 
-def plan(netsor: Netsor, width: int, coordinates: int, kept: Sequence[str], method: str) -> Plan:
+def plan(
+    netsor: Netsor, width: int, coordinates: int, kept: Sequence[str], method: str, exact: bool = False
+) -> Plan:
     """Plan a run; "auto" takes the collapsed plan where it promises less work than the lazy one.
 
     The products of a matrix and those of its transpose condition each other, so there the matrix itself is drawn.
+    Functions that never act are left out where that promises less work, but not from an `exact` plan.
 
     Raises    ProgramError for a method that has no matrices where one is used transposed, or a width that makes a
               declared width no whole number
@@ -111,11 +116,22 @@ def plan(netsor: Netsor, width: int, coordinates: int, kept: Sequence[str], meth
     if turned and method not in ("auto", "dense"):
         raise fail(f"method {method!r} draws no matrices, but {why}", turned.span, 'method="dense"')
     methods: Sequence[str] = METHODS[1:] if method == "auto" else (method,)
-    choices = [
-        Plan(netsor, width, widths, coordinates, kept, chosen, asked, initials, why)
-        for chosen in (("dense",) if turned else methods)
-    ]
-    return min(choices, key=lambda choice: choice.work)
+    if turned:
+        return Plan(netsor, width, widths, coordinates, kept, "dense", asked, initials, why)
+
+    def best(netsor: Netsor, asked: Demand, inactive: Inactive | None = None) -> Plan:
+        choices = (
+            Plan(netsor, width, widths, coordinates, kept, chosen, asked, initials, inactive=inactive)
+            for chosen in methods
+        )
+        return min(choices, key=lambda choice: choice.work)
+
+    written = best(netsor, asked)
+    inactive = None if exact else without_inactive(netsor, widths, kept)
+    if inactive is None:
+        return written
+    without = best(inactive.netsor, demand(inactive.netsor, kept), inactive)
+    return without if without.work < WORTH * written.work else written
 
 
 class Plan(Shown):
@@ -128,11 +144,12 @@ class Plan(Shown):
 
     def __init__(
         self, netsor: Netsor, width: int, widths: Mapping[str, int], coordinates: int, kept: Sequence[str], method: str,
-        asked: Demand, initials: Mapping[str, InitialLaw], matrices: str,
+        asked: Demand, initials: Mapping[str, InitialLaw], matrices: str = "", inactive: Inactive | None = None,
     ) -> None:  # fmt: skip
         self.netsor, self.width, self.widths, self.method = netsor, width, widths, method
         self.coordinates, self.kept, self.asked, self.initials = coordinates, tuple(kept), asked, initials
         self.matrices = matrices  # why no other method will do
+        self.inactive = inactive  # what is left out
         self.full = self._full()  # vectors in all coordinates
         self.order = self._order()
         self.groups = tuple(
@@ -164,6 +181,7 @@ class Plan(Shown):
             "normals": self.normals,
             "chi_squares": self.chi_squares,
             "statements": [vars(row) for row in self.rows],
+            **(self.inactive.to_json() if self.inactive is not None else {}),
         }
 
     @property
@@ -184,7 +202,8 @@ class Plan(Shown):
             (code(row.line), row.representation, f"{row.normals:,}" if row.normals else "", f"{row.chi_squares or ''}")
             [: len(header)] for row in self.rows
         )
-        return [Grid(self.title, header, rows, text_columns=(0, 1))]
+        left_out = () if self.inactive is None else (paragraph(*self.inactive.words(), note=True),)
+        return [Grid(self.title, header, rows, text_columns=(0, 1)), *left_out]
 
     def __str__(self) -> str:
         return to_text(self.blocks())
@@ -340,7 +359,9 @@ class Plan(Shown):
                 counted = recipe.counts(members, len(group.members) // members * self.fresh[key])
                 counts.setdefault(self.order[key].position, []).append(counted)
         lines: list[tuple[str | int, str, str]] = [(x.name, _named(x), x.name) for x in self.netsor.initial]
-        lines += [(position, str(s), s.target.name) for position, s in enumerate(self.netsor.body)]
+        written = {id(new): old for old, new in self.inactive.statements} if self.inactive is not None else {}
+        for position, statement in enumerate(self.netsor.body):
+            lines.append((position, str(written.get(id(statement), statement)), statement.target.name))
         for place, line, name in lines:
             normals, chi_squares = (sum(column) for column in zip((0, 0), *counts.get(place, ()), strict=True))
             rows.append(PlanRow(line, self._representation(name), normals, chi_squares))
@@ -348,10 +369,10 @@ class Plan(Shown):
 
     def _representation(self, name: str) -> str:
         family = self.netsor.families[name]
+        if name not in self.asked.needed:
+            return "not needed"
         if family.kind == "scalar":
             return "a number"
-        if name not in self.lengths:
-            return "not needed"
         width = self.widths[family.width]
         if name in self.full:
             return f"all {width} coordinates" if width > 1 else "its one coordinate"

@@ -7,6 +7,7 @@ longer run begins with the numbers of a shorter one.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,6 +44,7 @@ def estimate(
     max_memory: str | int = "1GiB",
     executor: Executor | None = None,
     stored: bool = False,
+    exact: bool = False,
     dtype: str = "float64",
 ) -> tuple[float, int]:
     """Rough seconds of a run, and the bytes that it takes at most, before it starts.
@@ -50,7 +52,7 @@ def estimate(
     Scale     seconds from the numbers drawn and multiplied per network, at the speed of one current core; bytes from
               the arrays that are alive at once
     """
-    job = make_job(netsor, width, 0, method, coordinates, keep, dtype)
+    job = make_job(netsor, width, 0, method, coordinates, keep, dtype, exact)
     way = flight(job, samples, parse_memory(max_memory), threads, executor, stored)
     return -(-samples // job.block) * job.seconds / way.workers, way.memory
 
@@ -70,8 +72,9 @@ def run(
     executor: Executor | None = None,
     store: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    exact: bool = False,
 ) -> Samples:
-    """Draw independent networks of the given width.
+    """Draw independent networks of the given width, unless `exact` without functions that never act.
 
     With `store`, a folder, results go to disk as they are drawn and come back mapped to memory; a run that was stopped
     goes on where it was, and a longer one goes on from a shorter one.
@@ -89,7 +92,7 @@ def run(
     executor = adopted(executor)
     started = time.perf_counter()
     with one_blas_thread():
-        job = make_job(netsor, width, seed, method, coordinates, keep, dtype)
+        job = make_job(netsor, width, seed, method, coordinates, keep, dtype, exact)
         way = _flight(job, samples, max_memory, threads, executor, store is not None)
         if store is None:
             arrays = {name: np.empty((samples, *shape), job.dtype) for name, shape in job.shapes.items()}
@@ -104,9 +107,11 @@ def run(
             with Store(store, job, samples) as folder:
                 _fill(job, samples, way, executor, folder.done, folder.unfinished(), folder.write, progress)
             arrays = folder.arrays()
+    inactive = job.plan.inactive
     return Samples(
-        netsor, arrays, samples, seed, job.plan.method, width, coordinates, time.perf_counter() - started
-    )
+        netsor, arrays, samples, seed, job.plan.method, width, coordinates, time.perf_counter() - started,
+        log10_variation=-math.inf if inactive is None else inactive.of_run(samples),
+    )  # fmt: skip
 
 
 def _fill(
@@ -144,9 +149,10 @@ def check_store(
     coordinates: int = 1,
     keep: Sequence[str] = (),
     dtype: str = "float64",
+    exact: bool = False,
 ) -> None:
     """Raise ProgramError if a folder holds anything but this run, or the beginning of it."""
-    Store(store, make_job(netsor, width, seed, method, coordinates, keep, dtype), samples).known()
+    Store(store, make_job(netsor, width, seed, method, coordinates, keep, dtype, exact), samples).known()
 
 
 def _flight(

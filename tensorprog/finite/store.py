@@ -257,6 +257,7 @@ def settings(job: Job) -> dict[str, Any]:
     Scale     tables of numbers enter by their digests
     """
     functions = {name: declared_function(name).digest for name in job.netsor.own}  # the text has only their names
+    inactive = job.plan.inactive
     return {
         "program": re.sub(" +", " ", program_text(job.netsor)),  # columns are aligned: one line moves others
         "tables": {  # the program's text has only the names of their files
@@ -267,6 +268,7 @@ def settings(job: Job) -> dict[str, Any]:
         "width": job.plan.width,
         "seed": job.seed,
         "method": job.plan.method,
+        **({"drawn as": [str(drawn) for _, drawn in inactive.statements]} if inactive is not None else {}),
         "coordinates": job.plan.coordinates,
         "names": sorted(job.plan.kept),
         "dtype": job.dtype,

@@ -11,9 +11,10 @@ into Williams' (1998). Products of opposite parity vanish. One pass over the cov
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,9 @@ from tensorprog.language.linalg import alike
 
 Array = NDArray[np.floating]
 
-__all__ = ["Elementary", "arc_kernel", "elementary", "kernel", "kernel_error", "kernel_sensitivity"]
+__all__ = [
+    "Elementary", "arc_kernel", "elementary", "kernel", "kernel_error", "kernel_sensitivity", "small_kernel",
+]  # fmt: skip
 
 MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
 # asin loses 1 / sqrt(1 - rho^2) of relative accuracy: beyond this correlation 1 - rho^2 comes from exact products
@@ -55,6 +58,7 @@ class Elementary:
     sigmoids: tuple[tuple[float, float], ...]  # amplitude, spread
 
 
+@lru_cache(maxsize=64)
 def elementary(f: RealFunction) -> Elementary | None:
     """f in that form, if its terms have it: step(x) = (1 + sign x) / 2 and x step(x) = (x + |x|) / 2."""
     if f.terms is None:
@@ -101,8 +105,7 @@ def arc_kernel(integrand: Integrand) -> Estimate | None:
     if f is None or g is None or any(map(np.any, integrand.mu)):
         return None
     v, w = integrand.var
-    # variances are zero or far from under- and overflow
-    if not all(np.all((var == 0) | ((var > SMALL) & (var < LARGE))) for var in (v, w)):
+    if not (_ordinary(v) and _ordinary(w)):
         return None
     refuse_covariance_of_constants(v, w, integrand.cov, integrand.slack)
     swap = (1, 0, 2) if integrand.functions[0] is integrand.functions[1] and integrand.pairs else None
@@ -117,7 +120,7 @@ def kernel_size(f: Elementary, var: Array) -> Array:
     Shapes    var -> the same
     """
     sd = np.sqrt(var)
-    size = np.where(var > 0, abs(f.constant), abs(f.at_zero)) + (abs(f.linear) + abs(f.modulus)) * sd
+    size = np.abs(_constant(f, var)) + (abs(f.linear) + abs(f.modulus)) * sd
     for amplitude, spread in f.sigmoids:
         size = size + abs(amplitude) * sd * _inverse_root(var + spread)
     return np.asarray(size)
@@ -149,7 +152,7 @@ def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array,
         mixed = f.linear * _tilt(g, var_g, float) + g.linear * _tilt(f, var_f, float)
         summands.append(cov * (f.linear * g.linear + MEAN_ABS * mixed))
     if f.constant or g.constant or f.at_zero or g.at_zero:
-        one_f, one_g = (np.where(v > 0, h.constant, h.at_zero) for h, v in ((f, var_f), (g, var_g)))
+        one_f, one_g = _constant(f, var_f), _constant(g, var_g)
         even = one_f * one_g + MEAN_ABS * (one_f * (g.modulus * sd_g) + (f.modulus * sd_f) * one_g)
         summands.append(np.broadcast_to(even, shape))
     total = summands[0] if len(summands) and summands[0].flags.owndata else np.zeros(shape)
@@ -169,34 +172,98 @@ def kernel_error(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Ar
     return np.asarray(first * second * (EPS * (ULPS + ULPS_ARGUMENT * slope)))
 
 
+def small_kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array) -> Estimate | None:
+    """`kernel` of a few members with its error, covariances being estimates; None for more, or extreme variances.
+
+    Shapes    as `kernel`
+    """
+    shape = np.broadcast_shapes(var_f.shape, var_g.shape, cov.shape)
+    if math.prod(shape) > TILE or not shape or not all(map(_ordinary, (var_f, var_g))):
+        return None
+    return Estimate(kernel(f, g, var_f, var_g, cov, np.inf), np.broadcast_to(kernel_error(f, g, var_f, var_g), shape))
+
+
+def _ordinary(var: Array) -> bool:
+    """Whether variances are zero or far from under- and overflow."""
+    if var.size and var.min() > SMALL and var.max() < LARGE:
+        return True
+    return bool(np.all((var == 0) | ((var > SMALL) & (var < LARGE))))
+
+
 def kernel_sensitivity(
-    f: Elementary, g: Elementary, var_f: Estimate, var_g: Estimate, cov: Estimate
+    f: Elementary, g: Elementary, var_f: Estimate, var_g: Estimate, cov: Estimate,
+    one: Callable[[], NDArray[np.bool_]] = lambda: np.zeros((), dtype=bool),
 ) -> Array | None:
     """A bound on what the errors of the law do to `kernel`, to first order.
 
     With de the error of c and dx, dy those of sd_f and sd_g, let D = de + sd_g dx + sd_f dy, which bounds that of q J:
     its derivative by c is asin rho <= pi / 2, that by sd_f is sd_g sqrt(1 - rho^2). The argument of an arc sine moves
-    by D / sqrt((v + h) (w + k)) at most, and so do the other products. None where variances are too uncertain for that,
-    and where the slope of an arc sine may change on the way (it is infinite at 1).
+    by (de + |c| (dx / sd_f + dy / sd_g)) / sqrt((v + h) (w + k)) at most, and so do the other products. Where `one`
+    says that X and Y are one variable, and their moments are one number, all moves by de: the argument of an arc sine
+    by de (1 - (v / (v + h) + v / (v + k)) / 2) / sqrt(..). None where variances are too uncertain for that, and where
+    the slope of an arc sine may change on the way (it is infinite at 1).
 
-    Shapes    as `kernel_error`
+    Shapes    as `kernel_error` where one bound on the error of c serves several members, else those of c
     """
     v, w, error = var_f.value, var_g.value, compact(cov.error)
     if np.any(var_f.error[v == 0]) or np.any(var_g.error[w == 0]):
         return None
-    move_f, move_g = (alike(0.5 * e.error * _inverse_root(e.value)) for e in (var_f, var_g))
-    moved = np.asarray(error + alike(np.sqrt(w)) * move_f + alike(np.sqrt(v)) * move_g)
-    if not moved.any():
-        return moved
-    tilt_f, tilt_g = (alike(_tilt(h, var)) for h, var in ((f, v), (g, w)))
-    rate = abs(f.linear * g.linear) + abs(f.modulus * g.modulus) + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f
-    even = abs(f.constant * g.modulus) * move_g + abs(g.constant * f.modulus) * move_f
+    each = error.shape == np.broadcast_shapes(v.shape, w.shape, cov.value.shape)
+    most = np.asarray if each else alike
+    move_f, move_g = (most(0.5 * e.error * _inverse_root(e.value)) for e in (var_f, var_g))  # of the deviations
+    if not (error.any() or move_f.any() or move_g.any()):
+        return np.zeros((1,) * error.ndim)
+    tilt_f, tilt_g = (most(_tilt(h, var)) for h, var in ((f, v), (g, w)))
+    moved = np.asarray(error + most(np.sqrt(w)) * move_f + most(np.sqrt(v)) * move_g)
+    turned = moved
+    same: NDArray[np.bool_] = np.zeros((), dtype=bool)
+    if each:
+        turned = error + np.abs(cov.value) * (move_f * _inverse_root(v) + move_g * _inverse_root(w))
+        same = one()
+        same = same & (v == w) & (v == cov.value) if same.any() else same
+        moved, turned = (np.where(same, error, array) for array in (moved, turned)) if same.any() else (moved, turned)
+    result = abs(f.modulus * g.modulus) * moved if f.modulus and g.modulus else np.zeros((1,) * error.ndim)
+    result = result + (abs(f.linear * g.linear) + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f) * turned
+    if f.modulus or g.modulus:
+        even = np.abs(_constant(f, v) * g.modulus) * move_g + np.abs(_constant(g, w) * f.modulus) * move_f
+        result = result + even
+    if each:
+        found = _turns(f, g, (v, w, cov.value), turned, same)
+        return None if found is None else result + found
     if not (tilt_f.any() and tilt_g.any()):
-        return np.asarray(rate * moved + even)
+        return np.asarray(result)
     slope = _slope(f, g, v, w)
     if slope * np.max(tilt_f * tilt_g * moved) > LINEAR:
         return None
-    return np.asarray((rate + slope * tilt_f * tilt_g) * moved + even)
+    return np.asarray(result + slope * tilt_f * tilt_g * moved)
+
+
+def _turns(
+    f: Elementary, g: Elementary, law: tuple[Array, Array, Array], turned: Array, same: NDArray[np.bool_]
+) -> Array | None:
+    """What moves of c do to all products of sigmoids, by the slope of each arc sine; None where that may change.
+
+    Shapes    those of c
+    """
+    v, w, c = law
+    total = np.zeros(())
+    for a, h in f.sigmoids:
+        for b, k in g.sigmoids:
+            size = (v + h) * (w + k)
+            left = size - c * c  # of the squared root in the slope
+            with np.errstate(divide="ignore", invalid="ignore"):
+                slope = np.where(size > 0, 1 / np.sqrt(left), 0.0)
+                if not np.all(turned * np.sqrt(size) * slope * slope <= LINEAR):
+                    return None
+            if same.any():
+                slope = np.where(same, slope * (1 - 0.5 * v * (1 / (v + h) + 1 / (w + k))), slope)
+            total = total + abs(a * b) * (2 / np.pi) * slope * turned
+    return np.asarray(total)
+
+
+def _constant(h: Elementary, var: Array) -> Array:
+    """The constant of a function, which is its value at 0 where there is no variance."""
+    return np.where(var > 0, h.constant, h.at_zero)
 
 
 def _tilt(h: Elementary, var: Array, size: Callable[[float], float] = abs) -> Array:

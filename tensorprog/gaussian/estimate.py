@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = ["EPS", "TINY", "Estimate", "compact"]
+__all__ = ["EPS", "TINY", "Estimate", "compact", "largest"]
 
 EPS = float(np.finfo(np.float64).eps)
 # numbers from which arrays count as large: smaller ones have a bound for each number
@@ -62,7 +62,7 @@ class Estimate:
                 return one.reshape(np.broadcast_shapes(one.value.shape, other.value.shape))
         value = np.asarray(self.value + o.value)
         error = compact(self.error) + compact(o.error)
-        rounding = EPS * _largest(value, error.shape)
+        rounding = EPS * largest(value, error.shape)
         if rounding.shape == value.shape:
             rounding = np.where((self.value == 0) | (o.value == 0), 0.0, rounding)
         return Estimate(value, _expand(error + rounding, value.shape))
@@ -85,7 +85,7 @@ class Estimate:
             value = np.asarray(self.value * o.value)
             first, second = compact(self.error), compact(o.error)
             shape = np.broadcast_shapes(first.shape, second.shape)
-            left, right = _largest(self.value, shape), _largest(o.value, shape)
+            left, right = largest(self.value, shape), largest(o.value, shape)
             error = left * second + right * first + first * second + EPS * (left * right)
         return Estimate(value, _expand(error, value.shape))
 
@@ -122,7 +122,7 @@ def _expand(array: Array, shape: tuple[int, ...]) -> Array:
     return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
-def _largest(value: Array, shape: tuple[int, ...]) -> Array:
+def largest(value: Array, shape: tuple[int, ...]) -> Array:
     """|value|, its largest along the axes that are of length 1 in `shape`.
 
     Shapes    value with the axes of `shape`, or fewer -> broadcasts to `shape`

@@ -179,8 +179,8 @@ def integrate(
     Shapes    call maps z of shape batch + (dim, m) to batch + (m,); mu batch + (dim,), cov batch + (dim, dim)
               -> Estimate of shape batch
     Scale     any units; fewer points for each member of a larger batch
-    Accuracy  the difference of two Gauss-Hermite rules, which means something for smooth functions only, or what
-              replicates of quasi-Monte Carlo state, whichever is smaller
+    Accuracy  differences of Gauss-Hermite rules, which mean something for smooth functions only, or what replicates of
+              quasi-Monte Carlo state, whichever is smaller
     Raises    FloatingPointError if call returns nan
     """
     return expectation(JointIntegrand(call, mu, cov, smooth, tolerance))

@@ -9,7 +9,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.arc_kernels import elementary, kernel_sensitivity
+from tensorprog.gaussian.arc_kernels import elementary, kernel_sensitivity, small_kernel
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.ladder import cross, integrate, mean
@@ -57,11 +57,12 @@ def cross_of_estimates(
     args = (*mu, var_f, var_g, cov)
     if not any(np.any(m.value) or np.any(m.error) for m in mu):
         first, second = elementary(f), elementary(g)
-        moved = None
+        moved = small = None
         if first is not None and second is not None:
-            moved = kernel_sensitivity(first, second, var_f, var_g, cov)
+            moved = kernel_sensitivity(first, second, var_f, var_g, cov, one)
+            small = small_kernel(first, second, var_f.value, var_g.value, cov.value)
         if moved is not None:
-            result = call(*(arg.value for arg in args))
+            result = call(*(arg.value for arg in args)) if small is None else small
             return Estimate(result.value, np.broadcast_to(compact(result.error) + moved, result.value.shape))
 
     jumps = _jumps(f), _jumps(g)

@@ -33,6 +33,8 @@ TRUNCATION = 1e-17
 HORIZON = 38.0
 # drop where |f| times density is e^-50 = 2e-22 of its maximum
 NEGLIGIBLE = 50.0
+# values that have all but overflowed
+LARGEST = 1e300
 # safety factor on differences between rules that have not converged
 UNRESOLVED = 4.0
 # how often panels are halved: where the integrand is an array of numbers, and where it is integrals
@@ -99,22 +101,27 @@ def _sides(part: FactoredIntegrand) -> list[Side]:
     return [(f, mu, sd) for f, (mu, sd) in zip(part.functions, laws, strict=True)]
 
 
-def probe_window(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array]:
-    """Where |f(mu + sd z)| exp(-z^2 / 2) matters: [lo, hi] containing [-REACH, REACH].
+def probe_window(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Where |f(mu + sd z)| exp(-z^2 / 2) matters: [lo, hi] containing [-REACH, REACH], and whether there may be more.
 
-    Shapes    mu, sd batch -> two arrays of shape batch
+    There may be where it still matters at the horizon, or overflows: exp(x) at a variance of 900 has its mass at 30
+    deviations, where it is too large for a float long before.
+
+    Shapes    mu, sd batch -> three arrays of shape batch
     """
     z = np.linspace(-HORIZON, HORIZON, 153)
     # far out, where a formula may overflow to inf - inf, is not worth an exception: these values only guide
     values = np.abs(evaluate(f, mu[..., None] + sd[..., None] * z, strict=False))
     with np.errstate(divide="ignore"):
-        level = np.log(np.minimum(values, 1e300)) - 0.5 * z * z
+        level = np.log(np.minimum(values, LARGEST)) - 0.5 * z * z
     top = level.max(axis=-1, keepdims=True)
     matters = level > np.maximum(top, -1e6) - NEGLIGIBLE
+    beyond = (np.abs(z) == HORIZON) & (level > np.log(TINY))
+    more = (matters & (beyond | (values > LARGEST))).any(axis=-1)
     step = z[1] - z[0]
     lo = np.where(matters, z - step, 0.0).min(axis=-1)
     hi = np.where(matters, z + step, 0.0).max(axis=-1)
-    return np.minimum(lo, -REACH), np.maximum(hi, REACH)
+    return np.minimum(lo, -REACH), np.maximum(hi, REACH), np.asarray(more)
 
 
 def structure(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
@@ -183,14 +190,12 @@ def integrate_line(parts: list[Side], refinements: int = LINE_REFINEMENTS) -> Es
         for arrays in zip(*(structure(f, mu, sd) for f, mu, sd in parts), strict=True)
     )
     # the product of two growing functions reaches farther than either: add up how far they push the window
-    lo, hi = np.full(batch, -REACH), np.full(batch, REACH)
+    lo, hi, truncated = np.full(batch, -REACH), np.full(batch, REACH), np.full(batch, TRUNCATION)
     for f, mu, sd in parts:
-        left, right = probe_window(f, mu, sd)
+        left, right, more = probe_window(f, mu, sd)
         lo, hi = lo + (left + REACH), hi + (right - REACH)
+        truncated = np.where(more, np.inf, truncated * crude_norm(f, mu, sd))
     lo, hi = np.maximum(lo, -HORIZON), np.minimum(hi, HORIZON)
-    truncated = np.full(batch, TRUNCATION)
-    for f, mu, sd in parts:
-        truncated = truncated * crude_norm(f, mu, sd)
     best: Estimate | None = None
     pending = np.ones(batch, dtype=bool)
     for level in range(refinements + 1):
@@ -242,15 +247,15 @@ def integrate_plane(
         spread = np.concatenate(
             [np.broadcast_to(1.5 * width, g_kinks.shape), np.hypot(1.5 * width, g_scales / r)], axis=-1
         )
-    left_f, right_f = probe_window(*first)
-    left_g, right_g = probe_window(*second)
+    left_f, right_f, more_f = probe_window(*first)
+    left_g, right_g, more_g = probe_window(*second)
     # exp-like growth moves the mass: of z by up to sd_f + |rho| sd_g, of w by up to s sd_g
     push_low = np.where(rho > 0, left_g + REACH, REACH - right_g) * np.abs(rho)
     push_high = np.where(rho > 0, right_g - REACH, -REACH - left_g) * np.abs(rho)
     lo = np.maximum(left_f + push_low, -HORIZON)
     hi = np.minimum(right_f + push_high, HORIZON)
     all_centres, all_scales = np.concatenate([centres, moved], axis=-1), np.concatenate([scales, spread], axis=-1)
-    truncated = TRUNCATION * crude_norm(*first) * crude_norm(*second)
+    truncated = np.where(more_f | more_g, np.inf, TRUNCATION * crude_norm(*first) * crude_norm(*second))
     best: Estimate | None = None
     pending = np.ones(batch, dtype=bool)
     refinements = LINE_REFINEMENTS if conditional is not None else PLANE_REFINEMENTS

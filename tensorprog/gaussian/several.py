@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +14,8 @@ from scipy import special
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.integrand import Integrand
 from tensorprog.gaussian.rules import product_points
+from tensorprog.gaussian.sobol import SOBOL_DIMENSIONS, scrambled_sobol
 from tensorprog.language.linalg import pivoted_cholesky
-
-if TYPE_CHECKING:
-    from scipy.stats import qmc
 
 Array = NDArray[np.floating]
 
@@ -30,7 +26,6 @@ __all__ = [
 
 REPLICATES = 16
 SEED = 7919
-SOBOL_DIMENSIONS = 512  # beyond, they gain little over pseudo-random numbers, which are made 20 times as fast
 KEPT = 1 << 22  # coordinates of points that are kept for the next function: larger sets are made again
 COVERED = 0.999  # of errors from replicates hold
 FIRST_LOG2 = 7  # points for a replicate, to begin with
@@ -38,7 +33,9 @@ MOST, LEAST = 1 << 20, 1 << 14  # points for a member, alone and in a large batc
 BUDGET = 1 << 26  # multiplications for a batch of middling size
 NUMBERS = 1 << 17  # held at once for the points of a batch: they stay in cache
 ROUGH = 4096  # points that tell the size of a function
-ORDERS = (6, 8, 11, 16, 22, 32, 45, 64)  # two differences tell the error of the largest
+# two differences tell the error of the largest; even and odd by turns, as odd ones have a node at 0: what happens there
+# does not look alike to both
+ORDERS = (7, 10, 13, 16, 23, 32, 45, 64)
 NEGLIGIBLE = 1e-18  # weights of nodes
 FINE = 1e-6  # asked of a rule, relative to the size of the function, where less is enough
 
@@ -110,7 +107,7 @@ def spread_factor(cov: Array) -> Array:
 
 
 def gauss_hermite(integrand: Integrand) -> Callable[[JointIntegrand], Estimate] | None:
-    """The difference of two rules is the error: that means something for smooth functions only."""
+    """Differences of rules are the error: they mean something for smooth functions only."""
     return by_orders if isinstance(integrand, JointIntegrand) and integrand.smooth and integrand.mu.shape[-1] else None
 
 
@@ -128,13 +125,12 @@ def rising_orders(
 ) -> Iterator[tuple[Estimate, Array]]:
     """Sums of a smooth function, and of its square, by rules of rising order, while they have at most so many points.
 
-    Accuracy  the last difference counts three times, the one before it once: one alone may be small by accident
+    Accuracy  the last difference counts three times, the one before it once: one alone may be small by accident.  The
+              first two rules have no such error; without a third there are none
     """
-    value: Array = np.zeros(())
-    before: Array = np.full((), np.inf)
-    for order in ORDERS:
-        if order**dim > most:
-            break
+    value = before = np.full((), np.inf)
+    orders = [order for order in ORDERS if order**dim <= most]
+    for order in orders if len(orders) > 2 else ():
         last = value
         value, square = sums(*product_points(dim, order, NEGLIGIBLE))
         difference = np.abs(value - last)
@@ -148,18 +144,25 @@ def rising_orders(
 def normal_points(dim: int, log2_size: int, replicates: int, seed: int) -> Array:
     """Independently scrambled Sobol point sets, mapped to standard normal coordinates.
 
-    The points of (log2_size) are the first half of those of (log2_size + 1) with the same seed: sizes can be doubled.
+    Beyond the dimensions of Sobol sequences, where these gain little, points are pseudo-random.  The points of
+    (log2_size) are the first half of those of (log2_size + 1) with the same seed: sizes can be doubled.
 
     Shapes    -> (replicates, 2**log2_size, dim)
     Accuracy  each point is marginally N(0, I); all values finite (uniforms are kept inside [2**-54, 1 - 2**-54])
     Raises    ValueError if dim or replicates is below 1 or log2_size below 0
-    Source    Owen 1995 (scrambling); scipy.stats.qmc.Sobol, which uses the direction numbers of Joe & Kuo 2008
+    Source    Owen 1995 (scrambling); scrambled as in `gaussian/sobol`
     """
     if dim < 1 or replicates < 1 or log2_size < 0:
         raise ValueError(f"need dim >= 1, replicates >= 1, log2_size >= 0; got {dim}, {replicates}, {log2_size}")
     points = np.empty((replicates, 2**log2_size, dim))
     for i in range(replicates):
-        points[i] = copy(_scrambled(dim, seed, i)).reset().random_base2(log2_size)
+        if dim > SOBOL_DIMENSIONS:
+            generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(1 << 32, i))))
+            generator.standard_normal(out=points[i])
+        else:
+            points[i] = scrambled_sobol(dim, log2_size, seed, i)
+    if dim > SOBOL_DIMENSIONS:
+        return points
     # multiples of 2^-52 in [0, 1): move to the middle of their cell, so that neither 0 nor 1 occurs
     points += 2.0**-54
     np.clip(points, 2.0**-54, 1 - 2.0**-54, out=points)
@@ -167,25 +170,12 @@ def normal_points(dim: int, log2_size: int, replicates: int, seed: int) -> Array
 
 
 def point_sets(dim: int, log2_size: int, seed: int) -> Iterator[Array]:
-    """Replicates of quasi-random normals, one at a time; pseudo-random beyond the dimensions of Sobol sequences.
+    """Replicates of quasi-random normals, one at a time.
 
     Shapes    each (2**log2_size, dim)
     """
     for r in range(REPLICATES):
-        if dim <= SOBOL_DIMENSIONS:
-            yield normal_points(dim, log2_size, 1, seed + SEED * r)[0]
-        else:
-            generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(1 << 32, r))))
-            yield generator.standard_normal((1 << log2_size, dim))
-
-
-@lru_cache(maxsize=64)
-def _scrambled(dim: int, seed: int, replicate: int) -> qmc.Sobol:
-    """A scrambled sequence at its start; scrambling takes longer than the first few hundred points."""
-    from scipy.stats import qmc  # slow to import, needed only here
-
-    child = np.random.SeedSequence(seed, spawn_key=(replicate,))
-    return qmc.Sobol(dim, scramble=True, bits=52, rng=np.random.default_rng(child))
+        yield normal_points(dim, log2_size, 1, seed + SEED * r)[0]
 
 
 _kept_points = lru_cache(maxsize=2)(normal_points)

@@ -67,7 +67,7 @@ def estimate(
     whole = _whole(netsor, settings)
     costs = [one(whole, width, settings.samples, method=settings.method, coordinates=settings.coordinates,
                  keep=settings.keep, threads=settings.threads, max_memory=settings.max_memory, executor=executor,
-                 stored=stream) for width in settings.width]
+                 stored=stream, exact=settings.exact) for width in settings.width]
     return sum(seconds for seconds, _ in costs), max(memory for _, memory in costs)
 
 
@@ -102,7 +102,7 @@ def run(
     folders = {width: out / "samples" / f"n{width}" for width in settings.width if out is not None and stream}
     for width, folder in folders.items():
         check_store(_whole(netsor, settings), width, settings.samples, folder, settings.seed, settings.method,
-                    settings.coordinates, settings.keep, settings.dtype)
+                    settings.coordinates, settings.keep, settings.dtype, settings.exact)
     with ExitStack() as stack:
         if out is not None and page is not None:
             stack.callback(_write, study, out, "report.html", lambda path: write_text(path, page(study)))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import networkx as nx
-
+from tensorprog.language.arrows import ordered
 from tensorprog.language.errors import Problem, ProgramError
 from tensorprog.language.expr import Affine, Variable, is_call, walk
 from tensorprog.language.records import Draft, Nonlin, Range, Statement
 
-__all__ = ["Loop", "Step", "acyclic", "dependencies", "lag", "positions", "schedule", "steps", "upstream"]
+__all__ = ["Loop", "Step", "dependencies", "lag", "positions", "schedule", "steps", "upstream"]
 
 
 @dataclass(frozen=True)
@@ -90,19 +89,17 @@ def _order(
     ranges: Mapping[str, Range], boundaries: Mapping[str, Sequence[str]], used: frozenset[str],
     key: Callable[[int], Any],
 ) -> tuple[int | Loop, ...]:
-    graph = nx.DiGraph()
-    graph.add_nodes_from(nodes)
-    graph.add_edges_from((definer, user) for user, definer, _ in edges)
-    condensed = nx.condensation(graph)
-    order = nx.lexicographical_topological_sort(condensed, key=lambda c: min(map(key, condensed.nodes[c]["members"])))
-    component_of = condensed.graph["mapping"]
+    after: dict[int, list[int]] = {node: [] for node in nodes}
+    for user, definer, _ in edges:
+        after[definer].append(user)
+    order = ordered(after, key)
+    component_of = {node: number for number, members in enumerate(order) for node in members}
     within: dict[int, list[tuple[int, int, Variable]]] = {}
     for edge in edges:
         if component_of[edge[0]] == component_of[edge[1]]:
             within.setdefault(component_of[edge[0]], []).append(edge)
     result: list[int | Loop] = []
-    for component in order:
-        members = sorted(condensed.nodes[component]["members"])
+    for component, members in enumerate(map(sorted, order)):
         inner = within.get(component)
         if not inner:
             result.append(members[0])
@@ -174,11 +171,6 @@ def upstream(netsor: Draft, names: Iterable[str]) -> frozenset[str]:
             found |= new
             waiting += new
     return frozenset(found)
-
-
-def acyclic(reads: Mapping[str, Collection[str]]) -> bool:
-    """Whether none of the names reads itself, directly or through others of them."""
-    return bool(nx.is_directed_acyclic_graph(nx.DiGraph((f, g) for f in reads for g in reads[f] if g in reads)))
 
 
 def steps(netsor: Draft, key: Callable[[int], Any] | None = None) -> list[Step]:

@@ -1,8 +1,8 @@
 """Memory that a law may take: what arrays need is estimated before they are made, and refused where it is too much.
 
-Where work can be done in pieces, `pieces` says how large they may be; where it cannot, `need` raises an error that says
-what takes how much, and how to need less.  Both count what the recursion keeps already.  A law answers every question
-within its budget (`within`); without one nothing is refused.
+Where work can be done in pieces, `numbers_at_once` says how large they may be; where it cannot, `need` raises an error
+that says what takes how much, and how to need less.  Both count what the recursion keeps already.  A law answers every
+question within its budget (`within`); without one nothing is refused.
 """
 
 from __future__ import annotations

@@ -307,7 +307,7 @@ class _Check:
         """The deviation that the law's own moments of orders 6 and 8 give."""
         with suppress(NotCompiledError, MemoryLimitError, OverflowError):
             sixth, eighth = (float(self.law.moment(variable, k)) / variance ** (k / 2) for k in (6, 8))
-            square = eighth - 4 * kurtosis * sixth + 4 * kurtosis**3
+            square = eighth - 4 * kurtosis * sixth + 4 * kurtosis**3 - kurtosis**2
             return math.sqrt(max(0.0, square)) if math.isfinite(square) else 0.0
         return 0.0
 

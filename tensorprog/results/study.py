@@ -42,6 +42,7 @@ class Settings:
     dtype: str = "float64"
     keep: tuple[str, ...] = ()
     averages: tuple[tuple[str, str], ...] = ()  # name, psi as text
+    exact: bool = False  # nothing is left out
     conditional: bool = False  # decided by `run`, where it is cheap
 
     @property
@@ -247,6 +248,8 @@ def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) 
         outputs[name] = entry
     found = {"width": samples.width, "method": samples.method, "samples": samples.samples, "seed": samples.seed,
              "seconds": round(float(samples.seconds), 4), "outputs": outputs}
+    if samples.log10_variation > -math.inf:
+        found["log10_total_variation"] = samples.log10_variation
     if samples.averages:
         found["averages"] = {target.partition("[")[0]: _average(samples, comparison, target) for target in samples.psi}
     return found

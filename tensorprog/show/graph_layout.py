@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import networkx as nx
-
 __all__ = ["CHARACTER", "LINE", "PAD", "PORT", "TAG", "Edge", "Placement", "layout", "lines"]
 
 Edge = tuple[str, str, int]  # from, to, and which of several
@@ -43,6 +41,8 @@ def lines(text: str) -> list[str]:
 
 
 def _layers(graph: Any) -> dict[str, int]:
+    import networkx as nx
+
     forward = nx.DiGraph()
     forward.add_nodes_from(graph)
     position = nx.get_node_attributes(graph, "position")

@@ -248,6 +248,10 @@ def _reproduce(study: Study) -> Blocks:
         done = ", ".join(f"n = {entry['width']}: {entry['method']}, {duration(entry['seconds'])}"
                          for entry in study.finite)
         yield paragraph(f"Drawing networks took {duration(seconds)} ({done}).", note=True)
+        variation = [entry["log10_total_variation"] for entry in study.finite if "log10_total_variation" in entry]
+        if variation:
+            yield paragraph("Networks were drawn without functions that never act, which changes their law by at most "
+                            f"1e{math.ceil(max(variation))} in total variation; tp plan names them.", note=True)
 
 
 def _command(study: Study, file: str) -> str:
@@ -255,6 +259,7 @@ def _command(study: Study, file: str) -> str:
     settings = study.settings
     words = ["tp", "run", file, "--width", ",".join(map(str, settings.width)), "--samples", str(settings.samples),
              "--seed", str(settings.seed), "--method", settings.method, "--max-memory", str(settings.max_memory)]
+    words += ["--exact"] * settings.exact
     for name, psi in settings.averages:
         words += ["--average", f"{name}={psi}"]
     return shlex.join(words)

@@ -261,6 +261,22 @@ def test_what_lies_beyond_the_window_of_a_plane_is_in_the_error():
         assert worst(found.reshape((1,)), [exact]) <= 1
 
 
+@pytest.mark.parametrize("sd", [10.0, 20.0, 24.0, 26.0, 30.0, 35.0])
+@pytest.mark.parametrize("known", [True, False])
+def test_mass_so_far_out_that_functions_overflow_there_is_no_small_error(sd, known):
+    """E exp(X) tanh(Y): X has its mass at sd deviations, which moves the mean of Y there."""
+    terms = (FunctionTerm(1.0, 0, "exp"),) if known else None
+    exponential = RealFunction(np.exp, NONE, terms=terms)
+    tanh = RealFunction(np.tanh, NONE, np.array([[0.0, 1.0]]), -1)
+    for rho in (0.1, 0.5, 0.9):
+        found = cross(exponential, tanh, 0, -0.5 * sd, sd**2, 1, rho * sd)
+        with mp.workdps(30):
+            shift = (mp.mpf(rho) - 0.5) * sd
+            exact = mp.exp(mp.mpf(sd) ** 2 / 2) * mp.quad(lambda z, m=shift: mp.tanh(m + z) * mp.npdf(z), [-10, 0, 10])
+            assert found.error == np.inf or worst(found.reshape((1,)), [exact]) <= 1
+        assert sd > 20 or found.error < 1e-6 * np.exp(sd**2 / 2)
+
+
 def test_errors_of_closed_conditional_means_are_in_the_error_of_a_plane():
     """E cos(X) (Y - 2)^4, the power by its expanded terms at means of Y near 2: a digit or two cancel."""
     rng = RNG(12)

@@ -70,6 +70,18 @@ def test_the_error_of_a_variance_moves_the_mean_of_a_modulus():
             assert slope <= found.error.item() <= 2 * slope + call(*args).error.item()
 
 
+def test_a_constant_beside_an_uncertain_variance_counts_with_its_value_at_zero():
+    """1 - step(x) is 1 at 0, where there is no variance, and 1/2 on average elsewhere."""
+    down = from_terms((FunctionTerm(1.0, 0), FunctionTerm(-1.0, 0, "step")))
+    size = from_terms((FunctionTerm(2.0, 1, "step"), FunctionTerm(-1.0, 1)), parity=1)
+    zero, exact = Estimate.exact(np.zeros(2)), np.array([0.0, 1.0])
+    found = cross_of_estimates(
+        down, size, (zero, zero), (Estimate.exact(exact), Estimate(np.ones(2), np.full(2, 1e-6))), zero, 0
+    )
+    moved = cross(down, size, 0, 0, exact, 1 + 1e-6, 0.0).value - found.value
+    assert (np.abs(moved) <= found.error * (1 + 1e-5)).all()
+
+
 def test_arc_sines_at_their_infinite_slope():
     """E sign(X) sign(Y) = (2 / pi) asin(rho) falls like sqrt(1 - rho) from rho = 1, whatever first order says."""
     size = 1e-8

@@ -102,6 +102,25 @@ def test_sizes_double_by_appending():
     assert np.array_equal(normal_points(2, 5, 2, 0), normal_points(2, 6, 2, 0)[:, :32])
 
 
+@pytest.mark.parametrize("dim", [1, 2, 7, 64, 512])
+def test_scrambled_points_are_those_of_scipy(dim: int) -> None:
+    from scipy import special
+    from scipy.stats import qmc
+
+    for log2_size in (0, 1, 6):
+        rng = np.random.default_rng(np.random.SeedSequence(5, spawn_key=(1,)))
+        uniform = qmc.Sobol(dim, bits=52, rng=rng).random_base2(log2_size)
+        points = normal_points(dim, log2_size, 2, 5)[1]
+        assert np.array_equal(points, special.ndtri(np.clip(uniform + 2.0**-54, 2.0**-54, 1 - 2.0**-54)))
+
+
+def test_points_in_very_many_dimensions_are_pseudo_random() -> None:
+    z = normal_points(600, 8, 2, 3)
+    assert np.array_equal(z[:, :128], normal_points(600, 7, 2, 3))
+    assert abs(z.mean()) < 5 / z.size**0.5 and abs(z.var() - 1) < 5 * (2 / z.size) ** 0.5
+    assert abs(np.mean(z[0] * z[1])) < 5 / z[0].size ** 0.5
+
+
 def test_a_product_with_singular_covariance():
     cov = np.array([[1.0, 0.5, 1.5], [0.5, 1.0, 1.5], [1.5, 1.5, 3.0]])  # third = first + second
     result = integrate(lambda z: z[..., 0, :] * z[..., 1, :] + 0 * z[..., 2, :], np.zeros(3), cov, False, 1e-4)

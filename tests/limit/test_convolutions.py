@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import tensorprog as tp
 from tensorprog import Law
 from tests.reading import loads
 from tests.stated import STATED
@@ -133,3 +137,78 @@ outputs: [y]
     products = np.einsum("ni,nj->nij", draws, draws)
     spread = products.std(axis=0) / np.sqrt(len(draws))
     assert np.all(np.abs(products.mean(axis=0) - value) <= 5 * np.hypot(spread, error / STATED))
+
+
+M, SIDE = 6, 8
+IMAGES = """
+program: images
+constants: {m: 6, P: 8, Q: SIZE}
+indices: {i: m, a: {size: P, boundary: RULE}, c: {size: P, boundary: RULE}, u: {size: Q, boundary: RULE},
+          v: {size: Q, boundary: RULE}, d: "-1..1", e: "-1..1"}
+initial: {"x[i,a,c]": SOURCE, b1: {cov: 0.1}}
+weights: {"F1[d,e]": "0.3 + 0.1 * d * e + 0.05 * abs(d)", "F2[d,e]": 0.25, HEAD}
+body:
+  - g1[i,u,v,d,e] = MatMul(F1[d,e], x[i,STEP*u+d,STEP*v+e])
+  - x1[i,u,v] = Nonlin(relu(sum[d,e](g1[i,u,v,d,e]) + b1))
+  - g2[i,u,v,d,e] = MatMul(F2[d,e], x1[i,u+d,v+e])
+  - x2[i,u,v] = Nonlin(relu(sum[d,e](g2[i,u,v,d,e])))
+"""
+FLAT = """
+  - r[i,u,v] = MatMul(V[u,v], x2[i,u,v])
+  - f[i] = Nonlin(sum[u,v](r[i,u,v]) / Q)
+outputs: [f]
+"""
+POOL = """
+  - h[i] = Nonlin(mean[u,v](x2[i,u,v]))
+  - f[i] = MatMul(V, h[i])
+outputs: [f]
+"""
+
+
+def _convolved(
+    k: NDArray[np.float64], weight: NDArray[np.float64], step: int, boundary: str
+) -> NDArray[np.float64]:
+    """sum over d, e of weight[d, e] k(step p + (d, e), step p' + (d, e)), k over (i, a, c, i', a', c')."""
+    size = k.shape[1]
+    edge = [(0, 0), (1, 1), (1, 1)] * 2
+    wide = np.pad(k, edge, mode="wrap") if boundary == "wrap" else np.pad(k, edge)
+    total: NDArray[np.float64] = np.zeros((len(k), size // step, size // step) * 2)
+    for d in range(3):
+        for e in range(3):
+            a, c = (slice(s, s + size, step) for s in (d, e))
+            total += weight[d, e] * wide[:, a, c, :, a, c]
+    return total
+
+
+@pytest.mark.parametrize("head", ["flat", "pool"])
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("boundary", ["zero", "wrap"])
+@pytest.mark.parametrize("source", ["data", "declared"])
+def test_images(boundary: str, step: int, head: str, source: str, tmp_path: Path) -> None:
+    """Two layers on images: covariances of flattened and of pooled readouts, within their errors."""
+    if source == "data":
+        rows = np.random.default_rng(step).standard_normal((M * SIDE * SIDE, 3))
+        np.save(tmp_path / "images.npy", rows)
+        k: NDArray[Any] = rows @ rows.T / 3
+        written = "{data: images.npy}"
+    else:
+        line = 0.6 ** abs(np.subtract.outer(np.arange(SIDE), np.arange(SIDE)))
+        k = np.kron(0.4 + 0.6 * np.eye(M), np.kron(line, line))
+        written = '{cov: "where(i == i_, 1, 0.4) * 0.6**abs(a - a_) * 0.6**abs(c - c_)"}'
+    text = IMAGES.replace("SIZE", str(SIDE // step)).replace("STEP", str(step)).replace("RULE", boundary)
+    text = text.replace("SOURCE", written).replace("HEAD", '"V[u,v]": 1' if head == "flat" else "V: 1")
+    (tmp_path / "images.yaml").write_text(text + (FLAT if head == "flat" else POOL))
+    law = tp.load(tmp_path / "images.yaml").limit()
+
+    d = np.arange(-1, 2)
+    first = 0.3 + 0.1 * np.multiply.outer(d, d) + 0.05 * abs(d)[:, None]
+    full = _convolved(k.reshape((M, SIDE, SIDE) * 2), first, step, boundary) + 0.1
+    for weight, own in ((np.full((3, 3), 0.25), 1), (None, 1)):
+        flat = full.reshape(int(np.sqrt(full.size)), -1)
+        full = oracles.arccos_kernel(flat).reshape(full.shape)
+        full = full if weight is None else _convolved(full, weight, own, boundary)
+    expected = np.einsum("iacjac->ij", full) / full.shape[1] ** 2 if head == "flat" else full.mean(axis=(1, 2, 4, 5))
+    found = law.cov("f")
+    assert np.all(np.abs(np.asarray(found) - expected) <= found.error + 1e-13 * np.max(expected))
+    assert found.error < 1e-11 * np.max(expected)
+    np.testing.assert_allclose(np.asarray(found), np.asarray(found).T, rtol=1e-14)

@@ -70,6 +70,11 @@ def test_a_right_law_agrees_with_its_draws() -> None:
         assert {"mean", "variance", "kurtosis", "probability", "quantile", "density"} <= {r.kind for r in found.rows}
 
 
+def test_the_kurtosis_of_gaussian_draws_has_the_standard_error_of_textbooks() -> None:
+    rows = {row.kind: row for row in law("v[i]").check(2**16, seed=2).rows}
+    assert rows["kurtosis"].se == pytest.approx(np.sqrt(24 / 2**16), rel=0.05)
+
+
 SCALED = {  # what is asked, by what it is multiplied or moved, and the kinds of number that show it
     "var": (lambda x: 1.01 * x, "variance"),
     "mean": (lambda x: x + 0.006, "mean"),

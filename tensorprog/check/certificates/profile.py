@@ -28,8 +28,8 @@ LARGEST = sys.float_info.max
 MAX_KINKS = 12  # more thresholds than these are not listed
 
 Kinks = tuple[tuple[Expr, tuple[float, ...]], ...] | None
-Assumes = tuple[tuple[str, Expr | None], ...]  # what must hold of averages; what shows it at their limits
 """Where a function may fail to be twice differentiable: subexpressions with thresholds; () nowhere, None not known."""
+Assumes = tuple[tuple[str, Expr | None], ...]  # what must hold of averages; what shows it at their limits
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ class Calculus(Composition):
             return constant(0.0, 0.0)
         joined = functools.reduce(join, found)
         if joined.masked and (len(definers) > 1 or any(self.netsor.families[reference.name].boundaries)):
-            # masks are followed through a family with one definition only (see `validity.numbers.check_masks`)
+            # masks are followed through a family with one definition only (see `validity.check_masks`)
             return replace(joined, open=Fault(reference, position, f"{reference} may be masked everywhere"))
         return joined
 

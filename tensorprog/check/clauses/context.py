@@ -269,7 +269,7 @@ class Context:
     def sinks(self) -> Iterator[int]:
         """Nonlins whose value a weight, a Dot or an output reads; the others are inlined into these."""
         for position, nonlin in self.nonlins():
-            users = (self.netsor.body[user] for user in self.structure.graph.succ[position])
+            users = (self.netsor.body[user] for user in self.structure.readers[position])
             if nonlin.target.name in self.netsor.outputs or not all(isinstance(user, Nonlin) for user in users):
                 yield position
 

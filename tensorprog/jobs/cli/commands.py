@@ -35,6 +35,7 @@ from tensorprog.jobs.cli.frame import (
     writable,
 )
 from tensorprog.jobs.cli.options import (
+    EXACT,
     FILE,
     FORMAT,
     MEMORY,
@@ -86,7 +87,7 @@ def main() -> None:
 )
 @options(FILE, SET, WIDTH)
 @option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn at each width.")
-@options(SEED, METHOD)
+@options(SEED, METHOD, EXACT)
 @option("--average", "average", metavar="NAME=PSI", multiple=True, callback=averages,
         help="Average PSI over the coordinates, e.g. 'm=tanh(y[0])**2'; may be repeated.")
 @option("--threads", metavar="N", callback=whole_number("--threads", 1), heading=RESOURCES,
@@ -101,8 +102,9 @@ def main() -> None:
 @options(FORMAT, QUIET, REQUIRE)
 def run(
     file: str, overrides: dict[str, str], width: tuple[int, ...] | None, samples: int | None, seed: int | None,
-    method: str | None, average: tuple[tuple[str, str], ...] | None, threads: int | None, max_memory: str | None,
-    stream: bool, scheduler: str | None, out: Path | None, form: str, quiet: bool, require: str | None,
+    method: str | None, exact: bool | None, average: tuple[tuple[str, str], ...] | None, threads: int | None,
+    max_memory: str | None, stream: bool, scheduler: str | None, out: Path | None, form: str, quiet: bool,
+    require: str | None,
 ) -> int:
     """Check FILE, compile its limit, run it at each width, compare, and write pictures.
 
@@ -116,7 +118,7 @@ def run(
     from tensorprog.show.progress import Progress
 
     given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads,
-             "max_memory": max_memory, "averages": average}
+             "max_memory": max_memory, "averages": average, "exact": exact}
     settings = settings_of(program.netsor, given)
     folder = out or default_out(program.netsor)
     with Progress(notes=not quiet).shown() as listener, cluster(scheduler, listener.note) as executor:
@@ -366,9 +368,10 @@ def sample(
     examples=[("attention", "at the program's own widths"),
               ("attention --width 1024 --method lazy", "at one width, by one method")],
 )
-@options(FILE, SET, WIDTH, METHOD, FORMAT, QUIET)
+@options(FILE, SET, WIDTH, METHOD, EXACT, FORMAT, QUIET)
 def plan(
-    file: str, overrides: dict[str, str], width: tuple[int, ...] | None, method: str | None, form: str, quiet: bool
+    file: str, overrides: dict[str, str], width: tuple[int, ...] | None, method: str | None, exact: bool | None,
+    form: str, quiet: bool,
 ) -> int:
     """Show how networks of FILE would be drawn: for each statement, how its vectors are represented and the random
     numbers of one network. Nothing is drawn.
@@ -376,9 +379,9 @@ def plan(
     program = open_program(file, overrides)
     from tensorprog.results.study import settings_of
 
-    settings = settings_of(program.netsor, {"width": width, "method": method})
+    settings = settings_of(program.netsor, {"width": width, "method": method, "exact": exact})
     choices = {"method": settings.method, "coordinates": settings.coordinates, "keep": settings.keep,
-               "averages": dict(settings.averages)}
+               "averages": dict(settings.averages), "exact": settings.exact}
     plans = [program.plan(n, **choices) for n in settings.width]
     if form == "json":
         print_json({"program": program.netsor.name, "plans": [each.to_json() for each in plans]})

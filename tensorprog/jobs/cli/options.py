@@ -196,3 +196,5 @@ MEMORY = option("--max-memory", "max_memory", metavar="SIZE", heading=RESOURCES,
 WIDTH = option("--width", metavar="N,..", multiple=True, callback=widths, help="Widths n to run at, e.g. 16,64,256.")
 METHOD = option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]), metavar="METHOD",
                 help="How networks are drawn: auto, dense, lazy or collapsed.")
+EXACT = option("--exact", is_flag=True, default=None,
+               help="Leave nothing out, not even clips that no network reaches.")

@@ -17,7 +17,7 @@ from tensorprog.jobs.cli.frame import COMMANDS, OUTPUT, SIMPLE, Command, echo, l
 from tensorprog.jobs.cli.options import FILE, FORMAT, QUIET, SET, SUFFIXES, Place, files, option, options
 from tensorprog.language.errors import fail
 from tensorprog.language.files import is_reserved, whole, write_text, writing
-from tensorprog.shipped import SCHEMA, STARTER, resolve
+from tensorprog.shipped import SCHEMA, STARTER, judged, resolve
 
 if TYPE_CHECKING:
     from tensorprog.language.atoms.core import Regularity
@@ -39,25 +39,12 @@ SHELLS = ("bash", "zsh", "fish")
 def list_(atoms: bool, form: str, quiet: bool) -> int:
     """List the shipped programs with the grade of each."""
     columns, rows = (("name", "arguments", "range", "Lipschitz", "what"), atom_rows()) if atoms else (
-        ("name", "grade", "title"), program_rows())
+        ("name", "grade", "title"), judged())
     if form == "json":
         print_json({"atoms" if atoms else "programs": [dict(zip(columns, row, strict=True)) for row in rows]})
     elif not quiet:
         show([Grid("", columns, tuple(rows), text_columns=tuple(range(len(columns))))])
     return 0
-
-
-def program_rows() -> list[tuple[str, ...]]:
-    """Name, grade and title of each shipped program."""
-    from tensorprog.language.reading import load
-    from tensorprog.results.limit_answers import check_with_limit
-    from tensorprog.shipped import shipped_programs
-
-    rows: list[tuple[str, ...]] = []
-    for name, path in shipped_programs().items():
-        netsor = load(path)
-        rows.append((name, check_with_limit(netsor).grade, netsor.title))
-    return rows
 
 
 def atom_rows() -> list[tuple[str, ...]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
 
+from tensorprog.language.arrows import acyclic
 from tensorprog.language.errors import NotCompiledError, Problem, Span
 from tensorprog.language.expr import (
     Affine,
@@ -22,10 +23,10 @@ from tensorprog.language.expr import (
     variables,
 )
 from tensorprog.language.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
-from tensorprog.language.schedule import Loop, acyclic, positions, schedule, upstream
+from tensorprog.language.schedule import Loop, positions, schedule, upstream
 
 __all__ = [
-    "ONE", "ZERO", "Box", "Reading",
+    "ONE", "ZERO", "Box", "Condition", "Reading",
     "carried", "depth", "held_ranges", "indicator", "is_layered", "not_compiled", "pieced", "place",
     "random_families", "readings", "reads_beyond", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
     "single", "target_box", "without_transposes",
@@ -44,14 +45,17 @@ class Reading:
     inside: tuple[Condition, ...] = ()
 
 
-def readings(reference: Variable, family: Family, ranges: Mapping[str, Range]) -> list[Reading]:
+def readings(
+    reference: Variable, family: Family, ranges: Mapping[str, Range], around: bool = False
+) -> list[Reading]:
     """The cases of a reference while its indices run over the ranges; where none holds, it reads the zero vector.
 
-    Beyond its boundary an index wraps, by multiples of its size, or reads zero.
+    Beyond its boundary an index wraps, by multiples of its size, or reads zero.  With `around` what wraps is one case,
+    whose slots lie beyond.
     """
     rules = family.boundaries or ("",) * len(reference.slots)
     options = [
-        list(_places(slot, span, rule, ranges))
+        list(_places(slot, span, "" if around and rule == "wrap" else rule, ranges))
         for slot, span, rule in zip(reference.slots, family.ranges, rules, strict=True)
     ]
     return [

@@ -93,9 +93,9 @@ def solve(equations: Equations, prefer: Sequence[str] = (), only: bool = False) 
 
 
 def solved(equations: Equations, ranges: Ranges, prefer: Sequence[str] = ()) -> dict[str, Affine] | None:
-    """What the equations say about indices; None where they contradict each other."""
+    """What the equations say about indices; None where they contradict each other, or the ranges."""
     solution = solve(equations, prefer)
-    return None if rewrite(equations, solution, ranges) is None else solution
+    return None if any(rewrite(equations, names, ranges) is None for names in ({}, solution)) else solution
 
 
 def _ordered(equations: Equations) -> tuple[int, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,12 @@ from tensorprog.language.ir import Initial, Netsor, Range
 from tensorprog.limit.form.definitions import Box, indicator, readings
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.memory import keep, need
+from tensorprog.limit.moment.deferred import Changes, Computed, deferred
 from tensorprog.limit.moment.indexed import Equations, difference
 from tensorprog.limit.moment.recursion import Recursion
-from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, check_memory
+from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Settled, Value, check_memory
 
-__all__ = ["Numbers", "initial_draws", "inside_mask"]
+__all__ = ["EXACT", "Numbers", "initial_draws", "inside_mask"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -63,6 +65,8 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     kind = IndexedValues
     each = False  # whether every draw has moments of its own
+    making: tuple[str, ...] = ()  # the families of which a second moment is computed
+    planning = False  # whether values are written down, to be computed in windows (see `deferred`)
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         super().__init__(program, expanded, symbols)
@@ -88,6 +92,10 @@ class Numbers(Recursion[Value, IndexedValues]):
     def step(self, position: int, box: Box) -> None:
         """A recurrence has come to members of a family that it carries along without a MatMul."""
 
+    def sized(self, bodies: Sequence[Expr], axes: Sequence[str], ranges: Ranges) -> Value | None:
+        """What stands for the expectation of a product of functions where sizes are asked for (`planned`), or None."""
+        return None
+
     # -- the axis of draws ----------------------------------------------------------------------------------------
 
     def over(self, ranges: Ranges) -> dict[str, Range]:
@@ -103,20 +111,48 @@ class Numbers(Recursion[Value, IndexedValues]):
         """Whether moments are computed at the positions that are asked for: where nothing is averaged over draws."""
         return self.replicates is None or self.each
 
+    # -- written down, to be computed in windows --------------------------------------------------------------------
+
+    @contextmanager
+    def planned(self, planning: bool = True) -> Iterator[None]:
+        """What is asked for inside is written down, and not remembered; or it is computed after all."""
+        before = self.planning
+        remembered = self._second, self._settled, self._expectations, self._partial
+        self._second, self._settled, self._expectations, self._partial = {}, {}, {}, {}
+        self.planning = planning
+        try:
+            yield
+        finally:
+            self.planning = before
+            self._second, self._settled, self._expectations, self._partial = remembered
+
+    @abstractmethod
+    def changes(self, *read: Variable) -> list[Changes]:
+        """What may change of averages, and of what is drawn, while a recurrence is filled in."""
+
+    def _deferred(self, value: Value, ranges: Ranges) -> Value:
+        return deferred(value, self.over(ranges)) if self.planning and value.axes else value
+
+    def expectations(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
+        """E[f(l) g(l')] without coefficients."""
+        found = super().expectations(p, q, ranges)
+        return found.mapped(lambda value: deferred(value, self.over(ranges))) if self.planning else found
+
     # -- checks ---------------------------------------------------------------------------------------------------
 
     def kept(self, moment: IndexedValues) -> IndexedValues:
         """The moment, whose arrays count as kept."""
-        for factor in (factor for term in moment.terms for factor in term.value.factors):
-            keep(factor.estimate.value, factor.estimate.error)
+        keep(*(array for term in moment.terms for array in term.value.arrays))
         return moment
 
     def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
         """A second moment, the same in both orders."""
-        return self.checked(self._symmetric(moment) if f == g else moment, f, g)
+        return self.checked(self._symmetric(moment) if f == g and not self.planning else moment, f, g)
 
     def checked(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
         """A second moment, refused where an entry or its error is not finite."""
+        if self.planning:
+            return moment
         return _finite(moment, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
 
     def _symmetric(self, moment: IndexedValues) -> IndexedValues:
@@ -135,6 +171,7 @@ class Numbers(Recursion[Value, IndexedValues]):
     @contextmanager
     def guarded(self, *names: str) -> Iterator[None]:
         """Refuse functions that take values which are no numbers, by the statements of the families that they make."""
+        before, self.making = self.making, names
         try:
             with np.errstate(all="ignore"):
                 yield
@@ -144,6 +181,8 @@ class Numbers(Recursion[Value, IndexedValues]):
                 f"{'; '.join(told)}: not a finite number for some values of Gaussian variables: it overflows, or "
                 "leaves the domain of a function (log, sqrt, division)"
             ) from error
+        finally:
+            self.making = before
 
     # -- the algebra ----------------------------------------------------------------------------------------------
 
@@ -179,6 +218,12 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def number(self, expr: Expr, ranges: Ranges) -> Value:
         """An expression of constants, indices and averages, with the error of the averages carried through."""
+        if self.planning and any(True for _ in variables(expr)):
+            axes = [*indices_of(expr, ranges), *([] if self.replicates is None else [REPLICATE])]
+            return Computed(axes, self.over(ranges), partial(self._number, expr), self.changes(*variables(expr)))
+        return self._deferred(self._number(expr, ranges), ranges)
+
+    def _number(self, expr: Expr, ranges: Ranges) -> Value:
         value = evaluate(expr, self.scope(ranges))
         # draws with moments of their own have errors of their own: one for all would be large beside the small ones
         sizes = zip(value.axes, np.shape(value.data), strict=True)
@@ -199,7 +244,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         value = Value.of(index_array(self.netsor, declared.variance, used), used)
         where = dict(zip(declared.indices, slots, strict=True))
         starts = {name: self.netsor.ranges[name][0] for name in used}
-        return value.gather({name: where[name] for name in used}, ranges, starts)
+        return self._deferred(value.gather({name: where[name] for name in used}, ranges, starts), ranges)
 
     def initial_law(self, name: str) -> InitialLaw:
         """The law of initial vectors, whose whole covariance has room."""
@@ -254,7 +299,8 @@ class Numbers(Recursion[Value, IndexedValues]):
             return Value.of(0.0)
         names = [str(k) for k in range(len(family.ranges))]
         starts = {name: span[0] for name, span in zip(names, family.ranges, strict=True)}
-        return Value.of(mean, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
+        value = Value.of(mean, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
+        return self._deferred(value, ranges)
 
     def weighed(
         self, value: Value, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
@@ -262,7 +308,7 @@ class Numbers(Recursion[Value, IndexedValues]):
     ) -> Value:  # fmt: skip
         """Coefficients, then sums over indices, by products of matrices where that is possible."""
         mask = inside_mask(inside, ranges)
-        factors = [] if mask is None else [Value.of(mask.data, mask.axes)]
+        factors = [] if mask is None else [self._deferred(Value.of(mask.data, mask.axes), ranges)]
         factors += [self.number(expr, ranges) for expr in coefficients]
         left = list(over)
         for k, factor in enumerate(factors):
@@ -271,8 +317,7 @@ class Numbers(Recursion[Value, IndexedValues]):
             value, left = value.contracted(factor, now), [name for name in left if name not in now]
         for name in left:
             if name in value.axes:
-                axis = value.axes.index(name)
-                value = Value(tuple(a for a in value.axes if a != name), value.estimate.sum(axis=axis))
+                value = value.summed(name)
             else:  # counts with its size
                 value = value.scaled(float(ranges[name][1] - ranges[name][0]))
         return value
@@ -286,6 +331,10 @@ class Numbers(Recursion[Value, IndexedValues]):
         axes = {name: None for term in moment.terms for name in term.value.axes}
         axes |= {name: None for term in moment.terms for form in term.equations for name in form.indices}
         return Value(tuple(axes), moment.dense(tuple(axes)))
+
+    def product(self, factors: Sequence[Value]) -> Value:
+        """The product of values, kept apart where it would have more axes than any of them."""
+        return reduce(Factored.kept, factors)
 
     def vanishes(self, value: Value) -> bool:
         """Whether a value is exactly zero."""

@@ -8,20 +8,21 @@ apart, as an axis of all values, until a number leaves the recursion.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 
 from tensorprog.gaussian.several import REPLICATES
-from tensorprog.language.expr import Affine
-from tensorprog.language.ir import Netsor, Range
+from tensorprog.language.expr import Affine, Variable, indices_of
+from tensorprog.language.ir import MatMul, Netsor, Range
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.moment.carried import Paths
-from tensorprog.limit.moment.indexed import Equations
+from tensorprog.limit.moment.deferred import Changes, Computed, NotPlannedError, deferred
+from tensorprog.limit.moment.indexed import NOTHING, Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import ProductOfFunctions
 from tensorprog.limit.moment.recurrences import Recurrences
 from tensorprog.limit.moment.reduced import Reduced, any_reduces, reducing_groups
-from tensorprog.limit.moment.values import IndexedValues, Value
+from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
 
 __all__ = ["NumericRecursion"]
 
@@ -87,13 +88,36 @@ class NumericRecursion(Numbers):
         if self.paths is not None:
             factors, groups = self.paths.split(factors)
             sides = (_sides(group, first, second) for group in groups)
-            averages = [self.paths.average(one, two, ranges) for one, two in sides]
+            averages = [self._drawn(one, two, ranges) for one, two in sides]
             drawn = reduce(lambda a, b: a * b, averages, Value.of(1.0)) if groups else None
         factors, groups = reducing_groups(self, factors)
+        if groups and self.planning:
+            raise NotPlannedError
         blocks = [Reduced(self, _sides(group, first, second), ranges) for group in groups]
         product = _WithBlocks(ProductOfFunctions(self, factors, ranges), blocks)
         found = self.by_patterns(product, ranges, (*q.bound, *p.bound))
         return found if drawn is None else found.times(drawn)
+
+    def _drawn(
+        self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Ranges
+    ) -> Value:
+        compute = partial(self.drawn.average, first, second)
+        if not self.planning:
+            return compute(ranges)
+        read = dict.fromkeys(name for factor in (*first, *second) for name in indices_of(factor.expression, ranges))
+        names = self.making
+
+        def later(window: Ranges) -> Value:
+            with self.guarded(*names):
+                return compute(window)
+
+        changing = {variable for factor in (*first, *second) for _, variable, _ in factor.inner}
+        return Computed((REPLICATE, *read), self.over(ranges), later, self.changes(*changing))
+
+    def changes(self, *read: Variable) -> list[Changes]:
+        """What may change of averages, and of what is drawn, while a recurrence is filled in."""
+        active = (variable.name for variable in read if variable.name in self.recurrences.active)
+        return [self.recurrences.changes.setdefault(name, Changes()) for name in active]
 
     # -- what is filled in step by step ---------------------------------------------------------------------------
 
@@ -109,18 +133,35 @@ class NumericRecursion(Numbers):
         """Draw members of a Gaussian family, where something that is carried along reads them."""
         if self.paths is not None:
             self.paths.draw(name, tuple(box))
+            self.recurrences.changed(name)
 
     def step(self, position: int, box: Box) -> None:
         """Compute members of a family that is carried along, for every draw."""
         if self.paths is not None:
             self.paths.step(position, box)
+            self.recurrences.changed(self.netsor.body[position].target.name)
 
     def base(self, f: str, g: str) -> IndexedValues:
         """Covariance of two Gaussian families; of those in recurrences, as far as it is known."""
         self.ready(f, g)
+        if self.planning and not self.recurrences.active & {f, g}:
+            return self._known_base(f, g)
         if self.recurrences.active & {f, g} or (f, g) in self.recurrences.covariances:
             return self.recurrences.covariances.get((f, g), IndexedValues((), self.pair_ranges(f, g)))
         return super().base(f, g)
+
+    def base_at(self, f: str, g: str, where: Equations) -> IndexedValues:
+        """The covariance of two Gaussian families where these equations between positions hold."""
+        self.ready(f, g)
+        if self.planning and not self.recurrences.active & {f, g}:
+            return self._known_base(f, g, where)
+        return super().base_at(f, g, where)
+
+    def _known_base(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
+        """A covariance that no recurrence at work changes, among values that are written down."""
+        with self.planned(False):
+            found = self.base_at(f, g, where)
+        return found.mapped(lambda value: deferred(value, found.ranges))
 
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues:
         """E[Z^f Z^g] with at least the members that are read at these forms of other indices.
@@ -139,6 +180,27 @@ class NumericRecursion(Numbers):
             return IndexedValues((), self.over(held))
         where = self.wanted(f, g, names)
         return self._checked_at(f, g, self.over(held), where) if where else self._compute(f, g, self.over(held))
+
+    def around(self, a: MatMul, b: MatMul) -> bool:
+        """Whether products may read what wraps as one case: where moments are there as a whole."""
+        families = [self.netsor.families[statement.vector.name] for statement in (a, b)]
+        partly = any(len(family.statements) > 1 or self.recurrent(family.name) for family in families)
+        return not partly and not self.each and any("wrap" in family.boundaries for family in families)
+
+    def between_around(
+        self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges
+    ) -> IndexedValues | None:
+        """E[Z^f Z^g] with ranges beyond boundaries at which positions wrap; None if equations say which are equal."""
+        around = {}
+        for family, copy in ((f, ""), (g, "_")):
+            declared = self.netsor.families[family]
+            for k, ((start, stop), rule) in enumerate(zip(declared.ranges, declared.boundaries, strict=False)):
+                low, high = names[f"{k}{copy}"].bounds(ranges)
+                if rule == "wrap" and (low < start or high >= stop):
+                    around[f"{k}{copy}"] = low, high + 1
+        moment = self.second_at(f, g, self.wanted(f, g, names, around))
+        read = {name for term in moment.terms for form in term.equations for name in form.indices}
+        return None if read & around.keys() else moment.around(around)
 
     def _average(self, name: str) -> Value:
         self.ready(name)

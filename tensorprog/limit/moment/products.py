@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
+from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, broadcast, evaluate, union
 from tensorprog.language.expr import (
@@ -28,6 +30,7 @@ from tensorprog.language.expr import (
 from tensorprog.language.ir import Range
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, SumsOfFunctions, WeightedFunction
 from tensorprog.limit.form.univariate import function, smooth
+from tensorprog.limit.moment.deferred import Computed, Deferred
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.recursion import Forms
@@ -94,13 +97,25 @@ class _Law:
     def __init__(self, product: ProductOfFunctions, equations: Equations, solution: Mapping[str, Affine]) -> None:
         self.product, self.equations, self.solution = product, equations, solution
         self.numbers, self.ranges = product.numbers, product.ranges
+        self.functions: dict[Expr, RealFunction] = {}  # that are the same for all ranges
         self.forms = [renamed(form, solution) for form in product.forms.forms]
         self.place = {form: self.forms.index(key) for form, key in zip(product.forms.forms, self.forms, strict=True)}
         self._known: dict[tuple[int, int], Value] = {}
+        self._means: dict[int, Value] = {}
+
+    def within(self, ranges: Mapping[str, Range]) -> _Law:
+        """The law in a window of values that are written down."""
+        law = copy(self)
+        law.ranges = ranges
+        law._known = {key: _part(value, ranges) for key, value in self._known.items()}
+        law._means = {key: _part(value, ranges) for key, value in self._means.items()}
+        return law
 
     def mean(self, place: int) -> Value:
         """Mean of one variable."""
-        return self.product.forms.mean(place, self.solution)
+        if place not in self._means:
+            self._means[place] = self.product.forms.mean(place, self.solution)
+        return self._means[place]
 
     def cov(self, j: int, k: int) -> Value:
         """Covariance of two variables."""
@@ -123,7 +138,29 @@ class _Law:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
         if len(block) > 2:
             block = _merged(block)
+        if not self.numbers.planning:
+            return self._now(block)
+        linear = len(block) < 3 and all(factor.plain == FORMAL for factor in block)
+        return self._expectation(block, self.numbers.scope(self.ranges)) if linear else self._later(block)
+
+    def _later(self, block: Sequence[_Factor]) -> Value:
+        """The same written down, to be computed in windows."""
+        places = dict.fromkeys(place for factor in block for place in factor.places)
+        moments = [self.mean(place) for place in places] + [self.cov(j, k) for j in places for k in places]
+        axes = self._axes(moments, [factor.body for factor in block])
+        names = self.numbers.making
+
+        def compute(ranges: Mapping[str, Range]) -> Value:
+            with self.numbers.guarded(*names):
+                return self.within(ranges)._now(block)
+
+        averages = {v for factor in block for v in variables(factor.body) if v.name[0] != "."}
+        return Computed(axes, self.numbers.over(self.ranges), compute, self.numbers.changes(*averages), *moments)
+
+    def _now(self, block: Sequence[_Factor]) -> Value:
         result = self._expectation(block, self.numbers.scope(self.ranges))
+        if result.later:
+            return result
         value, error = result.estimate.value, result.estimate.error
         for average in dict.fromkeys(v for factor in block for v in variables(factor.body) if v.name[0] != "."):
             known = self.numbers.average(average.name).estimate
@@ -144,13 +181,16 @@ class _Law:
         if len(block) == 2:
             moments.append(self.cov(*places))
         axes, pairs = _paired_axes(self._axes(moments, bodies))
+        size = self.numbers.sized(bodies, axes, self.ranges)
+        if size is not None:
+            return size
         args = [moment.aligned(axes) for moment in moments]
         check_memory([self.ranges[name][1] - self.ranges[name][0] for name in axes])
-        f = function(bodies[0], scope, axes)
+        f = self._function(bodies[0], scope, axes)
         if len(block) == 1:
             found = mean_of_estimates(f, args[0], args[1])
         else:
-            g = f if bodies[0] == bodies[1] else function(bodies[1], scope, axes)
+            g = f if bodies[0] == bodies[1] else self._function(bodies[1], scope, axes)
             one, two = (self.forms[place] for place in places)
             same = partial(_one_variable, one, two, self.solution, axes, pairs, self.ranges)
             found = cross_of_estimates(f, g, (args[0], args[1]), (args[2], args[3]), args[4], pairs, same)
@@ -160,6 +200,14 @@ class _Law:
         idle = tuple(k for k, size in enumerate(sizes) if found.value.shape[k] < size)
         kept = tuple(name for k, name in enumerate(axes) if k not in idle)
         return Value(kept, Estimate(np.squeeze(found.value, idle), np.squeeze(found.error, idle)))
+
+    def _function(self, body: Expr, scope: Scope, axes: tuple[str, ...]) -> RealFunction:
+        if body in self.functions:
+            return self.functions[body]
+        found = function(body, scope, axes)
+        if not (found.shape or any(v != FORMAL for v in variables(body)) or indices_of(body, self.ranges)):
+            self.functions[body] = found
+        return found
 
     def _axes(self, moments: Sequence[Value], bodies: Sequence[Expr]) -> tuple[str, ...]:
         removed = {name for body in bodies for node in walk(body) if isinstance(node, Reduction) and node.removes
@@ -175,6 +223,9 @@ class _Law:
         means = [self.mean(place) for place in places]
         covs = [[self.cov(j, k) for k in places] for j in places]
         axes = self._axes([*means, *(value for row in covs for value in row)], [factor.body for factor in block])
+        size = self.numbers.sized((), axes, self.ranges)
+        if size is not None:
+            return size
         sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
         check_memory((*sizes.values(), len(places) + 1, len(places)))
 
@@ -186,6 +237,11 @@ class _Law:
         return Value(axes, several_of_estimates(
             call, [full(value) for value in means], [[full(value) for value in row] for row in covs], everywhere
         ))  # fmt: skip
+
+
+def _part(value: Value, ranges: Mapping[str, Range]) -> Value:
+    """The numbers of a value in a window."""
+    return Value(value.axes, value.part(ranges)) if isinstance(value, Deferred) else value
 
 
 def _call(
@@ -247,8 +303,8 @@ def _one_variable(
     alike = renamed(one, {name: Affine.index(copy) for name, copy in copies.items()}) == two
     mask = np.full((1,) * len(axes), alike)
     for k in range(split - pairs, split):
-        line = np.arange(ranges[axes[k]][1] - ranges[axes[k]][0])
-        first, second = (line.reshape([-1 if m == place else 1 for m in range(len(axes))]) for place in (k, k + pairs))
+        lines = [(place, np.arange(*ranges[axes[place]])) for place in (k, k + pairs)]
+        first, second = (line.reshape([-1 if m == place else 1 for m in range(len(axes))]) for place, line in lines)
         mask = mask & (first == second)
     return mask
 

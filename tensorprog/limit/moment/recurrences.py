@@ -19,7 +19,8 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
 from tensorprog.limit.form.definitions import Box, target_box
-from tensorprog.limit.moment.indexed import Term
+from tensorprog.limit.moment.deferred import Changes, Held, KnownPart, NotPlannedError, deferred
+from tensorprog.limit.moment.indexed import Equations, Term, solve
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.values import IndexedValues, Value, check_memory
 
@@ -57,6 +58,8 @@ class Recurrences:
         self.covariances: dict[tuple[str, str], IndexedValues] = {}
         self.averages: dict[str, Value] = {}
         self._filled: dict[str, list[Box]] = {}
+        self.changes: dict[str, Changes] = {}  # of averages, and of what is drawn
+        self._rows: dict[tuple[str, str], list[_Rows]] = {}
         self._started: set[int] = set()
 
     def afresh(self, numbers: Numbers) -> Recurrences:
@@ -91,6 +94,8 @@ class Recurrences:
     def _fill(self, number: int) -> None:
         before = self.active
         self.active = before | {step.statement.target.name for step in self._steps[number]}
+        if not self.numbers.each:
+            self._write_down(number)
         self._base_cases()
         for step in self._steps[number]:
             name, box = step.statement.target.name, _box(step, self.netsor.ranges)
@@ -120,11 +125,15 @@ class Recurrences:
 
     def _fill_rows(self, name: str, statement: MatMul, box: Box, number: int) -> None:
         self._filled[name] = merged([*self._filled.get(name, ()), box])
-        for position, other in enumerate(self.netsor.body):
-            if isinstance(other, MatMul) and other.weight.name == statement.weight.name:
-                for known in self._known(other, position, number):
-                    self._fill_row(name, box, other.target.name, known)
+        for position, other in self._partners(statement):
+            for known in self._known(other, position, number):
+                self._fill_row(name, box, other.target.name, known)
         self.numbers.entered(name, box)
+
+    def _partners(self, statement: MatMul) -> list[tuple[int, MatMul]]:
+        """The products with the same weights, by their positions."""
+        found = ((position, other) for position, other in enumerate(self.netsor.body) if isinstance(other, MatMul))
+        return [(position, other) for position, other in found if other.weight.name == statement.weight.name]
 
     def _known(self, statement: MatMul, position: int, number: int) -> Sequence[Box]:
         """The members of a family that are known at this step, as boxes."""
@@ -136,6 +145,14 @@ class Recurrences:
         return [self.netsor.families[name].ranges] if self._group[position] < number else ()
 
     def _fill_row(self, f: str, box: Box, g: str, known: Box) -> None:
+        if (f, g) in self._rows:
+            own, mirrored = self._rows[f, g]
+            found = own.window(box_ranges(box, known))
+            if (f, box) != (g, known):
+                found += mirrored.window(box_ranges(known, box))
+            for table, window, entries in found:
+                table.enter(window, entries)
+            return
         row = self.numbers.gaussian(f, g, self.numbers.over(box_ranges(box, known)))
         self._enter((f, g), row)
         if (f, box) != (g, known):
@@ -151,6 +168,77 @@ class Recurrences:
             table[term.equations] = overwritten(table.get(term.equations), term.value, row.ranges, whole)
         self.covariances[key] = IndexedValues(tuple(Term(e, value) for e, value in table.items()), whole)
 
+    # -- rows that are written down once --------------------------------------------------------------------------
+
+    def _write_down(self, number: int) -> None:
+        """What every row is, in values that are computed in windows, and tables with the terms that rows have.
+
+        The terms of a covariance follow from those of the covariances that it is made of, from none to begin with.
+        """
+        products = [step.statement for step in self._steps[number] if isinstance(step.statement, MatMul)]
+        products = [s for s in dict.fromkeys(products) if s.vector.name not in self.numbers.random]
+        pairs = {(s.target.name, other.target.name) for s in products for position, other in self._partners(s)
+                 if other.vector.name not in self.numbers.random and self._group[position] <= number}  # fmt: skip
+        tables: dict[tuple[str, str], dict[Equations, KnownPart]] = {pair: {} for pair in pairs}
+        tables |= {(g, f): {} for f, g in pairs}
+        bound = self._bound(number)
+        try:
+            while True:
+                self.covariances |= {key: self._as_moment(key, own) for key, own in tables.items()}
+                with self.numbers.planned():
+                    rows = {pair: self._both(*pair) for pair in sorted(pairs)}
+                found = {key: dict[Equations, list[str]]() for key in tables}
+                for f, g in rows:
+                    for key, moment in zip(((f, g), (g, f)), rows[f, g], strict=True):
+                        for term in moment.terms:
+                            axes = self._table_axes(key, term, bound)
+                            axes += found[key].get(term.equations, [])
+                            found[key][term.equations] = list(dict.fromkeys(axes))
+                if all({e: list(t.axes) for e, t in tables[key].items()} == found[key] for key in tables):
+                    break
+                tables = {
+                    key: {e: KnownPart(axes, self.numbers.pair_ranges(*key)) for e, axes in own.items()}
+                    for key, own in found.items()
+                }  # fmt: skip
+        except NotPlannedError:
+            for key in tables:
+                del self.covariances[key]
+            return
+        for pair, both in rows.items():
+            f, g = pair
+            self._rows[pair] = [_Rows(self.numbers, moment, tables[key], key)
+                                for key, moment in zip(((f, g), (g, f)), both, strict=True)]  # fmt: skip
+        for key, own in tables.items():
+            known = tuple(Term(e, Value(table.axes, table.entered)) for e, table in own.items())
+            self.covariances[key] = IndexedValues(known, self.numbers.pair_ranges(*key))
+
+    def _as_moment(self, key: tuple[str, str], tables: Mapping[Equations, KnownPart]) -> IndexedValues:
+        return IndexedValues(tuple(Term(e, table) for e, table in tables.items()), self.numbers.pair_ranges(*key))
+
+    def _both(self, f: str, g: str) -> tuple[IndexedValues, IndexedValues]:
+        """The covariance of two families, written down, and its mirror image."""
+        whole, turned = self.numbers.pair_ranges(f, g), self.numbers.pair_ranges(g, f)
+        moment = self.numbers.gaussian(f, g, whole).mapped(lambda value: Held(deferred(value, whole)))
+        return moment, self.numbers.swapped(moment, turned)
+
+    def _bound(self, number: int) -> dict[str, set[int]]:
+        """The slots of families that steps bind to part of their range."""
+        found: dict[str, set[int]] = {}
+        for step in self._steps[number]:
+            name, box = step.statement.target.name, _box(step, self.netsor.ranges)
+            whole = self.netsor.families[name].ranges
+            found.setdefault(name, set()).update(k for k, span in enumerate(box) if tuple(span) != tuple(whole[k]))
+        return found
+
+    def _table_axes(self, key: tuple[str, str], term: Term[Value], bound: Mapping[str, set[int]]) -> list[str]:
+        """The axes of a term: those of its value, and those that are filled in step by step."""
+        steps = [f"{k}{copy}" for name, copy in zip(key, ("", "_"), strict=True) for k in sorted(bound.get(name, ()))]
+        solved = solve(term.equations)
+        ordered = self.numbers.pair_ranges(*key)
+        return [name for name in ordered if name in term.value.axes or (name in steps and name not in solved)]
+
+    # -- averages -------------------------------------------------------------------------------------------------
+
     def rest_of(self, name: str) -> None:
         """Fill in the averages of a family that are defined outside of recurrences."""
         for position in self.netsor.families[name].statements:
@@ -163,6 +251,52 @@ class Recurrences:
         ranges, whole = (self.numbers.over(box_ranges(b)) for b in (box, self.netsor.families[name].ranges))
         value = self.numbers.average_of(position, ranges)
         self.averages[name] = overwritten(self.averages.get(name), value, ranges, whole)
+        self.changed(name)
+
+    def changed(self, name: str) -> None:
+        """Members of a family were made known."""
+        if name in self.changes:
+            self.changes[name].number += 1
+
+
+class _Rows:
+    """The rows of a covariance as they are written down, and the tables that they are entered into."""
+
+    def __init__(
+        self, numbers: Numbers, moment: IndexedValues, tables: Mapping[Equations, KnownPart], key: tuple[str, str]
+    ) -> None:
+        self.numbers, self.key = numbers, key
+        self.terms = [(e, deferred(value, moment.ranges), tables[e]) for e, value in moment.summands()]
+
+    def window(self, window: Mapping[str, Range]) -> list[tuple[KnownPart, Mapping[str, Range], Estimate]]:
+        """The entries in a window, each with its table and where it stands there."""
+        entries: list[tuple[KnownPart, Mapping[str, Range], Estimate]] = []
+        for equations, value, table in self.terms:
+            held = _held(window, equations) if equations else window
+            if held is None:
+                continue
+            found = value.part(held)
+            if not (np.isfinite(found.value.sum()) and np.isfinite(found.error.sum())):
+                self.numbers.checked(IndexedValues((Term(equations, Value(value.axes, found)),), held), *self.key)
+            if value.axes != table.axes:
+                found = Value(value.axes, found).aligned(table.axes)
+            entries.append((table, held, found))
+        return entries
+
+
+def _held(window: Mapping[str, Range], equations: Equations) -> dict[str, Range] | None:
+    """The smallest window outside which equations do not hold; None where they do nowhere."""
+    held = dict(window)
+    for equation in equations:
+        for name, coefficient in equation.terms:
+            if name not in held or abs(coefficient) != 1:
+                continue
+            form = equation.solved(name)
+            low, high = form.bounds(held)
+            held[name] = max(held[name][0], low), min(held[name][1], high + 1)
+            if held[name][0] >= held[name][1]:
+                return None
+    return held
 
 
 def overwritten(old: Value | None, value: Value, ranges: Mapping[str, Range], whole: Mapping[str, Range]) -> Value:

@@ -23,6 +23,7 @@ from tensorprog.language.errors import NotCompiledError, ProgramError
 from tensorprog.language.expr import Affine, Expr, Number, Variable, reindexed, substitute
 from tensorprog.language.ir import Dot, MatMul, Netsor, Range, Statement
 from tensorprog.limit.form.definitions import (
+    Condition,
     Reading,
     indicator,
     is_layered,
@@ -167,6 +168,10 @@ class Recursion(ABC, Generic[V, M]):
     def value_of(self, moment: M) -> V:
         """All terms as one value."""
 
+    def product(self, factors: Sequence[V]) -> V:
+        """The product of values."""
+        return math.prod(factors[1:], start=factors[0])
+
     @abstractmethod
     def vanishes(self, value: V) -> bool:
         """Whether a value is exactly zero."""
@@ -202,6 +207,14 @@ class Recursion(ABC, Generic[V, M]):
         """Whether moments are computed at the positions that are asked for, where that is less work."""
         return False
 
+    def around(self, a: MatMul, b: MatMul) -> bool:
+        """Whether products may read what wraps as one case."""
+        return False
+
+    def between_around(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> M | None:
+        """As `between`, with ranges beyond boundaries at which positions wrap; None where that cannot be had."""
+        return None
+
     def recurrent(self, name: str) -> bool:
         """Whether a family is filled in step by step, apart from this recursion."""
         return False
@@ -225,16 +238,24 @@ class Recursion(ABC, Generic[V, M]):
     def gaussian(self, f: str, g: str, ranges: Ranges, where: Equations = NOTHING) -> M:
         """Covariance of two Gaussian families over members in some ranges, `where` some positions are equal."""
         first, second = (self.netsor.families[name].statements for name in (f, g))
-        at = solve(where)
         if not first or not second:
-            return self.initial(f, ranges, where).read(at, ranges) if f == g else self.nothing(ranges)
+            return self.initial(f, ranges, where).read(solve(where), ranges) if f == g else self.nothing(ranges)
         a, b = self.netsor.body[first[0]], self.netsor.body[second[0]]
         assert isinstance(a, MatMul) and isinstance(b, MatMul)
-        total = self.nothing(ranges)
         if a.weight.name != b.weight.name:
-            return total
-        for one, weight, held in self._products(a, "", ranges):
-            for two, other, also in self._products(b, "_", ranges):
+            return self.nothing(ranges)
+        found = self._of_products(a, b, ranges, where, True) if self.around(a, b) else None
+        found = self._of_products(a, b, ranges, where) if found is None else found
+        assert found is not None
+        return found
+
+    def _of_products(
+        self, a: MatMul, b: MatMul, ranges: Ranges, where: Equations, around: bool = False
+    ) -> M | None:
+        """The covariance of two products with one weight; None if it cannot be had with what wraps as one case."""
+        at, total = solve(where), self.nothing(ranges)
+        for one, weight, held in self._products(a, "", ranges, around):
+            for two, other, also in self._products(b, "_", ranges, around):
                 forms = {difference(s, t) for s, t in zip(weight, other, strict=True)} - {None}
                 same = rewrite(frozenset(form for form in forms if form is not None), at, ranges)
                 if same is None:
@@ -242,26 +263,30 @@ class Recursion(ABC, Generic[V, M]):
                 solution = solve(same | where)
                 names = {str(k): slot.at(solution) for k, slot in enumerate(one)}
                 names |= {f"{k}_": slot.at(solution) for k, slot in enumerate(two)}
-                factor = self.variance(a.weight.name, weight, ranges)
-                for condition in (held, substitute(also, at)):
-                    factor = factor * self.number(condition, ranges) if condition != ONE else factor
-                moment = self.between(a.vector.name, b.vector.name, names, ranges)
-                total = total + moment.read(names, ranges).times(factor, same)
+                read = self.between_around if around else self.between
+                moment = read(a.vector.name, b.vector.name, names, ranges)
+                if moment is None:
+                    return None
+                inside = dict.fromkeys((form.at(solution), span) for form, span in (*held, *also))
+                factors = [self.variance(a.weight.name, weight, ranges)]
+                factors += [self.number(indicator([condition]), ranges) for condition in inside]
+                total = total + moment.read(names, ranges).times(self.product(factors), same)
         return total
 
     def _products(
-        self, statement: MatMul, copy: str, ranges: Ranges
-    ) -> Iterator[tuple[tuple[Affine, ...], tuple[Affine, ...], Expr]]:
-        """Slots of the vector and of the weight in every case of a MatMul, and 1 where it holds, over positions."""
+        self, statement: MatMul, copy: str, ranges: Ranges, around: bool
+    ) -> Iterator[tuple[tuple[Affine, ...], tuple[Affine, ...], tuple[Condition, ...]]]:
+        """Slots of the vector and of the weight in every case of a MatMul, and where it holds, over positions."""
         names = positions_of(statement.target, copy)
-        cases = [self._readings(reference, names, ranges) for reference in (statement.vector, statement.weight)]
-        for vector in cases[0]:
-            for weight in cases[1]:
-                yield vector.slots, weight.slots, indicator((*vector.inside, *weight.inside))
+        for vector in self._readings(statement.vector, names, ranges, around):
+            for weight in self._readings(statement.weight, names, ranges):
+                yield vector.slots, weight.slots, (*vector.inside, *weight.inside)
 
-    def _readings(self, reference: Variable, names: Mapping[str, Affine], ranges: Ranges) -> list[Reading]:
+    def _readings(
+        self, reference: Variable, names: Mapping[str, Affine], ranges: Ranges, around: bool = False
+    ) -> list[Reading]:
         """The cases of a reference whose indices are replaced by positions."""
-        return readings(reindexed(reference, names), self.netsor.families[reference.name], ranges)
+        return readings(reindexed(reference, names), self.netsor.families[reference.name], ranges, around)
 
     def base_mean(self, reference: Variable, ranges: Ranges) -> V:
         """Mean of a Gaussian variable: zero for outputs of MatMul."""
@@ -383,13 +408,23 @@ class Recursion(ABC, Generic[V, M]):
     # weights of its own at every place, asks for these: n numbers are computed where the whole has n**2, and so are
     # those that they are made of.
 
-    def wanted(self, f: str, g: str, names: Mapping[str, Affine]) -> Equations:
-        """The equations between positions that hold wherever these forms are read, if it is worth to ask for them."""
-        found = set()
+    def wanted(
+        self, f: str, g: str, names: Mapping[str, Affine], around: Mapping[str, Range] | None = None
+    ) -> Equations:
+        """The equations between positions that hold wherever these forms are read, if it is worth to ask for them.
+
+        Positions in `around` wrap.
+        """
+        found, whole = set(), self.pair_ranges(f, g)
         firsts = [str(k) for k in range(len(self.netsor.families[f].ranges))]
         for k in range(len(self.netsor.families[g].ranges)):
             for own in sorted(firsts, key=lambda name: name != str(k)):
                 apart = names[own] - names[f"{k}_"]
+                if around and (own in around or f"{k}_" in around):
+                    (start, stop), other = whole[own], whole[f"{k}_"]
+                    if (start, stop) != other or apart.offset % (stop - start):
+                        continue
+                    apart = Affine(apart.terms)
                 if names[own].terms and not apart.terms:
                     found.add(difference(Affine.index(own), Affine.index(f"{k}_") + apart.offset))
                     break
