@@ -27,6 +27,7 @@ __all__ = ["FREED_BYTES", "SUMMED", "Job", "Stage", "check_kept", "make_job"]
 Array = NDArray[Any]
 # aimed at for the numbers of one block and of a part of it: they should stay in cache
 BLOCK_BYTES, PART_BYTES = 16 << 20, 4 << 20
+TILE_BYTES = 1 << 20  # of the vectors that are drawn, and left again, in one piece
 OVERHEAD = 1 << 20  # bytes of objects of Python, and of what the allocator cannot use again
 FREED_BYTES = 16 << 20  # kept by the allocator instead of being returned to the system after every op
 SUMMED = 1 << 18  # numbers of factors of a sum that are worked out at once, about
@@ -84,9 +85,23 @@ class Job:
         """Bytes that drawing one block takes at most, results included: those of arrays, and a little for the rest."""
         vectors = (name for name in self.shapes if self.netsor.families[name].kind == "vector")
         copied = sum(math.prod(self.shapes[name]) for name in vectors) * np.dtype(self.dtype).itemsize
-        last, _ = self.held[-1]
-        stages = [block * self.block + part * self.part for block, part in self.held]
-        return int(max(*stages, (last + copied) * self.block, self.drawn)) + OVERHEAD
+        *held, (last, _) = self.held
+        most = (last + copied) * self.block
+        for stage, (block, part) in zip(self.stages, held, strict=True):
+            tiles = max((self.tile(op) * self._streamed(op) for op in stage.ops if op.inner), default=0)
+            most = max(most, block * self.block + part * self.part + tiles)
+        return int(max(most, self.drawn)) + OVERHEAD
+
+    def tile(self, op: Op) -> int:
+        """Networks in one piece of a streamed op."""
+        return min(self.block, _power_of_two(TILE_BYTES / _Alive(self, 1).size(op.inner[0])))
+
+    def _streamed(self, op: Op) -> int:
+        """Bytes of one network that a streamed op holds at a time: vectors, functions of them, and what these take."""
+        alive, (source, *functions, last) = _Alive(self, 1), op.inner
+        beside = max((alive.after(each) for each in functions), default=0)
+        double = 8 if self.dtype == "float32" else 0
+        return alive.size(source) + max(beside, double * alive.size(source) // alive.number)
 
     @property
     def seconds(self) -> float:
@@ -246,15 +261,18 @@ class _Alive:
     def after(self, op: Op) -> int:
         """Enter what an op writes; gives the most bytes that are alive on the way."""
         passing = self._passing(op) * self.number
-        size = self._size(op)
+        size = self.size(op)
         if op.kind == "factor" and self.plan.direct(op.at) and self.plan.group(op).separable:
             self._views[op.writes] = op.reads[0], size
         else:
             self.sizes[op.writes] = size
         return int(self.total + passing)
 
-    def _size(self, op: Op) -> int:
+    def size(self, op: Op) -> int:
+        """Bytes of what an op writes."""
         plan = self.plan
+        if op.inner:
+            return self.size(op.inner[-1])
         if op.kind == "gram":
             return 8 * plan.group(op).sets * plan.group(op).columns ** 2
         if op.kind == "factor":
@@ -264,11 +282,13 @@ class _Alive:
     def _passing(self, op: Op) -> float:
         """Numbers needed in passing; histories and matrices of weights, which stay, are entered."""
         plan = self.plan
+        if op.inner:
+            return 0  # a few networks at a time
         double = 8 / self.number  # Gram matrices are in double precision
         if op.kind == "initial":
             law = plan.initials[op.writes]
             copies = int(law.factor.shape[-1] > 1) + int(bool(law.mean.any()))
-            return copies * self._size(op) / self.number
+            return copies * self.size(op) / self.number
         step = plan.order[op.at]
         in_parts = bool(step.fixed) or len(plan.netsor.families[step.statement.target.name].statements) > 1
         ranges = step.ranges(plan.netsor.ranges)
@@ -288,7 +308,7 @@ class _Alive:
             return packed + (group.sets * group.columns * inputs * double if double > 1 else 0)
         if op.kind == "factor":
             direct = plan.direct(op.at)
-            return packed if direct else (double * self._size(op) / self.number if double > 1 else 0)
+            return packed if direct else (double * self.size(op) / self.number if double > 1 else 0)
         outputs, place = plan.lengths[op.writes], plan.histories[op.at]
         fresh, product = (len(group.members) * vectors * outputs for vectors in (plan.fresh[op.at], group.columns))
         if op.key:
