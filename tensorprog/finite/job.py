@@ -85,12 +85,9 @@ class Job:
         """Bytes that drawing one block takes at most, results included: those of arrays, and a little for the rest."""
         vectors = (name for name in self.shapes if self.netsor.families[name].kind == "vector")
         copied = sum(math.prod(self.shapes[name]) for name in vectors) * np.dtype(self.dtype).itemsize
-        *held, (last, _) = self.held
-        most = (last + copied) * self.block
-        for stage, (block, part) in zip(self.stages, held, strict=True):
-            tiles = max((self.tile(op) * self._streamed(op) for op in stage.ops if op.inner), default=0)
-            most = max(most, block * self.block + part * self.part + tiles)
-        return int(max(most, self.drawn)) + OVERHEAD
+        held = self.held(tiles=True)
+        stages = [block * self.block + part * self.part for block, part in held]
+        return int(max(*stages, (held[-1][0] + copied) * self.block, self.drawn)) + OVERHEAD
 
     def tile(self, op: Op) -> int:
         """Networks in one piece of a streamed op."""
@@ -98,7 +95,7 @@ class Job:
 
     def _streamed(self, op: Op) -> int:
         """Bytes of one network that a streamed op holds at a time: vectors, functions of them, and what these take."""
-        alive, (source, *functions, last) = _Alive(self, 1), op.inner
+        alive, (source, *functions, _) = _Alive(self, 1), op.inner
         beside = max((alive.after(each) for each in functions), default=0)
         double = 8 if self.dtype == "float32" else 0
         return alive.size(source) + max(beside, double * alive.size(source) // alive.number)
@@ -108,17 +105,17 @@ class Job:
         """Seconds that drawing one block takes, roughly, on one current core."""
         return self.plan.work * 1.2e-9 * self.block + 2e-3
 
-    @cached_property
-    def held(self) -> list[tuple[int, int]]:
+    def held(self, tiles: bool = False) -> list[tuple[float, float]]:
         """Most bytes of one network in arrays over the block, and in those over a part of it: during each stage, and
-        after the last."""
-        found = []
+        after the last; with its share of the `tiles` of streamed ops."""
+        found: list[tuple[float, float]] = []
         block = _Alive(self, self.block)
         for stage in self.stages:
             alive = _Alive(self, self.part) if stage.apart else block
-            most = 0
+            most = 0.0
             for op, drops in zip(stage.ops, stage.drops, strict=True):
-                most = max(most, alive.after(op))
+                tile = self.tile(op) * self._streamed(op) / alive.count if tiles and op.inner else 0
+                most = max(most, alive.after(op) + tile)
                 for name in drops:
                     alive.drop(name)
             if stage.apart:
@@ -218,7 +215,7 @@ def make_job(
         if has < coordinates:
             raise ProgramError(f"{name} has only {has} coordinates at n = {width}, {coordinates} were asked for")
     one = Job(netsor, decided, seed, 1, 1, dtype)
-    over_block, over_part = (max(stage[k] for stage in one.held) + 1 for k in range(2))
+    over_block, over_part = (max(stage[k] for stage in one.held()) + 1 for k in range(2))
     fit = BLOCK_BYTES / over_block
     fit = max(fit, min(FEW, 4 * fit))  # fewer networks would not outweigh the interpreter
     block = _power_of_two(min(MAX_BLOCK, fit, BLOCK_NANOSECONDS / (decided.work + 1)))
