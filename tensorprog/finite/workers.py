@@ -31,10 +31,12 @@ __all__ = [
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Drawn = list[dict[str, NDArray[Any]]]  # of each block of a task
-MAX_TASK = 64  # blocks handed to a worker at once, at most
-TASK_SECONDS = 0.1  # aimed at for one task: long beside the work of handing it over, short beside one's patience
+# aimed at for one task: long beside the work of handing it over, short beside one's patience
+TASK_SECONDS, OUTSIDE_SECONDS = 0.1, 1.0
+HANDING_OVER = 4e-3  # seconds of the scheduler and this process for one task elsewhere, which all workers wait for
+MAX_TASK, MAX_OUTSIDE = 64, 1024  # blocks handed to a worker at once, at most
 OUTSIDE_WORKERS = 64  # presumed of an executor that does not tell
-OUTSIDE_TASKS = 256  # kept under way for workers elsewhere, whose number may grow
+FEWEST_OUTSIDE, OUTSIDE_TASKS = 32, 256  # tasks kept under way for workers elsewhere, whose number may grow
 _lock = threading.Lock()
 _inside = 0  # how many are inside `one_blas_thread`
 _before: dict[str, tuple[Any, int]] = {}  # by file: each library and the number of threads it had
@@ -62,7 +64,8 @@ def flight(
 
     Workers in other processes take memory there, each as much as drawing a block takes; of their tasks the results
     count here, packed and unpacked.  Results take memory as they are written, those of one task more than are under way
-    are in use, and a worker that draws a block holds the results of it in what drawing takes.
+    are in use, and a worker that draws a block holds the results of it in what drawing takes.  Tasks elsewhere are
+    long, since handing over one takes the scheduler, the worker and this process some milliseconds together.
     """
     blocks = -(-samples // job.block)
     if executor is None:
@@ -81,12 +84,20 @@ def flight(
         held = busy * job.memory + (tasks * size + beside - busy) * job.drawn
         return max(results + (size + beside) * job.drawn, results - min(results, busy * size * job.drawn) + held)
 
-    most = (workers + (workers > 1)) if here else max(2 * workers, OUTSIDE_TASKS)
-    most = min(most, blocks)
-    tasks = next((tasks for tasks in range(most, 1, -1) if memory(tasks, 1) <= limit), 1)
-    size = max(1, min(MAX_TASK, int(TASK_SECONDS / job.seconds), blocks // (4 * workers)))
+    def fitting(tasks: int) -> int:
+        return next((fewer for fewer in range(min(tasks, blocks), 1, -1) if memory(fewer, size) <= limit), 1)
+
+    if here:
+        longest, seconds, fewest, most = MAX_TASK, TASK_SECONDS, workers + (workers > 1), workers + (workers > 1)
+    else:
+        longest, seconds = MAX_OUTSIDE, max(OUTSIDE_SECONDS, HANDING_OVER * workers)
+        fewest, most = max(2 * workers, FEWEST_OUTSIDE), max(2 * workers, OUTSIDE_TASKS)
+    size = 1
+    tasks = fitting(fewest)
+    size = max(1, min(longest, int(seconds / job.seconds), blocks // (4 * workers)))
     while size > 1 and memory(tasks, size) > limit:
         size -= 1
+    tasks = max(tasks, fitting(most))
     return Flight(min(workers, tasks) if here else workers, size, tasks, memory(tasks, size))
 
 
