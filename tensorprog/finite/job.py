@@ -284,7 +284,7 @@ class _Alive:
         double = 8 / self.number  # Gram matrices are in double precision
         if op.kind == "initial":
             law = plan.initials[op.writes]
-            copies = int(law.factor.shape[-1] > 1) + int(bool(law.mean.any()))
+            copies = int(law.shape[-1] > 1) + int(bool(law.mean.any()))
             return copies * self.size(op) / self.number
         step = plan.order[op.at]
         in_parts = bool(step.fixed) or len(plan.netsor.families[step.statement.target.name].statements) > 1
