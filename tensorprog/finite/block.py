@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.job import FREED_BYTES, Job, Stage
+from tensorprog.finite.job import FREED_BYTES, SUMMED, Job, Stage
 from tensorprog.finite.matmul import Dense, Lazy
 from tensorprog.finite.normals import gaussian_vectors, scaled_normals, standard_normal
 from tensorprog.finite.plan import Op
@@ -33,6 +33,7 @@ from tensorprog.language.evaluate import (
     evaluate,
     multiply,
     overflow,
+    pieces_of_sums,
     take,
 )
 from tensorprog.language.expr import Call, Expr, Variable, fold, variables
@@ -98,9 +99,10 @@ def _draw(job: Job, number: int, watched: bool = False) -> dict[str, Array]:
             for name in stage.writes:
                 if name not in stage.reads:  # else written in place
                     block.enter(name, part.values[name], start)
+            part.values.clear()  # before the next one is made, and before what these look at is dropped
         for name in stage.dropped:
             del block.values[name]
-    return {name: block.reported(name) for name in job.plan.kept}
+    return {name: block.reported(name) for name in job.plan.kept}  # and forgotten, one after the other
 
 
 def _some(value: Array | Open, start: int, count: int) -> Array | Open:
@@ -142,11 +144,14 @@ class _Networks:
         whole[start : start + len(data)] = data
 
     def reported(self, name: str) -> Array:
-        value = self.values[name]
-        if self.netsor.families[name].kind == "scalar":
-            return np.array(value, order="C")
-        value = value[..., : self.plan.coordinates]
-        return np.array(value[..., 0] if self.plan.coordinates == 1 else np.moveaxis(value, -1, 1), order="C")
+        """What a run gives of a family, as an array that keeps no larger one alive; the family is forgotten."""
+        value: Array = self.values.pop(name)
+        if self.netsor.families[name].kind == "vector":
+            value = value[..., : self.plan.coordinates]
+            value = value[..., 0] if self.plan.coordinates == 1 else np.moveaxis(value, -1, 1)
+        whole = value if value.base is None else value.base
+        copied = not value.flags.c_contiguous or whole.nbytes > value.nbytes
+        return value.copy(order="C") if copied else value
 
     def initial(self, op: Op) -> None:
         initial = self.netsor.initial[op.at]
@@ -316,9 +321,9 @@ class _Networks:
             product = group.unpack(packed * scale[:, None, None])
         self.store(self.plan.order[op.at], product)
 
-    def fresh(self, op: Op, members: Mapping[str, int], columns: int) -> Array:
+    def fresh(self, op: Op, members: Mapping[str, int], columns: int, beside: bool = False) -> Array:
         recipe = self.plan.recipes[op.at]
-        return gaussian_vectors(self.generator, recipe, self.count, members, columns, self.job.dtype)
+        return gaussian_vectors(self.generator, recipe, self.count, members, columns, self.job.dtype, beside)
 
     def packed(self, op: Op, group: Grouping) -> Array:
         """Fresh vectors over (batch, members, columns, coordinates)."""
@@ -352,7 +357,7 @@ class _Networks:
             fresh = Open(axes, drawn.reshape(self.count, columns, *members.values(), drawn.shape[-1]))
         else:
             axes = (BATCH, *members, FACTOR, COORDINATE)
-            fresh = Open(axes, self.fresh(op, members, columns))
+            fresh = Open(axes, self.fresh(op, members, columns, not any(name in factor.axes for name in members)))
         if columns == 1 and not group.column_axes:  # in place
             place = axes.index(FACTOR)
             value = Open((*axes[:place], *axes[place + 1 :]), np.squeeze(fresh.data, place))
@@ -362,9 +367,10 @@ class _Networks:
         scales = (
             Open((), scale[:1].reshape(())) if uniform else Open(tuple(members), scale.reshape([*members.values()]))
         )
-        if uniform:
+        if uniform and factor.data.size < fresh.data.size:
             return contract(multiply(factor, scales), fresh, (FACTOR,))
-        return contract(factor, multiply(fresh, scales), (FACTOR,))
+        np.multiply(fresh.data, align(scales, fresh.axes), out=fresh.data)
+        return contract(factor, fresh, (FACTOR,))
 
     def multiplier(self, op: Op, group: Grouping) -> Open:
         """What a fresh vector of each member is multiplied by, where a weight multiplies one vector only."""
@@ -384,7 +390,8 @@ class _Networks:
         right = self.read(statement.right, ranges, self.plan.lengths[statement.right.name])
         value = contract(left, right, (COORDINATE,))
         scale = width**-0.5 if statement.scale == "n**-0.5" else 1 / width
-        self.store(step, Open(value.axes, value.data * np.asarray(scale, dtype=self.job.dtype)))
+        np.multiply(value.data, np.asarray(scale, dtype=self.job.dtype), out=value.data)
+        self.store(step, value)
 
     def nonlin(self, op: Op) -> None:
         step = self.plan.order[op.at]
@@ -395,8 +402,11 @@ class _Networks:
         count = self.plan.lengths.get(name, 0)
         value = evaluate(
             statement.expr,
-            Scope(self.netsor, ranges, lambda reference, box: self.read(reference, box, count), self.job.dtype),
-        )
+            Scope(
+                self.netsor, ranges, lambda reference, box: self.read(reference, box, count), self.job.dtype,
+                pieces_of_sums(self.count, SUMMED),
+            ),
+        )  # fmt: skip
         if step.position in self.plan.offset:
             # a constant c stands for c times the constant vector, which in a frame is not (1, 1, ..)
             constant = evaluate(statement.expr, Scope(self.netsor, ranges, self.without_vectors, self.job.dtype))
