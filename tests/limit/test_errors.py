@@ -187,8 +187,8 @@ def test_errors_of_the_values_are_in_the_covariance_of_what_attends_to_them() ->
     assert (found[1] >= 0.99 * relative * np.abs(found[0])).all()
 
 
-SMALL = """
-program: small
+SCALED = """
+program: scaled
 initial:
   x: {cov: 1}
   g: {cov: 1}
@@ -210,7 +210,7 @@ outputs: [y]
 
 def test_errors_of_small_vectors_count_beside_their_own_sizes() -> None:
     """The small one, whose moment comes from quasi-Monte Carlo, is multiplied by 1000 where it is read."""
-    law = Law(loads(SMALL))
+    law = Law(loads(SCALED))
     small = law.var("t", with_error=True)
     relative = float(small[1] / small[0])
     share = 1e6 * float(small[0]) / 2 * (1 - np.exp(-2))  # of the variance: E sin(p)^2 times that of 1000 t
