@@ -311,8 +311,8 @@ def kernel_sensitivity(
     result = abs(f.modulus * g.modulus) * moved if f.modulus and g.modulus else np.zeros((1,) * error.ndim)
     result = result + (abs(f.linear * g.linear) + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f) * turned
     if f.modulus or g.modulus:
-        even = np.abs(_constant(f, v) * g.modulus) * move_g + np.abs(_constant(g, w) * f.modulus) * move_f
-        result = result + even
+        one_f, one_g = (most(np.abs(_constant(h, var))) for h, var in ((f, v), (g, w)))
+        result = result + (abs(g.modulus) * one_f * move_g + abs(f.modulus) * one_g * move_f)
     if each:
         found = _turns(f, g, (v, w, cov.value), turned, same)
         return None if found is None else result + found

@@ -28,6 +28,7 @@ ALIKE = 8  # draws that share a value are not due to chance
 LONE, MISSED = 0.02, 14.0  # share of one draw in a density from which few decide; draws of what may be missed
 MOST_FREQUENCY = 1e6
 FREQUENCIES = (1.0, 3.0, 9.0)  # in units of 1 / standard deviation
+HALVED = 40  # distances at which a quantile is looked for first
 
 
 @dataclass(frozen=True)
@@ -401,35 +402,43 @@ class _Still:
     apart: Mixture
 
 
-def crossing(function: Callable[[Array], Array], low: Array, high: Any) -> Array:
-    """Where increasing functions pass 0, each between its low and high: the upper end of the last bracket.
+def crossing(function: Callable[[Array], Array], levels: Array, centre: float, reach: float) -> Array:
+    """Where an increasing function passes levels, within `reach` of a centre: the upper end of the last bracket.
 
+    Distances from the centre that halve give brackets for all levels together; then each is narrowed down.
+
+    Shapes    levels (numbers,)
     Source    Chandrupatla 1997: inverse quadratic interpolation where it is safe, else bisection
     """
-    a, b = (np.array(end, dtype=np.float64) for end in np.broadcast_arrays(high, low))
-    fa, fb = function(a), function(b)
+    away = reach * 0.5 ** np.arange(HALVED)
+    marks = np.concatenate([centre - away, [centre], centre + away[::-1]])
+    at = np.maximum.accumulate(function(marks))
+    above = np.clip(np.searchsorted(at, levels), 1, marks.size - 1)
+    a, b, fa, fb = marks[above], marks[above - 1], at[above] - levels, at[above - 1] - levels
     c, fc = a.copy(), fa.copy()
     t = np.full(a.shape, 0.5)
-    spread = np.abs(high - low)
+    left = np.arange(levels.size)
     for _ in range(200):
-        x = a + t * (b - a)
-        fx = function(x)
-        same = (fx >= 0) == (fa >= 0)
-        c, fc = np.where(same, a, b), np.where(same, fa, fb)
-        b, fb = np.where(same, b, a), np.where(same, fb, fa)
-        a, fa = x, fx
-        width = np.abs(b - a)
-        best = np.where(np.abs(fa) < np.abs(fb), a, b)
-        tolerance = 4e-16 * np.maximum(np.abs(best), spread * 1e-6)
-        if np.all((width <= 2 * tolerance) | (fa == 0)):
+        best = np.where(np.abs(fa) < np.abs(fb), a, b)[left]
+        width = np.abs(b - a)[left]
+        tolerance = 4e-16 * np.maximum(np.abs(best), reach * 2e-6)
+        least = np.where(width > 0, tolerance / np.maximum(width, 1e-300), 0.5)
+        some = (width > 2 * tolerance) & (fa[left] != 0)
+        left, least = left[some], least[some]
+        if not left.size:
             break
+        share = np.clip(t[left], np.minimum(least, 0.5), np.maximum(1 - least, 0.5))
+        x = a[left] + share * (b - a)[left]
+        fx = function(x) - levels[left]
+        same = (fx >= 0) == (fa[left] >= 0)
+        c[left], fc[left] = np.where(same, a[left], b[left]), np.where(same, fa[left], fb[left])
+        b[left], fb[left] = np.where(same, b[left], a[left]), np.where(same, fb[left], fa[left])
+        a[left], fa[left] = x, fx
         with np.errstate(divide="ignore", invalid="ignore"):
             xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
             safe = (1 - np.sqrt(1 - xi) < phi) & (phi < np.sqrt(xi))
             t = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
         t = np.where(safe & np.isfinite(t), t, 0.5)
-        least = np.where(width > 0, tolerance / np.maximum(width, 1e-300), 0.5)
-        t = np.clip(t, np.minimum(least, 0.5), np.maximum(1 - least, 0.5))
     return np.where(fa == 0, a, np.where(fa > 0, a, b))
 
 
