@@ -237,7 +237,7 @@ def active() -> Iterator[Line]:
 
 def frame_products(tokens: int, heads: int, width: int) -> float:
     """Multiplications of the Gram matrix and, for each head, of three products of frames."""
-    return tokens**2 * width + 3 * heads * tokens**3
+    return tokens**2 * (width + 3 * heads * min(tokens, width))
 
 
 @row
