@@ -282,8 +282,8 @@ class Numbers(Recursion[Value, IndexedValues]):
                         for part in found)  # fmt: skip
         sizes = dict(zip(value.axes, value.data.shape, strict=True))
         bound = broadcast(error, value.axes, sizes)  # in the order of the numbers, if there is one for each
-        bound = bound if 0 in bound.strides else np.ascontiguousarray(bound)
-        return Value.of(np.ascontiguousarray(value.data), value.axes, bound)
+        bound = bound if 0 in bound.strides else np.asarray(bound, order="C")
+        return Value.of(np.asarray(value.data, order="C"), value.axes, bound)
 
     def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
         rows = self.initials[name].rows
