@@ -9,8 +9,11 @@ norms are known: E f^2 minus the sum of a_k^2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +24,7 @@ from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
 
 Array = NDArray[np.floating]
 
-__all__ = ["HermiteSeries", "mehler_series", "product_series", "series"]
+__all__ = ["HermiteSeries", "mehler_sensitivity", "mehler_series", "product_series", "series"]
 
 ORDERS = (48, 128, 256)
 # |h_k(z)| density(z)^(1/2) <= 1, and density(13.5)^(1/2) is below 1e-19
@@ -29,6 +32,8 @@ REACH = 13.5
 # the trapezoidal rule errs by exp(-NEGLIGIBLE)
 NEGLIGIBLE = 40.0
 MOST_NODES = 4000
+MOST_KNOWN = 1 << 19  # numbers that are remembered of a function
+MOST_MOVED = 1 << 17  # members whose derivatives are computed at once
 MOST_LAWS = 1 << 14  # of a variable whose coefficients are held at once
 # what is left of a function after ORDERS terms may weigh so much, relative to its norm, before a larger order is taken
 ENOUGH = 1e-8
@@ -48,6 +53,16 @@ class HermiteSeries:
     steep: Array
     rough: Array
 
+    def members(self, chosen: NDArray[np.intp]) -> HermiteSeries:
+        """Some of the laws."""
+        arrays = (self.norm, self.tail, self.steep, self.rough)
+        return HermiteSeries(self.coefficients[:, chosen], *(array[chosen] for array in arrays))
+
+    def joined(self, other: HermiteSeries) -> HermiteSeries:
+        """With further laws, to the same order."""
+        parts = ((own, new) for own, new in zip(vars(self).values(), vars(other).values(), strict=True))
+        return HermiteSeries(*(np.concatenate(pair, axis=-1) for pair in parts))
+
     def cut(self, order: int) -> HermiteSeries:
         """The same with fewer terms."""
         if order >= len(self.coefficients):
@@ -55,12 +70,21 @@ class HermiteSeries:
         left = np.square(self.coefficients[order:]).sum(axis=0)
         return HermiteSeries(self.coefficients[:order], self.norm, np.sqrt(self.tail**2 + left), self.steep, self.rough)
 
-    def order(self) -> int:
-        """The least order after which little enough is left of all members, or the largest."""
-        for order in ORDERS:
-            if np.all(self.cut(order).tail <= ENOUGH * self.norm):
-                return order
-        return ORDERS[-1]
+    @property
+    def enough(self) -> bool:
+        """Whether little enough is left of all members."""
+        return bool(np.all(self.tail <= ENOUGH * self.norm))
+
+
+class _Known:
+    """The laws of which a function's series is known: those of the question before, which a longer one begins with."""
+
+    def __init__(self) -> None:
+        self.laws = np.zeros(0, dtype=complex)  # in rising order
+        self.series: HermiteSeries | None = None
+
+
+_KNOWN: WeakKeyDictionary[RealFunction, _Known] = WeakKeyDictionary()
 
 
 def mehler_series(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
@@ -69,23 +93,96 @@ def mehler_series(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimat
         return None
     if all(f.terms is not None for f in integrand.functions):
         return None
-    one = _of_laws(integrand.functions[0], integrand.mu[0], integrand.var[0])
-    two = None if one is None else _of_laws(integrand.functions[1], integrand.mu[1], integrand.var[1])
-    if one is None or two is None:
+    found = _of_both(integrand)
+    if found is None:
         return None
-    order = max(one.order(), two.order())
-    first, second = one.cut(order), two.cut(order)
-    return lambda part: product_series(first, second, part.places[0], part.places[1], part.correlation.rho)
+    return lambda part: product_series(*found, part.places[0], part.places[1], part.correlation.rho)
 
 
-def _of_laws(f: RealFunction, mu: Array, var: Array) -> HermiteSeries | None:
+def mehler_sensitivity(
+    integrand: FactoredIntegrand, mu: Sequence[Array], var: Sequence[Array], cov: Array, same: NDArray[np.bool_]
+) -> Array | None:
+    """What errors of the laws do to E f(X) g(Y), to first order; None where the series says too little.
+
+    By Price's theorem the derivative by c is E f' g', that by v is E f'' g / 2 and that by a mean is E f' g, and with
+    f' and f'' go (k + 1)^(1/2) a_(k + 1) / sd and ((k + 1) (k + 2))^(1/2) a_(k + 2) / v. Where X and Y are one variable
+    all three moments are one number, which moves by the error of c.
+
+    Shapes    the errors of means, variances and covariances broadcast to the batch
+    """
+    if not integrand.plain or any(np.any(error[v == 0]) for error, v in zip(var, integrand.var, strict=True)):
+        return None
+    found = _of_both(integrand) if math.prod(integrand.shape) <= MOST_MOVED else None
+    if found is None or not all(each.enough for each in found):
+        return None
+    a, b = (each.coefficients[:, place] for each, place in zip(found, integrand.places, strict=True))
+    rho, (sd_f, sd_g) = integrand.correlation.rho, integrand.sd
+    k = np.arange(1.0, len(a)).reshape(-1, *(1,) * rho.ndim)
+    root = np.sqrt(k)
+    slope = _horner(k * a[1:], b[1:], rho) / (sd_f * sd_g)
+    curves = [_horner(root[:-1] * root[1:] * one[2:], other[:-2], rho) / (2 * sd**2)
+              for one, other, sd in ((a, b, sd_f), (b, a, sd_g))]  # fmt: skip
+    moved = np.abs(slope) * cov + np.abs(curves[0]) * var[0] + np.abs(curves[1]) * var[1]
+    if same.any():
+        moved = np.where(same, np.abs(slope + curves[0] + curves[1]) * cov, moved)
+    if any(map(np.any, mu)):
+        tilts = [_horner(root * one[1:], other[:-1], rho) / sd for one, other, sd in ((a, b, sd_f), (b, a, sd_g))]
+        moved = moved + np.abs(tilts[0]) * mu[0] + np.abs(tilts[1]) * mu[1]
+    return np.asarray(moved)
+
+
+def _horner(a: Array, b: Array, rho: Array) -> Array:
+    """The sum over k of rho^k a_k b_k."""
+    total = a[-1] * b[-1] + np.zeros(rho.shape)
+    for one, other in zip(a[-2::-1], b[-2::-1], strict=True):
+        total *= rho
+        total += one * other
+    return total
+
+
+def _of_both(integrand: FactoredIntegrand) -> tuple[HermiteSeries, HermiteSeries] | None:
+    """The series of both functions, to the same order."""
+    laws = list(zip(integrand.functions, integrand.mu, integrand.var, strict=True))
+    one = _of_laws(*laws[0], ORDERS[0])
+    two = None if one is None else _of_laws(*laws[1], len(one.coefficients))
+    if one is None or two is None or len(one.coefficients) == len(two.coefficients):
+        return None if one is None or two is None else (one, two)
+    one = _of_laws(*laws[0], len(two.coefficients))
+    return None if one is None else (one.cut(len(two.coefficients)), two)
+
+
+def _of_laws(f: RealFunction, mu: Array, var: Array, order: int) -> HermiteSeries | None:
+    """The series to that order, or the least above after which little enough is left, or the largest."""
     m, v = np.broadcast_arrays(mu, var)
     if m.size > MOST_LAWS or not (np.isfinite(m).all() and np.isfinite(v).all() and np.all(v >= 0)):
         return None
-    return series(f, m.ravel(), np.sqrt(v.ravel()))
+    laws, back = np.unique(m.ravel() + 1j * np.sqrt(v.ravel()), return_inverse=True)
+    known = _KNOWN.setdefault(f, _Known())
+    if known.series is None or len(known.series.coefficients) < order:
+        known.__init__()
+    for order in [n for n in ORDERS if n >= max(order, 0 if known.series is None else len(known.series.coefficients))]:
+        new = laws[~np.isin(laws, known.laws)] if known.series is not None else laws
+        found = known.series
+        if new.size:
+            found = series(f, new.real, new.imag, order)
+            if found is None:
+                return None
+            if known.series is not None:
+                found = known.series.joined(found)
+        whole = np.concatenate([known.laws, new])
+        assert found is not None
+        if found.enough or order == ORDERS[-1]:
+            break
+        known.laws, known.series = known.laws[:0], None
+    rank = np.argsort(whole)
+    if whole.size * order <= MOST_KNOWN:
+        known.laws, known.series = whole[rank], found.members(rank)
+    else:
+        known.laws, known.series = known.laws[:0], None
+    return found.members(rank[np.searchsorted(whole[rank], laws)][back.ravel()])
 
 
-def series(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
+def series(f: RealFunction, mu: Array, sd: Array, order: int = ORDERS[-1]) -> HermiteSeries | None:
     """Coefficients by the trapezoidal rule, which converges geometrically; None if f is not smooth enough for it.
 
     Shapes    mu, sd (m,)
@@ -97,12 +194,10 @@ def series(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
     length = float(f.features[..., 1].min()) if f.features.size else 1.0
     most = float(sd.max(initial=0.0))
     y = 0.9 * min(length / most, 4.0) if most > 0 else 3.6
-    order = ORDERS[-1]
-    step = np.pi * y / (NEGLIGIBLE + y * y / 2 + y * np.sqrt(order))  # half of what is enough
-    half = int(np.ceil(REACH / (2 * step)))
-    if 4 * half > MOST_NODES:
+    rule = _rule(2.0 ** (math.floor(8 * math.log2(y)) / 8), order)
+    if rule is None:
         return None
-    z = step * np.arange(-2 * half, 2 * half + 1)
+    z, step, basis = rule
     try:
         values = evaluate(f, mu[:, None] + sd[:, None] * z)
     except FloatingPointError:
@@ -112,7 +207,6 @@ def series(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
     edges = np.abs(values[:, [0, -1]]).max(axis=1)
     if not (np.isfinite(values).all() and np.all(edges * np.exp(-REACH**2 / 4) <= EPS * np.sqrt(squares))):
         return None
-    basis = hermite(z, order)
     coefficients = (basis * weights) @ values.T
     coarse = (basis[:, ::2] * (2 * weights[::2])) @ values[:, ::2].T
     if f.parity:  # exact zeros stay exact
@@ -122,6 +216,20 @@ def series(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
     left = np.maximum(squares - np.square(coefficients).sum(axis=0), 0.0) + 4 * EPS * squares
     steep = np.sqrt((np.arange(2, order + 2)[:, None] * np.square(coefficients)).sum(axis=0))
     return HermiteSeries(coefficients, np.sqrt(squares), np.sqrt(left), steep, rough)
+
+
+@lru_cache(maxsize=16)
+def _rule(y: float, order: int) -> tuple[Array, float, Array] | None:
+    """Nodes, their distance and Hermite polynomials there, for functions that are analytic up to y; None for too many.
+
+    Shapes    (m,), and (order, m)
+    """
+    step = np.pi * y / (NEGLIGIBLE + y * y / 2 + y * np.sqrt(order))  # half of what is enough
+    half = int(np.ceil(REACH / (2 * step)))
+    if 4 * half > MOST_NODES:
+        return None
+    z = step * np.arange(-2 * half, 2 * half + 1)
+    return z, step, hermite(z, order)
 
 
 def hermite(z: Array, order: int) -> Array:
@@ -146,10 +254,7 @@ def product_series(
     Accuracy  rho^k has relative error k eps, each of K sums one rounding: eps times the sum of (k + 2) |a_k b_k|
     """
     a, b = f.coefficients[:, first], g.coefficients[:, second]
-    total = a[-1] * b[-1] + np.zeros(rho.shape)
-    for one, other in zip(a[-2::-1], b[-2::-1], strict=True):
-        total *= rho
-        total += one * other
+    total = _horner(a, b, rho)
     with np.errstate(under="ignore"):
         left = np.abs(rho) ** len(a) * (f.tail[first] * g.tail[second])
     rounding = 4 * EPS * f.steep[first] * g.steep[second]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,9 +36,11 @@ from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Mixture, crossing
 from tensorprog.limit.law.outputs import Outputs
+from tensorprog.limit.law.plan import LawPlan
 from tensorprog.limit.law.structured_covariance import Covariance
 from tensorprog.limit.memory import Budget, budgeted
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
+from tensorprog.limit.moment.planned import PlannedRecursion
 from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["NumericLaw", "check_levels", "check_order", "check_points", "widths_text"]
@@ -231,6 +234,34 @@ class NumericLaw:
         self._note(moment.error, moment.size, f"the covariance of {first} and {second}")
         result = self._covariance(moment, first, second)
         return (result, np.full(result.shape, result.error)) if with_error else result
+
+    def plan(self, first: str | None = None, second: str | None = None) -> LawPlan:
+        """What `cov` of two families would compute, without computing it; by default of all outputs.
+
+        Each covariance or second moment on the way, at which positions, how many numbers that are, how they are
+        computed; and how long it all takes and how much memory, roughly.  For variables that depend on scores these
+        are the covariances of the scores; the averages over them are not counted.
+
+        Raises    NotCompiledError for what this version does not compile
+        """
+        names = self.outputs if first is None else tuple(dict.fromkeys((first, first if second is None else second)))
+        for name in names:
+            self._family(name)
+        pairs = [(n, n) for n in names] if first is None else [(names[0], names[-1])]
+        planned = PlannedRecursion(self.netsor, self.recursion.expanded, self._max_memory // 12)
+        random, scores = self.recursion.random, self.recursion.scores.keys()
+        behind = dict.fromkeys(n for n in self.scores if not {*names} <= scores) if random & {*names} else {}
+        if not self.recursion.layered:
+            pairs = [(f, g) for f, g in pairs if not random & {f, g}]
+            scored = [n for n in names if n in scores]
+            for f, g in [*((n, n) for n in behind), *itertools.combinations_with_replacement(scored, 2)]:
+                planned.score(f, g)
+            for f, g in pairs:
+                if all(self.compiled.families[name].kind == "vector" for name in (f, g)):
+                    planned.centred(f, g)
+        asked = f"the covariance of {' and '.join(names)}"
+        averaged = bool(behind) or self.recursion.layered
+        return LawPlan(self.netsor.name, asked, planned.ledger, self._max_memory, averaged)
 
     def _averaged_cov(self, first: str, second: str, with_error: bool) -> Any:
         """The covariance by averaging, the same numbers in both orders; variances are those of `var`."""

@@ -21,7 +21,7 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
 from tensorprog.limit.moment.values import Value, check_memory
 
-__all__ = ["Changes", "Computed", "Deferred", "Held", "KnownPart", "NotPlannedError", "deferred"]
+__all__ = ["Changes", "Computed", "Deferred", "Held", "KnownPart", "NotDeferredError", "deferred"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -29,7 +29,7 @@ Window = Mapping[str, Range]
 SMALL = 1 << 22  # numbers that are computed at once where nothing is waited for
 
 
-class NotPlannedError(Exception):
+class NotDeferredError(Exception):
     """Something cannot be written down to be computed in windows: it depends on numbers that are not known yet."""
 
 
@@ -72,7 +72,7 @@ class Deferred(Value):
     @property
     def estimate(self) -> Estimate:  # type: ignore[override]
         """All numbers: nothing may be computed before the tables are filled in."""
-        raise NotPlannedError
+        raise NotDeferredError
 
     # -- what is made of them -------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class Deferred(Value):
 
     def settled(self) -> Value:
         """The mean over replicates of draws: what is known of a value that is computed later."""
-        raise NotPlannedError
+        raise NotDeferredError
 
     def gather(self, slots: Mapping[str, Affine], ranges: Ranges, starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
@@ -204,7 +204,7 @@ class KnownPart(Deferred):
     def estimate(self) -> Estimate:  # type: ignore[override]
         """All numbers of a value that is known."""
         if self.value_of is None:
-            raise NotPlannedError
+            raise NotDeferredError
         return self.entered
 
     def _place(self, window: Window) -> Any:

@@ -145,7 +145,7 @@ class _Law:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
         if len(block) > 2:
             block = _merged(block)
-        if not self.numbers.planning:
+        if not self.numbers.deferring:
             return self._now(block)
         linear = len(block) < 3 and all(factor.plain == FORMAL for factor in block)
         return self._expectation(block, self.numbers.scope(self.ranges)) if linear else self._later(block)
@@ -166,6 +166,8 @@ class _Law:
 
     def _now(self, block: Sequence[_Factor]) -> Value:
         result = self._expectation(block, self.numbers.scope(self.ranges))
+        if result.later:
+            return result
         value, error = result.estimate.value, result.estimate.error
         for average in dict.fromkeys(v for factor in block for v in factor.averages):
             known = self.numbers.average(average.name).estimate
@@ -188,6 +190,9 @@ class _Law:
         if id(block) not in self.paired:
             self.paired[id(block)] = block, *_paired_axes(self._axes(moments, bodies))
         _, axes, pairs = self.paired[id(block)]
+        size = self.numbers.sized(bodies, axes, self.ranges)
+        if size is not None:
+            return size
         args = [moment.aligned(axes) for moment in moments]
         check_memory([self.ranges[name][1] - self.ranges[name][0] for name in axes])
         f = self._function(bodies[0], scope, axes)
@@ -224,7 +229,7 @@ class _Law:
         """Where two forms are one variable: everywhere, or on the diagonal of the paired axes if they are copies."""
         split = len(axes) - pairs
         copies = dict(zip(axes[split - pairs : split], axes[split:], strict=True))
-        key = (*places, *axes)
+        key: tuple[int | str, ...] = (*places, *axes)
         if key not in self.alike:
             one, two = (self.forms[place] for place in places)
             summed = {name for _, _, bound in one for name in bound}
@@ -233,8 +238,8 @@ class _Law:
         mask = np.full((1,) * len(axes), self.alike[key])
         if not self.alike[key]:
             return mask
-        for first, second in copies.items():
-            lines = [(axes.index(name), np.arange(*self.ranges[name])) for name in (first, second)]
+        for names in copies.items():
+            lines = [(axes.index(name), np.arange(*self.ranges[name])) for name in names]
             first, second = (line.reshape([-1 if m == k else 1 for m in range(len(axes))]) for k, line in lines)
             mask = mask & (first == second)
         return mask
@@ -245,6 +250,9 @@ class _Law:
         means = [self.mean(place) for place in places]
         covs = [[self.cov(j, k) for k in places] for j in places]
         axes = self._axes([*means, *(value for row in covs for value in row)], [factor.body for factor in block])
+        size = self.numbers.sized((), axes, self.ranges)
+        if size is not None:
+            return size
         sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
         check_memory((*sizes.values(), len(places) + 1, len(places)))
 

@@ -170,6 +170,10 @@ class Value:
         """What the value is a product of: itself."""
         return (self,)
 
+    def apart(self, other: Value) -> Value | None:
+        """The product with another value, kept apart; None where a `Factored` is that."""
+        return None
+
     @property
     def arrays(self) -> tuple[Array, ...]:
         """The arrays that stand behind the value."""
@@ -198,6 +202,9 @@ class Factored(Value):
     @classmethod
     def kept(cls, first: Value, second: Value) -> Value:
         """The product of two values, kept apart where it would have more axes than either."""
+        known = first.apart(second) or second.apart(first)
+        if known is not None:
+            return known
         axes = set(union(first.axes, second.axes))
         plain = first.later or second.later or axes in (set(first.axes), set(second.axes))
         return first * second if plain else cls(first.factors + second.factors)
@@ -291,7 +298,7 @@ class Shifted(Value):
         return reduce(lambda a, b: a * b, self.by, self.source.read(self.slots, self.ranges, self.starts))
 
     def __add__(self, other: Value) -> Value:
-        return self.plain() + other
+        return self.plain() + (other.plain() if isinstance(other, Shifted) else other)
 
     def __mul__(self, other: Value) -> Value:
         large = math.prod(self.source.estimate.value.shape)
@@ -548,7 +555,7 @@ class IndexedValues(Indexed[Value]):
     def settled(self) -> IndexedValues:
         """The mean over replicates of draws."""
         ranges = {name: span for name, span in self.ranges.items() if name != REPLICATE}
-        return IndexedValues(self.mapped(Value.settled).terms, ranges)
+        return IndexedValues(self.mapped(lambda value: value.settled()).terms, ranges)
 
     def dense(self, axes: Sequence[str]) -> Estimate:
         """All values over the full grid of the axes named."""
