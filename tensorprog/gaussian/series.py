@@ -133,7 +133,7 @@ def mehler_sensitivity(
 
 def _horner(a: Array, b: Array, rho: Array) -> Array:
     """The sum over k of rho^k a_k b_k."""
-    total = a[-1] * b[-1] + np.zeros(rho.shape)
+    total: Array = a[-1] * b[-1] + np.zeros(rho.shape)
     for one, other in zip(a[-2::-1], b[-2::-1], strict=True):
         total *= rho
         total += one * other
@@ -158,28 +158,25 @@ def _of_laws(f: RealFunction, mu: Array, var: Array, order: int) -> HermiteSerie
         return None
     laws, back = np.unique(m.ravel() + 1j * np.sqrt(v.ravel()), return_inverse=True)
     known = _KNOWN.setdefault(f, _Known())
-    if known.series is None or len(known.series.coefficients) < order:
-        known.__init__()
-    for order in [n for n in ORDERS if n >= max(order, 0 if known.series is None else len(known.series.coefficients))]:
-        new = laws[~np.isin(laws, known.laws)] if known.series is not None else laws
-        found = known.series
-        if new.size:
-            found = series(f, new.real, new.imag, order)
-            if found is None:
-                return None
-            if known.series is not None:
-                found = known.series.joined(found)
-        whole = np.concatenate([known.laws, new])
-        assert found is not None
+    if known.series is not None and len(known.series.coefficients) >= order:
+        order = len(known.series.coefficients)
+    else:
+        known.series = None
+    for order in [n for n in ORDERS if n >= order]:
+        held = known.laws if known.series is not None else laws[:0]
+        new = laws[~np.isin(laws, held)]
+        found = series(f, new.real, new.imag, order) if new.size or known.series is None else known.series
+        if found is None:
+            return None
+        if known.series is not None and new.size:
+            found = known.series.joined(found)
         if found.enough or order == ORDERS[-1]:
             break
-        known.laws, known.series = known.laws[:0], None
+        known.series = None
+    whole = np.concatenate([held, new])
     rank = np.argsort(whole)
-    if whole.size * order <= MOST_KNOWN:
-        known.laws, known.series = whole[rank], found.members(rank)
-    else:
-        known.laws, known.series = known.laws[:0], None
-    return found.members(rank[np.searchsorted(whole[rank], laws)][back.ravel()])
+    known.laws, known.series = whole[rank], found.members(rank) if whole.size * order <= MOST_KNOWN else None
+    return found.members(rank[np.searchsorted(known.laws, laws)][back.ravel()])
 
 
 def series(f: RealFunction, mu: Array, sd: Array, order: int = ORDERS[-1]) -> HermiteSeries | None:
