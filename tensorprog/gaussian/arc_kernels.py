@@ -19,16 +19,24 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import EPS, Estimate, compact
+from tensorprog.gaussian.estimate import EPS, Estimate, Sizes, compact, largest_ratio
 from tensorprog.gaussian.function import FunctionTerm, RealFunction
-from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand, refuse_covariance_of_constants, tiled
+from tensorprog.gaussian.integrand import (
+    FactoredIntegrand,
+    Index,
+    Integrand,
+    part,
+    refuse_covariance_of_constants,
+    tiled,
+)
 from tensorprog.gaussian.normal import correlation, refuse_correlation
 from tensorprog.language.linalg import alike
 
 Array = NDArray[np.floating]
 
 __all__ = [
-    "Elementary", "arc_kernel", "elementary", "kernel", "kernel_error", "kernel_sensitivity", "small_kernel",
+    "Elementary", "arc_dual", "arc_kernel", "elementary", "kernel", "kernel_error", "kernel_sensitivity",
+    "small_kernel",
 ]  # fmt: skip
 
 MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
@@ -101,17 +109,65 @@ def arc_kernel(integrand: Integrand) -> Estimate | None:
     """The first method: all members at once, with one bound on the error for all that have the same variances."""
     if not isinstance(integrand, FactoredIntegrand) or not integrand.plain or len(integrand.functions) == 1:
         return None
-    f, g = map(elementary, integrand.functions)
-    if f is None or g is None or any(map(np.any, integrand.mu)):
+    found = _elementary(integrand)
+    if found is None:
         return None
-    v, w = integrand.var
-    if not (_ordinary(v) and _ordinary(w)):
-        return None
+    (f, g), (v, w) = found, integrand.var
     refuse_covariance_of_constants(v, w, integrand.cov, integrand.slack)
     swap = (1, 0, 2) if integrand.functions[0] is integrand.functions[1] and integrand.pairs else None
     compute = partial(kernel, f, g, slack=integrand.slack)
     (value,) = tiled(compute, (v, w, integrand.cov), TILE, pairs=integrand.pairs, swap=swap)
     return Estimate(value, np.broadcast_to(kernel_error(f, g, v, w), value.shape))
+
+
+def _elementary(integrand: FactoredIntegrand) -> tuple[Elementary, Elementary] | None:
+    """Both functions in that form if they have it, means are zero, and variances zero or far from extreme."""
+    f, g = map(elementary, integrand.functions)
+    if f is None or g is None or any(map(np.any, integrand.mu)):
+        return None
+    if not all(map(_ordinary, integrand.var)):
+        return None
+    return f, g
+
+
+class ArcDual:
+    """E f(X) g(Y) as a function of the covariance, and bounds on it."""
+
+    def __init__(self, one: _Variable, two: _Variable, sizes: Sizes) -> None:
+        self.one, self.two, self.sizes = one, two, sizes
+
+    def values(self, index: Index, cov: Array, out: Array | None) -> Array:
+        """At the covariances of a part of the pairs."""
+        return _kernel(self.one, self.two, self.one.part(index), self.two.part(index), cov)
+
+
+def arc_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float]) -> ArcDual | None:
+    """E f(X) g(Y) for laws that are uncertain: `moved` bounds the errors of the covariance over both deviations, and of
+    these over themselves.
+
+    The bounds are those of `kernel_error` and `kernel_sensitivity`, whose sums over products of something of X and
+    something of Y are taken at the largest of each.
+    """
+    found = _elementary(integrand)
+    if found is None:
+        return None
+    (f, g), (v, w) = found, integrand.var
+    slope = _slope(f, g, v, w)
+    sizes = kernel_size(f, v), kernel_size(g, w)
+    (one_f, sd_f, tilt_f), (one_g, sd_g, tilt_g) = (
+        [largest_ratio(array, size) for array in (np.ones(()), np.sqrt(var), _tilt(h, var) * np.sqrt(var))]
+        for h, var, size in zip((f, g), (v, w), sizes, strict=True)
+    )
+    steep = slope * tilt_f * tilt_g if tilt_f and tilt_g else 0.0
+    total = sum(moved)
+    if not steep * total <= LINEAR:
+        return None
+    rate = (abs(f.linear * g.linear) + abs(f.modulus * g.modulus)) * sd_f * sd_g + steep
+    rate += abs(f.linear) * sd_f * tilt_g + abs(g.linear) * sd_g * tilt_f
+    even = abs(f.constant * g.modulus) * moved[2] * sd_g * one_f + abs(g.constant * f.modulus) * moved[1] * sd_f * one_g
+    rounding = EPS * (ULPS + ULPS_ARGUMENT * min(slope, 1 / np.sqrt(1 - STEEP**2)))
+    relative = float(rounding + rate * total + (even if f.constant or g.constant else 0.0))
+    return ArcDual(_Variable(f, v), _Variable(g, w), Sizes(*sizes, relative)) if np.isfinite(relative) else None
 
 
 def kernel_size(f: Elementary, var: Array) -> Array:
@@ -139,27 +195,57 @@ def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array,
         raise ValueError("cov must be finite")
     if np.isfinite(slack):
         refuse_correlation(np.abs(cov * (_inverse_root(var_f) * _inverse_root(var_g))).max(initial=0.0), slack)
-    sd_f, sd_g = np.sqrt(var_f), np.sqrt(var_g)
-    summands: list[Array] = []
+    one, two = _Variable(f, var_f), _Variable(g, var_g)
+    return _kernel(one, two, one.arrays.__getitem__, two.arrays.__getitem__, cov)
+
+
+class _Variable:
+    """What the kernel needs of one function and of the variances of its variable.
+
+    Shapes    arrays as the variances, or numbers; of some members (`part`) as these
+    """
+
+    def __init__(self, f: Elementary, var: Array) -> None:
+        self.f = f
+        self.arrays = {"var": var, "inverse": _inverse_root(var), "modulus": MEAN_ABS * f.modulus * np.sqrt(var)}
+        if f.sigmoids:
+            self.arrays["tilt"] = MEAN_ABS * _tilt(f, var, float)
+            self.arrays |= {f"inverse{k}": _inverse_root(var + h) for k, (_, h) in enumerate(f.sigmoids)}
+        if f.constant or f.at_zero:
+            self.arrays["one"] = _constant(f, var)
+
+    def part(self, index: Index) -> Callable[[str], Array]:
+        """The arrays by name, of some members."""
+        return lambda name: part(self.arrays[name], index)
+
+
+def _kernel(
+    one: _Variable, two: _Variable, first: Callable[[str], Array], second: Callable[[str], Array], cov: Array
+) -> Array:
+    """The kernel at some members, for covariances of the shape of the batch, which may exceed both deviations."""
+    f, g, shape = one.f, two.f, cov.shape
+    total: Array | None = None
     if f.modulus and g.modulus:
-        summands.append(_arc_cosine(cov, var_f, var_g))
-        summands[-1] *= sd_f * sd_g * (f.modulus * g.modulus * 2 / np.pi)
-    for a, h in f.sigmoids:
-        for b, k in g.sigmoids:
-            summands.append(_arc_sine(cov, (var_f, h), (var_g, k)))
-            summands[-1] *= a * b * 2 / np.pi
+        total = _arc_cosine(_correlation(cov, first("inverse"), second("inverse")))
+        total *= first("modulus")
+        total *= second("modulus")
+    for j, (a, h) in enumerate(f.sigmoids):
+        for k, (b, other) in enumerate(g.sigmoids):
+            rho = _correlation(cov, first(f"inverse{j}"), second(f"inverse{k}"))
+            angle = _arc_sine(rho, cov, (first("var"), h), (second("var"), other))
+            angle *= a * b * 2 / np.pi
+            total = angle if total is None else np.add(total, angle, out=total)
     if (f.linear or g.linear) and (f.linear or f.sigmoids) and (g.linear or g.sigmoids):
-        mixed = f.linear * _tilt(g, var_g, float) + g.linear * _tilt(f, var_f, float)
-        summands.append(cov * (f.linear * g.linear + MEAN_ABS * mixed))
+        factor = np.asarray(f.linear * g.linear)
+        for slope, of, tilted in ((f.linear, second, g.sigmoids), (g.linear, first, f.sigmoids)):
+            factor = factor + slope * of("tilt") if slope and tilted else factor
+        straight = cov * factor
+        total = straight if total is None else np.add(total, straight, out=total)
     if f.constant or g.constant or f.at_zero or g.at_zero:
-        one_f, one_g = _constant(f, var_f), _constant(g, var_g)
-        even = one_f * one_g + MEAN_ABS * (one_f * (g.modulus * sd_g) + (f.modulus * sd_f) * one_g)
-        summands.append(np.broadcast_to(even, shape))
-    total = summands[0] if len(summands) and summands[0].flags.owndata else np.zeros(shape)
-    for summand in summands:
-        if summand is not total:
-            total += summand
-    return total
+        ones = [of("one") if h.constant or h.at_zero else np.zeros(()) for h, of in ((f, first), (g, second))]
+        even = ones[0] * ones[1] + ones[0] * second("modulus") + first("modulus") * ones[1]
+        total = np.broadcast_to(even, shape).copy() if total is None else np.add(total, even, out=total)
+    return np.zeros(shape) if total is None else total
 
 
 def kernel_error(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Array:
@@ -304,38 +390,39 @@ def _inverse_root(values: Array) -> Array:
     return np.asarray(np.where(values > 0, 1 / np.sqrt(np.where(values > 0, values, 1.0)), 0.0))
 
 
-def _correlation(cov: Array, var_f: Array, var_g: Array) -> Array:
+def _correlation(cov: Array, inverse_f: Array, inverse_g: Array) -> Array:
     """Rounded a few times, and kept in [-1, 1]."""
-    rho = cov * (_inverse_root(var_f) * _inverse_root(var_g))
+    rho = cov * inverse_f
+    rho *= inverse_g
     return np.clip(rho, -1, 1, out=rho)
 
 
-def _arc_cosine(cov: Array, var_f: Array, var_g: Array) -> Array:
+def _arc_cosine(rho: Array) -> Array:
     """J = sqrt(1 - rho^2) + rho asin rho, in [1, pi / 2].
 
     dJ / d rho = asin rho is at most pi / 2: the rounding of rho costs no more than that anywhere, provided that the
     root belongs to the same rounded rho. (1 - rho) (1 + rho) does: where rho is near 1, 1 - rho is exact.
     """
-    rho = _correlation(cov, var_f, var_g)
     root = 1 - rho
-    root *= 1 + rho
+    angle = 1 + rho
+    root *= angle
     np.sqrt(root, out=root)
-    root += np.multiply(rho, np.arcsin(rho), out=rho)
+    root += np.multiply(rho, np.arcsin(rho, out=angle), out=rho)
     return root
 
 
-def _arc_sine(cov: Array, first: tuple[Array, float], second: tuple[Array, float]) -> Array:
+def _arc_sine(rho: Array, cov: Array, first: tuple[Array, float], second: tuple[Array, float]) -> Array:
     """asin of the correlation of X + dX and Y + dY, dX ~ N(0, h): d asin = d rho / s, so that small s are refined.
 
     With r, s of X and Y themselves, the tangent of the angle is r / sqrt(s^2 + p + q + p q), p = h / v and q = k / w.
     """
+    if max(rho.max(initial=0.0), -rho.min(initial=0.0)) <= STEEP:
+        return np.asarray(np.arcsin(rho, out=rho))
     (var_f, h), (var_g, k) = first, second
-    rho = _correlation(cov, var_f + h, var_g + k)
-    angle = np.arcsin(rho)
-    if max(rho.max(initial=0.0), -rho.min(initial=0.0)) > STEEP:
-        steep = np.abs(rho) > STEEP
-        v, w, c = (np.broadcast_to(array, rho.shape)[steep] for array in (var_f, var_g, cov))
-        plain = correlation(v, w, c, np.inf)  # beyond 1 counts as 1
-        p, q = h / v, k / w
-        angle[steep] = np.arctan2(plain.rho, np.sqrt(plain.s**2 + (p + q + p * q)))
-    return angle
+    steep = np.abs(rho) > STEEP
+    angle = np.arcsin(rho, out=rho)
+    v, w, c = (np.broadcast_to(array, rho.shape)[steep] for array in (var_f, var_g, cov))
+    plain = correlation(v, w, c, np.inf)  # beyond 1 counts as 1
+    p, q = h / v, k / w
+    angle[steep] = np.arctan2(plain.rho, np.sqrt(plain.s**2 + (p + q + p * q)))
+    return np.asarray(angle)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = ["EPS", "TINY", "Estimate", "compact", "largest"]
+__all__ = ["EPS", "TINY", "Estimate", "Sizes", "compact", "largest", "largest_ratio"]
 
 EPS = float(np.finfo(np.float64).eps)
 # numbers from which arrays count as large: smaller ones have a bound for each number
@@ -109,6 +109,24 @@ class Estimate:
         """Overflow gets an infinite error; inf - inf and 0 * inf count as overflow."""
         bad = ~(np.isfinite(self.value) & np.isfinite(self.error))
         return Estimate(np.where(np.isnan(self.value), np.inf, self.value), np.where(bad, np.inf, self.error))
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """Bounds on an array over pairs: of entries the product of two sizes, of their errors `relative` times that.
+
+    Shapes    first and second broadcast to the array
+    """
+
+    first: Array
+    second: Array
+    relative: float
+
+
+def largest_ratio(above: Array, below: Array) -> float:
+    """The largest quotient, 0 / 0 counting as 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.max(np.where(above == 0, 0.0, above / below), initial=0.0))
 
 
 def compact(error: Array) -> Array:

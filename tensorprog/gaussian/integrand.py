@@ -25,11 +25,11 @@ from tensorprog.gaussian.normal import CORRELATION_SLACK, Correlation, correlati
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
-Index = tuple[slice, ...]
+Index = tuple[Any, ...]  # of members: slices, or index arrays that broadcast against each other
 
 __all__ = [
-    "FactoredIntegrand", "Integrand", "refuse_covariance_of_constants", "tiled", "toeplitz_values", "toeplitz_view",
-    "unanswered",
+    "FactoredIntegrand", "Index", "Integrand", "filled", "part", "refuse_covariance_of_constants", "tiled",
+    "toeplitz_values", "toeplitz_view", "unanswered",
 ]
 
 # an answer whose error exceeds this, relative to the size of the functions, lets the next method try as well
@@ -296,9 +296,9 @@ def tiled(
     results = tuple(np.empty(shape) for _ in range(outputs))
 
     def fill(index: Index) -> None:
-        found = compute(*(_part(array, index) for array in arrays))
-        for result, part in zip(results, (found,) if outputs == 1 else found, strict=True):
-            result[index] = part
+        found = compute(*(part(array, index) for array in arrays))
+        for result, values in zip(results, (found,) if outputs == 1 else found, strict=True):
+            result[index] = values
 
     if swap is None:
         _each(fill, list(_blocks(shape, size)), threads)
@@ -309,7 +309,7 @@ def tiled(
     def fill_both(index: Index) -> None:
         mirror = tuple(index[axis] for axis in order)
         fill(index)
-        alike = all(np.array_equal(_part(a, index), _part(b, mirror).transpose(order)) for a, b in partners)
+        alike = all(np.array_equal(part(a, index), part(b, mirror).transpose(order)) for a, b in partners)
         if alike and mirror != index:
             for result in results:
                 result[mirror] = result[index].transpose(order)
@@ -324,9 +324,41 @@ def tiled(
     return results
 
 
-def _part(array: Array, index: Index) -> Array:
-    """A tile of an array that may have axes of length 1."""
-    return array[tuple(slice(None) if length == 1 else cut for length, cut in zip(array.shape, index, strict=True))]
+def filled(compute: Callable[[Index], Array], shape: tuple[int, ...], size: int, pairs: int, symmetric: bool) -> Array:
+    """The array of that shape whose tiles of about `size` members compute(index) gives, on all processors.
+
+    `symmetric` says that exchanging i and j, the last `pairs` axes and those before them, changes nothing: tiles of one
+    triangle are computed, and written twice.
+    """
+    result, shared = np.empty(shape), len(shape) - 2 * pairs
+    order = (*range(shared), *range(shared + pairs, len(shape)), *range(shared, shared + pairs))
+
+    def fill(index: Index) -> None:
+        result[index] = compute(index)
+
+    def fill_both(index: Index) -> None:
+        found, mirror = compute(index), tuple(index[axis] for axis in order)
+        if mirror == index:  # results may still differ by rounding
+            lower = _lower(shape[shared : shared + pairs], index[shared : shared + pairs])
+            found = np.where(lower, found.transpose(order), found)
+        result[index] = found
+        if mirror != index:
+            result[mirror] = found.transpose(order)
+
+    tiles = _triangle(shape, shared, pairs, size) if symmetric else _blocks(shape, size)
+    _each(fill_both if symmetric else fill, list(tiles), threads=True)
+    return result
+
+
+def part(array: Array, index: Index) -> Array:
+    """Members of an array that may have axes of length 1."""
+    if all(length == 1 for length in array.shape):
+        return array if isinstance(index[0], slice) else array.reshape(())
+    slices = isinstance(index[0], slice)
+    one = slice(None) if slices else 0
+    return np.asarray(
+        array[tuple(one if length == 1 else cut for length, cut in zip(array.shape, index, strict=True))]
+    )
 
 
 def _cuts(length: int, step: int) -> list[slice]:

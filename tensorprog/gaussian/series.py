@@ -18,13 +18,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import EPS, TINY, Estimate
+from tensorprog.gaussian.estimate import EPS, TINY, Estimate, Sizes, largest_ratio
 from tensorprog.gaussian.function import RealFunction, density, evaluate
-from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
+from tensorprog.gaussian.integrand import FactoredIntegrand, Index, Integrand, part
 
 Array = NDArray[np.floating]
 
-__all__ = ["HermiteSeries", "mehler_sensitivity", "mehler_series", "product_series", "series"]
+__all__ = [
+    "HermiteSeries", "mehler_sensitivity", "mehler_series", "product_series", "series", "series_dual",
+]  # fmt: skip
 
 ORDERS = (48, 128, 256)
 # |h_k(z)| density(z)^(1/2) <= 1, and density(13.5)^(1/2) is below 1e-19
@@ -37,6 +39,8 @@ MOST_MOVED = 1 << 17  # members whose derivatives are computed at once
 MOST_LAWS = 1 << 14  # of a variable whose coefficients are held at once
 # what is left of a function after ORDERS terms may weigh so much, relative to its norm, before a larger order is taken
 ENOUGH = 1e-8
+# relative errors with which a series is the only method that is asked; norms outside count as extreme
+GOOD, SMALL, LARGE = 1e-13, 1e-150, 1e150
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +155,78 @@ def _of_both(integrand: FactoredIntegrand) -> tuple[HermiteSeries, HermiteSeries
     return None if one is None else (one.cut(len(two.coefficients)), two)
 
 
-def _of_laws(f: RealFunction, mu: Array, var: Array, order: int) -> HermiteSeries | None:
+class SeriesDual:
+    """E f(X) g(Y) as a function of the covariance, and bounds on it.
+
+    `left` is what coefficients from each order on leave out, relative to the product of the norms: where correlations
+    are small, few orders are enough.
+    """
+
+    def __init__(
+        self, one: HermiteSeries, two: HermiteSeries, integrand: FactoredIntegrand, sizes: Sizes, left: Array
+    ) -> None:
+        self.coefficients, self.sizes, self.left = (one.coefficients, two.coefficients), sizes, left
+        self.places = integrand.places
+        self.inverse = [np.where(var > 0, 1 / sd, 0.0) for var, sd in zip(integrand.var, integrand.sd, strict=True)]
+        # odd functions have odd orders only, even ones even
+        even, odd = (not any(c[k::2].any() for c in self.coefficients) for k in (1, 0))
+        self.first, self.step = (1, 2) if odd else (0, 2 if even else 1)
+
+    def values(self, index: Index, cov: Array, out: Array | None) -> Array:
+        """At the covariances of a part of the pairs, which are overwritten if they are `out`."""
+        rho = np.multiply(cov, part(self.inverse[0], index), out=out)
+        rho *= part(self.inverse[1], index)
+        np.clip(rho, -1, 1, out=rho)
+        largest = max(rho.max(initial=0.0), -rho.min(initial=0.0))
+        with np.errstate(under="ignore"):
+            enough = self.left * largest ** np.arange(len(self.left)) <= EPS
+        order = int(enough.argmax()) if enough.any() else len(self.left) - 1
+        orders = range(self.first, max(order, self.first + 1), self.step)
+        a, b = (c[orders.start : orders.stop : orders.step, part(place, index)]
+                for c, place in zip(self.coefficients, self.places, strict=True))  # fmt: skip
+        ratio = np.square(rho) if self.step == 2 else rho
+        product = np.empty(rho.shape)
+        total = np.zeros(rho.shape)
+        for one, other in zip(a[::-1], b[::-1], strict=True):
+            total *= ratio
+            total += np.multiply(one, other, out=product)
+        return total if self.first == 0 else np.multiply(total, rho, out=total)
+
+
+def series_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float]) -> SeriesDual | None:
+    """E f(X) g(Y) for laws that are uncertain: `moved` bounds the errors of the covariance over both deviations, and of
+    these over themselves.
+
+    With c the covariance and v a variance, the derivative by c is E f'(X) g'(Y), that by v E f''(X) g(Y) / 2, and the
+    norms of derivatives are those of the coefficients times powers of their orders.
+    """
+    found = [_of_laws(f, mu, var) for f, mu, var in zip(integrand.functions, integrand.mu, integrand.var, strict=True)]
+    one, two = found
+    if one is None or two is None:
+        return None
+    order = np.arange(len(one.coefficients))[:, None]
+    slopes, bends, steeps, roughs, lefts, norms = [], [], [], [], [], []
+    for series, place in zip((one, two), integrand.places, strict=True):
+        squares, norm = np.square(series.coefficients), series.norm
+        if not np.all((norm == 0) | ((norm > SMALL) & (norm < LARGE))):
+            return None
+        slopes.append(largest_ratio(np.sqrt((order * squares).sum(axis=0)), norm))
+        bends.append(largest_ratio(np.sqrt((order * (order - 1) * squares).sum(axis=0)), norm))
+        steeps.append(largest_ratio(series.steep, norm))
+        roughs.append(largest_ratio(series.rough, norm))
+        later = np.concatenate([np.cumsum(squares[::-1], axis=0)[::-1], np.zeros((1, norm.size))])
+        left = np.sqrt(later + np.square(series.tail)) / np.where(norm > 0, norm, 1.0)
+        lefts.append(left.max(axis=1, initial=0.0))
+        norms.append(norm[place])
+    left = lefts[0] * lefts[1]
+    rounding = 4 * EPS * steeps[0] * steeps[1] + sum(roughs) + max(EPS, left[-1])
+    if not rounding <= GOOD:
+        return None
+    changed = moved[0] * slopes[0] * slopes[1] + moved[1] * bends[0] + moved[2] * bends[1]
+    return SeriesDual(one, two, integrand, Sizes(norms[0], norms[1], float(rounding + changed)), left)
+
+
+def _of_laws(f: RealFunction, mu: Array, var: Array, order: int = ORDERS[-1]) -> HermiteSeries | None:
     """The series to that order, or the least above after which little enough is left, or the largest."""
     m, v = np.broadcast_arrays(mu, var)
     if m.size > MOST_LAWS or not (np.isfinite(m).all() and np.isfinite(v).all() and np.all(v >= 0)):

@@ -76,6 +76,17 @@ class InitialLaw:
         """A bound on the rounding of the blocks."""
         return self._covariance[1]
 
+    @property
+    def rows(self) -> tuple[NDArray[np.float64], float, float] | None:
+        """Data whose inner products the covariances are, what these are multiplied by, and their relative rounding.
+
+        Shapes    (*members, d)
+        """
+        if self.initial.data is None:
+            return None
+        rows = self.initial.data.array.reshape(*self.netsor.families[self.initial.name].shape, -1)
+        return rows, self._variance / rows.shape[-1], _rounding(rows.shape[-1])
+
     @cached_property
     def factor(self) -> NDArray[np.float64]:
         """Cholesky factors of the blocks."""
@@ -99,12 +110,10 @@ class InitialLaw:
         second = Open((*(n if n in equal else f"{n}_" for n in initial.indices), COORDINATE), rows)
         found = contract(first, second, [COORDINATE])
         found.data[...] *= self._variance / rows.shape[-1]
-        # one bound for all values of the equal indices
-        largest = tuple(k for k, name in enumerate(initial.indices) if name in equal)
-        size = np.sqrt(np.square(rows).sum(axis=-1).max(axis=largest) * self._variance / rows.shape[-1])
-        others = tuple(name for name in initial.indices if name not in equal)
-        sizes = Open(others, size), Open(tuple(f"{name}_" for name in others), size)
-        bound = multiply(*sizes)
+        size = alike(np.sqrt(np.square(rows).sum(axis=-1) * (self._variance / rows.shape[-1])))
+        if size.size == 1:
+            return found, Open((), _rounding(rows.shape[-1]) * np.square(size.reshape(())))
+        bound = multiply(Open(first.axes[:-1], size), Open(second.axes[:-1], size))
         return found, Open(bound.axes, _rounding(rows.shape[-1]) * bound.data)
 
 

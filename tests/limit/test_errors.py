@@ -185,3 +185,46 @@ def test_errors_of_the_values_are_in_the_covariance_of_what_attends_to_them() ->
     relative = values.error / float(np.asarray(values).max())
     assert relative > 1e-5
     assert (found[1] >= 0.99 * relative * np.abs(found[0])).all()
+
+
+AVERAGED = """
+program: averaged
+initial:
+  h: {cov: 1}
+weights: {A: 1, B: 1, V: 1, Q: 1, K: 1}
+body:
+  - u = MatMul(A, h)
+  - w = MatMul(B, h)
+  - x = Nonlin(erf(u))
+  - q = MatMul(Q, x)
+  - k = MatMul(K, x)
+  - p = Dot(q, k)
+  - v = MatMul(V, x)
+  - a = Nonlin(tanh(3*u*w + p))
+  - m = Dot(a, a, scale=1/n)
+  - y = Nonlin(m*v + m)
+outputs: [y]
+"""
+
+
+def panels(edges: Array) -> tuple[Array, Array]:
+    """Nodes and weights of a rule for a standard normal variable."""
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    low, high = edges[:-1, None], edges[1:, None]
+    x = ((high - low) / 2 * nodes + (high + low) / 2).reshape(-1)
+    return x, ((high - low) / 2 * weights).reshape(-1) * stats.norm.pdf(x)
+
+
+def test_errors_of_averages_are_in_the_moments_of_what_they_multiply() -> None:
+    """m(p) = E tanh(3 u w + p)**2 has no closed form: for each p it comes from a rule in two variables."""
+    spread = 2 / np.pi * np.arcsin(2 / 3)  # E erf(u)**2: the variance of v, and the deviation of p
+    ends = np.geomspace(0.01, 10, 14)
+    u, weights = panels(np.concatenate([-ends[::-1], [0.0], ends]))
+    p, own = panels(np.arange(-10.0, 11.0, 2.0))
+    each = np.array([weights @ np.square(np.tanh(3 * np.outer(u, u) + spread * z)) @ weights for z in p])
+    mean, second = own @ each, own @ each**2
+    law = Law(loads(AVERAGED))
+    for (value, error), exact in (
+        (law.mean("y", with_error=True), mean), (law.var("y", with_error=True), second * (1 + spread) - mean**2)
+    ):  # fmt: skip
+        assert abs(value - exact) <= error <= 0.01 * exact

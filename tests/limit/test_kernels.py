@@ -164,3 +164,20 @@ def test_entries_agree_with_the_array(tmp_path: Path) -> None:
     assert isinstance(covariance, Covariance)
     value = np.asarray(covariance)
     np.testing.assert_array_equal(covariance.at([np.arange(4)], [2]), value[:, 2])
+
+
+@pytest.mark.parametrize("function", ["relu(z)", "erf(z)", "tanh(z)", "relu(z) + 0.5*erf(z)"])
+@pytest.mark.parametrize("spread", [0.0, 2.0])
+def test_tiles_of_many_inputs_agree_with_few_inputs(tmp_path: Path, function: str, spread: float) -> None:
+    """150 inputs are computed in tiles, sixteen of them as whole arrays; both within the errors that they state."""
+    generator = np.random.default_rng(3)
+    inputs = generator.standard_normal((150, 5)) * np.exp(spread * generator.standard_normal((150, 1)))
+    inputs[3], inputs[5], inputs[8] = inputs[2], -inputs[2], 0
+    chosen = np.r_[0:10, 140:146]
+    whole, few = (network(tmp_path, rows, function).cov("f") for rows in (inputs, inputs[chosen]))
+    read = network(tmp_path, inputs, function).cov("f").at([chosen[:, None]], [chosen])
+    expected, array = np.asarray(few), np.asarray(whole)
+    assert np.array_equal(array, array.T)
+    assert np.all(np.abs(array[np.ix_(chosen, chosen)] - expected) <= whole.error + few.error)
+    assert np.all(np.abs(read - expected) <= whole.error + few.error)
+    assert whole.error <= 1e-9 * array.max()

@@ -45,7 +45,7 @@ from tensorprog.limit.form.definitions import Box, held_ranges, pieced, place, r
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.indexed import difference
-from tensorprog.limit.moment.numbers import initial_draws
+from tensorprog.limit.moment.numbers import EXACT, initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues
 
@@ -56,6 +56,7 @@ RANK2 = "r2"
 RANK = "r"
 FACTORED = 5  # arrays of the size of second moments while they are factored
 TOGETHER = 1 << 19  # second moments computed at once
+NEAR = 4.0  # deviations of the squared length of normals within which draws are not far out
 WORKED = 4  # arrays of the size of a run of normals, then of a piece of a sum, that are needed at once
 
 
@@ -81,6 +82,8 @@ class Sampler:
         self.scores: dict[str, Dot] = {}
         self.averages: dict[str, set[str]] = {}  # the random scalars that each reads
         self.inner = 0.0  # the largest error of the averages drawn so far
+        self.errors: dict[str, Open] = {}  # of the averages drawn last, where they are more than rounding
+        self.largest: dict[str, float] = {}  # error of an average so far, at draws that are not far out
         self.sources: list[Source] = []
         self.rows: dict[str, Rows] = {}
         self._ranks: dict[str, tuple[NDArray[np.int64], int]] = {}  # members and rank of each weight's factor
@@ -188,16 +191,53 @@ class Sampler:
                     yield reference.name, family.ranges if whole else self._box(reference, ranges)
 
     def _average(self, name: str, values: Mapping[str, Open], draws: int) -> Open:
-        """An average given the scalars that it reads, for every draw."""
-        given, found = {scalar: (values[scalar], self.demand[scalar]) for scalar in self.averages[name]}, []
+        """An average given the scalars that it reads, for every draw; its errors, with what theirs do, are kept."""
+        value, error = self._given_scalars(name, values, draws)
+        for scalar in sorted(self.averages[name] & self.errors.keys()):
+            moved = Open(values[scalar].axes, values[scalar].data + self.errors[scalar].data)
+            there, _ = self._given_scalars(name, {**values, scalar: moved}, draws)
+            error = error + np.abs(there - value)
+        worst = float(np.max(error, initial=0.0))
+        self.inner = max(self.inner, worst)
+        axes = (BATCH, *(str(k) for k in range(len(self.demand[name]))))
+        self.errors.pop(name, None)
+        if worst > EXACT * np.max(np.abs(value), initial=0.0):
+            self.errors[name] = Open(axes, error)
+        return Open(axes, value)
+
+    def _given_scalars(self, name: str, values: Mapping[str, Open], draws: int) -> tuple[Array, Array]:
+        """An average and its errors.
+
+        Shapes    (draws, *members), twice
+        """
+        given = {scalar: (values[scalar], self.demand[scalar]) for scalar in self.averages[name]}
         axes = tuple(str(k) for k in range(len(self.demand[name])))
         sizes = {axis: stop - start for axis, (start, stop) in zip(axes, self.demand[name], strict=True)}
+        found = []
         for part, moments in given_scalars(self.recursion, given, draws):
             value = moments.average_in(name, self.demand[name])
-            self.inner = max(self.inner, float(np.max(value.estimate.error, initial=0.0)))
             sizes[REPLICATE] = part.stop - part.start
-            found.append(broadcast(value.value, (REPLICATE, *axes), sizes))
-        return Open((BATCH, *axes), np.concatenate(found))
+            found.append([broadcast(each, (REPLICATE, *axes), sizes) for each in (value.value, value.error)])
+        values_, errors = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return values_, errors
+
+    def displaced(self, values: Mapping[str, Open], draws: int) -> Iterator[tuple[dict[str, Open], float]]:
+        """The values drawn last with one family of averages after the other moved by its errors.
+
+        First all members go up, then some of them up and others down, as it may be their differences that are read.
+        With each the largest error so far over the largest of these, as more draws at once may have larger errors.
+        """
+        for name, error in list(self.errors.items()):
+            signs = np.random.default_rng(0).choice([-1.0, 1.0], error.data.shape[1:])
+            for sign in (np.ones(()), signs) if signs.size > 1 else (np.ones(()),):
+                moved = Open(error.axes, values[name].data + sign * error.data)
+                yield self._moved(values, name, moved, draws), self.largest[name] / float(error.data.max())
+
+    def _moved(self, values: Mapping[str, Open], name: str, moved: Open, draws: int) -> dict[str, Open]:
+        """The values with others of an average, and what is made of these; other averages count their effect."""
+        known = {other: value for other, value in values.items() if other in self.scores or other in self._drawn}
+        averages = {**values, name: moved}
+        return self.derived(known, draws, self.reader(known), average=averages.__getitem__)
 
     def _whole(self, name: str, box: Box) -> Box:
         """The box, widened along indices over which the definition takes a softmax: that needs them all."""
@@ -382,7 +422,12 @@ class Sampler:
         Shapes    points (draws, dim) -> Open over BATCH, positions (over the members asked for) and, for vectors,
                   COORDINATE of length 1
         """
-        return self.values(Points(self.sources, points))
+        values = self.values(Points(self.sources, points))
+        near = np.square(points).sum(axis=1) <= self.dim + NEAR * math.sqrt(2 * self.dim) + NEAR
+        for name, error in self.errors.items():
+            worst = float(error.data[near[: len(error.data)]].max(initial=0.0))
+            self.largest[name] = max(self.largest.get(name, 0.0), worst)
+        return values
 
     def scores_of(self, name: str, normals: Normals) -> Open:
         """All members demanded of a score."""

@@ -7,7 +7,7 @@ stay finite, the recursion computes them for each draw.  What is not known given
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import NotCompiledError
+from tensorprog.language.evaluate import Open
 from tensorprog.language.ir import MatMul
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.layers import ARRAYS, Conditioned, Layers
@@ -22,7 +23,7 @@ from tensorprog.limit.draw.sampler import Sampler, without_coordinates
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import WeightedFunction
 from tensorprog.limit.law.averaging import MIN_LOG2
-from tensorprog.limit.law.summands import LinearVector, ScoreBlock, Summands
+from tensorprog.limit.law.summands import Displacement, LinearVector, ScoreBlock, Summands
 from tensorprog.limit.memory import need, numbers_at_once
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
@@ -69,6 +70,11 @@ class DrawSource(ABC):
         """Most that a set of that mass, wherever it hides, can add to a second moment, as far as that is known."""
         return 0.0
 
+    @property
+    def displaced(self) -> tuple[float, float]:
+        """What errors of averages do to variables that are drawn themselves: see `summands.Displacement`."""
+        return 0.0, 0.0
+
 
 class ScoreBlocks(DrawSource):
     """The normals of several independent blocks, side by side."""
@@ -98,6 +104,7 @@ class OneLayer(DrawSource):
             (self.block,) = Summands(recursion, [LinearVector(recursion, *each) for each in variables], False).blocks
         self.sampler = Sampler(recursion, dict(variables), vectors) if self.block is None else self.block.sampler
         self.dim = self.sampler.dim
+        self._displacement = Displacement(self.sampler, self._values)
 
     @contextmanager
     def at(self, points: Array) -> Iterator[_GivenScores]:
@@ -110,6 +117,17 @@ class OneLayer(DrawSource):
     def numbers(self, results: int) -> int:
         """Numbers that one draw takes, of which `results` are wanted."""
         return max(results, self.sampler.demanded, 1)
+
+    @property
+    def displaced(self) -> tuple[float, float]:
+        """What errors of averages do to variables that are drawn themselves."""
+        return (0.0, 0.0) if self.block is not None else self._displacement.found
+
+    def _values(self, values: Mapping[str, Open], draws: int) -> tuple[Array, Array]:
+        """All variables, which have no variances given the draws."""
+        wanted = (self.sampler.wanted_value(name, values) for name in self.names)
+        found = np.concatenate([without_coordinates(each, draws).reshape(draws, -1) for each in wanted], axis=1)
+        return found, np.zeros(found.shape)
 
     def hidden(self, mass: float) -> float:
         """Most that a set of that mass can add to a second moment."""

@@ -72,6 +72,7 @@ class Mixture:
     relative_error: float = 0.0
     smoothed: bool = False
     rule: Averaging = field(default_factory=Averaging)
+    mean_error: float = 0.0  # of the means given the scores, where they are made with averages
 
     @property
     def factors(self) -> int:
@@ -89,7 +90,7 @@ class Mixture:
     def expected(self) -> tuple[Array, Array]:
         """Mean and error."""
         means = np.reshape(self._means, (-1, *self.mean.shape))
-        return self.rule.value(means), self.rule.error(means)
+        return self.rule.value(means), self.rule.error(means) + self.mean_error
 
     @property
     def mixture(self) -> Mixture:
@@ -364,11 +365,12 @@ class Mixture:
             return np.asarray(np.where(size > 0, self.uncertainty(grid) * size, 0.0))
 
     def uncertainty(self, grid: Array) -> Array:
-        """Relative error of densities and tails from the errors of variances and from binning."""
+        """Relative error of densities and tails from the errors of variances and means, and from binning."""
         mean, variance = self.spread
         distance = grid - mean
         scale = max(variance, 1e-300)
-        total = self.relative_error * (1 + np.square(distance) / scale)
+        away = np.square(distance) / scale
+        total = self.relative_error * (1 + away) + self.mean_error / math.sqrt(scale) * (1 + np.sqrt(away))
         found = self.nodes or []
         largest = float(self.var) + sum(count * float(nodes.var.max()) for nodes, count in found)
         for nodes, count in found:

@@ -184,7 +184,9 @@ class Outputs:
                 return None
             own.append(rule)
         smoothed = bool(own) and not var.any() and not any(s.var.any() or s.panels is not None for s in own)
-        found = Mixture(tuple(own), mean, var, summands.error, smoothed, Averaging(orders=bool(own)))
+        found = Mixture(
+            tuple(own), mean, var, summands.error, smoothed, Averaging(orders=bool(own)), summands.mean_error
+        )
         if all(s.panels is not None for s in own):
             return found
         value, error = found.standardised(4)
@@ -209,7 +211,7 @@ class Outputs:
             weights = np.full(each[0].shape[:2], 1 / each[0].shape[1])
             own = [Summand(m, v, weights, b.count) for m, v, b in zip(each[::2], each[1::2], blocks, strict=True)]
             smoothed = not var.any() and not any(s.var.any() for s in own)
-            found = Mixture(tuple(own), mean, var, summands.error, smoothed)
+            found = Mixture(tuple(own), mean, var, summands.error, smoothed, mean_error=summands.mean_error)
             hidden = [block.region.hidden(UNSEEN / draws) for block in blocks]
             if any(np.any(second) for second, _ in hidden):
                 found = replace(found, relative_error=found.relative_error + _relative(found, blocks, hidden))
@@ -240,13 +242,15 @@ class Outputs:
         def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:
             if whole:
                 sums = [[part.sum(axis=0) * len(results) / draws for part in each[-3:]] for each in results]
-                self._covs[name] = _covariance([1], sums, source.relative)
+                self._covs[name] = _covariance([1], sums, source.relative + source.displaced[1])
                 results = [each[:-3] for each in results]
             mean = np.stack([r[0] for r in results])[:, :, None]
             known = len(results[0]) > 1
             var = np.stack([r[1] for r in results])[:, :, None] if known else np.zeros_like(mean)
             weights = np.full(mean.shape[:2], 1 / mean.shape[1])
-            kept[:] = [Mixture((Summand(mean, var, weights),), zero, zero, source.relative, not known)]
+            off, relative = source.displaced
+            own = (Summand(mean, var, weights),)
+            kept[:] = [Mixture(own, zero, zero, source.relative + relative, not known, mean_error=off)]
             return kept[0].standardised(4)
 
         # mean and variance of every draw are kept, or values alone, twice while they are put together
@@ -372,7 +376,7 @@ class Outputs:
             return tuple(part for one in each for part in _seconds(one, other, shape))
 
         def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:
-            value, error = _covariance(counts, results, source.relative, known)
+            value, error = _covariance(counts, results, source.relative + source.displaced[1], known)
             for block in blocks:
                 hidden = block.region.hidden(UNSEEN / draws)[0]
                 error = error + block.count * _spread_over(block, hidden, other, shape)

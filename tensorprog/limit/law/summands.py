@@ -7,7 +7,7 @@ converge quickly, and moments and characteristic functions of the sum are powers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.several import normal_points
 from tensorprog.language.errors import NotFiniteError
 from tensorprog.language.evaluate import BATCH, Open, broadcast
 from tensorprog.language.expr import Affine, Constant, IndexValue, Variable, reindexed, variables, walk
@@ -27,12 +28,13 @@ from tensorprog.limit.moment.given_scores import LinearCovariance, linear_mean
 from tensorprog.limit.moment.indexed import Equations, canonical, difference, solve
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
-__all__ = ["HEAD", "LinearVector", "ScoreBlock", "Summands"]
+__all__ = ["HEAD", "Displacement", "LinearVector", "ScoreBlock", "Summands"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 Structure = list[tuple[Equations, frozenset[str]]]  # equations of the terms of a covariance, axes of their values
 HEAD = "%"  # the index of the summands of a block
+FEW_LOG2 = 6  # of draws at which errors of averages are looked at
 
 
 class LinearVector:
@@ -90,6 +92,48 @@ class Region:
         return found[0], found[1]
 
 
+class Displacement:
+    """What errors of averages do to variables: looked at for a few draws, and in proportion to the largest errors.
+
+    `read` gives means and variances given draws, (draws, numbers), of the values and the number of draws.
+    """
+
+    def __init__(
+        self, sampler: Sampler, read: Callable[[Mapping[str, Open], int], tuple[Array, Array]]
+    ) -> None:
+        self.sampler, self.read = sampler, read
+        self._largest: dict[str, float] = {}
+        self._found = 0.0, 0.0
+
+    @property
+    def found(self) -> tuple[float, float]:
+        """How far they may move means, and how much central second and fourth moments, relatively."""
+        if any(error > self._largest.get(name, 0.0) for name, error in self.sampler.largest.items()):
+            self._found = self._looked_at()
+            self._largest = dict(self.sampler.largest)
+        return self._found
+
+    def _looked_at(self) -> tuple[float, float]:
+        points = normal_points(max(self.sampler.dim, 1), FEW_LOG2, 1, 0)[0][:, : self.sampler.dim]
+        values, count = self.sampler.draw(points), len(points)
+        here, shift, relative = _central(*self.read(values, count)), 0.0, 0.0
+        for moved, times in self.sampler.displaced(values, count):
+            there = _central(*self.read(moved, count))
+            mean, second, fourth = (np.abs(a - b) for a, b in zip(there, here, strict=True))
+            shift += times * float(mean.max(initial=0.0))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                changes = np.stack([second / here[1], fourth / (2 * here[2])])
+            relative += times * float(np.nan_to_num(changes, nan=0.0, posinf=np.inf).max(initial=0.0))
+        return shift, relative
+
+
+def _central(mean: Array, var: Array) -> tuple[Array, Array, Array]:
+    """Mean, and central second and fourth moments, over equally many draws of Gaussians."""
+    centre = mean.mean(axis=0)
+    away = np.square(mean - centre)
+    return centre, (var + away).mean(axis=0), (3 * var**2 + 6 * var * away + away**2).mean(axis=0)
+
+
 class ScoreBlock:
     """Parts of the functions that depend on each other, and on no other part.
 
@@ -123,6 +167,7 @@ class ScoreBlock:
         self.random = bool(wanted)
         self.sampler = Sampler(recursion, wanted, vectors=False)
         self._covariances: dict[tuple[int, int], LinearCovariance] = {}
+        self.displacement = Displacement(self.sampler, self._given)
 
     @property
     def size(self) -> int:
@@ -159,10 +204,14 @@ class ScoreBlock:
 
         Shapes    points (draws, dim) -> two arrays (draws, numbers), one function after the other
         """
-        values, count = self.draw(points), len(points)
+        return self._given(self.draw(points), len(points))
+
+    def _given(self, values: Mapping[str, Open], count: int) -> tuple[Array, Array]:
+        """The same given values of the scores."""
         found = [(self.mean(k, values, count), self.var(k, values, count)) for k in range(len(self.vectors))]
         means, variances = ([pair[x].reshape(count, -1) for pair in found] for x in (0, 1))
         return np.concatenate(means, axis=1), np.maximum(np.concatenate(variances, axis=1), 0.0)
+
 
     def effects(self, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
         """Means and variances at the centres of boxes of normals, and how far what is not followed on a box (see
@@ -244,8 +293,9 @@ class ScoreBlock:
 
     @property
     def error(self) -> float:
-        """Relative error of the covariances of the Gaussian variables that were used so far."""
-        return max((covariance.error for covariance in self._covariances.values()), default=0.0)
+        """Relative error of the covariances of the Gaussian variables that were used so far, and what averages do."""
+        used = max((covariance.error for covariance in self._covariances.values()), default=0.0)
+        return used + self.displacement.found[1]
 
 
 class Summands:
@@ -283,6 +333,11 @@ class Summands:
     ) -> ScoreBlock:
         parts = [[part for k, part in group if k == m] for m in range(len(self.vectors))]
         return ScoreBlock(self.recursion, self.vectors, parts, head, span, alike)
+
+    @property
+    def mean_error(self) -> float:
+        """How far errors of averages may move means."""
+        return sum(block.count * block.size * block.displacement.found[0] for block in self.blocks)
 
     # -- what depends on what -----------------------------------------------------------------------------------
 

@@ -32,11 +32,12 @@ from tensorprog.limit.form.definitions import Box, indicator, readings
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.deferred import Changes, Computed, deferred
+from tensorprog.limit.moment.entrywise import Entrywise
 from tensorprog.limit.moment.indexed import Equations, difference
 from tensorprog.limit.moment.recursion import Recursion
 from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Settled, Value, check_memory
 
-__all__ = ["Numbers", "initial_draws", "inside_mask"]
+__all__ = ["EXACT", "Numbers", "initial_draws", "inside_mask"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -161,6 +162,8 @@ class Numbers(Recursion[Value, IndexedValues]):
         Rules for several variables take the first member's before the second's, so that the orders differ within the
         error of the rule; the mean of two numbers has at most the mean of their errors.
         """
+        if all(term.value.symmetric for term in moment.terms):
+            return moment
         ranges = moment.ranges
         names = {name: f"{name}_" for name in ranges if f"{name}_" in ranges}
         if not moment.error > EXACT * moment.size or any(ranges[a] != ranges[b] for a, b in names.items()):
@@ -281,6 +284,12 @@ class Numbers(Recursion[Value, IndexedValues]):
         return Value.of(value.data, value.axes, broadcast(error, value.axes, sizes))
 
     def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
+        rows = self.initials[name].rows
+        if rows is not None and name not in self._whole:
+            names = [*position.values(), *(f"{k}_" for k in position.values())]
+            found = Entrywise.products(names, *rows)
+            if found is not None:
+                return found
         law = self.initial_law(name)
         shape = [ranges[position[index]][1] - ranges[position[index]][0] for index in law.joint]
         data = law.blocks.reshape((*law.blocks.shape[: len(law.independent)], *shape, *shape))

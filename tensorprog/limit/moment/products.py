@@ -31,6 +31,7 @@ from tensorprog.language.ir import Range
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, SumsOfFunctions, WeightedFunction
 from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.moment.deferred import Computed, Deferred
+from tensorprog.limit.moment.entrywise import Entrywise
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.recursion import Forms
@@ -166,10 +167,11 @@ class _Law:
 
     def _now(self, block: Sequence[_Factor]) -> Value:
         result = self._expectation(block, self.numbers.scope(self.ranges))
-        if result.later:
+        averages = dict.fromkeys(v for factor in block for v in factor.averages)
+        if result.later or not averages:
             return result
         value, error = result.estimate.value, result.estimate.error
-        for average in dict.fromkeys(v for factor in block for v in factor.averages):
+        for average in averages:
             known = self.numbers.average(average.name).estimate
             if np.any(known.error > ROUNDING * np.abs(known.value)):
                 moved = self._expectation(block, self.numbers.scope(self.ranges, average))
@@ -193,9 +195,15 @@ class _Law:
         size = self.numbers.sized(bodies, axes, self.ranges)
         if size is not None:
             return size
+        f = self._function(bodies[0], scope, axes)
+        g = f if bodies[0] == bodies[-1] else self._function(bodies[1], scope, axes)
+        cov = Entrywise.over(moments[-1], axes, pairs) if len(block) == 2 else None
+        args = [moment.aligned(axes) for moment in (moments if cov is None else moments[:4])]
+        entrywise = cov and Entrywise.expectation(f, g, (args[0], args[1]), (args[2], args[3]), cov)
+        if entrywise:
+            return entrywise
         args = [moment.aligned(axes) for moment in moments]
         check_memory([self.ranges[name][1] - self.ranges[name][0] for name in axes])
-        f = self._function(bodies[0], scope, axes)
         if len(block) == 1:
             found = mean_of_estimates(f, args[0], args[1])
         else:

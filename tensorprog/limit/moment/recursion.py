@@ -485,7 +485,8 @@ class Recursion(ABC, Generic[V, M]):
                 q = WeightedFunction(b, other, None, ((ONE, v, ()),)).renamed(again)
                 local = dict(ranges) | {f"{name}'": ranges[name] for name in again}
                 moment = self.replicated_covariance(u, q.inner[0][1], local)
-                total = total + self.summed(p, q, moment, local, ranges)
+                if moment.terms:
+                    total = total + self.summed(p, q, moment, local, ranges)
         return total
 
     # -- coefficients and sums over bound indices -----------------------------------------------------------------

@@ -175,6 +175,11 @@ class Value:
         return None
 
     @property
+    def symmetric(self) -> bool:
+        """Whether exchanging first and second copies is known to change nothing."""
+        return False
+
+    @property
     def arrays(self) -> tuple[Array, ...]:
         """The arrays that stand behind the value."""
         return self.estimate.value, self.estimate.error

@@ -1,0 +1,331 @@
+"""Values over pairs of members that are computed tile by tile, when they are read.
+
+All layers of a kernel on data act entry by entry: the covariance of two members of a layer is a function of that of the
+layer below, once the variances are known. Such values are not arrays but what makes them, a graph of steps. It is
+walked once for each tile, which stays in cache, on all processors; of a symmetric array one triangle is computed. What
+the recursion asks on the way, whether a value is zero, how large it is and how large its error, is known without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.dual import dual
+from tensorprog.gaussian.estimate import EPS, Estimate, Sizes, largest_ratio
+from tensorprog.gaussian.function import RealFunction
+from tensorprog.gaussian.integrand import Index, filled, part
+from tensorprog.language.evaluate import affine_values, align, union
+from tensorprog.language.expr import Affine
+from tensorprog.language.ir import Range
+from tensorprog.limit.memory import keep, need
+from tensorprog.limit.moment.values import Value
+
+__all__ = ["Entrywise"]
+
+Array = NDArray[Any]
+LARGE = 1 << 14  # members from which an array is computed tile by tile
+TILE = 1 << 15  # members of a tile, of which a handful of arrays stay in cache
+
+
+class Pairwise:
+    """One array over pairs, made of others entry by entry.
+
+    compute    (index, arrays, free): the array at some members, from those of `args` there; `free` may be overwritten
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], pairs: int, symmetric: bool, args: Sequence[Pairwise] = (),
+        compute: Callable[[Index, Sequence[Array], Array | None], Array] | None = None, known: Array | None = None,
+    ) -> None:  # fmt: skip
+        self.shape, self.pairs, self.symmetric, self.args = shape, pairs, symmetric, tuple(args)
+        self.compute, self.known = compute, known
+
+    def order(self) -> list[Pairwise]:
+        """All steps that this one needs, each after those that it is made of."""
+        found, waiting = dict[Pairwise, None](), [self]
+        while waiting:
+            last = waiting[-1]
+            below = [] if last.known is not None else [step for step in last.args if step not in found]
+            waiting.extend(below)
+            if not below:
+                found[waiting.pop()] = None
+        return list(found)
+
+    def reader(self) -> Callable[[Index], Array]:
+        """The array at some members, in one walk over all steps."""
+        steps = self.order()
+        last = {step: number for number, user in enumerate(steps) if user.known is None for step in user.args}
+
+        def read(index: Index) -> Array:
+            arrays: dict[Pairwise, Array] = {}
+            for number, step in enumerate(steps):
+                if step.known is not None:
+                    arrays[step] = part(step.known, index)
+                    continue
+                assert step.compute is not None
+                given = [arrays[arg] for arg in step.args]
+                done = [arg for arg in step.args if last[arg] == number]
+                free = next((arrays[arg] for arg in done if arg.known is None), None)
+                for arg in dict.fromkeys(done):
+                    del arrays[arg]
+                arrays[step] = step.compute(index, given, free)
+            return arrays[self]
+
+        return read
+
+    @cached_property
+    def some(self) -> Array:
+        """The array at the first members along its last axis."""
+        row = np.arange(self.shape[-1])
+        index = (*([np.zeros_like(row)] * (len(self.shape) - 1)), row)
+        if self.compute is None:
+            assert self.known is not None
+            return np.broadcast_to(part(self.known, index), row.shape)
+        return self.compute(index, [arg.some for arg in self.args], None)
+
+    def whole(self) -> Array:
+        """All of the array, computed once."""
+        if self.known is None:
+            need(math.prod(self.shape), f"an array of {math.prod(self.shape)} moments")
+            with np.errstate(all="ignore"):
+                self.known = filled(self.reader(), self.shape, TILE, self.pairs, self.symmetric)
+            keep(self.known)
+            self.args, self.compute = (), None
+        return self.known
+
+    def at(self, index: Sequence[Array]) -> Array:
+        """The array at index arrays of one length."""
+        if self.known is not None:
+            return np.asarray(self.known[tuple(index)])
+        read, count = self.reader(), len(index[0])
+        found = np.empty(count)
+        for start in range(0, count, TILE):
+            cut = slice(start, min(start + TILE, count))
+            found[cut] = read(tuple(positions[cut] for positions in index))
+        return found
+
+
+class Entrywise(Value):
+    """A value over pairs of members, given by a step and by bounds: of its size, and of its error relative to it."""
+
+    step: Pairwise
+    sizes: Sizes
+
+    def __init__(self, axes: Sequence[str], step: Pairwise, sizes: Sizes) -> None:
+        for name, given in (("axes", tuple(axes)), ("step", step), ("sizes", sizes)):
+            object.__setattr__(self, name, given)
+
+    # -- what makes such values -----------------------------------------------------------------------------------
+
+    @classmethod
+    def products(cls, axes: Sequence[str], rows: Array, scale: float, relative: float) -> Entrywise | None:
+        """Inner products of rows of numbers times a scale, with the relative rounding of an entry; None for few.
+
+        Shapes    rows (*members, d); axes (*positions of the first, *positions of the second)
+        """
+        members, dim = rows.shape[:-1], rows.shape[-1]
+        pairs = len(members)
+        if math.prod(members) ** 2 < LARGE:
+            return None
+
+        def compute(index: Index, _: Sequence[Array], free: Array | None) -> Array:
+            first, second = rows[index[:pairs]], rows[index[pairs:]]
+            if not isinstance(index[0], slice):
+                return np.asarray(np.einsum("pd,pd->p", first, second) * scale)
+            found = first.reshape(-1, dim) @ second.reshape(-1, dim).T
+            found *= scale
+            return found.reshape(first.shape[:-1] + second.shape[:-1])
+
+        size = np.sqrt(scale * np.square(rows).sum(axis=-1))
+        one = (1,) * pairs
+        sizes = Sizes(size.reshape(members + one), size.reshape(one + members), relative)
+        return cls(axes, Pairwise(members * 2, pairs, True, (), compute), sizes)
+
+    @classmethod
+    def over(cls, value: Value, axes: Sequence[str], pairs: int) -> Entrywise | None:
+        """An array as it is, over these axes; None for one that is not worth it."""
+        if isinstance(value, Entrywise):
+            return value if value.axes == tuple(axes) and value.step.pairs == pairs else None
+        if set(value.axes) != set(axes) or not pairs:
+            return None
+        found = value.aligned(axes)
+        if found.value.size < LARGE:
+            return None
+        return cls(axes, _leaf(found.value, found.value.shape, pairs), _sizes(found))
+
+    @classmethod
+    def expectation(
+        cls, f: RealFunction, g: RealFunction, mu: tuple[Estimate, Estimate], var: tuple[Estimate, Estimate],
+        cov: Entrywise,
+    ) -> Entrywise | None:  # fmt: skip
+        """E f(X) g(Y) pair by pair; None where no method serves all pairs."""
+        step = cov.step
+        symmetric = step.symmetric and f is g
+        if symmetric:  # laws that agree to rounding are one law, so that both orders have the same values
+            others = [Estimate(*(_turned(array, step.pairs) for array in (a.value, a.error))) for a, _ in (mu, var)]
+            symmetric = all(_agree(b, c) for (_, b), c in zip((mu, var), others, strict=True))
+            if symmetric:
+                mu, var = ((a, c) for (a, _), c in zip((mu, var), others, strict=True))
+        found = dual(f, g, mu, var, cov.sizes)
+        if found is None:
+            return None
+        made = Pairwise(
+            step.shape, step.pairs, symmetric, (step,),
+            lambda index, given, free: found.values(index, given[0], free),
+        )
+        return cls(cov.axes, made, found.sizes)
+
+    # -- arithmetic -----------------------------------------------------------------------------------------------
+
+    def _with(self, other: Value, operation: np.ufunc, sizes: Callable[[Sizes, Sizes], Sizes]) -> Value | None:
+        """A sum or a product, entry by entry."""
+        if isinstance(other, Entrywise):
+            if other.axes != self.axes or other.step.pairs != self.step.pairs:
+                return None
+            step, known = other.step, other.sizes
+        elif set(other.axes) <= set(self.axes):
+            found = other.aligned(self.axes)
+            step, known = _leaf(found.value, self.step.shape, self.step.pairs), _sizes(found)
+        else:
+            return None
+        made = sizes(self.sizes, known)
+        if not np.isfinite(made.relative):
+            return None
+        symmetric = self.step.symmetric and step.symmetric
+        return Entrywise(self.axes, Pairwise(
+            self.step.shape, self.step.pairs, symmetric, (self.step, step),
+            lambda _, given, free: operation(given[0], given[1], out=free),
+        ), made)  # fmt: skip
+
+    def __add__(self, other: Value) -> Value:
+        if other.later:
+            return NotImplemented
+        if not isinstance(other, Entrywise) and other.zero():
+            return self
+        return self._with(other, np.add, _sum) or Value.__add__(self, other)
+
+    def __mul__(self, other: Value) -> Value:
+        if other.later:
+            return NotImplemented
+        if not isinstance(other, Entrywise) and other.estimate.value.size == 1:
+            value, error = other.estimate.value.item(), other.estimate.error
+            if not error.any() and value in (0.0, 1.0):
+                return self if value else Value.of(0.0)
+        return self._with(other, np.multiply, _product) or Value.__mul__(self, other)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def scaled(self, factor: float) -> Value:
+        """Times a number that is exact."""
+        return self * Value.of(factor)
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def estimate(self) -> Estimate:  # type: ignore[override]
+        """All numbers, in one pass."""
+        value = self.step.whole()
+        first, second = self.sizes.first, self.sizes.second
+        both = first.max(initial=0.0), second.max(initial=0.0)
+        if all(np.all((size == 0) | (16 * size >= top)) for size, top in zip((first, second), both, strict=True)):
+            first, second = (np.full((1,) * value.ndim, top) for top in both)
+        return Estimate(value, np.broadcast_to(self.sizes.relative * (first * second), value.shape))
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether exchanging first and second copies changes nothing."""
+        return self.step.symmetric
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays that are held."""
+        return () if self.step.known is None else (self.step.known,)
+
+    @cached_property
+    def bound(self) -> Estimate:
+        """A bound on the size of the numbers, and on their errors."""
+        top = self.sizes.first.max(initial=0.0) * self.sizes.second.max(initial=0.0)
+        return Estimate(np.asarray(top), np.asarray(self.sizes.relative * top))
+
+    def zero(self) -> bool:
+        """Whether all numbers are exactly zero."""
+        if not self.bound.value:
+            return True
+        return not (self.step.some.any() or self.step.whole().any())
+
+    def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
+        """Read every axis at an affine form of new indices: the whole under other names, or few members."""
+        axes, shape = self.axes, self.step.shape
+        forms = [slots.get(name, Affine.index(name)) for name in axes]
+        spans = [form.bounds(ranges) if form.terms else None for form in forms]
+        plain = all(
+            form.bare is not None and span == (starts[name], starts[name] + size - 1)
+            for form, span, name, size in zip(forms, spans, axes, shape, strict=True)
+        )
+        names = union(*(form.indices for form in forms))
+        if plain and len(names) == len(axes):
+            return self if names == axes else Entrywise([form.bare for form in forms], self.step, self.sizes)  # type: ignore[misc]
+        sizes = [ranges[name][1] - ranges[name][0] for name in names]
+        if self.step.known is not None or 4 * math.prod(sizes) > math.prod(shape):
+            return Value(axes, self.estimate).gather(slots, ranges, starts)
+        index = []
+        for form, name, size in zip(forms, axes, shape, strict=True):
+            grid = align(affine_values(form, ranges), names) - starts[name]
+            index.append(np.broadcast_to(np.clip(grid, 0, size - 1), sizes).ravel())
+        found = self._members(index)
+        return Value(names, Estimate(found.value.reshape(sizes), found.error.reshape(sizes)))
+
+    def at(self, positions: Mapping[str, Array], starts: Mapping[str, int]) -> Estimate:
+        """Numbers at index arrays, one for each axis, that broadcast against each other."""
+        index = np.broadcast_arrays(*(positions[name] - starts[name] for name in self.axes))
+        found = self._members([positions.ravel() for positions in index])
+        return Estimate(found.value.reshape(index[0].shape), found.error.reshape(index[0].shape))
+
+    def _members(self, index: Sequence[Array]) -> Estimate:
+        sizes = part(self.sizes.first, tuple(index)) * part(self.sizes.second, tuple(index))
+        value = self.step.at(index)
+        return Estimate(value, np.broadcast_to(self.sizes.relative * sizes, value.shape))
+
+
+def _leaf(value: Array, shape: tuple[int, ...], pairs: int) -> Pairwise:
+    """An array that broadcasts to a shape."""
+    return Pairwise(shape, pairs, np.array_equal(value, _turned(value, pairs)), known=value)
+
+
+def _turned(array: Array, pairs: int) -> Array:
+    """The array with first and second copies exchanged, which are the last axes."""
+    number = array.ndim
+    first, second = range(number - 2 * pairs, number - pairs), range(number - pairs, number)
+    return array.transpose(*range(number - 2 * pairs), *second, *first)
+
+
+def _agree(one: Estimate, two: Estimate) -> bool:
+    """Whether two arrays are equal to a few units of rounding."""
+    if one.value.shape != two.value.shape:
+        return False
+    return bool(np.all(np.abs(one.value - two.value) <= 8 * EPS * np.abs(one.value) + np.minimum(one.error, two.error)))
+
+
+def _sizes(found: Estimate) -> Sizes:
+    """One bound for all entries of an array."""
+    top = np.asarray(np.abs(found.value).max(initial=0.0))
+    root = np.sqrt(top).reshape((1,) * found.value.ndim)
+    return Sizes(root, root, largest_ratio(found.error.max(initial=0.0), top))
+
+
+def _sum(one: Sizes, two: Sizes) -> Sizes:
+    """Of a sum, by the inequality of Cauchy and Schwarz."""
+    first, second = (np.sqrt(a * a + b * b) for a, b in ((one.first, two.first), (one.second, two.second)))
+    return Sizes(first, second, max(one.relative, two.relative) + EPS)
+
+
+def _product(one: Sizes, two: Sizes) -> Sizes:
+    """Of a product."""
+    relative = one.relative + two.relative + one.relative * two.relative + EPS
+    return Sizes(one.first * two.first, one.second * two.second, relative)
