@@ -237,20 +237,21 @@ def _of_laws(f: RealFunction, mu: Array, var: Array, order: int = ORDERS[-1]) ->
         order = len(known.series.coefficients)
     else:
         known.series = None
-    for order in [n for n in ORDERS if n >= order]:
+    for more in [n for n in ORDERS if n >= order]:
         held = known.laws if known.series is not None else laws[:0]
         new = laws[~np.isin(laws, held)]
-        found = series(f, new.real, new.imag, order) if new.size or known.series is None else known.series
+        found = series(f, new.real, new.imag, more) if new.size or known.series is None else known.series
         if found is None:
             return None
         if known.series is not None and new.size:
             found = known.series.joined(found)
-        if found.enough or order == ORDERS[-1]:
+        if found.enough or more == ORDERS[-1]:
             break
         known.series = None
+    assert found is not None
     whole = np.concatenate([held, new])
     rank = np.argsort(whole)
-    known.laws, known.series = whole[rank], found.members(rank) if whole.size * order <= MOST_KNOWN else None
+    known.laws, known.series = whole[rank], found.members(rank) if found.coefficients.size <= MOST_KNOWN else None
     return found.members(rank[np.searchsorted(known.laws, laws)][back.ravel()])
 
 

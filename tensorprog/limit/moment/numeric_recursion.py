@@ -109,7 +109,7 @@ class NumericRecursion(Numbers):
 
         def later(window: Ranges) -> Value:
             with self.guarded(*names):
-                return compute(window)
+                return compute(window, ranges)
 
         changing = {variable for factor in (*first, *second) for _, variable, _ in factor.inner}
         return Computed((REPLICATE, *read), self.over(ranges), later, self.changes(*changing))
