@@ -6,7 +6,10 @@ read; all others run on the whole block.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import ctypes
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -15,8 +18,9 @@ from numpy.typing import NDArray
 
 from tensorprog.finite.job import FREED_BYTES, Job, Stage
 from tensorprog.finite.matmul import Dense, Lazy
-from tensorprog.finite.normals import gaussian_vectors
+from tensorprog.finite.normals import gaussian_vectors, scaled_normals
 from tensorprog.finite.plan import Op
+from tensorprog.language.atoms import ATOMS
 from tensorprog.language.evaluate import (
     BATCH,
     COORDINATE,
@@ -31,7 +35,7 @@ from tensorprog.language.evaluate import (
     overflow,
     take,
 )
-from tensorprog.language.expr import Variable
+from tensorprog.language.expr import Call, Expr, Variable, fold, variables
 from tensorprog.language.ir import Dot, Nonlin, Range
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.schedule import Step
@@ -40,6 +44,8 @@ from tensorprog.language.weight_members import Grouping
 __all__ = ["culprit", "draw_blocks"]
 
 Array = NDArray[Any]
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h of glibc
+FEW_ROWS = 32  # up to which a product of halves is faster than a symmetric one
 FACTOR = "%"  # the axis that a factor of the inputs' Gram matrix shares with fresh vectors
 
 
@@ -54,9 +60,15 @@ def _keep_freed_memory() -> None:
     """Let freed arrays be used again at once.
 
     The C library of Linux returns freed memory to the system above a threshold, and getting it back page by page costs
-    more than the arithmetic on it; the threshold follows the largest array ever freed.
+    more than the arithmetic on it; the threshold follows the largest array ever freed.  Not so where the environment
+    fixes it, as dask does for its workers, which took twice the processor time: there it is set.
     """
     np.empty(FREED_BYTES, np.uint8)
+    if "MALLOC_TRIM_THRESHOLD_" in os.environ:
+        with suppress(AttributeError, OSError):  # other C libraries
+            library = ctypes.CDLL(None)
+            library.mallopt(M_MMAP_THRESHOLD, FREED_BYTES)
+            library.mallopt(M_TRIM_THRESHOLD, FREED_BYTES)
 
 
 class _Overflowed(Exception):
@@ -182,8 +194,60 @@ class _Networks:
 
     def gram(self, op: Op) -> None:
         group, vectors = self.inputs(op)
-        packed = group.pack(vectors).astype(np.float64, copy=False)  # what is new in a vector is a difference
-        self.values[op.writes] = np.matmul(packed, packed.swapaxes(-1, -2))
+        self.values[op.writes] = inner_products(group.pack(vectors))
+
+    def streamed(self, op: Op) -> None:
+        """Draw rows of normals, scale them, apply functions and take inner products, a few networks at a time."""
+        if self.watched:
+            for each in op.inner:
+                getattr(self, each.kind)(each)
+            return
+        source, *functions, last = op.inner
+        group, packing = self.plan.group(source), self.plan.group(last)
+        members, length = group.sizes, self.plan.lengths[source.writes]
+        scale = self.multiplier(source, group)
+        rows = broadcast(scale, (BATCH, *group.member_axes), members | {BATCH: self.count})
+        rows = np.array(rows, order="C").reshape(self.count, -1)
+        applied = [self.applied(each) for each in functions]
+        shape = self.netsor.families[source.writes].shape
+        tile = self.job.tile(op)
+        buffer = np.empty((tile, *shape, length), self.job.dtype)
+        packed = (packing.sets, packing.columns, length)
+        result = np.empty((self.count, packing.sets, packing.columns, packing.columns))
+        with np.errstate(all="ignore"):
+            for start in range(0, self.count, tile):
+                some = rows[start : start + tile].reshape(-1)
+                value = buffer[: min(tile, self.count - start)]
+                scaled_normals(self.generator, some, value.reshape(len(some), length))
+                for function in applied:
+                    value = function(value)
+                inner_products(value.reshape(-1, *packed), result[start : start + tile])
+        self.values[op.writes] = result
+
+    def applied(self, op: Op) -> Callable[[Array], Array]:
+        """A function of one family as a function of its array, which it may write into."""
+        step = self.plan.order[op.at]
+        statement = step.statement
+        assert isinstance(statement, Nonlin)
+        axes = (BATCH, *(str(slot.bare) for slot in statement.target.slots), COORDINATE)
+        scope = Scope(self.netsor, step.ranges(self.netsor.ranges), self.without_vectors, self.job.dtype)
+
+        def leaf(node: Expr) -> Callable[[Array], Array] | None:
+            if isinstance(node, Variable):
+                return lambda x: x
+            if not variables(node):
+                value = align(evaluate(node, scope), axes)
+                return lambda x: value
+            return None
+
+        def combined(node: Expr, *parts: Callable[[Array], Array]) -> Callable[[Array], Array]:
+            assert isinstance(node, Call)
+            function = ATOMS[node.atom].numpy
+            if node is statement.expr and (isinstance(function, np.ufunc) or function is np.clip):
+                return lambda x: function(*(part(x) for part in parts), out=x)
+            return lambda x: function(*(part(x) for part in parts))
+
+        return fold(statement.expr, {}, leaf, combined)
 
     def factor(self, op: Op) -> None:
         """L with L L^T the Gram matrix of the inputs, over batch, weight members if they differ, columns and FACTOR."""
@@ -252,20 +316,26 @@ class _Networks:
         else:
             axes = (BATCH, *members, FACTOR, COORDINATE)
             fresh = Open(axes, self.fresh(op, members, columns))
+        if columns == 1 and not group.column_axes:  # in place
+            place = axes.index(FACTOR)
+            value = Open((*axes[:place], *axes[place + 1 :]), np.squeeze(fresh.data, place))
+            np.multiply(value.data, align(self.multiplier(op, group), value.axes), out=value.data)
+            return value
         uniform = bool((scale == scale[0]).all())
         scales = (
             Open((), scale[:1].reshape(())) if uniform else Open(tuple(members), scale.reshape([*members.values()]))
         )
-        if columns == 1 and not group.column_axes:  # in place
-            place = axes.index(FACTOR)
-            first = Open(factor.axes[:-1], factor.data[..., 0])
-            value = Open((*axes[:place], *axes[place + 1 :]), np.squeeze(fresh.data, place))
-            multiplier = multiply(first, scales)
-            np.multiply(value.data, align(multiplier, value.axes), out=value.data)
-            return value
         if uniform:
             return contract(multiply(factor, scales), fresh, (FACTOR,))
         return contract(factor, multiply(fresh, scales), (FACTOR,))
+
+    def multiplier(self, op: Op, group: Grouping) -> Open:
+        """What a fresh vector of each member is multiplied by, where a weight multiplies one vector only."""
+        scale = self.job.deviations[group.weight.name][group.members].astype(self.job.dtype)
+        named: Open = self.values[op.key]
+        first = Open(_renamed(named.axes[:-1], group, back=True), named.data[..., 0])
+        sizes = [group.sizes[name] for name in group.member_axes]
+        return multiply(first, Open(group.member_axes, scale.reshape(sizes)))
 
     def dot(self, op: Op) -> None:
         step = self.plan.order[op.at]
@@ -337,6 +407,24 @@ class _Networks:
             self.values[name] = np.zeros((self.count, *family.shape, *trail), self.job.dtype)
         array: Array = self.values[name]
         return array
+
+
+def inner_products(vectors: Array, out: Array | None = None) -> Array:
+    """Inner products of the rows of matrices.
+
+    Rows are multiplied in two halves: a matrix times its own transpose is a symmetric product for BLAS, which takes up
+    to four times as long where there are few rows.
+
+    Shapes    vectors (.., m, n) -> (.., m, m)
+    """
+    vectors = vectors.astype(np.float64, copy=False)  # what is new in a vector is a difference
+    rows, turned = vectors.shape[-2], vectors.swapaxes(-1, -2)
+    if rows == 1 or rows > FEW_ROWS:
+        return np.matmul(vectors, turned, out=out)
+    result = np.empty((*vectors.shape[:-1], rows)) if out is None else out
+    for half in (slice(rows // 2), slice(rows // 2, rows)):
+        np.matmul(vectors[..., half, :], turned, out=result[..., half, :])
+    return result
 
 
 def _renamed(axes: Iterable[str], group: Grouping, back: bool) -> tuple[str, ...]:

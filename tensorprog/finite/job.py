@@ -27,6 +27,7 @@ __all__ = ["FREED_BYTES", "Job", "Stage", "check_kept", "make_job"]
 Array = NDArray[Any]
 # aimed at for the numbers of one block and of a part of it: they should stay in cache
 BLOCK_BYTES, PART_BYTES = 16 << 20, 4 << 20
+TILE_BYTES = 1 << 20  # of the vectors that are drawn, and left again, in one piece
 FREED_BYTES = 16 << 20  # kept by the allocator instead of being returned to the system after every op
 FEW, MAX_BLOCK = 16, 1024  # networks in a block
 BLOCK_NANOSECONDS = 1e8  # results come in whole blocks: a few networks should not wait for many
@@ -81,7 +82,13 @@ class Job:
     def memory(self) -> int:
         """Bytes that drawing one block takes at most, roughly: arrays of the block, of one part, and what ops copy."""
         block, part = self.held
-        return 2 * (block * self.block + part * self.part) * np.dtype(self.dtype).itemsize + FREED_BYTES
+        tiles = max((self.tile(op) * _streamed(self.plan, op) for op in self.plan.ops if op.inner), default=0)
+        return 2 * (block * self.block + part * self.part + tiles) * np.dtype(self.dtype).itemsize + FREED_BYTES
+
+    def tile(self, op: Op) -> int:
+        """Networks in one piece of a streamed op."""
+        vectors = _size(self.plan, op.inner[0]) * np.dtype(self.dtype).itemsize
+        return min(self.block, _power_of_two(TILE_BYTES / vectors))
 
     @property
     def seconds(self) -> float:
@@ -211,14 +218,23 @@ def _power_of_two(number: float) -> int:
 
 def _size(plan: Plan, op: Op) -> int:
     """Numbers of what an op writes."""
+    if op.inner:
+        return _size(plan, op.inner[-1])
     if op.kind in ("gram", "factor"):
         wide = plan.fresh[op.at] if op.kind == "factor" else plan.group(op).columns
         return plan.group(op).sets * plan.group(op).columns * wide
     return math.prod(plan.netsor.families[op.writes].shape) * plan.lengths.get(op.writes, 1)
 
 
+def _streamed(plan: Plan, op: Op) -> int:
+    """Numbers of one network that a streamed op holds at a time."""
+    return max(_size(plan, each) + _passing(plan, each, {}) for each in op.inner) + _size(plan, op.inner[0])
+
+
 def _passing(plan: Plan, op: Op, alive: dict[str, int]) -> int:
     """Numbers needed in passing; histories and matrices of weights, which stay, are entered in `alive`."""
+    if op.inner:
+        return 0
     if op.kind == "nonlin":
         step = plan.order[op.at]
         assert isinstance(step.statement, Nonlin)

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["fill_chi_squares", "fill_normals", "ziggurat"]
+__all__ = ["fill_chi_squares", "fill_normals", "fill_scaled_normals", "ziggurat"]
 
 TAIL = 3.6541528853610088  # where the lowest strip ends and the tail begins
 INVERSE_TAIL = 0.27366123732975828
@@ -106,6 +106,21 @@ def fill_normals(state: Any, out: Any) -> None:
         if not taken:
             taken, out[i], a, b, c, d = _edge(bits, x, a, b, c, d)
         i += taken
+    state[0], state[1], state[2], state[3] = a, b, c, d
+
+
+@njit("void(uint64[::1], float64[::1], float64[:, ::1])", cache=True, **OPTIONS)
+def fill_scaled_normals(state: Any, scale: Any, out: Any) -> None:
+    """Fill rows with normals times one number each.  Shapes: state (4,), moved on; scale (rows,); out (rows, any)."""
+    a, b, c, d = state[0], state[1], state[2], state[3]
+    for row in range(scale.size):
+        i = 0
+        while i < out.shape[1]:
+            bits, x, taken, a, b, c, d = _point(a, b, c, d)
+            if not taken:
+                taken, x, a, b, c, d = _edge(bits, x, a, b, c, d)
+            out[row, i] = x * scale[row]
+            i += taken
     state[0], state[1], state[2], state[3] = a, b, c, d
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tensorprog.finite.frames import Recipe
 
-__all__ = ["chi", "engine", "gaussian_vectors", "prepare", "standard_normal"]
+__all__ = ["chi", "engine", "gaussian_vectors", "prepare", "scaled_normals", "standard_normal"]
 
 Array = NDArray[Any]
 # Starting numba takes 0.3 to 0.5 s: importing it, loading what it compiled before, comparing with numpy; 1.5 s more
@@ -74,9 +74,12 @@ def _agrees(kernels: ModuleType) -> bool:
     if not np.array_equal(_state(bits), bits.state["state"]["state"]):
         return False
     normals, squares = np.empty(CHECKED), np.empty((4, CHECKED // 16))
-    kernels.fill_normals(_state(bits), normals)
+    first, rest = normals[: CHECKED // 2], normals[CHECKED // 2 :]
+    kernels.fill_normals(_state(bits), first)
+    kernels.fill_scaled_normals(_state(bits), np.full(2, 3.0), rest.reshape(2, -1))
     kernels.fill_chi_squares(_state(bits), np.arange(1, 5, dtype=np.int64), squares)
     expected = theirs.standard_normal(CHECKED), np.empty(squares.shape)
+    expected[0][CHECKED // 2 :] *= 3.0
     _fill_chi_squares(theirs, range(1, 5), expected[1])
     return np.array_equal(normals, expected[0]) and np.array_equal(squares, expected[1])
 
@@ -103,6 +106,20 @@ def standard_normal(generator: np.random.Generator, out: NDArray[Any]) -> None:
         return
     with generator.bit_generator.lock:
         kernels.fill_normals(_state(generator.bit_generator), out.reshape(-1))
+
+
+def scaled_normals(generator: np.random.Generator, scale: NDArray[Any], out: NDArray[Any]) -> None:
+    """Fill rows with what `standard_normal` draws times one number each.
+
+    Shapes    scale (rows,), out (rows, any), both C-contiguous and of one dtype
+    """
+    kernels = _compiled(generator, out)
+    if kernels is None:
+        standard_normal(generator, out)
+        np.multiply(out, scale[:, None], out=out)
+        return
+    with generator.bit_generator.lock:
+        kernels.fill_scaled_normals(_state(generator.bit_generator), scale, out)
 
 
 def chi(generator: np.random.Generator, degrees: Sequence[int], size: int) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from tensorprog.finite.demand import Demand, demand, has_constant
 from tensorprog.finite.frames import Frames, Layout, Recipe
 from tensorprog.finite.inactive import Inactive, without_inactive
 from tensorprog.language.errors import ProgramError, fail
+from tensorprog.language.expr import Reduction, Variable, variables, walk
 from tensorprog.language.initials import InitialLaw, initial_laws
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
 from tensorprog.language.schedule import Step, steps
@@ -32,15 +33,17 @@ class Op:
     """One action on a block of networks.
 
     "gram" makes the inner products of packed vectors, "factor" a matrix L with L L^T equal to them; MatMuls of weights
-    used once share these by their `key`.  An op is `large` if it touches arrays over all coordinates.
+    used once share these by their `key`.  An op is `large` if it touches arrays over all coordinates.  "streamed" does
+    what its `inner` ops do, a few networks at a time: fresh vectors, functions of them, and their inner products.
     """
 
-    kind: Literal["initial", "gram", "factor", "matmul", "dot", "nonlin"]
+    kind: Literal["initial", "gram", "factor", "matmul", "dot", "nonlin", "streamed"]
     at: int  # place in `Plan.order`; for "initial" in `Netsor.initial`
     large: bool
     key: str = ""
     reads: tuple[str, ...] = ()
     writes: str = ""
+    inner: tuple[Op, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -339,7 +342,55 @@ class Plan(Shown):
                         ops.append(Op(kind, at, source in self.full, source, (source,), name))
                     source = name
                 ops.append(Op("matmul", at, target in self.full, source, (source,), target))
-        return tuple(ops)
+        return self._streamed(ops)
+
+    def _streamed(self, ops: Sequence[Op]) -> tuple[Op, ...]:
+        """The ops, in which a product, functions of it and their Gram matrix are one where nothing else reads them."""
+        readers: dict[str, list[Op]] = {}
+        for op in ops:
+            for name in op.reads:
+                readers.setdefault(name, []).append(op)
+        streams: dict[Op, tuple[Op, ...]] = {}
+        for op in ops:
+            chain = [op] if op.kind == "matmul" and self._rows_of_normals(op) else []
+            while chain and chain[-1].kind != "gram":
+                then = readers.get(chain[-1].writes, [])
+                only = len(then) == 1 and chain[-1].writes not in self.kept
+                chain = [*chain, then[0]] if only and self._row_by_row(then[0], chain[-1].writes) else []
+            if chain:
+                streams[op] = tuple(chain)
+        inside = {op for chain in streams.values() for op in chain}
+        return tuple(
+            Op("streamed", op.at, False, op.key, op.reads, streams[op][-1].writes, streams[op]) if op in streams else op
+            for op in ops if op in streams or op not in inside
+        )  # fmt: skip
+
+    def _rows_of_normals(self, op: Op) -> bool:
+        """Whether a product is normals in all coordinates, each member times a number, and makes its whole family."""
+        group = self.group(op)
+        own = bool(op.key) and op.large and group.separable and not group.column_axes and self.fresh[op.at] == 1
+        return own and self.recipes[op.at].plain and self._in_order(group.statement.target, group.member_axes, op.at)
+
+    def _row_by_row(self, op: Op, name: str) -> bool:
+        """Whether a function of one family takes each member to that of the same indices, or a Gram matrix packs it."""
+        if op.kind == "gram":
+            group = self.group(op)
+            axes = (*(group.member_axes if group.reads_members else ()), *group.column_axes)
+            return group.separable and self._in_order(group.statement.vector, axes, op.at)
+        statement = self.order[op.at].statement
+        if not isinstance(statement, Nonlin) or op.reads != (name,):
+            return False
+        bare = [slot.bare for slot in statement.target.slots]
+        reduced = any(isinstance(node, Reduction) and variables(node) for node in walk(statement.expr))
+        same = all(reference.slots == statement.target.slots for reference in statement.inputs)
+        return same and not reduced and self._in_order(statement.target, [str(index) for index in bare], op.at)
+
+    def _in_order(self, reference: Variable, axes: Sequence[str], at: int) -> bool:
+        """Whether a reference is all members of its family, its slots these indices in this order."""
+        ranges = self.order[at].ranges(self.netsor.ranges)
+        bare = [slot.bare for slot in reference.slots]
+        whole = tuple(ranges[index] for index in axes) == self.netsor.families[reference.name].ranges
+        return bare == list(axes) and len(set(axes)) == len(axes) and whole
 
     def _rows(self) -> tuple[PlanRow, ...]:
         """Normals and chi variables, line by line of the program."""

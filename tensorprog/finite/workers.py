@@ -31,10 +31,12 @@ __all__ = [
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Drawn = list[dict[str, NDArray[Any]]]  # of each block of a task
-MAX_TASK = 64  # blocks handed to a worker at once, at most
-TASK_SECONDS = 0.1  # aimed at for one task: long beside the work of handing it over, short beside one's patience
+# aimed at for one task: long beside the work of handing it over, short beside one's patience
+TASK_SECONDS, OUTSIDE_SECONDS = 0.1, 1.0
+HANDING_OVER = 4e-3  # seconds of the scheduler and this process for one task elsewhere, which all workers wait for
+MAX_TASK, MAX_OUTSIDE = 64, 1024  # blocks handed to a worker at once, at most
 OUTSIDE_WORKERS = 64  # presumed of an executor that does not tell
-OUTSIDE_TASKS = 256  # kept under way for workers elsewhere, whose number may grow
+FEWEST_OUTSIDE, OUTSIDE_TASKS = 32, 256  # tasks kept under way for workers elsewhere, whose number may grow
 _lock = threading.Lock()
 _inside = 0  # how many are inside `one_blas_thread`
 _before: dict[str, tuple[Any, int]] = {}  # by file: each library and the number of threads it had
@@ -71,7 +73,8 @@ def flight(job: Job, blocks: int, room: int, threads: int | None = None, executo
     """Choose sizes for which the blocks under way take no more than `room` bytes of this process.
 
     Workers in other processes take memory there; of their tasks the results count here, packed and unpacked.  One task
-    more than those under way has its results in use.
+    more than those under way has its results in use.  Tasks elsewhere are long, since handing over one takes the
+    scheduler, the worker and this process some milliseconds together.
     """
     if executor is None:
         workers = threads or cores()
@@ -80,9 +83,13 @@ def flight(job: Job, blocks: int, room: int, threads: int | None = None, executo
     workers = max(1, min(workers, blocks))
     here = inside(executor)
     working, drawn = (job.memory, job.drawn) if here else (0, 2 * job.drawn)
-    most = 2 * workers if here else max(2 * workers, OUTSIDE_TASKS)
-    size = min(MAX_TASK, int(TASK_SECONDS / job.seconds), blocks // (4 * workers))
-    size = max(1, min(size, (room // (most + 1) - working) // drawn))
+    if here:
+        longest, seconds, fewest, most = MAX_TASK, TASK_SECONDS, 2 * workers, 2 * workers
+    else:
+        longest, seconds = MAX_OUTSIDE, max(OUTSIDE_SECONDS, HANDING_OVER * workers)
+        fewest, most = max(2 * workers, FEWEST_OUTSIDE), max(2 * workers, OUTSIDE_TASKS)
+    size = min(longest, int(seconds / job.seconds), blocks // (4 * workers))
+    size = max(1, min(size, (room // (fewest + 1) - working) // drawn))
     tasks = max(0, min(most, (room - size * drawn) // (working + size * drawn)))
     return Flight(min(workers, tasks) if here else workers, size, tasks)
 

@@ -302,7 +302,8 @@ def kernel_sensitivity(
         return moved
     tilt_f, tilt_g = (alike(_tilt(h, var)) for h, var in ((f, v), (g, w)))
     rate = abs(f.linear * g.linear) + abs(f.modulus * g.modulus) + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f
-    even = np.abs(_constant(f, v) * g.modulus) * move_g + np.abs(_constant(g, w) * f.modulus) * move_f
+    one_f, one_g = (alike(np.abs(_constant(h, var))) for h, var in ((f, v), (g, w)))
+    even = abs(g.modulus) * one_f * move_g + abs(f.modulus) * one_g * move_f
     if not (tilt_f.any() and tilt_g.any()):
         return np.asarray(rate * moved + even)
     slope = _slope(f, g, v, w)

@@ -57,6 +57,7 @@ def cross_of_estimates(
     var_f, var_g = (Estimate(np.maximum(v.value, 0), v.error) for v in var)
     call = partial(cross, f, g, slack=np.inf, pairs=pairs)
     args = (*mu, var_f, var_g, cov)
+    first = second = None
     if not any(np.any(m.value) or np.any(m.error) for m in mu):
         first, second = elementary(f), elementary(g)
         moved = small = None
@@ -67,7 +68,9 @@ def cross_of_estimates(
             result = call(*(arg.value for arg in args)) if small is None else small
             return Estimate(result.value, np.broadcast_to(compact(result.error) + moved, result.value.shape))
 
-    if not (f.kinks.size or g.kinks.size):
+    # an arc sine that is steep somewhere has no bound to first order: there rounding counts as well
+    steep = all(h is not None and h.sigmoids for h in (first, second))
+    if not (steep or f.kinks.size or g.kinks.size):
         found = _by_series(f, g, call, args, one)
         if found is not None:
             return found
@@ -79,7 +82,7 @@ def cross_of_estimates(
         return a, np.where(same, a, b), v, np.where(same, v, w), np.where(same, v, c)
 
     lowest = (-np.inf, -np.inf, 0.0, 0.0, -np.inf)
-    return _by_differences(call, args, lowest, jumps=any(jumps), tied=tied if same.any() else None)
+    return _by_differences(call, args, lowest, jumps=any(jumps) or steep, tied=tied if same.any() else None)
 
 
 def _by_series(

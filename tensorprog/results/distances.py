@@ -55,10 +55,11 @@ def moments(values: Array, variances: Array | None = None) -> dict[str, tuple[Ar
         with np.errstate(all="ignore"):
             mean = x.mean(axis=(0, 1))
             d = x - mean
-            two, three, four = d**2, d**3, d**4
+            two = d * d
+            three, four = two * d, two * two
             if variances is not None:
                 v = variances[..., block]
-                two, three, four = two + v, three + 3 * d * v, four + 6 * d**2 * v + 3 * v**2
+                two, three, four = two + v, three + 3 * d * v, four + 6 * two * v + 3 * v * v
             m2, m3, m4 = (power.mean(axis=(0, 1)) for power in (two, three, four))
             m2 = np.where(m2 > 1e-28 * (mean**2 + 1e-280), m2, 0.0)  # rounding of a constant is not variance
             influence = {

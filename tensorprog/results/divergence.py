@@ -57,7 +57,8 @@ ORDER, HALVINGS, PANEL = 18, 60, 1e-13  # of panels of y, and the mass by which 
 LAST, FOLLOWED = 4, 1e-12  # Legendre coefficients of the integrand on a panel, and how large they may be
 SMALLEST, DECADES = 690.0, 2.0  # log of the smallest distance, and of the way on a panel
 LEAST_MASS = 1e-15  # next to a singularity, or to the mean
-MOST_BASES = 8
+STRIDE, MOST_BASES = 16, 8
+ROUNDED = 1e-15  # of a mass, which is a difference of numbers up to 1
 UNRESOLVED = 0.5  # relative error of a density that is no longer one
 MOST_LOG = 100.0  # of the ratio of densities, allowed for where one of them is not known or the grid misses mass
 
@@ -299,15 +300,23 @@ def _one_side(law: Any, sign: float, centre: float, variance: float, end: float,
     """The part of a divergence from a Gaussian on one side of a value: Integral f log(f / Gaussian), and its error."""
     count = math.ceil((math.log(end) + SMALLEST) / DECADES)
     edges = end * np.exp(-DECADES * np.arange(count, -1, -1.0))
+    origin = law.cdf(np.zeros(1))[0]
+    # so close to the value that there is no mass a few distances tell as much as many
+    start = max(0, int(np.searchsorted(np.abs(law.cdf(sign * edges[::STRIDE])[0] - origin), LEAST_MASS)) - 1)
+    edges = edges[STRIDE * start :]
     at, vague = law.cdf(sign * edges)
-    below = np.abs(at - law.cdf(np.zeros(1))[0])
+    below = np.abs(at - origin)
     first = max(0, int(np.searchsorted(below, LEAST_MASS)) - 1)
     value, error = 0.0, MOST_LOG * float(below[first] + (min(at[-1], 1 - at[-1]) if outer else 0.0))
     mass, low, high = np.diff(below[first:]), edges[first:-1], edges[first + 1 :]
     vague = (vague[1:] + vague[:-1])[first:]
     for _ in range(HALVINGS):
         parts, errors, again = _on_panels(law, sign, centre, variance, low, high, mass, vague)
-        value, error = value + float(parts[~again].sum()), error + float(errors[~again].sum())
+        # next to a singularity halves of a mass that is hardly told from 0 say no more
+        lost = again & (mass <= LEAST_MASS + vague) & ~np.isfinite(parts + errors)
+        error, again = error + MOST_LOG * float((mass + vague)[lost].sum()), again & ~lost
+        done = ~(again | lost)
+        value, error = value + float(parts[done].sum()), error + float(errors[done].sum())
         low, high, mass = low[again], high[again], mass[again]
         if not low.size or 2 * low.size * ORDER > MOST_POINTS:
             break
@@ -338,9 +347,9 @@ def _on_panels(
         log = np.where(f > 0, log, 0.0)
         size = np.where(f > 0, np.abs(log) + 1, 0.0).max(axis=1)
         integrand, doubt = slope * f * log, ((slope * wrong) * weights).sum(axis=1)
-        off = np.abs((slope * f * weights).sum(axis=1) - mass)
+        off = np.maximum(np.abs((slope * f * weights).sum(axis=1) - mass) - ROUNDED, 0.0)
         unlike = np.abs(integrand @ _highest()).max(axis=1)
-    again = ~((off <= PANEL + doubt + vague) & (unlike <= FOLLOWED + doubt * size))
+        again = ~((off <= PANEL + doubt + vague) & (unlike <= FOLLOWED + doubt * size))
     return integrand @ weights, (doubt + off) * size + unlike, again
 
 

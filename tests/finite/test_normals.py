@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from tensorprog.finite import normals
-from tensorprog.finite.normals import chi, engine, prepare, standard_normal
+from tensorprog.finite.normals import chi, engine, prepare, scaled_normals, standard_normal
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="the extra `fast` is not installed")
 
@@ -86,6 +86,18 @@ def test_numba_draws_the_chi_variables_of_numpy(
     drawn = chi(ours, degrees, 20_001)
     monkeypatch.setattr(normals, "_kernels", None)
     assert np.array_equal(drawn, chi(theirs, degrees, 20_001))
+    assert same_state(ours, theirs)
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (1, 1), (3, 0), (0, 4), (200, 1001)])
+@pytest.mark.parametrize("fast", [False, pytest.param(True, marks=needs_numba)])
+def test_rows_of_normals_are_scaled(fast: bool, shape: tuple[int, int]) -> None:
+    if fast:
+        prepare(np.inf)
+    ours, theirs = sfc(3), sfc(3)
+    scale, out = sfc(4).standard_normal(shape[0]), np.empty(shape)
+    scaled_normals(ours, scale, out)
+    assert np.array_equal(out, theirs.standard_normal(shape) * scale[:, None])
     assert same_state(ours, theirs)
 
 
@@ -169,6 +181,7 @@ def test_kernels_that_differ_from_numpy_are_not_used(monkeypatch: pytest.MonkeyP
     kernels.fill_normals = fill_normals  # type: ignore[attr-defined]
     assert not normals._agrees(kernels)  # not compiled
     fill_normals.signatures = ["yes"]  # type: ignore[attr-defined]
+    kernels.fill_scaled_normals = lambda state, scale, out: None  # type: ignore[attr-defined]
     kernels.fill_chi_squares = lambda state, degrees, out: None  # type: ignore[attr-defined]
     assert not normals._agrees(kernels)
 

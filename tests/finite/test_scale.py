@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -86,6 +88,49 @@ def test_tasks_under_way_are_bounded_by_memory(monkeypatch: pytest.MonkeyPatch) 
     results = samples * drawn // job.block
     program.run(8, samples, seed=7, method="lazy", executor=executor, max_memory=results + job.memory)
     assert executor.most * 2 * drawn <= job.memory
+
+
+class Counted(Executor):
+    """Workers elsewhere that never do anything."""
+
+    def __init__(self, workers: int) -> None:
+        self._max_workers = workers
+
+
+@pytest.mark.parametrize("count", [1, 2, 1000])
+def test_tasks_for_workers_elsewhere_take_a_second_or_more(count: int) -> None:
+    job = make_job(tp.load("attention_relu").netsor, 1024, 0, "auto", 1, (), "float64")
+    many = 100 * count * math.ceil(1 / job.seconds)
+    way = workers.flight(job, many, 1 << 40, executor=Counted(count))
+    assert 0.9 <= way.size * job.seconds <= 5
+    assert way.size * job.seconds >= 3e-3 * count  # else the scheduler could not keep so many busy
+    assert way.tasks >= 2 * count
+    few = workers.flight(job, 8 * count, 1 << 40, executor=Counted(count))
+    assert few.size <= 2  # everybody has something to do
+
+
+def test_what_is_sent_to_workers_does_not_grow_with_the_network() -> None:
+    job = make_job(tp.load("attention_correlated", s=1024, H=12).netsor, 768, 0, "auto", 1, (), "float64")
+    assert len(pickle.dumps(workers.pack(job, 1e9))) < 1 << 16
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="thresholds of glibc")
+def test_memory_is_kept_where_the_environment_says_that_it_is_given_back() -> None:
+    code = """
+import resource, tensorprog as tp
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+program = tp.load("attention_relu")
+program.run(256, 2048, threads=1)
+before = faults()
+program.run(256, 8192, threads=1)
+print(faults() - before)
+"""
+    counts = []
+    for given in ({}, {"MALLOC_TRIM_THRESHOLD_": "65536"}):  # as dask gives it to its workers
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")} | given
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        counts.append(int(done.stdout))
+    assert counts[1] < 4 * counts[0] + 4000, counts
 
 
 class Deadly(Executor):

@@ -354,3 +354,17 @@ outputs: [y]
     inner = found.given({"p": 0.3}).expectation("tanh(3*y)**2", with_error=True)[1]
     assert abs(value - float(truth)) <= error + 1e-16
     assert 0 < inner <= error < 1e-13
+
+
+@pytest.mark.parametrize("noise", [1e-4, 1e-7, 1e-10])
+def test_means_that_turn_back_between_nodes_are_seen(noise: float) -> None:
+    """Near its least value (p - 0.3)**2 moves little: nodes on both sides are many deviations of the noise away."""
+    found, y = law(f"{noise}*v + (p - 0.3)**2"), np.array([1e-3, 1e-2])
+    y = np.array([1e-6, 1e-5, 1e-4, *y]) if noise < 1e-9 else y
+    (density, wrong), (below, off) = (method("y", y, with_error=True) for method in (found.density, found.cdf))
+    ends = (0.3 + np.multiply.outer([1, -1], np.sqrt(y))) / float(K)
+    first = np.exp(-0.5 * ends**2).sum(axis=0) / np.sqrt(2 * np.pi) / float(K) / (2 * np.sqrt(y))
+    near = (noise / y) ** 2  # what noise does to both
+    assert np.all(np.abs(density - first) <= wrong + near * first)
+    assert np.all(np.abs(below - (ndtr(ends[0]) - ndtr(ends[1]))) <= off + near)
+    assert np.all(wrong <= 1e-4 * first)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.limit.draw.layers import Layers
-from tensorprog.limit.draw.normals import CHUNK, Normals, Some, Streams
+from tensorprog.limit.draw.layers import ARRAYS, Layers
+from tensorprog.limit.draw.normals import CHUNK, Joined, Normals, Some, Streams
 from tensorprog.limit.draw.sampler import Sampler, without_coordinates
-from tensorprog.limit.memory import Budget, amount, need
+from tensorprog.limit.memory import Budget, amount, need, numbers_at_once
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
@@ -21,6 +21,7 @@ __all__ = ["Draws"]
 Array = NDArray[Any]
 BLOCK = 1024  # draws per random stream, at most
 TOGETHER = 1 << 20  # numbers that draws take at once, about
+SEVERAL = 1 << 22  # the same behind several layers, where every piece computes its moments again
 
 
 class Draws(Mapping[str, NDArray[Any]]):
@@ -59,8 +60,11 @@ class Draws(Mapping[str, NDArray[Any]]):
         shapes = {name: self._families[name].shape for name in self.sampler.scores}
         later = {n for n, shape in shapes.items() if n not in held and self._block * math.prod(shape) > CHUNK}
         self._later = later if isinstance(self.sampler, Sampler) and not self.sampler.averages else ()
-        # results of draws that take many numbers are worked on some at a time
+        # results of draws that take many numbers are worked on some at a time, of those that take few several blocks
         self._together = max(1, min(self._block, TOGETHER // self.sampler.numbers(self._later)))
+        self._most = 1
+        if isinstance(self.sampler, Layers) and self._together == self._block:
+            self._most = max(1, numbers_at_once(SEVERAL, 2 * ARRAYS) // (self._block * self.sampler.width))
         self._check(held, self.sampler.most(self._block, self._together, self._later))
         self._draw(held)
 
@@ -107,13 +111,28 @@ class Draws(Mapping[str, NDArray[Any]]):
 
     def _blocks(self) -> Iterator[tuple[slice, Normals]]:
         """Draws some at a time, each with their normals; the last block of streams may be cut off."""
-        for number in range(-(-self._size // self._block)):
-            first = number * self._block
-            streams = Streams(self.sampler.sources, self._block, self._seed, number)
-            for start in range(0, min(self._block, self._size - first), self._together):
-                stop = min(start + self._together, self._block)
-                part = slice(first + start, min(first + stop, self._size))
-                yield part, streams if self._together == self._block else Some(streams, slice(start, stop))
+        block = self._block
+        for first, count in self._groups():
+            streams = [Streams(self.sampler.sources, block, self._seed, first + k) for k in range(count)]
+            for start in range(0, min(count * block, self._size - first * block), self._together * count):
+                stop = min(start + self._together * count, count * block)
+                part = slice(first * block + start, min(first * block + stop, self._size))
+                whole = streams[0] if count == 1 else Joined(streams)
+                yield part, whole if stop - start == whole.draws else Some(whole, slice(start, stop))
+
+    def _groups(self) -> Iterator[tuple[int, int]]:
+        """First blocks and numbers of blocks that are worked on together: four groups of every power of 2.
+
+        They are the same however many draws there are, so that no draw depends on that.
+        """
+        first, count = 0, 1
+        while True:
+            for _ in range(4):
+                if first * self._block >= self._size:
+                    return
+                yield first, count
+                first += count
+            count = min(2 * count, 1 << (self._most.bit_length() - 1))
 
     def _draw(self, held: Collection[str]) -> None:
         arrays = {name: self._empty(name) for name in self._names if name in held}

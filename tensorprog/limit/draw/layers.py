@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.evaluate import BATCH, COORDINATE, Open, Scope, align, broadcast, evaluate
-from tensorprog.language.expr import Affine, Expr, Reduction, Variable, product_of
+from tensorprog.language.expr import Affine, Expr, Reduction, Variable, product_of, variables
 from tensorprog.language.ir import Dot, MatMul, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import upstream
@@ -97,6 +97,15 @@ class Conditioned(NumericRecursion):
         if self.whole.random & {f, g}:
             return super().between(f, g, names, ranges)
         return self.second_at(f, g, self.wanted(f, g, names))
+
+    def expectations(self, p: WeightedFunction, q: WeightedFunction, ranges: Mapping[str, Range]) -> IndexedValues:
+        """E[f(l) g(l')] without coefficients: for all draws at once, and only once, of what is not random."""
+        read = [p.without_coefficient.expression, q.without_coefficient.expression]
+        random = any(v.name in self.whole.random for expr in read for v in variables(expr))
+        if random or self.planning or self.whole.replicates is not None:
+            return super().expectations(p, q, ranges)
+        found = self.whole.expectations(p, q, {name: span for name, span in ranges.items() if name != REPLICATE})
+        return IndexedValues(found.terms, ranges)
 
     def _average(self, name: str) -> Value:
         if name in self.given:

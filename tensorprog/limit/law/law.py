@@ -535,9 +535,8 @@ class NumericLaw:
         """Quantiles of one member, where the distribution function passes them, to full precision."""
         levels = check_levels(q)
         curve = self._curve(name)
-        centre, spread = float(curve.mixture.expected()[0]), 1.001 * curve.mixture.reach
-        wanted = levels.reshape(-1)
-        found = crossing(lambda y: curve.cdf(y)[0] - wanted, np.full(levels.size, centre - spread), centre + spread)
+        centre, reach = float(curve.mixture.expected()[0]), 1.001 * curve.mixture.reach
+        found = crossing(lambda y: curve.cdf(y)[0], levels.reshape(-1), centre, reach)
         return np.asarray(found).reshape(levels.shape)  # at an atom the distribution function jumps there
 
     # -- draws --------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,7 @@ ALIKE = 8  # draws that share a value are not due to chance
 LONE, MISSED = 0.02, 14.0  # share of one draw in a density from which few decide; draws of what may be missed
 MOST_FREQUENCY = 1e6
 FREQUENCIES = (1.0, 3.0, 9.0)  # in units of 1 / standard deviation
+HALVED = 40  # distances at which a quantile is looked for first
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Mixture:
         total = np.stack(gaussian)[None]
         for summand in self.summands:
             offset = summand.mean - self.rule.value(summand.average(summand.mean))
-            own = np.stack([summand.average(_raw(offset, summand.var, k)) for k in range(order + 1)], axis=1)
+            own = np.stack([*map(summand.average, _raw(offset, summand.var, order))], axis=1)
             both = np.concatenate([self.rule.value(own)[None], own])
             total = _product(total, _across(_power(both, summand.count)))
         # each set around its own mean
@@ -175,9 +176,10 @@ class Mixture:
             narrow = math.sqrt(float(own[len(own) // 4])) if summand.mean.size and np.ptp(offset) else math.inf
             top = float(scale.max()) / narrow if narrow > 0 else MOST_FREQUENCY
             finer = np.geomspace(FREQUENCIES[-1], max(min(2 * top, MOST_FREQUENCY), FREQUENCIES[-1]), 5)[1:]
-            for t in (*FREQUENCIES, *finer):
+            for t in dict.fromkeys((*FREQUENCIES, *finer)):
                 s = t / scale
-                values = summand.average(np.exp(-0.5 * s**2 * summand.var) * np.cos(s * offset))
+                real = np.exp(-0.5 * s**2 * summand.var)
+                values = summand.average(real * np.cos(s * offset) if offset.any() else real)
                 worst = max(worst, float(np.max(self.rule.error(values), initial=0.0)))
         return worst
 
@@ -400,45 +402,53 @@ class _Still:
     apart: Mixture
 
 
-def crossing(function: Callable[[Array], Array], low: Array, high: Any) -> Array:
-    """Where increasing functions pass 0, each between its low and high: the upper end of the last bracket.
+def crossing(function: Callable[[Array], Array], levels: Array, centre: float, reach: float) -> Array:
+    """Where an increasing function passes levels, within `reach` of a centre: the upper end of the last bracket.
 
+    Distances from the centre that halve give brackets for all levels together; then each is narrowed down.
+
+    Shapes    levels (numbers,)
     Source    Chandrupatla 1997: inverse quadratic interpolation where it is safe, else bisection
     """
-    a, b = (np.array(end, dtype=np.float64) for end in np.broadcast_arrays(high, low))
-    fa, fb = function(a), function(b)
+    away = reach * 0.5 ** np.arange(HALVED)
+    marks = np.concatenate([centre - away, [centre], centre + away[::-1]])
+    at = np.maximum.accumulate(function(marks))
+    above = np.clip(np.searchsorted(at, levels), 1, marks.size - 1)
+    a, b, fa, fb = marks[above], marks[above - 1], at[above] - levels, at[above - 1] - levels
     c, fc = a.copy(), fa.copy()
     t = np.full(a.shape, 0.5)
-    spread = np.abs(high - low)
+    left = np.arange(levels.size)
     for _ in range(200):
-        x = a + t * (b - a)
-        fx = function(x)
-        same = (fx >= 0) == (fa >= 0)
-        c, fc = np.where(same, a, b), np.where(same, fa, fb)
-        b, fb = np.where(same, b, a), np.where(same, fb, fa)
-        a, fa = x, fx
-        width = np.abs(b - a)
-        best = np.where(np.abs(fa) < np.abs(fb), a, b)
-        tolerance = 4e-16 * np.maximum(np.abs(best), spread * 1e-6)
-        if np.all((width <= 2 * tolerance) | (fa == 0)):
+        best = np.where(np.abs(fa) < np.abs(fb), a, b)[left]
+        width = np.abs(b - a)[left]
+        tolerance = 4e-16 * np.maximum(np.abs(best), reach * 2e-6)
+        least = np.where(width > 0, tolerance / np.maximum(width, 1e-300), 0.5)
+        some = (width > 2 * tolerance) & (fa[left] != 0)
+        left, least = left[some], least[some]
+        if not left.size:
             break
+        share = np.clip(t[left], np.minimum(least, 0.5), np.maximum(1 - least, 0.5))
+        x = a[left] + share * (b - a)[left]
+        fx = function(x) - levels[left]
+        same = (fx >= 0) == (fa[left] >= 0)
+        c[left], fc[left] = np.where(same, a[left], b[left]), np.where(same, fa[left], fb[left])
+        b[left], fb[left] = np.where(same, b[left], a[left]), np.where(same, fb[left], fa[left])
+        a[left], fa[left] = x, fx
         with np.errstate(divide="ignore", invalid="ignore"):
             xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
             safe = (1 - np.sqrt(1 - xi) < phi) & (phi < np.sqrt(xi))
             t = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
         t = np.where(safe & np.isfinite(t), t, 0.5)
-        least = np.where(width > 0, tolerance / np.maximum(width, 1e-300), 0.5)
-        t = np.clip(t, np.minimum(least, 0.5), np.maximum(1 - least, 0.5))
     return np.where(fa == 0, a, np.where(fa > 0, a, b))
 
 
-def _raw(mean: Array, var: Array, order: int) -> Array:
-    """E (m + sqrt(v) g)**order / order!, g standard normal."""
-    total = np.zeros_like(var)
-    for k in range(0, order + 1, 2):
-        factor = 1 / (2 ** (k // 2) * math.factorial(k // 2) * math.factorial(order - k))
-        total = total + factor * var ** (k // 2) * mean ** (order - k)
-    return total
+def _raw(mean: Array, var: Array, order: int) -> Iterator[Array]:
+    """E (m + sqrt(v) g)**k / k! for k from 0 to order, g standard normal; terms of one k have one sign."""
+    before, last = np.zeros_like(var), np.ones_like(var)
+    yield last
+    for k in range(1, order + 1):
+        before, last = last, (mean * last + var * before) / k
+        yield last
 
 
 def _product(first: Array, second: Array) -> Array:

@@ -38,8 +38,10 @@ SPREAD = 2.0  # of log v on a panel
 UNSEEN = 1e-18  # share of panels in the mass, and in the average of 1 / sd, for which that does not matter
 FAR = 39.0  # standard deviations beyond which a normal density is 0 and its distribution function 0 or 1
 PATH, SPAN = 3.0, 2.0  # of (y - m) / sqrt(v) and of log v on a panel that need not be halved for y
-NARROW = 1e-7  # deviation over the way of the mean at which a normal density is a point mass
+# deviation over the way of the mean at which a normal density is a point mass; share of the way that may be curved
+NARROW, STRAIGHT = 1e-7, 0.25
 DEPTH = 60  # halvings for a point
+SEEN = 1e-12  # rounding of means, in deviations, from which it is part of the error
 CHUNK = 1 << 19  # numbers held at once
 TINIEST = 1e-290  # variances
 MEMBERED = ("mean", "var", "mean_slack", "var_slack", "checked_mean", "checked_var")  # with axes of members
@@ -66,13 +68,39 @@ def _ends() -> Array:
     return _interpolation(gauss_legendre(NODES)[0], np.array([-1.0, 1.0])).T
 
 
+@lru_cache(maxsize=2)
+def _barycentric(count: int) -> Array:
+    """Weights of barycentric interpolation at Gauss-Legendre nodes."""
+    apart = 2 * (gauss_legendre(count)[0][:, None] - gauss_legendre(count)[0])
+    np.fill_diagonal(apart, 1.0)
+    return np.asarray(1 / apart.prod(axis=1))
+
+
+@lru_cache(maxsize=1)
+def _legendre() -> Array:
+    """From values at NODES to Legendre coefficients.
+
+    Shapes    (NODES, NODES)
+    """
+    nodes, weights = gauss_legendre(NODES)
+    return np.asarray(np.polynomial.legendre.legvander(nodes, NODES - 1) * weights[:, None] * (np.arange(NODES) + 0.5))
+
+
+def _bounds(values: Array) -> tuple[Array, Array, Array]:
+    """Polynomials through values at NODES: a straight line, as its middle and how far it goes, and what is left of it.
+
+    Shapes    values (panels, NODES) -> three arrays (panels,)
+    """
+    found = values @ _legendre()
+    return found[:, 0], np.abs(found[:, 1]), np.abs(found[:, 2:]).sum(axis=1)
+
+
 def _interpolation(at: Array, to: Array) -> Array:
-    """Barycentric interpolation."""
-    scale = np.array([1 / np.prod(2 * (x - np.delete(at, k))) for k, x in enumerate(at)])
+    """Barycentric interpolation from Gauss-Legendre nodes."""
     away = to[:, None] - at
     hit = away == 0
     with np.errstate(divide="ignore", invalid="ignore"):
-        terms = scale / away
+        terms = _barycentric(len(at)) / away
         return np.asarray(np.where(hit.any(axis=1)[:, None], hit.astype(float), terms / terms.sum(axis=1)[:, None]))
 
 
@@ -188,10 +216,59 @@ class Panels:
         small = seen & (most <= 1e-20 * most[seen].max())
         sharp = seen & (self.high - self.low <= _floor(self.low, self.high)) & (self.var.min(axis=1) <= 1e-3 * most)
         size, found = float(np.abs(self.mean[seen]).max()), np.zeros(0)
-        for value in np.concatenate([self.mean[sharp, NODES // 2], self.mean[small, NODES // 2]]):
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], small, [False]]).astype(int)))
+        least = [first + int(np.argmin(most[first:last])) for first, last in zip(edges[::2], edges[1::2], strict=True)]
+        for value in np.concatenate([self.mean[sharp, NODES // 2], self.mean[least, NODES // 2]]):
             if not (np.abs(found - value) <= 1e-6 * size).any():
                 found = np.append(found, value)
         return np.sort(found)
+
+
+class _Cells:
+    """Panels or parts of them, beside an independent Gaussian, with what every point asks of them.
+
+    Shapes    which, low, high (cells,); mean, var (cells, NODES); `ends`, `sd` at the nodes and at both ends of a cell
+    """
+
+    def __init__(self, panels: Panels, which: Array, low: Array, high: Array, mean: Array, var: Array) -> None:
+        self.panels, self.which, self.low, self.high, self.mean, self.var = panels, which, low, high, mean, var
+        self.ends = np.concatenate([mean, mean @ _ends()], axis=1)
+        spread = np.concatenate([var, np.maximum(var @ _ends(), 0.0)], axis=1)
+        self.sd = np.sqrt(spread)
+        self.smallest, self.largest = spread.min(axis=1), spread.max(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            span = np.log(self.largest) - np.log(self.smallest)
+        self.span = np.where(self.smallest == self.largest, 0.0, span)
+        rises, falls = ((sign * np.diff(mean, axis=1) > 0).all(axis=1) for sign in (1, -1))
+        self.rises: NDArray[np.bool_] = np.asarray(rises)
+        # between nodes a mean turns back by no more than what a straight line leaves of it
+        (centre, way, self.bend), (middle, more, rest) = _bounds(mean), _bounds(var)
+        # points beyond which all of a cell lies on one side
+        far = panels.mean_slack[which] + FAR * np.sqrt(middle + more + rest + panels.var_slack[which])
+        self.bottom, self.top = centre - way - self.bend - far, centre + way + self.bend + far
+        # on almost straight ones noise that is narrow changes little of the density of the mean
+        self.straight: NDArray[np.bool_] = np.asarray((rises | falls) & (self.bend <= STRAIGHT * way))
+        self.mass = _mass(low, high)
+
+    @cached_property
+    def weights(self) -> Array:
+        """Weights of the Gauss-Legendre rule, with the density of z.
+
+        Shapes    (cells, NODES)
+        """
+        nodes, weights = gauss_legendre(NODES)
+        half = ((self.high - self.low) / 2)[:, None]
+        z = ((self.high + self.low) / 2)[:, None] + half * nodes
+        return np.asarray(half * weights * np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi))
+
+    def halves(self, chosen: Array) -> _Cells:
+        """Both halves of some cells, one after the other."""
+        low, high = _halved(self.low[chosen], self.high[chosen])
+        both = (_matrix(NODES, -1.0, 0.0).T, _matrix(NODES, 0.0, 1.0).T)
+        mean, var = (
+            np.stack([a[chosen] @ half for half in both], axis=1).reshape(-1, NODES) for a in (self.mean, self.var)
+        )
+        return _Cells(self.panels, np.repeat(self.which[chosen], 2), low, high, mean, np.maximum(var, 0.0))
 
 
 class _Points:
@@ -199,11 +276,16 @@ class _Points:
 
     def __init__(self, panels: Panels, grid: Array, mean: float, var: float, cumulative: bool) -> None:
         self.panels, self.grid, self.cumulative = panels, grid, cumulative
-        self.mean, self.var = panels.mean + mean, np.maximum(panels.var, 0.0) + var
         self.value, self.error = np.zeros(grid.shape), np.zeros(grid.shape)
         self.hidden = np.zeros(grid.shape)
         self.lost = panels.underflow & np.bool_(var == 0)
-        least, most = self.var.min(axis=1), self.var.max(axis=1)
+        self.rounded = EPS * np.abs(panels.mean).max(axis=1)
+        own, spread = panels.mean + mean, np.maximum(panels.var, 0.0) + var
+        # jumps and kinks: panels without width whose values are only bounded
+        self.known = np.isfinite(own).all(axis=1) & np.isfinite(spread).all(axis=1) & (panels.masses > 0)
+        with np.errstate(invalid="ignore"):
+            self.cells = _Cells(panels, np.arange(len(panels.low)), panels.low, panels.high, own, spread)
+        least, most = spread.min(axis=1), spread.max(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):  # they were left so wide, as they do not matter
             self.rough = (most > least) & (np.log(most) - np.log(least) > 1.5 * SPREAD)
         self.rough &= panels.high - panels.low > 2 * _floor(panels.low, panels.high)
@@ -212,39 +294,27 @@ class _Points:
 
     def found(self) -> tuple[Array, Array]:
         """Values and errors."""
-        panels = self.panels
-        # jumps and kinks: panels without width whose values are only bounded
-        cells = np.isfinite(self.mean).all(axis=1) & np.isfinite(self.var).all(axis=1) & (panels.masses > 0)
-        with np.errstate(invalid="ignore"):
-            ends = np.concatenate([self.mean, self.mean @ _ends()], axis=1)
-            far = FAR * np.sqrt(np.maximum(self.var.max(axis=1), (self.var @ _ends()).max(axis=1)))
-            clear = cells & (panels.var_slack == 0) & (panels.mean_slack == 0)
-            over = clear & (self.grid[:, None] > ends.max(axis=1) + far)
-            under = clear & (self.grid[:, None] < ends.min(axis=1) - far)
+        panels, cells = self.panels, self.cells
+        clear = self.known & ~self.lost
+        over, under = clear & (self.grid[:, None] > cells.top), clear & (self.grid[:, None] < cells.bottom)
         if self.cumulative:
             self.value += over @ panels.masses
-        places = np.nonzero(cells & ~over & ~under)
+        places = np.nonzero(self.known & ~over & ~under)
         points: Array = places[0]
-        which: Array = places[1]
-        low: Array = panels.low[which]
-        high: Array = panels.high[which]
-        mean, var = self.mean[which], self.var[which]
-        left, right = _matrix(NODES, -1.0, 0.0), _matrix(NODES, 0.0, 1.0)
-        lost = ~cells & (panels.masses > 0)
+        own: Array = places[1]
+        lost = ~self.known & (panels.masses > 0)
         if lost.any():
             self.error += panels.masses[lost].sum() if self.cumulative else np.inf  # only their mass is known
-        for depth in range(DEPTH):
-            again = self._settle(points, which, low, high, mean, var, depth == DEPTH - 1)
-            if not again.size:
-                break
-            points, which, low, high, mean, var = (a[again] for a in (points, which, low, high, mean, var))
-            middle = (low + high) / 2
-            points, which = np.repeat(points, 2), np.repeat(which, 2)
-            low, high = np.stack([low, middle], 1).reshape(-1), np.stack([middle, high], 1).reshape(-1)
-            mean = np.stack([mean @ left.T, mean @ right.T], axis=1).reshape(-1, NODES)
-            var = np.maximum(np.stack([var @ left.T, var @ right.T], axis=1).reshape(-1, NODES), 0.0)
-        for point, a, b in self.vanishing:
-            self._add_singular(int(point), float(a), float(b))
+        likely = panels.masses[own] > UNSEEN
+        self._descend(points[likely], own[likely])
+        # of what the score hardly ever meets only what matters beside the rest
+        points, own = points[~likely], own[~likely]
+        with np.errstate(divide="ignore"):
+            most = panels.masses * (1.0 if self.cumulative else 0.4 / np.sqrt(cells.smallest))
+        small = most[own] <= UNSEEN * self.value[points]
+        self.error += np.bincount(points[small], most[own[small]], self.grid.size)
+        self._descend(points[~small], own[~small])
+        self._add_singular()
         # where deviations fall below the smallest numbers, the mass of the score falls faster, if it is that small
         unknown = self.hidden > UNSEEN * self.value
         self.error += self.hidden
@@ -253,107 +323,130 @@ class _Points:
         with np.errstate(invalid="ignore"):
             return self.value, np.where(known, 0.0, self.error + 64 * EPS * self.value)
 
-    def _settle(
-        self, points: Array, which: Array, low: Array, high: Array, mean: Array, var: Array, last: bool
-    ) -> Array:
-        """Add what needs no more halving; the places of what does."""
-        y = self.grid[points]
-        ends = np.concatenate([mean, mean @ _ends()], axis=1)
-        spread = np.concatenate([var, np.maximum(var @ _ends(), 0.0)], axis=1)
-        sd = np.sqrt(spread)
+    def _descend(self, points: Array, own: Array) -> None:
+        """Add what the panels that points own give, halved as often as a point needs it."""
+        cells = self.cells
+        for depth in range(DEPTH):
+            again = self._settle(points, own, cells, depth == DEPTH - 1)
+            if not again.size:
+                break
+            halved, place = np.unique(own[again], return_inverse=True)
+            cells, points = cells.halves(halved), np.repeat(points[again], 2)
+            own = np.stack([2 * place, 2 * place + 1], axis=1).reshape(-1)
+            clear, y = ~self.lost[cells.which[own]], self.grid[points]
+            over = clear & (y > cells.top[own])
+            if self.cumulative:
+                self._add(points[over], cells.mass[own[over]])
+            here = ~over & ~(clear & (y < cells.bottom[own]))
+            points, own = points[here], own[here]
+
+    def _add(self, points: Array, values: Array, wrong: Array | None = None) -> None:
+        """Add to values and errors at points, of which some come several times."""
+        self.value += np.bincount(points, values, self.grid.size)
+        if wrong is not None:
+            self.error += np.bincount(points, wrong, self.grid.size)
+
+    def _settle(self, points: Array, own: Array, cells: _Cells, last: bool) -> Array:
+        """Add what needs no more halving, of points with the cells that they own; the places of what does."""
+        y, which = self.grid[points], cells.which[own]
+        ends, sd = cells.ends[own], cells.sd[own]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            s = (y[:, None] - ends) / sd
-            s = np.where((sd == 0) & (y[:, None] == ends), 0.0, s)
+            s = y[:, None] - ends
+            still = (s == 0) & (sd == 0) if not cells.smallest.all() else None
+            s /= sd
+            if still is not None:
+                s[still] = 0.0
             least, most = s.min(axis=1), s.max(axis=1)
-            smallest, largest = spread.min(axis=1), spread.max(axis=1)
             path = np.where(least == most, 0.0, most - least)
-            span = np.where(smallest == largest, 0.0, np.log(largest) - np.log(smallest))
+        smallest, largest = cells.smallest[own], cells.largest[own]
         slack = self.panels.var_slack[which] > 0.5 * (smallest + self.panels.var_slack[which])
         slack |= (self.panels.mean_slack[which] ** 2 > smallest) | self.rough[which]
-        beyond = (least > FAR) | (most < -FAR)
-        near = ~beyond & (path <= PATH) & (self.cumulative | (span <= SPAN))
-        step = ~beyond & ~near & (least < -FAR) & (most > FAR)
-        rises, falls = (np.diff(mean, axis=1) > 0).all(axis=1), (np.diff(mean, axis=1) < 0).all(axis=1)
-        step &= (rises | falls) & (np.sqrt(largest) < NARROW * np.abs(mean[:, -1] - mean[:, 0]))
-        floor = ~beyond & ~near & ~step & (last | (high - low <= _floor(low, high)))
+        beyond = ((least > FAR) | (most < -FAR)) & (2 * cells.bend <= np.sqrt(cells.smallest))[own]
+        beyond |= (y > cells.top[own]) | (y < cells.bottom[own])
+        near = ~beyond & (path <= PATH) & (self.cumulative | (cells.span[own] <= SPAN))
+        step = ~beyond & ~near & (least < -FAR) & (most > FAR) & cells.straight[own]
+        step &= np.sqrt(largest) < NARROW * np.abs(ends[:, NODES - 1] - ends[:, 0])
+        floor = ~beyond & ~near & ~step & (last | (cells.high - cells.low <= _floor(cells.low, cells.high))[own])
         if self.lost.any():
             widest = np.sqrt(np.maximum(largest, TINIEST))
-            close = self.lost[which] & (np.abs(y[:, None] - mean).min(axis=1) < FAR * widest)
+            close = self.lost[which] & (np.abs(y[:, None] - ends[:, :NODES]).min(axis=1) < FAR * widest)
             slack, beyond = slack | close, beyond & ~close
         vague = slack & ~beyond  # only the mass is known
-        self._add_near(points, which, low, high, sd[:, :NODES], s[:, :NODES], near & ~vague)
+        chosen = np.flatnonzero(near & ~vague)
+        self._add_near(points[chosen], own[chosen], cells, s[chosen, :NODES])
         if self.cumulative:
-            over = (least > FAR) & beyond
-            np.add.at(self.value, points[over], _mass(low[over], high[over]))
-        self._add_steps(points, low, high, mean, np.asarray(rises), y, np.asarray(step & ~vague))
+            over = beyond & (y > cells.ends[own, 0])
+            self._add(points[over], cells.mass[own[over]])
+        self._add_steps(points, own, cells, step & ~vague)
         rest = floor | vague
         if rest.any():
-            self._add_bounds(points[rest], low[rest], high[rest], mean[rest], var[rest], y[rest], which[rest])
+            self._add_bounds(points[rest], own[rest], cells)
         return np.flatnonzero(~(beyond | near | step | rest))
 
-    def _add_near(
-        self, points: Array, which: Array, low: Array, high: Array, sd: Array, s: Array, chosen: Array
-    ) -> None:
+    def _add_near(self, points: Array, own: Array, cells: _Cells, s: Array) -> None:
         from scipy.special import ndtr
 
-        points, which, low, high, sd, s = (a[chosen] for a in (points, which, low, high, sd, s))
-        nodes, weights = gauss_legendre(NODES)
-        half = ((high - low) / 2)[:, None]
-        z = ((high + low) / 2)[:, None] + half * nodes
-        own = half * weights * np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
+        which, weights, sd = cells.which[own], cells.weights[own], cells.sd[own, :NODES]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            each = ndtr(s) if self.cumulative else np.exp(-0.5 * s**2) / math.sqrt(2 * math.pi) / sd
+            rare = np.zeros(len(points), dtype=bool)
+            if not cells.smallest.all():
+                atom = (sd == 0) & (s == 0)
+                each = np.where(atom, 1.0 if self.cumulative else np.inf, each)
+                # so rarely that a variance which is too small for floating point looks the same
+                rare = (atom & (weights > 0)).any(axis=1) & (self.panels.masses[which] <= UNSEEN)
+                rare &= not self.cumulative
+                each = np.where((weights > 0) & ~(atom & rare[:, None]), each, 0.0)
+            found = np.einsum("pk,pk->p", weights, each)
+        self._add(points, found, np.where(rare, np.inf, 0.0))
+        rounded = np.where(self.rounded[which] > SEEN * np.sqrt(cells.smallest[own]), self.rounded[which], 0.0)
+        mean_slack, var_slack = self.panels.mean_slack[which] + rounded, self.panels.var_slack[which]
+        moved = np.flatnonzero((mean_slack > 0) | (var_slack > 0))
+        if moved.size:
+            slack = mean_slack[moved, None], var_slack[moved, None]
+            wrong = self._wrong(slack, weights[moved], sd[moved], s[moved])
+            self.error += np.bincount(points[moved], wrong, self.grid.size)
+        self.near.append((points, np.stack([cells.low[own], cells.high[own]], 1), found))
+
+    def _wrong(self, slack: tuple[Array, Array], weights: Array, sd: Array, s: Array) -> Array:
+        """What slack of mean and variance does to averages over cells."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             normal = np.exp(-0.5 * s**2) / math.sqrt(2 * math.pi)
-            each = ndtr(s) if self.cumulative else normal / sd
-            atom = (sd == 0) & (s == 0)
-            each = np.where(atom, 1.0 if self.cumulative else np.inf, each)
-            # so rarely that a variance which is too small for floating point looks the same
-            rare = (atom & (own > 0)).any(axis=1) & (self.panels.masses[which] <= UNSEEN) & (not self.cumulative)
-            found = np.where((own > 0) & ~(atom & rare[:, None]), own * each, 0.0).sum(axis=1)
-            # what slack of mean and variance does
-            relative = self.panels.mean_slack[which][:, None] / sd, self.panels.var_slack[which][:, None] / (2 * sd**2)
+            relative = slack[0] / sd, slack[1] / (2 * sd**2)
             size = normal * (relative[0] + relative[1] * np.abs(s)) if self.cumulative else (
                 normal / sd * (relative[0] * np.abs(s) + relative[1] * np.abs(s**2 - 1)))
-            wrong = np.where((own > 0) & (size > 0), own * size, 0.0).sum(axis=1)
-        np.add.at(self.value, points, found)
-        np.add.at(self.error, points, np.where(rare, np.inf, np.where(np.isnan(wrong), 0.0, wrong)))
-        self.near.append((points, np.stack([low, high], 1), found))
+            wrong = np.where((weights > 0) & (size > 0), weights * size, 0.0).sum(axis=1)
+        return np.where(np.isnan(wrong), 0.0, wrong)
 
-    def _add_steps(
-        self, points: Array, low: Array, high: Array, mean: Array, rises: Array, y: Array, chosen: Array
-    ) -> None:
+    def _add_steps(self, points: Array, own: Array, cells: _Cells, chosen: Array) -> None:
         """Where the mean passes y and the noise around it is negligible: the density of the mean."""
         if not chosen.any():
             return
-        points, low, high, mean, rises, y = (a[chosen] for a in (points, low, high, mean, rises, y))
+        points, own = points[chosen], own[chosen]
+        low, high, mean, rises = cells.low[own], cells.high[own], cells.mean[own], cells.rises[own]
+        y = self.grid[points]
         below, above = np.full(len(y), -1.0), np.full(len(y), 1.0)
-        nodes = gauss_legendre(NODES)[0]
-
-        def at(t: Array) -> Array:
-            return np.asarray((_interpolation(nodes, t) * mean).sum(axis=1))
-
+        coefficients, value_at = (mean @ _legendre()).T, np.polynomial.legendre.legval
         for _ in range(54):
             t = (below + above) / 2
-            left = (at(t) < y) == rises
+            left = (value_at(t, coefficients, tensor=False) < y) == rises
             below, above = np.where(left, t, below), np.where(left, above, t)
         t, half = (below + above) / 2, (high - low) / 2
         z = (low + high) / 2 + half * t
         if self.cumulative:
             value = np.where(rises, _mass(low, z), _mass(z, high))
         else:
-            h = 1e-4
-            slope = (8 * (at(t + h) - at(t - h)) - (at(t + 2 * h) - at(t - 2 * h))) / (12 * h * half)
+            slope = value_at(t, np.polynomial.legendre.legder(coefficients), tensor=False) / half
             value = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) / np.abs(slope)
-        np.add.at(self.value, points, value)
-        np.add.at(self.error, points, 1e-11 * value)
+        rounded = 64 * EPS * np.abs(mean).max(axis=1) / np.abs(mean[:, -1] - mean[:, 0])
+        self._add(points, value, (1e-11 + rounded) * value)
 
-    def _add_bounds(
-        self, points: Array, low: Array, high: Array, mean: Array, var: Array, y: Array, which: Array
-    ) -> None:
+    def _add_bounds(self, points: Array, own: Array, cells: _Cells) -> None:
         """Cells of which only the mass is known: a normal density is at most 0.4 / sd and 0.25 / |y - m|."""
-        mass = _mass(low, high)
+        which, low, high, y = cells.which[own], cells.low[own], cells.high[own], self.grid[points]
+        mean, var, mass = cells.mean[own], cells.var[own], cells.mass[own]
         if self.cumulative:
-            np.add.at(self.value, points, mass / 2)
-            np.add.at(self.error, points, mass / 2)
+            self._add(points, mass / 2, mass / 2)
             return
         small = self.rough[which] | (self.panels.masses[which] <= UNSEEN)  # they do not matter: nodes tell enough
         more = np.where(small, 0.0, self.panels.var_slack[which])
@@ -366,31 +459,34 @@ class _Points:
             bound = np.minimum(0.4 / np.sqrt(least), 0.25 / away) * mass
         bound = np.where(mass > 0, bound, 0.0)
         lost = self.lost[which]  # finite, but how large is not known
-        np.add.at(self.hidden, points[lost], mass[lost] / math.sqrt(TINIEST))
+        self.hidden += np.bincount(points[lost], mass[lost] / math.sqrt(TINIEST), self.grid.size)
         bound = np.where(lost, 0.0, bound)
         finite = np.isfinite(bound)
-        np.add.at(self.error, points[finite], bound[finite])
+        self.error += np.bincount(points[finite], bound[finite], self.grid.size)
         self.vanishing += zip(points[~finite], low[~finite], high[~finite], strict=True)
 
-    def _add_singular(self, point: int, low: float, high: float) -> None:
-        """The density at the mean of a cell where v vanishes: finite if what is next to the cell falls off."""
-        if high - low > 1e-9:  # nothing is known of what is inside
-            self.error[point] = np.inf
+    def _add_singular(self) -> None:
+        """Densities at the means of cells where v vanishes: finite if what is next to the cell falls off."""
+        if not self.vanishing:
             return
-        where = (low + high) / 2
-        shells = [0.0, 0.0]
-        for points, ends, found in self.near:
-            own = points == point
-            away = np.minimum(np.abs(ends[own] - where).max(axis=1), 1.0)
-            for k, (inner, outer) in enumerate(((1e-9, 1e-6), (1e-6, 1e-3))):
-                shells[k] += float(found[own][(away > inner) & (away <= outer)].sum())
-        near, far = shells
-        exponent = 1 - math.log(far / near) / math.log(1e3) if near > 0 and far > 0 else 0.0
-        if not math.isfinite(near) or exponent >= DIVERGES:
-            self.value[point], self.error[point] = np.inf, 0.0
-        else:  # what is left inside the cell, of a power of the distance
-            rest = near * (high - low) ** (1 - exponent) / (1e-6 ** (1 - exponent) - 1e-9 ** (1 - exponent))
-            self.error[point] += 4 * rest
+        points, ends, found = (np.concatenate(arrays) for arrays in zip(*self.near, strict=True))
+        order = np.argsort(points, kind="stable")
+        bounds = np.searchsorted(points[order], np.arange(self.grid.size + 1))
+        for number, low, high in self.vanishing:
+            point = int(number)
+            if high - low > 1e-9:  # nothing is known of what is inside
+                self.error[point] = np.inf
+                continue
+            own = order[bounds[point] : bounds[point + 1]]
+            away = np.minimum(np.abs(ends[own] - (low + high) / 2).max(axis=1), 1.0)
+            shells = ((1e-9, 1e-6), (1e-6, 1e-3))
+            near, far = (float(found[own][(away > a) & (away <= b)].sum()) for a, b in shells)
+            exponent = 1 - math.log(far / near) / math.log(1e3) if near > 0 and far > 0 else 0.0
+            if not math.isfinite(near) or exponent >= DIVERGES:
+                self.value[point], self.error[point] = np.inf, 0.0
+            else:  # what is left inside the cell, of a power of the distance
+                rest = near * (high - low) ** (1 - exponent) / (1e-6 ** (1 - exponent) - 1e-9 ** (1 - exponent))
+                self.error[point] += 4 * rest
 
 
 # ---- how they are made ----------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -342,8 +342,9 @@ class Numbers(Recursion[Value, IndexedValues]):
         return Value(tuple(axes), moment.dense(tuple(axes)))
 
     def product(self, factors: Sequence[Value]) -> Value:
-        """The product of values, kept apart where it would have more axes than any of them."""
-        return reduce(Factored.kept, factors)
+        """The product of values, kept apart."""
+        together = len(factors) == 1 or any(factor.later for factor in factors)
+        return super().product(factors) if together else Factored(factors)
 
     def vanishes(self, value: Value) -> bool:
         """Whether a value is exactly zero."""

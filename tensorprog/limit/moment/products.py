@@ -92,8 +92,11 @@ class ProductOfFunctions:
         result = Value.of(1.0)
         for number in self.constants:
             result = result * self.numbers.number(substitute(number, solution), self.ranges)
-        for block in _blocks(law.factors(), law):
+        # variables themselves first: where one has mean 0, and so has the product, nothing else is computed
+        for block in sorted(_blocks(law.factors(), law), key=lambda block: [f.plain != FORMAL for f in block]):
             result = result * law.expectation(block)
+            if result.zero():
+                break
         return result
 
 

@@ -123,7 +123,7 @@ class Recursion(ABC, Generic[V, M]):
         self._base: dict[tuple[str, str], M] = {}
         self._averages: dict[str, V] = {}
         self._expectations: dict[Any, M] = {}
-        self._partial: dict[tuple[str, str, Equations, bool], M] = {}
+        self._partial: dict[tuple[str, str, bool], dict[Equations, M]] = {}
         self._inside = 0
 
     @property
@@ -446,7 +446,7 @@ class Recursion(ABC, Generic[V, M]):
         """E[Z^f Z^g] for every draw where these equations between positions hold; elsewhere any value."""
         if not where or (f, g) in self._second:
             return self.replicated(f, g)
-        return self._known_at((f, g, where, False), lambda ranges: self._checked_at(f, g, ranges, where))
+        return self._known_at((f, g, False), where, lambda ranges: self._checked_at(f, g, ranges, where))
 
     def _checked_at(self, f: str, g: str, ranges: Ranges, where: Equations) -> M:
         return self.checked(self._uncentred(f, g, ranges, solve(where)), f, g)
@@ -455,13 +455,21 @@ class Recursion(ABC, Generic[V, M]):
         """The covariance of two Gaussian families, likewise."""
         if not where or (f, g) in self._base:
             return self.base(f, g)
-        return self._known_at((f, g, where, True), lambda ranges: self.gaussian(f, g, ranges, where))
+        return self._known_at((f, g, True), where, lambda ranges: self.gaussian(f, g, ranges, where))
 
-    def _known_at(self, key: tuple[str, str, Equations, bool], compute: Callable[[dict[str, Range]], M]) -> M:
+    def _known_at(
+        self, key: tuple[str, str, bool], where: Equations, compute: Callable[[dict[str, Range]], M]
+    ) -> M:
+        """What is known where these equations hold, or fewer of them; else it is computed."""
         ranges = self.pair_ranges(key[0], key[1])
-        if solved(key[2], ranges) is None:  # the equations contradict each other
+        if solved(where, ranges) is None:  # the equations contradict each other
             return self.nothing(ranges)
-        return self._made(self._partial, key, lambda: self.kept(compute(ranges)))
+        known = self._partial.setdefault(key, {})
+        if where not in known:
+            fewer = next((other for other in known if other < where), None)
+            if fewer is not None:
+                return known[fewer]
+        return self._made(known, where, lambda: self.kept(compute(ranges)))
 
     # -- affine forms inside functions ----------------------------------------------------------------------------
 
@@ -668,10 +676,9 @@ class Forms(Generic[V]):
     def __init__(self, recursion: Recursion[V, Any], forms: Sequence[Inner], ranges: Ranges) -> None:
         self.recursion, self.forms, self.ranges = recursion, forms, ranges
         self.means = [recursion.centre(form, ranges) for form in forms]
-        self.covariances = {
-            (k, j): recursion.covariance(one, two, ranges)
-            for k, two in enumerate(forms) for j, one in enumerate(forms[: k + 1])
-        }  # fmt: skip
+        # those of different forms first: what they need holds variances too
+        pairs = sorted(((k, j) for k in range(len(forms)) for j in range(k + 1)), key=lambda pair: pair[0] == pair[1])
+        self.covariances = {(k, j): recursion.covariance(forms[j], forms[k], ranges) for k, j in pairs}
 
     @property
     def equations(self) -> list[Equations]:

@@ -502,8 +502,9 @@ class IndexedValues(Indexed[Value]):
         for term in self.terms:
             both = term.equations | equations
             solution = solve(both)
-            one, two = (v.gather(solution, self.ranges, starts) for v in (term.value, value))
-            found.append(Term(both, one * two))
+            one = term.value.gather(solution, self.ranges, starts)
+            apart = value.factors if isinstance(one, Shifted) else (value,)
+            found.append(Term(both, reduce(lambda a, b: a * b.gather(solution, self.ranges, starts), apart, one)))
         return IndexedValues(tuple(found), self.ranges)
 
     def scaled(self, factor: float) -> IndexedValues:
