@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.several import REPLICATES, point_sets
@@ -384,17 +385,16 @@ class _Followed:
 
 
 def _turned(first: Array, points: Array) -> Array:
-    """Points turned so that their first coordinates are along some orthonormal directions D.
+    """Points turned so that their first coordinates are along some orthonormal directions, up to signs.
 
-    With E the first columns of the unit matrix and W = E - D the matrix 1 - W (W'E)^-1 W' is orthogonal, and takes E to
-    D: W'E and its transpose add up to W'W.  The signs of D keep W'E away from singular matrices.
+    The orthogonal factor of the directions, which is a product of few reflections.
 
-    Shapes    D (dim, few), points (dim, m) -> as points
+    Shapes    directions (dim, few), points (dim, m) -> as points
     """
-    few = first.shape[1]
-    first = first * np.where(np.diagonal(first[:few]) > 0, -1.0, 1.0)
-    reflected = np.eye(*first.shape) - first
-    return np.asarray(points - reflected @ np.linalg.solve(reflected[:few].T, reflected.T @ points))
+    if not first.size:
+        return points
+    reflections, tau, _, _ = lapack.dgeqrf(first)
+    return np.asarray(lapack.dormqr("L", "N", reflections, tau, points, 32 * max(1, points.shape[1]))[0])
 
 
 def _members(ranges: Mapping[str, Range]) -> int:
