@@ -385,16 +385,20 @@ class _Followed:
 
 
 def _turned(first: Array, points: Array) -> Array:
-    """Points turned so that their first coordinates are along some orthonormal directions, up to signs.
+    """Points turned so that their first coordinates are along some orthonormal directions.
 
-    The orthogonal factor of the directions, which is a product of few reflections.
+    Q of their factors Q R, which is a product of few reflections; R is diagonal, of 1 and -1.
 
     Shapes    directions (dim, few), points (dim, m) -> as points
     """
-    if not first.size:
+    dim, few = first.shape
+    if dim == few:
+        return np.asarray(first @ points)
+    if not few:
         return points
-    reflections, tau, _, _ = lapack.dgeqrf(first)
-    return np.asarray(lapack.dormqr("L", "N", reflections, tau, points, 32 * max(1, points.shape[1]))[0])
+    factors, tau, _, _ = lapack.dgeqrf(first)
+    signs = np.concatenate([np.sign(np.diagonal(factors)), np.ones(dim - few)])
+    return np.asarray(lapack.dormqr("L", "N", factors, tau, signs[:, None] * points, 32 * max(1, points.shape[1]))[0])
 
 
 def _members(ranges: Mapping[str, Range]) -> int:
