@@ -396,6 +396,8 @@ def _turned(first: Array, points: Array) -> Array:
         return np.asarray(first @ points)
     if not few:
         return points
+    if few < dim <= 4 * few < points.shape[1]:  # the whole matrix is as quick
+        return np.asarray(_turned(first, np.eye(dim)) @ points)
     factors, tau, _, _ = lapack.dgeqrf(first)
     signs = np.concatenate([np.sign(np.diagonal(factors)), np.ones(dim - few)])
     return np.asarray(lapack.dormqr("L", "N", factors, tau, signs[:, None] * points, 32 * max(1, points.shape[1]))[0])
