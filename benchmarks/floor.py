@@ -221,7 +221,7 @@ def active() -> Iterator[Line]:
     text = tp.load("attention").to_yaml()
     for name in ("clip(u[i], -2, 2)", "tanh(u[i])", "gelu(u[i])", "relu(u[i])"):
         network = program(text.replace("clip(u[i], -C, C)", name).replace(", C: 100", "").replace("C: 100, ", ""))
-        yield networks(network, 1024, 20_000, f"attention, {name}, n = 1024, 20,000 networks")
+        yield networks(network, 1024, 50_000, f"attention, {name}, n = 1024, 50,000 networks")
 
 
 def frame_products(tokens: int, heads: int, width: int) -> float:

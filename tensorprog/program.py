@@ -11,11 +11,11 @@ from tensorprog.blocks import Block, Code, Folded, Picture, code, paragraph, str
 from tensorprog.blocks.html import Shown
 from tensorprog.finite.job import check_kept
 from tensorprog.finite.run import run
-from tensorprog.finite.workers import parse_memory
 from tensorprog.language.averages import with_averages
 from tensorprog.language.builder import Builder
 from tensorprog.language.errors import OutsideError, ProgramError
 from tensorprog.language.expr import Expr
+from tensorprog.language.memory import parse_memory
 from tensorprog.results.conditional import with_conditional
 from tensorprog.shipped import resolve
 

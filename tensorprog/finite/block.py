@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.job import FREED_BYTES, Job, Stage
+from tensorprog.finite.job import FREED_BYTES, SUMMED, Job, Stage
 from tensorprog.finite.matmul import Dense, Lazy
-from tensorprog.finite.normals import gaussian_vectors, scaled_normals
+from tensorprog.finite.normals import gaussian_vectors, scaled_normals, standard_normal
 from tensorprog.finite.plan import Op
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.evaluate import (
@@ -33,6 +33,7 @@ from tensorprog.language.evaluate import (
     evaluate,
     multiply,
     overflow,
+    pieces_of_sums,
     take,
 )
 from tensorprog.language.expr import Call, Expr, Variable, fold, variables
@@ -98,9 +99,10 @@ def _draw(job: Job, number: int, watched: bool = False) -> dict[str, Array]:
             for name in stage.writes:
                 if name not in stage.reads:  # else written in place
                     block.enter(name, part.values[name], start)
+            part.values.clear()  # before the next one is made, and before what these look at is dropped
         for name in stage.dropped:
             del block.values[name]
-    return {name: block.reported(name) for name in job.plan.kept}
+    return {name: block.reported(name) for name in job.plan.kept}  # and forgotten, one after the other
 
 
 def _some(value: Array | Open, start: int, count: int) -> Array | Open:
@@ -142,11 +144,14 @@ class _Networks:
         whole[start : start + len(data)] = data
 
     def reported(self, name: str) -> Array:
-        value = self.values[name]
-        if self.netsor.families[name].kind == "scalar":
-            return np.array(value, order="C")
-        value = value[..., : self.plan.coordinates]
-        return np.array(value[..., 0] if self.plan.coordinates == 1 else np.moveaxis(value, -1, 1), order="C")
+        """What a run gives of a family, as an array that keeps no larger one alive; the family is forgotten."""
+        value: Array = self.values.pop(name)
+        if self.netsor.families[name].kind == "vector":
+            value = value[..., : self.plan.coordinates]
+            value = value[..., 0] if self.plan.coordinates == 1 else np.moveaxis(value, -1, 1)
+        whole = value if value.base is None else value.base
+        copied = not value.flags.c_contiguous or whole.nbytes > value.nbytes
+        return value.copy(order="C") if copied else value
 
     def initial(self, op: Op) -> None:
         initial = self.netsor.initial[op.at]
@@ -203,34 +208,70 @@ class _Networks:
                 getattr(self, each.kind)(each)
             return
         source, *functions, last = op.inner
-        group, packing = self.plan.group(source), self.plan.group(last)
-        members, length = group.sizes, self.plan.lengths[source.writes]
-        scale = self.multiplier(source, group)
-        rows = broadcast(scale, (BATCH, *group.member_axes), members | {BATCH: self.count})
-        rows = np.array(rows, order="C").reshape(self.count, -1)
-        applied = [self.applied(each) for each in functions]
-        shape = self.netsor.families[source.writes].shape
-        tile = self.job.tile(op)
-        buffer = np.empty((tile, *shape, length), self.job.dtype)
-        packed = (packing.sets, packing.columns, length)
+        packing, tile = self.plan.group(last), self.job.tile(op)
+        draw = self.source(source, tile)
+        applied = [self.applied(each, tile) for each in functions]
+        packed = (packing.sets, packing.columns, self.plan.lengths[source.writes])
         result = np.empty((self.count, packing.sets, packing.columns, packing.columns))
         with np.errstate(all="ignore"):
             for start in range(0, self.count, tile):
-                some = rows[start : start + tile].reshape(-1)
-                value = buffer[: min(tile, self.count - start)]
-                scaled_normals(self.generator, some, value.reshape(len(some), length))
+                value = draw(start, min(start + tile, self.count))
                 for function in applied:
                     value = function(value)
                 inner_products(value.reshape(-1, *packed), result[start : start + tile])
         self.values[op.writes] = result
 
-    def applied(self, op: Op) -> Callable[[Array], Array]:
-        """A function of one family as a function of its array, which it may write into."""
+    def source(self, op: Op, most: int) -> Callable[[int, int], Array]:
+        """What draws a product for networks from one number to another, at most so many, into memory of its own."""
+        group, length = self.plan.group(op), self.plan.lengths[op.writes]
+        shape, columns = self.netsor.families[op.writes].shape, self.plan.fresh[op.at]
+        count, dtype = self.count, self.job.dtype
+        sizes = group.sizes | {BATCH: count, FACTOR: columns}
+        drawn = np.empty((most, len(group.members) * columns, length), dtype)
+        if columns == 1 and not group.column_axes:
+            scales = broadcast(self.multiplier(op, group), (BATCH, *group.member_axes), sizes)
+            rows = np.array(scales, order="C").reshape(count, -1)
+
+            def scaled(start: int, stop: int) -> Array:
+                some = rows[start:stop].reshape(-1)
+                scaled_normals(self.generator, some, drawn[: stop - start].reshape(len(some), length))
+                return drawn[: stop - start].reshape(-1, *shape, length)
+
+            return scaled
+        scale = self.job.deviations[group.weight.name][group.members].astype(dtype)
+        named: Open = self.values[op.key]
+        own = group.member_axes if group.reads_members else ()
+        axes = (BATCH, *own, *group.column_axes, FACTOR)
+        whole = broadcast(Open(_renamed(named.axes, group, back=True), named.data), axes, sizes)
+        factor = whole.reshape(count, len(scale) if own else 1, group.columns, columns)
+        alike = bool((scale == scale[0]).all())
+        if own or alike:
+            factor = factor * (scale[:1] if alike else scale)[:, None, None]
+        products = np.empty((most, factor.shape[1], group.columns, len(scale) // factor.shape[1] * length), dtype)
+
+        def mixed(start: int, stop: int) -> Array:
+            some = drawn[: stop - start]
+            if own or alike:
+                standard_normal(self.generator, some)
+            else:  # a deviation for each member, whose vectors stand side by side
+                scaled_normals(self.generator, np.tile(scale, len(some) * columns), some.reshape(-1, length))
+            fresh = some.reshape(len(some), factor.shape[1], columns, -1)
+            np.matmul(factor[start:stop], fresh, out=products[: len(some)])
+            return products[: len(some)].reshape(-1, *shape, length)
+
+        return mixed
+
+    def applied(self, op: Op, most: int) -> Callable[[Array], Array]:
+        """A function of one family as a function of its array, for at most so many networks.
+
+        Results come in memory of its own where that is known to hold them: numpy's functions are slow in place.
+        """
         step = self.plan.order[op.at]
         statement = step.statement
         assert isinstance(statement, Nonlin)
         axes = (BATCH, *(str(slot.bare) for slot in statement.target.slots), COORDINATE)
         scope = Scope(self.netsor, step.ranges(self.netsor.ranges), self.without_vectors, self.job.dtype)
+        length = self.plan.lengths[op.writes]
 
         def leaf(node: Expr) -> Callable[[Array], Array] | None:
             if isinstance(node, Variable):
@@ -244,7 +285,8 @@ class _Networks:
             assert isinstance(node, Call)
             function = ATOMS[node.atom].numpy
             if node is statement.expr and (isinstance(function, np.ufunc) or function is np.clip):
-                return lambda x: function(*(part(x) for part in parts), out=x)
+                own = np.empty((most, *self.netsor.families[op.writes].shape, length), self.job.dtype)
+                return lambda x: function(*(part(x) for part in parts), out=own[: len(x)])
             return lambda x: function(*(part(x) for part in parts))
 
         return fold(statement.expr, {}, leaf, combined)
@@ -279,9 +321,9 @@ class _Networks:
             product = group.unpack(packed * scale[:, None, None])
         self.store(self.plan.order[op.at], product)
 
-    def fresh(self, op: Op, members: Mapping[str, int], columns: int) -> Array:
+    def fresh(self, op: Op, members: Mapping[str, int], columns: int, beside: bool = False) -> Array:
         recipe = self.plan.recipes[op.at]
-        return gaussian_vectors(self.generator, recipe, self.count, members, columns, self.job.dtype)
+        return gaussian_vectors(self.generator, recipe, self.count, members, columns, self.job.dtype, beside)
 
     def packed(self, op: Op, group: Grouping) -> Array:
         """Fresh vectors over (batch, members, columns, coordinates)."""
@@ -315,7 +357,7 @@ class _Networks:
             fresh = Open(axes, drawn.reshape(self.count, columns, *members.values(), drawn.shape[-1]))
         else:
             axes = (BATCH, *members, FACTOR, COORDINATE)
-            fresh = Open(axes, self.fresh(op, members, columns))
+            fresh = Open(axes, self.fresh(op, members, columns, not any(name in factor.axes for name in members)))
         if columns == 1 and not group.column_axes:  # in place
             place = axes.index(FACTOR)
             value = Open((*axes[:place], *axes[place + 1 :]), np.squeeze(fresh.data, place))
@@ -325,9 +367,10 @@ class _Networks:
         scales = (
             Open((), scale[:1].reshape(())) if uniform else Open(tuple(members), scale.reshape([*members.values()]))
         )
-        if uniform:
+        if uniform and factor.data.size < fresh.data.size:
             return contract(multiply(factor, scales), fresh, (FACTOR,))
-        return contract(factor, multiply(fresh, scales), (FACTOR,))
+        np.multiply(fresh.data, align(scales, fresh.axes), out=fresh.data)
+        return contract(factor, fresh, (FACTOR,))
 
     def multiplier(self, op: Op, group: Grouping) -> Open:
         """What a fresh vector of each member is multiplied by, where a weight multiplies one vector only."""
@@ -347,7 +390,8 @@ class _Networks:
         right = self.read(statement.right, ranges, self.plan.lengths[statement.right.name])
         value = contract(left, right, (COORDINATE,))
         scale = width**-0.5 if statement.scale == "n**-0.5" else 1 / width
-        self.store(step, Open(value.axes, value.data * np.asarray(scale, dtype=self.job.dtype)))
+        np.multiply(value.data, np.asarray(scale, dtype=self.job.dtype), out=value.data)
+        self.store(step, value)
 
     def nonlin(self, op: Op) -> None:
         step = self.plan.order[op.at]
@@ -358,8 +402,11 @@ class _Networks:
         count = self.plan.lengths.get(name, 0)
         value = evaluate(
             statement.expr,
-            Scope(self.netsor, ranges, lambda reference, box: self.read(reference, box, count), self.job.dtype),
-        )
+            Scope(
+                self.netsor, ranges, lambda reference, box: self.read(reference, box, count), self.job.dtype,
+                pieces_of_sums(self.count, SUMMED),
+            ),
+        )  # fmt: skip
         if step.position in self.plan.offset:
             # a constant c stands for c times the constant vector, which in a frame is not (1, 1, ..)
             constant = evaluate(statement.expr, Scope(self.netsor, ranges, self.without_vectors, self.job.dtype))

@@ -16,19 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.finite.plan import METHODS, Op, Plan, plan
-from tensorprog.language.atoms import REDUCTIONS
+from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import ProgramError, check_count, did_you_mean
-from tensorprog.language.expr import Expr, Reduction, Variable, factors, fold, index_names, is_call
+from tensorprog.language.expr import Call, Expr, Reduction, Variable, factors, fold, index_names, is_call, walk
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
 from tensorprog.language.weight_members import variances
 
-__all__ = ["FREED_BYTES", "Job", "Stage", "check_kept", "make_job"]
+__all__ = ["FREED_BYTES", "SUMMED", "Job", "Stage", "check_kept", "make_job"]
 
 Array = NDArray[Any]
 # aimed at for the numbers of one block and of a part of it: they should stay in cache
 BLOCK_BYTES, PART_BYTES = 16 << 20, 4 << 20
 TILE_BYTES = 1 << 20  # of the vectors that are drawn, and left again, in one piece
+OVERHEAD = 1 << 20  # bytes of objects of Python, and of what the allocator cannot use again
 FREED_BYTES = 16 << 20  # kept by the allocator instead of being returned to the system after every op
+SUMMED = 1 << 18  # numbers of factors of a sum that are worked out at once, about
 FEW, MAX_BLOCK = 16, 1024  # networks in a block
 BLOCK_NANOSECONDS = 1e8  # results come in whole blocks: a few networks should not wait for many
 
@@ -78,46 +80,54 @@ class Job:
         """Bytes of the results of one block."""
         return sum(map(math.prod, self.shapes.values())) * np.dtype(self.dtype).itemsize * self.block
 
-    @property
+    @cached_property
     def memory(self) -> int:
-        """Bytes that drawing one block takes at most, roughly: arrays of the block, of one part, and what ops copy."""
-        block, part = self.held
-        tiles = max((self.tile(op) * _streamed(self.plan, op) for op in self.plan.ops if op.inner), default=0)
-        return 2 * (block * self.block + part * self.part + tiles) * np.dtype(self.dtype).itemsize + FREED_BYTES
+        """Bytes that drawing one block takes at most, results included: those of arrays, and a little for the rest."""
+        vectors = (name for name in self.shapes if self.netsor.families[name].kind == "vector")
+        copied = sum(math.prod(self.shapes[name]) for name in vectors) * np.dtype(self.dtype).itemsize
+        held = self.held(tiles=True)
+        stages = [block * self.block + part * self.part for block, part in held]
+        return int(max(*stages, (held[-1][0] + copied) * self.block, self.drawn)) + OVERHEAD
 
     def tile(self, op: Op) -> int:
         """Networks in one piece of a streamed op."""
-        vectors = _size(self.plan, op.inner[0]) * np.dtype(self.dtype).itemsize
-        return min(self.block, _power_of_two(TILE_BYTES / vectors))
+        return min(self.block, _power_of_two(TILE_BYTES / _Alive(self, 1).size(op.inner[0])))
+
+    def _streamed(self, op: Op) -> int:
+        """Bytes of one network that a streamed op holds at a time: vectors, functions of them, and what these take."""
+        alive, (source, *functions, _) = _Alive(self, 1), op.inner
+        beside = max((alive.after(each) for each in functions), default=0)
+        double = 8 if self.dtype == "float32" else 0
+        return alive.size(source) + max(beside, double * alive.size(source) // alive.number)
 
     @property
     def seconds(self) -> float:
         """Seconds that drawing one block takes, roughly, on one current core."""
         return self.plan.work * 1.2e-9 * self.block + 2e-3
 
-    @cached_property
-    def held(self) -> tuple[int, int]:
-        """Most numbers of one network alive in arrays over the block, and in those over a part of it."""
-        most_block = most_part = 0
-        block: dict[str, int] = {}
+    def held(self, tiles: bool = False) -> list[tuple[float, float]]:
+        """Most bytes of one network in arrays over the block, and in those over a part of it: during each stage, and
+        after the last; with its share of the `tiles` of streamed ops."""
+        found: list[tuple[float, float]] = []
+        block = _Alive(self, self.block)
         for stage in self.stages:
-            alive = {} if stage.apart else block
-            most = 0
+            alive = _Alive(self, self.part) if stage.apart else block
+            most = 0.0
             for op, drops in zip(stage.ops, stage.drops, strict=True):
-                alive[op.writes] = _size(self.plan, op)
-                most = max(most, sum(alive.values()) + _passing(self.plan, op, alive))
+                tile = self.tile(op) * self._streamed(op) / alive.count if tiles and op.inner else 0
+                most = max(most, alive.after(op) + tile)
                 for name in drops:
-                    alive.pop(name, None)
+                    alive.drop(name)
             if stage.apart:
-                most_part = max(most_part, most)
-                block |= {name: alive[name] for name in stage.writes}
-                for name in self.heads.intersection(stage.writes):
-                    block[name] = math.prod(self.netsor.families[name].shape) * self.plan.coordinates
-                most = sum(block.values())
-            most_block = max(most_block, most)
+                for name in stage.writes:
+                    if name not in stage.reads:  # else written in place
+                        block.enter(name, alive)
+                found.append((block.total, most))
+            else:
+                found.append((most, 0))
             for name in stage.dropped:
-                block.pop(name, None)
-        return most_block, most_part
+                block.drop(name)
+        return [*found, (block.total, 0)]
 
     @cached_property
     def heads(self) -> frozenset[str]:
@@ -205,7 +215,7 @@ def make_job(
         if has < coordinates:
             raise ProgramError(f"{name} has only {has} coordinates at n = {width}, {coordinates} were asked for")
     one = Job(netsor, decided, seed, 1, 1, dtype)
-    over_block, over_part = (held * np.dtype(dtype).itemsize + 1 for held in one.held)
+    over_block, over_part = (max(stage[k] for stage in one.held()) + 1 for k in range(2))
     fit = BLOCK_BYTES / over_block
     fit = max(fit, min(FEW, 4 * fit))  # fewer networks would not outweigh the interpreter
     block = _power_of_two(min(MAX_BLOCK, fit, BLOCK_NANOSECONDS / (decided.work + 1)))
@@ -216,75 +226,142 @@ def _power_of_two(number: float) -> int:
     return 1 << int(math.log2(max(1.0, number)))
 
 
-def _size(plan: Plan, op: Op) -> int:
-    """Numbers of what an op writes."""
-    if op.inner:
-        return _size(plan, op.inner[-1])
-    if op.kind in ("gram", "factor"):
-        wide = plan.fresh[op.at] if op.kind == "factor" else plan.group(op).columns
-        return plan.group(op).sets * plan.group(op).columns * wide
-    return math.prod(plan.netsor.families[op.writes].shape) * plan.lengths.get(op.writes, 1)
+class _Alive:
+    """The arrays of one network that are alive at once, by name in bytes, while so many networks are worked on."""
 
+    def __init__(self, job: Job, count: int) -> None:
+        self.job, self.plan, self.count, self.number = job, job.plan, count, np.dtype(job.dtype).itemsize
+        self.sizes: dict[str, int] = {}
+        self._views: dict[str, tuple[str, int]] = {}  # factors that are the coordinates of vectors, with their size
 
-def _streamed(plan: Plan, op: Op) -> int:
-    """Numbers of one network that a streamed op holds at a time."""
-    return max(_size(plan, each) + _passing(plan, each, {}) for each in op.inner) + _size(plan, op.inner[0])
+    @property
+    def total(self) -> int:
+        """All bytes."""
+        return sum(self.sizes.values())
 
+    def drop(self, name: str) -> None:
+        """Forget an array; what looks at it keeps it."""
+        self.sizes.pop(name, None)
+        self._views.pop(name, None)
+        for view, (source, size) in [*self._views.items()]:
+            if source == name:
+                self.sizes[view] = size
+                del self._views[view]
 
-def _passing(plan: Plan, op: Op, alive: dict[str, int]) -> int:
-    """Numbers needed in passing; histories and matrices of weights, which stay, are entered in `alive`."""
-    if op.inner:
-        return 0
-    if op.kind == "nonlin":
+    def enter(self, name: str, other: _Alive) -> None:
+        """Take in what a part made: of full vectors that no large op reads any more, the reported coordinates."""
+        size = other._views[name][1] if name in other._views else other.sizes[name]
+        if name in self.job.heads:
+            size = math.prod(self.plan.netsor.families[name].shape) * self.plan.coordinates * self.number
+        self.sizes[name] = size
+
+    def after(self, op: Op) -> int:
+        """Enter what an op writes; gives the most bytes that are alive on the way."""
+        passing = self._passing(op) * self.number
+        size = self.size(op)
+        if op.kind == "factor" and self.plan.direct(op.at) and self.plan.group(op).separable:
+            self._views[op.writes] = op.reads[0], size
+        else:
+            self.sizes[op.writes] = size
+        return int(self.total + passing)
+
+    def size(self, op: Op) -> int:
+        """Bytes of what an op writes."""
+        plan = self.plan
+        if op.inner:
+            return self.size(op.inner[-1])
+        if op.kind == "gram":
+            return 8 * plan.group(op).sets * plan.group(op).columns ** 2
+        if op.kind == "factor":
+            return self.number * plan.group(op).sets * plan.group(op).columns * plan.fresh[op.at]
+        return self.number * math.prod(plan.netsor.families[op.writes].shape) * plan.lengths.get(op.writes, 1)
+
+    def _passing(self, op: Op) -> float:
+        """Numbers needed in passing; histories and matrices of weights, which stay, are entered."""
+        plan = self.plan
+        if op.inner:
+            return 0  # a few networks at a time
+        double = 8 / self.number  # Gram matrices are in double precision
+        if op.kind == "initial":
+            law = plan.initials[op.writes]
+            copies = int(law.shape[-1] > 1) + int(bool(law.mean.any()))
+            return copies * self.size(op) / self.number
         step = plan.order[op.at]
-        assert isinstance(step.statement, Nonlin)
-        sizes = _Sizes(step.ranges(plan.netsor.ranges), plan.lengths, plan.lengths.get(op.writes, 1))
-        return sizes.evaluated(step.statement.expr).most
-    if op.kind in ("initial", "dot"):
-        return 0
-    if op.kind == "factor":
-        return _size(plan, op)
-    group = plan.group(op)
-    inputs = plan.lengths[group.statement.vector.name]
-    packed = group.sets * group.columns * inputs
-    if op.kind == "gram":
-        return packed
-    outputs, place = plan.lengths[op.writes], plan.histories[op.at]
-    passing = len(group.members) * plan.fresh[op.at] * outputs
-    if not op.key:
-        kept = inputs * outputs if plan.method == "dense" else place.capacity * (inputs + outputs)
-        alive[f"weight {group.weight.name}"] = math.prod(group.weight.shape) * kept
-        passing += packed + (alive.pop(f"weight {group.weight.name}") if place.last else 0)
-    return passing
+        in_parts = bool(step.fixed) or len(plan.netsor.families[step.statement.target.name].statements) > 1
+        ranges = step.ranges(plan.netsor.ranges)
+        if op.kind in ("nonlin", "dot"):
+            result = math.prod(
+                ranges[slot.bare][1] - ranges[slot.bare][0] for slot in step.statement.target.slots if slot.bare
+            ) * plan.lengths.get(op.writes, 1)
+            if op.kind == "dot":
+                return result if in_parts else 0
+            assert isinstance(step.statement, Nonlin)
+            sizes = _Sizes(plan, ranges, plan.lengths.get(op.writes, 1), self.count)
+            return max(0, sizes.evaluated(step.statement.expr).most - (0 if in_parts else result))
+        group = plan.group(op)
+        inputs = plan.lengths[group.statement.vector.name]
+        packed = 0 if group.separable else 2 * group.sets * group.columns * inputs
+        if op.kind == "gram":
+            return packed + (group.sets * group.columns * inputs * double if double > 1 else 0)
+        if op.kind == "factor":
+            direct = plan.direct(op.at)
+            return packed if direct else (double * self.size(op) / self.number if double > 1 else 0)
+        outputs, place = plan.lengths[op.writes], plan.histories[op.at]
+        fresh, product = (len(group.members) * vectors * outputs for vectors in (plan.fresh[op.at], group.columns))
+        if op.key:
+            if not group.separable:
+                return fresh + 2 * product
+            if plan.fresh[op.at] == 1 and not group.column_axes:
+                return 0
+            factor = group.sets * group.columns * plan.fresh[op.at]
+            return fresh + (factor if factor < fresh else 0) + (product if in_parts else 0)
+        kept = inputs * outputs if plan.method == "dense" else place.capacity * (inputs * double + outputs)
+        weight = f"weight {group.weight.name}"
+        self.sizes[weight] = int(math.prod(group.weight.shape) * kept * self.number)
+        passing: float = packed + product + (0 if group.separable else product)
+        if plan.method != "dense":
+            passing += fresh + product + 3 * double * group.sets * group.columns * inputs
+        return passing + (self.sizes.pop(weight) / self.number if place.last else 0)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A subexpression: indices it has axes for, coordinates (1 without), most numbers of any array on the way."""
+    """A subexpression: indices it has axes for, coordinates (1 without), numbers of its own array (0 for a view of
+    another), and most numbers of arrays alive on the way."""
 
     indices: frozenset[str] = frozenset()
     length: int = 1
+    own: int = 0
     most: int = 0
-
-    def __add__(self, other: _Part) -> _Part:
-        """Both together."""
-        length, most = max(self.length, other.length), max(self.most, other.most)
-        return _Part(self.indices | other.indices, length, most)
 
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Numbers of arrays over indices of these ranges, and over `length` coordinates of vectors."""
+    """Numbers of arrays over indices of these ranges, and over `length` coordinates of vectors, for one of so many
+    networks that are worked on together."""
 
+    plan: Plan
     ranges: Mapping[str, Range]
-    vectors: Collection[str]
     length: int
+    count: int
 
-    def formed(self, parts: Iterable[_Part], removed: Collection[str] = ()) -> _Part:
-        """Parts put together in one array, over whose indices `removed` it is summed."""
-        whole = sum(parts, _Part())
-        size = math.prod(self.ranges[name][1] - self.ranges[name][0] for name in whole.indices) * whole.length
-        return _Part(whole.indices.difference(removed), whole.length, max(whole.most, size))
+    def numbers(self, indices: Iterable[str], length: int = 1) -> int:
+        """Numbers of an array over such indices."""
+        return math.prod(self.ranges[name][1] - self.ranges[name][0] for name in indices) * length
+
+    def formed(self, parts: Sequence[_Part], removed: Collection[str] = (), beside: int = 0) -> _Part:
+        """Parts, worked out one after the other, put together in one array, and so many arrays like it beside it; it
+        is summed over the indices `removed`."""
+        held = most = 0
+        for part in parts:
+            most = max(most, held + part.most)
+            held += part.own
+        indices = frozenset(name for part in parts for name in part.indices)
+        length = max((part.length for part in parts), default=1)
+        whole = self.numbers(indices, length)
+        left = indices.difference(removed)
+        own = self.numbers(left, length)
+        return _Part(left, length, own, max(most, held + own + whole * beside))
 
     def evaluated(self, expr: Expr) -> _Part:
         """A value."""
@@ -292,23 +369,48 @@ class _Sizes:
         def leaf(node: Expr) -> _Part | None:
             if isinstance(node, Reduction) and REDUCTIONS[node.reducer].linear:
                 return self.contracted(node.arg, frozenset(node.indices))
-            vector = isinstance(node, Variable) and node.name in self.vectors
-            return None if node.children else _Part(frozenset(index_names(node)), self.length if vector else 1)
+            return None if node.children else self._read(node)
 
         def combined(node: Expr, *parts: _Part) -> _Part:
-            removed = node.indices if isinstance(node, Reduction) and node.removes else ()
-            return self.formed([_Part(frozenset(index_names(node))), *parts], removed)
+            if isinstance(node, Reduction):
+                removed = node.indices if node.removes else ()
+                return self.formed([*parts, _Part(frozenset(index_names(node)))], removed, int(node.removes))
+            assert isinstance(node, Call)
+            return self.formed([*parts, _Part(frozenset(index_names(node)))], beside=ATOMS[node.atom].passing)
 
         return fold(expr, {}, leaf, combined)
 
+    def _read(self, node: Expr) -> _Part:
+        """A variable: a view, unless members are picked one by one."""
+        if not isinstance(node, Variable):
+            return _Part(frozenset(index_names(node)))
+        family = self.plan.netsor.families[node.name]
+        length = self.length if family.kind == "vector" else 1
+        terms = [term for slot in node.slots for term in slot.terms]
+        plain = all(factor == 1 for _, factor in terms) and len({name for name, _ in terms}) == len(terms)
+        plain = plain and all(len(slot.terms) < 2 for slot in node.slots)
+        bounds = zip((slot.bounds(self.ranges) for slot in node.slots), family.ranges, strict=True)
+        inside = all(start <= low and high < stop for (low, high), (start, stop) in bounds)
+        indices = frozenset(index_names(node))
+        own = 0 if plain and inside else self.numbers(indices, length)
+        return _Part(indices, length, own, own if inside else 2 * own)
+
     def contracted(self, expr: Expr, summed: frozenset[str]) -> _Part:
-        """A sum: of terms one by one, and of a product without forming it, but for that of its factors of one kind."""
+        """A sum: of terms one by one, and of a product without forming it, but for that of its factors of one kind;
+        some of the terms at a time where they take many numbers."""
         if is_call(expr, "add", "subtract", "negative"):
-            return self.formed(self.contracted(arg, summed) for arg in expr.args)
+            return self.formed([self.contracted(arg, summed) for arg in expr.args])
         if isinstance(expr, Reduction) and expr.reducer == "sum":
             return self.contracted(expr.arg, summed | set(expr.indices))
         parts = [self.evaluated(factor) for factor in factors(expr, signs=True)]
-        whole = sum(parts, _Part())
-        result = self.formed([replace(whole, indices=whole.indices - summed)])
-        kinds = ([part for part in parts if (part.length > 1) == large] for large in (False, True))
-        return replace(result, most=max([result.most, *(self.formed(kind).most for kind in kinds if len(kind) > 1)]))
+        kinds = [[part for part in parts if (part.length > 1) == large] for large in (False, True)]
+        small, large = (self.formed(kind) if len(kind) > 1 else kind[0] if kind else _Part() for kind in kinds)
+        inside = {name for node in walk(expr) if isinstance(node, Reduction) for name in node.indices}
+        indices = small.indices | large.indices
+        share = 1.0
+        if indices & summed - inside:
+            share = min(1.0, SUMMED / (self.count * self.numbers(indices)))
+        turned = self.numbers(small.indices) if len(small.indices & summed) > 1 else 0
+        result = self.numbers(indices - summed, max(small.length, large.length))
+        most = max(small.most, small.own + turned) * share + large.most + result * (2 if share < 1 else 1)
+        return _Part(indices - summed, max(small.length, large.length), result, int(most))

@@ -150,9 +150,12 @@ def _fill_chi_squares(generator: np.random.Generator, degrees: Sequence[int], ou
 
 
 def gaussian_vectors(
-    generator: np.random.Generator, recipe: Recipe, batch: int, members: Mapping[str, int], columns: int, dtype: Any
-) -> Array:
+    generator: np.random.Generator, recipe: Recipe, batch: int, members: Mapping[str, int], columns: int, dtype: Any,
+    beside: bool = False,
+) -> Array:  # fmt: skip
     """Independent N(0, I) vectors: `columns` of them for every value of the indices `members`, in every network.
+
+    With `beside`, vectors of members that are drawn apart lie beside each other in memory, as one matrix of all.
 
     Shapes    (batch, *members, columns, recipe.length)
     Source    Bartlett 1933; directions that `recipe` does not mention get zeros
@@ -161,9 +164,14 @@ def gaussian_vectors(
     together = [name for name in members if name not in recipe.batch]
     rows = math.prod(members[name] for name in together) * columns
     lead = [members[name] for name in separate]
-    drawn = np.empty((batch, *lead, rows, recipe.length), dtype)
-    if recipe.plain:
+    if beside:
+        drawn = np.moveaxis(np.empty((batch, rows, *lead, recipe.length), dtype), 1, -2)
+    else:
+        drawn = np.empty((batch, *lead, rows, recipe.length), dtype)
+    if recipe.plain and drawn.flags.c_contiguous:
         standard_normal(generator, drawn)
+    elif recipe.plain:
+        _fill_view(generator, drawn)
     else:
         _fill(generator, recipe, drawn)
     if not together:

@@ -352,7 +352,7 @@ class Plan(Shown):
                 readers.setdefault(name, []).append(op)
         streams: dict[Op, tuple[Op, ...]] = {}
         for op in ops:
-            chain = [op] if op.kind == "matmul" and self._rows_of_normals(op) else []
+            chain = [op] if op.kind == "matmul" and self._freshly_made(op) else []
             while chain and chain[-1].kind != "gram":
                 then = readers.get(chain[-1].writes, [])
                 only = len(then) == 1 and chain[-1].writes not in self.kept
@@ -365,11 +365,13 @@ class Plan(Shown):
             for op in ops if op in streams or op not in inside
         )  # fmt: skip
 
-    def _rows_of_normals(self, op: Op) -> bool:
-        """Whether a product is normals in all coordinates, each member times a number, and makes its whole family."""
+    def _freshly_made(self, op: Op) -> bool:
+        """Whether a product is a matrix times normals in all coordinates, and makes its whole family."""
         group = self.group(op)
-        own = bool(op.key) and op.large and group.separable and not group.column_axes and self.fresh[op.at] == 1
-        return own and self.recipes[op.at].plain and self._in_order(group.statement.target, group.member_axes, op.at)
+        own = bool(op.key) and op.large and group.separable and self.recipes[op.at].plain
+        # one matrix product for each member that sees vectors of its own, one for all that see the same
+        axes = (group.member_axes, group.column_axes) if group.reads_members else (group.column_axes, group.member_axes)
+        return own and self._in_order(group.statement.target, [*axes[0], *axes[1]], op.at)
 
     def _row_by_row(self, op: Op, name: str) -> bool:
         """Whether a function of one family takes each member to that of the same indices, or a Gram matrix packs it."""

@@ -22,9 +22,10 @@ from tensorprog.finite.block import culprit
 from tensorprog.finite.cluster import adopted
 from tensorprog.finite.job import Job, make_job
 from tensorprog.finite.store import Store
-from tensorprog.finite.workers import Flight, execute, flight, one_blas_thread, parse_memory
-from tensorprog.language.errors import MemoryLimitError, ProgramError, check_count
+from tensorprog.finite.workers import Flight, execute, flight, one_blas_thread
+from tensorprog.language.errors import ProgramError, check_count
 from tensorprog.language.ir import Netsor
+from tensorprog.language.memory import parse_memory, too_much
 from tensorprog.language.samples import Samples
 
 __all__ = ["check_store", "estimate", "run"]
@@ -44,17 +45,16 @@ def estimate(
     executor: Executor | None = None,
     stored: bool = False,
     exact: bool = False,
+    dtype: str = "float64",
 ) -> tuple[float, int]:
-    """Rough seconds and peak bytes of a run, before it starts.
+    """Rough seconds of a run, and the bytes that it takes at most, before it starts.
 
-    Scale     from the numbers drawn and multiplied per network, at the speed of one current core
+    Scale     seconds from the numbers drawn and multiplied per network, at the speed of one current core; bytes from
+              the arrays that are alive at once
     """
-    job = make_job(netsor, width, 0, method, coordinates, keep, "float64", exact)
-    blocks = -(-samples // job.block)
-    held = 0 if stored else blocks * job.drawn
-    way = flight(job, blocks, parse_memory(max_memory) - held, threads, executor)
-    memory = held + way.workers * job.memory + way.tasks * way.size * job.drawn
-    return blocks * job.seconds / max(1, way.workers), memory
+    job = make_job(netsor, width, 0, method, coordinates, keep, dtype, exact)
+    way = flight(job, samples, parse_memory(max_memory), threads, executor, stored)
+    return -(-samples // job.block) * job.seconds / way.workers, way.memory
 
 
 def run(
@@ -134,6 +134,7 @@ def _fill(
                 _check(values, job, number)
                 write(number, values)
                 done += min(job.block, samples - number * job.block)
+            del results, values  # before more are drawn
             if progress is not None:
                 progress(done, samples)
 
@@ -161,20 +162,22 @@ def _flight(
 
     Raises    MemoryLimitError if not even one
     """
-    budget, working = parse_memory(max_memory), job.memory
-    results = 0 if stored else samples * job.drawn // job.block
-    way = flight(job, -(-samples // job.block), budget - results, threads, executor)
-    if way.tasks and working <= budget:
+    limit = parse_memory(max_memory)
+    way = flight(job, samples, limit, threads, executor, stored)
+    if way.memory <= limit:
         return way
-    takes, what, fix = working, f"one block of {job.block} networks", ""
-    if results > working:
-        takes, what = results, "the results"
-        fix = "write them to disk (store=, or tp run --stream), ask for fewer samples or "
+    networks = min(samples, job.block)
+    what, fix = f"drawing {networks} network{'s' if networks > 1 else ''} at a time", ""
+    results = 0 if stored else samples * job.drawn // job.block
+    if 2 * results > way.memory:
+        what, fix = "the results", "write them to disk (store=, or tp run --stream), ask for fewer samples or "
+        if results <= limit:
+            what += " and drawing them"
+    elif results:
+        what += " with the results"
+    takes = results if what == "the results" else way.memory
     better = "; method='lazy' needs no weight matrices" if job.plan.method == "dense" and not job.plan.matrices else ""
-    raise MemoryLimitError(
-        f"{what} would take {takes / 2**20:,.3g} MiB, more than max_memory={max_memory} allows: {fix}"
-        f"raise max_memory (tp run --max-memory){better}"
-    )
+    raise too_much(what, takes, limit, f"{fix}raise max_memory (tp run --max-memory){better}")
 
 
 def _check(values: Mapping[str, Array], job: Job, number: int) -> None:

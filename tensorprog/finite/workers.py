@@ -21,11 +21,11 @@ from tensorprog.finite.block import draw_blocks
 from tensorprog.finite.job import Job
 from tensorprog.finite.normals import prepare
 from tensorprog.language.atoms.declared import declared_function, install
-from tensorprog.language.errors import Problem, ProgramError, WorkerError
+from tensorprog.language.errors import Problem, WorkerError
 
 __all__ = [
     "OUTSIDE_WORKERS", "Flight", "Packed", "cores", "draw_packed", "execute", "finished", "flight", "inside",
-    "libraries", "one_blas_thread", "opened", "pack", "parse_memory", "ready",
+    "libraries", "one_blas_thread", "opened", "pack", "ready",
 ]
 
 Task = TypeVar("Task")
@@ -45,53 +45,60 @@ _before: dict[str, tuple[Any, int]] = {}  # by file: each library and the number
 # ---- what a run takes, and how many blocks may be under way ----------------------------------------------------------
 
 
-def parse_memory(text: str | int) -> int:
-    """Bytes meant by '1GiB', '500 MB' or a number of bytes."""
-    if isinstance(text, int | float):
-        return int(text)
-    units = {"": 1, "b": 1}
-    units |= {f"{letter}b": 1000**k for k, letter in enumerate("kmgt", 1)}
-    units |= {f"{letter}ib": 1024**k for k, letter in enumerate("kmgt", 1)}
-    digits = text.strip().rstrip("BbiIkKmMgGtT ")
-    unit = text.strip()[len(digits) :].strip().lower()
-    try:
-        return int(float(digits) * units[unit])
-    except (ValueError, KeyError, OverflowError):
-        raise ProgramError(f"{text!r} is not an amount of memory; write for example 1GiB or 500MB") from None
-
-
 @dataclass(frozen=True)
 class Flight:
-    """How many blocks are under way: `tasks` of `size` blocks each, computed or waiting, by so many `workers`."""
+    """How many blocks are under way: `tasks` of `size` blocks each, computed or waiting, by so many `workers`; and the
+    bytes of this process that the run takes at most, results included."""
 
     workers: int
     size: int
-    tasks: int  # 0 if not even one block fits
+    tasks: int
+    memory: int
 
 
-def flight(job: Job, blocks: int, room: int, threads: int | None = None, executor: Executor | None = None) -> Flight:
-    """Choose sizes for which the blocks under way take no more than `room` bytes of this process.
+def flight(
+    job: Job, samples: int, limit: int, threads: int | None = None, executor: Executor | None = None,
+    stored: bool = False,
+) -> Flight:  # fmt: skip
+    """Choose as many workers as the memory allows, and one if it allows none: then it takes more than `limit` bytes.
 
-    Workers in other processes take memory there; of their tasks the results count here, packed and unpacked.  One task
-    more than those under way has its results in use.  Tasks elsewhere are long, since handing over one takes the
-    scheduler, the worker and this process some milliseconds together.
+    Workers in other processes take memory there, each as much as drawing a block takes; of their tasks the results
+    count here, packed and unpacked.  Results take memory as they are written, those of one task more than are under way
+    are in use, and a worker that draws a block holds the results of it in what drawing takes.  Tasks elsewhere are
+    long, since handing over one takes the scheduler, the worker and this process some milliseconds together.
     """
+    blocks = -(-samples // job.block)
     if executor is None:
         workers = threads or cores()
     else:
         workers = int(getattr(executor, "_max_workers", OUTSIDE_WORKERS))
     workers = max(1, min(workers, blocks))
     here = inside(executor)
-    working, drawn = (job.memory, job.drawn) if here else (0, 2 * job.drawn)
+    results = 0 if stored else samples * job.drawn // job.block
+
+    def memory(tasks: int, size: int) -> int:
+        busy = min(workers, tasks)
+        beside = 0 if executor is None and tasks == 1 else size  # of the task in use
+        if not here:
+            return max(job.memory, results + (tasks * size + beside) * 2 * job.drawn)
+        held = busy * job.memory + (tasks * size + beside - busy) * job.drawn
+        return max(results + (size + beside) * job.drawn, results - min(results, busy * size * job.drawn) + held)
+
+    def fitting(tasks: int) -> int:
+        return next((fewer for fewer in range(min(tasks, blocks), 1, -1) if memory(fewer, size) <= limit), 1)
+
     if here:
-        longest, seconds, fewest, most = MAX_TASK, TASK_SECONDS, 2 * workers, 2 * workers
+        longest, seconds, fewest, most = MAX_TASK, TASK_SECONDS, workers + (workers > 1), workers + (workers > 1)
     else:
         longest, seconds = MAX_OUTSIDE, max(OUTSIDE_SECONDS, HANDING_OVER * workers)
         fewest, most = max(2 * workers, FEWEST_OUTSIDE), max(2 * workers, OUTSIDE_TASKS)
-    size = min(longest, int(seconds / job.seconds), blocks // (4 * workers))
-    size = max(1, min(size, (room // (fewest + 1) - working) // drawn))
-    tasks = max(0, min(most, (room - size * drawn) // (working + size * drawn)))
-    return Flight(min(workers, tasks) if here else workers, size, tasks)
+    size = 1
+    tasks = fitting(fewest)
+    size = max(1, min(longest, int(seconds / job.seconds), blocks // (4 * workers)))
+    while size > 1 and memory(tasks, size) > limit:
+        size -= 1
+    tasks = max(tasks, fitting(most))
+    return Flight(min(workers, tasks) if here else workers, size, tasks, memory(tasks, size))
 
 
 def inside(executor: Executor | None) -> bool:

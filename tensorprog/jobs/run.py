@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.workers import parse_memory
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import NotCompiledError, OutsideError, TensorprogError
 from tensorprog.language.files import json_text, partial_name, write_text, writing
 from tensorprog.language.formats import label, members, split
 from tensorprog.language.ir import Netsor
+from tensorprog.language.memory import parse_memory
 from tensorprog.language.samples import Samples, column
 from tensorprog.language.writing import pack
 from tensorprog.results.comparison import MAX_MEMBERS, compare

@@ -7,7 +7,7 @@ COORDINATE (the width) always last.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -27,13 +27,16 @@ from tensorprog.language.expr import (
     Variable,
     factors,
     fold,
+    indices_of,
     is_call,
+    walk,
 )
 from tensorprog.language.records import Draft, Nonlin, Range, Table
 
 __all__ = [
     "BATCH", "COORDINATE", "Open", "Scope", "add", "affine_values", "align", "broadcast", "constant_array", "contract",
-    "elementwise", "evaluate", "gather", "index_array", "index_values", "multiply", "overflow", "take", "union",
+    "elementwise", "evaluate", "gather", "index_array", "index_values", "multiply", "overflow", "pieces_of_sums",
+    "take", "union",
 ]
 
 BATCH, COORDINATE = "#", "@"
@@ -218,6 +221,28 @@ def _summed(value: Open, name: str) -> Open:
     return Open(tuple(axis for axis in value.axes if axis != name), value.data.sum(axis=position))
 
 
+Pieces = Callable[[Expr, Sequence[str], Mapping[str, Range]], Sequence[Mapping[str, Range]]]
+
+
+def pieces_of_sums(count: int, most: int) -> Pieces:
+    """Cuts sums into pieces of about so many numbers, along an index that only products have.
+
+    Every value counts `count` times: it is that of so many networks, or draws.
+    """
+    def pieces(expr: Expr, indices: Sequence[str], ranges: Mapping[str, Range]) -> list[Mapping[str, Range]]:
+        sizes = {name: ranges[name][1] - ranges[name][0] for name in indices_of(expr, ranges)}
+        numbers = count * math.prod(sizes.values())
+        inside = {name for node in walk(expr) if isinstance(node, Reduction) for name in node.indices}
+        free = [name for name in indices if name in sizes and name not in inside]
+        if numbers <= most or not free:
+            return [ranges]
+        start, stop = ranges[free[0]]
+        step = max(1, most * (stop - start) // numbers)
+        return [{**ranges, free[0]: (low, min(low + step, stop))} for low in range(start, stop, step)]
+
+    return pieces
+
+
 @dataclass(frozen=True)
 class Scope:
     """What the names of an expression stand for while it is evaluated."""
@@ -226,8 +251,7 @@ class Scope:
     ranges: Mapping[str, Range]
     variable: Callable[[Variable, Mapping[str, Range]], Open]
     dtype: Any = np.float64
-    # in which pieces a sum of a product over indices is taken: ranges for each
-    pieces: Callable[[Expr, Sequence[str], Mapping[str, Range]], Iterable[Mapping[str, Range]]] | None = None
+    pieces: Pieces | None = None  # in which a sum of a product over indices is taken: ranges for each
 
 
 def evaluate(expr: Expr, scope: Scope) -> Open:

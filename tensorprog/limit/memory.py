@@ -8,7 +8,6 @@ question within its budget (`within`); without one nothing is refused.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,14 +18,13 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import MemoryLimitError
+from tensorprog.language.memory import amount, too_much
 
 __all__ = ["Budget", "budgeted", "keep", "need", "numbers_at_once"]
 
 Array = NDArray[Any]
 Kind = TypeVar("Kind", bound=type)
 NUMBER = 8  # bytes
-UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 SMALL = 1 << 12  # bytes of an array that does not count
 FEW = 1 << 20  # bytes that are not worth counting
 LOWER = "ask for fewer members at a time, make the program smaller, or raise max_memory"
@@ -89,20 +87,8 @@ def need(numbers: float, what: str, lower: str = LOWER) -> None:
         return
     held = budget.held
     if NUMBER * numbers + held > budget.limit:
-        whole = amount(NUMBER * numbers + held, up=True)
         beside = f" with the {amount(held)} that are kept" if held > FEW else ""
-        raise MemoryLimitError(
-            f"{what} would take {whole}{beside}, more than max_memory, {amount(budget.limit)}: {lower}"
-        )
-
-
-def amount(size: float, up: bool = False) -> str:
-    """Bytes in words, to three digits, rounded up or down, so that what is larger is shown larger."""
-    power = min(max(math.frexp(max(size, 1))[1] - 1, 0) // 10, len(UNITS) - 1)
-    scaled = size / 2.0 ** (10 * power)
-    step = 10.0 ** (math.floor(math.log10(scaled)) - 2) if scaled > 0 else 1.0
-    shown = step * (math.ceil(scaled / step * (1 - 1e-12)) if up else math.floor(scaled / step * (1 + 1e-12)))
-    return f"{shown:.15g} {UNITS[power]}"
+        raise too_much(what, NUMBER * numbers + held, budget.limit, lower, beside)
 
 
 def budgeted(kind: Kind) -> Kind:

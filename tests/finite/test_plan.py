@@ -143,7 +143,7 @@ def test_a_plan_counts_what_is_drawn(name: str, method: str, monkeypatch: pytest
         drawn["chis"] += len(degrees) * size
         return chi(generator, degrees, size)
 
-    for module in (normals, matmul):
+    for module in (normals, matmul, block):
         monkeypatch.setattr(module, "standard_normal", counted_normal)
     monkeypatch.setattr(normals, "chi", counted_chi)
     block.draw_blocks(job, [0])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -22,7 +24,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import tensorprog as tp
 from tensorprog.finite import workers
-from tensorprog.finite.job import make_job
+from tensorprog.finite.job import OVERHEAD, make_job
+from tensorprog.finite.run import estimate
+from tensorprog.language.memory import parse_memory
 from tensorprog.shipped import shipped_programs
 
 ATTENTION = shipped_programs()["attention"]
@@ -81,13 +85,96 @@ def test_tasks_under_way_are_bounded_by_memory(monkeypatch: pytest.MonkeyPatch) 
     job = make_job(program.netsor, 8, 7, "lazy", 1, (), "float64")
     drawn = job.drawn
     samples = 40 * job.block
-    few = workers.flight(job, 40, 10 * drawn, executor=Backwards())
-    assert 1 <= few.tasks * few.size <= 4  # each is there twice, packed and unpacked
-    assert workers.flight(job, 40, 2 * drawn, executor=Backwards()).tasks == 0
-    executor = Backwards()
     results = samples * drawn // job.block
-    program.run(8, samples, seed=7, method="lazy", executor=executor, max_memory=results + job.memory)
-    assert executor.most * 2 * drawn <= job.memory
+    few = workers.flight(job, samples, results + 10 * drawn, executor=Backwards())
+    assert 1 <= few.tasks * few.size <= 4  # each is there twice, packed and unpacked
+    assert few.memory <= results + 10 * drawn
+    assert workers.flight(job, samples, results + 2 * drawn, executor=Backwards()).memory > results + 2 * drawn
+    executor = Backwards()
+    program.run(8, samples, seed=7, method="lazy", executor=executor, max_memory=results + 10 * drawn)
+    assert executor.most * 2 * drawn <= 10 * drawn
+
+
+def test_one_thread_draws_where_two_do_not_fit() -> None:
+    """And its numbers are theirs."""
+    program = tp.load(ATTENTION, s=128)
+    run: dict[str, Any] = {"width": 128, "samples": 64, "seed": 3}
+    one, two = (estimate(program.netsor, 128, 64, threads=threads, max_memory="1GiB")[1] for threads in (1, 2))
+    assert one < two
+    between = (one + two) // 2
+    assert estimate(program.netsor, 128, 12, threads=2, max_memory=between)[1] <= between
+    small, large = program.run(**run, threads=2, max_memory=between), program.run(**run, threads=2)
+    assert all(np.array_equal(small[name], large[name]) for name in large)
+    with pytest.raises(tp.MemoryLimitError):
+        program.run(**run, max_memory=one - 1)
+
+
+SETTINGS: list[tuple[str, dict[str, Any], int, int, dict[str, Any]]] = [
+    ("attention", {"s": 128, "H": 6}, 96, 1, {}),
+    ("attention", {"s": 96}, 160, 48, {}),
+    ("attention", {"s": 96}, 512, 16, {"dtype": "float32"}),
+    ("attention", {"s": 48, "H": 16}, 512, 64, {"coordinates": 8}),
+    ("attention", {}, 512, 20_000, {}),
+    ("attention", {}, 512, 4, {"method": "dense"}),
+    ("attention", {"s": 24}, 2048, 16, {"method": "lazy"}),
+    ("attention_relu", {"s": 64}, 2048, 16, {"keep": ["x"]}),
+    ("attention_masked", {}, 4096, 256, {}),
+    ("cnn", {}, 1024, 64, {}),
+    ("gru", {}, 1024, 32, {}),
+    ("layernorm_mlp", {}, 4096, 64, {}),
+    ("lstm", {}, 1024, 32, {}),
+    ("mlp", {}, 8192, 64, {}),
+    ("mlp_bias", {}, 2048, 64, {}),
+    ("resnet", {}, 1024, 64, {}),
+    ("rnn", {}, 2048, 32, {}),
+    ("transformer_yang", {}, 1024, 32, {}),
+    ("deep_attention", {}, 1024, 32, {}),
+    ("autoencoder_tied", {}, 512, 8, {}),
+]
+
+
+@pytest.mark.turns(3)
+@pytest.mark.parametrize(("name", "sizes", "width", "samples", "options"), SETTINGS)
+def test_the_memory_of_a_run_is_what_its_estimate_says(
+    name: str, sizes: dict[str, Any], width: int, samples: int, options: dict[str, Any]
+) -> None:
+    program = tp.load(shipped_programs()[name], **sizes)
+    said = estimate(program.netsor, width, samples, threads=1, **options)[1] - OVERHEAD
+    program.run(width, samples, threads=1, **options)  # what is loaded and worked out once is there by now
+    tracemalloc.start()
+    try:
+        program.run(width, samples, threads=1, **options)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert abs(said - peak) <= 0.2 * peak + 3e5  # objects of Python beside the arrays
+
+
+def test_one_sample_of_a_large_program_fits() -> None:
+    program = tp.load(ATTENTION, s=1024, H=12)
+    assert estimate(program.netsor, 768, 1)[1] < 400 << 20
+    with pytest.raises(tp.MemoryLimitError, match="drawing 1 network at a time with the results would take 2"):
+        program.run(768, 1, max_memory="200MiB")
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_relu", "gru", "mlp", "autoencoder_tied", "cnn"])
+@pytest.mark.parametrize("limit", ["1kB", "999 KiB", "1MB", "1.5MiB", 2_000_000, "3MiB", "20MB"])
+def test_a_refusal_names_more_than_the_limit_that_it_quotes(name: str, limit: str | int, tmp_path: Path) -> None:
+    program = tp.load(shipped_programs()[name])
+    refused = 0
+    for width, samples, options in ((8, 1, {}), (64, 300, {}), (64, 10**7, {}), (1024, 20, {"threads": 2}),
+                                    (8192, 1, {}), (64, 10**6, {"store": tmp_path / "drawn"})):  # fmt: skip
+        if estimate(program.netsor, width, samples, max_memory=limit, threads=options.get("threads"),
+                    stored="store" in options)[1] <= parse_memory(limit):  # fmt: skip
+            continue
+        with pytest.raises(tp.MemoryLimitError) as caught:
+            program.run(width, samples, max_memory=limit, **options)
+        found = re.findall(r"(\d[\d.e+]*) (bytes|[KMGTPE]iB)", str(caught.value))
+        takes, allowed = (float(number) * 1024 ** ("bKMGTPE".index(unit[0])) for number, unit in found)
+        assert takes > allowed, str(caught.value)
+        assert allowed <= parse_memory(limit)
+        refused += 1
+    assert refused or limit == "20MB"
 
 
 class Counted(Executor):
@@ -101,11 +188,11 @@ class Counted(Executor):
 def test_tasks_for_workers_elsewhere_take_a_second_or_more(count: int) -> None:
     job = make_job(tp.load("attention_relu").netsor, 1024, 0, "auto", 1, (), "float64")
     many = 100 * count * math.ceil(1 / job.seconds)
-    way = workers.flight(job, many, 1 << 40, executor=Counted(count))
+    way = workers.flight(job, many * job.block, 1 << 40, executor=Counted(count), stored=True)
     assert 0.9 <= way.size * job.seconds <= 5
     assert way.size * job.seconds >= 3e-3 * count  # else the scheduler could not keep so many busy
     assert way.tasks >= 2 * count
-    few = workers.flight(job, 8 * count, 1 << 40, executor=Counted(count))
+    few = workers.flight(job, 8 * count * job.block, 1 << 40, executor=Counted(count), stored=True)
     assert few.size <= 2  # everybody has something to do
 
 

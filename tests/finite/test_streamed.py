@@ -20,7 +20,7 @@ TEXT = """
 program: streams
 constants: {{s: 3, H: 2, "c[i]": "1 + i"}}
 indices: {{i: s, j: s, a: H}}
-initial: {{"h[i]": {{mean: 0, cov: "1 + i"}}, "g": {{mean: 0, cov: 1}}}}
+initial: {{"h[i]": {{mean: 0, cov: "1 + i"}}, "g": {{mean: 0, cov: 1}}, "y[i,a]": {{mean: 0, cov: "0.5**abs(a - a_)"}}}}
 weights: {{"W[i]": "1 + i / 2", "V[i]": 1, Q: 1, "R[a]": 1, "S[i]": 1}}
 body:
 {body}
@@ -36,6 +36,14 @@ STREAMED = {
                         "p[i,j] = Dot(q[i], q[j])"),
     "heads": ("u[i] = MatMul(W[i], g)", "x[i] = Nonlin(exp(-abs(u[i])))", "q[a,i] = MatMul(R[a], x[i])",
               "p[a,i,j] = Dot(q[a,i], q[a,j])"),
+    "one weight": ("u[i] = MatMul(Q, h[i])", "x[i] = Nonlin(tanh(u[i]))", "q[a,i] = MatMul(R[a], x[i])",
+                   "p[a,i,j] = Dot(q[a,i], q[a,j])"),
+    "weights of the same inputs": ("u[i,a] = MatMul(R[a], h[i])", "x[i,a] = Nonlin(tanh(u[i,a]))",
+                                   "q[i,a] = MatMul(Q, x[i,a])", "p[i,j] = Dot(q[i,0], q[j,1])"),
+    "weights of unequal variance": ("u[j,i] = MatMul(W[i], h[j])", "x[j,i] = Nonlin(relu(u[j,i]))",
+                                    "q[j,i] = MatMul(Q, x[j,i])", "p[i,j] = Dot(q[i,0], q[j,1])"),
+    "weights of their own inputs": ("u[i,a] = MatMul(W[i], y[i,a])", "x[i,a] = Nonlin(tanh(u[i,a]))",
+                                    "q[i,a] = MatMul(Q, x[i,a])", "p[i,j] = Dot(q[i,0], q[j,1])"),
     "no family": ("u = MatMul(Q, g)", "x = Nonlin(tanh(u))", "q[a] = MatMul(R[a], x)", "p[a] = Dot(q[a], q[a])"),
 }  # fmt: skip
 KEPT = {

@@ -14,8 +14,9 @@ import pytest
 
 import tensorprog as tp
 from tensorprog import Program
+from tensorprog.language.memory import amount
 from tensorprog.limit.draw import sampler
-from tensorprog.limit.memory import Budget, amount, need
+from tensorprog.limit.memory import Budget, need
 from tensorprog.limit.moment import carried
 from tests.reading import loads
 

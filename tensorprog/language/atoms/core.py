@@ -60,6 +60,7 @@ class Atom:
     )
     domain: Interval = (-INF, INF)  # where f is a finite real number
     ulps: float = ULPS  # relative error of `numpy`, in units in the last place; 0 where it is exact
+    passing: int = 0  # arrays of the size of its values that `numpy` makes on the way
     operator: str = ""  # infix spelling, for printing and parsing
     doc: str = ""
     declared: bool = False  # the facts are what a program's author says, attacked but not proved

@@ -170,6 +170,7 @@ def enter(
         regularity=Regularity(growth, modulus, lipschitz, 0.0 if growth < INF else INF),
         kinks=lambda: split,
         features=lambda: structure,
+        passing=1,
         doc=claimed.doc or "declared in Python",
         declared=True,
     )

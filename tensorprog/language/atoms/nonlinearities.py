@@ -192,6 +192,7 @@ register(
         name="leaky_relu",
         params={"slope": 0.01},
         numpy=lambda x, slope: np.where(x > 0, x, slope * x),
+        passing=1,
         sympy=lambda sp, x, slope: sp.Piecewise((x, x > 0), (slope * x, True)),
         derivative=lambda x, slope: np.where(x > 0, 1.0, slope),
         image=_leaky_image,
@@ -303,6 +304,7 @@ register(
         name="gelu",
         ulps=TAIL,
         numpy=lambda x: x * _special().ndtr(x),
+        passing=1,
         sympy=lambda sp, x: x * (1 + sp.erf(x / sp.sqrt(2))) / 2,
         derivative=_gelu_slope,
         bounds=lambda: (-0.17, INF),
@@ -318,6 +320,7 @@ register(
     Atom(
         name="silu",
         numpy=lambda x: x * _special().expit(x),
+        passing=1,
         sympy=lambda sp, x: x / (1 + sp.exp(-x)),
         derivative=_silu_slope,
         bounds=lambda: (-0.2785, INF),
@@ -347,6 +350,7 @@ register(
         name="elu",
         params={"alpha": 1.0},
         numpy=_elu,
+        passing=1,
         sympy=lambda sp, x, alpha: sp.Piecewise((x, x > 0), (alpha * (sp.exp(x) - 1), True)),
         derivative=lambda x, alpha: np.where(x > 0, 1.0, alpha * np.exp(np.minimum(x, 0))),
         bounds=lambda alpha: (min(-alpha, 0.0), INF),
@@ -361,6 +365,7 @@ register(
     Atom(
         name="selu",
         numpy=lambda x: SELU_SCALE * _elu(x, SELU_ALPHA),
+        passing=2,
         sympy=lambda sp, x: (
             sp.Float(SELU_SCALE, 17) * sp.Piecewise((x, x > 0), (sp.Float(SELU_ALPHA, 17) * (sp.exp(x) - 1), True))
         ),
@@ -425,6 +430,7 @@ register(
         name="gaussian",
         ulps=TAIL,
         numpy=lambda x: np.exp(-np.square(x)),
+        passing=1,
         sympy=lambda sp, x: sp.exp(-(x**2)),
         derivative=lambda x: -2 * x * np.exp(-np.square(x)),
         bounds=lambda: (0.0, 1.0),

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.language.memory import amount
 from tensorprog.limit.draw.layers import ARRAYS, Layers
 from tensorprog.limit.draw.normals import CHUNK, Joined, Normals, Some, Streams
 from tensorprog.limit.draw.sampler import Sampler, without_coordinates
-from tensorprog.limit.memory import Budget, amount, need, numbers_at_once
+from tensorprog.limit.memory import Budget, need, numbers_at_once
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 

@@ -31,6 +31,7 @@ from tensorprog.language.evaluate import (
     gather,
     multiply,
     overflow,
+    pieces_of_sums,
     take,
     union,
 )
@@ -127,7 +128,7 @@ class Sampler:
                 continue
             for node in walk(statement.expr):
                 if isinstance(node, Reduction) and node.removes:
-                    piece = self._pieces(draws)(node.arg, node.indices, ranges)[0]
+                    piece = pieces_of_sums(draws, CHUNK)(node.arg, node.indices, ranges)[0]
                     sizes = (piece[name][1] - piece[name][0] for name in indices_of(node.arg, piece))
                     largest = max(largest, draws * math.prod(sizes))
         kept = sum(math.prod(b - a for a, b in box) for name, box in self.demand.items() if name not in later)
@@ -449,7 +450,7 @@ class Sampler:
         walk: Callable[[Expr, Scope], Open] = evaluate, average: Callable[[str], Open] | None = None,
     ) -> dict[str, Open]:  # fmt: skip
         """The values given, and what is made of them by nonlinear functions and averages, evaluated by `walk`."""
-        pieces = self._pieces(draws)
+        pieces = pieces_of_sums(draws, CHUNK)
         for step in self.recursion.recurrences.steps:
             name, statement = step.statement.target.name, step.statement
             if name in self.averages:
@@ -489,23 +490,6 @@ class Sampler:
             return
         filled = place(target_box(step.statement, ranges), self.demand[name])
         values[name].data[(slice(None), *filled)] = align(value, values[name].axes)
-
-    @staticmethod
-    def _pieces(draws: int) -> Any:
-        """Cuts a sum into pieces of about CHUNK numbers, along an index that only products have."""
-
-        def pieces(expr: Expr, indices: Sequence[str], ranges: Mapping[str, Range]) -> list[Mapping[str, Range]]:
-            sizes = {name: ranges[name][1] - ranges[name][0] for name in indices_of(expr, ranges)}
-            numbers = draws * math.prod(sizes.values())
-            inside = {name for node in walk(expr) if isinstance(node, Reduction) for name in node.indices}
-            free = [name for name in indices if name in sizes and name not in inside]
-            if numbers <= CHUNK or not free:
-                return [ranges]
-            start, stop = ranges[free[0]]
-            step = max(1, CHUNK * (stop - start) // numbers)
-            return [{**ranges, free[0]: (low, min(low + step, stop))} for low in range(start, stop, step)]
-
-        return pieces
 
     def _known(self, reference: Variable, values: Mapping[str, Open]) -> bool:
         family = self.netsor.families[reference.name]

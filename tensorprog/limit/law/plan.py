@@ -7,7 +7,7 @@ from typing import Any
 from tensorprog.blocks import Block, Grid, code
 from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
-from tensorprog.limit.memory import amount
+from tensorprog.language.memory import amount
 from tensorprog.limit.moment.planned import DRAWN, STEPPED, Ledger, MomentRow
 
 __all__ = ["LawPlan"]

@@ -1,0 +1,43 @@
+"""Amounts of memory, written and read, and the one error of work that takes too much."""
+
+from __future__ import annotations
+
+import math
+
+from tensorprog.language.errors import MemoryLimitError, ProgramError
+
+__all__ = ["amount", "parse_memory", "too_much"]
+
+UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def parse_memory(text: str | int) -> int:
+    """Bytes meant by '1GiB', '500 MB' or a number of bytes."""
+    if isinstance(text, int | float):
+        return int(text)
+    units = {"": 1, "b": 1}
+    units |= {f"{letter}b": 1000**k for k, letter in enumerate("kmgt", 1)}
+    units |= {f"{letter}ib": 1024**k for k, letter in enumerate("kmgt", 1)}
+    digits = text.strip().rstrip("BbiIkKmMgGtT ")
+    unit = text.strip()[len(digits) :].strip().lower()
+    try:
+        return int(float(digits) * units[unit])
+    except (ValueError, KeyError, OverflowError):
+        raise ProgramError(f"{text!r} is not an amount of memory; write for example 1GiB or 500MB") from None
+
+
+def amount(size: float, up: bool = False) -> str:
+    """Bytes in words, to three digits, rounded up or down, so that what is larger is shown larger."""
+    power = min(max(math.frexp(max(size, 1))[1] - 1, 0) // 10, len(UNITS) - 1)
+    scaled = size / 2.0 ** (10 * power)
+    step = 10.0 ** (math.floor(math.log10(scaled)) - 2) if scaled > 0 else 1.0
+    shown = step * (math.ceil(scaled / step * (1 - 1e-12)) if up else math.floor(scaled / step * (1 + 1e-12)))
+    return f"{shown:.15g} {UNITS[power]}"
+
+
+def too_much(what: str, takes: float, limit: float, lower: str, beside: str = "") -> MemoryLimitError:
+    """An error that says what would take how many bytes, `beside` what else, which is more than the limit, and how to
+    need less."""
+    return MemoryLimitError(
+        f"{what} would take {amount(takes, up=True)}{beside}, more than max_memory, {amount(limit)}: {lower}"
+    )
