@@ -278,3 +278,11 @@ def test_errors_of_averages_drawn_behind_layers_are_remembered() -> None:
     averages = law.averages({"a": "tanh(y[1])**2"}, 4)["a"]
     assert np.all((averages > 0) & (averages < 1))
     assert 0 < law.error < 1e-3
+
+
+def test_draws_behind_layers_do_not_depend_on_how_many_there_are() -> None:
+    """The blocks that are worked on together are the same however many draws are asked for."""
+    law = tp.load("deep_attention", s=2, H=1).limit()
+    many = law.sample(9000, seed=3)["y"]
+    for size in (1, 1500, 5000):
+        assert np.array_equal(law.sample(size, seed=3)["y"], many[:size])

@@ -22,7 +22,8 @@ __all__ = ["Draws"]
 Array = NDArray[Any]
 BLOCK = 1024  # draws per random stream, at most
 TOGETHER = 1 << 20  # numbers that draws take at once, about
-SEVERAL = 1 << 22  # the same behind several layers, where every piece computes its moments again
+# the same behind several layers, where every piece computes its moments again; blocks that are worked on together
+SEVERAL, MOST_BLOCKS = 1 << 23, 16
 
 
 class Draws(Mapping[str, NDArray[Any]]):
@@ -63,9 +64,7 @@ class Draws(Mapping[str, NDArray[Any]]):
         self._later = later if isinstance(self.sampler, Sampler) and not self.sampler.averages else ()
         # results of draws that take many numbers are worked on some at a time, of those that take few several blocks
         self._together = max(1, min(self._block, TOGETHER // self.sampler.numbers(self._later)))
-        self._most = 1
-        if isinstance(self.sampler, Layers) and self._together == self._block:
-            self._most = max(1, numbers_at_once(SEVERAL, 2 * ARRAYS) // (self._block * self.sampler.width))
+        self._most = self._blocks_together(held)
         self._check(held, self.sampler.most(self._block, self._together, self._later))
         self._draw(held)
 
@@ -121,6 +120,17 @@ class Draws(Mapping[str, NDArray[Any]]):
                 whole = streams[0] if count == 1 else Joined(streams)
                 yield part, whole if stop - start == whole.draws else Some(whole, slice(start, stop))
 
+    def _blocks_together(self, held: Collection[str]) -> int:
+        """A power of 2 of blocks that are worked on together, at most; fewer where results leave them no room."""
+        if not isinstance(self.sampler, Layers) or self._together < self._block:
+            return 1
+        most = max(1, min(MOST_BLOCKS, numbers_at_once(SEVERAL, ARRAYS) // (self._block * self.sampler.width)))
+        most = 1 << (most.bit_length() - 1)
+        room = numbers_at_once(1 << 60, 1) - self._size * sum(math.prod(self._families[name].shape) for name in held)
+        while most > 1 and self.sampler.most(most * self._block, most * self._block) > room:
+            most //= 2
+        return most
+
     def _groups(self) -> Iterator[tuple[int, int]]:
         """First blocks and numbers of blocks that are worked on together: four groups of every power of 2.
 
@@ -133,7 +143,7 @@ class Draws(Mapping[str, NDArray[Any]]):
                     return
                 yield first, count
                 first += count
-            count = min(2 * count, 1 << (self._most.bit_length() - 1))
+            count = min(2 * count, self._most)
 
     def _draw(self, held: Collection[str]) -> None:
         arrays = {name: self._empty(name) for name in self._names if name in held}

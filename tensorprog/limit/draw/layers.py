@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.evaluate import BATCH, COORDINATE, Open, Scope, align, broadcast, evaluate
-from tensorprog.language.expr import Affine, Expr, Reduction, Variable, product_of, variables
+from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, product_of, variables
 from tensorprog.language.ir import Dot, MatMul, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.normals import Normals, Points, Source
 from tensorprog.limit.form.definitions import place
-from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
+from tensorprog.limit.form.sums_of_functions import FORMAL, WeightedFunction, position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import numbers_at_once
 from tensorprog.limit.moment.compilable import refuse_cells, refuse_sums
@@ -65,6 +65,8 @@ class Conditioned(NumericRecursion):
         self.replicates = (0, normals.draws)
         self.random, self.paths = frozenset(), None
         self.relative = 0.0
+        self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
+        self._evaluated: dict[tuple[Any, ...], Value] = {}  # coefficients, until more averages are known
         self._coordinates: dict[str, Array] = {}
         self.start(whole.recurrences.afresh(self))
 
@@ -98,6 +100,30 @@ class Conditioned(NumericRecursion):
             return super().between(f, g, names, ranges)
         return self.second_at(f, g, self.wanted(f, g, names))
 
+    def expectation(
+        self, p: WeightedFunction, q: WeightedFunction, ranges: Mapping[str, Range],
+        at: Mapping[str, Affine] | None = None
+    ) -> IndexedValues:  # fmt: skip
+        """E[part part'] over the positions: zero of a product with a weight that the other part does not read."""
+        one, two = self._weights(p), self._weights(q)
+        centred = (one and p.function == FORMAL) or (two and q.function == FORMAL)
+        if centred and one is not None and two is not None and not one & two:
+            return self.nothing(ranges)
+        return super().expectation(p, q, ranges, at)
+
+    def _weights(self, part: WeightedFunction) -> frozenset[str] | None:
+        """The weights whose products a part reads, beside initial vectors; None where it reads anything else."""
+        if id(part) not in self.weights_read:
+            found: set[str] | None = set()
+            for name in {v.name for v in variables(part.without_coefficient.expression)}:
+                statements = [self.netsor.body[position] for position in self.netsor.families[name].statements]
+                products = [s.weight.name for s in statements if isinstance(s, MatMul)]
+                initial = not statements and part.function != FORMAL  # whose own mean may not be zero
+                whole = initial or 0 < len(products) == len(statements)
+                found = found.union(products) if found is not None and whole else None
+            self.weights_read[id(part)] = part, None if found is None else frozenset(found)
+        return self.weights_read[id(part)][1]
+
     def expectations(self, p: WeightedFunction, q: WeightedFunction, ranges: Mapping[str, Range]) -> IndexedValues:
         """E[f(l) g(l')] without coefficients: for all draws at once, and only once, of what is not random."""
         read = [p.without_coefficient.expression, q.without_coefficient.expression]
@@ -119,6 +145,12 @@ class Conditioned(NumericRecursion):
         """The members of a scalar family that are known."""
         return self.given[name][1] if name in self.given else super().known(name)
 
+    def _number(self, expr: Expr, ranges: Mapping[str, Range]) -> Value:
+        key = expr, *((name, tuple(ranges[name])) for name in indices_of(expr, ranges))
+        if key not in self._evaluated:
+            self._evaluated[key] = super()._number(expr, ranges)
+        return self._evaluated[key]
+
     def average_in(self, name: str, box: Box) -> Value:
         """The averages in a box, of which no others are computed."""
         ranges = {str(k): span for k, span in enumerate(box)}
@@ -139,6 +171,11 @@ class Conditioned(NumericRecursion):
 
     def average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
         """What one statement gives for every draw: scores given or drawn, averages, and functions of them."""
+        found = self._average_of(position, ranges)
+        self._evaluated.clear()
+        return found
+
+    def _average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
         statement = self.netsor.body[position]
         name = statement.target.name
         if name in self.given:

@@ -33,8 +33,8 @@ from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_n
 from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.deferred import Changes, Computed, deferred
 from tensorprog.limit.moment.entrywise import Entrywise
-from tensorprog.limit.moment.indexed import Equations, difference
-from tensorprog.limit.moment.recursion import Recursion
+from tensorprog.limit.moment.indexed import Equations, difference, patterns
+from tensorprog.limit.moment.recursion import Averaged, Recursion
 from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Settled, Value, check_memory
 
 __all__ = ["EXACT", "Numbers", "initial_draws", "inside_mask"]
@@ -138,6 +138,12 @@ class Numbers(Recursion[Value, IndexedValues]):
         """E[f(l) g(l')] without coefficients."""
         found = super().expectations(p, q, ranges)
         return found.mapped(lambda value: deferred(value, self.over(ranges))) if self.deferring else found
+
+    def by_patterns(self, product: Averaged[Value], ranges: Ranges, prefer: Sequence[str]) -> IndexedValues:
+        """The expectation of a product for each set of equations, but for those that can not hold by themselves."""
+        always = {form for equations in product.equations for form in equations if form.bounds(ranges) == (0, 0)}
+        found = patterns(product.equations, ranges, prefer)
+        return IndexedValues.of_cases({e: product.expectation(e, s) for e, s in found if always <= e}, ranges, prefer)
 
     # -- checks ---------------------------------------------------------------------------------------------------
 

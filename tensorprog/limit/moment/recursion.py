@@ -47,7 +47,7 @@ from tensorprog.limit.moment.indexed import (
     solved,
 )
 
-__all__ = ["Elimination", "Forms", "Recursion"]
+__all__ = ["Averaged", "Elimination", "Forms", "Recursion"]
 
 
 
