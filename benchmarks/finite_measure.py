@@ -30,7 +30,7 @@ NUMBERS = 1 << 22  # drawn for one price
 
 @dataclass(frozen=True)
 class Setting:
-    """Attention as in programs/attention.yaml, at one width."""
+    """Attention as in programs/attention.yaml, with a clip that acts, at one width."""
 
     n: int
     heads: int = 2
@@ -46,7 +46,7 @@ class Setting:
         return (self.tokens + 4 * self.heads) * self.n**2
 
     def program(self) -> tp.Program:
-        return tp.load("attention", H=self.heads, s=self.tokens)
+        return tp.load("attention", H=self.heads, s=self.tokens, C=2)  # a clip that acts
 
     def drawn(self, method: str) -> tuple[int, int]:
         """Normals and chi-squares drawn per network."""

@@ -44,7 +44,7 @@ class Law(NumericLaw, Shown):
     Vectors stand for a typical coordinate Z, scores for p-ring.  Given p-ring, outputs that are linear in the vectors
     are Gaussian; their density and moments are averages of the conditional Gaussian over p-ring.
 
-    Accuracy  every number has an error: a bound on rounding by closed forms, the difference between two rules by
+    Accuracy  every number has an error: a bound on rounding by closed forms, differences between rules by
               quadrature, Student's t at 99.9 % times the standard error where quasi-Monte Carlo averages over p-ring
     Source    Sakai, Karakida & Imaizumi 2025 (arXiv 2506.00846), Definition 1, Theorem 1, Corollary 2
     """

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = ["EPS", "TINY", "Estimate", "Sizes", "compact", "largest", "largest_ratio"]
+__all__ = ["COMPACT", "EPS", "TINY", "Estimate", "Sizes", "compact", "largest", "largest_ratio"]
 
 EPS = float(np.finfo(np.float64).eps)
 # numbers from which arrays count as large: smaller ones have a bound for each number

@@ -63,7 +63,9 @@ def cross_of_estimates(
         moved = small = None
         if first is not None and second is not None:
             moved = kernel_sensitivity(first, second, var_f, var_g, cov, one)
-            small = small_kernel(first, second, var_f.value, var_g.value, cov.value)
+            size = np.broadcast_shapes(var_f.value.shape, var_g.value.shape, cov.value.shape)
+            square = pairs > 0 and size[-2 * pairs : -pairs] == size[-pairs:]  # one triangle is computed there
+            small = None if square else small_kernel(first, second, var_f.value, var_g.value, cov.value)
         if moved is not None:
             result = call(*(arg.value for arg in args)) if small is None else small
             return Estimate(result.value, np.broadcast_to(compact(result.error) + moved, result.value.shape))

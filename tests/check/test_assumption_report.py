@@ -151,6 +151,22 @@ def test_never_active_clips_and_vanishing_scores_are_warnings() -> None:
     assert any(f.verdict == "warning" and "vanishes" in f.message for f in findings)
 
 
+def test_nothing_is_said_of_clips_behind_a_weight_that_is_used_both_ways() -> None:
+    """W^T x of a weight of shape [n, d] has the variance of x times n / d, and is not Gaussian where x is made by W."""
+    text = """
+        program: both ways
+        widths: {d: n/400}
+        initial: {x: {cov: 1, width: d}}
+        weights: {W: {shape: [n, d]}}
+        body: BODY
+        outputs: [y]
+    """
+    lines = ["g = MatMul(W, x)", "a = Nonlin(tanh(g))", "u = MatMul(W.T, a)", "y = Nonlin(clip(u, -10, 10))"]
+    body = "".join(f"\n          - {line}" for line in lines)
+    report = check(loads(text.replace(" BODY", body)))
+    assert not [f for f in report.findings if f.verdict == "warning"]
+
+
 def test_layer_norm_without_epsilon_is_left_to_the_limit() -> None:
     netsor = CASES["layer norm without epsilon"].load()
     report = check(netsor)  # without numbers of the limit

@@ -1,11 +1,13 @@
 """Functions of several Gaussian variables, batches at once: against closed forms, within the errors stated."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from tensorprog.gaussian import Estimate, integrate, normal_points
 from tensorprog.gaussian.propagation import several_of_estimates
-from tensorprog.gaussian.several import spread_factor
+from tensorprog.gaussian.several import ORDERS, rising_orders, spread_factor
 
 
 def covariances(count, dim, seed, rank=None):
@@ -31,6 +33,33 @@ def test_polynomials_are_exact():
     exact = cov[:, 0, 0] * cov[:, 1, 1] + 2 * cov[:, 0, 1] ** 2
     np.testing.assert_allclose(found.value, exact, rtol=1e-12)
     assert found.error.max() < 1e-11
+
+
+@pytest.mark.parametrize("steep", [0.3, 1, 3, 10])
+@pytest.mark.parametrize("power", [1, 2])
+def test_differences_of_product_rules_are_above_their_errors_whatever_the_order(steep: float, power: int) -> None:
+    """tanh(a u w + p): along each axis a pole comes near as the other variable grows, and orders of one parity agree
+    with each other long before they are right."""
+    # the truth: with w given, u is cut into panels that grow from 0, and so is w
+    cuts = np.geomspace(0.01, 10, 14)
+    cuts = np.concatenate([-cuts[::-1], [0], cuts])
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    half, middle = np.diff(cuts)[:, None] / 2, (cuts[1:, None] + cuts[:-1, None]) / 2
+    u = (half * nodes + middle).ravel()
+    density = (half * weights).ravel() * np.exp(-(u**2) / 2) / np.sqrt(2 * np.pi)
+    for p in (0, 0.25, 0.5, 1, 1.5, 2):
+
+        def function(x: np.ndarray, y: np.ndarray, p: float = p) -> np.ndarray:
+            return np.tanh(steep * x * y + p) ** power
+
+        def sums(z: np.ndarray, w: np.ndarray, function: Callable = function) -> tuple[np.ndarray, np.ndarray]:
+            found = function(z[:, 0], z[:, 1])
+            return np.asarray(found @ w), np.asarray(found**2 @ w)
+
+        exact = density @ function(u[:, None], u) @ density
+        found = [result for result, _ in rising_orders(sums, 2, 1 << 12)]
+        assert len(found) == len(ORDERS) and np.isinf(found[1].error) and (steep > 3 or found[-1].error < 0.1)
+        assert all(abs(result.value - exact) <= result.error for result in found)
 
 
 def test_kinks_are_left_to_quasi_monte_carlo():

@@ -187,6 +187,37 @@ def test_errors_of_the_values_are_in_the_covariance_of_what_attends_to_them() ->
     assert (found[1] >= 0.99 * relative * np.abs(found[0])).all()
 
 
+SCALED = """
+program: scaled
+initial:
+  x: {cov: 1}
+  g: {cov: 1}
+weights: {A: 1, B: 1, C: 1, V: 1, U: 1, Q: 1, K: 1}
+body:
+  - u = MatMul(A, g)
+  - w = MatMul(B, g)
+  - z = MatMul(C, g)
+  - f = Nonlin(clip(max(u*w, z), -2, 2) / 1000)
+  - q = MatMul(Q, x)
+  - k = MatMul(K, x)
+  - p = Dot(q, k)
+  - v = MatMul(V, x)
+  - t = MatMul(U, f)
+  - y = Nonlin(tanh(p)*v + 1000*sin(p)*t)
+outputs: [y]
+"""
+
+
+def test_errors_of_small_vectors_count_beside_their_own_sizes() -> None:
+    """The small one, whose moment comes from quasi-Monte Carlo, is multiplied by 1000 where it is read."""
+    law = Law(loads(SCALED))
+    small = law.var("t", with_error=True)
+    relative = float(small[1] / small[0])
+    share = 1e6 * float(small[0]) / 2 * (1 - np.exp(-2))  # of the variance: E sin(p)^2 times that of 1000 t
+    assert relative > 1e-5
+    assert float(law.var("y", with_error=True)[1]) >= 0.99 * share * relative
+
+
 AVERAGED = """
 program: averaged
 initial:

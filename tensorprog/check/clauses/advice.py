@@ -74,7 +74,7 @@ def _second_moment(check: Context, vector: Variable, position: int, depth: int =
     bound = max(abs(profile.low), abs(profile.high))
     definers = check.structure.definers(position, vector)
     statement = check.netsor.body[definers[0]] if len(definers) == 1 and depth < 8 else None
-    if not isinstance(statement, MatMul):
+    if not isinstance(statement, MatMul) or statement.transposed:  # beside W, W^T makes more than Gaussian vectors
         return bound**2
     variance = calculus.closed(check.netsor.weight[statement.weight.name].variance)
     return (

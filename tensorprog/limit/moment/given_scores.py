@@ -8,11 +8,14 @@ Source    Sakai et al. 2025, Theorem 1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.evaluate import (
     BATCH,
     Open,
@@ -28,7 +31,7 @@ from tensorprog.language.expr import Affine, substitute
 from tensorprog.language.ir import Range
 from tensorprog.limit.form.sums_of_functions import WeightedFunction
 from tensorprog.limit.moment.indexed import Equations, canonical
-from tensorprog.limit.moment.numbers import inside_mask
+from tensorprog.limit.moment.numbers import EXACT, inside_mask
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import Value
 
@@ -79,13 +82,25 @@ class LinearCovariance:
         ranges: Ranges
     ) -> None:
         self.recursion = recursion
-        size = worst = 0.0
         self._pairs: list[tuple[WeightedFunction, WeightedFunction, Ranges, Equations, Value]] = []
-        for p, q, local, moment in recursion.linear_pairs(first, second, ranges):
-            self._pairs += [(p, q, local, term.equations, term.value) for term in moment.terms]
-            size = max([size, *(float(term.value.bound.value) for term in moment.terms)])
-            worst = max([worst, *(float(term.value.bound.error) for term in moment.terms)])
-        self.error = worst / max(size, 1e-300)  # relative, of the variables' covariances
+        own: dict[int, float] = {}  # sizes of variances, by the numbers of parts
+        bounds: list[tuple[int, int, Estimate]] = []
+        for (k, p), (m, q) in product(enumerate(first), enumerate(second)):
+            for one, two, local, moment in recursion.linear_pairs([p], [q], ranges):
+                self._pairs += [(one, two, local, term.equations, term.value) for term in moment.terms]
+                bounds += [(k, m, term.value.bound) for term in moment.terms]
+                if first is second and k == m:
+                    own[k] = max((float(term.value.bound.value) for term in moment.terms), default=0.0)
+        largest = max((float(bound.value) for _, _, bound in bounds), default=0.0)
+
+        def scale(k: int) -> float:
+            """The size of a variance; that of the largest covariance where it is rounding beside it, or not known."""
+            return own[k] if own.get(k, 0.0) > EXACT * largest else largest
+
+        # relative, of the variables' covariances, each beside its own variances: coefficients may be of any size
+        self.error = max(
+            (float(bound.error) / max(math.sqrt(scale(k) * scale(m)), 1e-300) for k, m, bound in bounds), default=0.0
+        )
 
     def value(self, reader: Any, tied_names: Collection[str], absolute: bool = False) -> Open:
         """The covariance, where the second copies of the indices `tied_names` are equal to the first.

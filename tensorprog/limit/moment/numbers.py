@@ -287,7 +287,9 @@ class Numbers(Recursion[Value, IndexedValues]):
         value, error = (Open(tuple(position.get(n) or f"{position[n[:-1]]}_" for n in part.axes), part.data)
                         for part in found)  # fmt: skip
         sizes = dict(zip(value.axes, value.data.shape, strict=True))
-        return Value.of(value.data, value.axes, broadcast(error, value.axes, sizes))
+        bound = broadcast(error, value.axes, sizes)  # in the order of the numbers, if there is one for each
+        bound = bound if 0 in bound.strides else np.asarray(bound, order="C")
+        return Value.of(np.asarray(value.data, order="C"), value.axes, bound)
 
     def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
         rows = self.initials[name].rows

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import EPS, Estimate, compact, largest
+from tensorprog.gaussian.estimate import COMPACT, EPS, Estimate, compact, largest
 from tensorprog.gaussian.several import standard_errors
 from tensorprog.language.evaluate import Open, affine_values, align, broadcast, contract, gather, union
 from tensorprog.language.expr import Affine, Variable
@@ -24,6 +24,7 @@ __all__ = ["REPLICATE", "Factored", "IndexedValues", "Settled", "Value", "check_
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 REPLICATE = "&"  # the axis of replicates of draws, or of draws that have moments of their own
+ALIKE = 16.0  # bounds of which the largest serves for all
 SHIFTED = 1 << 14  # numbers from which what is read at sums of indices is kept as it is
 WORKED = 4  # arrays of numbers, errors and what is needed on the way, where two arrays make a third
 
@@ -282,6 +283,10 @@ class Shifted(Value):
         by: Sequence[Value] = (),
     ) -> Value:  # fmt: skip
         """The value as it is where it would grow much, else with every number that is read."""
+        bare = {axis: form for axis, form in slots.items() if len(form.terms) == 1 and form.bare in ranges}
+        if len({form.bare for form in bare.values()}) < len(bare):  # diagonals first, which are smaller
+            source = source.read(bare, ranges, starts)
+            slots = {axis: form for axis, form in slots.items() if axis not in bare}
         indices, size = _indices(source, slots), math.prod(source.estimate.value.shape)
         read = dict(zip(source.axes, source.estimate.value.shape, strict=True))
         large = math.prod(ranges[n][1] - ranges[n][0] if n in ranges else read[n] for n in indices)
@@ -410,6 +415,10 @@ def _added(
             read = np.abs(value[there])
             error[at(here, error.shape)] += lost * (largest(read, tuple(
                 1 if o else n for o, n in zip(one, read.shape, strict=True))) + bound)
+    for k in range(error.ndim):  # sums over neighbours are alike, and so are their bounds
+        if error.size >= COMPACT:
+            top = error.max(axis=k, keepdims=True)
+            error = top if np.all(ALIKE * error.min(axis=k, keepdims=True) >= top) else error
     return Value(axes, Estimate(total, np.broadcast_to(error, shape)))
 
 
