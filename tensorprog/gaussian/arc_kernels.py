@@ -293,34 +293,51 @@ def kernel_sensitivity(
     v, w, error = var_f.value, var_g.value, compact(cov.error)
     if np.any(var_f.error[v == 0]) or np.any(var_g.error[w == 0]):
         return None
-    each = error.shape == np.broadcast_shapes(v.shape, w.shape, cov.value.shape)
-    most = np.asarray if each else alike
-    move_f, move_g = (most(0.5 * e.error * _inverse_root(e.value)) for e in (var_f, var_g))  # of the deviations
-    if not (error.any() or move_f.any() or move_g.any()):
-        return np.zeros((1,) * error.ndim)
-    tilt_f, tilt_g = (most(_tilt(h, var)) for h, var in ((f, v), (g, w)))
-    moved = np.asarray(error + most(np.sqrt(w)) * move_f + most(np.sqrt(v)) * move_g)
-    turned = moved
-    same: NDArray[np.bool_] = np.zeros((), dtype=bool)
-    if each:
-        turned = error + np.abs(cov.value) * (move_f * _inverse_root(v) + move_g * _inverse_root(w))
-        same = one()
-        same = same & (v == w) & (v == cov.value) if same.any() else same
-        moved, turned = (np.where(same, error, array) for array in (moved, turned)) if same.any() else (moved, turned)
-    result = abs(f.modulus * g.modulus) * moved if f.modulus and g.modulus else np.zeros((1,) * error.ndim)
-    result = result + (abs(f.linear * g.linear) + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f) * turned
-    if f.modulus or g.modulus:
-        one_f, one_g = (most(np.abs(_constant(h, var))) for h, var in ((f, v), (g, w)))
-        result = result + (abs(g.modulus) * one_f * move_g + abs(f.modulus) * one_g * move_f)
-    if each:
-        found = _turns(f, g, (v, w, cov.value), turned, same)
-        return None if found is None else result + found
+    if error.shape == np.broadcast_shapes(v.shape, w.shape, cov.value.shape):
+        return _each_moves(f, g, var_f, var_g, cov, one)
+    move_f, move_g = (alike(0.5 * e.error * _inverse_root(e.value)) for e in (var_f, var_g))
+    moved = np.asarray(error + alike(np.sqrt(w)) * move_f + alike(np.sqrt(v)) * move_g)
+    if not moved.any():
+        return moved
+    tilt_f, tilt_g = (alike(_tilt(h, var)) for h, var in ((f, v), (g, w)))
+    rate = abs(f.linear * g.linear) + abs(f.modulus * g.modulus) + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f
+    one_f, one_g = (alike(np.abs(_constant(h, var))) for h, var in ((f, v), (g, w)))
+    even = abs(g.modulus) * one_f * move_g + abs(f.modulus) * one_g * move_f
     if not (tilt_f.any() and tilt_g.any()):
-        return np.asarray(result)
+        return np.asarray(rate * moved + even)
     slope = _slope(f, g, v, w)
     if slope * np.max(tilt_f * tilt_g * moved) > LINEAR:
         return None
-    return np.asarray(result + slope * tilt_f * tilt_g * moved)
+    return np.asarray((rate + slope * tilt_f * tilt_g) * moved + even)
+
+
+def _each_moves(
+    f: Elementary, g: Elementary, var_f: Estimate, var_g: Estimate, cov: Estimate,
+    one: Callable[[], NDArray[np.bool_]],
+) -> Array | None:
+    """`kernel_sensitivity` where every member has an error of its own, which slopes of its own multiply."""
+    v, w, c, error = var_f.value, var_g.value, cov.value, cov.error
+    if not (error.any() or var_f.error.any() or var_g.error.any()):
+        return np.zeros((1,) * error.ndim)
+    root_f, root_g = _inverse_root(v), _inverse_root(w)
+    move_f, move_g = (0.5 * e.error * root for e, root in ((var_f, root_f), (var_g, root_g)))  # of the deviations
+    same = one()
+    if same.any():
+        same = same & (v == w) & (v == c)
+    turned = error + np.abs(c) * (move_f * root_f + move_g * root_g)
+    turned = np.where(same, error, turned) if same.any() else turned
+    total = np.zeros((1,) * error.ndim)
+    if f.modulus and g.modulus:
+        moved = error + np.sqrt(w) * move_f + np.sqrt(v) * move_g
+        total = total + abs(f.modulus * g.modulus) * np.where(same, error, moved)
+    if f.linear or g.linear:
+        rate = abs(f.linear * g.linear) + abs(f.linear) * _tilt(g, w) + abs(g.linear) * _tilt(f, v)
+        total = total + rate * turned
+    if f.modulus or g.modulus:
+        even = np.abs(_constant(f, v) * g.modulus) * move_g + np.abs(_constant(g, w) * f.modulus) * move_f
+        total = total + even
+    found = _turns(f, g, (v, w, c), turned, same)
+    return None if found is None else np.asarray(total + found)
 
 
 def _turns(
@@ -348,6 +365,8 @@ def _turns(
 
 def _constant(h: Elementary, var: Array) -> Array:
     """The constant of a function, which is its value at 0 where there is no variance."""
+    if h.constant == h.at_zero:
+        return np.full((1,) * var.ndim, h.constant)
     return np.where(var > 0, h.constant, h.at_zero)
 
 
@@ -366,6 +385,8 @@ def _slope(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> float:
 
 def _inverse_root(values: Array) -> Array:
     """1 / sqrt, 0 for 0."""
+    if values.size and values.min() > 0:
+        return np.asarray(1 / np.sqrt(values))
     return np.asarray(np.where(values > 0, 1 / np.sqrt(np.where(values > 0, values, 1.0)), 0.0))
 
 

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.arc_kernels import elementary, kernel_sensitivity, small_kernel
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.gaussian.function import RealFunction
+from tensorprog.gaussian.integrand import FactoredIntegrand
 from tensorprog.gaussian.ladder import cross, integrate, mean
+from tensorprog.gaussian.series import mehler_sensitivity
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
@@ -70,6 +72,10 @@ def cross_of_estimates(
 
     # an arc sine that is steep somewhere has no bound to first order: there rounding counts as well
     steep = all(h is not None and h.sigmoids for h in (first, second))
+    if not (steep or f.kinks.size or g.kinks.size):
+        found = _by_series(f, g, call, args, one)
+        if found is not None:
+            return found
     jumps = _jumps(f), _jumps(g)
     same = one() if all(jumps) else np.zeros((), dtype=bool)
 
@@ -79,6 +85,28 @@ def cross_of_estimates(
 
     lowest = (-np.inf, -np.inf, 0.0, 0.0, -np.inf)
     return _by_differences(call, args, lowest, jumps=any(jumps) or steep, tied=tied if same.any() else None)
+
+
+def _by_series(
+    f: RealFunction, g: RealFunction, call: Callable[..., Estimate], args: Sequence[Estimate], one: Callable[[], Mask]
+) -> Estimate | None:
+    """The expectation with what errors of the law do by derivatives; None where they are not to be had."""
+    result = call(*(arg.value for arg in args))
+    if not _matter(args, ROUNDING):
+        return result
+    a, b, v, w, c = (arg.value for arg in args)
+    integrand = FactoredIntegrand.of((f, g), (a, b), (v, w), c, np.inf)
+    mask = one()
+    mask = mask & (a == b) & (v == w) & (v == c) if mask.any() else mask
+    errors = [arg.error for arg in args]
+    moved = mehler_sensitivity(integrand, errors[:2], errors[2:4], errors[4], mask)
+    return None if moved is None else Estimate(result.value, result.error + moved)
+
+
+def _matter(args: Sequence[Estimate], rounding: float) -> bool:
+    """Whether errors of arguments are more than rounding of the largest."""
+    scale = reduce(np.maximum, (np.abs(arg.value) for arg in args)) * rounding
+    return any(np.any(arg.error > scale) for arg in args)
 
 
 def several_of_estimates(
@@ -116,8 +144,7 @@ def _by_differences(
     values = [arg.value for arg in args]
     result = call(*values)
     error = result.error
-    scale = reduce(np.maximum, (np.abs(value) for value in values)) * (0.0 if jumps else ROUNDING)
-    if not any(np.any(arg.error > scale) for arg in args):
+    if not _matter(args, 0.0 if jumps else ROUNDING):
         return result
     for k, (arg, low) in enumerate(zip(args, lowest, strict=True)):
         if np.any(arg.error > 0):

@@ -9,8 +9,11 @@ norms are known: E f^2 minus the sum of a_k^2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +24,9 @@ from tensorprog.gaussian.integrand import FactoredIntegrand, Index, Integrand, p
 
 Array = NDArray[np.floating]
 
-__all__ = ["HermiteSeries", "mehler_series", "product_series", "series", "series_dual"]
+__all__ = [
+    "HermiteSeries", "mehler_sensitivity", "mehler_series", "product_series", "series", "series_dual",
+]  # fmt: skip
 
 ORDERS = (48, 128, 256)
 # |h_k(z)| density(z)^(1/2) <= 1, and density(13.5)^(1/2) is below 1e-19
@@ -29,6 +34,8 @@ REACH = 13.5
 # the trapezoidal rule errs by exp(-NEGLIGIBLE)
 NEGLIGIBLE = 40.0
 MOST_NODES = 4000
+MOST_KNOWN = 1 << 19  # numbers that are remembered of a function
+MOST_MOVED = 1 << 17  # members whose derivatives are computed at once
 MOST_LAWS = 1 << 14  # of a variable whose coefficients are held at once
 # what is left of a function after ORDERS terms may weigh so much, relative to its norm, before a larger order is taken
 ENOUGH = 8e-8
@@ -53,6 +60,16 @@ class HermiteSeries:
     steep: Array
     rough: Array
 
+    def members(self, chosen: NDArray[np.intp]) -> HermiteSeries:
+        """Some of the laws."""
+        arrays = (self.norm, self.tail, self.steep, self.rough)
+        return HermiteSeries(self.coefficients[:, chosen], *(array[chosen] for array in arrays))
+
+    def joined(self, other: HermiteSeries) -> HermiteSeries:
+        """With further laws, to the same order."""
+        parts = ((own, new) for own, new in zip(vars(self).values(), vars(other).values(), strict=True))
+        return HermiteSeries(*(np.concatenate(pair, axis=-1) for pair in parts))
+
     def cut(self, order: int) -> HermiteSeries:
         """The same with fewer terms, or with further ones that are zero."""
         missing = order - len(self.coefficients)
@@ -61,12 +78,21 @@ class HermiteSeries:
         left = np.square(self.coefficients[order:]).sum(axis=0)
         return HermiteSeries(self.coefficients[:order], self.norm, np.sqrt(self.tail**2 + left), self.steep, self.rough)
 
-    def order(self) -> int:
-        """The least order after which little enough is left of all members, or the largest."""
-        for order in ORDERS:
-            if np.all(self.cut(order).tail <= ENOUGH * self.norm):
-                return order
-        return ORDERS[-1]
+    @property
+    def enough(self) -> bool:
+        """Whether little enough is left of all members."""
+        return bool(np.all(self.tail <= ENOUGH * self.norm))
+
+
+class _Known:
+    """The laws of which a function's series is known: those of the question before, which a longer one begins with."""
+
+    def __init__(self) -> None:
+        self.laws = np.zeros(0, dtype=complex)  # in rising order
+        self.series: HermiteSeries | None = None
+
+
+_KNOWN: WeakKeyDictionary[RealFunction, _Known] = WeakKeyDictionary()
 
 
 def mehler_series(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
@@ -75,13 +101,62 @@ def mehler_series(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimat
         return None
     if all(f.terms is not None for f in integrand.functions):
         return None
-    one = _of_laws(integrand.functions[0], integrand.mu[0], integrand.var[0])
-    two = None if one is None else _of_laws(integrand.functions[1], integrand.mu[1], integrand.var[1])
-    if one is None or two is None:
+    found = _of_both(integrand)
+    if found is None:
         return None
-    order = max(one.order(), two.order())
-    first, second = one.cut(order), two.cut(order)
-    return lambda part: product_series(first, second, part.places[0], part.places[1], part.correlation.rho)
+    return lambda part: product_series(*found, part.places[0], part.places[1], part.correlation.rho)
+
+
+def mehler_sensitivity(
+    integrand: FactoredIntegrand, mu: Sequence[Array], var: Sequence[Array], cov: Array, same: NDArray[np.bool_]
+) -> Array | None:
+    """What errors of the laws do to E f(X) g(Y), to first order; None where the series says too little.
+
+    By Price's theorem the derivative by c is E f' g', that by v is E f'' g / 2 and that by a mean is E f' g, and with
+    f' and f'' go (k + 1)^(1/2) a_(k + 1) / sd and ((k + 1) (k + 2))^(1/2) a_(k + 2) / v. Where X and Y are one variable
+    all three moments are one number, which moves by the error of c.
+
+    Shapes    the errors of means, variances and covariances broadcast to the batch
+    """
+    if not integrand.plain or any(np.any(error[v == 0]) for error, v in zip(var, integrand.var, strict=True)):
+        return None
+    found = _of_both(integrand) if math.prod(integrand.shape) <= MOST_MOVED else None
+    if found is None or not all(each.enough for each in found):
+        return None
+    a, b = (each.coefficients[:, place] for each, place in zip(found, integrand.places, strict=True))
+    rho, (sd_f, sd_g) = integrand.correlation.rho, integrand.sd
+    k = np.arange(1.0, len(a)).reshape(-1, *(1,) * rho.ndim)
+    root = np.sqrt(k)
+    slope = _horner(k * a[1:], b[1:], rho) / (sd_f * sd_g)
+    curves = [_horner(root[:-1] * root[1:] * one[2:], other[:-2], rho) / (2 * sd**2)
+              for one, other, sd in ((a, b, sd_f), (b, a, sd_g))]  # fmt: skip
+    moved = np.abs(slope) * cov + np.abs(curves[0]) * var[0] + np.abs(curves[1]) * var[1]
+    if same.any():
+        moved = np.where(same, np.abs(slope + curves[0] + curves[1]) * cov, moved)
+    if any(map(np.any, mu)):
+        tilts = [_horner(root * one[1:], other[:-1], rho) / sd for one, other, sd in ((a, b, sd_f), (b, a, sd_g))]
+        moved = moved + np.abs(tilts[0]) * mu[0] + np.abs(tilts[1]) * mu[1]
+    return np.asarray(moved)
+
+
+def _horner(a: Array, b: Array, rho: Array) -> Array:
+    """The sum over k of rho^k a_k b_k."""
+    total: Array = a[-1] * b[-1] + np.zeros(rho.shape)
+    for one, other in zip(a[-2::-1], b[-2::-1], strict=True):
+        total *= rho
+        total += one * other
+    return total
+
+
+def _of_both(integrand: FactoredIntegrand) -> tuple[HermiteSeries, HermiteSeries] | None:
+    """The series of both functions, to the same order."""
+    laws = list(zip(integrand.functions, integrand.mu, integrand.var, strict=True))
+    one = _of_laws(*laws[0], ORDERS[0])
+    two = None if one is None else _of_laws(*laws[1], len(one.coefficients))
+    if one is None or two is None or len(one.coefficients) == len(two.coefficients):
+        return None if one is None or two is None else (one, two)
+    one = _of_laws(*laws[0], len(two.coefficients))
+    return None if one is None else (one.cut(len(two.coefficients)), two)
 
 
 class SeriesDual:
@@ -145,9 +220,9 @@ def series_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float])
     again, of which no sum is larger than that of the sizes of its terms.
     """
     (f, g), (mu, nu), (v, w) = integrand.functions, integrand.mu, integrand.var
-    one = _of_laws(f, mu, v)
+    one = _of_laws(f, mu, v, ORDERS[0])
     same = f is g and all(np.array_equal(a.ravel(), b.ravel()) for a, b in ((mu, nu), (v, w)))
-    two = one if same or one is None else _of_laws(g, nu, w)
+    two = one if same or one is None else _of_laws(g, nu, w, ORDERS[0])
     if one is None or two is None:
         return None
     most = max(len(one.coefficients), len(two.coefficients))
@@ -175,16 +250,33 @@ def series_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float])
     return SeriesDual(one, two, integrand, Sizes(norms[0], norms[1], float(rounding + changed)), left)
 
 
-def _of_laws(f: RealFunction, mu: Array, var: Array) -> HermiteSeries | None:
+def _of_laws(f: RealFunction, mu: Array, var: Array, order: int = ORDERS[-1]) -> HermiteSeries | None:
+    """The series to that order, or the least above after which little enough is left, or the largest."""
     m, v = np.broadcast_arrays(mu, var)
     if m.size > MOST_LAWS or not (np.isfinite(m).all() and np.isfinite(v).all() and np.all(v >= 0)):
         return None
-    found = None
-    for order in ORDERS[1:]:
-        found = series(f, m.ravel(), np.sqrt(v.ravel()), order)
-        if found is None or np.all(found.tail <= ENOUGH * found.norm):
+    laws, back = np.unique(m.ravel() + 1j * np.sqrt(v.ravel()), return_inverse=True)
+    known = _KNOWN.setdefault(f, _Known())
+    if known.series is not None and len(known.series.coefficients) >= order:
+        order = len(known.series.coefficients)
+    else:
+        known.series = None
+    for more in [n for n in ORDERS if n >= order]:
+        held = known.laws if known.series is not None else laws[:0]
+        new = laws[~np.isin(laws, held)]
+        found = series(f, new.real, new.imag, more) if new.size or known.series is None else known.series
+        if found is None:
+            return None
+        if known.series is not None and new.size:
+            found = known.series.joined(found)
+        if found.enough or more == ORDERS[-1]:
             break
-    return found
+        known.series = None
+    assert found is not None
+    whole = np.concatenate([held, new])
+    rank = np.argsort(whole)
+    known.laws, known.series = whole[rank], found.members(rank) if found.coefficients.size <= MOST_KNOWN else None
+    return found.members(rank[np.searchsorted(known.laws, laws)][back.ravel()])
 
 
 def series(f: RealFunction, mu: Array, sd: Array, order: int = ORDERS[-1]) -> HermiteSeries | None:
@@ -199,11 +291,10 @@ def series(f: RealFunction, mu: Array, sd: Array, order: int = ORDERS[-1]) -> He
     length = float(f.features[..., 1].min()) if f.features.size else 1.0
     most = float(sd.max(initial=0.0))
     y = 0.9 * min(length / most, 4.0) if most > 0 else 3.6
-    step = np.pi * y / (NEGLIGIBLE + y * y / 2 + y * np.sqrt(order))  # half of what is enough
-    half = int(np.ceil(REACH / (2 * step)))
-    if 4 * half > MOST_NODES:
+    rule = _rule(2.0 ** (math.floor(8 * math.log2(y)) / 8), order)
+    if rule is None:
         return None
-    z = step * np.arange(-2 * half, 2 * half + 1)
+    z, step, basis = rule
     try:
         values = evaluate(f, mu[:, None] + sd[:, None] * z)
     except FloatingPointError:
@@ -213,11 +304,8 @@ def series(f: RealFunction, mu: Array, sd: Array, order: int = ORDERS[-1]) -> He
     edges = np.abs(values[:, [0, -1]]).max(axis=1)
     if not (np.isfinite(values).all() and np.all(edges * np.exp(-REACH**2 / 4) <= EPS * np.sqrt(squares))):
         return None
-    rows = slice(int(f.parity < 0), None, 2) if f.parity and not mu.any() else slice(None)  # the other orders are zero
-    basis = hermite(z, order)[rows]
-    coefficients, coarse = np.zeros((2, order, mu.size))
-    coefficients[rows] = (basis * weights) @ values.T
-    coarse[rows] = (basis[:, ::2] * (2 * weights[::2])) @ values[:, ::2].T
+    coefficients = (basis * weights) @ values.T
+    coarse = (basis[:, ::2] * (2 * weights[::2])) @ values[:, ::2].T
     if f.parity:  # exact zeros stay exact
         for array in (coefficients, coarse):
             array[int(f.parity > 0) :: 2, mu == 0] = 0.0
@@ -225,6 +313,20 @@ def series(f: RealFunction, mu: Array, sd: Array, order: int = ORDERS[-1]) -> He
     left = np.maximum(squares - np.square(coefficients).sum(axis=0), 0.0) + 4 * EPS * squares
     steep = np.sqrt((np.arange(2, order + 2)[:, None] * np.square(coefficients)).sum(axis=0))
     return HermiteSeries(coefficients, np.sqrt(squares), np.sqrt(left), steep, rough)
+
+
+@lru_cache(maxsize=16)
+def _rule(y: float, order: int) -> tuple[Array, float, Array] | None:
+    """Nodes, their distance and Hermite polynomials there, for functions that are analytic up to y; None for too many.
+
+    Shapes    (m,), and (order, m)
+    """
+    step = np.pi * y / (NEGLIGIBLE + y * y / 2 + y * np.sqrt(order))  # half of what is enough
+    half = int(np.ceil(REACH / (2 * step)))
+    if 4 * half > MOST_NODES:
+        return None
+    z = step * np.arange(-2 * half, 2 * half + 1)
+    return z, step, hermite(z, order)
 
 
 def hermite(z: Array, order: int) -> Array:
@@ -249,10 +351,7 @@ def product_series(
     Accuracy  rho^k has relative error k eps, each of K sums one rounding: eps times the sum of (k + 2) |a_k b_k|
     """
     a, b = f.coefficients[:, first], g.coefficients[:, second]
-    total = a[-1] * b[-1] + np.zeros(rho.shape)
-    for one, other in zip(a[-2::-1], b[-2::-1], strict=True):
-        total *= rho
-        total += one * other
+    total = _horner(a, b, rho)
     with np.errstate(under="ignore"):
         left = np.abs(rho) ** len(a) * (f.tail[first] * g.tail[second])
     rounding = 4 * EPS * f.steep[first] * g.steep[second]

@@ -176,10 +176,7 @@ outputs: [y]
     np.testing.assert_allclose(np.asarray(law.second_moment("y")), top + back, atol=1e-10)
 
 
-@pytest.mark.parametrize("lag", [0, 1])
-def test_layer_norm_in_a_recurrence(lag: int) -> None:
-    """Averages along the way: the state is divided by its length at every step, or by that of the step before."""
-    text = """
+NORMED = """
 program: normed
 constants: {LAG: 0}
 indices: {t: "1..4"}
@@ -195,6 +192,12 @@ body:
   - s[t] = Nonlin(r[t] / sqrt(m[t - LAG] + 0.1))
 outputs: [s]
 """
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_layer_norm_in_a_recurrence(lag: int) -> None:
+    """Averages along the way: the state is divided by its length at every step, or by that of the step before."""
+    text = NORMED
     law = Law(loads(text, {"LAG": lag}))
     x = 0.5 ** np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
     s = np.zeros((5, 5))
@@ -556,3 +559,65 @@ def test_what_is_interrupted_half_way_is_not_read(text: str, monkeypatch: pytest
     with pytest.raises(KeyboardInterrupt):
         law.cov("y")
     assert np.array_equal(np.asarray(law.cov("y")), expected)
+
+
+@pytest.mark.turns(2)
+@pytest.mark.parametrize("program", ["rnn", "rnn_avgpool", "transformer_yang", "resnet", "normed", "LSTM", "GRU"])
+def test_rows_written_down_once_are_those_computed_one_by_one(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same numbers where nothing can be written down, so that every row is a walk over the statements."""
+    text = {"LSTM": LSTM, "GRU": GRU, "normed": NORMED}.get(program)
+    loaded = tp.load(program) if text is None else tp.Program.from_netsor(loads(text))
+    planned = loaded.limit()
+    found = [planned.cov(name) for name in planned.outputs]
+    assert planned.recursion.recurrences._rows
+    monkeypatch.setattr(Recurrences, "_write_down", lambda *_: None)
+    walked = loaded.limit()
+    assert walked.recursion.recurrences is not planned.recursion.recurrences
+    for name, one in zip(walked.outputs, found, strict=True):
+        other = walked.cov(name)
+        assert not walked.recursion.recurrences._rows
+        rounding = 1e-13 * np.abs(np.asarray(other)).max()
+        bound = rounding if one.error < 1e-9 else one.error / 10  # draws turn by the rounding of covariances
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=0, atol=bound)
+
+
+def test_errors_of_a_long_recurrence_stay_small() -> None:
+    """A contraction forgets the errors of earlier steps: those that are stated do not grow with the steps."""
+    long = RNN.replace("PHI", "erf")
+    short, found = (Law(loads(long, {"T": steps, "B": 1})).cov("y") for steps in (50, 200))
+    assert found.error < 5 * short.error < 1e-12  # large arrays have one bound for many
+    expected = 1.2 * _erf_states(_inputs(200, 1))[:, 1:, :, 1:]
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=found.error + 1e-14)
+
+
+@pytest.mark.parametrize(("phi", "most"), [("erf", 3), ("relu", 5), ("tanh", 10)])
+def test_errors_of_covariances_move_what_is_made_of_them(phi: str, most: float) -> None:
+    """The error that is stated beside an uncertain law bounds what changes of the law do, and is not much larger."""
+    from tensorprog.gaussian.estimate import Estimate
+    from tensorprog.gaussian.propagation import cross_of_estimates
+    from tensorprog.language.evaluate import Scope
+    from tensorprog.language.expr import Call
+    from tensorprog.limit.form.sums_of_functions import FORMAL
+    from tensorprog.limit.form.univariate import function
+
+    f = function(Call(phi, (FORMAL,)), Scope(loads(RNN.replace("PHI", phi)), {}, lambda *_: None), ("0", "0_"))  # type: ignore[arg-type, return-value]
+    rng, size = np.random.default_rng(0), 1e-8
+    root = rng.normal(size=(6, 8))
+    cov = root @ root.T / 8
+    exact = [Estimate.exact(np.zeros((1, 1)))] * 2
+
+    def at(matrix: Array, error: float) -> Estimate:
+        var = np.diagonal(matrix)
+        laws = [Estimate(a, np.full(a.shape, error)) for a in (var[:, None], var[None], matrix)]
+        one = np.eye(6, dtype=bool)
+        return cross_of_estimates(f, f, (exact[0], exact[1]), (laws[0], laws[1]), laws[2], 1, lambda: one)
+
+    found = at(cov, size)
+    changes = []
+    for _ in range(200):
+        move = rng.choice([-size, size], size=cov.shape)
+        moved = cov + np.tril(move) + np.tril(move, -1).T
+        changes.append(np.abs(at(moved, 0.0).value - found.value))
+    largest = np.max(changes, axis=0)
+    assert np.all(largest <= found.error * (1 + 1e-4) + 1e-15)
+    assert np.all(found.error <= most * largest), found.error / largest

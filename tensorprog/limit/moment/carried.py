@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.several import REPLICATES, point_sets
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, contract, evaluate, gather, multiply
-from tensorprog.language.expr import Expr, Variable, product_of, variables
+from tensorprog.language.expr import Expr, Variable, indices_of, product_of, variables
 from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.limit.form.definitions import Box, place, target_box
@@ -40,6 +41,7 @@ Array = NDArray[Any]
 Source = tuple[str, tuple[int | None, ...]]  # a weight with the slots that are numbers, or initial vectors
 SUMMAND, OTHER = "k", "k_"  # axes of the b_k
 LEAST_LOG2, MOST_LOG2 = 6, 17  # draws per replicate
+TURNED = 48  # directions that normals are turned to
 FEW = 2  # rows of a matrix product
 TOGETHER = 1 << 19  # numbers of an array that is needed for a while only, about; at least those of one replicate
 
@@ -75,7 +77,8 @@ class Paths:
         drawn = {name for name in drawn if self.parts.source(name) in self._needed}
         self.dim = sum(math.prod(self.netsor.families[name].shape) for name in drawn)
         carried = sum(math.prod(self.netsor.families[name].shape) for name in families)
-        members = (self.dim + 1) // 2 + carried * (1 + self.weights.count)
+        kept = 1 if self.weights.summands is None else self.weights.count  # of each carried member, beside its values
+        members = (self.dim + 1) // 2 + carried * (1 + kept)
         log2 = int(math.log2(max(1, held // (self.replicates * max(1, members)))))
         self._log2 = min(max(log2, LEAST_LOG2), MOST_LOG2)
         self.points = 1 << self._log2
@@ -90,6 +93,8 @@ class Paths:
         self._values: dict[str, Array] = {}
         self._used = 0
         self._pilot = pilot
+        self._done: dict[str, Array] = {}  # which members have their values
+        self._followed: dict[int, _Followed] = {}
         self._normals: Array | None = None
 
     def afresh(self) -> Paths:
@@ -141,10 +146,12 @@ class Paths:
         axes = tuple(str(k) for k in range(len(box)))
         if name not in self._values:  # before its first members, which may read it beyond a boundary
             self._values[name] = np.zeros((self.replicates, *family.shape, self.points))
+            self._done[name] = np.zeros(family.shape, dtype=bool)
         ranges, values = dict(zip(axes, box, strict=True)), self._values[name]
         for part in self.replicate_groups(math.prod(b - a for a, b in box)):
             value = self.evaluate(self.parts.statement(position), ranges, part)
             values[(part, *place(box, family.ranges))] = align(value, (REPLICATE, *axes, COORDINATE))
+        self._done[name][place(box, family.ranges)] = True
         self.weights.step(position, box)
 
     def draw(self, name: str, box: Box) -> None:
@@ -185,19 +192,20 @@ class Paths:
         Shapes    (replicates, dim, draws), in single precision
         """
         if self._normals is None:
-            turn = np.eye(max(self.dim, 1)) if self._pilot is None or not self.dim else self._pilot().directions()
-            self._normals = np.empty((self.replicates, len(turn), self.points), dtype=np.float32)
-            for number, points in zip(range(self.replicates), point_sets(len(turn), self._log2, 0), strict=False):
-                self._normals[number] = turn @ points.T
+            dim = max(self.dim, 1)
+            first = np.eye(dim, 0) if self._pilot is None or not self.dim else self._pilot().directions()
+            self._normals = np.empty((self.replicates, dim, self.points), dtype=np.float32)
+            for number, points in zip(range(self.replicates), point_sets(dim, self._log2, 0), strict=False):
+                self._normals[number] = _turned(first, points.T)
         return self._normals
 
     def directions(self) -> Array:
-        """Directions of the normals in falling order of their effect on the affine forms that statements read.
+        """Orthonormal directions of the normals that have most effect on the affine forms that statements read.
 
         Any rotation of standard normals is exact; one along principal axes concentrates what functions vary with in
         the first coordinates, where quasi-random points are best.
 
-        Shapes    (dim, dim), orthogonal
+        Shapes    (dim, few)
         """
         self.numbers.ready(*self.families)
         self._normals = np.tile(np.eye(self.dim, self.dim + 1), (self.replicates, 1, 1))
@@ -208,7 +216,8 @@ class Paths:
                 drawn = self.evaluate(form, {str(k): span for k, span in enumerate(box)})
                 mean = np.moveaxis(drawn.data, drawn.axes.index(REPLICATE), 0).mean(axis=0).reshape(-1, self.dim + 1)
                 effects.append(mean[:, :-1] - mean[:, -1:])
-        return np.asarray(np.linalg.svd(np.concatenate([*effects, np.zeros((1, self.dim))]))[2].T)
+        found = np.linalg.svd(np.concatenate([*effects, np.zeros((1, self.dim))]), full_matrices=False)[2]
+        return np.asarray(found[:TURNED].T)
 
     def _forms(self, expr: Expr) -> Iterator[Expr]:
         """The largest parts of an expression that are affine in Gaussian variables."""
@@ -289,35 +298,109 @@ class Paths:
         return any(variable.name in self.parts.carried for _, variable, _ in factor.inner)
 
     def average(
-        self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Mapping[str, Range]
-    ) -> Value:
-        """E of a product, for every replicate; the factors of each side read indices of their own."""
+        self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Mapping[str, Range],
+        whole: Mapping[str, Range] | None = None,
+    ) -> Value:  # fmt: skip
+        """E of a product, for every replicate; the factors of each side read indices of their own.
+
+        Who comes again with other parts of the `whole` ranges has the values of the second side kept from step to step.
+        """
         if all(len(side) == 1 and is_carried(side[0], self.parts.carried) for side in (first, second)):
             exact = self.weights.average(first[0].inner[0][1], second[0].inner[0][1], ranges)
             if exact is not None:
                 return Value(exact.axes, Estimate(exact.data, self.relative * np.abs(exact.data)))
-        found = [self._average(first, second, ranges, part) for part in self.replicate_groups(_members(ranges))]
+        along = None if whole is None else self._along(second, ranges, whole)
+        found = [self._average(first, second, ranges, part, along) for part in self.replicate_groups(_members(ranges))]
         value = np.concatenate([each.data for each in found])
         return Value(found[0].axes, Estimate(value, self.relative * np.abs(value)))
 
     def _average(
         self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Mapping[str, Range],
-        part: slice
+        part: slice, along: Open | None
     ) -> Open:
         """The same for some replicates, which are the first axis."""
         count = len(range(*part.indices(self.replicates)))
-        sides = [
-            reduce(multiply, (self.evaluate(factor.expression, ranges, part) for factor in side))
-            if side else Open((REPLICATE, COORDINATE), np.ones((count, self.points)))
-            for side in (first, second)
-        ]  # fmt: skip
+        sides = [self._side(first, ranges, part)]
+        sides.append(self._side(second, ranges, part) if along is None else Open(along.axes, along.data[part]))
         own = [tuple(name for name in side.axes if name not in (REPLICATE, COORDINATE)) for side in sides]
         arrays = [align(side, (REPLICATE, *axes, COORDINATE)) for side, axes in zip(sides, own, strict=True)]
-        one, two = (np.ascontiguousarray(a.reshape(count, -1, self.points)) for a in arrays)
+        one, two = (a.reshape(count, -1, self.points) for a in arrays)
         total = _product(one, two.swapaxes(1, 2)) / self.points
         if not np.isfinite(total).all():
             raise FloatingPointError("a function of vectors in a recurrence is not finite for some of their values")
         return Open((REPLICATE, *own[0], *own[1]), total.reshape(count, *(n for a in arrays for n in a.shape[1:-1])))
+
+
+    def _side(self, side: Sequence[WeightedFunction], ranges: Mapping[str, Range], part: slice) -> Open:
+        if not side:
+            return Open((REPLICATE, COORDINATE), np.ones((len(range(*part.indices(self.replicates))), self.points)))
+        return reduce(multiply, (self.evaluate(factor.expression, ranges, part) for factor in side))
+
+    def _along(
+        self, side: Sequence[WeightedFunction], ranges: Mapping[str, Range], whole: Mapping[str, Range]
+    ) -> Open | None:
+        """The values of a side over its one index, of which only those that are new are computed; None for others."""
+        names = {name for factor in side for name in indices_of(factor.expression, ranges)}
+        if len(names) != 1 or any(factor.all_bound for factor in side):
+            return None
+        (name,) = names
+        (start, stop), low = ranges[name], whole[name][0]
+        known = self._followed.get(id(side))
+        if known is None:
+            shape = (self.replicates, whole[name][1] - low, self.points)
+            need(math.prod(shape), f"the values of {side[0].expression} for every draw")
+            known = self._followed[id(side)] = _Followed(side, np.empty(shape), start, start)
+        if not known.start <= start <= known.stop:
+            known.start = known.stop = start
+        if known.stop < stop:
+            new = {**ranges, name: (known.stop, stop)}
+            for part in self.replicate_groups(stop - known.stop):
+                value = align(self._side(side, new, part), (REPLICATE, name, COORDINATE))
+                known.values[part, known.stop - low : stop - low] = value
+            known.stop += self._final(side, name, new)
+        return Open((REPLICATE, name, COORDINATE), known.values[:, start - low : stop - low])
+
+    def _final(self, side: Sequence[WeightedFunction], name: str, ranges: Mapping[str, Range]) -> int:
+        """The members, from the first on, of which all that they read is known."""
+        start, stop = ranges[name]
+        final = np.ones(stop - start, dtype=bool)
+        for variable in {variable for factor in side for _, variable, _ in factor.inner}:
+            drawn = self._rows.get(variable.name)
+            table = self._done.get(variable.name) if drawn is None else drawn >= 0
+            if table is not None:
+                slots = {str(k): slot for k, slot in enumerate(variable.slots)}
+                starts = {str(k): span[0] for k, span in enumerate(self.netsor.families[variable.name].ranges)}
+                final = final & gather(Open(tuple(slots), table), slots, ranges, starts).data
+        return int(final.argmin()) if not final.all() else stop - start
+
+
+@dataclass
+class _Followed:
+    """The values of one side of averages over a range of its index, as far as they are final."""
+
+    side: Sequence[WeightedFunction]
+    values: Array  # (replicates, members, draws)
+    start: int
+    stop: int
+
+
+def _turned(first: Array, points: Array) -> Array:
+    """Points turned so that their first coordinates are along some orthonormal directions.
+
+    Q of their factors Q R, which is a product of few reflections; R is diagonal, of 1 and -1.
+
+    Shapes    directions (dim, few), points (dim, m) -> as points
+    """
+    dim, few = first.shape
+    if dim == few:
+        return np.asarray(first @ points)
+    if not few:
+        return points
+    if few < dim <= 4 * few < points.shape[1]:  # the whole matrix is as quick
+        return np.asarray(_turned(first, np.eye(dim)) @ points)
+    factors, tau, _, _ = lapack.dgeqrf(first)
+    signs = np.concatenate([np.sign(np.diagonal(factors)), np.ones(dim - few)])
+    return np.asarray(lapack.dormqr("L", "N", factors, tau, signs[:, None] * points, 32 * max(1, points.shape[1]))[0])
 
 
 def _members(ranges: Mapping[str, Range]) -> int:

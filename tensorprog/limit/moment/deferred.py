@@ -7,6 +7,7 @@ own window, a row, and no expression is looked at again.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,14 +21,15 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
 from tensorprog.limit.moment.values import Value, check_memory
 
-__all__ = ["Changes", "Computed", "Deferred", "Held", "KnownPart", "NotPlannedError", "deferred"]
+__all__ = ["Changes", "Computed", "Deferred", "Held", "KnownPart", "NotDeferredError", "deferred"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 Window = Mapping[str, Range]
+SMALL = 1 << 22  # numbers that are computed at once where nothing is waited for
 
 
-class NotPlannedError(Exception):
+class NotDeferredError(Exception):
     """Something cannot be written down to be computed in windows: it depends on numbers that are not known yet."""
 
 
@@ -70,27 +72,27 @@ class Deferred(Value):
     @property
     def estimate(self) -> Estimate:  # type: ignore[override]
         """All numbers: nothing may be computed before the tables are filled in."""
-        raise NotPlannedError
+        raise NotDeferredError
 
     # -- what is made of them -------------------------------------------------------------------------------------
 
     def __add__(self, other: Value) -> Value:
-        return _Elementwise(Estimate.__add__, (self, other), all)
+        return _sum(self, other)
 
     def __radd__(self, other: Value) -> Value:
-        return _Elementwise(Estimate.__add__, (other, self), all)
+        return _sum(self, other)
 
     def __mul__(self, other: Value) -> Value:
-        return _Elementwise(Estimate.__mul__, (self, other), any)
+        return self if _is(other, 1) else _elementwise(Estimate.__mul__, (self, other), any)
 
     def __rmul__(self, other: Value) -> Value:
-        return _Elementwise(Estimate.__mul__, (other, self), any)
+        return self * other
 
     def scaled(self, factor: float) -> Value:
         """Times a number that is exact."""
         if factor == 1.0:
             return self
-        return _Elementwise(Estimate.__neg__ if factor == -1.0 else lambda e: e * factor, (self,), all)
+        return _elementwise(Estimate.__neg__ if factor == -1.0 else lambda e: e * factor, (self,), all)
 
     def contracted(self, other: Value, over: Sequence[str]) -> Value:
         """The sum of products over some axes."""
@@ -102,7 +104,7 @@ class Deferred(Value):
 
     def settled(self) -> Value:
         """The mean over replicates of draws: what is known of a value that is computed later."""
-        raise NotPlannedError
+        raise NotDeferredError
 
     def gather(self, slots: Mapping[str, Affine], ranges: Ranges, starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
@@ -120,6 +122,49 @@ class Deferred(Value):
     def zero(self) -> bool:
         """Whether the value is known to be zero everywhere."""
         return False
+
+    @property
+    def small(self) -> bool:
+        """Whether all numbers may be held at once."""
+        return math.prod(b - a for a, b in self.whole.values()) <= SMALL
+
+
+def _known(value: Value) -> Value | None:
+    """A value that does not wait for others, if it is one."""
+    return value.value_of if isinstance(value, KnownPart) else None if isinstance(value, Deferred) else value
+
+
+def _is(value: Value, number: float) -> bool:
+    """Whether a value is a number without error, the same everywhere."""
+    known = _known(value)
+    if known is None or known.axes:
+        return False
+    return bool(known.estimate.value == number and not known.estimate.error)
+
+
+def _sum(first: Deferred, second: Value) -> Value:
+    """The sum of two values; what is known of it is added up before."""
+    if _is(second, 0):
+        return first
+    if _known(first) is not None and isinstance(second, _Elementwise):
+        first, second = second, first
+    if _known(second) is not None and isinstance(first, _Elementwise) and first.function is Estimate.__add__:
+        for value, other in (first.reads, first.reads[::-1]):
+            if _known(other) is not None:
+                second = _elementwise(Estimate.__add__, (other, second), all)
+                return _elementwise(Estimate.__add__, (value, second), all)
+    return _elementwise(Estimate.__add__, (first, second), all)
+
+
+def _elementwise(function: Callable[..., Estimate], reads: Sequence[Value], rule: Callable[[Any], bool]) -> Deferred:
+    """A function of estimates, entry by entry: known at once where all of them are."""
+    later = _Elementwise(function, reads, rule)
+    known = [value for value in map(_known, reads) if value is not None]
+    if len(known) < len(reads) or not later.small:
+        return later
+    found = function(*(value.aligned(later.axes) if value.axes else value.estimate for value in known))
+    shape = tuple(b - a for a, b in later.whole.values())
+    return KnownPart(later.axes, later.whole, Value(later.axes, found.reshape(shape)))
 
 
 def deferred(value: Value, ranges: Ranges) -> Deferred:
@@ -147,11 +192,19 @@ class KnownPart(Deferred):
         """Whether the value is known to be zero everywhere."""
         return self.value_of is not None and self.value_of.zero()
 
+    def _gathered(self, forms: Mapping[str, Affine], ranges: Ranges) -> Value:
+        later = _Gathered(self, forms, ranges)
+        if self.value_of is None or not later.small:
+            return later
+        starts = {name: span[0] for name, span in self.whole.items()}
+        known = self.value_of.read(forms, ranges, starts)
+        return KnownPart(later.axes, later.whole, Value(later.axes, known.aligned(later.axes)))
+
     @property
     def estimate(self) -> Estimate:  # type: ignore[override]
         """All numbers of a value that is known."""
         if self.value_of is None:
-            raise NotPlannedError
+            raise NotDeferredError
         return self.entered
 
     def _place(self, window: Window) -> Any:
@@ -237,7 +290,7 @@ class _Elementwise(Deferred):
         return _filled(self.function(*parts), window)
 
     def _gathered(self, forms: Mapping[str, Affine], ranges: Ranges) -> Value:
-        return _Elementwise(self.function, [value.gather(forms, ranges, {}) for value in self.reads], self.rule)
+        return _elementwise(self.function, [value.gather(forms, ranges, {}) for value in self.reads], self.rule)
 
     def zero(self) -> bool:
         """Whether the value is known to be zero everywhere."""

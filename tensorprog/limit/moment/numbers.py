@@ -67,7 +67,7 @@ class Numbers(Recursion[Value, IndexedValues]):
     kind = IndexedValues
     each = False  # whether every draw has moments of its own
     making: tuple[str, ...] = ()  # the families of which a second moment is computed
-    planning = False  # whether values are written down, to be computed in windows (see `deferred`)
+    deferring = False  # whether values are written down, to be computed in windows (see `deferred`)
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         super().__init__(program, expanded, symbols)
@@ -115,16 +115,16 @@ class Numbers(Recursion[Value, IndexedValues]):
     # -- written down, to be computed in windows --------------------------------------------------------------------
 
     @contextmanager
-    def planned(self, planning: bool = True) -> Iterator[None]:
+    def written_down(self, deferring: bool = True) -> Iterator[None]:
         """What is asked for inside is written down, and not remembered; or it is computed after all."""
-        before = self.planning
+        before = self.deferring
         remembered = self._second, self._settled, self._expectations, self._partial
         self._second, self._settled, self._expectations, self._partial = {}, {}, {}, {}
-        self.planning = planning
+        self.deferring = deferring
         try:
             yield
         finally:
-            self.planning = before
+            self.deferring = before
             self._second, self._settled, self._expectations, self._partial = remembered
 
     @abstractmethod
@@ -132,12 +132,12 @@ class Numbers(Recursion[Value, IndexedValues]):
         """What may change of averages, and of what is drawn, while a recurrence is filled in."""
 
     def _deferred(self, value: Value, ranges: Ranges) -> Value:
-        return deferred(value, self.over(ranges)) if self.planning and value.axes else value
+        return deferred(value, self.over(ranges)) if self.deferring and value.axes else value
 
     def expectations(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
         """E[f(l) g(l')] without coefficients."""
         found = super().expectations(p, q, ranges)
-        return found.mapped(lambda value: deferred(value, self.over(ranges))) if self.planning else found
+        return found.mapped(lambda value: deferred(value, self.over(ranges))) if self.deferring else found
 
     def by_patterns(self, product: Averaged[Value], ranges: Ranges, prefer: Sequence[str]) -> IndexedValues:
         """The expectation of a product for each set of equations, but for those that can not hold by themselves."""
@@ -154,11 +154,11 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
         """A second moment, the same in both orders."""
-        return self.checked(self._symmetric(moment) if f == g and not self.planning else moment, f, g)
+        return self.checked(self._symmetric(moment) if f == g and not self.deferring else moment, f, g)
 
     def checked(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
         """A second moment, refused where an entry or its error is not finite."""
-        if self.planning:
+        if self.deferring:
             return moment
         return _finite(moment, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
 
@@ -227,7 +227,7 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def number(self, expr: Expr, ranges: Ranges) -> Value:
         """An expression of constants, indices and averages, with the error of the averages carried through."""
-        if self.planning and any(True for _ in variables(expr)):
+        if self.deferring and any(True for _ in variables(expr)):
             axes = [*indices_of(expr, ranges), *([] if self.replicates is None else [REPLICATE])]
             return Computed(axes, self.over(ranges), partial(self._number, expr), self.changes(*variables(expr)))
         return self._deferred(self._number(expr, ranges), ranges)

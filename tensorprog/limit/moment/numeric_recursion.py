@@ -16,7 +16,7 @@ from tensorprog.language.ir import MatMul, Netsor, Range
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.moment.carried import Paths
-from tensorprog.limit.moment.deferred import Changes, Computed, NotPlannedError, deferred
+from tensorprog.limit.moment.deferred import Changes, Computed, NotDeferredError, deferred
 from tensorprog.limit.moment.indexed import NOTHING, Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import ProductOfFunctions
@@ -91,8 +91,8 @@ class NumericRecursion(Numbers):
             averages = [self._drawn(one, two, ranges) for one, two in sides]
             drawn = reduce(lambda a, b: a * b, averages, Value.of(1.0)) if groups else None
         factors, groups = reducing_groups(self, factors)
-        if groups and self.planning:
-            raise NotPlannedError
+        if groups and self.deferring:
+            raise NotDeferredError
         blocks = [Reduced(self, _sides(group, first, second), ranges) for group in groups]
         product = _WithBlocks(ProductOfFunctions(self, factors, ranges), blocks)
         found = self.by_patterns(product, ranges, (*q.bound, *p.bound))
@@ -102,14 +102,14 @@ class NumericRecursion(Numbers):
         self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Ranges
     ) -> Value:
         compute = partial(self.drawn.average, first, second)
-        if not self.planning:
+        if not self.deferring:
             return compute(ranges)
         read = dict.fromkeys(name for factor in (*first, *second) for name in indices_of(factor.expression, ranges))
         names = self.making
 
         def later(window: Ranges) -> Value:
             with self.guarded(*names):
-                return compute(window)
+                return compute(window, ranges)
 
         changing = {variable for factor in (*first, *second) for _, variable, _ in factor.inner}
         return Computed((REPLICATE, *read), self.over(ranges), later, self.changes(*changing))
@@ -144,7 +144,7 @@ class NumericRecursion(Numbers):
     def base(self, f: str, g: str) -> IndexedValues:
         """Covariance of two Gaussian families; of those in recurrences, as far as it is known."""
         self.ready(f, g)
-        if self.planning and not self.recurrences.active & {f, g}:
+        if self.deferring and not self.recurrences.active & {f, g}:
             return self._known_base(f, g)
         if self.recurrences.active & {f, g} or (f, g) in self.recurrences.covariances:
             return self.recurrences.covariances.get((f, g), IndexedValues((), self.pair_ranges(f, g)))
@@ -153,13 +153,13 @@ class NumericRecursion(Numbers):
     def base_at(self, f: str, g: str, where: Equations) -> IndexedValues:
         """The covariance of two Gaussian families where these equations between positions hold."""
         self.ready(f, g)
-        if self.planning and not self.recurrences.active & {f, g}:
+        if self.deferring and not self.recurrences.active & {f, g}:
             return self._known_base(f, g, where)
         return super().base_at(f, g, where)
 
     def _known_base(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
         """A covariance that no recurrence at work changes, among values that are written down."""
-        with self.planned(False):
+        with self.written_down(False):
             found = self.base_at(f, g, where)
         return found.mapped(lambda value: deferred(value, found.ranges))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -57,10 +57,15 @@ class _Factor:
     body: Expr
     places: tuple[int, ...]
 
-    @property
+    @cached_property
     def plain(self) -> Expr:
         """The body of a function of one variable, written in FORMAL."""
         return replace_variables(self.body, lambda v: FORMAL if v.name.startswith(".") else None)
+
+    @cached_property
+    def averages(self) -> tuple[Variable, ...]:
+        """The averages that the body reads."""
+        return tuple(v for v in variables(self.body) if v.name[0] != ".")
 
 
 class ProductOfFunctions:
@@ -101,7 +106,9 @@ class _Law:
     def __init__(self, product: ProductOfFunctions, equations: Equations, solution: Mapping[str, Affine]) -> None:
         self.product, self.equations, self.solution = product, equations, solution
         self.numbers, self.ranges = product.numbers, product.ranges
-        self.functions: dict[Expr, RealFunction] = {}  # that are the same for all ranges
+        self.functions: dict[int, tuple[Expr, RealFunction]] = {}  # that are the same for all ranges, with their bodies
+        self.paired: dict[int, tuple[Sequence[_Factor], tuple[str, ...], int]] = {}  # blocks with their axes
+        self.alike: dict[tuple[int | str, ...], bool] = {}  # whether two forms are one but for the copies of indices
         self.forms = [renamed(form, solution) for form in product.forms.forms]
         self.place = {form: self.forms.index(key) for form, key in zip(product.forms.forms, self.forms, strict=True)}
         self._known: dict[tuple[int, int], Value] = {}
@@ -142,7 +149,7 @@ class _Law:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
         if len(block) > 2:
             block = _merged(block)
-        if not self.numbers.planning:
+        if not self.numbers.deferring:
             return self._now(block)
         linear = len(block) < 3 and all(factor.plain == FORMAL for factor in block)
         return self._expectation(block, self.numbers.scope(self.ranges)) if linear else self._later(block)
@@ -158,12 +165,12 @@ class _Law:
             with self.numbers.guarded(*names):
                 return self.within(ranges)._now(block)
 
-        averages = {v for factor in block for v in variables(factor.body) if v.name[0] != "."}
+        averages = {v for factor in block for v in factor.averages}
         return Computed(axes, self.numbers.over(self.ranges), compute, self.numbers.changes(*averages), *moments)
 
     def _now(self, block: Sequence[_Factor]) -> Value:
         result = self._expectation(block, self.numbers.scope(self.ranges))
-        averages = dict.fromkeys(v for factor in block for v in variables(factor.body) if v.name[0] != ".")
+        averages = dict.fromkeys(v for factor in block for v in factor.averages)
         if result.later or not averages:
             return result
         value, error = result.estimate.value, result.estimate.error
@@ -185,7 +192,9 @@ class _Law:
         moments = [*means, *(self.cov(place, place) for place in places)]
         if len(block) == 2:
             moments.append(self.cov(*places))
-        axes, pairs = _paired_axes(self._axes(moments, bodies))
+        if id(block) not in self.paired:
+            self.paired[id(block)] = block, *_paired_axes(self._axes(moments, bodies))
+        _, axes, pairs = self.paired[id(block)]
         size = self.numbers.sized(bodies, axes, self.ranges)
         if size is not None:
             return size
@@ -201,8 +210,8 @@ class _Law:
         if len(block) == 1:
             found = mean_of_estimates(f, args[0], args[1])
         else:
-            one, two = (self.forms[place] for place in places)
-            same = partial(_one_variable, one, two, self.solution, axes, pairs, self.ranges)
+            g = f if bodies[0] == bodies[1] else self._function(bodies[1], scope, axes)
+            same = partial(self._one_variable, places, axes, pairs)
             found = cross_of_estimates(f, g, (args[0], args[1]), (args[2], args[3]), args[4], pairs, same)
         found = found.reshape(np.broadcast_shapes(found.value.shape, (1,) * len(axes)))
         sizes = (self.ranges[name][1] - self.ranges[name][0] for name in axes)
@@ -212,11 +221,11 @@ class _Law:
         return Value(kept, Estimate(np.squeeze(found.value, idle), np.squeeze(found.error, idle)))
 
     def _function(self, body: Expr, scope: Scope, axes: tuple[str, ...]) -> RealFunction:
-        if body in self.functions:
-            return self.functions[body]
+        if id(body) in self.functions:
+            return self.functions[id(body)][1]
         found = function(body, scope, axes)
         if not (found.shape or any(v != FORMAL for v in variables(body)) or indices_of(body, self.ranges)):
-            self.functions[body] = found
+            self.functions[id(body)] = body, found
         return found
 
     def _axes(self, moments: Sequence[Value], bodies: Sequence[Expr]) -> tuple[str, ...]:
@@ -226,6 +235,25 @@ class _Law:
         if REPLICATE in self.ranges and any(v.name[0] != "." for body in bodies for v in variables(body)):
             read.append(REPLICATE)  # scores and averages have a value for each
         return union(*(moment.axes for moment in moments), tuple(read))
+
+    def _one_variable(self, places: Sequence[int], axes: Sequence[str], pairs: int) -> Array:
+        """Where two forms are one variable: everywhere, or on the diagonal of the paired axes if they are copies."""
+        split = len(axes) - pairs
+        copies = dict(zip(axes[split - pairs : split], axes[split:], strict=True))
+        key: tuple[int | str, ...] = (*places, *axes)
+        if key not in self.alike:
+            one, two = (self.forms[place] for place in places)
+            summed = {name for _, _, bound in one for name in bound}
+            renames = copies | {name: f"{name}_" for name in summed if f"{name}_" not in self.solution}
+            self.alike[key] = renamed(one, {name: Affine.index(copy) for name, copy in renames.items()}) == two
+        mask = np.full((1,) * len(axes), self.alike[key])
+        if not self.alike[key]:
+            return mask
+        for names in copies.items():
+            lines = [(axes.index(name), np.arange(*self.ranges[name])) for name in names]
+            first, second = (line.reshape([-1 if m == k else 1 for m in range(len(axes))]) for k, line in lines)
+            mask = mask & (first == second)
+        return mask
 
     def _several(self, block: Sequence[_Factor], scope: Scope) -> Value:
         """Of functions that read more than two variables together, or of one that cannot be taken apart."""
@@ -300,23 +328,6 @@ def _merged(block: Sequence[_Factor]) -> list[_Factor]:
 def renamed(form: Inner, names: Mapping[str, Affine]) -> Inner:
     """An affine form with other index names."""
     return WeightedFunction(ONE, (), FORMAL, form).renamed(names).inner
-
-
-def _one_variable(
-    one: Inner, two: Inner, solution: Mapping[str, Affine], axes: Sequence[str], pairs: int, ranges: Mapping[str, Range]
-) -> Array:
-    """Where two forms are one variable: everywhere, or on the diagonal of the paired axes if they are copies."""
-    split = len(axes) - pairs
-    copies = dict(zip(axes[split - pairs : split], axes[split:], strict=True))
-    summed = {name for _, _, bound in one for name in bound}
-    copies |= {name: f"{name}_" for name in summed if f"{name}_" not in solution}
-    alike = renamed(one, {name: Affine.index(copy) for name, copy in copies.items()}) == two
-    mask = np.full((1,) * len(axes), alike)
-    for k in range(split - pairs, split):
-        lines = [(place, np.arange(*ranges[axes[place]])) for place in (k, k + pairs)]
-        first, second = (line.reshape([-1 if m == place else 1 for m in range(len(axes))]) for place, line in lines)
-        mask = mask & (first == second)
-    return mask
 
 
 def _paired_axes(used: Sequence[str]) -> tuple[tuple[str, ...], int]:

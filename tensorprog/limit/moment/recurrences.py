@@ -19,7 +19,7 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
 from tensorprog.limit.form.definitions import Box, target_box
-from tensorprog.limit.moment.deferred import Changes, Held, KnownPart, NotPlannedError, deferred
+from tensorprog.limit.moment.deferred import Changes, Held, KnownPart, NotDeferredError, deferred
 from tensorprog.limit.moment.indexed import Equations, Term, solve
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.values import IndexedValues, Value, check_memory
@@ -185,7 +185,7 @@ class Recurrences:
         try:
             while True:
                 self.covariances |= {key: self._as_moment(key, own) for key, own in tables.items()}
-                with self.numbers.planned():
+                with self.numbers.written_down():
                     rows = {pair: self._both(*pair) for pair in sorted(pairs)}
                 found = {key: dict[Equations, list[str]]() for key in tables}
                 for f, g in rows:
@@ -200,7 +200,7 @@ class Recurrences:
                     key: {e: KnownPart(axes, self.numbers.pair_ranges(*key)) for e, axes in own.items()}
                     for key, own in found.items()
                 }  # fmt: skip
-        except NotPlannedError:
+        except NotDeferredError:
             for key in tables:
                 del self.covariances[key]
             return
