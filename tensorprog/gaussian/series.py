@@ -118,7 +118,7 @@ def mehler_sensitivity(
 
     Shapes    the errors of means, variances and covariances broadcast to the batch
     """
-    if not integrand.plain or any(np.any(error[v == 0]) for error, v in zip(var, integrand.var, strict=True)):
+    if not integrand.plain or any(np.any((v == 0) & (error > 0)) for error, v in zip(var, integrand.var, strict=True)):
         return None
     found = _of_both(integrand) if math.prod(integrand.shape) <= MOST_MOVED else None
     if found is None or not all(each.enough for each in found):

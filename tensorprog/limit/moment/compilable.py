@@ -120,17 +120,20 @@ def refuse_cells(shape: Compiled, names: Iterable[str] | None = None) -> None:
 def refuse_sums(shape: Compiled, name: str) -> None:
     """Refuse a vector behind several layers that is a nonlinear function of several vectors, sums over them inside.
 
-    Its moments would be found point by point for each draw, which takes minutes.
+    Its moments would be found point by point for each draw, which takes minutes.  Of several such vectors on the way
+    to it the first is named.
 
     Raises    NotCompiledError
     """
-    if name not in shape.random or shape.netsor.families[name].kind != "vector":
-        return
-    if any(sums_over_vectors(shape.parts, factor) for part in shape.parts.of(name)
-           for factor in shape.parts.factors_of(part)):  # fmt: skip
-        statements = [shape.netsor.body[position] for position in shape.netsor.families[name].statements]
-        raise not_compiled(
-            next((s for s in statements if not isinstance(s, MatMul)), statements[0]),
-            f"{name} depends on scores, and is a nonlinear function of several vectors with a sum over an index in it",
-            "a function of the sum alone, a linear function, or a weight between the two",
-        )
+    families, parts = shape.netsor.families, shape.parts
+    for each in sorted(upstream(shape.netsor, [name]) & shape.random, key=lambda each: families[each].statements):
+        if families[each].kind == "vector" and any(
+            sums_over_vectors(parts, factor) for part in parts.of(each) for factor in parts.factors_of(part)
+        ):
+            statements = [shape.netsor.body[position] for position in families[each].statements]
+            raise not_compiled(
+                next((s for s in statements if not isinstance(s, MatMul)), statements[0]),
+                f"{each} depends on scores, and is a nonlinear function of several vectors with a sum over an index "
+                "in it",
+                "a function of the sum alone, a linear function, or a weight between the two",
+            )

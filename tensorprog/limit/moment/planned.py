@@ -33,7 +33,8 @@ Ranges = Mapping[str, Range]
 TOUCH = 12.0
 CLOSED, TERMS = ("closed form", 60.0), ("closed form", 2_000.0)
 SERIES, SEVERAL = ("quadrature", 6_000.0), ("quadrature in several variables", 1e6)
-BEHIND, PIECE = 160, 6 << 20  # arrays for each expectation by all but the first of these, and numbers taken at a time
+SUMMED, BEHIND = 24, 160  # arrays for each expectation by the second of these, and by the last two
+PIECE = 6 << 20  # numbers taken at a time
 DRAWN, STEPPED = "averaged over draws", "filled in step by step"
 STATEMENT = 4e6  # nanoseconds that a covariance takes however small it is
 
@@ -321,7 +322,7 @@ class PlannedRecursion(NumericRecursion):
         self.ledger.methods.append(method)
         self.ledger.made(found.size)
         if cost != CLOSED[1]:
-            self.ledger.taken(min(BEHIND * found.size, PIECE))
+            self.ledger.taken(min((SUMMED if cost == TERMS[1] else BEHIND) * found.size, PIECE))
         self.ledger.nanoseconds += cost * found.size
         return found
 
