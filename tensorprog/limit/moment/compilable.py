@@ -126,14 +126,19 @@ def refuse_sums(shape: Compiled, name: str) -> None:
     Raises    NotCompiledError
     """
     families, parts = shape.netsor.families, shape.parts
-    for each in sorted(upstream(shape.netsor, [name]) & shape.random, key=lambda each: families[each].statements):
-        if families[each].kind == "vector" and any(
+
+    def refused(each: str) -> bool:
+        return each in shape.random and families[each].kind == "vector" and any(
             sums_over_vectors(parts, factor) for part in parts.of(each) for factor in parts.factors_of(part)
-        ):
-            statements = [shape.netsor.body[position] for position in families[each].statements]
-            raise not_compiled(
-                next((s for s in statements if not isinstance(s, MatMul)), statements[0]),
-                f"{each} depends on scores, and is a nonlinear function of several vectors with a sum over an index "
-                "in it",
-                "a function of the sum alone, a linear function, or a weight between the two",
-            )
+        )  # fmt: skip
+
+    if not refused(name):
+        return
+    first = next(each for each in sorted(upstream(shape.netsor, [name]), key=lambda each: families[each].statements)
+                 if refused(each))  # fmt: skip
+    statements = [shape.netsor.body[position] for position in families[first].statements]
+    raise not_compiled(
+        next((s for s in statements if not isinstance(s, MatMul)), statements[0]),
+        f"{first} depends on scores, and is a nonlinear function of several vectors with a sum over an index in it",
+        "a function of the sum alone, a linear function, or a weight between the two",
+    )
