@@ -1,0 +1,2 @@
+"""Programs from torch modules."""
+from __future__ import annotations

@@ -1,0 +1,30 @@
+"""What cannot be imported is refused: module path, operation, source line, and what to write instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorprog.language.errors import ProgramError, Span, fail
+
+__all__ = ["Place", "refusal"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an operation of a module stands: path of the submodule and its class, operation, source file and line."""
+
+    path: str = ""
+    owner: str = ""
+    operation: str = ""
+    file: str = ""
+    line: int = 0
+    text: str = ""
+
+    def __str__(self) -> str:
+        owner = f" ({self.owner})" if self.owner else ""
+        return f"{self.operation} in {self.path or 'the module itself'}{owner}"
+
+
+def refusal(place: Place, why: str, fix: str) -> ProgramError:
+    """The error for an operation that cannot be imported."""
+    return fail(f"{place} cannot be imported: {why}", Span(place.file, place.line, text=place.text), fix)

@@ -1,0 +1,338 @@
+"""A sketch as a program file that a person could have written: names from modules, few letters for indices, comments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tensorprog.importing.sketch import Line, Matrix, Rows, Sketch
+from tensorprog.language.atoms import ATOMS, REDUCTIONS
+from tensorprog.language.expr import (
+    Affine,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    call,
+    rebuild,
+    substitute,
+    walk,
+)
+
+__all__ = ["Written"]
+
+SMALL = 64  # numbers of a table that stays in the text
+LETTERS = (("i", "j", "k"), ("a", "b"), ("m", "r"), ("c", "e"), ("f", "g"), ("u", "v"), ("p", "q"), ("s", "t"))
+RESERVED = {*ATOMS, *REDUCTIONS, "n", "inf", "pi", "min", "max", "MatMul", "Nonlin", "Dot"}
+
+
+class Written:
+    """Text and data files of a program, and the names that families got."""
+
+    def __init__(self, sketch: Sketch, result: Expr, name: str, title: str, comments: Sequence[str]) -> None:
+        self.sketch, self.result = sketch, result
+        self.pools: dict[tuple[int, int, str], tuple[str, ...]] = {}
+        self.index: dict[str, tuple[int, int, str]] = {}  # declared indices
+        self.constants: dict[str, int] = {}
+        self.arrays: dict[str, Any] = {}
+        self.names: dict[str, str] = {}
+        self._choose_letters()
+        self._choose_names()
+        self.widths = self._choose_widths()
+        assert isinstance(result, Variable)
+        self.output = self.names[result.name]
+        self.text = self._whole(name, title, comments)
+
+    # -- names --------------------------------------------------------------------------------------------------
+
+    def _choose_letters(self) -> None:
+        """Letters for indices of each range, those of tokens first."""
+        def kind(name: str) -> tuple[int, int, str]:
+            atom = self.sketch.atoms[name.rstrip("_")]
+            return atom.start, atom.start + atom.size, atom.boundary
+
+        softmaxed = [name for line in self.sketch.lines for arg in line.args for node in walk(arg)
+                     if isinstance(node, Reduction) and not node.removes for name in node.indices]
+        softmaxed += [name for line in self.sketch.lines if line.role == "score" for name in _indices(line)]
+        layers = list(dict.fromkeys((1, 1 + atom.size, "") for atom in self.sketch.layers))
+        for k, layer in enumerate(layers):
+            letter = "l" if not k else f"l{k + 1}"
+            self.pools[layer] = (letter,)
+            self.constants["L" if not k else f"L{k + 1}"] = layer[1] - 1
+        letters = iter(LETTERS)
+        every = [name for line in self.sketch.lines for name in _indices(line)]
+        every += [name for entry in (*self.sketch.rows.values(), *self.sketch.matrices.values(),
+                                     *self.sketch.tables.values()) for name in entry.indices]
+        for name in (*softmaxed, *every):
+            if kind(name) not in self.pools:
+                self.pools[kind(name)] = next(letters, (f"i{len(self.pools)}", f"j{len(self.pools)}"))
+        self.kind = kind
+
+    def letters(self, names: Iterable[str]) -> dict[str, str]:
+        """A letter for each index of a statement."""
+        found: dict[str, str] = {}
+        for name in names:
+            if name in found or name.endswith("_"):
+                continue
+            kind = self.kind(name)
+            pool = self.pools[kind]
+            taken = set(found.values())
+            letter = next((c for c in pool if c not in taken), None)
+            number = 2
+            while letter is None:
+                letter = f"{pool[0]}{number}" if f"{pool[0]}{number}" not in taken else None
+                number += 1
+            found[name] = letter
+            self.index[letter] = kind
+        return found
+
+    def _choose_names(self) -> None:
+        """Names of families after the modules and parameters that made them."""
+        letters = {letter for pool in (*self.pools.values(), *LETTERS) for letter in pool}
+        taken = {*RESERVED, *letters, *self.constants, "d", "w"}
+
+        def give(own: str, wish: str) -> None:
+            wish = re.sub(r"\W", "_", wish).strip("_") or "x"
+            wish = f"x{wish}" if wish[0].isdigit() else wish
+            name, number = wish, 2
+            while name in taken:
+                name, number = f"{wish}{number}", number + 1
+            taken.add(name)
+            self.names[own] = name
+
+        for line in self.sketch.lines:
+            if line.name == self.result.name and isinstance(self.result, Variable) and not self.sketch.layers:
+                give(line.name, "y") if line.name not in self.names else None
+            elif line.name not in self.names and not line.role.startswith("base"):
+                give(line.name, self._wish(line))
+        for entry in self.sketch.matrices.values():
+            give(entry.name, f"W_{_part(entry)}")
+        for entry in self.sketch.rows.values():
+            bias = entry.parameter.endswith("bias") or "bias_" in entry.parameter
+            give(entry.name, f"b_{_part(entry)}" if bias else _part(entry))
+        for table in self.sketch.tables.values():
+            give(table.name, "table" if len(table.indices) != 2 else "mask"
+                 if set(np.unique(table.array)) <= {0.0, 1.0} else "table")
+
+    def _wish(self, line: Line) -> str:
+        role, _, part = line.role.partition(":")
+        if part in ("q", "k", "v"):
+            return part
+        last = _last(line.place.path)
+        if line.kind == "MatMul":
+            entry = self.sketch.matrices.get(getattr(line.args[0], "name", ""))
+            return _part(entry) if entry else last
+        plain = {"score": "score", "average": "square" if line.args[0] == line.args[-1] else "mean", "one": "one",
+                 "output": "y", "joined": "x", "mean": "mu", "square": "m2", "centred": "centred", "uniform": "b"}
+        if line.kind == "Dot":
+            return plain.get(role, role)
+        if role in ("one", "output", "uniform", "mean", "square"):
+            return plain[role]
+        if line.place.operation in ("add", "cat", "embedding", "dropout"):
+            return "x"
+        return f"{role}_{part}" if role and part else role if role and role not in ("input", "operand") else last or "x"
+
+    def _choose_widths(self) -> dict[Fraction, str]:
+        ratios = [Fraction(1)]
+        for matrix in self.sketch.matrices.values():
+            ratios += matrix.shape
+        ratios += [rows.width for rows in self.sketch.rows.values()]
+        ratios += [line.width for line in self.sketch.lines if line.width is not None]
+        found = {Fraction(1): "n"}
+        for ratio in dict.fromkeys(ratios):
+            if ratio not in found:
+                found[ratio] = "d" if ratio < 1 and "d" not in found.values() else "w" if (
+                    "w" not in found.values()) else f"w{len(found)}"
+        return found
+
+    # -- text ---------------------------------------------------------------------------------------------------
+
+    def _whole(self, name: str, title: str, comments: Sequence[str]) -> str:
+        body = [self._statement(line) for line in self.sketch.lines]
+        weights = [self._matrix(entry) for entry in self.sketch.matrices.values()]
+        initial = [self._rows(entry) for entry in self.sketch.rows.values()]
+        tables = [self._table(entry) for entry in self.sketch.tables.values()]
+        lines = [f"# {comment}" for comment in comments]
+        lines += [f"program: {name}", f"title: {title}"]
+        if tables:
+            lines += ["constants:", *(f"  {key}: {value}" for key, value in self.constants.items()), *tables]
+        elif self.constants:
+            lines.append(f"constants: {{{', '.join(f'{key}: {value}' for key, value in self.constants.items())}}}")
+        if self.index:
+            lines.append("indices: {" + ", ".join(f"{key}: {self._range(kind)}" for key, kind in
+                                                  sorted(self.index.items())) + "}")
+        if len(self.widths) > 1:
+            lines.append("widths: {" + ", ".join(f"{key}: {_multiple(ratio)}" for ratio, key in
+                                                 self.widths.items() if ratio != 1) + "}")
+        lines += ["initial:", *initial] if initial else []
+        lines += ["weights:", *weights] if weights else []
+        target = max((len(left) for left, _, _ in body if len(left) <= 30), default=0)
+        lines.append("body:")
+        shown = ""
+        for left, right, path in body:
+            text = f"  - {left:{target}} = {right}"
+            if path and path != shown:
+                text = f"{text:70}  # {path}"
+                shown = path
+            lines.append(text)
+        lines += [f"outputs: [{self.output}]",
+                  f"run: {{width: [{', '.join(map(str, self._run_widths()))}], samples: 2000}}"]
+        return "\n".join(lines) + "\n"
+
+    def _run_widths(self) -> tuple[int, ...]:
+        common = int(np.lcm.reduce([ratio.denominator for ratio in self.widths]))
+        return tuple(-(-width // common) * common for width in (64, 256))
+
+    def _range(self, kind: tuple[int, int, str]) -> str:
+        start, stop, boundary = kind
+        name = next((key for key, value in self.constants.items() if (1, value + 1, "") == kind), None)
+        size = f"1..{name}" if name else str(stop) if not start else f"{start}..{stop - 1}"
+        return f"{{size: {size}, boundary: {boundary}}}" if boundary else size
+
+    def _expr(self, expr: Expr, letters: dict[str, str]) -> str:
+        """An expression with the names that are written."""
+        slots = {old: Affine.index(new) for old, new in letters.items()}
+        slots |= {f"{old}_": Affine.index(f"{new}_") for old, new in letters.items()}
+        expr = substitute(expr, slots, along=True)
+
+        def change(node: Expr) -> Expr | None:
+            if isinstance(node, Variable):
+                return Variable(self.names[node.name], self._slots(node.name, node.slots))
+            if isinstance(node, Constant):
+                return Constant(self.names[node.name], node.slots)
+            return _nice(node) if isinstance(node, Number) else None
+
+        return str(rebuild(expr, change))
+
+    def _slots(self, name: str, slots: Sequence[Affine]) -> tuple[Affine, ...]:
+        """Slots in which the last layer is called by its name."""
+        if name not in self._layered or slots[0].terms or slots[0].offset != self._layered[name]:
+            return tuple(slots)
+        label = next(key for key, value in self.constants.items() if value == self._layered[name])
+        return (Affine((), slots[0].offset, label), *slots[1:])
+
+    @property
+    def _layered(self) -> dict[str, int]:
+        return {line.name: line.repeats for line in self.sketch.lines if line.repeats > 1}
+
+    def _statement(self, line: Line) -> tuple[str, str, str]:
+        letters = self.letters(_indices(line))
+        slots = [slot.at({old: Affine.index(new) for old, new in letters.items()}) for slot in line.slots]
+        left = self.names[line.name] + (f"[{','.join(map(str, slots))}]" if slots else "")
+        args = [self._expr(arg, letters) for arg in line.args]
+        if line.scale:
+            args.append(f"scale={line.scale}")
+        if line.width is not None and line.width != 1:
+            args.append(f"width={self.widths[line.width]}")
+        return left, f"{line.kind}({', '.join(args)})", _starred(line.place.path, line.repeats)
+
+    def _head(self, entry: Matrix | Rows) -> tuple[str, dict[str, str]]:
+        letters = self.letters(entry.indices)
+        own = [letters[name] for name in entry.indices]
+        return self.names[entry.name] + (f"[{','.join(own)}]" if own else ""), letters
+
+    def _matrix(self, entry: Matrix) -> str:
+        head, letters = self._head(entry)
+        variance = self._expr(entry.variance, letters)
+        shape = [self.widths[ratio] for ratio in entry.shape]
+        value = variance if shape == ["n", "n"] else f"{{variance: {_quoted(variance)}, shape: [{', '.join(shape)}]}}"
+        return self._commented(f"  {head}: {value}", entry)
+
+    def _rows(self, entry: Rows) -> str:
+        head, letters = self._head(entry)
+        parts = {"mean": "0"}
+        for key, option in entry.options:
+            if isinstance(option, Expr):
+                parts[key] = _quoted(self._expr(option, letters))
+            else:
+                parts[key] = f"{self.names[entry.name]}.npy"
+                self.arrays[parts[key]] = np.asarray(option, float)
+        if entry.width != 1:
+            parts["width"] = self.widths[entry.width]
+        return self._commented(f"  {head}: {{{', '.join(f'{key}: {value}' for key, value in parts.items())}}}", entry)
+
+    def _table(self, entry: Any) -> str:
+        letters = self.letters(entry.indices)
+        head = f"{self.names[entry.name]}[{','.join(letters[name] for name in entry.indices)}]"
+        short = entry.array.size <= SMALL and all(len(repr(v)) < 8 for v in entry.array.ravel().tolist())
+        if entry.array.size <= 8 or short:
+            return f"  {head}: {_listed(entry.array.tolist())}"
+        file = f"{self.names[entry.name]}.npy"
+        self.arrays[file] = entry.array
+        return f"  {head}: {file}"
+
+    def _commented(self, text: str, entry: Matrix | Rows) -> str:
+        comment = self.sketch.fates.get(entry.parameter, "")
+        return f"{text:48}  # {_starred(entry.parameter, entry.repeats)}" + (f": {comment}" if comment else "")
+
+
+def _indices(line: Line) -> list[str]:
+    """Indices of a statement in order of appearance."""
+    names = [name for slot in line.slots for name in slot.indices]
+    for arg in line.args:
+        for node in walk(arg):
+            if isinstance(node, Variable | Constant):
+                names += [name for slot in node.slots for name in slot.indices]
+            elif isinstance(node, Reduction):
+                names += node.indices
+            elif isinstance(node, IndexValue):
+                names.append(node.name)
+    return names
+
+
+def _last(path: str) -> str:
+    """The last part of a module's path that is a word, with the number behind it."""
+    words = path.split(".")
+    if words[-1].isdigit():
+        return "".join(words[-2:]) if len(words) > 1 and not words[-2].isdigit() else f"layer{words[-1]}"
+    return words[-1]
+
+
+def _part(entry: Matrix | Rows) -> str:
+    """The part of a module that a parameter belongs to."""
+    if entry.role in ("q", "k", "v"):
+        return entry.role
+    words = entry.parameter.split(".")
+    last = re.sub(r"_?(weight|bias)(_|$)", r"\2", words[-1]).strip("_")
+    name = last if last else _last(".".join(words[:-1]))
+    return f"{name}_{entry.role}" if entry.role else name
+
+
+def _starred(path: str, repeats: int) -> str:
+    return re.sub(r"(^|\.)\d+(?=\.|$)", r"\1*", path, count=1) if repeats > 1 else path
+
+
+def _multiple(ratio: Fraction) -> str:
+    top = "n" if ratio.numerator == 1 else f"{ratio.numerator}*n"
+    return top if ratio.denominator == 1 else f"{top}/{ratio.denominator}"
+
+
+def _nice(node: Number) -> Expr:
+    """A number as a person would write it."""
+    value = node.value
+    if isinstance(value, int) or value in (float("inf"), float("-inf")):
+        return node
+    short = float(f"{value:.10g}")
+    if short.is_integer() and abs(short) < 1e15:
+        return Number(int(short))
+    fraction = Fraction(value).limit_denominator(200)
+    if len(repr(short)) > 8 and abs(float(fraction) - value) < 1e-12 * abs(value):
+        return call("divide", Number(fraction.numerator), Number(fraction.denominator))
+    return Number(short)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if re.search(r"[\[\],{}]", text) else text
+
+
+def _listed(values: Any) -> str:
+    if isinstance(values, list):
+        return f"[{', '.join(map(_listed, values))}]"
+    return str(int(values)) if float(values).is_integer() else repr(float(values))
+
