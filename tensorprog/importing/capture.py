@@ -65,6 +65,7 @@ class Captured:
     operations: list[Operation] = field(default_factory=list)
     parameters: dict[str, Parameter] = field(default_factory=dict)
     known: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # arrays, or numbers, at both widths
+    module: str = ""  # its class
     result: str = ""
     results: int = 1  # tensors that the module returns, of which the first is imported
     constants: dict[str, str] = field(default_factory=dict)  # parameters that are plain numbers, and which
@@ -154,7 +155,7 @@ class _Reading:
 
     def __init__(self, make: Callable[[int], Any], traced: Sequence[Any], widths: tuple[int, int], at: int | None
                  ) -> None:
-        self.captured = Captured(widths)
+        self.captured = Captured(widths, module=type(traced[0][1]).__name__)
         graphs = [list(exported.graph.nodes) for exported, *_ in traced]
         self.values: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  # tensors that are known
         if [(_kind(n), n.name) for n in graphs[0]] != [(_kind(n), n.name) for n in graphs[1]]:

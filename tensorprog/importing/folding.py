@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from tensorprog.importing.refusals import Place
 from tensorprog.importing.sketch import Line, Matrix, Rows, Sketch
 from tensorprog.language.expr import (
     Affine,
@@ -25,7 +26,13 @@ from tensorprog.language.expr import (
 
 __all__ = ["finished", "folded", "pruned", "separated"]
 
-PARTS = {2: ("1", "2"), 3: ("q", "k", "v"), 4: ("1", "2", "3", "4")}
+PARTS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n")}  # gates, in torch's order
+
+
+def _label(place: Place, size: int, value: int) -> str:
+    """What one of several parts is called."""
+    names = PARTS.get(place.operation, ("q", "k", "v") if size == 3 else ())
+    return names[value] if len(names) == size else str(value + 1)
 
 
 # ---- parts that are read one by one ---------------------------------------------------------------------------------
@@ -84,8 +91,8 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
         index = line.slots[position].bare
         assert index is not None
         slots = (*line.slots[:position], *line.slots[position + 1:])
-        label = PARTS.get(sketch.atoms[index].size, tuple(map(str, range(100))))
-        lines += [replace(line, name=names[value], slots=slots, role=f"{line.role}:{label[value]}",
+        size = sketch.atoms[index].size
+        lines += [replace(line, name=names[value], slots=slots, role=f"{line.role}:{_label(line.place, size, value)}",
                           args=tuple(at(arg, index, value) for arg in line.args)) for value in values]
         for value in values:
             sketch.vectors[names[value]] = sketch.vectors[name]
@@ -93,18 +100,18 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
     for value in values if name in sketch.matrices else ():
         matrix = sketch.matrices[name]
         index = matrix.indices[position]
-        label = PARTS.get(sketch.atoms[index].size, tuple(map(str, range(100))))
+        label = _label(matrix.place, sketch.atoms[index].size, value)
         sketch.matrices[names[value]] = replace(
             matrix, name=names[value], indices=(*matrix.indices[:position], *matrix.indices[position + 1:]),
-            variance=_looked_up(sketch, at(matrix.variance, index, value)), role=label[value])
+            variance=_looked_up(sketch, at(matrix.variance, index, value)), role=label)
     for value in values if name in sketch.rows else ():
         rows = sketch.rows[name]
         index = rows.indices[position]
-        label = PARTS.get(sketch.atoms[index].size, tuple(map(str, range(100))))
+        label = _label(rows.place, sketch.atoms[index].size, value)
         options = tuple((key, _looked_up(sketch, at(option, index, value))) for key, option in rows.options)
         sketch.rows[names[value]] = replace(
             rows, name=names[value], indices=(*rows.indices[:position], *rows.indices[position + 1:]),
-            options=options, role=label[value])
+            options=options, role=label)
     sketch.matrices.pop(name, None)
     sketch.rows.pop(name, None)
     return replace_variables(result, change)

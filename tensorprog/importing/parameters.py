@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +13,7 @@ from tensorprog.importing.capture import Parameter
 from tensorprog.importing.laws import EntryLaw, Pieces
 from tensorprog.importing.sketch import Again, Matrix, Rows, Sketch, laws_of
 from tensorprog.importing.values import Atom, Value, scaled
-from tensorprog.language.expr import Affine, Constant, Expr, Number, Variable, call, slots_of, sum_of
+from tensorprog.language.expr import Affine, Constant, Expr, IndexValue, Number, Variable, call, slots_of, sum_of
 
 __all__ = ["Parameters"]
 
@@ -115,7 +114,8 @@ class Parameters(Sketch):
             raise self.refuse(f"{entry.name} has a mean beside a variance that changes with the width", "give at=")
         numbers = [number for number, _ in scales]
         plain = all((law[2] or law[0]).gaussian or not (law[2] or law[0]).random for law in laws)
-        uniform = len(laws) == 1 and (laws[0][2] or laws[0][0]).kind == "uniform"
+        lasting = not self.exponents.get(entry.name)  # what vanishes with the width is small enough for a Gaussian
+        uniform = lasting and len(laws) == 1 and (laws[0][2] or laws[0][0]).kind == "uniform"
         options: list[tuple[str, Any]] = []
         if any(means) and not uniform:
             options.append(("mean", self._over(means, own)))
@@ -131,7 +131,9 @@ class Parameters(Sketch):
             wave = scaled(call("erf", call("divide", made, call("sqrt", Number(2)))), math.sqrt(3 * numbers[0]))
             made = self.state("Nonlin", (sum_of([wave, Number(means[0])]),), "uniform", slots=slots_of(names))
         elif not plain:
-            self.note(f"{entry.name}: entries that are not Gaussian are taken as Gaussian of the same variance")
+            self.note("biases and other vectors that vanish with the width are taken as Gaussian of the same variance"
+                      if not lasting else
+                      f"{entry.name}: entries that are not Gaussian are taken as Gaussian of the same variance")
         self.used[entry.name] = ("vector", made, power)
         return made, power
 
@@ -205,7 +207,7 @@ class Parameters(Sketch):
         diagonal = gram.reshape(count, count)
         if np.allclose(diagonal, diagonal[0, 0] * np.eye(count), rtol=1e-12, atol=0):
             options = (("cov", Number(number * float(diagonal[0, 0]))),)
-        elif not own and len(batch) == 1 and data is not None:
+        elif not own and data is not None:
             options = (("data", np.asarray(data, float)), ("variance", Number(number * data.shape[-1])))
         else:
             table = self.table(gram.reshape([atom.size for atom in (*batch, *batch)]), [*batch, *batch])
@@ -237,11 +239,5 @@ class Parameters(Sketch):
 
 
 def _index(atom: Atom, suffix: str = "") -> Expr:
-    from tensorprog.language.expr import IndexValue
-
     return IndexValue(f"{atom.name}{suffix}")
 
-
-def readable(value: Value) -> Value:
-    """The same value, named nothing yet."""
-    return replace(value, parameter="")

@@ -13,6 +13,7 @@ from tensorprog.importing.sketch import Line, Matrix, Rows, Sketch
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.expr import (
     Affine,
+    Call,
     Constant,
     Expr,
     IndexValue,
@@ -48,6 +49,12 @@ class Written:
         assert isinstance(result, Variable)
         self.output = self.names[result.name]
         self.text = self._whole(name, title, comments)
+
+    def became(self, parameter: str) -> str:
+        """The families that a parameter became."""
+        found = [self.names[entry.name] for entry in (*self.sketch.matrices.values(), *self.sketch.rows.values())
+                 if _same_parameter(entry, parameter)]
+        return ", ".join(dict.fromkeys(found))
 
     # -- names --------------------------------------------------------------------------------------------------
 
@@ -94,7 +101,7 @@ class Written:
 
     def _choose_names(self) -> None:
         """Names of families after the modules and parameters that made them."""
-        letters = {letter for pool in (*self.pools.values(), *LETTERS) for letter in pool}
+        letters = {letter for pool in self.pools.values() for letter in pool}
         taken = {*RESERVED, *letters, *self.constants, "d", "w"}
 
         def give(own: str, wish: str) -> None:
@@ -121,22 +128,29 @@ class Written:
                  if set(np.unique(table.array)) <= {0.0, 1.0} else "table")
 
     def _wish(self, line: Line) -> str:
+        """A name that says what a statement makes: its part, its weight, its role, its function, its module."""
         role, _, part = line.role.partition(":")
         if part in ("q", "k", "v"):
             return part
-        last = _last(line.place.path)
-        if line.kind == "MatMul":
-            entry = self.sketch.matrices.get(getattr(line.args[0], "name", ""))
-            return _part(entry) if entry else last
-        plain = {"score": "score", "average": "square" if line.args[0] == line.args[-1] else "mean", "one": "one",
-                 "output": "y", "joined": "x", "mean": "mu", "square": "m2", "centred": "centred", "uniform": "b"}
+        plain = {"score": "score", "one": "one", "output": "y", "joined": "x", "mean": "mean", "square": "square",
+                 "centred": "centred", "uniform": "b", "hidden": "h", "memory": "c", "state": "u", "inputs": "x",
+                 "update": "z", "start": "h"}
+        if role in plain:
+            return f"{plain[role]}_{part}" if part else plain[role]
         if line.kind == "Dot":
-            return plain.get(role, role)
-        if role in ("one", "output", "uniform", "mean", "square"):
-            return plain[role]
-        if line.place.operation in ("add", "cat", "embedding", "dropout"):
+            return "square" if line.args[0] == line.args[1] else "mean"
+        if line.kind == "MatMul":
+            return _part(self.sketch.matrices[getattr(line.args[0], "name", "")])
+        top = line.args[0]
+        if isinstance(top, Call) and top.atom == "add" and role == "operand" and isinstance(top.args[0], Variable):
+            return f"{self.names[top.args[0].name]}b"  # with its bias
+        if isinstance(top, Call) and top.atom in ("add", "subtract"):
             return "x"
-        return f"{role}_{part}" if role and part else role if role and role not in ("input", "operand") else last or "x"
+        if role and isinstance(top, Call) and len(top.args) == 1 and top.atom != "negative":
+            return f"{top.atom}_out"
+        if role:
+            return "h"
+        return "x" if line.place.operation in ("cat", "embedding", "dropout") else _last(line.place.path) or "x"
 
     def _choose_widths(self) -> dict[Fraction, str]:
         ratios = [Fraction(1)]
@@ -302,6 +316,11 @@ def _part(entry: Matrix | Rows) -> str:
     last = re.sub(r"_?(weight|bias)(_|$)", r"\2", words[-1]).strip("_")
     name = last if last else _last(".".join(words[:-1]))
     return f"{name}_{entry.role}" if entry.role else name
+
+
+def _same_parameter(entry: Matrix | Rows, parameter: str) -> bool:
+    return entry.parameter == parameter or (
+        entry.repeats > 1 and _starred(entry.parameter, entry.repeats) == _starred(parameter, entry.repeats))
 
 
 def _starred(path: str, repeats: int) -> str:
