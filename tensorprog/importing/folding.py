@@ -143,8 +143,10 @@ def pruned(sketch: Sketch, result: Expr) -> None:
             names += new
     kept = [line for line in sketch.lines if line.name in wanted]
     sketch.lines = kept
-    sketch.matrices = {name: entry for name, entry in sketch.matrices.items() if name in wanted}
-    sketch.rows = {name: entry for name, entry in sketch.rows.items() if name in wanted}
+    order = dict.fromkeys(variable.name for line in kept for arg in line.args for variable in variables(arg))
+    order |= dict.fromkeys(variable.name for variable in variables(result))
+    sketch.matrices = {name: sketch.matrices[name] for name in order if name in sketch.matrices}
+    sketch.rows = {name: sketch.rows[name] for name in order if name in sketch.rows}
     exprs: list[Expr] = [arg for line in kept for arg in line.args]
     exprs += [entry.variance for entry in sketch.matrices.values()]
     exprs += [option for entry in sketch.rows.values() for _, option in entry.options if isinstance(option, Expr)]
@@ -166,6 +168,7 @@ class _Alike:
 def folded(sketch: Sketch, result: Expr) -> Expr:
     """Let layers that are alike become members of families over an index."""
     for prefix in _containers(sketch.lines):
+        _hoist(sketch, prefix)
         result = _fold(sketch, result, prefix)
     return result
 
@@ -177,6 +180,32 @@ def _containers(lines: Sequence[Line]) -> list[str]:
         for match in re.finditer(r"(?:^|\.)(\d+)(?=\.|$)", line.place.path):
             found.setdefault(line.place.path[: match.start()], set()).add(int(match[1]))
     return sorted((prefix for prefix, numbers in found.items() if len(numbers) > 1), key=lambda p: (p.count("."), p))
+
+
+def _hoist(sketch: Sketch, prefix: str) -> None:
+    """Move what the first of several layers makes for all, and reads nothing of them, before the first."""
+    numbers = {line.name: _number(line.place.path, prefix) for line in sketch.lines}
+    readers: dict[str, set[int | None]] = {}
+    for line in sketch.lines:
+        for arg in line.args:
+            for variable in variables(arg):
+                readers.setdefault(variable.name, set()).add(numbers[line.name])
+    free: set[str] = set()
+    for line in sketch.lines:
+        read = {variable.name for arg in line.args for variable in variables(arg)}
+        if numbers[line.name] is not None and all(numbers.get(name) is None or name in free for name in read):
+            free.add(line.name)
+    shared = {name for name in free if len(readers.get(name, set())) > 1}
+    while True:  # with all that they are made of
+        more = {variable.name for line in sketch.lines if line.name in shared for arg in line.args
+                for variable in variables(arg) if variable.name in free} - shared
+        if not more:
+            break
+        shared |= more
+    first = next((k for k, line in enumerate(sketch.lines) if numbers[line.name] is not None), 0)
+    moved = [replace(line, place=replace(line.place, path=prefix)) for line in sketch.lines if line.name in shared]
+    rest = [line for line in sketch.lines[first:] if line.name not in shared]
+    sketch.lines = [*sketch.lines[:first], *moved, *rest]
 
 
 def _number(path: str, prefix: str) -> int | None:

@@ -91,7 +91,7 @@ class Parameters(Sketch):
         expr: Expr = Variable(made.name, self.slots(value))
         copies = frozenset() if widths else frozenset([value.parameter])
         if not widths and value.parameter in self.decisions.scores:
-            expr, copies = self.state("Dot", (expr, self.one(ONE)), "score"), frozenset()
+            expr, copies = self.as_score(self.mixed(entry, expr)), frozenset()
         return Value(value.axes, scaled(expr, value.scale), value.power + power, copies=copies)
 
     def _declared(self, value: Value, entry: Parameter, ratio: Fraction) -> tuple[Variable, Fraction]:
@@ -184,11 +184,19 @@ class Parameters(Sketch):
     # -- input layers -------------------------------------------------------------------------------------------
 
     def rows_of(self, value: Value, batch: Sequence[Atom], own: Sequence[Atom], width: Atom | None,
-                data: Any, gram: Any) -> Value:
+                data: Any, gram: Any, flat: int = 0) -> Value:
         """Random vectors whose covariance is a Gram matrix of fixed data: an input layer, or rows of a table.
 
-        `batch` are indices of the data, `own` indices of the parameter, over which vectors are independent.
+        `batch` are indices of the data, of which the last `flat` become one; `own` indices of the parameter, over which
+        vectors are independent.
         """
+        slots = slots_of([atom.name for atom in (*own, *batch)])
+        if flat > 1:
+            row, size = Affine(), 1
+            for atom in reversed(batch[-flat:]):
+                row, size = size * atom.slot + row, size * atom.size
+            slots = (*slots[:-flat], row)
+            batch = [*batch[:-flat], self.atom((size, size))]
         entry = self.entry(value)
         laws = self.laws(value)
         if entry.name in self.used:
@@ -222,9 +230,15 @@ class Parameters(Sketch):
         self.used[entry.name] = ("rows", name)
         copies = frozenset() if width is not None else frozenset([value.parameter])
         if copies and value.parameter in self.decisions.scores:
-            made = self.state("Dot", (Variable(name, slots_of(names)), self.one(ONE)), "score")
+            made = self.as_score(self.mixed(entry, Variable(name, slots)))
             return Value(value.axes, made, power / 2)
-        return Value(value.axes, Variable(name, slots_of(names)), power / 2 + value.power, copies=copies)
+        return Value(value.axes, Variable(name, slots), power / 2 + value.power, copies=copies)
+
+    def mixed(self, entry: Parameter, vector: Variable) -> Variable:
+        """Vectors behind a weight of their own: of the same covariance, and an operand of scores."""
+        name = self.fresh("W")
+        self.matrices[name] = Matrix(name, (), Number(1), (ONE, ONE), entry.name, self.place, role="mix")
+        return self.state("MatMul", (Variable(name), vector), "product")
 
     def met(self, one: Value, other: Value) -> frozenset[str]:
         """Readouts in what two tensors make together; where one of them meets a vector, it must be a score.

@@ -270,15 +270,9 @@ def _weighted(sketch: Parameters, value: Value, weight: Value, fans: Sequence[At
 
 
 def _score(sketch: Parameters, weight: Value, fan: Atom, x: Variable) -> tuple[Variable, Fraction]:
-    """A readout that is one number for all coordinates: the inner product with a random vector."""
+    """A readout that is one number for all coordinates."""
     matrix, power = sketch.weight(weight, fan, Fraction(1))
-    entry = sketch.matrices.pop(matrix.name, None)
-    if entry is not None:
-        from tensorprog.importing.sketch import Rows
-
-        sketch.rows[matrix.name] = Rows(matrix.name, entry.indices, (("cov", entry.variance),), entry.shape[1],
-                                        entry.parameter, entry.place)
-    return sketch.state("Dot", (matrix, x), "score"), power
+    return sketch.as_score(sketch.state("MatMul", (matrix, x), "product")), power
 
 
 def _with_known(sketch: Parameters, left: Operand, one: Labels, right: Operand, other: Labels, out: Labels) -> Value:
@@ -322,10 +316,12 @@ def _input_layer(sketch: Parameters, known: Known, labels: Labels, value: Value,
     array = np.transpose(np.asarray(known.arrays[0], float), order)
     kept = [k for k in range(lead) if array.shape[k] > 1 and not (array == array.take([0], k)).all()]
     places: dict[Hashable, tuple[Atom, ...]] = {}
+    key = ("input", value.parameter)
     for k in range(lead):
         size = array.shape[k]
-        places[labels[order[k]]] = (sketch.atom((size, size)),) if size > 1 else ()
-    batch = [places[labels[order[k]]][0] for k in kept]
+        places[labels[order[k]]] = sketch.axis((*key, k), size, size)
+    batch = [atom for k in kept for atom in places[labels[order[k]]]]
+    flat = sum(len(places[labels[order[k]]]) for k in kept if k > 0) if key in sketch.decisions.flat else 0
     data = array[tuple(slice(None) if k in kept or k >= lead else 0 for k in range(array.ndim))]
     data = data.reshape(-1, count)
     for label in own:
@@ -334,6 +330,6 @@ def _input_layer(sketch: Parameters, known: Known, labels: Labels, value: Value,
     rest = [atom for label in own if label in out for atom in places[label]]
     widths = [atom for atom in rest if atom.is_width]
     made = sketch.rows_of(value, batch, [atom for atom in rest if not atom.is_width], widths[0] if widths else None,
-                          data, data @ data.T)
+                          data, data @ data.T, flat)
     return replace(made, axes=tuple(places.get(label, ()) for label in out), expr=scaled(made.expr, value.scale),
                    power=made.power)

@@ -44,10 +44,11 @@ class Again(Exception):
 
 @dataclass
 class Decisions:
-    """What earlier readings found: axes that consist of several, and readouts that are scores."""
+    """What earlier readings found: axes that consist of several, readouts that are scores, positions in one row."""
 
     splits: dict[Key, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     scores: set[str] = field(default_factory=set)
+    flat: set[Key] = field(default_factory=set)  # positions of inputs that are one index
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,16 @@ class Sketch:
     def average(self, left: Variable, right: Variable, role: str = "") -> Variable:
         """The average of products of two vectors."""
         return self.state("Dot", (left, right), role, "1/n")
+
+    def as_score(self, vector: Variable) -> Variable:
+        """Random numbers for vectors with independent Gaussian coordinates: scores of the same covariance."""
+        note = ("numbers that all coordinates share (relative positions, gates) are written as scores of MatMul outputs: "
+                "the limit is the same, at finite widths they are Gaussian up to O(1/n)")
+        self.note(note)
+        name = self.fresh("W")
+        self.matrices[name] = Matrix(name, (), Number(1), (Fraction(1), Fraction(1)), "", self.place, role="ones")
+        other = self.state("MatMul", (Variable(name), self.one(Fraction(1))), "ones")
+        return self.state("Dot", (vector, other), "score")
 
     # -- values -------------------------------------------------------------------------------------------------
 

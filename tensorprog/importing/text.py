@@ -114,7 +114,7 @@ class Written:
             self.names[own] = name
 
         for line in self.sketch.lines:
-            if line.name == self.result.name and isinstance(self.result, Variable) and not self.sketch.layers:
+            if line.name == self.result.name and isinstance(self.result, Variable) and line.repeats == 1:
                 give(line.name, "y") if line.name not in self.names else None
             elif line.name not in self.names and not line.role.startswith("base"):
                 give(line.name, self._wish(line))
@@ -124,8 +124,11 @@ class Written:
             bias = entry.parameter.endswith("bias") or "bias_" in entry.parameter
             give(entry.name, f"b_{_part(entry)}" if bias else _part(entry))
         for table in self.sketch.tables.values():
-            give(table.name, "table" if len(table.indices) != 2 else "mask"
-                 if set(np.unique(table.array)) <= {0.0, 1.0} else "table")
+            zero_one = len(table.indices) == 2 and set(np.unique(table.array)) <= {0.0, 1.0}
+            read = {node.name for row in self.sketch.rows.values() for _, option in row.options
+                    if isinstance(option, Expr) for node in walk(option) if isinstance(node, Constant)}
+            give(table.name, "same" if zero_one and table.name in read else "mask" if zero_one else
+                 "gram" if table.name in read else "table")
 
     def _wish(self, line: Line) -> str:
         """A name that says what a statement makes: its part, its weight, its role, its function, its module."""
@@ -244,7 +247,8 @@ class Written:
             args.append(f"scale={line.scale}")
         if line.width is not None and line.width != 1:
             args.append(f"width={self.widths[line.width]}")
-        return left, f"{line.kind}({', '.join(args)})", _starred(line.place.path, line.repeats)
+        path = "" if line.role.startswith("base") or line.role == "output" else _starred(line.place.path, line.repeats)
+        return left, f"{line.kind}({', '.join(args)})", path
 
     def _head(self, entry: Matrix | Rows) -> tuple[str, dict[str, str]]:
         letters = self.letters(entry.indices)
@@ -283,7 +287,8 @@ class Written:
 
     def _commented(self, text: str, entry: Matrix | Rows) -> str:
         comment = self.sketch.fates.get(entry.parameter, "")
-        return f"{text:48}  # {_starred(entry.parameter, entry.repeats)}" + (f": {comment}" if comment else "")
+        origin = _starred(entry.parameter, entry.repeats) or "to make numbers of vectors"
+        return f"{text:48}  # {origin}" + (f": {comment}" if comment else "")
 
 
 def _indices(line: Line) -> list[str]:
@@ -312,6 +317,8 @@ def _part(entry: Matrix | Rows) -> str:
     """The part of a module that a parameter belongs to."""
     if entry.role in ("q", "k", "v"):
         return entry.role
+    if entry.role == "ones":
+        return "ones"
     words = entry.parameter.split(".")
     last = re.sub(r"_?(weight|bias)(_|$)", r"\2", words[-1]).strip("_")
     name = last if last else _last(".".join(words[:-1]))

@@ -131,5 +131,7 @@ def product(left: Expr, right: Expr) -> Expr:
         return scaled(right, left.value)
     if isinstance(right, Number):
         return scaled(left, right.value)
+    if is_call(right, "divide") and right.args[0] == Number(1):
+        return call("divide", left, right.args[1])
     return call("multiply", left, right)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from tensorprog.importing.operations import Call2, Result, random, rule
 from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.sketch import Line
+from tensorprog.importing.sketch import Again, Line
 from tensorprog.importing.values import Atom, Known, Value, atoms_of
-from tensorprog.language.expr import Affine, Variable, free_indices
+from tensorprog.language.expr import Affine, Constant, Expr, Variable, free_indices, rebuild
 
 Shape = tuple[int, ...]
 
@@ -243,7 +243,7 @@ def join(sketch: Parameters, values: Sequence[Any], dim: int, key: str) -> Value
             axes = tuple(sketch.axis((key, "part", k), *_known_size(v, dim)) if a == dim else axis
                          for a, axis in enumerate(frame.axes))
             v = sketch.constant(v, axes)
-        made.append(sketch.settled(v))
+        made.append(_in_one_row(sketch, sketch.settled(v), dim))
     sizes = [_sizes(v, dim) for v in made]
     rest = _common_rest(sketch, made, dim, sizes)
     counts = [size[0] // math.prod(a.sizes[0] for a in rest) for size in sizes]
@@ -283,6 +283,34 @@ def join(sketch: Parameters, values: Sequence[Any], dim: int, key: str) -> Value
     axes = tuple((new, *rest) if k == dim else axis for k, axis in enumerate(others))
     copies = frozenset(name for v in made for name in v.copies)
     return replace(made[0], axes=axes, expr=Variable(target, (*(a.slot for a in outer), new.slot)), copies=copies)
+
+
+def _in_one_row(sketch: Parameters, value: Value, dim: int) -> Value:
+    """Positions in several dimensions as one index, on an axis that is joined with others."""
+    atoms = value.axes[dim]
+    if len(atoms) < 2 or any(atom.is_width for atom in atoms):
+        return value
+    keys = {atom.key[:2] for atom in atoms if atom.key is not None and atom.key[0] == "input"}
+    if len(keys) != 1:
+        raise sketch.refuse("an axis made of several indices is joined with another", "join before the axes are merged")
+    if not keys <= sketch.decisions.flat:
+        sketch.decisions.flat |= keys
+        raise Again
+    row, size = Affine(), 1
+    for atom in reversed(atoms):
+        row, size = size * atom.slot + row, size * atom.size
+    new = sketch.atom((size, size))
+    names = {atom.name for atom in atoms}
+
+    def change(node: Expr) -> Expr | None:
+        if not isinstance(node, Variable | Constant):
+            return None
+        slots = tuple(new.slot if set(slot.terms) == set(row.terms) and not slot.offset else slot for slot in node.slots)
+        if any(names & set(slot.indices) for slot in slots):
+            raise sketch.refuse("an axis made of several indices is joined with another", "join before they are merged")
+        return type(node)(node.name, slots)
+
+    return replace(value, expr=rebuild(value.expr, change), axes=_with(value, dim, (new,)))
 
 
 def _known_size(known: Known, dim: int) -> tuple[int, int]:
