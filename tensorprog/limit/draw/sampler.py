@@ -226,20 +226,23 @@ class Sampler:
         values_, errors = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return values_, errors
 
-    def displaced(self, values: Mapping[str, Open], draws: int) -> Iterator[tuple[dict[str, Open], float]]:
+    def displaced(
+        self, values: Mapping[str, Open], draws: int
+    ) -> Iterator[tuple[tuple[str, int], dict[str, Open], float]]:
         """The values drawn last with one family of averages after the other moved by its errors.
 
-        First all members go up, then some of them up and others down, as it may be their differences that are read.
-        With each the largest error so far over the largest of these, as more draws at once may have larger errors.
+        First all members go up, or down, then some of them up and others down, as it may be their differences that are
+        read; the larger effect of two opposite ways counts, as functions may change to one side only: these have one
+        key.  With each the largest error so far over the largest of these, as more draws at once may have larger errors.
         Then, in the same way, averages that are numbers, and what is drawn, by the errors of their second moments.
         """
         known = {other: value for other, value in values.items() if other in self.scores or other in self._drawn}
         for name, error in list(self.errors.items()):  # other averages count their effect
-            for sign in _signs(error.data.shape[1:]):
+            for number, sign in _signs(error.data.shape[1:]):
                 averages = {**values, name: Open(error.axes, values[name].data + sign * error.data)}
                 moved = dict(known)
                 self.derived(moved, draws, self.reader(moved), average=averages.__getitem__)
-                yield moved, self.largest[name] / float(error.data.max())
+                yield (name, number), moved, self.largest[name] / float(error.data.max())
         for name in sorted(self.numbers_read):
             axes = (BATCH, *position_names(self.netsor, name))
             sizes = dict(zip(axes, (draws, *self.netsor.families[name].shape), strict=True))
@@ -247,15 +250,15 @@ class Sampler:
             value, wrong = (broadcast(part, axes, sizes) for part in (average.value, average.error))
             if not np.any(wrong > EXACT * np.abs(value)):
                 continue
-            for sign in _signs(value.shape[1:]):
+            for number, sign in _signs(value.shape[1:]):
                 moved = known | {name: Open(axes, value + sign * wrong)}
-                yield self.derived(moved, draws, self.reader(moved), average=values.__getitem__), 1.0
+                yield (name, number), self.derived(moved, draws, self.reader(moved), average=values.__getitem__), 1.0
         for name, rows in self.rows.items():
             if np.any(rows.error.data > EXACT):
-                for sign in _signs(rows.error.data.shape):
+                for number, sign in _signs(rows.error.data.shape):
                     grown = Open(rows.error.axes, (1 + rows.error.data) ** (sign / 2))
                     moved = {other: self._grown(other, drawn, name, grown) for other, drawn in known.items()}
-                    yield self.derived(moved, draws, self.reader(moved)), 1.0
+                    yield (name, number), self.derived(moved, draws, self.reader(moved)), 1.0
 
     def _grown(self, name: str, value: Open, family: str, by: Open) -> Open:
         """Draws of a score, or of a Gaussian family, with the rows of one family times numbers over its indices."""
@@ -559,9 +562,11 @@ class Sampler:
         return read
 
 
-def _signs(shape: tuple[int, ...]) -> list[Array]:
-    """Up for all members; and up for some of them, down for others, where there are several."""
-    return [np.ones(()), np.random.default_rng(0).choice([-1.0, 1.0], shape)][: 1 + (math.prod(shape) > 1)]
+def _signs(shape: tuple[int, ...]) -> Iterator[tuple[int, Array]]:
+    """Up for all members; up for some of them, down for others, where there are several; and both the other way."""
+    mixed = [np.random.default_rng(0).choice([-1.0, 1.0], shape)] if math.prod(shape) > 1 else []
+    for number, sign in enumerate([np.ones(()), *mixed]):
+        yield from ((number, sign), (number, -sign))
 
 
 # ---- factor rows of MatMul families: vectors e_g with e_g.e_g' = Cov(Z^g, Z^g'), for each weight member --------------

@@ -8,7 +8,7 @@ converge quickly, and moments and characteristic functions of the sum are powers
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
@@ -120,33 +120,39 @@ class Displacement:
             self._largest = dict(self.sampler.largest)
         return self._found
 
-    def moved(self) -> Iterator[tuple[Mapping[str, Open], int, float]]:
-        """Values at a few draws and their number; then such with something moved by its error, and how often."""
+    def few(self) -> tuple[Mapping[str, Open], int]:
+        """Values at a few draws, and their number."""
         dim = self.sampler.dim
         few = min(1 << FEW_LOG2, max(FEWEST, AT_ONCE // max(1, self.sampler.demanded))) if dim else 1
         points = normal_points(max(dim, 1), FEW_LOG2, 1, 0)[0][:few, :dim]
-        values = self.sampler.draw(points)
-        yield values, few, 1.0
-        for moved, times in self.sampler.displaced(values, few):
-            yield moved, few, times
+        return self.sampler.draw(points), few
+
+    def effects(self, values: Mapping[str, Open], few: int, change: Callable[[Mapping[str, Open]], Array]) -> Array:
+        """The sum over everything that may be off of how much something changes with it."""
+        largest: dict[tuple[str, int], Array] = {}
+        for key, moved, times in self.sampler.displaced(values, few):
+            found = times * change(moved)
+            largest[key] = np.maximum(largest[key], found) if key in largest else found
+        return np.asarray(sum(largest.values(), start=np.zeros(())))
 
     def _looked_at(self) -> tuple[Array, Array]:
-        (values, few, _), *moved = self.moved()
+        values, few = self.few()
         own = self.read(values, few)
         here = _central(*own)
-        shift = relative = np.zeros(())
-        there = [(_central(*self.read(other, count)), times) for other, count, times in moved]
+
+        def changes(there: tuple[Array, Array, Array]) -> Array:
+            mean, second, fourth = (np.abs(a - b) for a, b in zip(there, here, strict=True))
+            with np.errstate(over="ignore"):
+                relative = second / np.maximum(here[1], TINY), fourth / np.maximum(2 * here[2], TINY)
+            return np.stack([mean, np.maximum(*relative)])
+
+        total = self.effects(values, few, lambda moved: changes(_central(*self.read(moved, few))))
         if self.wrong is not None:
             off, more = self.wrong(values, few)
-            shift = off.mean(axis=0)
-            there.append((_central(own[0], own[1] + more), 1.0))
-        for found, times in there:
-            mean, second, fourth = (np.abs(a - b) for a, b in zip(found, here, strict=True))
-            shift = shift + times * mean
-            with np.errstate(over="ignore"):
-                changes = second / np.maximum(here[1], TINY), fourth / np.maximum(2 * here[2], TINY)
-            relative = relative + times * np.maximum(*changes)
-        return np.broadcast_to(shift, here[0].shape), np.broadcast_to(relative, here[0].shape)
+            total = total + changes(_central(own[0], own[1] + more))
+            total[0] += off.mean(axis=0)
+        shift, relative = np.broadcast_to(total, (2, *here[0].shape))
+        return shift, relative
 
 
 def _central(mean: Array, var: Array) -> tuple[Array, Array, Array]:
@@ -339,18 +345,17 @@ class ScoreBlock:
 
         Shapes    (*members of k, *members of m)
         """
-        total: Array = np.zeros(())
-        here: Array | None = None
-        for values, count, times in self.displacement.moved():
-            one, two = (self.mean(x, values, count).reshape(count, self.size, -1) for x in (k, m))
-            within = self.cov(k, m, values, count).mean(axis=0)
-            apart = np.tensordot(one - one.mean(axis=0), two - two.mean(axis=0), ((0, 1), (0, 1))) / count
-            found = within + apart.reshape(within.shape)
-            if here is None:
-                here, total = found, self.cov(k, m, values, count, "errors").mean(axis=0)
-            else:
-                total = total + times * np.abs(found - here)
-        return self.count * total
+        values, few = self.displacement.few()
+
+        def whole(values: Mapping[str, Open]) -> Array:
+            one, two = (self.mean(x, values, few).reshape(few, self.size, -1) for x in (k, m))
+            within = self.cov(k, m, values, few).mean(axis=0)
+            apart = np.tensordot(one - one.mean(axis=0), two - two.mean(axis=0), ((0, 1), (0, 1))) / few
+            return np.asarray(within + apart.reshape(within.shape))
+
+        here = whole(values)
+        moved = self.displacement.effects(values, few, lambda there: np.abs(whole(there) - here))
+        return np.asarray(self.count * (moved + self.cov(k, m, values, few, "errors").mean(axis=0)))
 
 
 class Summands:
