@@ -232,8 +232,8 @@ class Sampler:
         """The values drawn last with one family of averages after the other moved by its errors.
 
         First all members go up, or down, then some of them up and others down, as it may be their differences that are
-        read; the larger effect of two opposite ways counts, as functions may change to one side only: these have one
-        key.  With each the largest error so far over the largest of these, as more draws at once may have larger errors.
+        read.  Opposite ways have one key: the larger effect counts, as functions may change to one side only.  With
+        each the largest error so far over the largest of these, as more draws at once may have larger errors.
         Then, in the same way, averages that are numbers, and what is drawn, by the errors of their second moments.
         """
         known = {other: value for other, value in values.items() if other in self.scores or other in self._drawn}

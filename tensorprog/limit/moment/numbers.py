@@ -251,8 +251,7 @@ class Numbers(Recursion[Value, IndexedValues]):
                 result = Value(axes, result.aligned(axes))
                 error = np.maximum(error, np.abs(align(changed, axes) - result.estimate.value))
             error = result.estimate.error + np.where(np.isnan(error), np.inf, error)
-            value = np.broadcast_to(result.estimate.value, np.broadcast_shapes(result.estimate.value.shape, error.shape))
-            result = Value(result.axes, Estimate(value, error))
+            result = Value(result.axes, Estimate(np.broadcast_to(result.estimate.value, error.shape), error))
         return result
 
     def variance(self, weight: str, slots: Sequence[Affine], ranges: Ranges) -> Value:
