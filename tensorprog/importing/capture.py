@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from tensorprog.importing.initialisers import built, laws_at, measured
-from tensorprog.importing.laws import EntryLaw, Pieces, whole_law
-from tensorprog.importing.refusals import Place, refusal
-from tensorprog.language.errors import ProgramError, fail
+from tensorprog.importing.laws import Pieces, whole_law
+from tensorprog.importing.refusals import SourcePlace, refusal
+from tensorprog.language.errors import fail
 
 __all__ = ["Captured", "Operation", "Parameter", "Ref", "capture", "inputs_at"]
 
@@ -53,7 +53,7 @@ class Operation:
     args: tuple[tuple[Any, ...], tuple[Any, ...]]
     kwargs: tuple[Mapping[str, Any], Mapping[str, Any]]
     shapes: Any  # of the result at both widths; None of what is no tensor
-    place: Place
+    place: SourcePlace
     users: tuple[str, ...]
 
 
@@ -96,7 +96,7 @@ def capture(make: Callable[[int], Any], inputs: Any, widths: tuple[int, int], at
                        fix="make(n) returns the module of width n, for instance lambda n: Net(n)")
         tensors = inputs_at(inputs, width)
         traced.append((_export(module.eval(), tensors, width), module, laws, tensors))
-    return _Reading(make, traced, widths, at).captured
+    return _Graphs(make, traced, widths, at).captured
 
 
 def _export(module: Any, tensors: tuple[Any, ...], width: int) -> Any:
@@ -114,19 +114,19 @@ def _export(module: Any, tensors: tuple[Any, ...], width: int) -> Any:
                           "torch.export.export(module, inputs, strict=False) must work; see its message") from None
 
 
-def _raised_at(error: BaseException) -> Place:
+def _raised_at(error: BaseException) -> SourcePlace:
     """The last line of the user's own code, or of a library's, that was on the way to an error."""
-    found, trace = Place(operation="the forward pass"), error.__traceback__
+    found, trace = SourcePlace(operation="the forward pass"), error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         if "/torch/" not in code.co_filename and "tensorprog" not in code.co_filename:
-            found = Place("", "", "the forward pass", code.co_filename, trace.tb_lineno,
+            found = SourcePlace("", "", "the forward pass", code.co_filename, trace.tb_lineno,
                           linecache.getline(code.co_filename, trace.tb_lineno).strip())
         trace = trace.tb_next
     return found
 
 
-def _place(node: Any) -> Place:
+def _place(node: Any) -> SourcePlace:
     """Where an operation of a graph stands."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path, owner = stack[-1] if stack else ("", "")
@@ -135,7 +135,7 @@ def _place(node: Any) -> Place:
     frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', node.meta.get("stack_trace") or "")
     own = [frame for frame in frames if "/torch/" not in frame[0]] or frames
     file, line, text = own[-1] if own else ("", 0, "")
-    return Place(path, owner.rsplit(".", 1)[-1], _kind(node), file, int(line), text)
+    return SourcePlace(path, owner.rsplit(".", 1)[-1], _kind(node), file, int(line), text)
 
 
 def _kind(node: Any) -> str:
@@ -150,7 +150,7 @@ def _kind(node: Any) -> str:
     return name if name.startswith("__") else name.rstrip("_")
 
 
-class _Reading:
+class _Graphs:
     """The two graphs, read side by side."""
 
     def __init__(self, make: Callable[[int], Any], traced: Sequence[Any], widths: tuple[int, int], at: int | None
@@ -171,7 +171,7 @@ class _Reading:
             self.captured.known[name] = (_array(pair[0]), _array(pair[1]))
 
     def _inputs(self, make: Callable[[int], Any], traced: Sequence[Any], at: int | None) -> None:
-        (one, first, laws_one, _), (other, second, laws_other, _) = traced
+        (one, _, laws_one, _), (_, _, laws_other, _) = traced
         frozen = laws_at(make, at) if at else None
         unsure = [name for name, pieces in laws_one.items() if any(law.kind == "unknown" for *_, law in pieces)]
         for width, laws in zip((*self.captured.widths, at), (laws_one, laws_other, frozen), strict=True):
@@ -194,12 +194,13 @@ class _Reading:
             elif target in one.graph_signature.inputs_to_parameters.values() and _is_random(laws_one[target]):
                 shapes = tuple(states[0][target].shape), tuple(states[1][target].shape)
                 self.captured.parameters[node.name] = Parameter(
-                    target, shapes, (laws_one[target], laws_other[target]), frozen and frozen[target])
+                    target, shapes, (laws_one[target], laws_other[target]),
+                    frozen[target] if frozen else None)
             else:
                 self.values[0][node.name], self.values[1][node.name] = states[0][target], states[1][target]
-                law = whole_law(laws_one.get(target, ()))
-                if law is not None:
-                    self.captured.constants[target] = str(law)
+                number = whole_law(laws_one.get(target, ()))
+                if number is not None:
+                    self.captured.constants[target] = str(number)
 
     def _node(self, traced: Sequence[Any], one: Any, other: Any) -> None:
         if one.op == "placeholder":

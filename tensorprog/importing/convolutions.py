@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from tensorprog.importing.layers import averaged, biased
-from tensorprog.importing.operations import Call2, Result, random, rule
+from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import einsum
-from tensorprog.importing.values import Atom, Known, Value, atoms_of, scaled
+from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, scaled
 from tensorprog.importing.views import reshaped
 from tensorprog.language.expr import Affine, Call, Reduction
 
@@ -29,10 +29,10 @@ def _several(value: Any, count: int, default: int) -> list[int]:
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution")
-def convolution(sketch: Parameters, operation: Call2) -> Result:
+def convolution(sketch: Parameters, operation: TracedCall) -> Result:
     """A convolution with weights of its own for each offset."""
     x, weight, bias = operation.tensor(0), operation.tensor(1, "weight"), operation.tensor(2, "bias")
-    if not isinstance(weight, Value):
+    if not isinstance(weight, Traced):
         raise sketch.refuse("the weights of a convolution are fixed", "use weights that are initialised at random")
     count = len(weight.axes) - 2
     kernel = [math.prod(atom.size for atom in axis) for axis in weight.axes[2:]]
@@ -40,16 +40,16 @@ def convolution(sketch: Parameters, operation: Call2) -> Result:
     padding = operation.plain(4, "padding", 0)
     pads = [d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True)] if padding == "same" else _several(
         0 if padding == "valid" else padding, count, 0)
-    groups = operation.pair(6, "groups", 1) if operation.operation.kind != "convolution" else operation.pair(8, "groups")
+    groups = operation.pair(8 if operation.operation.kind == "convolution" else 6, "groups", 1)
     sizes = [shape[2:] for shape in operation.shapes]
     if sizes[0] != sizes[1]:
         raise sketch.refuse("positions change with the width", "let channels grow, not images")
     space = [f"y{k}" for k in range(count)]
     offsets = [f"d{k}" for k in range(count)]
-    if isinstance(x, Known):
+    if isinstance(x, FixedTensor):
         if groups != (1, 1):
             raise sketch.refuse("a convolution of fixed inputs in groups", "use groups=1 in the first layer")
-        patches = Known(tuple(_patches(np.asarray(a, float), kernel, stride, pads, dilation, sizes[0])  # type: ignore[arg-type]
+        patches = FixedTensor(tuple(_patches(np.asarray(a, float), kernel, stride, pads, dilation, sizes[0])  # type: ignore[arg-type]
                               for a in x.arrays))
         flat = weight.on((weight.axes[0], atoms_of(weight.axes[1:])))
         made = einsum(sketch, patches, ["b", "in", *space], flat, ["out", "in"], ["b", "out", *space])
@@ -60,10 +60,10 @@ def convolution(sketch: Parameters, operation: Call2) -> Result:
             made = einsum(sketch, moved, ["b", "in", *labels], weight, ["out", "in", *offsets], ["b", "out", *space])
         else:
             made = _grouped(sketch, operation, moved, weight, groups, labels, space, offsets)
-    if isinstance(bias, Known):
+    if isinstance(bias, FixedTensor):
         one, other = (np.asarray(a).reshape(-1, *[1] * count) for a in bias.arrays)
-        bias = Known((one, other))
-    elif isinstance(bias, Value):
+        bias = FixedTensor((one, other))
+    elif isinstance(bias, Traced):
         bias = bias.on((*bias.axes, *((),) * count))
     return biased(sketch, made, bias)
 
@@ -80,12 +80,12 @@ def _patches(array: Any, kernel: Numbers, stride: Numbers, pads: Numbers, dilati
     return found.reshape(found.shape[0], -1, *found.shape[3:])
 
 
-def _shifted(sketch: Parameters, value: Value, kernel: Numbers, stride: Numbers, pads: Numbers, dilation: Numbers,
-             sizes: Numbers, key: tuple[Any, ...]) -> Value:
+def _shifted(sketch: Parameters, value: Traced, kernel: Numbers, stride: Numbers, pads: Numbers, dilation: Numbers,
+             sizes: Numbers, key: tuple[Any, ...]) -> Traced:
     """The value on axes (batch, channels, then position and offset for each dimension)."""
     value = sketch.settled(value)
     bordered: dict[str, Affine] = {}
-    atoms: list[Atom | None] = []
+    atoms: list[AxisPart | None] = []
     axes = list(value.axes)
     for k, pad in enumerate(pads):
         axis = value.axes[2 + k]
@@ -119,8 +119,8 @@ def _shifted(sketch: Parameters, value: Value, kernel: Numbers, stride: Numbers,
     return sketch.read_at(value, slots, tuple(found))
 
 
-def _grouped(sketch: Parameters, operation: Call2, moved: Value, weight: Value, groups: tuple[int, int],
-             labels: Sequence[str], space: Sequence[str], offsets: Sequence[str]) -> Value:
+def _grouped(sketch: Parameters, operation: TracedCall, moved: Traced, weight: Traced, groups: tuple[int, int],
+             labels: Sequence[str], space: Sequence[str], offsets: Sequence[str]) -> Traced:
     """A convolution in which each group of channels reads its own."""
     per = [shape[1] // g for shape, g in zip(operation.shapes, groups, strict=True)]
     inside = [math.prod(atom.sizes[k] for atom in weight.axes[1]) for k in range(2)]
@@ -132,7 +132,7 @@ def _grouped(sketch: Parameters, operation: Call2, moved: Value, weight: Value, 
     return made.on((made.axes[0], (*made.axes[1], *made.axes[2]), *made.axes[3:]))
 
 
-def _window(sketch: Parameters, operation: Call2, value: Value, reducer: str) -> Value:
+def _window(sketch: Parameters, operation: TracedCall, value: Traced, reducer: str) -> Traced:
     """A reduction over windows of positions."""
     count = len(value.axes) - 2
     kernel = _several(operation.plain(1, "kernel_size"), count, 1)
@@ -154,7 +154,7 @@ def _window(sketch: Parameters, operation: Call2, value: Value, reducer: str) ->
 
 
 @rule("max_pool1d", "max_pool2d", "max_pool2d_with_indices")
-def max_pool(sketch: Parameters, operation: Call2) -> Result:
+def max_pool(sketch: Parameters, operation: TracedCall) -> Result:
     """The largest of a window."""
     value = random(sketch, operation.tensor(0))
     if any(d != 1 for d in _several(operation.plain(4, "dilation", 1), len(value.axes) - 2, 1)):
@@ -164,7 +164,7 @@ def max_pool(sketch: Parameters, operation: Call2) -> Result:
 
 
 @rule("avg_pool1d", "avg_pool2d")
-def average_pool(sketch: Parameters, operation: Call2) -> Result:
+def average_pool(sketch: Parameters, operation: TracedCall) -> Result:
     """The mean of a window, zeros beyond the border included."""
     value = random(sketch, operation.tensor(0))
     padded = any(_several(operation.plain(3, "padding", 0), len(value.axes) - 2, 0))
@@ -174,7 +174,7 @@ def average_pool(sketch: Parameters, operation: Call2) -> Result:
 
 
 @rule("adaptive_avg_pool1d", "adaptive_avg_pool2d")
-def adaptive_pool(sketch: Parameters, operation: Call2) -> Result:
+def adaptive_pool(sketch: Parameters, operation: TracedCall) -> Result:
     """The mean over as many windows as are asked for; over all positions if that is one."""
     value = random(sketch, operation.tensor(0))
     count = len(value.axes) - 2

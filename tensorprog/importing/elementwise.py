@@ -9,11 +9,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from tensorprog.importing.masks import condition, masked
-from tensorprog.importing.operations import RULES, Call2, Result, Rule, random, rule
+from tensorprog.importing.masks import NEVER, condition, masked
+from tensorprog.importing.operations import RULES, Result, Rule, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import added, met_on, multiplied, together
-from tensorprog.importing.values import Known, Value, product, scaled
+from tensorprog.importing.values import FixedTensor, Traced, product, scaled
 from tensorprog.language.expr import Expr, Number, call
 
 HOMOGENEOUS = {"relu", "abs", "neg", "leaky_relu"}  # a power of n passes through
@@ -23,9 +23,9 @@ PLAIN = {name: name for name in ("relu", "tanh", "sigmoid", "erf", "exp", "log",
                                  "silu", "softplus", "selu")}
 
 
-def _function(act: Callable[[Expr, Call2], Expr], several: bool = False) -> Rule:
+def _function(act: Callable[[Expr, TracedCall], Expr], several: bool = False) -> Rule:
     """The rule of a function; an argument that it reads several times gets a name."""
-    def apply(sketch: Parameters, operation: Call2) -> Result:
+    def apply(sketch: Parameters, operation: TracedCall) -> Result:
         value = sketch.settled(random(sketch, operation.tensor(0)))
         if operation.operation.kind not in HOMOGENEOUS:
             value = sketch.level(value, f"the argument of {operation.operation.kind}")
@@ -36,18 +36,18 @@ def _function(act: Callable[[Expr, Call2], Expr], several: bool = False) -> Rule
     return apply
 
 
-def _call(name: str) -> Callable[[Expr, Call2], Expr]:
+def _call(name: str) -> Callable[[Expr, TracedCall], Expr]:
     return lambda x, _: call(name, x)
 
 
-def _gelu(x: Expr, operation: Call2) -> Expr:
+def _gelu(x: Expr, operation: TracedCall) -> Expr:
     if operation.plain(1, "approximate", "none") == "none":
         return call("gelu", x)
     inner = scaled(x + scaled(x**3, 0.044715), math.sqrt(2 / math.pi))
     return product(Number(0.5), product(x, Number(1) + call("tanh", inner)))
 
 
-def _clip(x: Expr, operation: Call2) -> Expr:
+def _clip(x: Expr, operation: TracedCall) -> Expr:
     low, high = operation.plain(1, "min"), operation.plain(2, "max")
     if operation.operation.kind == "hardtanh":
         low, high = operation.plain(1, "min_val", -1.0), operation.plain(2, "max_val", 1.0)
@@ -60,7 +60,7 @@ def _whole(value: float) -> float | int:
     return int(value) if math.isfinite(value) and float(value).is_integer() else value
 
 
-def _softplus(x: Expr, operation: Call2) -> Expr:
+def _softplus(x: Expr, operation: TracedCall) -> Expr:
     beta = operation.plain(1, "beta", 1)
     return scaled(call("softplus", scaled(x, beta)), 1 / beta)
 
@@ -84,7 +84,7 @@ RULES.update({
 })
 
 
-def raised(sketch: Parameters, value: Value, exponent: float) -> Value:
+def raised(sketch: Parameters, value: Traced, exponent: float) -> Traced:
     """A power; of an inner product in its power of n too."""
     value = sketch.settled(value)
     power = value.power * Fraction(exponent).limit_denominator(8)
@@ -96,7 +96,7 @@ def raised(sketch: Parameters, value: Value, exponent: float) -> Value:
 
 
 @rule("pow")
-def powered(sketch: Parameters, operation: Call2) -> Result:
+def powered(sketch: Parameters, operation: TracedCall) -> Result:
     """A power with a number as exponent."""
     exponent = operation.plain(1, "exponent")
     if not isinstance(exponent, int | float):
@@ -112,40 +112,40 @@ RULES.update({"sqrt": _root(0.5), "rsqrt": _root(-0.5), "reciprocal": _root(-1.0
 
 
 @rule("add", "sub", "rsub", "__add__", "__radd__", "subtract")
-def sums(sketch: Parameters, operation: Call2) -> Result:
+def sums(sketch: Parameters, operation: TracedCall) -> Result:
     """A sum or a difference; what is minus infinity in a fixed tensor hides a score."""
     left, right = operation.tensor(0), operation.tensor(1, "other")
     factor = float(operation.plain(2, "alpha", 1) or 1)
     if operation.operation.kind == "rsub":
         left, right = right, left
     factor *= -1 if operation.operation.kind in ("sub", "rsub", "subtract") else 1
-    if isinstance(left, Known) and factor == 1:
+    if isinstance(left, FixedTensor) and factor == 1:
         left, right = right, left
-    if isinstance(right, Known) and isinstance(left, Value) and factor > 0:
+    if isinstance(right, FixedTensor) and isinstance(left, Traced) and factor > 0:
         _, _, axes = together(sketch, left, right)
-        if (np.asarray(right.arrays[0], float) <= -1e30).any():
+        if (np.asarray(right.arrays[0], float) <= NEVER).any():
             left, rest = masked(sketch, left.on(axes), right.arrays[0])
-            right = Known((rest, masked(sketch, left.on(axes), right.arrays[1])[1]))
-    if isinstance(left, Known):
+            right = FixedTensor((rest, masked(sketch, left.on(axes), right.arrays[1])[1]))
+    if isinstance(left, FixedTensor):
         return added(sketch, sketch.constant(left, tuple(() for _ in left.shapes[0])) if not left.shapes[0] else
                      random_of(sketch, left, right), right, factor)
     return added(sketch, left, right, factor)
 
 
-def random_of(sketch: Parameters, known: Known, other: Value) -> Value:
+def random_of(sketch: Parameters, known: FixedTensor, other: Traced) -> Traced:
     """A fixed tensor on the axes of one that it meets."""
     _, _, axes = together(sketch, known, other)
     return sketch.constant(known, axes)
 
 
 @rule("mul", "multiply", "__mul__", "__rmul__")
-def products_(sketch: Parameters, operation: Call2) -> Result:
+def products_(sketch: Parameters, operation: TracedCall) -> Result:
     """A product."""
     return multiplied(sketch, operation.tensor(0), operation.tensor(1, "other"))
 
 
 @rule("div", "divide", "true_divide")
-def quotients(sketch: Parameters, operation: Call2) -> Result:
+def quotients(sketch: Parameters, operation: TracedCall) -> Result:
     """A quotient."""
     if operation.plain(9, "rounding_mode") is not None:
         raise sketch.refuse("a quotient is rounded", "divide without rounding")
@@ -153,21 +153,21 @@ def quotients(sketch: Parameters, operation: Call2) -> Result:
 
 
 @rule("maximum", "minimum")
-def extremes(sketch: Parameters, operation: Call2) -> Result:
+def extremes(sketch: Parameters, operation: TracedCall) -> Result:
     """The larger or the smaller of two."""
     one, other, axes = met_on(sketch, operation.tensor(0), operation.tensor(1, "other"))
     one, other = sketch.level(one, "an argument"), sketch.level(other, "an argument")
-    return Value(axes, call(operation.operation.kind, one.expr, other.expr), copies=sketch.met(one, other))
+    return Traced(axes, call(operation.operation.kind, one.expr, other.expr), copies=sketch.met(one, other))
 
 
 @rule("where", "masked_fill")
-def chosen(sketch: Parameters, operation: Call2) -> Result:
+def chosen(sketch: Parameters, operation: TracedCall) -> Result:
     """One of two tensors, by a fixed mask."""
     kind = operation.operation.kind
     mask = operation.tensor(0 if kind == "where" else 1)
     yes, no = (operation.tensor(1), operation.tensor(2)) if kind == "where" else (operation.tensor(2, "value"),
                                                                                   operation.tensor(0))
-    if not isinstance(mask, Known):
+    if not isinstance(mask, FixedTensor):
         raise sketch.refuse("a choice depends on numbers that flow through the network", "compare indices, not values")
     one, other, axes = met_on(sketch, yes, no)
     _, _, axes = together(sketch, one.on(axes), mask)
@@ -175,5 +175,6 @@ def chosen(sketch: Parameters, operation: Call2) -> Result:
     if isinstance(where, bool):
         return (one if where else other).on(axes)
     one, other = sketch.level(one, "a choice"), sketch.level(other, "a choice")
-    parts = [Number(-math.inf) if isinstance(v.expr, Number) and v.expr.value <= -1e30 else v.expr for v in (one, other)]
-    return Value(axes, call("where", where, *parts), copies=sketch.met(one, other))
+    branches = [Number(-math.inf) if isinstance(branch.expr, Number) and branch.expr.value <= NEVER else branch.expr
+                for branch in (one, other)]
+    return Traced(axes, call("where", where, *branches), copies=sketch.met(one, other))

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tensorprog.importing.refusals import Place
-from tensorprog.importing.sketch import Line, Matrix, Rows, Sketch
+from tensorprog.importing.refusals import SourcePlace
+from tensorprog.importing.sketch import RandomRows, Sentence, Sketch, WeightMatrix
 from tensorprog.language.expr import (
     Affine,
     Call,
@@ -29,7 +29,7 @@ __all__ = ["finished", "folded", "pruned", "separated"]
 PARTS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n")}  # gates, in torch's order
 
 
-def _label(place: Place, size: int, value: int) -> str:
+def _label(place: SourcePlace, size: int, value: int) -> str:
     """What one of several parts is called."""
     names = PARTS.get(place.operation, ("q", "k", "v") if size == 3 else ())
     return names[value] if len(names) == size else str(value + 1)
@@ -83,7 +83,7 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
     def at(expr: Expr, index: str, value: int) -> Expr:
         return substitute(expr, {index: Affine((), value), f"{index}_": Affine((), value)})
 
-    lines: list[Line] = []
+    lines: list[Sentence] = []
     for line in sketch.lines:
         if line.name != name:
             lines.append(replace(line, args=tuple(replace_variables(arg, change) for arg in line.args)))
@@ -131,9 +131,9 @@ def _looked_up(sketch: Sketch, expr: Expr) -> Expr:
 def pruned(sketch: Sketch, result: Expr) -> None:
     """Leave out what nothing reads."""
     wanted = {variable.name for variable in variables(result)}
-    kept: list[Line] = []
+    kept: list[Sentence] = []
     names = [*wanted]
-    by_name: dict[str, list[Line]] = {}
+    by_name: dict[str, list[Sentence]] = {}
     for line in sketch.lines:
         by_name.setdefault(line.name, []).append(line)
     while names:
@@ -173,7 +173,7 @@ def folded(sketch: Sketch, result: Expr) -> Expr:
     return result
 
 
-def _containers(lines: Sequence[Line]) -> list[str]:
+def _containers(lines: Sequence[Sentence]) -> list[str]:
     """Paths of lists of modules, outermost first."""
     found: dict[str, set[int]] = {}
     for line in lines:
@@ -219,12 +219,10 @@ def _fold(sketch: Sketch, result: Expr, prefix: str) -> Expr:
     inside = [k for k, number in enumerate(numbers) if number is not None]
     if not inside:
         return result
-    segments: list[list[Line]] = []
+    segments: list[list[Sentence]] = []
     last: int | None = None
     for k in range(inside[0], inside[-1] + 1):
-        if numbers[k] is None:
-            segments.append([])
-        elif numbers[k] != last or not segments:
+        if numbers[k] is None or numbers[k] != last or not segments:
             segments.append([])
         if numbers[k] is not None:
             segments[-1].append(sketch.lines[k])
@@ -248,7 +246,7 @@ def _fold(sketch: Sketch, result: Expr, prefix: str) -> Expr:
     return result
 
 
-def _alike(sketch: Sketch, one: Sequence[Line], other: Sequence[Line], before: Sequence[str]) -> _Alike | None:
+def _alike(sketch: Sketch, one: Sequence[Sentence], other: Sequence[Sentence], before: Sequence[str]) -> _Alike | None:
     """Whether a layer says what the one before it says."""
     if len(one) != len(other) or not one:
         return None
@@ -344,17 +342,17 @@ def _base(sketch: Sketch, x: Variable, y: Variable, indices: dict[str, str], fou
 def _declared_match(sketch: Sketch, x: Variable, y: Variable, found: _Alike) -> bool:
     if x.name in found.names:
         return found.names[x.name] == y.name
-    a: Matrix | Rows | None = sketch.matrices.get(x.name) or sketch.rows.get(x.name)
-    b: Matrix | Rows | None = sketch.matrices.get(y.name) or sketch.rows.get(y.name)
+    a: WeightMatrix | RandomRows | None = sketch.matrices.get(x.name) or sketch.rows.get(x.name)
+    b: WeightMatrix | RandomRows | None = sketch.matrices.get(y.name) or sketch.rows.get(y.name)
     if x.name == y.name or a is None or type(a) is not type(b) or y.name in found.names.values():
         return False
     indices: dict[str, str] = {}
     if not _slots_match(sketch, slots_of(a.indices), slots_of(b.indices if b else ()), indices):
         return False
-    if isinstance(a, Matrix) and isinstance(b, Matrix):
+    if isinstance(a, WeightMatrix) and isinstance(b, WeightMatrix):
         same = a.shape == b.shape and _at(a.variance, indices) == b.variance and a.role == b.role
     else:
-        assert isinstance(a, Rows) and isinstance(b, Rows)
+        assert isinstance(a, RandomRows) and isinstance(b, RandomRows)
         same = a.width == b.width and len(a.options) == len(b.options) and a.role == b.role and all(
             k == m and isinstance(v, Expr) and _at(v, indices) == w
             for (k, v), (m, w) in zip(a.options, b.options, strict=True))
@@ -369,7 +367,7 @@ def _at(expr: Expr, indices: dict[str, str]) -> Expr:
     return substitute(expr, slots, along=True)
 
 
-def _folded_run(sketch: Sketch, result: Expr, segments: Sequence[Sequence[Line]], steps: Sequence[_Alike]) -> Expr:
+def _folded_run(sketch: Sketch, result: Expr, segments: Sequence[Sequence[Sentence]], steps: Sequence[_Alike]) -> Expr:
     """Put one segment with an index in the place of several."""
     first = segments[0]
     count = len(segments)
@@ -399,7 +397,7 @@ def _folded_run(sketch: Sketch, result: Expr, segments: Sequence[Sequence[Line]]
         return Variable(name, (Affine((), where, "L" if where == count else ""), *ref.slots))
 
     second = segments[1]  # which reads the layer before by its name
-    lines: list[Line] = []
+    lines: list[Sentence] = []
     start = next(k for k, line in enumerate(sketch.lines) if line is first[0])
     stop = next(k for k, line in enumerate(sketch.lines) if line is segments[-1][-1]) + 1
     lines += [replace(line, args=tuple(replace_variables(a, outside) for a in line.args))
@@ -408,7 +406,7 @@ def _folded_run(sketch: Sketch, result: Expr, segments: Sequence[Sequence[Line]]
         back = {new: old for old, new in indices.items()}
         slots = tuple(Affine.index(back.get(slot.bare or "", slot.bare or "")) for slot in later.slots)
         line = next(line for line in first if line.name == name)
-        lines.append(Line(name, (Affine((), 0), *slots), "Nonlin", (source,), line.place, f"base:{line.role}"))
+        lines.append(Sentence(name, (Affine((), 0), *slots), "Nonlin", (source,), line.place, f"base:{line.role}"))
     for line, later_line in zip(first, second, strict=True):
         lines.append(replace(line, slots=(layer.slot, *later_line.slots), repeats=count,
                              args=tuple(replace_variables(a, inside(2)) for a in later_line.args)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -14,7 +15,7 @@ from tensorprog.importing.laws import Pieces
 from tensorprog.importing.sketch import Sketch
 from tensorprog.importing.text import Written
 from tensorprog.importing.translation import translated
-from tensorprog.importing.values import Value
+from tensorprog.importing.values import Traced
 from tensorprog.language.errors import check_count, fail
 from tensorprog.language.expr import Variable
 from tensorprog.language.reading import loads
@@ -22,6 +23,8 @@ from tensorprog.program import Program
 from tensorprog.results.imported import Fate, Imported
 
 __all__ = ["from_torch"]
+
+MAX_STATEMENTS = 100  # of a program whose layers are written out, where their recurrence has no compiled limit
 
 
 def from_torch(
@@ -42,22 +45,40 @@ def from_torch(
     if at is not None:
         check_count("at", at, 2)
     captured = capture(make, inputs, (one, other), at)
+    chosen = _made(captured, at, name, fold=True)
+    if len(chosen.netsor.body) <= MAX_STATEMENTS and _not_compiled(chosen):
+        unrolled = _made(captured, at, name, fold=False)
+        if len(unrolled.netsor.body) <= MAX_STATEMENTS and not _not_compiled(unrolled):
+            return unrolled
+    return chosen
+
+
+def _not_compiled(program: Program) -> bool:
+    """Whether the limit of a program is claimed but not compiled."""
+    return any(finding.rule == "compiled limit" and finding.verdict != "holds" for finding in program.check().findings)
+
+
+def _made(captured: Captured, at: int | None, name: str, fold: bool) -> Program:
+    """The program of a module, with layers that are alike as an index or written out."""
+    one, other = captured.widths
     sketch, value = translated(captured, at)
     result = separated(sketch, value.expr)
     pruned(sketch, result)
-    result = folded(sketch, result)
-    pruned(sketch, result)
+    if fold:
+        result = folded(sketch, result)
+        pruned(sketch, result)
     result = finished(sketch, result)
+    if not fold:
+        sketch.note("layers are written out one by one: the limit of their recurrence is not compiled by this version")
     fates = _fates(captured, sketch)
-    title = f"{captured.module or 'A module'} at initialisation"
+    title = f"{captured.module} at initialisation"
     comments = [f"Imported from the torch module {captured.module} at widths {one} and {other}" +
                 (f"; variances as they are at n = {at}." if at else "."), *_wrapped(sketch.notes)]
     written = Written(sketch, result, _name(name or captured.module), title, comments)
     program = Program.from_netsor(loads(written.text, base=written.arrays))
-    became = {fate.parameter: replace(fate, became=written.became(fate.parameter) or fate.became) for fate in fates}
-    layout = _layout(value)
-    program.imported = Imported(captured.module, (one, other), at, tuple(became.values()), tuple(sketch.notes),
-                                written.text, written.arrays, layout)
+    found = tuple(replace(fate, became=written.became(fate.parameter) or fate.became) for fate in fates)
+    program.imported = Imported(captured.module, (one, other), at, found, tuple(sketch.notes), written.text,
+                                written.arrays, _layout(value))
     return program
 
 
@@ -71,13 +92,11 @@ def _two(widths: Sequence[int]) -> tuple[int, int]:
 
 
 def _name(text: str) -> str:
-    name = re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text)).strip("_").lower()
+    name = re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", text)).strip("_").lower()
     return name if name and not name[0].isdigit() else f"module_{name}".rstrip("_")
 
 
 def _wrapped(notes: Sequence[str]) -> list[str]:
-    import textwrap
-
     return [line for note in notes for line in textwrap.wrap(f"{note[0].upper()}{note[1:]}.", 110)]
 
 
@@ -97,14 +116,15 @@ def _fates(captured: Captured, sketch: Sketch) -> list[Fate]:
     return found
 
 
-def _layout(value: Value) -> tuple[tuple[int, int, int], ...]:
+def _layout(value: Traced) -> tuple[tuple[int, int, int], ...]:
     """For each atom of the output's axes: axis, place in the family (-1: none), and size (0: of a width)."""
     assert isinstance(value.expr, Variable)
     order = [slot.indices[0] for slot in value.expr.slots if slot.terms]
     found: list[tuple[int, int, int]] = []
     for axis, atoms in enumerate(value.axes):
         for atom in atoms:
-            found.append((axis, order.index(atom.name) if atom.name in order else -1, 0 if atom.is_width else atom.size))
+            place = order.index(atom.name) if atom.name in order else -1
+            found.append((axis, place, 0 if atom.is_width else atom.size))
         if not atoms:
             found.append((axis, -1, 1))
     return tuple(found)

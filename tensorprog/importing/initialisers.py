@@ -30,7 +30,7 @@ MEASURED = 8  # modules that are drawn where a law is only measured
 UNKNOWN = EntryLaw("unknown")
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[misc]
     """The law of the entries of every tensor that is made while it is on."""
 
     def __init__(self) -> None:

@@ -9,27 +9,27 @@ from dataclasses import replace
 import numpy as np
 
 from tensorprog.importing.masks import condition, masked
-from tensorprog.importing.operations import Call2, Result, random, rule
+from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import added, einsum, multiplied, summed, together
-from tensorprog.importing.values import Atom, Axes, Known, Value, atoms_of
-from tensorprog.language.expr import Expr, Number, Reduction, call
+from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Traced, atoms_of
+from tensorprog.language.expr import Number, Reduction, call
 
-Operand = Value | Known
+Operand = Traced | FixedTensor
 
 
 def rank_of(operand: Operand) -> int:
     """The number of axes."""
-    return len(operand.axes) if isinstance(operand, Value) else len(operand.shapes[0])
+    return len(operand.axes) if isinstance(operand, Traced) else len(operand.shapes[0])
 
 
-def biased(sketch: Parameters, value: Value, bias: Operand | None) -> Value:
+def biased(sketch: Parameters, value: Traced, bias: Operand | None) -> Traced:
     """A bias added."""
     return value if bias is None else added(sketch, value, bias)
 
 
 @rule("linear")
-def linear(sketch: Parameters, operation: Call2) -> Result:
+def linear(sketch: Parameters, operation: TracedCall) -> Result:
     """x W^T + b."""
     x, weight, bias = operation.tensor(0), operation.tensor(1, "weight"), operation.tensor(2, "bias")
     lead = [f"b{k}" for k in range(rank_of(x) - 1)]
@@ -38,7 +38,7 @@ def linear(sketch: Parameters, operation: Call2) -> Result:
 
 
 @rule("addmm", "baddbmm")
-def addmm(sketch: Parameters, operation: Call2) -> Result:
+def addmm(sketch: Parameters, operation: TracedCall) -> Result:
     """b + x W."""
     if operation.plain(9, "alpha", 1) != 1 or operation.plain(9, "beta", 1) != 1:
         raise sketch.refuse("addmm with factors", "write x @ W + b")
@@ -46,12 +46,12 @@ def addmm(sketch: Parameters, operation: Call2) -> Result:
 
 
 @rule("matmul", "mm", "bmm", "mv", "dot", "__matmul__")
-def matmul(sketch: Parameters, operation: Call2) -> Result:
+def matmul(sketch: Parameters, operation: TracedCall) -> Result:
     """A matrix product."""
     return matrix_product(sketch, operation.tensor(0), operation.tensor(1))
 
 
-def matrix_product(sketch: Parameters, left: Operand, right: Operand) -> Value:
+def matrix_product(sketch: Parameters, left: Operand, right: Operand) -> Traced:
     """left @ right, with broadcasting of leading axes."""
     ranks = rank_of(left), rank_of(right)
     width = max(max(ranks) - 2, 0)
@@ -63,7 +63,7 @@ def matrix_product(sketch: Parameters, left: Operand, right: Operand) -> Value:
 
 
 @rule("einsum")
-def einsums(sketch: Parameters, operation: Call2) -> Result:
+def einsums(sketch: Parameters, operation: TracedCall) -> Result:
     """torch.einsum with one or two operands."""
     text, operands = operation.plain(0), operation.plain(1)
     left, _, out = text.replace(" ", "").partition("->")
@@ -75,20 +75,20 @@ def einsums(sketch: Parameters, operation: Call2) -> Result:
 
 
 @rule("embedding")
-def embedding(sketch: Parameters, operation: Call2) -> Result:
-    """Rows of a table at fixed places: random vectors, equal where the places are."""
+def embedding(sketch: Parameters, operation: TracedCall) -> Result:
+    """RandomRows of a table at fixed places: random vectors, equal where the places are."""
     table, places = operation.tensor(0), operation.tensor(1, "indices")
-    if not isinstance(places, Known):
+    if not isinstance(places, FixedTensor):
         raise sketch.refuse("which rows are read depends on numbers that flow through the network", "fix the tokens")
     ids = np.asarray(places.arrays[0])
     if not np.array_equal(ids, places.arrays[1]):
         raise sketch.refuse("the tokens change with the width", "use the same tokens at every width")
-    if isinstance(table, Known):
-        return Known((table.arrays[0][ids], table.arrays[1][ids]))
-    assert isinstance(table, Value)
+    if isinstance(table, FixedTensor):
+        return FixedTensor((table.arrays[0][ids], table.arrays[1][ids]))
+    assert isinstance(table, Traced)
     if not table.parameter:
         raise sketch.refuse("a table that is computed", "use nn.Embedding")
-    axes: list[tuple[Atom, ...]] = [(sketch.atom((size, size)),) if size > 1 else () for size in ids.shape]
+    axes: list[tuple[AxisPart, ...]] = [(sketch.atom((size, size)),) if size > 1 else () for size in ids.shape]
     kept = [k for k, size in enumerate(ids.shape) if size > 1 and not (ids == ids.take([0], k)).all()]
     small = ids[tuple(slice(None) if k in kept else 0 for k in range(ids.ndim))].reshape(-1)
     gram = (small[:, None] == small[None, :]).astype(float)
@@ -101,7 +101,7 @@ def embedding(sketch: Parameters, operation: Call2) -> Result:
     return replace(made, axes=(*axes, table.axes[1]))
 
 
-def _zero_row(sketch: Parameters, table: Value) -> int | None:
+def _zero_row(sketch: Parameters, table: Traced) -> int | None:
     """The row of padding, which is zero; the other rows then have the one law of the table."""
     if table.parameter in sketch.captured.padding:
         return sketch.captured.padding[table.parameter]
@@ -123,17 +123,17 @@ def _zero_row(sketch: Parameters, table: Value) -> int | None:
 # ---- reductions -----------------------------------------------------------------------------------------------------
 
 
-def _dims(operation: Call2, position: int, rank: int) -> list[int]:
+def _dims(operation: TracedCall, position: int, rank: int) -> list[int]:
     dims = operation.plain(position, "dim")
     dims = range(rank) if dims is None or dims == () else [dims] if isinstance(dims, int) else dims
     return sorted(dim % rank for dim in dims)
 
 
-def _left(value: Value, dims: Sequence[int], keep: bool) -> Axes:
+def _left(value: Traced, dims: Sequence[int], keep: bool) -> Axes:
     return tuple(() if k in dims else axis for k, axis in enumerate(value.axes) if keep or k not in dims)
 
 
-def averaged(sketch: Parameters, value: Value, atoms: Sequence[Atom], axes: Axes) -> Value:
+def averaged(sketch: Parameters, value: Traced, atoms: Sequence[AxisPart], axes: Axes) -> Traced:
     """The mean over some atoms."""
     value = sketch.settled(value)
     indices = tuple(atom for atom in atoms if not atom.is_width)
@@ -144,11 +144,11 @@ def averaged(sketch: Parameters, value: Value, atoms: Sequence[Atom], axes: Axes
         expr = Reduction("mean", mentioned, value.expr) if mentioned else value.expr
         return replace(value, expr=expr, axes=axes)
     sizes = [float(math.prod(atom.sizes[k] for atom in atoms)) for k in range(2)]
-    return multiplied(sketch, summed(sketch, value, atoms, axes), Known((1 / sizes[0], 1 / sizes[1])))
+    return multiplied(sketch, summed(sketch, value, atoms, axes), FixedTensor((1 / sizes[0], 1 / sizes[1])))
 
 
 @rule("mean", "sum", "var", "std", "var_mean")
-def reductions(sketch: Parameters, operation: Call2) -> Result:
+def reductions(sketch: Parameters, operation: TracedCall) -> Result:
     """Sums, means and variances over axes."""
     kind = operation.operation.kind
     value = random(sketch, operation.tensor(0))
@@ -165,7 +165,7 @@ def reductions(sketch: Parameters, operation: Call2) -> Result:
     spread = averaged(sketch, _square(sketch, centred), atoms, _left(value, dims, keep))
     if correction and not any(atom.is_width for atom in atoms):
         size = math.prod(atom.size for atom in atoms)
-        spread = multiplied(sketch, spread, Known((size / (size - 1),) * 2))
+        spread = multiplied(sketch, spread, FixedTensor((size / (size - 1),) * 2))
     elif correction and sketch.at is None:
         sketch.note(f"{sketch.place}: a variance over n coordinates divides by n, not by n - 1")
     if kind == "std":
@@ -175,12 +175,12 @@ def reductions(sketch: Parameters, operation: Call2) -> Result:
     return (spread, mean.on(_left(value, dims, keep))) if kind == "var_mean" else spread
 
 
-def _square(sketch: Parameters, value: Value) -> Value:
+def _square(sketch: Parameters, value: Traced) -> Traced:
     value = sketch.named(value, "centred")[0]
     return replace(value, expr=value.expr**2, power=2 * value.power)
 
 
-def _centred(sketch: Parameters, value: Value, dims: Sequence[int]) -> tuple[Value, Value]:
+def _centred(sketch: Parameters, value: Traced, dims: Sequence[int]) -> tuple[Traced, Traced]:
     """The mean over axes, kept with size 1, and the value minus it."""
     value = sketch.named(value)[0]
     atoms = atoms_of(tuple(value.axes[k] for k in dims))
@@ -189,7 +189,7 @@ def _centred(sketch: Parameters, value: Value, dims: Sequence[int]) -> tuple[Val
 
 
 @rule("amax", "amin", "logsumexp", "softmax", "_softmax", "log_softmax", "max")
-def over_indices(sketch: Parameters, operation: Call2) -> Result:
+def over_indices(sketch: Parameters, operation: TracedCall) -> Result:
     """What acts over indices: largest entries, softmax."""
     kind = operation.operation.kind.lstrip("_")
     value = sketch.level(random(sketch, operation.tensor(0)), f"the argument of {kind}")
@@ -199,7 +199,7 @@ def over_indices(sketch: Parameters, operation: Call2) -> Result:
     if any(atom.is_width for atom in atoms):
         raise sketch.refuse(f"{kind} acts over the coordinates of a vector", "let it act over tokens")
     if not atoms:
-        return value if kind != "softmax" else Value(value.axes, Number(1))
+        return value if kind != "softmax" else Traced(value.axes, Number(1))
     names = tuple(atom.name for atom in atoms)
     axes = value.axes if "softmax" in kind else _left(value, dims, keep)
     if kind == "log_softmax":
@@ -215,7 +215,7 @@ def over_indices(sketch: Parameters, operation: Call2) -> Result:
 # ---- normalisation --------------------------------------------------------------------------------------------------
 
 
-def normalised(sketch: Parameters, value: Value, dims: Sequence[int], eps: float, centre: bool = True) -> Value:
+def normalised(sketch: Parameters, value: Traced, dims: Sequence[int], eps: float, centre: bool = True) -> Traced:
     """(x - mean) / sqrt(variance + eps) over some axes; without the mean if it is not centred."""
     value = sketch.named(value, "input")[0]
     atoms = atoms_of(tuple(value.axes[k] for k in dims))
@@ -240,14 +240,14 @@ def _number(value: float) -> Number:
     return Number(float(f"{value:.6g}"))
 
 
-def _affine(sketch: Parameters, value: Value, weight: Operand | None, bias: Operand | None) -> Value:
+def _affine(sketch: Parameters, value: Traced, weight: Operand | None, bias: Operand | None) -> Traced:
     if weight is not None:
         value = multiplied(sketch, value, weight)
     return biased(sketch, value, bias)
 
 
 @rule("layer_norm", "native_layer_norm")
-def layer_norm(sketch: Parameters, operation: Call2) -> Result:
+def layer_norm(sketch: Parameters, operation: TracedCall) -> Result:
     """nn.LayerNorm."""
     value = random(sketch, operation.tensor(0))
     shape = operation.plain(1, "normalized_shape")
@@ -257,7 +257,7 @@ def layer_norm(sketch: Parameters, operation: Call2) -> Result:
 
 
 @rule("rms_norm", "_fused_rms_norm")
-def rms_norm(sketch: Parameters, operation: Call2) -> Result:
+def rms_norm(sketch: Parameters, operation: TracedCall) -> Result:
     """nn.RMSNorm."""
     value = random(sketch, operation.tensor(0))
     shape = operation.plain(1, "normalized_shape")
@@ -268,7 +268,7 @@ def rms_norm(sketch: Parameters, operation: Call2) -> Result:
 
 
 @rule("group_norm")
-def group_norm(sketch: Parameters, operation: Call2) -> Result:
+def group_norm(sketch: Parameters, operation: TracedCall) -> Result:
     """nn.GroupNorm: channels in groups, with all positions."""
     from tensorprog.importing.views import reshaped
 
@@ -284,23 +284,24 @@ def group_norm(sketch: Parameters, operation: Call2) -> Result:
 
 def _column(operand: Operand | None, rank: int) -> Operand | None:
     """Numbers of channels on the axis of channels, of a tensor with so many axes behind the batch."""
-    if isinstance(operand, Known):
+    if isinstance(operand, FixedTensor):
         one, other = (np.asarray(a).reshape(-1, *[1] * (rank - 1)) for a in operand.arrays)
-        return Known((one, other))
+        return FixedTensor((one, other))
     return operand if operand is None else operand.on((*operand.axes, *((),) * (rank - 1)))
 
 
 @rule("batch_norm", "native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
-def batch_norm(sketch: Parameters, operation: Call2) -> Result:
+def batch_norm(sketch: Parameters, operation: TracedCall) -> Result:
     """nn.BatchNorm in evaluation mode: fixed statistics."""
     value = random(sketch, operation.tensor(0))
     weight, bias, mean, variance = (operation.tensor(k) for k in range(1, 5))
-    if operation.plain(5, "training", False) or not isinstance(mean, Known) or not isinstance(variance, Known):
+    fixed = isinstance(mean, FixedTensor) and isinstance(variance, FixedTensor)
+    if operation.plain(5, "training", False) or not fixed:
         raise sketch.refuse("batch normalisation in training mode", "call module.eval(): fixed statistics, 0 and 1 at "
                             "initialisation; programs/batchnorm_mlp.yaml shows the other kind")
     eps = operation.plain(7, "eps", 1e-5)
     rank = len(value.axes) - 1
-    centre, root = _column(mean, rank), _column(Known((np.sqrt(np.asarray(variance.arrays[0]) + eps),
+    centre, root = _column(mean, rank), _column(FixedTensor((np.sqrt(np.asarray(variance.arrays[0]) + eps),
                                                         np.sqrt(np.asarray(variance.arrays[1]) + eps))), rank)
     assert centre is not None and root is not None
     made = added(sketch, value, centre, -1.0)
@@ -311,7 +312,7 @@ def batch_norm(sketch: Parameters, operation: Call2) -> Result:
 
 
 @rule("scaled_dot_product_attention")
-def attention(sketch: Parameters, operation: Call2) -> Result:
+def attention(sketch: Parameters, operation: TracedCall) -> Result:
     """softmax(q k^T scale + mask) v."""
     q, k, v = (random(sketch, operation.tensor(position)) for position in range(3))
     mask = operation.tensor(3, "attn_mask")
@@ -325,10 +326,10 @@ def attention(sketch: Parameters, operation: Call2) -> Result:
     sizes = [math.prod(atom.sizes[n] for atom in q.axes[-1]) for n in range(2)]
     scale = operation.pair(6, "scale")
     scale = scale if scale[0] is not None else (sizes[0] ** -0.5, sizes[1] ** -0.5)
-    scores = sketch.level(multiplied(sketch, scores, Known(scale)), "a score")
+    scores = sketch.level(multiplied(sketch, scores, FixedTensor(scale)), "a score")
     if operation.plain(5, "is_causal", False):
         one, other = (np.tril(np.ones(tuple(_length(axis) for axis in scores.axes[-2:]), bool)) for _ in range(2))
-        mask = Known((one, other))
+        mask = FixedTensor((one, other))
     if mask is not None:
         scores = hidden(sketch, scores, mask)
     places = atoms_of(scores.axes[-1:])
@@ -338,13 +339,13 @@ def attention(sketch: Parameters, operation: Call2) -> Result:
     return einsum(sketch, weights, [*lead, "i", "j"], v, [*lead, "j", "c"], [*lead, "i", "c"])
 
 
-def _length(axis: Sequence[Atom]) -> int:
+def _length(axis: Sequence[AxisPart]) -> int:
     return math.prod(atom.size for atom in axis)
 
 
-def hidden(sketch: Parameters, scores: Value, mask: Operand) -> Value:
+def hidden(sketch: Parameters, scores: Traced, mask: Operand) -> Traced:
     """Scores with -inf where a mask hides them, or with a fixed or random bias."""
-    if isinstance(mask, Value):
+    if isinstance(mask, Traced):
         return added(sketch, scores, mask)
     array = np.asarray(mask.arrays[0])
     _, _, axes = together(sketch, scores, mask)
@@ -354,10 +355,10 @@ def hidden(sketch: Parameters, scores: Value, mask: Operand) -> Value:
             return scores
         return replace(scores, expr=call("where", where, scores.expr, Number(-math.inf)))
     scores, rest = masked(sketch, scores.on(axes), array)
-    return added(sketch, scores, Known((rest, rest))) if rest.any() else scores
+    return added(sketch, scores, FixedTensor((rest, rest))) if rest.any() else scores
 
 
-def _groups(sketch: Parameters, operation: Call2, x: Value, q: Value, name: str) -> Value:
+def _groups(sketch: Parameters, operation: TracedCall, x: Traced, q: Traced, name: str) -> Traced:
     """Keys or values, each for a group of heads."""
     heads, groups = _length(q.axes[1]), _length(x.axes[1])
     if heads == groups:

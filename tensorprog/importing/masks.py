@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.values import Atom, Axes, Value
+from tensorprog.importing.values import Axes, AxisPart, Traced
 from tensorprog.language.expr import Expr, IndexValue, Number, call
 
 __all__ = ["condition", "masked"]
@@ -26,7 +26,7 @@ def condition(sketch: Parameters, mask: Any, axes: Axes) -> Expr | bool:
     if mask.all() or not mask.any():
         return bool(mask.all())
     lead = len(axes) - mask.ndim
-    kept: list[Atom] = []
+    kept: list[AxisPart] = []
     index: list[Any] = []
     for k, size in enumerate(mask.shape):
         if size == 1 or (mask == mask.take([0], k)).all():
@@ -45,7 +45,7 @@ def condition(sketch: Parameters, mask: Any, axes: Axes) -> Expr | bool:
     return call("equal", sketch.table(small.astype(float), kept), Number(1))
 
 
-def masked(sketch: Parameters, value: Value, array: Any) -> tuple[Value, Any]:
+def masked(sketch: Parameters, value: Traced, array: Any) -> tuple[Traced, Any]:
     """The value with -inf where a fixed tensor that is added has it, and what is left to be added."""
     array = np.asarray(array, float)
     never = array <= NEVER
@@ -56,4 +56,4 @@ def masked(sketch: Parameters, value: Value, array: Any) -> tuple[Value, Any]:
     if where is False:
         raise sketch.refuse("a mask hides everything", "let each token see at least one")
     expr = value.expr if where is True else call("where", where, value.expr, Number(-np.inf))
-    return Value(value.axes, expr, copies=value.copies), np.where(never, 0.0, array)
+    return Traced(value.axes, expr, copies=value.copies), np.where(never, 0.0, array)

@@ -8,15 +8,15 @@ from typing import Any
 
 from tensorprog.importing.capture import Operation, Ref
 from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.values import Known, Value
+from tensorprog.importing.values import FixedTensor, Traced
 
-__all__ = ["RULES", "Call2", "Result", "Rule", "rule"]
+__all__ = ["RULES", "Result", "Rule", "TracedCall", "rule"]
 
-Result = Any  # a Value, a Known, or a tuple of these
+Result = Any  # a Traced, a FixedTensor, or a tuple of these
 
 
 @dataclass(frozen=True)
-class Call2:
+class TracedCall:
     """An operation with the tensors that it reads."""
 
     operation: Operation
@@ -46,10 +46,10 @@ class Call2:
         return self.pair(position, key, default)[0]
 
     def tensor(self, position: int, key: str = "") -> Any:
-        """A tensor among the arguments: a Value, a Known, or None; numbers count as fixed tensors."""
+        """A tensor among the arguments: a Traced, a FixedTensor, or None; numbers count as fixed tensors."""
         one, other = self.pair(position, key)
         if isinstance(one, int | float) and not isinstance(one, bool):
-            return Known((float(one), float(other)))
+            return FixedTensor((float(one), float(other)))
         return one
 
     def _looked_up(self, value: Any) -> Any:
@@ -58,7 +58,7 @@ class Call2:
         return tuple(map(self._looked_up, value)) if isinstance(value, tuple) else value
 
 
-Rule = Callable[[Parameters, Call2], Result]
+Rule = Callable[[Parameters, TracedCall], Result]
 RULES: dict[str, Rule] = {}
 
 
@@ -71,9 +71,9 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return enter
 
 
-def random(sketch: Parameters, value: Any) -> Value:
+def random(sketch: Parameters, value: Any) -> Traced:
     """A tensor that must be random here."""
-    if isinstance(value, Value):
+    if isinstance(value, Traced):
         return value
-    assert isinstance(value, Known)
+    assert isinstance(value, FixedTensor)
     return sketch.constant(value, tuple(() for _ in value.shapes[0]))

@@ -11,8 +11,8 @@ import numpy as np
 
 from tensorprog.importing.capture import Parameter
 from tensorprog.importing.laws import EntryLaw, Pieces
-from tensorprog.importing.sketch import Again, Matrix, Rows, Sketch, laws_of
-from tensorprog.importing.values import Atom, Value, scaled
+from tensorprog.importing.sketch import Again, RandomRows, Sketch, WeightMatrix, laws_of
+from tensorprog.importing.values import AxisPart, Traced, scaled
 from tensorprog.language.expr import Affine, Constant, Expr, IndexValue, Number, Variable, call, slots_of, sum_of
 
 __all__ = ["Parameters"]
@@ -24,23 +24,23 @@ ONE = Fraction(1)
 class Parameters(Sketch):
     """A sketch that knows what parameters are."""
 
-    def parameter(self, node: str) -> Value:
+    def parameter(self, node: str) -> Traced:
         """A parameter that nothing has used yet."""
         entry = self.captured.parameters[node]
         axes = tuple(self.axis((node, k), one, other) for k, (one, other) in enumerate(zip(*entry.shapes, strict=True)))
         own = [atom for axis in axes for atom in axis if not atom.is_width]
-        return Value(axes, Variable(f"@{node}", tuple(atom.slot for atom in own)), parameter=node)
+        return Traced(axes, Variable(f"@{node}", tuple(atom.slot for atom in own)), parameter=node)
 
-    def entry(self, value: Value) -> Parameter:
+    def entry(self, value: Traced) -> Parameter:
         """The parameter of a value."""
         return self.captured.parameters[value.parameter]
 
-    def slots(self, value: Value) -> tuple[Affine, ...]:
+    def slots(self, value: Traced) -> tuple[Affine, ...]:
         """At which of its indices a parameter is read."""
         assert isinstance(value.expr, Variable)
         return value.expr.slots
 
-    def laws(self, value: Value) -> list[Laws]:
+    def laws(self, value: Traced) -> list[Laws]:
         """The laws of a parameter: one, or one for each value of the index that its first axis begins with.
 
         Raises    ProgramError for entries that are not independent, or of an unknown law
@@ -55,7 +55,7 @@ class Parameters(Sketch):
                                   "or uniform entries (torch.nn.init.normal_, kaiming_normal_, ..)")
         return found
 
-    def _by_first(self, entry: Parameter, value: Value) -> list[Laws]:
+    def _by_first(self, entry: Parameter, value: Traced) -> list[Laws]:
         split = self.decisions.splits.get((value.parameter, 0))
         count = split[0][0] if split and split[0][0] == split[0][1] else 0
         sets: list[Pieces] = [*entry.laws, *([entry.frozen] if entry.frozen else [])]
@@ -79,7 +79,7 @@ class Parameters(Sketch):
 
     # -- vectors ------------------------------------------------------------------------------------------------
 
-    def as_vector(self, value: Value) -> Value:
+    def as_vector(self, value: Traced) -> Traced:
         """A parameter as random vectors; one without a width as numbers, or as copies of a number in coordinates."""
         entry = self.entry(value)
         widths = value.widths
@@ -88,13 +88,14 @@ class Parameters(Sketch):
                               "multiply vectors by it: x @ W, nn.Linear")
         ratio = self.ratio(widths[0]) if widths else ONE
         made, power = self._declared(value, entry, ratio)
-        expr: Expr = Variable(made.name, self.slots(value))
+        vector = Variable(made.name, self.slots(value))
+        expr: Expr = vector
         copies = frozenset() if widths else frozenset([value.parameter])
         if not widths and value.parameter in self.decisions.scores:
-            expr, copies = self.as_score(self.mixed(entry, expr)), frozenset()
-        return Value(value.axes, scaled(expr, value.scale), value.power + power, copies=copies)
+            expr, copies = self.as_score(self.mixed(entry, vector)), frozenset()
+        return Traced(value.axes, scaled(expr, value.scale), value.power + power, copies=copies)
 
-    def _declared(self, value: Value, entry: Parameter, ratio: Fraction) -> tuple[Variable, Fraction]:
+    def _declared(self, value: Traced, entry: Parameter, ratio: Fraction) -> tuple[Variable, Fraction]:
         """The family of vectors of a parameter, declared once, and its power of n."""
         if self.used.get(entry.name, ("vector",))[0] != "vector":
             raise self._twice(entry)
@@ -125,7 +126,7 @@ class Parameters(Sketch):
             same = call("equal", _index(own[0]), _index(own[0], "_"))
             options.append(("cov", call("where", same, self._over(numbers, own), Number(0))))
         name = self.fresh("e")
-        self.rows[name] = Rows(name, names, tuple(options), ratio, entry.name, self.place)
+        self.rows[name] = RandomRows(name, names, tuple(options), ratio, entry.name, self.place)
         made = Variable(name, slots_of(names))
         if uniform:
             wave = scaled(call("erf", call("divide", made, call("sqrt", Number(2)))), math.sqrt(3 * numbers[0]))
@@ -137,11 +138,11 @@ class Parameters(Sketch):
         self.used[entry.name] = ("vector", made, power)
         return made, power
 
-    def _index_atoms(self, value: Value) -> list[Atom]:
+    def _index_atoms(self, value: Traced) -> list[AxisPart]:
         """Fresh reading of the parameter's own indices, whatever has become of its axes."""
         return [atom for atom in self.parameter(value.parameter).atoms if not atom.is_width]
 
-    def _over(self, numbers: Sequence[float], own: Sequence[Atom]) -> Expr:
+    def _over(self, numbers: Sequence[float], own: Sequence[AxisPart]) -> Expr:
         """One number, or a table of numbers over the first index."""
         if len(set(numbers)) == 1:
             return Number(numbers[0])
@@ -149,7 +150,7 @@ class Parameters(Sketch):
 
     # -- weights ------------------------------------------------------------------------------------------------
 
-    def weight(self, value: Value, fan: Atom, rows: Fraction) -> tuple[Variable, Fraction]:
+    def weight(self, value: Traced, fan: AxisPart, rows: Fraction) -> tuple[Variable, Fraction]:
         """A parameter as weights that are multiplied along one of its widths; the weights, and their power of n."""
         entry = self.entry(value)
         use = ("weight", fan.key and fan.key[:2])
@@ -159,17 +160,17 @@ class Parameters(Sketch):
         if known is None:
             laws = self.laws(value)
             if any(abs(law.mean) > 1e-12 * law.deviation for each in laws for law in each[:2]):
-                raise self.refuse(f"the entries of {entry.name} have a mean other than 0", "initialise weights with mean 0")
+                raise self.refuse(f"the entries of {entry.name} have a mean other than 0", "let it be 0")
             ratio = self.ratio(fan)
             scales = [self.law(entry, law[:2], law[2], ratio) for law in laws]
             powers = {power for number, power in scales if number}
             if len(powers) > 1:
-                raise self.refuse(f"rows of {entry.name} vary with the width in different ways", "use several parameters")
+                raise self.refuse(f"rows of {entry.name} vary with the width in different ways", "split it")
             own = [self.atom(atom.sizes) for atom in self._index_atoms(value)]
             name = self.fresh("W")
             names = tuple(atom.name for atom in own)
             variance = self._over([number for number, _ in scales], own)
-            self.matrices[name] = Matrix(name, names, variance, (rows, ratio), entry.name, self.place)
+            self.matrices[name] = WeightMatrix(name, names, variance, (rows, ratio), entry.name, self.place)
             if any(not (law[2] or law[0]).gaussian for law in laws):
                 self.note("entries of hidden weights that are not Gaussian are taken as Gaussian of the same variance: "
                           "the limit is the same, finite widths differ by O(1/n)")
@@ -183,8 +184,8 @@ class Parameters(Sketch):
 
     # -- input layers -------------------------------------------------------------------------------------------
 
-    def rows_of(self, value: Value, batch: Sequence[Atom], own: Sequence[Atom], width: Atom | None,
-                data: Any, gram: Any, flat: int = 0) -> Value:
+    def rows_of(self, value: Traced, batch: Sequence[AxisPart], own: Sequence[AxisPart], width: AxisPart | None,
+                data: Any, gram: Any, flat: int = 0) -> Traced:
         """Random vectors whose covariance is a Gram matrix of fixed data: an input layer, or rows of a table.
 
         `batch` are indices of the data, of which the last `flat` become one; `own` indices of the parameter, over which
@@ -206,8 +207,8 @@ class Parameters(Sketch):
             raise self.refuse(f"{entry.name} has rows of different laws, or a mean", "use one initialiser of mean 0")
         number, power = self.law(entry, laws[0][:2], laws[0][2], None)
         if not (laws[0][2] or laws[0][0]).gaussian:
-            self.note(f"{entry.name}: a sum over {data.shape[-1]} entries that are not Gaussian is taken as Gaussian of "
-                      "the same covariance")
+            kind = "" if data is None else f"a sum over {data.shape[-1]} "
+            self.note(f"{entry.name}: {kind}entries that are not Gaussian are taken as Gaussian of one covariance")
         names = tuple(atom.name for atom in (*own, *batch))
         name = self.fresh("e")
         options: tuple[tuple[str, Any], ...]
@@ -226,21 +227,21 @@ class Parameters(Sketch):
                 cov = call("where", call("equal", _index(atom), _index(atom, "_")), cov, Number(0))
             options = (("cov", cov),)
         ratio = self.ratio(width) if width is not None else ONE
-        self.rows[name] = Rows(name, names, options, ratio, entry.name, self.place)
+        self.rows[name] = RandomRows(name, names, options, ratio, entry.name, self.place)
         self.used[entry.name] = ("rows", name)
         copies = frozenset() if width is not None else frozenset([value.parameter])
         if copies and value.parameter in self.decisions.scores:
             made = self.as_score(self.mixed(entry, Variable(name, slots)))
-            return Value(value.axes, made, power / 2)
-        return Value(value.axes, Variable(name, slots), power / 2 + value.power, copies=copies)
+            return Traced(value.axes, made, power / 2)
+        return Traced(value.axes, Variable(name, slots), power / 2 + value.power, copies=copies)
 
     def mixed(self, entry: Parameter, vector: Variable) -> Variable:
         """Vectors behind a weight of their own: of the same covariance, and an operand of scores."""
         name = self.fresh("W")
-        self.matrices[name] = Matrix(name, (), Number(1), (ONE, ONE), entry.name, self.place, role="mix")
+        self.matrices[name] = WeightMatrix(name, (), Number(1), (ONE, ONE), entry.name, self.place, role="mix")
         return self.state("MatMul", (Variable(name), vector), "product")
 
-    def met(self, one: Value, other: Value) -> frozenset[str]:
+    def met(self, one: Traced, other: Traced) -> frozenset[str]:
         """Readouts in what two tensors make together; where one of them meets a vector, it must be a score.
 
         Raises    Again after that is decided
@@ -252,6 +253,6 @@ class Parameters(Sketch):
         return both
 
 
-def _index(atom: Atom, suffix: str = "") -> Expr:
+def _index(atom: AxisPart, suffix: str = "") -> Expr:
     return IndexValue(f"{atom.name}{suffix}")
 

@@ -10,32 +10,32 @@ from fractions import Fraction
 import numpy as np
 
 from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.values import Atom, Axes, Inner, Known, Value, atoms_of, product, scaled
+from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Inner, Traced, atoms_of, product, scaled
 from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, call, is_call
 
 __all__ = ["added", "einsum", "met_on", "multiplied", "summed", "together"]
 
-Operand = Value | Known
+Operand = Traced | FixedTensor
 Labels = Sequence[Hashable]
 EXACT_INPUTS = 8  # features up to which an input layer that is not Gaussian is written out
 
 
 def together(sketch: Parameters, left: Operand, right: Operand) -> tuple[Operand, Operand, Axes]:
     """Two tensors on the same axes, as broadcasting has it."""
-    ranks = [len(x.axes) if isinstance(x, Value) else len(x.shapes[0]) for x in (left, right)]
+    ranks = [len(x.axes) if isinstance(x, Traced) else len(x.shapes[0]) for x in (left, right)]
     rank = max(ranks)
-    if isinstance(left, Known) or isinstance(right, Known):
-        known, value = (left, right) if isinstance(left, Known) else (right, left)
-        assert isinstance(value, Value) and isinstance(known, Known)
+    if isinstance(left, FixedTensor) or isinstance(right, FixedTensor):
+        known, value = (left, right) if isinstance(left, FixedTensor) else (right, left)
+        assert isinstance(value, Traced) and isinstance(known, FixedTensor)
         axes = list(((),) * (rank - len(value.axes)) + value.axes)
         for k, (one, other) in enumerate(zip(*known.shapes, strict=True), start=rank - len(known.shapes[0])):
             if not axes[k] and (one, other) != (1, 1):
                 axes[k] = (sketch.atom((one, other)),)
         moved = value.on(tuple(axes))
-        return (known, moved, tuple(axes)) if isinstance(left, Known) else (moved, known, tuple(axes))
+        return (known, moved, tuple(axes)) if isinstance(left, FixedTensor) else (moved, known, tuple(axes))
     left, right = (x.on(((),) * (rank - len(x.axes)) + x.axes) for x in (left, right))
     right = sketch.apart(right, left.atoms)
-    axes_of: list[tuple[Atom, ...]] = []
+    axes_of: list[tuple[AxisPart, ...]] = []
     first: dict[str, object] = {}
     second: dict[str, object] = {}
     one_axes, other_axes = list(left.axes), list(right.axes)
@@ -53,15 +53,15 @@ def together(sketch: Parameters, left: Operand, right: Operand) -> tuple[Operand
     return left, right, tuple(axes_of)
 
 
-def met_on(sketch: Parameters, left: Operand, right: Operand) -> tuple[Value, Value, Axes]:
+def met_on(sketch: Parameters, left: Operand, right: Operand) -> tuple[Traced, Traced, Axes]:
     """The same, with fixed tensors as expressions."""
     left, right, axes = together(sketch, left, right)
-    one = left if isinstance(left, Value) else sketch.constant(left, axes)
-    other = right if isinstance(right, Value) else sketch.constant(right, axes)
+    one = left if isinstance(left, Traced) else sketch.constant(left, axes)
+    other = right if isinstance(right, Traced) else sketch.constant(right, axes)
     return one, other, axes
 
 
-def multiplied(sketch: Parameters, left: Operand, right: Operand, divide: bool = False) -> Value:
+def multiplied(sketch: Parameters, left: Operand, right: Operand, divide: bool = False) -> Traced:
     """left * right, or left / right."""
     one, other, axes = met_on(sketch, left, right)
     sign = -1 if divide else 1
@@ -79,7 +79,7 @@ def multiplied(sketch: Parameters, left: Operand, right: Operand, divide: bool =
     copies = sketch.met(one, other)
     inner = one.inner or other.inner
     expr = _quotient(one.expr, other.expr) if divide else product(one.expr, other.expr)
-    return Value(axes, expr, one.power + sign * other.power, inner, copies)
+    return Traced(axes, expr, one.power + sign * other.power, inner, copies)
 
 
 def _quotient(left: Expr, right: Expr) -> Expr:
@@ -93,11 +93,11 @@ def _short(value: float) -> bool:
     return float(value).is_integer() and abs(value) < 1e6
 
 
-def added(sketch: Parameters, left: Operand, right: Operand, factor: float = 1.0) -> Value:
+def added(sketch: Parameters, left: Operand, right: Operand, factor: float = 1.0) -> Traced:
     """left + factor * right; what has the smaller power of n vanishes in the limit, and is left out."""
-    if isinstance(right, Known) and not np.any(right.arrays[0]) and not np.any(right.arrays[1]):
+    if isinstance(right, FixedTensor) and not np.any(right.arrays[0]) and not np.any(right.arrays[1]):
         _, other, axes = together(sketch, left, right)
-        assert isinstance(left, Value)
+        assert isinstance(left, Traced)
         return left.on(axes)
     one, other, axes = met_on(sketch, left, right)
     one, other = sketch.settled(one), sketch.settled(other)
@@ -106,12 +106,12 @@ def added(sketch: Parameters, left: Operand, right: Operand, factor: float = 1.0
         one, other = sketch.level(one, "a term"), sketch.level(other, "a term")
     if one.power != other.power and not (one.expr == Number(0) or other.expr == Number(0)):
         small, large = sorted((one, other), key=lambda value: value.power)
-        sketch.note(f"{sketch.place}: a term that falls like n**({small.power - large.power}) beside another is left out "
-                    "of the limit")
+        sketch.note(f"{sketch.place}: a term that falls like n**({small.power - large.power}) beside another is left "
+                    "out of the limit")
         kept = large if large is one else replace(other, expr=scaled(other.expr, factor))
         return replace(kept, axes=axes, copies=copies)
     power = other.power if one.expr == Number(0) else one.power
-    return Value(axes, _sum(one.expr, other.expr, factor), power, copies=copies)
+    return Traced(axes, _sum(one.expr, other.expr, factor), power, copies=copies)
 
 
 def _sum(left: Expr, right: Expr, factor: float) -> Expr:
@@ -124,7 +124,7 @@ def _sum(left: Expr, right: Expr, factor: float) -> Expr:
     return call("add", left, scaled(right, factor))
 
 
-def summed(sketch: Parameters, value: Value, atoms: Sequence[Atom], axes: Axes) -> Value:
+def summed(sketch: Parameters, value: Traced, atoms: Sequence[AxisPart], axes: Axes) -> Traced:
     """The sum over some atoms; over a width it is an inner product, whose scale is still to come."""
     value = sketch.settled(value)
     indices = [atom for atom in atoms if not atom.is_width]
@@ -141,22 +141,24 @@ def summed(sketch: Parameters, value: Value, atoms: Sequence[Atom], axes: Axes) 
     return replace(value, axes=axes, expr=scaled(expr, repeated), power=power)
 
 
-def _mentions(expr: Expr, atom: Atom) -> bool:
+def _mentions(expr: Expr, atom: AxisPart) -> bool:
     from tensorprog.language.expr import free_indices
 
     return atom.name in free_indices(expr)
 
 
-def _over_width(sketch: Parameters, value: Value, width: Atom, indices: Sequence[Atom], axes: Axes) -> Value:
+def _over_width(sketch: Parameters, value: Traced, width: AxisPart, indices: Sequence[AxisPart], axes: Axes) -> Traced:
     ratio = sketch.ratio(width)
     factor, left, right = _factors(value.expr)
     if right is None or not (sketch.holds_vector(left) and sketch.holds_vector(right)):
         left, right = _without_number(value.expr, factor), None
-    one = sketch.named(Value(((width,),), left))[1]
-    other = one if right == left else sketch.one(ratio) if right is None else sketch.named(Value(((width,),), right))[1]
+    one = sketch.named(Traced(((width,),), left))[1]
+    other = sketch.one(ratio) if right is None else one
+    if right is not None and right != left:
+        other = sketch.named(Traced(((width,),), right))[1]
     inner = Inner(one, other, ratio, tuple(atom for atom in indices if _mentions(one, atom) or _mentions(other, atom)))
     repeated = math.prod(atom.size for atom in indices if atom not in inner.over)
-    return Value(axes, Number(1 if factor * repeated == 1 else factor * repeated), value.power, inner)
+    return Traced(axes, Number(1 if factor * repeated == 1 else factor * repeated), value.power, inner)
 
 
 def _without_number(expr: Expr, factor: float) -> Expr:
@@ -175,17 +177,17 @@ def _factors(expr: Expr) -> tuple[float, Expr, Expr | None]:
     return factor, expr, None
 
 
-def einsum(sketch: Parameters, left: Operand, one: Labels, right: Operand, other: Labels, out: Labels) -> Value:
+def einsum(sketch: Parameters, left: Operand, one: Labels, right: Operand, other: Labels, out: Labels) -> Traced:
     """sum over labels that are not in `out` of left[one] * right[other]."""
     shared = [label for label in one if label in other]
-    if isinstance(left, Known) or isinstance(right, Known):
+    if isinstance(left, FixedTensor) or isinstance(right, FixedTensor):
         return _with_known(sketch, left, one, right, other, out)
     right = sketch.apart(right, left.atoms)
     fans = [atom for label in other if label not in out for atom in right.axes[other.index(label)] if atom.is_width]
     fans_left = [atom for label in one if label not in out for atom in left.axes[one.index(label)] if atom.is_width]
     first: dict[str, object] = {}
     second: dict[str, object] = {}
-    places: dict[Hashable, tuple[Atom, ...]] = {}
+    places: dict[Hashable, tuple[AxisPart, ...]] = {}
     for label in dict.fromkeys([*one, *other]):
         a = left.axes[one.index(label)] if label in one else ()
         b = right.axes[other.index(label)] if label in other else ()
@@ -210,24 +212,24 @@ def einsum(sketch: Parameters, left: Operand, one: Labels, right: Operand, other
     if widths and left.is_vector and right.is_vector:
         return _inner(sketch, left, right, widths, contracted, axes)
     copies = sketch.met(left, right)
-    whole = Value((*axes, tuple(contracted)), product(left.expr, right.expr), left.power + right.power, copies=copies)
+    whole = Traced((*axes, tuple(contracted)), product(left.expr, right.expr), left.power + right.power, copies=copies)
     return summed(sketch, whole, contracted, axes)
 
 
-def _placed(labels: Labels, value: Value, places: Mapping[Hashable, tuple[Atom, ...]], shared: Labels) -> Axes:
+def _placed(labels: Labels, value: Traced, places: Mapping[Hashable, tuple[AxisPart, ...]], shared: Labels) -> Axes:
     return tuple(places[label] if label in shared and axis else axis
                  for label, axis in zip(labels, value.axes, strict=True))
 
 
-def _inner(sketch: Parameters, left: Value, right: Value, widths: Sequence[Atom], contracted: Sequence[Atom],
-           axes: Axes) -> Value:
+def _inner(sketch: Parameters, left: Traced, right: Traced, widths: Sequence[AxisPart], contracted: Sequence[AxisPart],
+           axes: Axes) -> Traced:
     if len(widths) > 1:
         raise sketch.refuse("a sum over two widths", "sum over one after the other")
     (factor, a), (other, b) = (_number_of(value.expr) for value in (left, right))
     one = sketch.named(replace(left, expr=a), "operand")[1]
     two = one if a == b else sketch.named(replace(right, expr=b), "operand")[1]
     over = tuple(atom for atom in contracted if not atom.is_width)
-    return Value(axes, Number(_plain(factor * other)), left.power + right.power,
+    return Traced(axes, Number(_plain(factor * other)), left.power + right.power,
                  Inner(one, two, sketch.ratio(widths[0]), over))
 
 
@@ -243,8 +245,8 @@ def _plain(value: float) -> float | int:
     return int(value) if value.is_integer() else value
 
 
-def _weighted(sketch: Parameters, value: Value, weight: Value, fans: Sequence[Atom], contracted: Sequence[Atom],
-              axes: Axes) -> Value:
+def _weighted(sketch: Parameters, value: Traced, weight: Traced, fans: Sequence[AxisPart],
+              contracted: Sequence[AxisPart], axes: Axes) -> Traced:
     """A weight matrix times vectors."""
     if len(fans) > 1 or len([atom for atom in contracted if atom.is_width]) > 1:
         raise sketch.refuse("a sum over two widths", "let the width be one axis")
@@ -265,20 +267,21 @@ def _weighted(sketch: Parameters, value: Value, weight: Value, fans: Sequence[At
     if copies and value.copies:
         raise sketch.refuse(f"{entry.name} acts on readouts", "let vectors keep their width")
     over = [atom for atom in contracted if not atom.is_width]
-    whole = Value((*axes, tuple(over)), scaled(made, weight.scale), value.power + power, copies=copies)
+    whole = Traced((*axes, tuple(over)), scaled(made, weight.scale), value.power + power, copies=copies)
     return summed(sketch, whole, over, axes) if over else whole.on(axes)
 
 
-def _score(sketch: Parameters, weight: Value, fan: Atom, x: Variable) -> tuple[Variable, Fraction]:
+def _score(sketch: Parameters, weight: Traced, fan: AxisPart, x: Variable) -> tuple[Variable, Fraction]:
     """A readout that is one number for all coordinates."""
     matrix, power = sketch.weight(weight, fan, Fraction(1))
     return sketch.as_score(sketch.state("MatMul", (matrix, x), "product")), power
 
 
-def _with_known(sketch: Parameters, left: Operand, one: Labels, right: Operand, other: Labels, out: Labels) -> Value:
+def _with_known(sketch: Parameters, left: Operand, one: Labels, right: Operand, other: Labels, out: Labels) -> Traced:
     """A fixed tensor and a random one."""
-    known, labels, value, own = (left, one, right, other) if isinstance(left, Known) else (right, other, left, one)
-    assert isinstance(known, Known) and isinstance(value, Value)
+    pair = (left, one, right, other) if isinstance(left, FixedTensor) else (right, other, left, one)
+    known, labels, value, own = pair
+    assert isinstance(known, FixedTensor) and isinstance(value, Traced)
     if value.parameter:
         found = _input_layer(sketch, known, labels, value, own, out)
         if found is not None:
@@ -289,16 +292,16 @@ def _with_known(sketch: Parameters, left: Operand, one: Labels, right: Operand, 
         sizes = (known.shapes[0][k], known.shapes[1][k])
         if not places.get(label) and sizes != (1, 1):
             places[label] = (sketch.atom(sizes),)
-    factor = sketch.constant(known, tuple(places[label] if label in places else () for label in labels))
+    factor = sketch.constant(known, tuple(places.get(label, ()) for label in labels))
     axes = tuple(places.get(label, ()) for label in out)
     contracted = [atom for label, atoms in places.items() if label not in out for atom in atoms]
-    whole = Value((*axes, tuple(contracted)), product(factor.expr, value.expr), factor.power + value.power,
+    whole = Traced((*axes, tuple(contracted)), product(factor.expr, value.expr), factor.power + value.power,
                   copies=value.copies)
     return summed(sketch, whole, contracted, axes)
 
 
-def _input_layer(sketch: Parameters, known: Known, labels: Labels, value: Value, own: Labels, out: Labels
-                 ) -> Value | None:
+def _input_layer(sketch: Parameters, known: FixedTensor, labels: Labels, value: Traced, own: Labels, out: Labels
+                 ) -> Traced | None:
     """Fixed features times a parameter: random vectors with the Gram matrix of the features; None for other cases."""
     inside = [label for label in labels if label not in out]
     features = [value.axes[own.index(label)] for label in inside if label in own]
@@ -315,7 +318,7 @@ def _input_layer(sketch: Parameters, known: Known, labels: Labels, value: Value,
     lead = len(labels) - len(inside)
     array = np.transpose(np.asarray(known.arrays[0], float), order)
     kept = [k for k in range(lead) if array.shape[k] > 1 and not (array == array.take([0], k)).all()]
-    places: dict[Hashable, tuple[Atom, ...]] = {}
+    places: dict[Hashable, tuple[AxisPart, ...]] = {}
     key = ("input", value.parameter)
     for k in range(lead):
         size = array.shape[k]

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tensorprog.importing.operations import Call2, Result, rule
+from tensorprog.importing.operations import Result, TracedCall, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import added, einsum
-from tensorprog.importing.sketch import Line
-from tensorprog.importing.values import Atom, Known, Value
+from tensorprog.importing.sketch import Sentence
+from tensorprog.importing.values import AxisPart, FixedTensor, Traced
 from tensorprog.importing.views import join, reshaped
 from tensorprog.language.expr import Affine, Expr, Number, Variable, call, free_indices
 
@@ -35,7 +35,7 @@ class _Cell:
 
 
 @rule("lstm", "gru", "rnn_tanh", "rnn_relu")
-def recurrent(sketch: Parameters, operation: Call2) -> Result:
+def recurrent(sketch: Parameters, operation: TracedCall) -> Result:
     """nn.RNN, nn.GRU, nn.LSTM, with several layers and both directions."""
     kind = operation.operation.kind
     x, start, flat = operation.tensor(0), operation.plain(1), operation.plain(2)
@@ -46,7 +46,7 @@ def recurrent(sketch: Parameters, operation: Call2) -> Result:
     if dropout and train:
         raise sketch.refuse("dropout in training mode", "call module.eval(), or set dropout=0")
     for initial in start if isinstance(start, tuple) else (start,):
-        if not isinstance(initial, Known) or np.any(initial.arrays[0]):
+        if not isinstance(initial, FixedTensor) or np.any(initial.arrays[0]):
             raise sketch.refuse("a recurrence that starts from a state that is not zero", "start from zeros")
     directions = 2 if both else 1
     per = 4 if biases else 2
@@ -67,16 +67,16 @@ def recurrent(sketch: Parameters, operation: Call2) -> Result:
     return (x, *states)
 
 
-def _stacked(sketch: Parameters, ends: Sequence[Value], key: str) -> Value:
+def _stacked(sketch: Parameters, ends: Sequence[Traced], key: str) -> Traced:
     ends = [end.on(((), *end.axes)) for end in ends]
     return ends[0] if len(ends) == 1 else join(sketch, ends, 0, key)
 
 
 def _layer(sketch: Parameters, kind: str, x: Any, flat: Sequence[Any], first: bool, backward: bool
-           ) -> tuple[Value, tuple[Value, Value]]:
+           ) -> tuple[Traced, tuple[Traced, Traced]]:
     """One layer in one direction: its output, and its last states."""
     count = GATES[kind]
-    rank = len(x.axes) if isinstance(x, Value) else len(x.shapes[0])
+    rank = len(x.axes) if isinstance(x, Traced) else len(x.shapes[0])
     time = (1 if first else 0) if rank == 3 else 0
     lead = [f"a{k}" for k in range(rank - 1)]
     wide = [_by_gate(sketch, parameter, count) for parameter in flat]
@@ -103,16 +103,16 @@ def _layer(sketch: Parameters, kind: str, x: Any, flat: Sequence[Any], first: bo
                             + sketch.blame(), "initialise them with variance 1/n, or give at=")
     zero = Affine((), 0)
     for name in (h, c) if kind == "lstm" else (h,):
-        sketch.enter(Line(name, (*slots, zero), "Nonlin", (Number(0),), sketch.place, "start", width=ratio))
+        sketch.enter(Sentence(name, (*slots, zero), "Nonlin", (Number(0),), sketch.place, "start", width=ratio))
     before = Variable(h, (*slots, step.slot + -1))
     own = weight.axes[0][0].name if weight.axes[0] else ""
     u = sketch.state("MatMul", (matrix, before), "state",
                      slots=(*((Affine.index(own),) if own else ()), *slots, step.slot))
-    bias = sketch.settled(wide[3]) if len(wide) > 2 and isinstance(wide[3], Value) else None
+    bias = sketch.settled(wide[3]) if len(wide) > 2 and isinstance(wide[3], Traced) else None
     if bias is not None:
         bias = sketch.level(bias, "a bias") if not bias.power or sketch.at else None
 
-    def read(value: Value | None, atoms: Sequence[Atom], k: int, **more: Affine) -> Expr:
+    def read(value: Traced | None, atoms: Sequence[AxisPart], k: int, **more: Affine) -> Expr:
         if value is None:
             return Number(0)
         at_gate = {atom.name: Affine((), k) for atom in atoms}
@@ -126,7 +126,7 @@ def _layer(sketch: Parameters, kind: str, x: Any, flat: Sequence[Any], first: bo
     if kind == "lstm":
         i, f, g, o = (cell.gate(k) for k in range(4))
         memory = call("sigmoid", f) * cell.memory + call("sigmoid", i) * call("tanh", g)
-        sketch.enter(Line(c, (*slots, step.slot), "Nonlin", (memory,), sketch.place, "memory"))
+        sketch.enter(Sentence(c, (*slots, step.slot), "Nonlin", (memory,), sketch.place, "memory"))
         new = call("sigmoid", o) * call("tanh", Variable(c, (*slots, step.slot)))
     elif kind == "gru":
         z = sketch.state("Nonlin", (call("sigmoid", cell.gate(1)),), "update", slots=(*slots, step.slot))
@@ -135,22 +135,22 @@ def _layer(sketch: Parameters, kind: str, x: Any, flat: Sequence[Any], first: bo
         new = (Number(1) - z) * fresh + z * cell.state
     else:
         new = call(kind.removeprefix("rnn_"), cell.gate(0))
-    sketch.enter(Line(h, (*slots, step.slot), "Nonlin", (new,), sketch.place, "hidden"))
+    sketch.enter(Sentence(h, (*slots, step.slot), "Nonlin", (new,), sketch.place, "hidden"))
     sketch.vectors |= dict.fromkeys((h, c), True)
     out = sketch.atom((length, length))
     seen = (out.slot + 1) if not backward else (-1 * out.slot + length)
     axes = tuple((out,) if k == time else axis for k, axis in enumerate(inputs.axes) if k != rank - 1)
-    output = Value(axes, Variable(h, (*slots, seen)))
+    output = Traced(axes, Variable(h, (*slots, seen)))
     last = tuple(axis for k, axis in enumerate(axes) if k != time)
-    ends = tuple(Value(last, Variable(name, (*slots, Affine((), length)))) for name in (h, c))
+    ends = tuple(Traced(last, Variable(name, (*slots, Affine((), length)))) for name in (h, c))
     return output, (ends[0], ends[1])
 
 
 def _by_gate(sketch: Parameters, parameter: Any, count: int) -> Any:
     """The rows of a parameter by gates, on an axis of their own."""
-    if isinstance(parameter, Known):
+    if isinstance(parameter, FixedTensor):
         one, other = (np.asarray(a) for a in parameter.arrays)
-        return Known((one.reshape(count, -1, *one.shape[1:]), other.reshape(count, -1, *other.shape[1:])))
+        return FixedTensor((one.reshape(count, -1, *one.shape[1:]), other.reshape(count, -1, *other.shape[1:])))
     shapes = [tuple(int(np.prod([atom.sizes[k] for atom in axis], dtype=int)) for axis in parameter.axes)
               for k in range(2)]
     split = tuple((count, shape[0] // count, *shape[1:]) for shape in shapes)

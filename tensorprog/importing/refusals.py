@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from tensorprog.language.errors import ProgramError, Span, fail
 
-__all__ = ["Place", "refusal"]
+__all__ = ["SourcePlace", "refusal"]
 
 
 @dataclass(frozen=True)
-class Place:
+class SourcePlace:
     """Where an operation of a module stands: path of the submodule and its class, operation, source file and line."""
 
     path: str = ""
@@ -25,6 +25,6 @@ class Place:
         return f"{self.operation} in {self.path or 'the module itself'}{owner}"
 
 
-def refusal(place: Place, why: str, fix: str) -> ProgramError:
+def refusal(place: SourcePlace, why: str, fix: str) -> ProgramError:
     """The error for an operation that cannot be imported."""
     return fail(f"{place} cannot be imported: {why}", Span(place.file, place.line, text=place.text), fix)

@@ -16,8 +16,8 @@ import numpy as np
 
 from tensorprog.importing.capture import Captured, Parameter
 from tensorprog.importing.laws import EntryLaw, whole_law
-from tensorprog.importing.refusals import Place, refusal
-from tensorprog.importing.values import Atom, Key, Known, Value, product, scaled
+from tensorprog.importing.refusals import SourcePlace, refusal
+from tensorprog.importing.values import AxisKey, AxisPart, FixedTensor, Traced, product, scaled
 from tensorprog.language.expr import (
     Affine,
     Constant,
@@ -27,13 +27,14 @@ from tensorprog.language.expr import (
     Variable,
     bound_indices,
     free_indices,
+    reindexed,
     slots_of,
     substitute,
     variables,
     walk,
 )
 
-__all__ = ["Again", "Decisions", "Line", "Matrix", "Rows", "Sketch", "TableOf", "laws_of"]
+__all__ = ["Again", "Decisions", "RandomRows", "Sentence", "Sketch", "TableOf", "WeightMatrix", "laws_of"]
 
 Scale = tuple[float, Fraction]  # coefficient and power of n
 
@@ -46,20 +47,20 @@ class Again(Exception):
 class Decisions:
     """What earlier readings found: axes that consist of several, readouts that are scores, positions in one row."""
 
-    splits: dict[Key, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    splits: dict[AxisKey, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     scores: set[str] = field(default_factory=set)
-    flat: set[Key] = field(default_factory=set)  # positions of inputs that are one index
+    flat: set[AxisKey] = field(default_factory=set)  # positions of inputs that are one index
 
 
 @dataclass(frozen=True)
-class Line:
+class Sentence:
     """One statement: `name[slots] = kind(args)`."""
 
     name: str
     slots: tuple[Affine, ...]
     kind: str
     args: tuple[Expr, ...]
-    place: Place
+    place: SourcePlace
     role: str = ""
     scale: str = ""
     width: Fraction | None = None  # of a constant vector
@@ -67,7 +68,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class WeightMatrix:
     """One declaration of weights."""
 
     name: str
@@ -75,13 +76,13 @@ class Matrix:
     variance: Expr
     shape: tuple[Fraction, Fraction]
     parameter: str
-    place: Place
+    place: SourcePlace
     role: str = ""
     repeats: int = 1
 
 
 @dataclass(frozen=True)
-class Rows:
+class RandomRows:
     """One declaration of initial vectors."""
 
     name: str
@@ -89,7 +90,7 @@ class Rows:
     options: tuple[tuple[str, Any], ...]  # mean, cov, data, variance: expressions, or arrays
     width: Fraction
     parameter: str
-    place: Place
+    place: SourcePlace
     role: str = ""
     repeats: int = 1
 
@@ -101,7 +102,7 @@ class TableOf:
     name: str
     indices: tuple[str, ...]
     array: Any
-    place: Place
+    place: SourcePlace
 
 
 class Sketch:
@@ -110,16 +111,16 @@ class Sketch:
     def __init__(self, captured: Captured, decisions: Decisions, at: int | None) -> None:
         self.captured, self.decisions, self.at = captured, decisions, at
         self.n = captured.widths
-        self.lines: list[Line] = []
-        self.matrices: dict[str, Matrix] = {}
-        self.rows: dict[str, Rows] = {}
+        self.lines: list[Sentence] = []
+        self.matrices: dict[str, WeightMatrix] = {}
+        self.rows: dict[str, RandomRows] = {}
         self.tables: dict[str, TableOf] = {}
-        self.atoms: dict[str, Atom] = {}
-        self.layers: list[Atom] = []  # indices that layers became
+        self.atoms: dict[str, AxisPart] = {}
+        self.layers: list[AxisPart] = []  # indices that layers became
         self.notes: list[str] = []
         self.fates: dict[str, str] = {}  # what became of parameters
         self.exponents: dict[str, Fraction] = {}
-        self.place = Place()
+        self.place = SourcePlace()
         self.count = 0
         self.used: dict[str, Any] = {}  # how parameters were used, to be used so again
         self.ones: dict[Fraction, Variable] = {}
@@ -132,13 +133,13 @@ class Sketch:
         self.count += 1
         return f"{prefix}{self.count}"
 
-    def atom(self, sizes: tuple[int, int], key: Key | None = None, start: int = 0, boundary: str = "") -> Atom:
+    def atom(self, sizes: tuple[int, int], key: AxisKey | None = None, start: int = 0, boundary: str = "") -> AxisPart:
         """A new index or width."""
-        made = Atom(self.fresh("i"), sizes, key, start, boundary)
+        made = AxisPart(self.fresh("i"), sizes, key, start, boundary)
         self.atoms[made.name] = made
         return made
 
-    def axis(self, key: Key, one: int, other: int) -> tuple[Atom, ...]:
+    def axis(self, key: AxisKey, one: int, other: int) -> tuple[AxisPart, ...]:
         """The atoms of a new axis of these sizes, as decisions have it."""
         if (one, other) == (1, 1):
             return ()
@@ -147,7 +148,7 @@ class Sketch:
             return (self.atom((one, other), key),)
         return tuple(atom for k, sizes in enumerate(split) for atom in self.axis((*key, k), *sizes))
 
-    def split(self, atom: Atom, outer: tuple[int, int]) -> tuple[tuple[Atom, ...], dict[str, Affine]]:
+    def split(self, atom: AxisPart, outer: tuple[int, int]) -> tuple[tuple[AxisPart, ...], dict[str, Affine]]:
         """The atom as two, of which the outer one has these sizes, and what its index then is."""
         inner = (atom.sizes[0] // outer[0], atom.sizes[1] // outer[1])
         if outer[0] * inner[0] != atom.sizes[0] or outer[1] * inner[1] != atom.sizes[1]:
@@ -161,7 +162,7 @@ class Sketch:
         parts = self.atom(outer), self.atom(inner)
         return parts, {atom.name: inner[0] * parts[0].slot + parts[1].slot}
 
-    def ratio(self, atom: Atom) -> Fraction:
+    def ratio(self, atom: AxisPart) -> Fraction:
         """The width as a multiple of n."""
         ratio = Fraction(atom.sizes[0], self.n[0])
         if ratio != Fraction(atom.sizes[1], self.n[1]):
@@ -182,10 +183,10 @@ class Sketch:
         if slots is None:
             slots = slots_of(self.ordered({index for arg in args for index in free_indices(arg)}, args))
         name = name or self.fresh("v")
-        self.enter(Line(name, tuple(slots), kind, tuple(args), self.place, role, scale, width))
+        self.enter(Sentence(name, tuple(slots), kind, tuple(args), self.place, role, scale, width))
         return Variable(name, tuple(slots))
 
-    def enter(self, line: Line, at: int | None = None) -> None:
+    def enter(self, line: Sentence, at: int | None = None) -> None:
         """Add a statement."""
         self.lines.insert(len(self.lines) if at is None else at, line)
         vector = line.kind == "MatMul" or (line.kind == "Nonlin" and (line.width is not None or
@@ -201,12 +202,12 @@ class Sketch:
         """The vector of ones of a width."""
         if ratio not in self.ones:
             name = self.fresh("v")
-            line = Line(name, (), "Nonlin", (Number(1),), Place(), "one", width=ratio)
+            line = Sentence(name, (), "Nonlin", (Number(1),), SourcePlace(), "one", width=ratio)
             self.enter(line, len(self.ones))
             self.ones[ratio] = Variable(name)
         return self.ones[ratio]
 
-    def named(self, value: Value, role: str = "") -> tuple[Value, Variable]:
+    def named(self, value: Traced, role: str = "") -> tuple[Traced, Variable]:
         """The value as a family of its own, and its reference."""
         value = self.settled(value)
         if isinstance(value.expr, Variable):
@@ -233,21 +234,20 @@ class Sketch:
 
     def as_score(self, vector: Variable) -> Variable:
         """Random numbers for vectors with independent Gaussian coordinates: scores of the same covariance."""
-        note = ("numbers that all coordinates share (relative positions, gates) are written as scores of MatMul outputs: "
-                "the limit is the same, at finite widths they are Gaussian up to O(1/n)")
-        self.note(note)
+        self.note("numbers that all coordinates share (relative positions, gates) are written as scores of MatMul "
+                  "outputs: the limit is the same, at finite widths they are Gaussian up to O(1/n)")
         name = self.fresh("W")
-        self.matrices[name] = Matrix(name, (), Number(1), (Fraction(1), Fraction(1)), "", self.place, role="ones")
+        self.matrices[name] = WeightMatrix(name, (), Number(1), (Fraction(1), Fraction(1)), "", self.place, role="ones")
         other = self.state("MatMul", (Variable(name), self.one(Fraction(1))), "ones")
         return self.state("Dot", (vector, other), "score")
 
     # -- values -------------------------------------------------------------------------------------------------
 
-    def as_vector(self, value: Value) -> Value:
+    def as_vector(self, value: Traced) -> Traced:
         """A parameter as random vectors: see `Parameters`."""
         raise NotImplementedError
 
-    def settled(self, value: Value) -> Value:
+    def settled(self, value: Traced) -> Traced:
         """The value with its inner product stated, if one waited for its scale; parameters become vectors."""
         if value.parameter:
             return self.as_vector(value)
@@ -263,7 +263,7 @@ class Sketch:
         power = value.power + (1 if whole else Fraction(1, 2))
         return replace(value, inner=None, expr=product(scaled(value.expr, factor), made), power=power)
 
-    def level(self, value: Value, what: str) -> Value:
+    def level(self, value: Traced, what: str) -> Traced:
         """The value without a power of n, for functions to act on.
 
         Raises    ProgramError where it diverges
@@ -290,7 +290,7 @@ class Sketch:
         if text not in self.notes:
             self.notes.append(text)
 
-    def read_at(self, value: Value, slots: Mapping[str, Affine], axes: Any = None) -> Value:
+    def read_at(self, value: Traced, slots: Mapping[str, Affine], axes: Any = None) -> Traced:
         """The value with indices replaced by forms in others."""
         slots = {name: slot for name, slot in slots.items() if slot != Affine.index(name)}
         if not slots:
@@ -304,12 +304,12 @@ class Sketch:
         bare = all(slot.bare for name, slot in slots.items() if name in kept)
         if not value.parameter and (not bare or new & (bound | over) - set(slots)):
             value = self.named(value)[0]
-        inner = value.inner and replace(value.inner, left=substitute(value.inner.left, slots),
-                                        right=substitute(value.inner.right, slots))
+        inner = value.inner and replace(value.inner, left=reindexed(value.inner.left, slots),
+                                        right=reindexed(value.inner.right, slots))
         expr = substitute(value.expr, slots, along=True)
         return replace(value, expr=expr, inner=inner, axes=value.axes if axes is None else axes)
 
-    def apart(self, value: Value, taken: Sequence[Atom], keep: Sequence[Atom] = ()) -> Value:
+    def apart(self, value: Traced, taken: Sequence[AxisPart], keep: Sequence[AxisPart] = ()) -> Traced:
         """The value with indices of its own where it shares them with `taken`, those in `keep` excepted."""
         clash = {atom.name for atom in taken} - {atom.name for atom in keep}
         new = {atom.name: self.atom(atom.sizes, atom.key, atom.start, atom.boundary) for atom in value.atoms
@@ -317,11 +317,11 @@ class Sketch:
         axes = tuple(tuple(new.get(atom.name, atom) for atom in axis) for axis in value.axes)
         return self.read_at(value, {name: atom.slot for name, atom in new.items()}, axes)
 
-    def unified(self, left: Sequence[Atom], right: Sequence[Atom]) -> tuple[
-            tuple[Atom, ...], dict[str, Affine], dict[str, Affine]]:
+    def unified(self, left: Sequence[AxisPart], right: Sequence[AxisPart]) -> tuple[
+            tuple[AxisPart, ...], dict[str, Affine], dict[str, Affine]]:
         """The atoms of two axes of one size as the same atoms; what indices of both sides then are."""
         a, b = list(left), list(right)
-        found: list[Atom] = []
+        found: list[AxisPart] = []
         first: dict[str, Affine] = {}
         second: dict[str, Affine] = {}
         while a and b:
@@ -359,17 +359,17 @@ class Sketch:
                               "of the width", "scale by powers of the width, such as n**-0.5")
         return one / self.n[0] ** float(power), power
 
-    def constant(self, known: Known, axes: Any) -> Value:
+    def constant(self, known: FixedTensor, axes: Any) -> Traced:
         """A fixed tensor as an expression, on the axes of a tensor that it meets."""
         one, other = (np.asarray(array) for array in known.arrays)
         if one.dtype == bool:
             one, other = one.astype(float), other.astype(float)
         lead = len(axes) - one.ndim
-        kept: list[Atom] = []
+        kept: list[AxisPart] = []
         index: list[Any] = []
         for k, size in enumerate(one.shape):
             axis = axes[lead + k]
-            constant = size == 1 or (bool((one == one.take([0], k)).all()) and bool((other == other.take([0], k)).all()))
+            constant = size == 1 or all(bool((array == array.take([0], k)).all()) for array in (one, other))
             if constant:
                 index.append(0)
             elif any(atom.is_width for atom in axis):
@@ -382,13 +382,13 @@ class Sketch:
         small, large = one[tuple(index)], other[tuple(index)]
         if not kept:
             coefficient, power = self.number(float(small), float(large))
-            return Value(axes, Number(_tidy(coefficient)), power)
+            return Traced(axes, Number(_tidy(coefficient)), power)
         if not np.array_equal(small, large):
             raise self.refuse("a fixed table changes with the width", "keep tables the same at every width")
         table = small.reshape([atom.size for atom in kept])
-        return Value(axes, self.table(table, kept))
+        return Traced(axes, self.table(table, kept))
 
-    def table(self, array: Any, atoms: Sequence[Atom]) -> Expr:
+    def table(self, array: Any, atoms: Sequence[AxisPart]) -> Expr:
         """A constant with indices; one that is there already is read again."""
         for entry in self.tables.values():
             if entry.array.shape == array.shape and np.array_equal(entry.array, array):

@@ -1,4 +1,4 @@
-"""A sketch as a program file that a person could have written: names from modules, few letters for indices, comments."""
+"""A sketch as a program file that a person could have written: names from modules, few letters, comments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorprog.importing.sketch import Line, Matrix, Rows, Sketch
+from tensorprog.importing.sketch import RandomRows, Sentence, Sketch, WeightMatrix
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.expr import (
     Affine,
@@ -52,8 +52,8 @@ class Written:
 
     def became(self, parameter: str) -> str:
         """The families that a parameter became."""
-        found = [self.names[entry.name] for entry in (*self.sketch.matrices.values(), *self.sketch.rows.values())
-                 if _same_parameter(entry, parameter)]
+        entries: list[WeightMatrix | RandomRows] = [*self.sketch.matrices.values(), *self.sketch.rows.values()]
+        found = [self.names[entry.name] for entry in entries if _same_parameter(entry, parameter)]
         return ", ".join(dict.fromkeys(found))
 
     # -- names --------------------------------------------------------------------------------------------------
@@ -74,8 +74,9 @@ class Written:
             self.constants["L" if not k else f"L{k + 1}"] = layer[1] - 1
         letters = iter(LETTERS)
         every = [name for line in self.sketch.lines for name in _indices(line)]
-        every += [name for entry in (*self.sketch.rows.values(), *self.sketch.matrices.values(),
-                                     *self.sketch.tables.values()) for name in entry.indices]
+        every += [name for rows in self.sketch.rows.values() for name in rows.indices]
+        every += [name for matrix in self.sketch.matrices.values() for name in matrix.indices]
+        every += [name for table in self.sketch.tables.values() for name in table.indices]
         for name in (*softmaxed, *every):
             if kind(name) not in self.pools:
                 self.pools[kind(name)] = next(letters, (f"i{len(self.pools)}", f"j{len(self.pools)}"))
@@ -114,15 +115,15 @@ class Written:
             self.names[own] = name
 
         for line in self.sketch.lines:
-            if line.name == self.result.name and isinstance(self.result, Variable) and line.repeats == 1:
+            if isinstance(self.result, Variable) and line.name == self.result.name and line.repeats == 1:
                 give(line.name, "y") if line.name not in self.names else None
             elif line.name not in self.names and not line.role.startswith("base"):
                 give(line.name, self._wish(line))
         for entry in self.sketch.matrices.values():
             give(entry.name, f"W_{_part(entry)}")
-        for entry in self.sketch.rows.values():
-            bias = entry.parameter.endswith("bias") or "bias_" in entry.parameter
-            give(entry.name, f"b_{_part(entry)}" if bias else _part(entry))
+        for rows in self.sketch.rows.values():
+            bias = rows.parameter.endswith("bias") or "bias_" in rows.parameter
+            give(rows.name, f"b_{_part(rows)}" if bias else _part(rows))
         for table in self.sketch.tables.values():
             zero_one = len(table.indices) == 2 and set(np.unique(table.array)) <= {0.0, 1.0}
             read = {node.name for row in self.sketch.rows.values() for _, option in row.options
@@ -130,7 +131,7 @@ class Written:
             give(table.name, "same" if zero_one and table.name in read else "mask" if zero_one else
                  "gram" if table.name in read else "table")
 
-    def _wish(self, line: Line) -> str:
+    def _wish(self, line: Sentence) -> str:
         """A name that says what a statement makes: its part, its weight, its role, its function, its module."""
         role, _, part = line.role.partition(":")
         if part in ("q", "k", "v"):
@@ -238,7 +239,7 @@ class Written:
     def _layered(self) -> dict[str, int]:
         return {line.name: line.repeats for line in self.sketch.lines if line.repeats > 1}
 
-    def _statement(self, line: Line) -> tuple[str, str, str]:
+    def _statement(self, line: Sentence) -> tuple[str, str, str]:
         letters = self.letters(_indices(line))
         slots = [slot.at({old: Affine.index(new) for old, new in letters.items()}) for slot in line.slots]
         left = self.names[line.name] + (f"[{','.join(map(str, slots))}]" if slots else "")
@@ -250,19 +251,19 @@ class Written:
         path = "" if line.role.startswith("base") or line.role == "output" else _starred(line.place.path, line.repeats)
         return left, f"{line.kind}({', '.join(args)})", path
 
-    def _head(self, entry: Matrix | Rows) -> tuple[str, dict[str, str]]:
+    def _head(self, entry: WeightMatrix | RandomRows) -> tuple[str, dict[str, str]]:
         letters = self.letters(entry.indices)
         own = [letters[name] for name in entry.indices]
         return self.names[entry.name] + (f"[{','.join(own)}]" if own else ""), letters
 
-    def _matrix(self, entry: Matrix) -> str:
+    def _matrix(self, entry: WeightMatrix) -> str:
         head, letters = self._head(entry)
         variance = self._expr(entry.variance, letters)
         shape = [self.widths[ratio] for ratio in entry.shape]
         value = variance if shape == ["n", "n"] else f"{{variance: {_quoted(variance)}, shape: [{', '.join(shape)}]}}"
         return self._commented(f"  {head}: {value}", entry)
 
-    def _rows(self, entry: Rows) -> str:
+    def _rows(self, entry: RandomRows) -> str:
         head, letters = self._head(entry)
         parts = {"mean": "0"}
         for key, option in entry.options:
@@ -285,13 +286,13 @@ class Written:
         self.arrays[file] = entry.array
         return f"  {head}: {file}"
 
-    def _commented(self, text: str, entry: Matrix | Rows) -> str:
+    def _commented(self, text: str, entry: WeightMatrix | RandomRows) -> str:
         comment = self.sketch.fates.get(entry.parameter, "")
         origin = _starred(entry.parameter, entry.repeats) or "to make numbers of vectors"
         return f"{text:48}  # {origin}" + (f": {comment}" if comment else "")
 
 
-def _indices(line: Line) -> list[str]:
+def _indices(line: Sentence) -> list[str]:
     """Indices of a statement in order of appearance."""
     names = [name for slot in line.slots for name in slot.indices]
     for arg in line.args:
@@ -313,7 +314,7 @@ def _last(path: str) -> str:
     return words[-1]
 
 
-def _part(entry: Matrix | Rows) -> str:
+def _part(entry: WeightMatrix | RandomRows) -> str:
     """The part of a module that a parameter belongs to."""
     if entry.role in ("q", "k", "v"):
         return entry.role
@@ -325,7 +326,7 @@ def _part(entry: Matrix | Rows) -> str:
     return f"{name}_{entry.role}" if entry.role else name
 
 
-def _same_parameter(entry: Matrix | Rows, parameter: str) -> bool:
+def _same_parameter(entry: WeightMatrix | RandomRows, parameter: str) -> bool:
     return entry.parameter == parameter or (
         entry.repeats > 1 and _starred(entry.parameter, entry.repeats) == _starred(parameter, entry.repeats))
 

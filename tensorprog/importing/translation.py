@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 
 from tensorprog.importing import convolutions, elementwise, layers, recurrent, views
 from tensorprog.importing.capture import Captured, Operation
-from tensorprog.importing.operations import RULES, Call2
+from tensorprog.importing.operations import RULES, TracedCall
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.refusals import refusal
 from tensorprog.importing.sketch import Again, Decisions
-from tensorprog.importing.values import Known, Value
+from tensorprog.importing.values import FixedTensor, Traced
 from tensorprog.language.expr import Number
 
 __all__ = ["translated"]
@@ -21,7 +21,7 @@ TABLES = (convolutions, elementwise, layers, recurrent, views)  # whose rules ar
 MAX_READINGS = 10_000
 
 
-def translated(captured: Captured, at: int | None) -> tuple[Parameters, Value]:
+def translated(captured: Captured, at: int | None) -> tuple[Parameters, Traced]:
     """The statements of a module, and the tensor that it returns.
 
     Raises    ProgramError for what cannot be imported
@@ -35,7 +35,7 @@ def translated(captured: Captured, at: int | None) -> tuple[Parameters, Value]:
     raise AssertionError("axes are split without end")
 
 
-def _read(captured: Captured, decisions: Decisions, at: int | None) -> tuple[Parameters, Value]:
+def _read(captured: Captured, decisions: Decisions, at: int | None) -> tuple[Parameters, Traced]:
     sketch = Parameters(captured, decisions, at)
     tensors: dict[str, object] = {name: _known(pair) for name, pair in captured.known.items()}
     tensors |= {node: sketch.parameter(node) for node in captured.parameters}
@@ -48,13 +48,13 @@ def _read(captured: Captured, decisions: Decisions, at: int | None) -> tuple[Par
             close = difflib.get_close_matches(operation.kind, RULES, 1)
             raise refusal(operation.place, "there is no rule for this operation",
                           f"write it with other operations{f', such as {close[0]}' if close else ''}")
-        result = rule(sketch, Call2(operation, tensors))
+        result = rule(sketch, TracedCall(operation, tensors))
         named = len(operation.users) > 1 or operation.name == captured.result or _leaves(operation, places, blocks)
-        if named and isinstance(result, Value) and result.inner is None and not result.parameter:
+        if named and isinstance(result, Traced) and result.inner is None and not result.parameter:
             result = sketch.named(result)[0] if result.expr.children else result
         tensors[operation.name] = result
     found = tensors[captured.result]
-    if not isinstance(found, Value):
+    if not isinstance(found, Traced):
         raise refusal(sketch.place, "what the module returns does not depend on its random parameters",
                       "return a tensor that does")
     value = sketch.settled(found)
@@ -78,4 +78,4 @@ def _leaves(operation: Operation, places: Mapping[str, str], blocks: Collection[
 
 
 def _known(pair: tuple[object, object]) -> object:
-    return Known(pair) if hasattr(pair[0], "shape") else pair[0]
+    return FixedTensor(pair) if hasattr(pair[0], "shape") else pair[0]

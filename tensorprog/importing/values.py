@@ -14,19 +14,19 @@ import numpy as np
 
 from tensorprog.language.expr import Affine, Expr, Number, Variable, call, is_call
 
-__all__ = ["Atom", "Axes", "Inner", "Known", "Value", "atoms_of", "product", "scaled"]
+__all__ = ["Axes", "AxisPart", "FixedTensor", "Inner", "Traced", "atoms_of", "product", "scaled"]
 
-Key = tuple[Any, ...]
+AxisKey = tuple[Any, ...]
 Sizes = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Atom:
+class AxisPart:
     """One index or one width: its name, its sizes at both widths, and where it first arose, to be split there."""
 
     name: str
     sizes: Sizes
-    key: Key | None = None
+    key: AxisKey | None = None
     start: int = 0
     boundary: str = ""
 
@@ -46,7 +46,7 @@ class Atom:
         return Affine.index(self.name)
 
 
-Axes = tuple[tuple[Atom, ...], ...]
+Axes = tuple[tuple[AxisPart, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Inner:
     left: Variable
     right: Variable
     ratio: Fraction  # of the width to n
-    over: tuple[Atom, ...] = ()  # indices that are summed too
+    over: tuple[AxisPart, ...] = ()  # indices that are summed too
 
 
 @dataclass(frozen=True)
-class Value:
+class Traced:
     """A random tensor: n**power * expr, coordinate by coordinate.
 
     `inner` multiplies it by an inner product that waits for its scale; `copies` names readouts, whose vectors hold
@@ -76,12 +76,12 @@ class Value:
     scale: float = 1.0  # of a parameter
 
     @property
-    def atoms(self) -> tuple[Atom, ...]:
+    def atoms(self) -> tuple[AxisPart, ...]:
         """All atoms of the axes."""
         return atoms_of(self.axes)
 
     @property
-    def widths(self) -> tuple[Atom, ...]:
+    def widths(self) -> tuple[AxisPart, ...]:
         """The widths among the axes."""
         return tuple(atom for atom in self.atoms if atom.is_width)
 
@@ -90,13 +90,13 @@ class Value:
         """Whether it has a width."""
         return bool(self.widths)
 
-    def on(self, axes: Axes) -> Value:
+    def on(self, axes: Axes) -> Traced:
         """The same numbers on other axes."""
         return replace(self, axes=axes)
 
 
 @dataclass(frozen=True)
-class Known:
+class FixedTensor:
     """A fixed tensor: its numbers at both widths."""
 
     arrays: tuple[Any, Any]
@@ -107,7 +107,7 @@ class Known:
         return tuple(np.shape(self.arrays[0])), tuple(np.shape(self.arrays[1]))
 
 
-def atoms_of(axes: Axes) -> tuple[Atom, ...]:
+def atoms_of(axes: Axes) -> tuple[AxisPart, ...]:
     """All atoms, outermost first."""
     return tuple(atom for axis in axes for atom in axis)
 

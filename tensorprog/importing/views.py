@@ -8,10 +8,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from tensorprog.importing.operations import Call2, Result, random, rule
+from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.sketch import Again, Line
-from tensorprog.importing.values import Atom, Known, Value, atoms_of
+from tensorprog.importing.sketch import Again, Sentence
+from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of
 from tensorprog.language.expr import Affine, Constant, Expr, Variable, free_indices, rebuild
 
 Shape = tuple[int, ...]
@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 @rule("dropout", "contiguous", "to", "_to_copy", "alias", "detach", "clone", "type_as", "feature_dropout", "float",
       "identity", "lift_fresh_copy", "alpha_dropout")
-def same(sketch: Parameters, call: Call2) -> Result:
+def same(sketch: Parameters, call: TracedCall) -> Result:
     """The same numbers."""
     if "dropout" in call.operation.kind and call.plain(2, "train", False):
         raise sketch.refuse("dropout in training mode", "call module.eval(), or set p=0")
@@ -27,18 +27,18 @@ def same(sketch: Parameters, call: Call2) -> Result:
 
 
 @rule("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as")
-def regrouped(sketch: Parameters, call: Call2) -> Result:
+def regrouped(sketch: Parameters, call: TracedCall) -> Result:
     """The same numbers on other axes, in the same order."""
     return reshaped(sketch, random(sketch, call.tensor(0)), call.shapes)
 
 
-def reshaped(sketch: Parameters, value: Value, shapes: tuple[Shape, Shape]) -> Value:
+def reshaped(sketch: Parameters, value: Traced, shapes: tuple[Shape, Shape]) -> Traced:
     """The value on axes of these sizes; axes are split where that is needed."""
     while True:
         flat = list(value.atoms)
         axes = []
         for one, other in zip(*shapes, strict=True):
-            axis: list[Atom] = []
+            axis: list[AxisPart] = []
             have = [1, 1]
             while have != [one, other]:
                 if not flat:
@@ -64,7 +64,7 @@ def reshaped(sketch: Parameters, value: Value, shapes: tuple[Shape, Shape]) -> V
 
 
 @rule("transpose", "swapaxes", "t", "permute", "movedim", "numpy_T", "mT", "adjoint")
-def permuted(sketch: Parameters, call: Call2) -> Result:
+def permuted(sketch: Parameters, call: TracedCall) -> Result:
     """Axes in another order."""
     value = random(sketch, call.tensor(0))
     rank = len(value.axes)
@@ -82,10 +82,10 @@ def permuted(sketch: Parameters, call: Call2) -> Result:
 
 
 @rule("expand", "expand_as", "broadcast_to")
-def expanded(sketch: Parameters, call: Call2) -> Result:
+def expanded(sketch: Parameters, call: TracedCall) -> Result:
     """Axes of size 1 repeated."""
     value = random(sketch, call.tensor(0))
-    axes: list[tuple[Atom, ...]] = []
+    axes: list[tuple[AxisPart, ...]] = []
     lead = len(call.shapes[0]) - len(value.axes)
     for k, (one, other) in enumerate(zip(*call.shapes, strict=True)):
         axis = value.axes[k - lead] if k >= lead else ()
@@ -94,7 +94,7 @@ def expanded(sketch: Parameters, call: Call2) -> Result:
 
 
 @rule("repeat_interleave")
-def repeated(sketch: Parameters, call: Call2) -> Result:
+def repeated(sketch: Parameters, call: TracedCall) -> Result:
     """Each entry of an axis several times in a row."""
     value, times, dim = random(sketch, call.tensor(0)), call.plain(1, "repeats"), call.plain(2, "dim")
     if not isinstance(times, int) or dim is None:
@@ -105,7 +105,7 @@ def repeated(sketch: Parameters, call: Call2) -> Result:
 
 
 @rule("select")
-def selected(sketch: Parameters, call: Call2) -> Result:
+def selected(sketch: Parameters, call: TracedCall) -> Result:
     """One place of an axis."""
     value = random(sketch, call.tensor(0))
     dim = call.plain(1, "dim") % len(value.axes)
@@ -115,7 +115,7 @@ def selected(sketch: Parameters, call: Call2) -> Result:
 
 
 @rule("slice", "narrow")
-def cut(sketch: Parameters, call: Call2) -> Result:
+def cut(sketch: Parameters, call: TracedCall) -> Result:
     """A range of an axis."""
     value = random(sketch, call.tensor(0))
     dim = call.plain(1, "dim", 0) % len(value.axes)
@@ -130,13 +130,13 @@ def _within(place: int | None, size: int) -> int:
     return 0 if place is None else min(place + size if place < 0 else place, size)
 
 
-def _sizes(value: Value, dim: int) -> tuple[int, int]:
+def _sizes(value: Traced, dim: int) -> tuple[int, int]:
     atoms = value.axes[dim]
     return math.prod(atom.sizes[0] for atom in atoms), math.prod(atom.sizes[1] for atom in atoms)
 
 
-def sliced(sketch: Parameters, value: Value, dim: int, starts: tuple[int, int], lengths: tuple[int, int],
-           step: int = 1) -> Value:
+def sliced(sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int],
+           step: int = 1) -> Traced:
     """Entries from a place on, so many, of one axis."""
     sizes = _sizes(value, dim)
     starts = (starts[0] % sizes[0], starts[1] % sizes[1])
@@ -164,24 +164,25 @@ def sliced(sketch: Parameters, value: Value, dim: int, starts: tuple[int, int], 
     raise AssertionError("axes are split where they arise")
 
 
-def value_key(value: Value, dim: int) -> Any:
+def value_key(value: Traced, dim: int) -> Any:
     """A key for a part of an axis."""
     return ("part", str(value.expr), dim)
 
 
-def _with(value: Value, dim: int, atoms: Sequence[Atom]) -> tuple[tuple[Atom, ...], ...]:
+def _with(value: Traced, dim: int, atoms: Sequence[AxisPart]) -> tuple[tuple[AxisPart, ...], ...]:
     return tuple(tuple(atoms) if k == dim else axis for k, axis in enumerate(value.axes))
 
 
 @rule("chunk", "split", "split_with_sizes", "unbind", "tensor_split")
-def parted(sketch: Parameters, call: Call2) -> Result:
+def parted(sketch: Parameters, call: TracedCall) -> Result:
     """An axis in consecutive parts."""
     value = random(sketch, call.tensor(0))
     position = 1 if call.operation.kind == "unbind" else 2
     dim = call.plain(position, "dim", 0) % len(value.axes)
     parts = []
     starts = [0, 0]
-    for one, other in zip(*call.shapes, strict=True):
+    shapes: Any = call.operation.shapes
+    for one, other in zip(*shapes, strict=True):
         lengths = (1, 1) if call.operation.kind == "unbind" else (one[dim], other[dim])
         part = sliced(sketch, value, dim, (starts[0], starts[1]), lengths)
         if call.operation.kind == "unbind":
@@ -192,13 +193,13 @@ def parted(sketch: Parameters, call: Call2) -> Result:
 
 
 @rule("getitem")
-def item(sketch: Parameters, call: Call2) -> Result:
+def item(sketch: Parameters, call: TracedCall) -> Result:
     """One of several results."""
     return call.plain(0)[call.plain(1)]
 
 
 @rule("flip")
-def flipped(sketch: Parameters, call: Call2) -> Result:
+def flipped(sketch: Parameters, call: TracedCall) -> Result:
     """Indices in reverse order."""
     value = random(sketch, call.tensor(0))
     for dim in call.plain(1, "dims"):
@@ -212,11 +213,11 @@ def flipped(sketch: Parameters, call: Call2) -> Result:
 
 
 @rule("cat", "concat", "stack")
-def joined(sketch: Parameters, call: Call2) -> Result:
+def joined(sketch: Parameters, call: TracedCall) -> Result:
     """Tensors one after the other along an axis."""
     given = call.plain(0)
-    values = [random(sketch, entry) if isinstance(entry, Value) else entry for entry in given]
-    rank = max(len(v.axes) if isinstance(v, Value) else len(v.shapes[0]) for v in values)
+    values = [random(sketch, entry) if isinstance(entry, Traced) else entry for entry in given]
+    rank = max(len(v.axes) if isinstance(v, Traced) else len(v.shapes[0]) for v in values)
     dim = call.plain(1, "dim", 0)
     if call.operation.kind == "stack":
         dim = dim % (rank + 1)
@@ -227,19 +228,19 @@ def joined(sketch: Parameters, call: Call2) -> Result:
 
 
 def _unsqueezed(value: Any, dim: int) -> Any:
-    if isinstance(value, Known):
+    if isinstance(value, FixedTensor):
         one, other = value.arrays
-        return Known((one.reshape(*one.shape[:dim], 1, *one.shape[dim:]),
+        return FixedTensor((one.reshape(*one.shape[:dim], 1, *one.shape[dim:]),
                       other.reshape(*other.shape[:dim], 1, *other.shape[dim:])))
     return value.on((*value.axes[:dim], (), *value.axes[dim:]))
 
 
-def join(sketch: Parameters, values: Sequence[Any], dim: int, key: str) -> Value:
+def join(sketch: Parameters, values: Sequence[Any], dim: int, key: str) -> Traced:
     """One family, defined part by part along an axis."""
-    frame = next(v for v in values if isinstance(v, Value))
-    made: list[Value] = []
+    frame = next(v for v in values if isinstance(v, Traced))
+    made: list[Traced] = []
     for k, v in enumerate(values):
-        if isinstance(v, Known):
+        if isinstance(v, FixedTensor):
             axes = tuple(sketch.axis((key, "part", k), *_known_size(v, dim)) if a == dim else axis
                          for a, axis in enumerate(frame.axes))
             v = sketch.constant(v, axes)
@@ -279,13 +280,13 @@ def join(sketch: Parameters, values: Sequence[Any], dim: int, key: str) -> Value
     for v, place in pieces:
         expr = v.expr if not frame.is_vector or sketch.holds_vector(v.expr) else v.expr * sketch.one(
             sketch.ratio(frame.widths[0]) if frame.widths else Fraction(1))
-        sketch.enter(Line(target, (*(a.slot for a in outer), place), "Nonlin", (expr,), sketch.place, "joined"))
+        sketch.enter(Sentence(target, (*(a.slot for a in outer), place), "Nonlin", (expr,), sketch.place, "joined"))
     axes = tuple((new, *rest) if k == dim else axis for k, axis in enumerate(others))
     copies = frozenset(name for v in made for name in v.copies)
     return replace(made[0], axes=axes, expr=Variable(target, (*(a.slot for a in outer), new.slot)), copies=copies)
 
 
-def _in_one_row(sketch: Parameters, value: Value, dim: int) -> Value:
+def _in_one_row(sketch: Parameters, value: Traced, dim: int) -> Traced:
     """Positions in several dimensions as one index, on an axis that is joined with others."""
     atoms = value.axes[dim]
     if len(atoms) < 2 or any(atom.is_width for atom in atoms):
@@ -305,7 +306,8 @@ def _in_one_row(sketch: Parameters, value: Value, dim: int) -> Value:
     def change(node: Expr) -> Expr | None:
         if not isinstance(node, Variable | Constant):
             return None
-        slots = tuple(new.slot if set(slot.terms) == set(row.terms) and not slot.offset else slot for slot in node.slots)
+        slots = tuple(new.slot if slot.terms and set(slot.terms) == set(row.terms) and not slot.offset else slot
+                      for slot in node.slots)
         if any(names & set(slot.indices) for slot in slots):
             raise sketch.refuse("an axis made of several indices is joined with another", "join before they are merged")
         return type(node)(node.name, slots)
@@ -313,12 +315,12 @@ def _in_one_row(sketch: Parameters, value: Value, dim: int) -> Value:
     return replace(value, expr=rebuild(value.expr, change), axes=_with(value, dim, (new,)))
 
 
-def _known_size(known: Known, dim: int) -> tuple[int, int]:
+def _known_size(known: FixedTensor, dim: int) -> tuple[int, int]:
     return known.shapes[0][dim], known.shapes[1][dim]
 
 
-def _common_rest(sketch: Parameters, made: Sequence[Value], dim: int, sizes: Sequence[tuple[int, int]]
-                 ) -> tuple[Atom, ...]:
+def _common_rest(sketch: Parameters, made: Sequence[Traced], dim: int, sizes: Sequence[tuple[int, int]]
+                 ) -> tuple[AxisPart, ...]:
     """The width that parts of an axis have in common; none if the axis is an index."""
     if all(len(v.axes[dim]) <= 1 and not any(a.is_width for a in v.axes[dim]) for v in made):
         return ()
@@ -334,7 +336,7 @@ def _common_rest(sketch: Parameters, made: Sequence[Value], dim: int, sizes: Seq
 
 
 @rule("repeat")
-def tiled(sketch: Parameters, call: Call2) -> Result:
+def tiled(sketch: Parameters, call: TracedCall) -> Result:
     """A tensor several times, along axes of size 1."""
     value = random(sketch, call.tensor(0))
     times = call.plain(1, "repeats")
