@@ -10,7 +10,7 @@ import linecache
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,7 @@ class Captured:
     widths: tuple[int, int]
     operations: list[Operation] = field(default_factory=list)
     parameters: dict[str, Parameter] = field(default_factory=dict)
+    copies: dict[str, str] = field(default_factory=dict)  # parameters that begin as copies of others
     known: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # arrays, or numbers, at both widths
     module: str = ""  # its class
     result: str = ""
@@ -177,7 +178,7 @@ class _Graphs:
         for width, laws in zip((*self.captured.widths, at), (laws_one, laws_other, frozen), strict=True):
             if width and unsure and laws is not None:
                 for name, law in measured(make, width, unsure).items():
-                    laws[name] = ((0, laws[name][-1][1], law),)
+                    laws[name] = ((0, laws[name][-1][1], replace(law, draw=laws[name][0][2].draw)),)
         targets = {**one.graph_signature.inputs_to_parameters, **one.graph_signature.inputs_to_buffers,
                    **one.graph_signature.inputs_to_lifted_tensor_constants}
         states = [{**dict(module.named_parameters(remove_duplicate=False)),
@@ -185,6 +186,7 @@ class _Graphs:
                    **exported.state_dict} for exported, module, *_ in traced]
         users = iter([list(entry[3]) for entry in traced])
         free = [next(users), next(users)]
+        seen: dict[Any, str] = {}
         for node in one.graph.nodes:
             if node.op != "placeholder":
                 continue
@@ -193,6 +195,10 @@ class _Graphs:
                 self.values[0][node.name], self.values[1][node.name] = free[0].pop(0), free[1].pop(0)
             elif target in one.graph_signature.inputs_to_parameters.values() and _is_random(laws_one[target]):
                 shapes = tuple(states[0][target].shape), tuple(states[1][target].shape)
+                draws = tuple((low, high, law.draw, str(law)) for low, high, law in laws_one[target])
+                if all(draw for *_, draw, _ in draws) and draws in seen:
+                    self.captured.copies[node.name] = seen[draws]
+                seen.setdefault(draws, node.name)
                 self.captured.parameters[node.name] = Parameter(
                     target, shapes, (laws_one[target], laws_other[target]),
                     frozen[target] if frozen else None)

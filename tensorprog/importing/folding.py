@@ -60,7 +60,10 @@ def _to_separate(sketch: Sketch, result: Expr) -> tuple[str, int, list[int]] | N
     count: dict[str, int] = {}
     for line in sketch.lines:
         count[line.name] = count.get(line.name, 0) + 1
-    single = {line.name: [slot.bare for slot in line.slots] for line in sketch.lines if count[line.name] == 1}
+    kept = {line.name: {index for arg in line.args for node in walk(arg) if isinstance(node, Reduction)
+                        for index in node.indices} for line in sketch.lines}  # a softmax needs all its entries
+    single = {line.name: [None if slot.bare in kept[line.name] else slot.bare for slot in line.slots]
+              for line in sketch.lines if count[line.name] == 1}
     declared: dict[str, list[str | None]] = {
         **single, **{m.name: list(m.indices) for m in sketch.matrices.values()},
         **{r.name: list(r.indices) for r in sketch.rows.values() if all(key != "data" for key, _ in r.options)}}
@@ -302,7 +305,8 @@ def _match(sketch: Sketch, x: Expr, y: Expr, indices: dict[str, str], found: _Al
                 return before[positions[y.name]] == x.name and _slots_match(sketch, x.slots, y.slots, indices)
             return not before and _base(sketch, x, y, indices, found, own)
         if x.name in sketch.matrices or x.name in sketch.rows:
-            return _declared_match(sketch, x, y, found) and _slots_match(sketch, x.slots, y.slots, indices)
+            same = x.name == y.name and x.name not in found.names
+            return (same or _declared_match(sketch, x, y, found)) and _slots_match(sketch, x.slots, y.slots, indices)
         return found.names.get(x.name, x.name) == y.name and _slots_match(sketch, x.slots, y.slots, indices)
     if type(x) is not type(y):
         return False

@@ -107,7 +107,12 @@ def _shown(pieces: Pieces) -> str:
 
 def _fates(captured: Captured, sketch: Sketch) -> list[Fate]:
     found = []
-    for parameter in captured.parameters.values():
+    for node, parameter in captured.parameters.items():
+        if node in captured.copies:
+            first = captured.parameters[captured.copies[node]].name
+            found.append(Fate(parameter.name, _shown(parameter.frozen or parameter.laws[0]), f"a copy of {first}",
+                              sketch.exponents.get(first, Fraction(0))))
+            continue
         exponent = sketch.exponents.get(parameter.name, Fraction(0))
         law = _shown(parameter.frozen or parameter.laws[0])
         vanishes = exponent < 0 and not sketch.at

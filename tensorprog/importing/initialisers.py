@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.laws: dict[int, Pieces] = {}
         self.alive: list[Any] = []  # so that no storage gets the place of another
+        self.draws = 0
 
     def of(self, tensor: Any) -> Pieces | None:
         """What is known of a tensor's entries."""
@@ -44,6 +46,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def write(self, tensor: Any, law: EntryLaw) -> None:
         """Entries of a tensor get a law; of a part of it, its rows."""
+        if law.random and not law.draw:
+            self.draws += 1
+            law = replace(law, draw=self.draws)
         place = tensor.untyped_storage()._cdata
         self.alive.append(tensor.untyped_storage())
         whole = tensor.untyped_storage().nbytes() // max(tensor.element_size(), 1)
@@ -162,7 +167,7 @@ def _erfinv(law: EntryLaw) -> EntryLaw:
     from scipy.special import erfinv
 
     low, high = (float(erfinv(end)) for end in (max(law.low, -1.0), min(law.high, 1.0)))
-    return truncated_law(0.0, math.sqrt(0.5), low, high)
+    return replace(truncated_law(0.0, math.sqrt(0.5), low, high), draw=law.draw)
 
 
 def _clamped(law: EntryLaw, low: float, high: float) -> EntryLaw:

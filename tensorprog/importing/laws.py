@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 __all__ = ["EntryLaw", "Pieces", "constant_law", "whole_law"]
 
@@ -22,6 +22,7 @@ class EntryLaw:
     high: float = math.inf
     parent: tuple[float, float] = (0.0, 1.0)
     error: float = 0.0  # of the deviation, where it was measured
+    draw: int = field(default=0, compare=False)  # which draw it was: copies of one are the same numbers
 
     @property
     def variance(self) -> float:

@@ -106,7 +106,7 @@ def added(sketch: Parameters, left: Operand, right: Operand, factor: float = 1.0
         one, other = sketch.level(one, "a term"), sketch.level(other, "a term")
     if one.power != other.power and not (one.expr == Number(0) or other.expr == Number(0)):
         small, large = sorted((one, other), key=lambda value: value.power)
-        sketch.note(f"{sketch.place}: a term that falls like n**({small.power - large.power}) beside another is left "
+        sketch.note(f"{sketch.place.alike}: a term that falls like n**({small.power - large.power}) beside another is left "
                     "out of the limit")
         kept = large if large is one else replace(other, expr=scaled(other.expr, factor))
         return replace(kept, axes=axes, copies=copies)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tensorprog.language.errors import ProgramError, Span, fail
@@ -19,6 +20,11 @@ class SourcePlace:
     file: str = ""
     line: int = 0
     text: str = ""
+
+    @property
+    def alike(self) -> str:
+        """The same for all layers that are alike."""
+        return re.sub(r"(^|\.)\d+(?=\.|\b)", r"\1*", str(self))
 
     def __str__(self) -> str:
         owner = f" ({self.owner})" if self.owner else ""

@@ -274,7 +274,7 @@ class Sketch:
         if self.at:
             return replace(value, expr=scaled(value.expr, self.at ** float(value.power)), power=Fraction(0))
         if value.power < 0:
-            self.note(f"what {self.place} reads vanishes like n**({value.power}) and is 0 in the limit")
+            self.note(f"what {self.place.alike} reads vanishes like n**({value.power}) and is 0 in the limit")
             return replace(value, expr=Number(0), power=Fraction(0))
         raise self.refuse(f"{what} diverges like n**({value.power}) with the width{self.blame()}",
                           "scale the initialisation with the width (variance 1/fan_in), or give at=, the width of "

@@ -38,7 +38,10 @@ def translated(captured: Captured, at: int | None) -> tuple[Parameters, Traced]:
 def _read(captured: Captured, decisions: Decisions, at: int | None) -> tuple[Parameters, Traced]:
     sketch = Parameters(captured, decisions, at)
     tensors: dict[str, object] = {name: _known(pair) for name, pair in captured.known.items()}
-    tensors |= {node: sketch.parameter(node) for node in captured.parameters}
+    tensors |= {node: sketch.parameter(captured.copies.get(node, node)) for node in captured.parameters}
+    if captured.copies:
+        sketch.note("some parameters begin as copies of others, the same random numbers, and are one weight here (layers "
+                    "of nn.TransformerEncoder and nn.TransformerDecoder are copies of the one that is given to it)")
     places = {operation.name: operation.place.path for operation in captured.operations}
     blocks = {path[:match.end()] for path in places.values() for match in re.finditer(r"(^|\.)\d+(?=\.)", path)}
     for operation in captured.operations:
