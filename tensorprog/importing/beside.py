@@ -1,4 +1,4 @@
-"""`compare_torch`: the module itself, redrawn by its own initialisers, beside the program and beside its limit."""
+"""The module itself, redrawn by its own initialisers, beside the program and beside its limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tensorprog.language.samples import Samples
 from tensorprog.program import Program
 from tensorprog.results.comparison import Comparison, compare
 
-__all__ = ["ModuleComparison", "compare_torch"]
+__all__ = ["ModuleComparison", "compared"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,18 +44,9 @@ class ModuleComparison(Comparison):
         return [*super().blocks(), *(self.limit.blocks() if self.limit else ())]
 
 
-def compare_torch(
-    program: Program, make: Callable[[int], Any], inputs: Any, width: int = 256, samples: int = 2000, *, seed: int = 0,
-    limit: bool = True,
-) -> ModuleComparison:
-    """The module of a width, made so many times by `make`, beside as many networks of the program of that width.
-
-    The columns `limit_..` and `z_..` of its rows are about the program; its `limit` is the same module beside the limit
-    of the program, None where that is not known or with `limit=False`.  A program that was imported with `at` is meant
-    for that width; one without lacks what vanishes with n, and differs from the module by as much.
-
-    Raises    ProgramError for a program that was not made by `from_torch`
-    """
+def compared(program: Program, make: Callable[[int], Any], inputs: Any, width: int, samples: int, seed: int,
+             limit: bool) -> ModuleComparison:
+    """What `compare_torch` gives."""
     if program.imported is None:
         raise fail(f"{program.name} was not imported from a module", fix="P = tp.from_torch(make, inputs)")
     check_count("samples", samples, 2)

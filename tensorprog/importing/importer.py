@@ -1,4 +1,4 @@
-"""`from_torch`: a torch module as a program."""
+"""A torch module as a program: captured, translated, folded, written and read."""
 
 from __future__ import annotations
 
@@ -22,25 +22,14 @@ from tensorprog.language.reading import loads
 from tensorprog.program import Program
 from tensorprog.results.imported import Fate, Imported
 
-__all__ = ["from_torch"]
+__all__ = ["imported_program"]
 
 MAX_STATEMENTS = 100  # of a program whose layers are written out, where their recurrence has no compiled limit
 
 
-def from_torch(
-    make: Callable[[int], Any], inputs: Any, widths: Sequence[int] = (64, 128), at: int | None = None, name: str = "",
-) -> Program:
-    """The program of a torch module as it is at initialisation; its `imported` says what each parameter became.
-
-    `make(n)` gives the `torch.nn.Module` of width n; `inputs` is a tensor, an array, a tuple of these, or a function
-    of n that gives them.  The module is traced at two widths: axes whose sizes differ are widths, all others become
-    indices.  Laws of parameters are those that the module's own initialisers draw from.  With `at`, a width, variances
-    are taken as they are there; without, what vanishes with n is left out, and what diverges is refused.
-
-    Accuracy  hidden weights that are not Gaussian are taken as Gaussian of the same variance, which the limit does not
-              see; laws of vectors that are not exactly kept are named in the notes of `imported`
-    Raises    ProgramError with the path of the module, the operation, its source line, and what to write instead
-    """
+def imported_program(make: Callable[[int], Any], inputs: Any, widths: Sequence[int], at: int | None, name: str
+                     ) -> Program:
+    """What `from_torch` gives."""
     one, other = _two(widths)
     if at is not None:
         check_count("at", at, 2)

@@ -29,7 +29,7 @@ from tensorprog.language.expr import (
 __all__ = ["Written"]
 
 SMALL = 64  # numbers of a table that stays in the text
-LETTERS = (("i", "j", "k"), ("a", "b"), ("m", "r"), ("c", "e"), ("f", "g"), ("u", "v"), ("p", "q"), ("s", "t"))
+LETTERS = (("i", "j", "t"), ("a", "b"), ("m", "r"), ("c", "e"), ("f", "g"), ("s", "u"))
 RESERVED = {*ATOMS, *REDUCTIONS, "n", "inf", "pi", "min", "max", "MatMul", "Nonlin", "Dot"}
 
 
@@ -136,13 +136,14 @@ class Written:
         role, _, part = line.role.partition(":")
         if part in ("q", "k", "v"):
             return part
-        plain = {"score": "score", "one": "one", "output": "y", "joined": "x", "mean": "mean", "square": "square",
+        plain = {"score": "score", "one": "one", "output": "y", "joined": "x", "mean": "mu", "square": "square",
                  "centred": "centred", "uniform": "b", "hidden": "h", "memory": "c", "state": "u", "inputs": "x",
                  "update": "z", "start": "h"}
         if role in plain:
             return f"{plain[role]}_{part}" if part else plain[role]
         if line.kind == "Dot":
-            return "square" if line.args[0] == line.args[1] else "mean"
+            own = next((each for each in self.sketch.lines if each.name == getattr(line.args[0], "name", "")), line)
+            return "mu" if line.args[0] != line.args[1] else "var" if own.role == "centred" else "square"
         if line.kind == "MatMul":
             return _part(self.sketch.matrices[getattr(line.args[0], "name", "")])
         top = line.args[0]

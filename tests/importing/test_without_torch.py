@@ -20,7 +20,7 @@ def test_the_package_does_not_load_torch() -> None:
 @pytest.mark.parametrize("name", ["from_torch", "compare_torch"])
 def test_the_extra_is_named(name: str) -> None:
     with pytest.raises(tp.ProgramError, match=r"torch is not installed[\s\S]*tensorprog\[torch\]"):
-        getattr(tp, name)
+        getattr(tp, name)(tp.load("attention"), lambda n: None, 0)
 
 
 def test_programs_that_were_written_have_no_story() -> None:
