@@ -45,7 +45,8 @@ def transformers_model(kind: str, **options: Any) -> Callable[[int], Any]:
 
     def make(n: int) -> Any:
         sizes = {key: value(n) if callable(value) else value for key, value in options.items()}
-        return getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind.removesuffix('Encoder')}Config")(**sizes))
+        config = getattr(transformers, f"{kind.removesuffix('Encoder')}Config")
+        return getattr(transformers, f"{kind}Model")(config(**sizes))
 
     return make
 

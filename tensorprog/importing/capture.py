@@ -79,7 +79,7 @@ def inputs_at(inputs: Any, width: int) -> tuple[Any, ...]:
     given = given if isinstance(given, tuple | list) else (given,)
     made = []
     for value in given:
-        tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value))
+        tensor = value.detach().clone() if isinstance(value, torch.Tensor) else torch.tensor(np.asarray(value))
         made.append(tensor.to(torch.get_default_dtype()) if tensor.is_floating_point() else tensor)
     return tuple(made)
 
@@ -187,6 +187,7 @@ class _Graphs:
         users = iter([list(entry[3]) for entry in traced])
         free = [next(users), next(users)]
         seen: dict[Any, str] = {}
+        drawn: set[int] = set()
         for node in one.graph.nodes:
             if node.op != "placeholder":
                 continue
@@ -196,8 +197,13 @@ class _Graphs:
             elif target in one.graph_signature.inputs_to_parameters.values() and _is_random(laws_one[target]):
                 shapes = tuple(states[0][target].shape), tuple(states[1][target].shape)
                 draws = tuple((low, high, law.draw, str(law)) for low, high, law in laws_one[target])
-                if all(draw for *_, draw, _ in draws) and draws in seen:
+                if draws in seen:
                     self.captured.copies[node.name] = seen[draws]
+                elif twice := {draw for *_, draw, _ in draws if draw} & drawn:
+                    assert twice
+                    raise fail(f"{target} is made from the random numbers of another parameter",
+                               fix="draw each parameter by itself, or use one parameter in both places")
+                drawn |= {draw for *_, draw, _ in draws}
                 seen.setdefault(draws, node.name)
                 self.captured.parameters[node.name] = Parameter(
                     target, shapes, (laws_one[target], laws_other[target]),
@@ -230,6 +236,7 @@ class _Graphs:
             for k, node in enumerate((one, other)):
                 self.values[k][node.name] = _computed(node, self.values[k])
             return
+        self._inplace(one, kind)
         converted = [_arguments(node) for node in (one, other)]
         self.captured.operations.append(Operation(
             one.name, kind, (converted[0][0], converted[1][0]), (converted[0][1], converted[1][1]),
@@ -237,6 +244,22 @@ class _Graphs:
             tuple(user.name for user in one.users)))
 
 
+    @staticmethod
+    def _inplace(node: Any, kind: str) -> None:
+        """Refuse changes in place of what is read again as it was, or of a part of a tensor."""
+        name = str(node.target).removeprefix("aten.").split(".")[0]
+        changed = node.args[0] if node.args else None
+        if not name.endswith("_") or name.endswith("__") or not isinstance(changed, torch.fx.Node):
+            return
+        order = {each: k for k, each in enumerate(node.graph.nodes)}
+        later = [user for user in changed.users if order[user] > order[node]]
+        if later or _kind(changed) in _PARTS:
+            raise refusal(_place(node), "it changes a tensor in place that is read elsewhere, or a part of one",
+                          f"write x = x.{kind}(..), or torch.cat of parts")
+
+
+_PARTS = ("view", "select", "slice", "transpose", "permute", "getitem", "unsqueeze", "squeeze", "expand", "narrow",
+          "reshape", "flatten", "unflatten", "chunk", "split", "unbind")
 _RANDOM = ("randn", "rand", "randn_like", "rand_like", "bernoulli", "normal", "randint", "multinomial", "randperm")
 
 

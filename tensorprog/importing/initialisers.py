@@ -220,6 +220,9 @@ def _rows(recorder: Recorder, parameter: Any) -> Pieces:
     """The pieces of a parameter in rows of its first axis."""
     size = parameter.shape[0] if parameter.dim() else 1
     pieces = recorder.of(parameter)
+    if pieces is not None and parameter.storage_offset():  # one of several in a storage: not a copy of the first
+        pieces = tuple((a, b, replace(law, draw=hash((law.draw, parameter.storage_offset())) if law.draw else 0))
+                       for a, b, law in pieces)
     if pieces is None:
         return ((0, size, UNKNOWN),)
     row = max(parameter.numel() // max(size, 1), 1)

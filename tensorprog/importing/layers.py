@@ -167,7 +167,7 @@ def reductions(sketch: Parameters, operation: TracedCall) -> Result:
         size = math.prod(atom.size for atom in atoms)
         spread = multiplied(sketch, spread, FixedTensor((size / (size - 1),) * 2))
     elif correction and sketch.at is None:
-        sketch.note(f"{sketch.place.alike}: a variance over n coordinates divides by n, not by n - 1")
+        sketch.note(f"a variance over n coordinates divides by n, not by n - 1: {sketch.place.alike}")
     if kind == "std":
         from tensorprog.importing.elementwise import raised
 

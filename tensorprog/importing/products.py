@@ -106,8 +106,8 @@ def added(sketch: Parameters, left: Operand, right: Operand, factor: float = 1.0
         one, other = sketch.level(one, "a term"), sketch.level(other, "a term")
     if one.power != other.power and not (one.expr == Number(0) or other.expr == Number(0)):
         small, large = sorted((one, other), key=lambda value: value.power)
-        sketch.note(f"{sketch.place.alike}: a term that falls like n**({small.power - large.power}) beside another is left "
-                    "out of the limit")
+        sketch.note(f"a term that falls like n**({small.power - large.power}) beside another is left out of the limit: "
+                    f"{sketch.place.alike}")
         kept = large if large is one else replace(other, expr=scaled(other.expr, factor))
         return replace(kept, axes=axes, copies=copies)
     power = other.power if one.expr == Number(0) else one.power

@@ -40,8 +40,8 @@ def _read(captured: Captured, decisions: Decisions, at: int | None) -> tuple[Par
     tensors: dict[str, object] = {name: _known(pair) for name, pair in captured.known.items()}
     tensors |= {node: sketch.parameter(captured.copies.get(node, node)) for node in captured.parameters}
     if captured.copies:
-        sketch.note("some parameters begin as copies of others, the same random numbers, and are one weight here (layers "
-                    "of nn.TransformerEncoder and nn.TransformerDecoder are copies of the one that is given to it)")
+        sketch.note("some parameters begin as copies of others, the same random numbers, and are one weight here "
+                    "(layers of nn.TransformerEncoder are copies of the one that is given to it)")
     places = {operation.name: operation.place.path for operation in captured.operations}
     blocks = {path[:match.end()] for path in places.values() for match in re.finditer(r"(^|\.)\d+(?=\.)", path)}
     for operation in captured.operations:
@@ -61,6 +61,8 @@ def _read(captured: Captured, decisions: Decisions, at: int | None) -> tuple[Par
         raise refusal(sketch.place, "what the module returns does not depend on its random parameters",
                       "return a tensor that does")
     value = sketch.settled(found)
+    if captured.results > 1:
+        sketch.note(f"the module returns {captured.results} tensors, of which the first is here")
     if value.power:
         if at:
             value = sketch.level(value, "the output")

@@ -280,6 +280,26 @@ class Waves(Choosing):
         return y * torch.cos(torch.arange(y.shape[-1]))
 
 
+class Written(Choosing):
+    """A part of a tensor that is written over."""
+
+    def forward(self, x: Any) -> Any:
+        y = self.one(x)
+        y[:, 0].mul_(2.0)
+        return y
+
+
+class Halved(Choosing):
+    """A parameter that is made from another one."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n)
+        self.smaller = nn.Parameter(self.one.weight.data * 0.5)
+
+    def forward(self, x: Any) -> Any:
+        return self.one(x) + x @ self.smaller.T
+
+
 def orthogonal(n: int) -> Any:
     made = nn.Sequential(nn.Linear(5, n), nn.Linear(n, n))
     nn.init.orthogonal_(made[1].weight)
@@ -292,6 +312,8 @@ def orthogonal(n: int) -> Any:
     (Sorting, ("sort in the module itself", "there is no rule", "torch.sort")),
     (Tied, ("square.weight is used in two ways", "tied", "a parameter of its own")),
     (Waves, ("mul in the module itself", "coordinate to coordinate", "torch.cos")),
+    (Written, ("changes a tensor in place", "y[:, 0].mul_(2.0)", "line")),
+    (Halved, ("smaller is made from the random numbers of another", "draw each parameter by itself")),
     (orthogonal, ("linear in 1 (Linear)", "1.weight are orthogonal", "normal_")),
 ])
 def test_refusals_say_where_and_what_to_do(make: Callable[[int], Any], parts: tuple[str, ...]) -> None:
@@ -299,7 +321,7 @@ def test_refusals_say_where_and_what_to_do(make: Callable[[int], Any], parts: tu
         tp.from_torch(make, tokens(2))
     text = str(refused.value)
     assert all(part in text for part in parts), text
-    assert "line" in text
+    assert "line" in text or make is Halved
 
 
 MODEL = """import torch
