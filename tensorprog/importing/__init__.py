@@ -9,6 +9,7 @@
     parameters      parameters as weights, initial vectors or numbers
     products        linear layers, inner products, einsum
     masks           fixed masks as conditions on indices
+    waves           fixed cosines and sines of rotary positions
     operations      the table of rules
     views, elementwise, layers, convolutions, recurrent   its rules
     translation     the module, operation by operation

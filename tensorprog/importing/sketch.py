@@ -18,10 +18,12 @@ from tensorprog.importing.capture import Captured, Parameter
 from tensorprog.importing.laws import EntryLaw, whole_law
 from tensorprog.importing.refusals import SourcePlace, refusal
 from tensorprog.importing.values import AxisKey, AxisPart, FixedTensor, Traced, product, scaled
+from tensorprog.importing.waves import recognised
 from tensorprog.language.expr import (
     Affine,
     Constant,
     Expr,
+    IndexValue,
     Number,
     Reduction,
     Variable,
@@ -33,6 +35,7 @@ from tensorprog.language.expr import (
     variables,
     walk,
 )
+from tensorprog.language.schema import INITIAL
 
 __all__ = ["Again", "Decisions", "RandomRows", "Sentence", "Sketch", "TableOf", "WeightMatrix", "laws_of"]
 
@@ -124,6 +127,7 @@ class Sketch:
         self.count = 0
         self.used: dict[str, Any] = {}  # how parameters were used, to be used so again
         self.ones: dict[Fraction, Variable] = {}
+        self.angles: dict[tuple[float, Fraction], Variable] = {}  # of rotary positions
         self.vectors: dict[str, bool] = {}  # which families are vectors
 
     # -- names and axes -----------------------------------------------------------------------------------------
@@ -365,6 +369,9 @@ class Sketch:
         if one.dtype == bool:
             one, other = one.astype(float), other.astype(float)
         lead = len(axes) - one.ndim
+        wave = self._wave(one, other, axes[lead:])
+        if wave is not None:
+            return Traced(axes, wave)
         kept: list[AxisPart] = []
         index: list[Any] = []
         for k, size in enumerate(one.shape):
@@ -387,6 +394,38 @@ class Sketch:
             raise self.refuse("a fixed table changes with the width", "keep tables the same at every width")
         table = small.reshape([atom.size for atom in kept])
         return Traced(axes, self.table(table, kept))
+
+    def _wave(self, one: Any, other: Any, axes: Any) -> Expr | None:
+        """Rotary positions: functions of an index and of the coordinate; None for what is no wave."""
+        varying = [k for k, size in enumerate(one.shape) if size > 1 and not (one == one.take([0], k)).all()]
+        wide = [k for k in varying if any(atom.is_width for atom in axes[k])]
+        if len(varying) != 2 or wide != varying[1:] or "grid" not in INITIAL.options or len(axes[varying[0]]) != 1:
+            return None
+        tables = [array.transpose([*varying, *(k for k in range(array.ndim) if k not in varying)]) for array in
+                  (one, other)]
+        tables = [table.reshape(*table.shape[:2], -1)[..., 0] for table in tables]
+        atoms = axes[wide[0]]
+        if all((table[:, :table.shape[1] // 2] == table[:, table.shape[1] // 2:]).all() for table in tables):
+            if len(atoms) == 1:
+                self.split(atoms[0], (2, 2))
+            tables = [table[:, :table.shape[1] // 2] for table in tables]
+            atoms = atoms[1:]
+        found = recognised(*tables) if len(atoms) == 1 else None
+        if found is None:
+            return None
+        ratio = self.ratio(atoms[0])
+        key = (found.base, ratio)
+        if key not in self.angles:
+            name = self.fresh("e")
+            self.rows[name] = RandomRows(name, (), (("grid", True),), ratio, "", self.place)
+            shift = found.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0  # coordinates k/m, not (k + 1/2)/m
+            power = call("exp", scaled(Variable(name), -math.log(found.base)))
+            self.angles[key] = self.state("Nonlin", (scaled(power, shift),), "angle")
+            if not self.at:
+                self.note("angles of rotary positions stand at the middles of their intervals, (k + 1/2)/m, where the "
+                          "module has them at k/m: the same in the limit; with at= they are those of the module")
+        wave = call(found.function, product(IndexValue(axes[varying[0]][0].name), self.angles[key]))
+        return scaled(wave, _tidy(found.scale))
 
     def table(self, array: Any, atoms: Sequence[AxisPart]) -> Expr:
         """A constant with indices; one that is there already is read again."""

@@ -138,7 +138,7 @@ class Written:
             return part
         plain = {"score": "score", "one": "one", "output": "y", "joined": "x", "mean": "mu", "square": "square",
                  "centred": "centred", "uniform": "b", "hidden": "h", "memory": "c", "state": "u", "inputs": "x",
-                 "update": "z", "start": "h"}
+                 "update": "z", "start": "h", "angle": "angle"}
         if role in plain:
             return f"{plain[role]}_{part}" if part else plain[role]
         if line.kind == "Dot":
@@ -266,8 +266,9 @@ class Written:
 
     def _rows(self, entry: RandomRows) -> str:
         head, letters = self._head(entry)
-        parts = {"mean": "0"}
-        for key, option in entry.options:
+        grid = dict(entry.options).get("grid", False)
+        parts = {"grid": "true"} if grid else {"mean": "0"}
+        for key, option in () if grid else entry.options:
             if isinstance(option, Expr):
                 parts[key] = _quoted(self._expr(option, letters))
             else:
@@ -289,7 +290,8 @@ class Written:
 
     def _commented(self, text: str, entry: WeightMatrix | RandomRows) -> str:
         comment = self.sketch.fates.get(entry.parameter, "")
-        origin = _starred(entry.parameter, entry.repeats) or "to make numbers of vectors"
+        origin = _starred(entry.parameter, entry.repeats) or ("to make numbers of vectors" if isinstance(entry, WeightMatrix)
+                                                               else "rotary positions")
         return f"{text:48}  # {origin}" + (f": {comment}" if comment else "")
 
 
@@ -319,8 +321,8 @@ def _part(entry: WeightMatrix | RandomRows) -> str:
     """The part of a module that a parameter belongs to."""
     if entry.role in ("q", "k", "v"):
         return entry.role
-    if entry.role == "ones":
-        return "ones"
+    if not entry.parameter:
+        return "ones" if entry.role == "ones" else "coordinate"
     words = entry.parameter.split(".")
     last = re.sub(r"_?(weight|bias)(_|$)", r"\2", words[-1]).strip("_")
     name = last if last else _last(".".join(words[:-1]))
