@@ -28,6 +28,7 @@ from tensorprog.language.expr import (
     Reduction,
     Variable,
     bound_indices,
+    call,
     free_indices,
     reindexed,
     slots_of,
