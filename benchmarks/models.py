@@ -51,26 +51,6 @@ def transformers_model(kind: str, **options: Any) -> Callable[[int], Any]:
     return make
 
 
-def resnet(n: int) -> Any:
-    """torchvision's resnet18 with n channels in its first stage, two blocks in two stages."""
-    from torchvision.models.resnet import BasicBlock, ResNet
-
-    class Small(ResNet):  # channels grow with n
-        def __init__(self) -> None:
-            super().__init__(BasicBlock, [1, 1, 1, 1], num_classes=3)
-            self.inplanes = n
-            self.conv1, self.bn1 = nn.Conv2d(3, n, 7, 2, 3, bias=False), nn.BatchNorm2d(n)
-            self.layer1 = self._make_layer(BasicBlock, n, 2)
-            self.layer2 = self._make_layer(BasicBlock, 2 * n, 2, stride=2)
-            self.layer3 = self.layer4 = nn.Identity()
-            self.fc = nn.Linear(2 * n, 3)
-            for module in self.modules():
-                if isinstance(module, nn.Conv2d):
-                    nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-
-    return Small()
-
-
 def models() -> dict[str, tuple[Callable[[int], Any], Any]]:
     torch.manual_seed(0)
     x, y, image = torch.randn(1, 3, 5), torch.randn(1, 4, 5), torch.randn(1, 3, 16, 16)
@@ -92,7 +72,8 @@ def models() -> dict[str, tuple[Callable[[int], Any], Any]]:
                           (x, y)),
         "lstm": (lambda n: Layer(n, lambda n: nn.LSTM(n, n, batch_first=True)), x),
         "gru": (lambda n: Layer(n, lambda n: nn.GRU(n, n, batch_first=True)), x),
-        "resnet": (resnet, image),
+        "resnet": (transformers_model("ResNet", embedding_size=lambda n: n, hidden_sizes=lambda n: [n, 2 * n],
+                                      depths=[1, 1], layer_type="basic"), image),
     }
 
 

@@ -17,14 +17,16 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
+    rebuild,
     replace_variables,
     slots_of,
     substitute,
+    sum_of,
     variables,
     walk,
 )
 
-__all__ = ["finished", "folded", "pruned", "separated"]
+__all__ = ["finished", "folded", "pruned", "separated", "unrolled"]
 
 PARTS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n")}  # gates, in torch's order
 
@@ -33,6 +35,73 @@ def _label(place: SourcePlace, size: int, value: int) -> str:
     """What one of several parts is called."""
     names = PARTS.get(place.operation, ("q", "k", "v") if size == 3 else ())
     return names[value] if len(names) == size else str(value + 1)
+
+
+# ---- parts that are defined one by one ----------------------------------------------------------------------------
+
+FEW = 4  # parts that get a statement each
+
+
+def unrolled(sketch: Sketch, result: Expr) -> None:
+    """What reads a few joined parts by an index, statement by statement: the halves of rotary positions."""
+    joined = {line.name: len(line.slots) - 1 for line in sketch.lines if line.role == "joined"}
+    for name in list(joined):
+        places = [{slot.offset for slot in [line.slots[k]] if not slot.terms}
+                  for line in sketch.lines if line.name == name for k in range(len(line.slots))]
+        count = len([line for line in sketch.lines if line.name == name])
+        constant = [k for k in range(len(next(line for line in sketch.lines if line.name == name).slots))
+                    if all(not line.slots[k].terms for line in sketch.lines if line.name == name)]
+        if len(constant) != 1 or not 1 < count <= FEW or not places:
+            del joined[name]
+        else:
+            joined[name] = constant[0]
+    if any(variable.name in joined for variable in variables(result)):
+        return
+    lines: list[Sentence] = []
+    for line in sketch.lines:
+        indices = {index for arg in line.args for index in _read_by(arg, joined)}
+        if not indices or line.name in joined:
+            lines.append(line)
+            continue
+        versions = [line]
+        for index in indices:
+            size, start = sketch.atoms[index].size, sketch.atoms[index].start
+            own = [k for k, slot in enumerate(line.slots) if slot == Affine.index(index)]
+            if own:
+                joined[line.name] = own[0]
+                versions = [replace(each, slots=tuple(slot.at({index: Affine((), value)}) for slot in each.slots),
+                                    args=tuple(_at_value(arg, index, value) for arg in each.args))
+                            for each in versions for value in range(start, start + size)]
+            else:
+                versions = [replace(each, args=tuple(_summed_out(arg, index, range(start, start + size))
+                                                     for arg in each.args)) for each in versions]
+        lines += versions
+    sketch.lines = lines
+
+
+def _read_by(expr: Expr, joined: dict[str, int]) -> list[str]:
+    """Indices by which families with such parts are read."""
+    found = []
+    for node in walk(expr):
+        if isinstance(node, Variable) and node.name in joined:
+            found += node.slots[joined[node.name]].indices
+    return found
+
+
+def _at_value(expr: Expr, index: str, value: int) -> Expr:
+    return substitute(expr, {index: Affine((), value)})
+
+
+def _summed_out(expr: Expr, index: str, values: range) -> Expr:
+    """Sums over an index written out."""
+    def change(node: Expr) -> Expr | None:
+        if not isinstance(node, Reduction) or index not in node.indices or node.reducer != "sum":
+            return None
+        rest = tuple(name for name in node.indices if name != index)
+        inside = Reduction("sum", rest, node.arg) if rest else node.arg
+        return sum_of(_at_value(inside, index, value) for value in values)
+
+    return rebuild(expr, change)
 
 
 # ---- parts that are read one by one ---------------------------------------------------------------------------------
@@ -62,10 +131,15 @@ def _to_separate(sketch: Sketch, result: Expr) -> tuple[str, int, list[int]] | N
         count[line.name] = count.get(line.name, 0) + 1
     kept = {line.name: {index for arg in line.args for node in walk(arg) if isinstance(node, Reduction)
                         for index in node.indices} for line in sketch.lines}  # a softmax needs all its entries
+    parts: dict[str, list[str | None]] = {}
+    for line in sketch.lines:
+        if count[line.name] > 1:  # where all its definitions have numbers
+            before = parts.get(line.name, [""] * len(line.slots))
+            parts[line.name] = [None if slot.terms else own for slot, own in zip(line.slots, before, strict=True)]
     single = {line.name: [None if slot.bare in kept[line.name] else slot.bare for slot in line.slots]
               for line in sketch.lines if count[line.name] == 1}
     declared: dict[str, list[str | None]] = {
-        **single, **{m.name: list(m.indices) for m in sketch.matrices.values()},
+        **single, **parts, **{m.name: list(m.indices) for m in sketch.matrices.values()},
         **{r.name: list(r.indices) for r in sketch.rows.values() if all(key != "data" for key, _ in r.options)}}
     for name, read in _references(sketch, result).items():
         for position, own in enumerate(declared.get(name, [])):
@@ -91,9 +165,16 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
         if line.name != name:
             lines.append(replace(line, args=tuple(replace_variables(arg, change) for arg in line.args)))
             continue
-        index = line.slots[position].bare
-        assert index is not None
         slots = (*line.slots[:position], *line.slots[position + 1:])
+        index = line.slots[position].bare
+        if index is None:
+            value = line.slots[position].offset
+            if value in names:
+                label = _label(line.place, 0, value)
+                lines.append(replace(line, name=names[value], slots=slots, role=f"{line.role}:{label}",
+                                     args=tuple(replace_variables(arg, change) for arg in line.args)))
+                sketch.vectors[names[value]] = sketch.vectors[name]
+            continue
         size = sketch.atoms[index].size
         lines += [replace(line, name=names[value], slots=slots, role=f"{line.role}:{_label(line.place, size, value)}",
                           args=tuple(at(arg, index, value) for arg in line.args)) for value in values]

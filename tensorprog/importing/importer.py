@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from tensorprog.importing.capture import Captured, capture
-from tensorprog.importing.folding import finished, folded, pruned, separated
+from tensorprog.importing.folding import finished, folded, pruned, separated, unrolled
 from tensorprog.importing.laws import Pieces
 from tensorprog.importing.sketch import Sketch
 from tensorprog.importing.text import Written
@@ -51,6 +51,7 @@ def _made(captured: Captured, at: int | None, name: str, fold: bool) -> Program:
     """The program of a module, with layers that are alike as an index or written out."""
     one, other = captured.widths
     sketch, value = translated(captured, at)
+    unrolled(sketch, value.expr)
     result = separated(sketch, value.expr)
     pruned(sketch, result)
     if fold:

@@ -29,7 +29,7 @@ def recognised(one: Any, other: Any) -> Wave | None:
         if found[0] is not None and found[1] is not None and abs(found[0].base / found[1].base - 1) < 1e-3:
             best = found[1]
             base = round(best.base) if abs(best.base / round(best.base) - 1) < 1e-3 else best.base
-            wave = Wave(function, float(base), best.scale)
+            wave = Wave(function, float(base), float(f"{best.scale:.5g}"))
             if all(_matches(np.asarray(table, float), wave) for table in (one, other)):
                 return wave
     return None
