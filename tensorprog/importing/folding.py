@@ -34,7 +34,7 @@ PARTS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n")}  # gates, in torc
 def _label(place: SourcePlace, size: int, value: int) -> str:
     """What one of several parts is called."""
     names = PARTS.get(place.operation, ("q", "k", "v") if size == 3 else ())
-    return names[value] if len(names) == size else str(value + 1)
+    return names[value] if len(names) == size and value < size else str(value + 1)
 
 
 # ---- parts that are defined one by one ----------------------------------------------------------------------------

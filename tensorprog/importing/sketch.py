@@ -419,7 +419,8 @@ class Sketch:
         if key not in self.angles:
             name = self.fresh("e")
             self.rows[name] = RandomRows(name, (), (("grid", True),), ratio, "", self.place)
-            shift = found.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0  # coordinates k/m, not (k + 1/2)/m
+            # coordinates of the module are k/m, not (k + 1/2)/m
+            shift = found.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0
             power = call("exp", scaled(Variable(name), -math.log(found.base)))
             self.angles[key] = self.state("Nonlin", (scaled(power, shift),), "angle")
             if not self.at:
