@@ -34,7 +34,7 @@ def one_layer(check: Context) -> Iterator[Finding | Claim]:
     behind = list(check.structure.behind_scores)
     if not behind:
         return
-    if linear_given_scores(check.netsor):
+    if linear_given_scores(check.netsor) and not check.coordinatewise:
         names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
         message = (
             f"{names}: these weights multiply combinations of vectors whose coefficients are scalars; moved inside, "
@@ -69,7 +69,7 @@ def one_layer(check: Context) -> Iterator[Finding | Claim]:
 def _reused(check: Context) -> Iterator[Finding]:
     """Weights that make an operand of a score and, in a layer that may depend on it, of another score."""
     by_weight: dict[str, list[Maker]] = {}
-    for maker in check.makers(check.structure.operands):
+    for maker in check.makers(check.operands_of_scores):
         by_weight.setdefault(maker.statement.weight.name, []).append(maker)
     for makers in by_weight.values():
         met = (found for first, second in product(makers, repeat=2) for found in _met(check, first, second))

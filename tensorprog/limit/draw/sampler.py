@@ -40,6 +40,7 @@ from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, 
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping, variances
+from tensorprog.limit.draw.joint_scores import JointScores, dependent
 from tensorprog.limit.draw.layers import given_scalars
 from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.form.definitions import Box, held_ranges, pieced, place, reads_beyond, target_box
@@ -92,7 +93,11 @@ class Sampler:
         self._drawn: set[str] = set()  # Gaussian families whose Z is read, not only their inner products
         for name, box in wanted.items():
             self._ask(name, box, vectors)
-        self._factorise({r.name for s in self.scores.values() for r in (s.left, s.right)})
+        groups = dependent(recursion, sorted(self.scores)) if recursion.summands else []
+        self.joint = [JointScores(recursion, {name: self.demand[name] for name in group}) for group in groups]
+        self._jointly = {name: k for k, group in enumerate(groups) for name in group}
+        alone = [s for name, s in self.scores.items() if name not in self._jointly]
+        self._factorise({r.name for s in alone for r in (s.left, s.right)})
         self._collect_pairs()
         if vectors:
             self._factorise(self._drawn)
@@ -160,6 +165,9 @@ class Sampler:
             if not self.recursion.expanded:
                 return  # given, not drawn
             self.scores[name] = statement
+            if name in self.recursion.summands and not all(map(self.recursion.parts.is_base, (
+                    statement.left.name, statement.right.name))):
+                return  # drawn by its covariance
         if isinstance(statement, MatMul):  # of a vector that no score reaches: else there are layers
             return
         if isinstance(statement, Dot) and name not in self.recursion.random:
@@ -316,8 +324,9 @@ class Sampler:
         return reference, rows, Open(axes, total)
 
     def _collect_pairs(self) -> None:
-        """One block of normals for each unordered pair of weight members that meet in a score."""
-        for name in self.scores:
+        """One block of normals for each unordered pair of weight members that meet in a score, or of joint scores."""
+        self.sources += [(("scores", str(k)), joint.shape) for k, joint in enumerate(self.joint)]
+        for name in (name for name in self.scores if name not in self._jointly):
             key, codes, _ = self._pair_codes(name, self.local_ranges(name))
             found = np.unique(codes.data)
             old = self._pairs.get(key)
@@ -342,6 +351,11 @@ class Sampler:
 
     def _draw_score(self, name: str, box: Box, normals: Normals) -> Open:
         """The scores in a box, from the normals of the pairs of weight members that meet in it."""
+        if name in self._jointly:
+            joint = self.joint[self._jointly[name]]
+            block = normals.of(("scores", str(self._jointly[name])), np.arange(joint.shape[0]))
+            found = joint.draws(name, block)
+            return Open(found.axes, found.data[(slice(None), *place(box, self.demand[name]))])
         ranges = self.local_ranges(name, box)
         key, codes, swapped = self._pair_codes(name, ranges)
         pairs, where = np.unique(codes.data, return_inverse=True)

@@ -53,8 +53,9 @@ class Columns:
               beyond the last) and the member of it
     """
 
-    def __init__(self, netsor: Netsor, steps: Sequence[Step]) -> None:
+    def __init__(self, netsor: Netsor, steps: Sequence[Step], together: Mapping[str, int] | None = None) -> None:
         self.netsor = netsor
+        self.together = dict(together or {})  # scores that are drawn by their covariances instead, with their groups
         self.weight: dict[str, str] = {}
         self.member: dict[str, Numbers] = {}
         self.column: dict[str, Numbers] = {}
@@ -88,7 +89,8 @@ class Columns:
     def _drawn(self, statement: Dot) -> bool:
         """Whether a score has normals of its own: one of infinite width, of two products."""
         infinite = self.netsor.families[statement.left.name].width not in dict(self.netsor.fixed_widths)
-        return infinite and {statement.left.name, statement.right.name} <= self.weight.keys()
+        products = {statement.left.name, statement.right.name} <= self.weight.keys()
+        return infinite and products and statement.target.name not in self.together
 
     def _declare(self, statement: MatMul) -> None:
         name, weight = statement.target.name, statement.weight

@@ -91,7 +91,7 @@ def refuse_operands(shape: Compiled, statement: Dot) -> None:
     if statement.scale == "1/n" or shape.netsor.families[statement.left.name].width in dict(shape.netsor.fixed_widths):
         return
     for operand in (statement.left, statement.right):
-        if not shape.parts.is_base(operand.name):
+        if len(shape.netsor.families[operand.name].statements) > 1:
             raise pieced(statement, operand)
 
 
