@@ -83,8 +83,8 @@ class Initial:
     index whose second copy does not occur makes independent members.  With `data` (members, d) the covariance is
     cov * data data^T / d instead.
 
-    With `grid` it is the coordinate vector of its width instead: not random, (a + 1/2)/n in coordinate a, whose limit is
-    uniform on (0, 1), with mean 1/2 and variance 1/12.
+    With `grid` it is the coordinate vector of its width instead: not random, (a + 1/2)/n in coordinate a, whose limit
+    is uniform on (0, 1), with mean 1/2 and variance 1/12.
     """
 
     name: str

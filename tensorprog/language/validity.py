@@ -266,8 +266,8 @@ def check_initial(checker: Checker, initial: Initial, family: Family) -> None:
     if initial.grid:
         first = next(v for v in checker.netsor.initial if v.grid and v.width == initial.width)
         if first.name != initial.name:
-            checker.error(f"{what}: {first.name} is the coordinate vector of width {initial.width} already", initial.span,
-                          f"read {first.name} instead of {initial.name}")
+            said = f"{what}: {first.name} is the coordinate vector of width {initial.width} already"
+            checker.error(said, initial.span, f"read {first.name} instead of {initial.name}")
         return
     check_values(checker, initial.mean, initial.indices, f"the mean of {initial.name}", initial.span)
     if initial.data is not None:

@@ -10,15 +10,12 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from tensorprog.check.certificates.composition import Composition
-from tensorprog.check.certificates.profile import VECTOR, Profile, constant, join
-from tensorprog.check.graph import Structure
+from tensorprog.check.certificates.profile import Profile
+from tensorprog.check.certificates.program import Calculus
 from tensorprog.language.expr import Call, Expr, Variable
 from tensorprog.language.ir import Dot, MatMul
 
 __all__ = ["Signs"]
-
-UNAFFECTED = replace(VECTOR, parity=1)
-
 
 class Signs(Composition):
     """Parities under a change of sign of some families of weights, by composition.
@@ -26,10 +23,10 @@ class Signs(Composition):
     A product with another weight counts as unaffected, whatever it multiplies: what it makes is held fixed.
     """
 
-    def __init__(self, structure: Structure, flipped: Collection[str]) -> None:
-        super().__init__(structure.netsor)
-        self.structure, self.flipped = structure, frozenset(flipped)
-        self._found: dict[int, Profile] = {}
+    def __init__(self, calculus: Calculus, flipped: Collection[str]) -> None:
+        super().__init__(calculus.netsor)
+        self.calculus, self.structure, self.flipped = calculus, calculus.structure, frozenset(flipped)
+        self._found: dict[int, int] = {}
         self._looking: set[int] = set()
 
     def parity(self, expr: Expr, position: int) -> int:
@@ -38,17 +35,14 @@ class Signs(Composition):
 
     def vector(self, reference: Variable, position: int) -> Profile:
         """What is known of a reference in a statement."""
-        if reference.name in self.structure.initial:
-            return UNAFFECTED
-        found = [self._statement(definer) for definer in self.structure.definers(position, reference)]
-        joined = found[0] if found else constant(0.0, 0.0)
-        for other in found[1:]:
-            joined = join(joined, other)
-        return joined
+        definers = self.structure.definers(position, reference)
+        parities = {self._statement(definer) for definer in definers} or {1}
+        parity = parities.pop() if len(parities) == 1 else 0
+        return replace(self.calculus.vector(reference, position), parity=parity)
 
-    def _statement(self, position: int) -> Profile:
+    def _statement(self, position: int) -> int:
         if position in self._looking:  # a recurrence
-            return replace(VECTOR, parity=0)
+            return 0
         if position not in self._found:
             self._looking.add(position)
             before = getattr(self, "at", position)
@@ -57,10 +51,10 @@ class Signs(Composition):
             self._looking.discard(position)
         return self._found[position]
 
-    def _one(self, position: int) -> Profile:
+    def _one(self, position: int) -> int:
         statement = self.netsor.body[position]
         if isinstance(statement, MatMul):
-            return replace(VECTOR, parity=-1) if statement.weight.name in self.flipped else UNAFFECTED
-        if isinstance(statement, Dot):
-            return replace(VECTOR, parity=self.parity(Call("multiply", (statement.left, statement.right)), position))
-        return replace(VECTOR, parity=self.parity(statement.expr, position))
+            return -1 if statement.weight.name in self.flipped else 1
+        if isinstance(statement, Dot):  # an average that changes its sign is a parameter that does not stay
+            return max(self.parity(Call("multiply", (statement.left, statement.right)), position), 0)
+        return self.parity(statement.expr, position)

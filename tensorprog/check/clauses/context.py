@@ -242,6 +242,11 @@ class Context:
         made = {o.dot for o in self.structure.operands
                 if o.definer is not None and isinstance(self.netsor.body[o.definer], Nonlin)
                 and o.definer not in self.zeros and not self.fixed(o.dot)}  # fmt: skip
+        for dot in self.structure.scores:
+            weights = {m.side: m.statement.weight.name for o in self.structure.operands if o.dot == dot
+                       for m in self.makers([o])}  # fmt: skip
+            if dot not in made and not self.fixed(dot) and not any(map(self._read_by_dots, weights.values())):
+                return {}  # what is read elsewhere of both operands might depend on the coordinates of the others
         found = {dot: self._behind(dot) for dot in sorted(made)}
         return {dot: operands for dot, operands in found.items() if operands and self._centred(dot, operands)}
 
@@ -259,8 +264,10 @@ class Context:
             for reference in dict.fromkeys(variables(expr)):
                 family = self.netsor.families[reference.name]
                 positions = [p for p in family.statements if isinstance(self.netsor.body[p], MatMul)]
-                if len(positions) != len(family.statements) and family.kind == "vector":
+                if family.kind == "vector" and len(positions) != len(family.statements):
                     return ()
+                if family.kind == "scalar" and not self.converging.issuperset(family.statements):
+                    return ()  # scores are no parameters of other scores
                 read = reindexed(reference, own)
                 inside = {name for slot in read.slots for name in slot.indices}
                 named = tuple((name, span) for name, span in bound if name in inside)
@@ -268,14 +275,32 @@ class Context:
         return tuple(found)
 
     def _centred(self, dot: int, operands: Sequence[Operand]) -> bool:
-        """Whether the product of both sides changes its sign with the weights of one of them, or with one weight."""
+        """Whether the product of both sides changes its sign with weights whose products nothing but Dots reads.
+
+        Those of one side, or one weight.
+        """
         statement = self.netsor.body[dot]
         assert isinstance(statement, Dot)
         weights = {side: {maker.statement.weight.name for maker in self.makers(operands) if maker.side == side}
                    for side in SIDES}  # fmt: skip
         product = Call("multiply", (statement.left, statement.right))
         groups = (*weights.values(), *({name} for name in sorted(set().union(*weights.values()))))
-        return any(Signs(self.structure, flipped).parity(product, dot) == -1 for flipped in groups if flipped)
+        return any(Signs(self.calculus, flipped).parity(product, dot) == -1
+                   for flipped in groups if flipped and all(map(self._read_by_dots, flipped)))
+
+    def _read_by_dots(self, weight: str) -> bool:
+        """Whether what a weight makes, and functions of it, are read by Dots alone."""
+        waiting, seen = list(self.structure.weight_uses(weight)), set[int]()
+        while waiting:
+            position = waiting.pop()
+            if self.netsor.body[position].target.name in self.netsor.outputs:
+                return False
+            readers = self.structure.readers[position].keys() - seen
+            if any(isinstance(self.netsor.body[reader], MatMul) for reader in readers):
+                return False
+            seen |= readers
+            waiting += (reader for reader in readers if isinstance(self.netsor.body[reader], Nonlin))
+        return True
 
     @property
     def operands_of_scores(self) -> tuple[Operand, ...]:

@@ -16,7 +16,7 @@ from tensorprog.check.rewrites import linear_given_scores
 from tensorprog.language.facts import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import MatMul
 
-__all__ = ["averages", "induction", "one_layer", "widths"]
+__all__ = ["averages", "coordinates", "induction", "one_layer", "widths"]
 
 ITERATED = "iterated layers"
 FEW = 4  # of what averages depend on, named
@@ -156,6 +156,17 @@ def _sources(check: Context, given: Sequence[int]) -> tuple[str, list[tuple[int,
     chains = (structure.chain(first[name], average) for name in few for average in reversed(given))
     ways = {way[0]: way for way in chains if way}  # for each, one
     return ", ".join(few) + ", .." * (len(first) > FEW), list(ways.values())
+
+
+@rule("coordinate vectors", "the law of large numbers (theory page)")
+def coordinates(check: Context) -> Iterator[Finding | Claim]:
+    """Vectors whose coordinates are numbers, (a + 1/2)/n."""
+    read = {v.name for p in check.structure.relevant for v in check.netsor.body[p].inputs}
+    names = ", ".join(v.name for v in check.netsor.initial if v.grid and v.name in read)
+    if names:
+        message = f"{names}: coordinates that are not of one law; averages over them converge"
+        yield Claim("coordinate vectors", "proved", message)
+        yield check.finding("holds", (), f"{names}: a coordinate vector, uniform on (0, 1) in the limit")
 
 
 @rule("widths", "Yang 2019")

@@ -123,17 +123,17 @@ def scales(check: Context) -> Iterator[Finding]:
 
 @rule("score operands are MatMul outputs", ASSUMPTION, "both operands of every score are MatMul outputs")
 def operands(check: Context) -> Iterator[Finding | Claim]:
-    """Both operands of every score are MatMul outputs, zero, or functions of MatMul outputs whose product is centred."""
+    """Both operands of every score are MatMul outputs, zero, or functions of such whose product is centred."""
     if check.coordinatewise:
-        names = ", ".join(dict.fromkeys(map(check.text, check.coordinatewise)))
+        functions = ", ".join(dict.fromkeys(map(check.text, check.coordinatewise)))
         yield Claim(
             COORDINATEWISE,
             "proved",
-            f"{names}: the operands are functions of MatMul outputs, coordinate by coordinate, and their product changes "
-            "its sign with weights of one side, so its mean is 0 in every coordinate; given the inputs the coordinates "
-            "are independent, and Lindeberg's theorem gives the limit (theory page)",
+            f"{functions}: the operands are functions of MatMul outputs, coordinate by coordinate, and their product "
+            "changes its sign with weights of one side, so its mean is 0 in every coordinate; given the inputs the "
+            "coordinates are independent, and Lindeberg's theorem gives the limit (theory page)",
         )
-        said = f"{names}: functions of MatMul outputs, coordinate by coordinate, whose product has mean 0 in each"
+        said = f"{functions}: functions of MatMul outputs, coordinate by coordinate, whose product has mean 0 in each"
         yield check.finding("holds", tuple(check.coordinatewise), said, source="Lindeberg's theorem (theory page)")
     made = {p for p, s in enumerate(check.netsor.body) if isinstance(s, MatMul)} | check.zeros
     diverging = {check.text(dot) for dot in _not_centred(check)}  # said there
@@ -161,7 +161,8 @@ def operands(check: Context) -> Iterator[Finding | Claim]:
 
 def _not_coordinatewise(check: Context, dot: int) -> str:
     """Why operands that are functions of MatMul outputs do not do."""
-    if any(o.definer is None or not isinstance(check.netsor.body[o.definer], MatMul | Nonlin) for o in check.sides[dot]):
+    body = check.netsor.body
+    if any(o.definer is None or not isinstance(body[o.definer], MatMul | Nonlin) for o in check.sides[dot]):
         return ""
     return (", or functions of such whose product changes its sign with the weights of one side, coordinate by "
             "coordinate, so that its mean is 0 in each; that is not seen here")

@@ -22,7 +22,7 @@ from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues
 
-__all__ = ["JointScores", "Members", "ScoreBlocks", "dependent", "given_before"]
+__all__ = ["CovarianceOfScores", "JointScores", "Members", "dependent", "given_before"]
 
 Array = NDArray[Any]
 
@@ -52,7 +52,7 @@ def dependent(recursion: NumericRecursion, names: Collection[str]) -> list[list[
             if not all(base(operand.name) for name in group for operand in recursion.dot(name).inputs)]  # fmt: skip
 
 
-class ScoreBlocks:
+class CovarianceOfScores:
     """The covariance of some scores, one block for each value of the `independent` positions.
 
     Members that differ in one of these are independent.
@@ -84,8 +84,8 @@ class ScoreBlocks:
         for (k, m), moment in moments.items():
             places = self._places(entries[k].box, "", 0) | self._places(entries[m].box, "_", 1)
             found = moment.at({**places, **batch})
-            at = (..., *(slice(self.offsets[n], self.offsets[n + 1]) for n in (k, m)))
-            self.cov[at] = found.value
+            rows, columns = (slice(self.offsets[n], self.offsets[n + 1]) for n in (k, m))
+            self.cov[..., rows, columns] = found.value
             self.error = max(self.error, float(np.max(found.error, initial=0.0)))
             size = max(size, float(np.max(np.abs(found.value), initial=0.0)))
         self.error /= size or 1.0
@@ -135,7 +135,7 @@ class JointScores:
     """Draws of some families of scores, each in a box, by a triangular factor of their covariance."""
 
     def __init__(self, recursion: NumericRecursion, boxes: Mapping[str, Box]) -> None:
-        self.blocks = ScoreBlocks(recursion, [Members(*entry) for entry in boxes.items()])
+        self.blocks = CovarianceOfScores(recursion, [Members(*entry) for entry in boxes.items()])
         self.names, self.error = list(boxes), self.blocks.error
         self.factor = triangular(self.blocks.cov)[0]
 

@@ -25,7 +25,7 @@ from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_
 from tensorprog.language.ir import Dot, MatMul, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import upstream
-from tensorprog.limit.draw.joint_scores import Members, ScoreBlocks, dependent, given_before
+from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, dependent, given_before
 from tensorprog.limit.draw.normals import Normals, Points, Source
 from tensorprog.limit.form.definitions import place
 from tensorprog.limit.form.sums_of_functions import FORMAL, WeightedFunction, position_names
@@ -246,7 +246,7 @@ class Conditioned(NumericRecursion):
         known = self._known_scores.setdefault(self.columns.together[name], [])
         entries = [*given_before(self, own, known), own]
         known.append(own)
-        blocks = ScoreBlocks(self, entries, self.normals.draws)
+        blocks = CovarianceOfScores(self, entries, self.normals.draws)
         self._note(blocks.error, 1.0)
         normals = []
         for number, entry in enumerate(entries):

@@ -43,7 +43,7 @@ from tensorprog.language.weight_members import Grouping, variances
 from tensorprog.limit.draw.joint_scores import JointScores, dependent
 from tensorprog.limit.draw.layers import given_scalars
 from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
-from tensorprog.limit.form.definitions import Box, held_ranges, pieced, place, reads_beyond, target_box
+from tensorprog.limit.form.definitions import Box, held_ranges, place, reads_beyond, target_box
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.indexed import difference
@@ -306,8 +306,6 @@ class Sampler:
     def _operand(self, name: str, side: str, ranges: Mapping[str, Range]) -> tuple[Variable, Rows, Open]:
         """Reference, factor rows, and weight member number (over the score's indices) of one operand."""
         reference: Variable = getattr(self.scores[name], side)
-        if reference.name not in self.rows:
-            raise pieced(self.scores[name], reference)
         rows = self.rows[reference.name]
         names = self._given(rows, reference)
         total: Array = np.zeros((), dtype=np.int64)

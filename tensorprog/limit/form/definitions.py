@@ -28,7 +28,7 @@ from tensorprog.language.schedule import Loop, positions, schedule, upstream
 
 __all__ = [
     "ONE", "ZERO", "Box", "Condition", "Reading",
-    "carried", "depth", "held_ranges", "indicator", "is_layered", "not_compiled", "pieced", "place",
+    "carried", "depth", "held_ranges", "indicator", "is_layered", "not_compiled", "place",
     "random_families", "readings", "reads_beyond", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
     "single", "target_box", "with_summands", "without_transposes",
 ]  # fmt: skip
@@ -135,12 +135,6 @@ def not_compiled(statement: Statement, what: str, fix: str) -> NotCompiledError:
     """What this version does not compile: the statement, its line, and what to write instead."""
     said = f"{what}: the limit of this is not compiled by this version"
     return NotCompiledError(Problem(said, shown_at(statement), fix))
-
-
-def pieced(statement: Dot, operand: Variable) -> NotCompiledError:
-    """The refusal of a score one of whose operands several statements define."""
-    what = f"{operand}, an operand of the score {statement.target}, has several definitions"
-    return not_compiled(statement, what, f"a name for each of the definitions of {operand.name}, and a score of each")
 
 
 def shown_at(statement: Statement) -> Span:
@@ -307,33 +301,34 @@ def uniform_coordinates(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
     return replace(netsor, initial=tuple(initials), body=(*made, *netsor.body)) if made else netsor
 
 
-def with_summands(netsor: Netsor) -> tuple[Netsor, dict[str, str]]:
-    """The program with a vector u v for each of its scores n**-0.5 u.v, by name, where operands are not all Gaussian.
+def with_summands(netsor: Netsor, scores: Mapping[str, Dot]) -> tuple[Netsor, dict[str, str]]:
+    """The program with a vector u v for each score n**-0.5 u.v, by name, where operands are not all Gaussian.
 
     Given the inputs of the weights behind them, the coordinates of these vectors are independent with mean zero; so
-    their second moments are the covariances of the scores (Lindeberg's theorem; clause (iv) where u and v are Gaussian).
+    their second moments are the covariances of the scores (Lindeberg's theorem; clause (iv) of Gaussian u and v).
     """
     def gaussian(reference: Variable) -> bool:
         found = [netsor.body[position] for position in netsor.families[reference.name].statements]
         return all(isinstance(statement, MatMul) for statement in found)
 
     fixed = dict(netsor.fixed_widths)
-    scores = [s for s in netsor.body if isinstance(s, Dot) and s.scale != "1/n"
-              and netsor.families[s.left.name].width not in fixed]  # fmt: skip
-    if all(gaussian(operand) for s in scores for operand in s.inputs):
+    growing = {name: s for name, s in scores.items() if netsor.families[s.left.name].width not in fixed}
+    if all(gaussian(operand) for name in netsor.scores if name in growing for operand in growing[name].inputs):
         return netsor, {}
     taken = {*netsor.families, *netsor.index, *netsor.constant}
+    made: dict[str, Nonlin] = {}
+    for name, statement in growing.items():
+        wanted = f"{name}_terms"
+        own = next(n for k in range(len(taken) + 1) if (n := f"{wanted}{k or ''}") not in taken)
+        taken.add(own)
+        product = Call("multiply", statement.inputs)
+        made[name] = Nonlin(replace(statement.target, name=own), product, "", statement.span)
     body: list[Statement] = []
-    names: dict[str, str] = {}
-    for statement in netsor.body:
-        if statement in scores:
-            name = next(n for k in range(len(taken) + 1) if (n := f"{statement.target.name}_terms{k or ''}") not in taken)
-            taken.add(name)
-            names[statement.target.name] = name
-            product = Call("multiply", statement.inputs)
-            body.append(Nonlin(replace(statement.target, name=name), product, "", statement.span))
-        body.append(statement)
-    return replace(netsor, body=tuple(body)), names
+    for each in netsor.body:
+        before = made.get(each.target.name) if isinstance(each, Dot) else None
+        body += [before, each] if before is not None else [each]
+    body += [made[name] for name in growing if name not in netsor.scores]
+    return replace(netsor, body=tuple(body)), {name: product.target.name for name, product in made.items()}
 
 
 class _Beyond:

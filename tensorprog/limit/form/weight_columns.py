@@ -15,7 +15,7 @@ from tensorprog.language.evaluate import Open, affine_values, broadcast
 from tensorprog.language.expr import Affine, Variable, reindexed
 from tensorprog.language.ir import Dot, Family, MatMul, Netsor, Range
 from tensorprog.language.schedule import Step
-from tensorprog.limit.form.definitions import operands_of, pieced, positions_of, target_box
+from tensorprog.limit.form.definitions import operands_of, positions_of, target_box
 
 __all__ = ["Columns", "Meeting"]
 
@@ -132,9 +132,6 @@ class Columns:
     def meeting(self, statement: Dot, ranges: Mapping[str, Range]) -> Meeting:
         """The operands of a score over positions '0', '1', ... of its family in the ranges."""
         left, right = operands_of(statement)
-        for reference in (left, right):
-            if reference.name not in self.weight:
-                raise pieced(statement, reference)
         return Meeting(self, left, right, ranges)
 
 

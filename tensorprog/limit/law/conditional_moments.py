@@ -110,7 +110,7 @@ class OneLayer(DrawSource):
     def at(self, points: Array) -> Iterator[_GivenScores]:
         """The variables given the draws."""
         yield _GivenScores(self, points)
-        errors = (rows.error for rows in (*self.sampler.rows.values(), *self.sampler.joint))
+        errors = [rows.error for rows in self.sampler.rows.values()] + [joint.error for joint in self.sampler.joint]
         self.relative = max(errors, default=0.0) if self.block is None else self.block.error
         self.inner = self.sampler.inner
 

@@ -44,7 +44,6 @@ class NumericRecursion(Numbers):
     ) -> None:  # fmt: skip
         super().__init__(program, expanded, symbols)
         self.paths: Paths | None = None
-        self.of_initials: dict[Any, Value] = {}  # expectations of functions of initial vectors, which no draw changes
         self.start(Recurrences(self))
         if any(self.netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
             few = min(PILOT, numbers)

@@ -166,7 +166,8 @@ class _Law:
         places = dict.fromkeys(place for factor in block for place in factor.places)
         forms = [self.forms[place] for place in places]
         read = [variable.name for form in forms for _, variable, _ in form]
-        if any(self.numbers.netsor.families[n].statements or self.numbers.is_finite(n) for n in read):
+        families, fixed = self.numbers.netsor.families, dict(self.numbers.netsor.fixed_widths)
+        if any(families[n].statements or families[n].width in fixed for n in read):
             return None
         named = {name for factor in block for name in indices_of(factor.body, self.ranges)}
         named |= {name for form in forms for entry in form for name in indices_of(entry[1], self.ranges)}

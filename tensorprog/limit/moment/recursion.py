@@ -106,9 +106,7 @@ class Recursion(ABC, Generic[V, M]):
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         self.expanded = expanded
-        self.netsor, self.summands = with_summands(single(normalize(program, expanded, symbols).netsor))
-        netsor = self.netsor
-        self.parts = SumsOfFunctions(netsor)
+        netsor = single(normalize(program, expanded, symbols).netsor)
         self.random = random_families(netsor)
         self.scores = {
             s.target.name: s
@@ -117,6 +115,9 @@ class Recursion(ABC, Generic[V, M]):
             if s.target.name in netsor.scores
             or not (self.random & {s.left.name, s.right.name} or any(reads_beyond(program, v) for v in s.inputs))
         }
+        self.netsor, self.summands = with_summands(netsor, self.scores)
+        self.random = random_families(self.netsor)
+        self.parts = SumsOfFunctions(self.netsor)
 
     def reset(self) -> None:
         """Nothing is computed yet."""
