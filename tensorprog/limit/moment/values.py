@@ -125,8 +125,13 @@ class Value:
 
     def read(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """The same, with every number that is read."""
-        value = gather(self.value, slots, ranges, starts)
-        return Value(value.axes, Estimate(value.data, gather(self.error, slots, ranges, starts).data))
+        value, error = gather(self.value, slots, ranges, starts), compact(self.estimate.error)
+        if error.shape == self.estimate.value.shape:
+            return Value(value.axes, Estimate(value.data, gather(self.error, slots, ranges, starts).data))
+        # one bound for all along some axes: it is one for all that are read there
+        axes = tuple(axis for axis, size in zip(self.axes, error.shape, strict=True) if size > 1)
+        bound = gather(Open(axes, error.reshape([size for size in error.shape if size > 1])), slots, ranges, starts)
+        return Value(value.axes, Estimate(value.data, np.broadcast_to(align(bound, value.axes), value.data.shape)))
 
     def widened(self, name: str, span: Range, whole: Range) -> Value:
         """The value over a larger range of one index, zero outside its own."""
