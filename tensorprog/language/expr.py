@@ -47,7 +47,7 @@ class Affine:
     @classmethod
     def of(cls, terms: Mapping[str, int], offset: int = 0) -> Affine:
         """The form with these coefficients, zeros left out."""
-        return cls(tuple((name, value) for name, value in terms.items() if value), offset)
+        return cls(tuple([term for term in terms.items() if term[1]]), offset)
 
     @classmethod
     def index(cls, name: str) -> Affine:
