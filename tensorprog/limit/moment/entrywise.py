@@ -104,13 +104,15 @@ class Pairwise:
     @cached_property
     def some(self) -> Array:
         """The array at the first members along its last axis, or at one pair."""
-        if self.whole_rows:
-            return self.between((np.zeros(1, dtype=int),) * (2 * self.pairs)).ravel()
-        row = np.arange(self.shape[-1])
-        index = (*([np.zeros_like(row)] * (len(self.shape) - 1)), row)
+        if self.shared:
+            first = np.zeros(1, dtype=int)
+            index: Index = (*(slice(0, length) for length in self.shared), *([first] * (2 * self.pairs)))
+        else:
+            row = np.arange(self.shape[-1])
+            index = (*([np.zeros_like(row)] * (len(self.shape) - 1)), row)
         if self.compute is None:
             assert self.known is not None
-            return np.broadcast_to(part(self.known, index), row.shape)
+            return part(self.known, index)
         return self.compute(index, [arg.some for arg in self.args], None)
 
     def whole(self) -> Array:
@@ -194,12 +196,10 @@ class Entrywise(Value):
             first, second = (part(rows, (*cuts[0], *cut, slice(None))) for cut in cuts[1:])
             if not isinstance(index[-1], slice):
                 return np.asarray(np.einsum("...d,...d->...", first, second) * scale)
-            one, two = (1,) * pairs, first.shape[:shared]
-            total = 0.0
-            for k in range(rows.shape[-1]):
-                total = total + first[..., k].reshape(first.shape[:-1] + one) * second[..., k].reshape(
-                    two + one + second.shape[shared:-1])
-            return total * scale
+            one, two = (part.reshape(*part.shape[:shared], -1, part.shape[-1]) for part in (first, second))
+            found = one @ two.swapaxes(-1, -2)
+            found *= scale
+            return found.reshape(*first.shape[:-1], *second.shape[shared:-1])
 
         size = np.sqrt(scale * np.square(rows).sum(axis=-1))
         one = (1,) * pairs
