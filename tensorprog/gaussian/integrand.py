@@ -365,12 +365,19 @@ def part(array: NDArray[Any], index: Index) -> NDArray[Any]:
     slices = isinstance(index[-1], slice)
     if all(length == 1 for length in array.shape):
         return array if slices else array.reshape(())
-    found = np.asarray(array[tuple(
+    cuts = tuple([
         (slice(None) if isinstance(cut, slice) else 0) if length == 1 else cut
         for length, cut in zip(array.shape, index, strict=True)
-    )])  # fmt: skip
-    alone = not slices and all(length == 1 or isinstance(cut, slice) for length, cut in zip(array.shape, index, strict=True))
-    return found[..., None] if alone else found
+    ])  # fmt: skip
+    if slices or not isinstance(index[0], slice):
+        return np.asarray(array[cuts])
+    places = [k for k, cut in enumerate(cuts) if not isinstance(cut, slice | int)]
+    if len(places) > 1:
+        return np.asarray(array[cuts])
+    rows = array[tuple([cut if isinstance(cut, slice | int) else slice(None) for cut in cuts])]
+    if not places:  # one for all of the index arrays
+        return np.asarray(rows[..., None])
+    return np.asarray(np.take(rows, index[places[0]], axis=sum(isinstance(cut, slice) for cut in index[: places[0]])))
 
 
 def _cuts(length: int, step: int) -> list[slice]:
@@ -378,7 +385,7 @@ def _cuts(length: int, step: int) -> list[slice]:
 
 
 def _blocks(shape: tuple[int, ...], size: int, uncut: int = 0) -> Iterator[Index]:
-    """Tiles of at most `size` members, if the first `uncut` axes allow it, with the last axes as long as they can be."""
+    """Tiles of at most `size` members where the first `uncut` axes allow it, with the last axes as long as possible."""
     steps, size = [], size // max(1, math.prod(shape[:uncut]))
     for length in reversed(shape[uncut:]):
         step = max(1, min(length, size))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class Pairwise:
     ) -> None:  # fmt: skip
         self.shape, self.pairs, self.symmetric, self.args = shape, pairs, symmetric, tuple(args)
         self.compute, self.known = compute, known
-        self.whole_rows = moves or any(arg.whole_rows for arg in args)
+        self.whole_rows: bool = moves or any(arg.whole_rows for arg in args)
 
     @property
     def shared(self) -> tuple[int, ...]:
@@ -199,7 +199,7 @@ class Entrywise(Value):
             one, two = (part.reshape(*part.shape[:shared], -1, part.shape[-1]) for part in (first, second))
             found = one @ two.swapaxes(-1, -2)
             found *= scale
-            return found.reshape(*first.shape[:-1], *second.shape[shared:-1])
+            return np.asarray(found.reshape(*first.shape[:-1], *second.shape[shared:-1]))
 
         size = np.sqrt(scale * np.square(rows).sum(axis=-1))
         one = (1,) * pairs
@@ -348,7 +348,8 @@ class Entrywise(Value):
         names = union(*(form.indices for form in forms[shared:])) if self.step.whole_rows else names
         if self.step.whole_rows and not (all(plain[:shared]) and len({*kept, *names}) == shared + len(names)):
             return Value(axes, self.estimate).gather(slots, ranges, starts)
-        forms, own, shape = (part[shared:] if self.step.whole_rows else part for part in (forms, axes, shape))
+        cut = shared if self.step.whole_rows else 0
+        forms, own, shape = forms[cut:], axes[cut:], shape[cut:]
         sizes = [ranges[name][1] - ranges[name][0] for name in names]
         if self.step.known is not None or 4 * math.prod(sizes) > math.prod(shape):
             return Value(axes, self.estimate).gather(slots, ranges, starts)
@@ -435,7 +436,10 @@ class Entrywise(Value):
         """The sum of products over some axes."""
         if not over or {*over} & {*other.axes} or not {*over} <= {*self.axes[: len(self.step.shared)]}:
             return super().contracted(other, over)
-        return reduce(lambda value, name: value.summed(name), over, self) * other  # type: ignore[return-value]
+        total: Value = self
+        for name in over:
+            total = total.summed(name)
+        return total * other
 
     def at(self, positions: Mapping[str, Array], starts: Mapping[str, int]) -> Estimate:
         """Numbers at index arrays, one for each axis, that broadcast against each other."""
