@@ -156,7 +156,7 @@ def gather(
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _Gathering:
     """How arrays of one shape are read at forms: transposed, taken along some axes, indexed, and transposed again."""
 
     order: tuple[int, ...]
@@ -176,7 +176,7 @@ class _Reading:
 def _reading(
     own: tuple[str, ...], shape: tuple[int, ...], read: tuple[tuple[str, Affine, int], ...],
     spans: tuple[tuple[str, int, int], ...], first: tuple[tuple[str, int], ...],
-) -> _Reading | None:  # fmt: skip
+) -> _Gathering | None:  # fmt: skip
     """Worked out once for arrays that are read alike; None where they are read as they are."""
     size_of = dict(zip(own, shape, strict=True))
     ranges = {name: (start, stop) for name, start, stop in spans}
@@ -208,7 +208,7 @@ def _reading(
     axes, key, _ = _places(sizes, begin, slots, ranges, ("",) * len(slots))
     order = tuple(own.index(name) for name in (*mapped, *kept))
     axes, wanted = (*axes, *kept), union(axes, kept)
-    return _Reading(order, tuple(taken), key, tuple(axes.index(name) for name in wanted), wanted)
+    return _Gathering(order, tuple(taken), key, tuple(axes.index(name) for name in wanted), wanted)
 
 
 def elementwise(function: Callable[..., NDArray[Any]], *args: Open) -> Open:

@@ -49,6 +49,7 @@ class Pairwise:
     ) -> None:  # fmt: skip
         self.shape, self.pairs, self.symmetric, self.args = shape, pairs, symmetric, tuple(args)
         self.compute, self.known = compute, known
+        self._last: tuple[Index, Array] | None = None  # pairs that were read, and the array there
         self.whole_rows: bool = moves or any(arg.whole_rows for arg in args)
 
     @property
@@ -98,8 +99,10 @@ class Pairwise:
         """The array at index arrays of one length for the pairs, with all of the axes before them."""
         if self.known is not None:
             return part(self.known, self.rows(index))
-        with np.errstate(all="ignore"):
-            return self.reader()(self.rows(index))
+        if self._last is None or not all(map(np.array_equal, self._last[0], index)):
+            with np.errstate(all="ignore"):
+                self._last = index, self.reader()(self.rows(index))
+        return self._last[1]
 
     @cached_property
     def some(self) -> Array:
