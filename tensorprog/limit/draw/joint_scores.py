@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.estimate import TINY
 from tensorprog.language.evaluate import BATCH, Open
 from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import triangular
@@ -79,16 +80,19 @@ class CovarianceOfScores:
             f"factoring the covariance of {total} scores ({names}) that depend on each other",
         )
         self.cov = np.zeros((max(draws, 1), self.lead, total, total))
-        self.error, size = 0.0, 0.0
+        wrong, self.error, size = np.zeros((1, 1, 1, 1) if draws else self.cov.shape), 0.0, 0.0
         batch = {REPLICATE: np.arange(draws)[:, None, None, None]} if draws else {}
         for (k, m), moment in moments.items():
             places = self._places(entries[k].box, "", 0) | self._places(entries[m].box, "_", 1)
             found = moment.at({**places, **batch})
             rows, columns = (slice(self.offsets[n], self.offsets[n + 1]) for n in (k, m))
             self.cov[..., rows, columns] = found.value
+            if not draws:
+                wrong[..., rows, columns] = found.error
             self.error = max(self.error, float(np.max(found.error, initial=0.0)))
             size = max(size, float(np.max(np.abs(found.value), initial=0.0)))
         self.error /= size or 1.0
+        self.wrong = wrong[0]
         if self.lead > 1 and np.all(self.cov == self.cov[:, :1]):
             self.cov = self.cov[:, :1]
 
@@ -136,8 +140,17 @@ class JointScores:
 
     def __init__(self, recursion: NumericRecursion, boxes: Mapping[str, Box]) -> None:
         self.blocks = CovarianceOfScores(recursion, [Members(*entry) for entry in boxes.items()])
-        self.names, self.error = list(boxes), self.blocks.error
+        self.names = list(boxes)
         self.factor = triangular(self.blocks.cov)[0]
+        scale = np.sqrt(np.maximum(np.diagonal(self.blocks.cov[0], axis1=-2, axis2=-1), TINY))
+        self._errors = (self.blocks.wrong / (scale[..., :, None] * scale[..., None, :])).max(axis=-1, initial=0.0)
+
+    def error(self, name: str) -> Open:
+        """Errors of the covariances of each member, the largest of them, beside the deviations of both members.
+
+        Shapes    over BATCH, of length 1, and the positions
+        """
+        return self.blocks.members(self._errors[None], self.names.index(name))
 
     @property
     def shape(self) -> tuple[int, int]:
