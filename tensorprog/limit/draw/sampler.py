@@ -37,7 +37,7 @@ from tensorprog.language.evaluate import (
 )
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, variables, walk
 from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
-from tensorprog.language.linalg import psd_cholesky
+from tensorprog.language.linalg import psd_cholesky, times_triangle
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping, variances
 from tensorprog.limit.draw.layers import given_scalars
@@ -58,6 +58,7 @@ RANK = "r"
 FACTORED = 5  # arrays of the size of second moments while they are factored
 TOGETHER = 1 << 19  # second moments computed at once
 NEAR = 4.0  # deviations of the squared length of normals within which draws are not far out
+LARGE = 64  # rows of a triangle from which on a product with it is faster than one with any matrix
 WORKED = 4  # arrays of the size of a run of normals, then of a piece of a sum, that are needed at once
 
 
@@ -542,9 +543,21 @@ class Rows:
         values = gather(self.values, names, ranges, starts)
         if self.place is None:
             values = Open(tuple(rank if axis == RANK else axis for axis in values.axes), values.data)
+            if _is_large_triangle(values, normals, rank):
+                at = normals.axes.index(rank)
+                data = times_triangle(normals.data, values.data, right=at == len(normals.axes) - 1)
+                return Open((*normals.axes[:at], values.axes[0], *normals.axes[at + 1 :]), data)
             return contract(values, normals, [rank])
         picked = gather(normals, {rank: self.place.at(names)}, ranges, {rank: 0} | starts_of(ranges))
         return multiply(values, picked)
+
+
+def _is_large_triangle(values: Open, normals: Open, rank: str) -> bool:
+    """Whether rows are a lower triangle, large enough to be multiplied as one, and normals have it as a matrix axis."""
+    if len(values.axes) != 2 or values.axes[0] in normals.axes or rank not in normals.axes[-2:]:
+        return False
+    rows, columns = values.data.shape
+    return LARGE <= rows == columns and not np.triu(values.data, 1).any()
 
 
 def starts_of(ranges: Mapping[str, Range]) -> dict[str, int]:
