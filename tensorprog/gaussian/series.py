@@ -190,15 +190,14 @@ class SeriesDual:
     def _at(self, rho: Array, places: Sequence[NDArray[np.intp]]) -> Array:
         """At correlations, which are overwritten."""
         largest = max(rho.max(initial=0.0), -rho.min(initial=0.0))
-        cost, cut = self._order(largest) * rho.size, 1.0
-        size = np.abs(rho)
-        for lower in (c for c in CUTS if c < largest):
-            rest = self._order(lower) * rho.size
-            if 2 * rest < self._order(largest) * rho.size:
-                whole = rest + SCATTERED * self._order(largest) * np.count_nonzero(size > lower)
-                cost, cut = min((cost, cut), (whole, lower))
+        order, size = self._order(largest), np.abs(rho)
+        cost, cut = float(order * rho.size), 1.0
+        for lower in [c for c in CUTS if c < largest and 2 * self._order(c) < order]:
+            split = self._order(lower) * rho.size + SCATTERED * order * float(np.count_nonzero(size > lower))
+            if split < cost:
+                cost, cut = split, lower
         if cut == 1.0:
-            return self._sum(rho, places, self._order(largest))
+            return self._sum(rho, places, order)
         steep = size > cut
         few = self._at(rho[steep], [np.broadcast_to(place, rho.shape)[steep] for place in places])
         rho[steep] = 0.0
@@ -309,7 +308,7 @@ def _interpolated(f: RealFunction, mu: float, sd: Array, orders: Sequence[int]) 
         return None
     low, high = np.log(sd[[0, -1]])
     place = np.clip((2 * np.log(sd) - low - high) / max(high - low, TINY), -1.0, 1.0)
-    count, left = NODES[0], np.inf
+    count, left, few = NODES[0], np.inf, None
     for order in orders:
         for count in [n for n in NODES if n >= count]:
             if 2 * count > sd.size:
@@ -325,9 +324,9 @@ def _interpolated(f: RealFunction, mu: float, sd: Array, orders: Sequence[int]) 
             left = 2 * float(np.linalg.norm(terms[:, count // 2 :]))
             if left <= CLOSE:
                 break
-        if few.enough or left > CLOSE:
+        if few is None or few.enough or left > CLOSE:
             break
-    if left > CLOSE:
+    if few is None or left > CLOSE:
         return None
     found = terms @ np.cos(np.outer(np.arange(count), np.arccos(place)))
     shares, norm = found[:-1], np.exp(found[-1])
