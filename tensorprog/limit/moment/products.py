@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
+from tensorprog.gaussian.shared_line import on_shared_line
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, broadcast, evaluate, union
 from tensorprog.language.expr import (
     Affine,
@@ -148,6 +149,9 @@ class _Law:
     def expectation(self, block: Sequence[_Factor]) -> Value:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
         if len(block) > 2:
+            found = self._on_shared_line(block)
+            if found is not None:
+                return found
             block = _merged(block)
         if not self.numbers.deferring:
             known, key = self.numbers.of_initials, self._of_initials(block)
@@ -158,6 +162,45 @@ class _Law:
             return known[key]
         linear = len(block) < 3 and all(factor.plain == FORMAL for factor in block)
         return self._expectation(block, self.numbers.scope(self.ranges)) if linear else self._later(block)
+
+    def _on_shared_line(self, block: Sequence[_Factor]) -> Value | None:
+        """Of several smooth functions of one variable, the same for all indices, each with indices of its own."""
+        places = {factor.places for factor in block}
+        if len(places) > 1 or len(block[0].places) > 1 or self.numbers.deferring or any(
+                factor.averages or not smooth(factor.body) for factor in block):
+            return None
+        mean, variance = self.mean(block[0].places[0]), self.cov(block[0].places[0], block[0].places[0])
+        if any(part.axes or part.estimate.error.any() for part in (mean, variance)):
+            return None
+        key = self._of_initials(block)
+        if key is not None and key in self.numbers.of_initials:
+            return self.numbers.of_initials[key]
+        scope, name = self.numbers.scope(self.ranges), f".{block[0].places[0]}"
+        axes = self._axes([], [factor.body for factor in block])
+        if self.numbers.sized((), axes, self.ranges) is not None:
+            return None
+        check_memory([self.ranges[axis][1] - self.ranges[axis][0] for axis in axes])
+
+        def factors(x: Array) -> list[tuple[tuple[str, ...], Array]]:
+            def read(reference: Variable, box: Mapping[str, Range]) -> Open:
+                return Open((COORDINATE,), x) if reference.name == name else scope.variable(reference, box)
+
+            inner = Scope(scope.netsor, scope.ranges, read)
+            found = []
+            for factor in block:
+                value = evaluate(factor.body, inner)
+                own = tuple(axis for axis in value.axes if axis != COORDINATE)
+                values = align(value, (*own, COORDINATE))
+                found.append((own, np.broadcast_to(values, (*values.shape[:-1], len(x)))))
+            return found
+
+        answer = on_shared_line(factors, float(mean.estimate.value), float(np.sqrt(variance.estimate.value)))
+        if answer is None:
+            return None
+        value = Value.of(answer[1], answer[0], np.full((1,) * len(answer[0]), answer[2]))
+        if key is not None:
+            self.numbers.of_initials[key] = value
+        return value
 
     def _of_initials(self, block: Sequence[_Factor]) -> tuple[Any, ...] | None:
         """What tells a block of functions of initial vectors from others, which has one value for all draws."""
