@@ -49,7 +49,10 @@ class NumericRecursion(Numbers):
             few = min(PILOT, numbers)
             turned = None if pilot else lambda: NumericRecursion(program, expanded, few, symbols, pilot=True).drawn
             self.paths = Paths(self, numbers, turned)
-        drawn = any_reduces(self.parts, self.netsor.families.keys() - self.random)
+        known = self.program.known
+        if "reduces" not in known:
+            known["reduces"] = any_reduces(self.parts, self.netsor.families.keys() - self.random)
+        drawn = known["reduces"]
         self.replicates = self.paths.range if self.paths is not None else (0, REPLICATES) if drawn else None
 
     def start(self, recurrences: Recurrences) -> None:
