@@ -578,6 +578,8 @@ class IndexedValues(Indexed[Value]):
 
     def merged(self) -> IndexedValues:
         """Add up terms with equal equations and drop exact zeros."""
+        if not self.terms:
+            return self
         groups: dict[tuple[Equations, int], Value] = {}
         for number, term in enumerate(self.terms):
             apart = isinstance(term.value, Factored | Shifted)  # a sum would multiply them out
