@@ -127,8 +127,10 @@ class Recursion(ABC, Generic[V, M]):
         if key not in program.remembered:
             program.remembered[key] = _Prepared(program, expanded, symbols)
         self.program: _Prepared = program.remembered[key]
-        self.netsor, self.parts = self.program.netsor, self.program.parts
-        self.random, self.scores = self.program.random, self.program.scores
+        self.netsor: Netsor = self.program.netsor
+        self.parts: SumsOfFunctions = self.program.parts
+        self.random: set[str] = self.program.random
+        self.scores: dict[str, Dot] = self.program.scores
 
     def reset(self) -> None:
         """Nothing is computed yet."""
