@@ -223,7 +223,7 @@ def networks(network: tp.Program, width: int, count: int, work: str, products: f
 
 @row
 def inactive() -> Iterator[Line]:
-    for width, count in ((64, 50_000), (1024, 50_000), (16384, 2000)):
+    for width, count in ((64, 50_000), (1024, 50_000), (16384, 50_000)):
         yield networks(tp.load("attention"), width, count, f"attention, clip at 100, n = {width}, {count:,} networks")
 
 

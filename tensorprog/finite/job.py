@@ -31,7 +31,7 @@ TILE_BYTES = 1 << 20  # of the vectors that are drawn, and left again, in one pi
 OVERHEAD = 1 << 20  # bytes of objects of Python, and of what the allocator cannot use again
 FREED_BYTES = 16 << 20  # kept by the allocator instead of being returned to the system after every op
 SUMMED = 1 << 18  # numbers of factors of a sum that are worked out at once, about
-FEW, MAX_BLOCK = 16, 1024  # networks in a block
+FEW, MAX_BLOCK = 16, 4096  # networks in a block
 BLOCK_NANOSECONDS = 1e8  # results come in whole blocks: a few networks should not wait for many
 
 
