@@ -40,6 +40,7 @@ class PlotsUnavailableError(TensorprogError):
 
 def _figure(columns: int, width: float, height: float, windowed: bool = False) -> tuple[Any, list[Any]]:
     """A figure with panels side by side; one that is not `windowed` belongs to no window system."""
+    make: Any
     try:
         if windowed:
             from matplotlib.pyplot import figure as make
