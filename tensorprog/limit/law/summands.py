@@ -531,6 +531,10 @@ def _score_structure(recursion: NumericRecursion, u: Variable, v: Variable, rang
     """Equations and axes of the terms of Cov(p, p') by clause (iv), without its values."""
     if any(recursion.dot(reference.name).scale == "1/n" for reference in (u, v)):  # a function of other scores
         return [(frozenset(), frozenset(name for slot in (*u.slots, *v.slots) for name in slot.indices))]
+    if u.name in recursion.summands and v.name in recursion.summands:
+        names = {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
+        moment = recursion.score(u.name, v.name).read(names, ranges)
+        return [(term.equations, frozenset(term.value.axes)) for term in moment.terms]
     (a, b), (c, d) = (_operands(recursion, reference) for reference in (u, v))
     found: Structure = []
     for first, second in (((a, c), (b, d)), ((a, d), (b, c))):
