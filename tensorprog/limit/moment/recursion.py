@@ -33,6 +33,7 @@ from tensorprog.limit.form.definitions import (
     readings,
     reads_beyond,
     single,
+    with_summands,
 )
 from tensorprog.limit.form.sums_of_functions import ONE, Inner, SumsOfFunctions, WeightedFunction, position_names
 from tensorprog.limit.moment.indexed import (
@@ -92,8 +93,7 @@ class _Prepared:
     """What the recursion reads of a program: what is worked out once, whatever is asked and however often."""
 
     def __init__(self, program: Netsor, expanded: bool, symbols: Collection[str]) -> None:
-        self.netsor = netsor = single(normalize(program, expanded, symbols).netsor)
-        self.parts = SumsOfFunctions(netsor)
+        netsor = single(normalize(program, expanded, symbols).netsor)
         self.random = random_families(netsor)
         self.scores = {
             s.target.name: s
@@ -102,7 +102,9 @@ class _Prepared:
             if s.target.name in netsor.scores
             or not (self.random & {s.left.name, s.right.name} or any(reads_beyond(program, v) for v in s.inputs))
         }
-
+        self.netsor, self.summands = with_summands(netsor, self.scores)
+        self.random = random_families(self.netsor)
+        self.parts = SumsOfFunctions(self.netsor)
         self.known: dict[str, bool] = {}  # what else is asked of it
 
 
@@ -129,8 +131,9 @@ class Recursion(ABC, Generic[V, M]):
         self.program: _Prepared = program.remembered[key]
         self.netsor: Netsor = self.program.netsor
         self.parts: SumsOfFunctions = self.program.parts
-        self.random: set[str] = self.program.random
+        self.random: frozenset[str] = self.program.random
         self.scores: dict[str, Dot] = self.program.scores
+        self.summands = self.program.summands
 
     def reset(self) -> None:
         """Nothing is computed yet."""
@@ -627,7 +630,14 @@ class Recursion(ABC, Generic[V, M]):
         return operands_of(self.dot(name))
 
     def score(self, f: str, g: str, where: Equations = NOTHING) -> M:
-        """Cov of two score families, by Isserlis; `where`: at these positions, elsewhere any value."""
+        """Cov of two score families, by Isserlis; `where`: at these positions, elsewhere any value.
+
+        Of functions of MatMul outputs, coordinate by coordinate, E[Z^u Z^v Z^u' Z^v'] in general.
+        """
+        if f in self.summands and g in self.summands:
+            one, two = self.summands[f], self.summands[g]
+            found: M = self.settle(self.second_at(one, two, self.worth(one, two, where)))
+            return found
         ranges, at = self.pair_ranges(f, g), solve(self.worth(f, g, where))
         second = {name: Affine.index(f"{name}_").at(at) for name in position_names(self.netsor, g)}
         left, right = self.operands(f)
