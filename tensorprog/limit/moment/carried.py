@@ -42,7 +42,7 @@ Source = tuple[str, tuple[int | None, ...]]  # a weight with the slots that are 
 SUMMAND, OTHER = "k", "k_"  # axes of the b_k
 LEAST_LOG2, MOST_LOG2 = 6, 17  # draws per replicate
 TURNED = 48  # directions that normals are turned to
-FEW = 2  # rows of a matrix product
+FEW = 2  # rows of a matrix product that only reads memory
 TOGETHER = 1 << 19  # numbers of an array that is needed for a while only, about; at least those of one replicate
 
 
@@ -320,7 +320,7 @@ class Paths:
             first = np.eye(dim, 0) if self._pilot is None or not self.dim else self._pilot().directions()
             self._normals = np.empty((self.replicates, dim, self.points), dtype=np.float32)
             for number, points in zip(range(self.replicates), point_sets(dim, self._log2, 0), strict=False):
-                self._normals[number] = _turned(first, points.T.astype(np.float32))
+                self._normals[number] = _turned(first, points.astype(np.float32)).T
         return self._normals
 
     def directions(self) -> Array:
@@ -542,7 +542,7 @@ def _turned(first: Array, points: Array) -> Array:
 
     Q of their factors Q R, which is a product of few reflections; R is diagonal, of 1 and -1.
 
-    Shapes    directions (dim, few), points (dim, m) -> as points
+    Shapes    directions (dim, few), points (m, dim) -> as points
     """
     dim, few = first.shape
     if not few:
@@ -551,10 +551,10 @@ def _turned(first: Array, points: Array) -> Array:
     reflections = (np.tril(factors, -1) + np.eye(dim, few)) * (tau != 0)
     inner = np.triu(reflections.T @ reflections, 1)  # Q = 1 - V T V', and T**-1 is diag(1 / tau) with V'V above it
     inner[np.diag_indices(few)] = 1 / np.where(tau, tau, 1.0)
-    signed = points.copy()
-    signed[:few] *= np.sign(np.diagonal(factors))[:, None].astype(points.dtype)
-    one, two = (part.astype(points.dtype) for part in (reflections @ solve_triangular(inner, np.eye(few)), reflections))
-    return np.asarray(signed - one @ (two.T @ signed))
+    onto = reflections @ solve_triangular(inner, np.eye(few))
+    signed = points * np.append(np.sign(np.diagonal(factors)), np.ones(dim - few)).astype(points.dtype)
+    signed -= signed @ reflections.astype(points.dtype) @ onto.T.astype(points.dtype)
+    return np.asarray(signed)
 
 
 def _positions_at(form: Affine, positions: Sequence[Array]) -> Array:
@@ -571,8 +571,8 @@ def _members(ranges: Mapping[str, Range]) -> int:
 
 
 def _product(first: Array, second: Array) -> Array:
-    """Matrix products; with few rows they only read memory, and the threads of a BLAS would wait for each other."""
-    few = min(first.shape[-2], second.shape[-1]) <= FEW
+    """Matrix products; those of two rows are quicker without a BLAS."""
+    few = min(first.shape[-2], second.shape[-1]) == FEW
     return np.asarray(np.einsum("...ab,...bc->...ac", first, second) if few else np.matmul(first, second))
 
 
@@ -615,6 +615,8 @@ class LinearStates:
         self._weights: dict[str, Array] = {}
         self._used = 0
         self._moments = np.zeros((0, 0, 0))
+        self._version = 0  # of the weights
+        self._last: tuple[Any, Open | None] = (None, None)  # what was asked for last, and its average
 
     def _wanted(self) -> bool:
         """Whether second moments of carried variables themselves are read, not of nonlinear functions of them."""
@@ -679,12 +681,14 @@ class LinearStates:
         own = self._weights[name][(slice(None), *place(box, family.ranges))]
         axes = (REPLICATE, *ranges, SUMMAND, COORDINATE)
         groups = self.paths.replicate_groups(math.prod(b - a for a, b in box) * self.count)
-        for summand in self.summands[position]:
-            numbers = None if summand.carried is not None else self._enter(summand, box)
+        self._version += 1
+        entered = [None if summand.carried is not None else self._enter(summand, box)
+                   for summand in self.summands[position]]  # fmt: skip
+        for summand, numbers in zip(self.summands[position], entered, strict=True):
             for part in groups:
                 coefficient, values = self.paths.evaluate(summand.coefficient, ranges, part), own[part]
                 if summand.carried is not None:
-                    values += align(multiply(coefficient, self._read(summand.carried, ranges, part)), axes)
+                    values[..., : self._used, :] += align(multiply(coefficient, self._read(summand.carried, ranges, part)), axes)
                     continue
                 assert numbers is not None
                 full = np.broadcast_to(align(coefficient, (REPLICATE, *ranges, COORDINATE)), values[..., 0, :].shape)
@@ -727,7 +731,8 @@ class LinearStates:
 
     def _read(self, reference: Variable, ranges: Mapping[str, Range], part: slice) -> Open:
         family = self.netsor.families[reference.name]
-        return members_read(self._weights[reference.name][part], reference, family, ranges, SUMMAND, COORDINATE)
+        known = self._weights[reference.name][part][..., : self._used, :]
+        return members_read(known, reference, family, ranges, SUMMAND, COORDINATE)
 
     # -- averages -----------------------------------------------------------------------------------------------
 
@@ -736,17 +741,21 @@ class LinearStates:
         self.paths.numbers.ready(first.name, second.name)
         if self.summands is None:
             return None
-        families = (self.netsor.families[reference.name] for reference in (first, second))
-        groups = self.paths.replicate_groups(self.count * sum(math.prod(family.shape) for family in families))
-        found = [self._average(first, second, ranges, part) for part in groups]
-        return Open(found[0].axes, np.concatenate([each.data for each in found]) / self.paths.points)
+        key = first, second, tuple(ranges.items()), self._version
+        if self._last[0] != key:
+            sizes = [ranges[name][1] - ranges[name][0] for slot in first.slots for name in slot.indices]
+            groups = self.paths.replicate_groups(self._used * math.prod(sizes))
+            found = [self._average(first, second, ranges, part) for part in groups]
+            average = Open(found[0].axes, np.concatenate([each.data for each in found]) / self.paths.points)
+            self._last = key, average
+        return self._last[1]
 
     def _average(self, first: Variable, second: Variable, ranges: Mapping[str, Range], part: slice) -> Open:
         """The sum over the draws of some replicates, which are the first axis."""
         one, two = (self._read(reference, ranges, part) for reference in (first, second))
-        middle = contract(one, Open((REPLICATE, SUMMAND, OTHER), self._moments[part]), [SUMMAND])
+        moments = Open((REPLICATE, OTHER, SUMMAND), self._moments[part, : self._used, : self._used])
         renamed = Open(tuple(OTHER if axis == SUMMAND else axis for axis in two.axes), two.data)
-        return contract(middle, renamed, [OTHER, COORDINATE])
+        return contract(contract(moments, one, [SUMMAND]), renamed, [OTHER, COORDINATE])
 
 
 def meet(first: Iterable[Source], second: Iterable[Source]) -> bool:
