@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 Array = NDArray[np.floating]
 
-__all__ = ["alike", "extended", "nearest_semidefinite", "pivoted_cholesky", "psd_cholesky", "triangular", "unit_roundoff"]
+__all__ = ["alike", "nearest_semidefinite", "pivoted_cholesky", "psd_cholesky", "triangular", "unit_roundoff"]
 
 CLEAR = 1000  # tolerances: below, a pivot may be mostly rounding
 COLUMNS = 32  # taken at a time off what is left of a matrix, so that large matrices cost products of matrices
@@ -178,31 +177,19 @@ def nearest_semidefinite(gram: Array) -> tuple[Array, float]:
     return (near + near.T) / 2, max(0.0, -float(values[0]))
 
 
-def triangular(cov: NDArray[Any]) -> NDArray[Any]:
+def triangular(cov: NDArray[Any], scale: NDArray[Any] | None = None) -> NDArray[Any]:
     """Lower triangular factors, in the order given; a variable that those before it determine has pivot 0.
+
+    It is determined where the pivot is rounding beside `scale`, the variances if it is not given.
 
     Shapes    (..., d, d) -> (..., d, d)
     """
-    return extended(np.zeros((*cov.shape[:-2], 0, 0)), cov)
-
-
-def extended(known: NDArray[Any], cov: NDArray[Any]) -> NDArray[Any]:
-    """Lower triangular factors of more variables, whose covariances with all are given.
-
-    Shapes    known (..., d, d), cov (..., new, d + new) -> (..., d + new, d + new)
-    """
-    old, size = known.shape[-1], cov.shape[-1]
-    factor = np.zeros((*cov.shape[:-2], size, size))
-    factor[..., :old, :old] = known
-    pivots = np.einsum("...ii->...i", known)
-    for place in np.ndindex(*cov.shape[:-2]) if old else ():
-        held = known[place] + np.diag(pivots[place] == 0)  # the column of a pivot 0 is 0
-        found = solve_triangular(held, cov[place][:, :old].T, lower=True, check_finite=False).T
-        factor[place][old:, :old] = np.where(pivots[place] == 0, 0.0, found)
-    for k in range(old, size):
-        rest = cov[..., k - old :, k] - (factor[..., k:, :k] @ factor[..., k, :k, None])[..., 0]
+    scale = np.einsum("...ii->...i", cov) if scale is None else scale
+    factor = np.zeros_like(cov)
+    for k in range(cov.shape[-1]):
+        rest = cov[..., k:, k] - (factor[..., k:, :k] @ factor[..., k, :k, None])[..., 0]
         pivot = rest[..., 0]
-        real = pivot > 1e-14 * cov[..., k - old, k]
+        real = pivot > 1e-14 * scale[..., k]
         root = np.sqrt(np.where(real, pivot, 1.0))
         factor[..., k:, k] = np.where(real[..., None], rest / root[..., None], 0.0)
     return factor

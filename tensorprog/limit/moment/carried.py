@@ -26,8 +26,8 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.several import REPLICATES, point_sets
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, contract, evaluate, gather, multiply
 from tensorprog.language.expr import Affine, Expr, Variable, indices_of, product_of, substitute, variables
-from tensorprog.language.ir import MatMul, Range
-from tensorprog.language.linalg import extended
+from tensorprog.language.ir import MatMul, Nonlin, Range
+from tensorprog.language.linalg import triangular
 from tensorprog.limit.form.definitions import Box, place, target_box
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction
 from tensorprog.limit.memory import need
@@ -47,7 +47,7 @@ TOGETHER = 1 << 19  # numbers of an array that is needed for a while only, about
 
 
 @dataclass
-class _Sum:
+class _SumOfGaussians:
     """A family of sums of Gaussian variables, as the pre-activations of a gate, that are drawn as one.
 
     Its members have the positions '0', '1', ... of its first variable, whose weight is 1.
@@ -81,10 +81,15 @@ class Paths:
 
     Shapes    values of a carried family (replicates, *members, draws)
     Scale     `held` numbers are held at once by all draws: more of them, and fewer draws, for longer recurrences
+
+    Sums of Gaussian variables are drawn as one where nothing else reads them, or all variables `apart`.
     """
 
-    def __init__(self, numbers: Numbers, held: int, pilot: Callable[[], Paths] | None = None) -> None:
+    def __init__(
+        self, numbers: Numbers, held: int, pilot: Callable[[], Paths] | None = None, apart: bool = False
+    ) -> None:
         self.numbers, self.netsor, self.parts, self._held = numbers, numbers.netsor, numbers.parts, held
+        self._apart = apart
         self.replicates = 1 if pilot is None else REPLICATES
         self.range: Range = (0, self.replicates)
         self.relative = 0.0  # the largest relative error of the covariances drawn with, without the spread
@@ -109,7 +114,7 @@ class Paths:
         )
         self._joints = self._joined()
         self._read_in = {variable.name: sum_ for sum_ in self._sums.values() for _, variable in sum_.terms}
-        self._fitting: set[Expr] = set()
+        self._fitting: dict[Expr, bool] = {}
         self._values: dict[str, Array] = {}
         self._pilot = pilot
         self._done: dict[str, Array] = {}  # which members have their values
@@ -118,7 +123,7 @@ class Paths:
 
     def afresh(self) -> Paths:
         """The same draws, of which none is made yet."""
-        return Paths(self.numbers, self._held, self._pilot)
+        return Paths(self.numbers, self._held, self._pilot, self._apart)
 
     def _members(self, reference: Variable) -> Source:
         """The source of a Gaussian variable, with the slots of the weight that are numbers; None stands for any."""
@@ -159,23 +164,25 @@ class Paths:
     # -- sums that are drawn as one -------------------------------------------------------------------------------
 
     def _expressions(self) -> Iterator[Expr]:
-        """All that is ever evaluated for draws."""
+        """All that the recursion evaluates for draws."""
+        asked = {v.name for s in self.netsor.body if not isinstance(s, Nonlin) for v in s.inputs}
         for position in (p for name in self.families for p in self.netsor.families[name].statements):
             yield self.parts.statement(position)
             for part in self.parts.split(self.parts.statement(position)):
                 yield from (factor.expression for factor in self.parts.factors_of(part))
         for name, family in self.netsor.families.items():
-            if family.kind == "vector" and name not in self.numbers.random:
+            read = not self.parts.is_base(name) or name in asked or name in self.netsor.outputs
+            if read and family.kind == "vector" and name not in self.numbers.random:
                 for part in self.parts.of(name):
                     yield from (factor.expression for factor in self.parts.factors_of(part))
 
-    def _summed(self) -> dict[str, _Sum]:
+    def _summed(self) -> dict[str, _SumOfGaussians]:
         """Sums that Gaussian variables are only ever read in, or single variables, by the first variable.
 
         A sum of Gaussian variables is one: it needs one normal, and one row of a factor.
         """
         read: dict[str, set[tuple[tuple[float, Variable], ...]]] = {}
-        for expr in set(self._expressions()):
+        for expr in () if self._apart else set(self._expressions()):
             for form in self._forms(expr):
                 for terms in self._terms(form):
                     for _, variable in terms:
@@ -189,16 +196,19 @@ class Paths:
                 terms = ((1.0, self._positions(name)),)
             if terms[0][1].name == name:
                 waiting = sum(self.numbers.recurrent(variable.name) for _, variable in terms)
-                found[name] = _Sum(list(terms), np.full(family.shape, -1), np.full(family.shape, waiting))
+                found[name] = _SumOfGaussians(list(terms), np.full(family.shape, -1), np.full(family.shape, waiting))
         return found
 
-    def _check(self, expr: Expr) -> None:
-        """Sums that are drawn as one are only read as such."""
-        for terms in (terms for form in self._forms(expr) for terms in self._terms(form)):
-            sums = [self._read_in[variable.name].terms for _, variable in terms]
-            if any(len(sum_) > 1 and sum_ != list(terms) for sum_ in sums):
-                raise RuntimeError(f"a mistake in tensorprog: {expr} reads part of a sum that is drawn as one")
-        self._fitting.add(expr)
+    def fits(self, *factors: WeightedFunction) -> bool:
+        """Whether functions read sums that are drawn as one only as such."""
+        return all(self._fits(factor.expression) for factor in factors)
+
+    def _fits(self, expr: Expr) -> bool:
+        if expr not in self._fitting:
+            read = [terms for form in self._forms(expr) for terms in self._terms(form)]
+            sums = [(self._read_in[variable.name].terms, terms) for terms in read for _, variable in terms]
+            self._fitting[expr] = all(len(sum_) == 1 or sum_ == list(terms) for sum_, terms in sums)
+        return self._fitting[expr]
 
     def _positions(self, name: str) -> Variable:
         return Variable(name, tuple(Affine.index(str(k)) for k in range(len(self.netsor.families[name].ranges))))
@@ -216,16 +226,17 @@ class Paths:
         terms = []
         for (variable, bound), weight in inner.items():
             slots = tuple(slot.at(names) for slot in variable.slots)
-            own = self.netsor.families[variable.name].ranges
-            plain = len(names) == len(first.slots) and not bound and not any(True for _ in variables(weight))
-            if not plain or indices_of(weight, self.netsor.ranges) or not all(
-                {n for n, _ in slot.terms} <= whole.keys() and low <= slot.bounds(whole)[0] and slot.bounds(whole)[1] < high
-                for slot, (low, high) in zip(slots, own, strict=True)
-            ) or (self.numbers.recurrent(variable.name) and slots != self._positions(first.name).slots):  # fmt: skip
+            own = self.netsor.families[variable.name]
+            plain = len(names) == len(first.slots) and not bound and not any(own.boundaries)
+            plain = plain and not any(True for _ in variables(weight)) and not indices_of(weight, self.netsor.ranges)
+            for slot, (low, high) in zip(slots, own.ranges, strict=True):
+                plain = plain and {name for name, _ in slot.terms} <= whole.keys()
+                plain = plain and low <= slot.bounds(whole)[0] and slot.bounds(whole)[1] < high
+            if not plain or (self.numbers.recurrent(variable.name) and slots != self._positions(first.name).slots):
                 yield from apart
                 return
-            value = float(evaluate(weight, Scope(self.netsor, self.netsor.ranges, partial(self._read, slice(None)))).data)
-            terms.append((value, Variable(variable.name, slots)))
+            found = evaluate(weight, Scope(self.netsor, self.netsor.ranges, partial(self._read, slice(None))))
+            terms.append((float(found.data), Variable(variable.name, slots)))
         scale = next(value for value, variable in terms if variable.name == first.name)
         if not scale or len({variable.name for variable in variables_}) < len(terms):
             yield from apart
@@ -242,7 +253,8 @@ class Paths:
                 groups.remove(group)
                 sources, names = sources | group[0], [*group[1], *names]
             groups.append((sources, names))
-        joints, start = {}, 0
+        joints: dict[str, _Joint] = {}
+        start = 0
         for _, names in groups:
             joints |= dict.fromkeys(names, _Joint(self.replicates, start))
             start += sum(self._sums[name].rows.size for name in names)
@@ -276,7 +288,7 @@ class Paths:
                 if new.any():
                     self._draw(sum_, new)
 
-    def _draw(self, sum_: _Sum, new: Array) -> None:
+    def _draw(self, sum_: _SumOfGaussians, new: Array) -> None:
         """Draw members of a sum, given all that was drawn before."""
         joint = self._joints[sum_.name]
         starts = [start for start, _ in self.netsor.families[sum_.name].ranges]
@@ -290,9 +302,11 @@ class Paths:
         cov = np.zeros((self.replicates, count, old + count))
         for other, (rows, places) in joint.members.items():
             cov[:, :, rows] = self._covariance(sum_, grid, self._sums[other], places)
-        joint.factor = extended(joint.factor, cov)
+        joint.factor = _extended(joint.factor, cov)
 
-    def _covariance(self, one: _Sum, first: Sequence[Array], two: _Sum, second: Sequence[Array]) -> Array:
+    def _covariance(
+        self, one: _SumOfGaussians, first: Sequence[Array], two: _SumOfGaussians, second: Sequence[Array]
+    ) -> Array:
         """Covariances of members of two sums, in each replicate."""
         total, error = np.zeros((1, 1, 1)), 0.0
         for a, f in one.terms:
@@ -378,7 +392,7 @@ class Paths:
         axes = (REPLICATE, *dict.fromkeys((*value.axes[1:-1], *mean.axes)), COORDINATE)
         return Open(axes, align(value, axes) + align(mean.value, axes))
 
-    def _drawn_rows(self, sum_: _Sum, rows: Array, part: slice) -> Array:
+    def _drawn_rows(self, sum_: _SumOfGaussians, rows: Array, part: slice) -> Array:
         """The draws of some rows of a factor; few rows are drawn for all replicates, and remembered.
 
         Shapes    (replicates in the part, rows, draws), in single precision
@@ -409,8 +423,8 @@ class Paths:
 
     def evaluate(self, expr: Expr, ranges: Mapping[str, Range], part: slice = slice(None)) -> Open:
         """An expression over the indices in the ranges, for every draw of some replicates."""
-        if expr not in self._fitting:
-            self._check(expr)
+        if not self._fits(expr):
+            raise RuntimeError(f"a mistake in tensorprog: {expr} reads part of a sum that is drawn as one")
         return evaluate(expr, Scope(self.netsor, self.parts.every_range() | dict(ranges), partial(self._read, part)))
 
     def replicate_groups(self, members: int) -> list[slice]:
@@ -457,7 +471,8 @@ class Paths:
             if exact is not None:
                 return Value(exact.axes, Estimate(exact.data, self.relative * np.abs(exact.data)))
         along = () if whole is None else (self._along(second, ranges, whole), self._along(first, ranges, whole, False))
-        found = [self._average(first, second, ranges, part, along[::-1]) for part in self.replicate_groups(_members(ranges))]
+        groups = self.replicate_groups(_members(ranges))
+        found = [self._average(first, second, ranges, part, along[::-1]) for part in groups]
         value = np.concatenate([each.data for each in found])
         return Value(found[0].axes, Estimate(value, self.relative * np.abs(value)))
 
@@ -555,6 +570,24 @@ def _turned(first: Array, points: Array) -> Array:
     signed = points * np.append(np.sign(np.diagonal(factors)), np.ones(dim - few)).astype(points.dtype)
     signed -= signed @ reflections.astype(points.dtype) @ onto.T.astype(points.dtype)
     return np.asarray(signed)
+
+
+def _extended(known: Array, cov: Array) -> Array:
+    """Lower triangular factors of more variables, whose covariances with all are given, from those before.
+
+    Shapes    known (replicates, d, d), cov (replicates, new, d + new) -> (replicates, d + new, d + new)
+    """
+    old, size = known.shape[-1], cov.shape[-1]
+    factor = np.zeros((len(cov), size, size))
+    factor[:, :old, :old] = known
+    for one, before, row in zip(factor, known, cov, strict=True):
+        free = np.diagonal(before) == 0  # of a variable that those before determine
+        solved = solve_triangular(before + np.diag(free), row[:, :old].T, lower=True, check_finite=False).T
+        one[old:, :old] = np.where(free, 0.0, solved)
+    fresh = factor[:, old:, :old]
+    variances = np.einsum("rii->ri", cov[:, :, old:])
+    factor[:, old:, old:] = triangular(cov[:, :, old:] - fresh @ fresh.swapaxes(1, 2), variances)
+    return factor
 
 
 def _positions_at(form: Affine, positions: Sequence[Array]) -> Array:
@@ -688,7 +721,8 @@ class LinearStates:
             for part in groups:
                 coefficient, values = self.paths.evaluate(summand.coefficient, ranges, part), own[part]
                 if summand.carried is not None:
-                    values[..., : self._used, :] += align(multiply(coefficient, self._read(summand.carried, ranges, part)), axes)
+                    read = self._read(summand.carried, ranges, part)
+                    values[..., : self._used, :] += align(multiply(coefficient, read), axes)
                     continue
                 assert numbers is not None
                 full = np.broadcast_to(align(coefficient, (REPLICATE, *ranges, COORDINATE)), values[..., 0, :].shape)
