@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tensorprog.finite.job import FREED_BYTES, SUMMED, Job, Stage
 from tensorprog.finite.matmul import Dense, Lazy
-from tensorprog.finite.normals import gaussian_vectors, scaled_normals, standard_normal
+from tensorprog.finite.normals import ManyNormals, gaussian_vectors
 from tensorprog.finite.plan import Op
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.evaluate import (
@@ -160,7 +160,7 @@ class _Networks:
         sizes = dict(zip(initial.indices, family.shape, strict=True))
         normals = gaussian_vectors(
             self.generator, self.plan.recipes[initial.name], self.count,
-            {name: sizes[name] for name in law.independent}, law.shape[-1], self.job.dtype,
+            {name: sizes[name] for name in law.independent}, law.shape[-1], self.job.dtype, False, op.large,
         )  # fmt: skip
         factor = law.factor.astype(self.job.dtype)
         drawn = np.matmul(factor, normals) if factor.shape[-1] > 1 else np.multiply(factor, normals, out=normals)
@@ -228,13 +228,14 @@ class _Networks:
         count, dtype = self.count, self.job.dtype
         sizes = group.sizes | {BATCH: count, FACTOR: columns}
         drawn = np.empty((most, len(group.members) * columns, length), dtype)
+        normals = ManyNormals(self.generator)
         if columns == 1 and not group.column_axes:
             scales = broadcast(self.multiplier(op, group), (BATCH, *group.member_axes), sizes)
             rows = np.array(scales, order="C").reshape(count, -1)
 
             def scaled(start: int, stop: int) -> Array:
                 some = rows[start:stop].reshape(-1)
-                scaled_normals(self.generator, some, drawn[: stop - start].reshape(len(some), length))
+                normals.fill(some, drawn[: stop - start].reshape(len(some), length))
                 return drawn[: stop - start].reshape(-1, *shape, length)
 
             return scaled
@@ -251,10 +252,10 @@ class _Networks:
 
         def mixed(start: int, stop: int) -> Array:
             some = drawn[: stop - start]
-            if own or alike:
-                standard_normal(self.generator, some)
-            else:  # a deviation for each member, whose vectors stand side by side
-                scaled_normals(self.generator, np.tile(scale, len(some) * columns), some.reshape(-1, length))
+            # a deviation for each member, whose vectors stand side by side, if it is not in the factor
+            deviations = np.ones(1, dtype) if own or alike else scale
+            rows = some.reshape(-1, length)
+            normals.fill(np.tile(deviations, len(rows) // len(deviations)), rows)
             fresh = some.reshape(len(some), factor.shape[1], columns, -1)
             np.matmul(factor[start:stop], fresh, out=products[: len(some)])
             return products[: len(some)].reshape(-1, *shape, length)
@@ -323,7 +324,9 @@ class _Networks:
 
     def fresh(self, op: Op, members: Mapping[str, int], columns: int, beside: bool = False) -> Array:
         recipe = self.plan.recipes[op.at]
-        return gaussian_vectors(self.generator, recipe, self.count, members, columns, self.job.dtype, beside)
+        return gaussian_vectors(
+            self.generator, recipe, self.count, members, columns, self.job.dtype, beside, op.large
+        )  # fmt: skip
 
     def packed(self, op: Op, group: Grouping) -> Array:
         """Fresh vectors over (batch, members, columns, coordinates)."""

@@ -1,56 +1,31 @@
-"""Compiled loops that draw what numpy draws: standard normals and chi variables from an SFC64 state, bit for bit.
+"""Compiled loops that draw what `normals` draws with numpy: normals and chi variables from SFC64 states, bit for bit.
 
 The generator is inlined, its state stays in registers, and the loops hold no lock of the interpreter.  Needs numba,
 from the extra `fast`; only `normals` imports this module, and checks it against numpy before use.  The formulas, order
-of operations included, are those of numpy 1.17 and later: the ziggurat of Doornik (2005) with 256 strips, and Marsaglia
-& Tsang (2000) for gamma variables.
+of operations included, are those of numpy 1.17 and later (the ziggurat of Doornik (2005) with 256 strips, and Marsaglia
+& Tsang (2000) for gamma variables), and of `normals.ManyNormals`.
 """
 
 from __future__ import annotations
 
 import math
-from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-__all__ = ["fill_chi_squares", "fill_normals", "fill_scaled_normals", "ziggurat"]
+from tensorprog.finite.ziggurat import FINE, ziggurat
+
+__all__ = ["fill_chi_squares", "fill_many", "fill_normals"]
 
 TAIL = 3.6541528853610088  # where the lowest strip ends and the tail begins
 INVERSE_TAIL = 0.27366123732975828
 AREA = 0.0049286732339746519  # of each strip below exp(-x**2 / 2), the tail belonging to the lowest
-
-
-def ziggurat() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """The tables of numpy's ziggurat.
-
-    Shapes    widths (512,) of a strip over 2**52, negative from 256 on; limits (256,) below which a point lies under
-              the curve for sure; heights (256,) of the curve
-    Source    exp and log rounded correctly on every machine; the one entry of numpy's tables that is not is put right
-    """
-    context = Context(prec=30)
-    edges, heights = np.zeros(256), np.ones(256)  # strip 0 is the lowest, strip 255 the one above it
-    edge = TAIL
-    for strip in range(255, 0, -1):
-        edges[strip] = edge
-        heights[strip] = height = float(context.exp(Decimal(-0.5 * edge * edge)))
-        if strip == 38:
-            heights[strip] = height = math.nextafter(height, 1)
-        if strip > 1:
-            edge = math.sqrt(-2 * float(context.ln(Decimal(height + AREA / edge))))
-    limits = np.zeros(256)
-    limits[2:] = edges[1:-1] / edges[2:] * 2.0**52
-    limits[0] = TAIL * heights[255] / AREA * 2.0**52
-    edges[0] = AREA / heights[255]
-    widths = edges / 2.0**52
-    return np.concatenate([widths, -widths]), np.rint(limits).astype(np.int64), heights
-
-
-WIDTHS, LIMITS, HEIGHTS = ziggurat()
+_, WIDTHS, LIMITS, HEIGHTS = ziggurat(256, TAIL, AREA, raised=38)  # numpy's
+END, FINE_WIDTHS, FINE_LIMITS, FINE_HEIGHTS = ziggurat(*FINE)
 # numba turns an unsigned and a signed integer into a float, so every number here is unsigned
-U1, U3, U8, U9, U11, U24, U40, U255, U511 = map(np.uint64, (1, 3, 8, 9, 11, 24, 40, 255, 511))
+U1, U3, U8, U9, U10, U11, U12, U24, U40 = map(np.uint64, (1, 3, 8, 9, 10, 11, 12, 24, 40))
+U255, U511, U1023, U2047 = map(np.uint64, (255, 511, 1023, 2047))
 U52 = np.uint64(2**52 - 1)
 UNIT = 2.0**-53
 OPTIONS = {"nogil": True, "error_model": "numpy"}
@@ -109,19 +84,47 @@ def fill_normals(state: Any, out: Any) -> None:
     state[0], state[1], state[2], state[3] = a, b, c, d
 
 
-@njit("void(uint64[::1], float64[::1], float64[:, ::1])", cache=True, **OPTIONS)
-def fill_scaled_normals(state: Any, scale: Any, out: Any) -> None:
-    """Fill rows with normals times one number each.  Shapes: state (4,), moved on; scale (rows,); out (rows, any)."""
-    a, b, c, d = state[0], state[1], state[2], state[3]
-    for row in range(scale.size):
-        i = 0
-        while i < out.shape[1]:
+@njit(**OPTIONS)
+def _second_look(bits: Any, x: Any, wedges: Any, others: Any, tails: Any) -> Any:
+    """The normal at the place of a point that may lie above the curve, or in the tail."""
+    strip = bits & U1023
+    if strip:
+        u, wedges[0], wedges[1], wedges[2], wedges[3] = _uniform(wedges[0], wedges[1], wedges[2], wedges[3])
+        height = (FINE_HEIGHTS[strip - U1] - FINE_HEIGHTS[strip]) * u + FINE_HEIGHTS[strip]
+        if height < math.exp(-0.5 * x * x):
+            return x
+        taken, a, b, c, d = False, others[0], others[1], others[2], others[3]
+        while not taken:
             bits, x, taken, a, b, c, d = _point(a, b, c, d)
             if not taken:
                 taken, x, a, b, c, d = _edge(bits, x, a, b, c, d)
+        others[0], others[1], others[2], others[3] = a, b, c, d
+        return x
+    while True:
+        u, tails[0], tails[1], tails[2], tails[3] = _uniform(tails[0], tails[1], tails[2], tails[3])
+        beyond = -math.log1p(-u) / END
+        u, tails[0], tails[1], tails[2], tails[3] = _uniform(tails[0], tails[1], tails[2], tails[3])
+        if -2 * math.log1p(-u) > beyond * beyond:
+            return -(END + beyond) if (bits >> U10) & U1 else END + beyond
+
+
+@njit(f"void({'uint64[::1], ' * 4}float64[::1], float64[:, ::1])", cache=True, **OPTIONS)
+def fill_many(points: Any, wedges: Any, others: Any, tails: Any, scale: Any, out: Any) -> None:
+    """Fill rows with normals times one number each.
+
+    Shapes    states (4,), moved on: of points, and of what wedges, points above the curve and the tail take; scale
+              (rows,); out (rows, any)
+    """
+    a, b, c, d = points[0], points[1], points[2], points[3]
+    for row in range(scale.size):
+        for i in range(out.shape[1]):
+            bits, a, b, c, d = _next(a, b, c, d)
+            place = np.int64(bits >> U12)
+            x = place * FINE_WIDTHS[bits & U2047]
+            if place >= FINE_LIMITS[bits & U2047]:
+                x = _second_look(bits, x, wedges, others, tails)
             out[row, i] = x * scale[row]
-            i += taken
-    state[0], state[1], state[2], state[3] = a, b, c, d
+    points[0], points[1], points[2], points[3] = a, b, c, d
 
 
 @njit(**OPTIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import pytest
 from scipy import stats
 
 from tensorprog.finite import normals
-from tensorprog.finite.normals import chi, engine, prepare, scaled_normals, standard_normal
+from tensorprog.finite.normals import ManyNormals, chi, engine, prepare, standard_normal
+from tensorprog.finite.ziggurat import FINE, ziggurat
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="the extra `fast` is not installed")
 
@@ -89,16 +91,74 @@ def test_numba_draws_the_chi_variables_of_numpy(
     assert same_state(ours, theirs)
 
 
+def many(seed: int, shape: tuple[int, int], dtype: str = "float64", pieces: int = 1) -> np.ndarray:
+    normals, out = ManyNormals(sfc(seed)), np.empty(shape, dtype)
+    for some in np.array_split(out, pieces):
+        normals.fill(np.ones(len(some), dtype), some)
+    return out
+
+
 @pytest.mark.parametrize("shape", [(5, 7), (1, 1), (3, 0), (0, 4), (200, 1001)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("fast", [False, pytest.param(True, marks=needs_numba)])
-def test_rows_of_normals_are_scaled(fast: bool, shape: tuple[int, int]) -> None:
+def test_rows_of_normals_are_scaled(fast: bool, dtype: str, shape: tuple[int, int]) -> None:
     if fast:
         prepare(np.inf)
-    ours, theirs = sfc(3), sfc(3)
-    scale, out = sfc(4).standard_normal(shape[0]), np.empty(shape)
-    scaled_normals(ours, scale, out)
-    assert np.array_equal(out, theirs.standard_normal(shape) * scale[:, None])
-    assert same_state(ours, theirs)
+    scale, out = sfc(4).standard_normal(shape[0]).astype(dtype), np.empty(shape, dtype)
+    ManyNormals(sfc(3)).fill(scale, out)
+    assert np.allclose(out, many(3, shape) * scale[:, None], rtol=2 * np.finfo(dtype).eps, atol=0)
+
+
+@needs_numba
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_numba_draws_the_same_where_there_are_many(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_numpy = many(7, (997, 2003), dtype)
+    assert np.abs(by_numpy).max() > FINE[1]  # some are from the tail
+    monkeypatch.setattr(normals, "_kernels", normals._load())
+    assert engine() == "numba"
+    assert np.array_equal(by_numpy, many(7, (997, 2003), dtype, pieces=3))
+
+
+def test_normals_do_not_depend_on_pieces() -> None:
+    whole = many(1, (60, 3001))
+    assert np.array_equal(whole, many(1, (60, 3001), pieces=7))
+    assert np.array_equal(whole[:, :7], many(1, (60, 3001), pieces=60)[:, :7])
+    assert not np.array_equal(whole, many(2, (60, 3001)))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_many_normals_have_their_law(seed: int) -> None:
+    drawn = many(seed, (4000, 1000)).ravel()
+    count, edge = drawn.size, FINE[1]
+    inner = np.concatenate([-np.linspace(edge, 0, 300, endpoint=False), np.linspace(0, edge, 301)])
+    edges = np.concatenate([[-np.inf], inner, [np.inf]])
+    expected = np.diff(stats.norm.cdf(edges)) * count
+    assert stats.chisquare(np.histogram(drawn, edges)[0], expected).pvalue > 1e-3
+    for power in (1, 2, 3, 4, 6):
+        moment = stats.norm.moment(power)
+        spread = np.sqrt((stats.norm.moment(2 * power) - moment**2) / count)
+        assert abs((drawn**power).mean() - moment) < 4 * spread
+    neighbours = [drawn[lag:] @ drawn[: count - lag] / np.sqrt(count) for lag in (1, 2, 3, 1000)]
+    assert np.abs(neighbours).max() < 4
+    tail = np.abs(drawn[np.abs(drawn) > edge])
+    assert stats.kstest(stats.norm.sf(tail) / stats.norm.sf(edge), "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("strips", "tail", "area"), [FINE, (256, 3.6541528853610088, 0.0049286732339746519)])
+def test_strips_have_equal_areas(strips: int, tail: float, area: float) -> None:
+    """Of the density without its factor: the widths of strips, and the heights between their edges."""
+    _, widths, limits, heights = ziggurat(strips, tail, area)
+    edges = widths[:strips] * 2.0**52
+    assert np.array_equal(widths[strips:], -widths[:strips])
+    assert np.array_equal(limits[strips:], limits[:strips])
+    assert np.allclose(heights[1:], np.exp(-(edges[1:] ** 2) / 2), rtol=1e-14)
+    assert heights[0] == 1
+    assert np.allclose(edges[1:] * -np.diff(heights), area, rtol=1e-10)
+    beyond = math.sqrt(math.pi / 2) * math.erfc(tail / math.sqrt(2))
+    assert math.isclose(tail * heights[-1] + beyond, area, rel_tol=1e-13)
+    assert np.allclose(limits[2:strips] / 2.0**52, edges[1:-1] / edges[2:], rtol=1e-14)
+    assert limits[1] == 0
+    assert math.isclose(limits[0] / 2.0**52, tail / edges[0], rel_tol=1e-14)
 
 
 @needs_numba
@@ -117,9 +177,9 @@ def test_two_threads_draw_what_one_draws(numba: None) -> None:
 @needs_numba
 def test_the_tables_are_those_that_numba_copied_from_numpy() -> None:
     theirs = pytest.importorskip("numba.np.random._constants")  # not public
-    from tensorprog.finite.kernels import ziggurat
+    from tensorprog.finite.kernels import HEIGHTS, LIMITS, WIDTHS
 
-    widths, limits, heights = ziggurat()
+    widths, limits, heights = WIDTHS, LIMITS[:256], HEIGHTS
     assert np.array_equal(widths, np.concatenate([theirs.wi_double, -theirs.wi_double]))
     assert np.array_equal(limits, theirs.ki_double.astype(np.int64))
     assert np.array_equal(heights, theirs.fi_double)
@@ -181,7 +241,7 @@ def test_kernels_that_differ_from_numpy_are_not_used(monkeypatch: pytest.MonkeyP
     kernels.fill_normals = fill_normals  # type: ignore[attr-defined]
     assert not normals._agrees(kernels)  # not compiled
     fill_normals.signatures = ["yes"]  # type: ignore[attr-defined]
-    kernels.fill_scaled_normals = lambda state, scale, out: None  # type: ignore[attr-defined]
+    kernels.fill_many = lambda *_: None  # type: ignore[attr-defined]
     kernels.fill_chi_squares = lambda state, degrees, out: None  # type: ignore[attr-defined]
     assert not normals._agrees(kernels)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.finite import block, matmul, normals
+from tensorprog.finite import block, normals
 from tensorprog.finite.demand import Form, demand, form_of
 from tensorprog.finite.job import make_job
 from tensorprog.finite.plan import METHODS, plan
@@ -133,18 +133,22 @@ def test_a_plan_counts_what_is_drawn(name: str, method: str, monkeypatch: pytest
     case = CASES[name]
     job = make_job(case.netsor, case.width, 0, method, case.coordinates, case.keep, "float64")
     drawn = {"normals": 0, "chis": 0}
-    normal, chi = normals.standard_normal, normals.chi
+    normal, many, chi = normals.standard_normal, normals.ManyNormals.fill, normals.chi
 
     def counted_normal(generator: np.random.Generator, out: Any) -> None:
         drawn["normals"] += out.size
         normal(generator, out)
 
+    def counted_many(self: normals.ManyNormals, scale: Any, out: Any) -> None:
+        drawn["normals"] += out.size
+        many(self, scale, out)
+
     def counted_chi(generator: np.random.Generator, degrees: Any, size: int) -> Any:
         drawn["chis"] += len(degrees) * size
         return chi(generator, degrees, size)
 
-    for module in (normals, matmul, block):
-        monkeypatch.setattr(module, "standard_normal", counted_normal)
+    monkeypatch.setattr(normals, "standard_normal", counted_normal)
+    monkeypatch.setattr(normals.ManyNormals, "fill", counted_many)
     monkeypatch.setattr(normals, "chi", counted_chi)
     block.draw_blocks(job, [0])
     assert drawn == {"normals": job.plan.normals * job.block, "chis": job.plan.chi_squares * job.block}

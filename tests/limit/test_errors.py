@@ -181,10 +181,75 @@ outputs: [y]
 def test_errors_of_the_values_are_in_the_covariance_of_what_attends_to_them() -> None:
     """The values have kinks in three variables, whose moments come from quasi-Monte Carlo."""
     law = Law(loads(ROUGH))
-    values, found = law.cov("v"), law.cov("y", with_error=True)
-    relative = values.error / float(np.asarray(values).max())
-    assert relative > 1e-5
-    assert (found[1] >= 0.99 * relative * np.abs(found[0])).all()
+    moment = law.recursion.centred("v", "v").dense(("0", "0_"))
+    (own, between), (wrong, more) = moment.value[0], moment.error[0]
+    value, error = law.cov("y", with_error=True)
+    assert 1e-5 < wrong < more
+    # weights that sum to 1: Cov(y[i], y[k]) is `own` times a share, and `between` times the rest; so are their errors
+    share = (value - between) / (own - between)
+    assert error == pytest.approx(share * wrong + (1 - share) * more, rel=0.02)
+
+
+UNCERTAIN = """
+program: uncertain
+constants: {e: 0.001}
+indices: {i: 2}
+initial: {a: {cov: 1}, b: {cov: 1}, c: {cov: 1}, d: {cov: 1}, f: {cov: 1}, g: {cov: 1}}
+weights: {W: 1, A: 1, B: 1}
+body:
+  - u    = Nonlin(relu(a*b + c*d + f*g))       # of second moment 3/2, to 1e-3 by quasi-Monte Carlo
+  - x[i] = Nonlin(where(i == 0, a, e * u))
+  - o[i] = MatMul(W, x[i])
+  - q    = MatMul(A, a)
+  - r    = MatMul(B, a)
+  - p    = Dot(q, r)
+  - s    = MatMul(A, u)
+  - t    = Dot(s, r)                           # of variance 3/2
+  - m    = Dot(u, u, scale=1/n)                # 3/2
+  - k    = Nonlin(relu(3/2 - m))               # 0, to one side
+  - h    = Nonlin(a + t)
+  - v    = Dot(h, h, scale=1/n)
+  - y    = Nonlin({y})
+outputs: [y, v, o, k]
+"""
+SINE = (1 - np.exp(-2)) / 2  # E sin(p)**2
+
+
+@pytest.mark.parametrize(("y", "exact"), [
+    ("sum[i](o[i] * where(i == 0, p, sin(p) / e))", 1 + 1.5 * SINE),  # the small member counts as much as the large one
+    ("o[0] * t", 1.5), ("relu(o[0]) * t", 0.75),                     # scores of uncertain variance
+    ("o[0] * p * m", 2.25), ("o[0] * sin(p) * m", 2.25 * SINE),      # a number that is uncertain
+    ("o[0] * p * k", 0.0),
+])  # fmt: skip
+def test_errors_of_moments_count_wherever_they_are_read(y: str, exact: float) -> None:
+    law = Law(loads(UNCERTAIN.replace("{y}", y)))
+    for value, error in (law.var("y", with_error=True), law.cov("y", with_error=True)):
+        assert abs(value - exact) <= error
+        assert 0 < error <= 0.004 * max(exact, 0.01)
+
+
+def test_errors_of_an_average_that_reads_uncertain_scores() -> None:
+    value, error = Law(loads(UNCERTAIN.replace("{y}", "o[0]"))).mean("v", with_error=True)
+    assert abs(value - 2.5) <= error <= 0.01
+
+
+def test_errors_of_joint_moments_are_beside_the_size_of_their_factors() -> None:
+    """E a u = 0, which has an error of its own; and u is a thousand times smaller in the second member."""
+    law = Law(loads(UNCERTAIN.replace("{y}", "o[0]")))
+    small = 1.5e-6
+    for orders, exact in (((1, 1), 0.0), ((0, 2), small), ((2, 2), small)):
+        value, error = law.moment(["o[0]", "o[1]"], orders, with_error=True)
+        assert abs(value - exact) <= error <= 0.01 * np.sqrt(small) ** orders[1]
+
+
+ONE_SIDED = UNCERTAIN.replace("{y}", "o[0] * k")
+
+
+def test_errors_of_averages_count_to_both_sides() -> None:
+    """m is found above 3/2, so that k is 0; but m is uncertain, and k is not 0 below."""
+    value, error = Law(loads(ONE_SIDED)).mean("k", with_error=True)
+    assert value == 0
+    assert 1e-4 < error < 3e-3
 
 
 SCALED = """

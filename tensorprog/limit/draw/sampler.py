@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.estimate import EPS, TINY
 from tensorprog.language.errors import NotFiniteError
 from tensorprog.language.evaluate import (
     BATCH,
@@ -43,6 +44,7 @@ from tensorprog.language.weight_members import Grouping, variances
 from tensorprog.limit.draw.layers import given_scalars
 from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.form.definitions import Box, held_ranges, pieced, place, reads_beyond, target_box
+from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.indexed import difference
@@ -57,6 +59,7 @@ RANK2 = "r2"
 RANK = "r"
 FACTORED = 5  # arrays of the size of second moments while they are factored
 TOGETHER = 1 << 19  # second moments computed at once
+ROUNDING = 64 * EPS  # of second moments, beside the largest
 NEAR = 4.0  # deviations of the squared length of normals within which draws are not far out
 WORKED = 4  # arrays of the size of a run of normals, then of a piece of a sum, that are needed at once
 
@@ -84,6 +87,7 @@ class Sampler:
         self.averages: dict[str, set[str]] = {}  # the random scalars that each reads
         self.inner = 0.0  # the largest error of the averages drawn so far
         self.errors: dict[str, Open] = {}  # of the averages drawn last, where they are more than rounding
+        self.numbers_read: set[str] = set()  # averages that no score reaches
         self.largest: dict[str, float] = {}  # error of an average so far, at draws that are not far out
         self.sources: list[Source] = []
         self.rows: dict[str, Rows] = {}
@@ -222,23 +226,59 @@ class Sampler:
         values_, errors = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return values_, errors
 
-    def displaced(self, values: Mapping[str, Open], draws: int) -> Iterator[tuple[dict[str, Open], float]]:
+    def displaced(
+        self, values: Mapping[str, Open], draws: int
+    ) -> Iterator[tuple[tuple[str, int], dict[str, Open], float]]:
         """The values drawn last with one family of averages after the other moved by its errors.
 
-        First all members go up, then some of them up and others down, as it may be their differences that are read.
-        With each the largest error so far over the largest of these, as more draws at once may have larger errors.
+        First all members go up, or down, then some of them up and others down, as it may be their differences that are
+        read.  Opposite ways have one key: the larger effect counts, as functions may change to one side only.  With
+        each the largest error so far over the largest of these, as more draws at once may have larger errors.
+        Then, in the same way, averages that are numbers, and what is drawn, by the errors of their second moments.
         """
-        for name, error in list(self.errors.items()):
-            signs = np.random.default_rng(0).choice([-1.0, 1.0], error.data.shape[1:])
-            for sign in (np.ones(()), signs) if signs.size > 1 else (np.ones(()),):
-                moved = Open(error.axes, values[name].data + sign * error.data)
-                yield self._moved(values, name, moved, draws), self.largest[name] / float(error.data.max())
-
-    def _moved(self, values: Mapping[str, Open], name: str, moved: Open, draws: int) -> dict[str, Open]:
-        """The values with others of an average, and what is made of these; other averages count their effect."""
         known = {other: value for other, value in values.items() if other in self.scores or other in self._drawn}
-        averages = {**values, name: moved}
-        return self.derived(known, draws, self.reader(known), average=averages.__getitem__)
+        for name, error in list(self.errors.items()):  # other averages count their effect
+            for number, sign in _signs(error.data.shape[1:]):
+                averages = {**values, name: Open(error.axes, values[name].data + sign * error.data)}
+                moved = dict(known)
+                self.derived(moved, draws, self.reader(moved), average=averages.__getitem__)
+                yield (name, number), moved, self.largest[name] / float(error.data.max())
+        for name in sorted(self.numbers_read):
+            axes = (BATCH, *position_names(self.netsor, name))
+            sizes = dict(zip(axes, (draws, *self.netsor.families[name].shape), strict=True))
+            average = self.recursion.average(name)
+            value, wrong = (broadcast(part, axes, sizes) for part in (average.value, average.error))
+            if not np.any(wrong > EXACT * np.abs(value)):
+                continue
+            for number, sign in _signs(value.shape[1:]):
+                moved = known | {name: Open(axes, value + sign * wrong)}
+                yield (name, number), self.derived(moved, draws, self.reader(moved), average=values.__getitem__), 1.0
+        for name, rows in self.rows.items():
+            if np.any(rows.error.data > EXACT):
+                for number, sign in _signs(rows.error.data.shape):
+                    grown = Open(rows.error.axes, (1 + rows.error.data) ** (sign / 2))
+                    moved = {other: self._grown(other, drawn, name, grown) for other, drawn in known.items()}
+                    yield (name, number), self.derived(moved, draws, self.reader(moved)), 1.0
+
+    def _grown(self, name: str, value: Open, family: str, by: Open) -> Open:
+        """Draws of a score, or of a Gaussian family, with the rows of one family times numbers over its indices."""
+        rows = self.rows[family]
+        if name == family:
+            by, ranges = Open((*by.axes, COORDINATE), by.data[..., None]), self.local_ranges(name)
+            return Open(value.axes, value.data * self.over_positions(rows.group.statement, by, ranges).data)
+        score = self.scores.get(name)
+        for reference in () if score is None else (score.left, score.right):
+            if reference.name == family:
+                ranges = self.local_ranges(name)
+                picked = gather(by, self._given(rows, reference), ranges, starts_of(rows.group.ranges))
+                value = Open(value.axes, value.data * self.over_positions(self.scores[name], picked, ranges).data)
+        return value
+
+    @property
+    def rounding(self) -> float:
+        """What rounding of the second moments of vectors does to those of their products, relatively."""
+        errors = (rows.error.data for rows in self.rows.values())
+        return max((float(np.max(error, initial=0.0, where=error <= EXACT)) for error in errors), default=0.0)
 
     def _whole(self, name: str, box: Box) -> Box:
         """The box, widened along indices over which the definition takes a softmax: that needs them all."""
@@ -510,13 +550,23 @@ class Sampler:
 
         def read(reference: Variable, ranges: Mapping[str, Range]) -> Open:
             if reference.name in values:
-                return self._read(values[reference.name], reference, self.demand[reference.name], ranges)
+                own = self.netsor.families[reference.name].ranges  # of averages that are numbers, which are moved whole
+                box = own if reference.name in self.numbers_read else self.demand[reference.name]
+                return self._read(values[reference.name], reference, box, ranges)
             if normals is not None and reference.name in self.scores:
                 box = self._box(reference, ranges)
                 return self._read(self._draw_score(reference.name, box, normals), reference, box, ranges)
+            self.numbers_read.add(reference.name)
             return self.recursion.scope(ranges, apart=False).variable(reference, ranges)
 
         return read
+
+
+def _signs(shape: tuple[int, ...]) -> Iterator[tuple[int, Array]]:
+    """Up for all members; up for some of them, down for others, where there are several; and both the other way."""
+    mixed = [np.random.default_rng(0).choice([-1.0, 1.0], shape)] if math.prod(shape) > 1 else []
+    for number, sign in enumerate([np.ones(()), *mixed]):
+        yield from ((number, sign), (number, -sign))
 
 
 # ---- factor rows of MatMul families: vectors e_g with e_g.e_g' = Cov(Z^g, Z^g'), for each weight member --------------
@@ -534,7 +584,7 @@ class Rows:
     place: Affine | None
     group: Grouping
     members: NDArray[np.int64]  # all members of the weight that have a block of normals
-    error: float = 0.0  # of the second moments of the vectors multiplied, relative to the largest
+    error: Open  # of the second moments of the vectors multiplied, each beside its own size
 
     def apply(self, normals: Open, rank: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Open:
         """Contract normals over the axis `rank` with the rows read at affine forms of other indices."""
@@ -584,7 +634,7 @@ def factor_rows(
     whole = all(np.array_equal(g.members, members) for g in groups)
     shared = whole and not varying
     offsets = np.cumsum([0, *(g.columns for g in groups)])
-    rows, orthogonal = _factor(recursion, groups, offsets, members[:1] if shared else members)
+    rows, errors, orthogonal = _factor(recursion, groups, offsets, members[:1] if shared else members)
     if whole and len(rows) > 1 and (not rows.strides[0] or np.all(rows == rows[:1])):
         rows = rows[:1]
     sigma = np.sqrt(variances(recursion.netsor, groups[0].weight.name)[members])
@@ -596,36 +646,38 @@ def factor_rows(
         column: Affine | None = None
         if orthogonal:
             values, column = Open(values.axes[:-1], values.data[..., 0]), place_of(g, int(start))
-        moment = recursion.second(g.statement.vector.name, g.statement.vector.name)
-        error = moment.error / max(moment.size, 1e-300)
-        result[g.statement.target.name] = Rows(values, column, g, members, error)
+        wrong = errors[:, start:stop, None]
+        error = spread(wrong[np.searchsorted(members, g.members)] if len(errors) > 1 else wrong, g)
+        result[g.statement.target.name] = Rows(values, column, g, members, Open(error.axes[:-1], error.data[..., 0]))
     return members, int(offsets[-1]), result
 
 
 def _factor(
     recursion: NumericRecursion, groups: Sequence[Grouping], offsets: NDArray[np.int64], members: NDArray[np.int64]
-) -> tuple[Array, bool]:
+) -> tuple[Array, Array, bool]:
     """Rows of the factor of the second moments of all columns, or their lengths where the vectors are orthogonal.
 
-    Shapes    (members, columns, columns), or (members, columns, 1); and whether they are orthogonal
+    Shapes    (members, columns, columns), or (members, columns, 1); relative errors (members, columns), see `_moments`;
+              and whether they are orthogonal
     Raises    MemoryLimitError
     """
     if _apart(recursion, groups):  # nothing but the diagonal is ever formed
-        return np.sqrt(np.maximum(_moments(recursion, groups, offsets, members, diagonal=True), 0))[..., None], True
+        lengths, errors = _moments(recursion, groups, offsets, members, diagonal=True)
+        return np.sqrt(np.maximum(lengths, 0))[..., None], errors, True
     names = ", ".join(dict.fromkeys(g.statement.vector.name for g in groups))
     need(
         FACTORED * len(members) * int(offsets[-1]) ** 2,
         f"factoring the second moments of {offsets[-1]} vectors ({names}) for {len(members)} members of "
         f"{groups[0].weight.name}",
     )
-    gram = _moments(recursion, groups, offsets, members)
+    gram, errors = _moments(recursion, groups, offsets, members)
     diagonal = np.diagonal(gram, axis1=-2, axis2=-1)
     if all(g.separable for g in groups) and np.count_nonzero(gram) == np.count_nonzero(diagonal):
-        return np.sqrt(np.maximum(diagonal, 0))[..., None], True
+        return np.sqrt(np.maximum(diagonal, 0))[..., None], errors, True
     if len(gram) > 1 and np.all(gram == gram[:1]):
         gram = gram[:1]
     factor = psd_cholesky(gram)
-    return np.broadcast_to(factor, (len(members), *factor.shape[1:])), False
+    return np.broadcast_to(factor, (len(members), *factor.shape[1:])), errors, False
 
 
 def _apart(recursion: NumericRecursion, groups: Sequence[Grouping]) -> bool:
@@ -677,13 +729,21 @@ def _varies(recursion: NumericRecursion, first: Grouping, second: Grouping) -> b
 def _moments(
     recursion: NumericRecursion, groups: Sequence[Grouping], offsets: NDArray[np.int64], members: NDArray[np.int64],
     diagonal: bool = False,
-) -> Array:  # fmt: skip
+) -> tuple[Array, Array]:  # fmt: skip
     """Second moments of all columns, member by member, some rows at a time; or of each column with itself.
 
-    Shapes    (members, columns, columns), or (members, columns)
+    With the error of each column: the largest of its moments, beside the lengths of both columns.
+
+    Shapes    (members, columns, columns), or (members, columns); errors (members, columns)
     """
+    shape = len(members), offsets[-1]
+    lengths = errors = np.zeros(shape)
+    if not diagonal:
+        lengths, errors = _moments(recursion, groups, offsets, members, diagonal=True)
+        lengths = np.maximum(lengths, 0) * (1 + errors)
+    level = ROUNDING * lengths.max(axis=1, initial=0.0)  # that of the largest column, which all may have
     found = [_positions(g, recursion.netsor.families[g.statement.vector.name]) for g in groups]
-    result = np.zeros((len(members), offsets[-1]) if diagonal else (len(members), offsets[-1], offsets[-1]))
+    result = np.zeros(shape if diagonal else (*shape, offsets[-1]))
     for a, g in enumerate(groups):
         for b, other in enumerate(groups):
             common = np.intersect1d(np.intersect1d(members, g.members), other.members)
@@ -697,7 +757,9 @@ def _moments(
             rows = np.searchsorted(members, common)[:, None, None]
             if diagonal:
                 at = {str(k): p for k, p in enumerate(left)} | {f"{k}_": p for k, p in enumerate(right)}
-                result[rows[:, 0], np.arange(offsets[a], offsets[a + 1])] = moment.at(at).value
+                read, place = moment.at(at), np.arange(offsets[a], offsets[a + 1])
+                result[rows[:, 0], place] = read.value
+                errors[rows[:, 0], place] = read.error / np.maximum(read.value, TINY)
                 continue
             step = max(1, TOGETHER // (len(common) * other.columns))
             for start in range(0, g.columns, step):
@@ -705,16 +767,20 @@ def _moments(
                 at = {str(k): p[:, part, None] for k, p in enumerate(left)}
                 at |= {f"{k}_": p[:, None, :] for k, p in enumerate(right)}
                 place = np.arange(offsets[a] + part.start, offsets[a] + part.stop)[:, None]
-                result[rows, place, np.arange(offsets[b], offsets[b + 1])] = moment.at(at).value
+                read, across = moment.at(at), np.arange(offsets[b], offsets[b + 1])
+                result[rows, place, across] = read.value
+                size = np.sqrt(np.maximum(lengths[rows, place] * lengths[rows, across], TINY))
+                own = np.where(read.error > level[rows], read.error / size, 0.0).max(axis=-1)
+                errors[rows[:, 0], place[:, 0]] = np.maximum(errors[rows[:, 0], place[:, 0]], own)
     if diagonal:
-        return result
+        return result, errors
     for g, (_, exists), start, stop in zip(groups, found, offsets, offsets[1:], strict=False):
         if not exists.all():
             place = np.flatnonzero(np.isin(members, g.members))
             chosen = exists[np.searchsorted(g.members, members[place])] if len(exists) > 1 else exists
             result[place, start:stop] *= chosen[..., None]
             result[place, :, start:stop] *= chosen[:, None, :]
-    return result
+    return result, errors
 
 
 def _positions(group: Grouping, family: Family) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:

@@ -71,9 +71,9 @@ class DrawSource(ABC):
         return 0.0
 
     @property
-    def displaced(self) -> tuple[float, float]:
-        """What errors of averages do to variables that are drawn themselves: see `summands.Displacement`."""
-        return 0.0, 0.0
+    def displaced(self) -> tuple[Array, Array]:
+        """What errors do to means and variances beside `relative`: see `summands.Displacement`."""
+        return np.zeros(()), np.zeros(())
 
 
 class ScoreBlocks(DrawSource):
@@ -87,7 +87,6 @@ class ScoreBlocks(DrawSource):
         """Each block with its columns of the points."""
         ends = np.cumsum([block.sampler.dim for block in self.blocks])
         yield list(zip(self.blocks, np.split(points, ends[:-1], axis=1), strict=True))
-        self.relative = max([self.relative, *(block.error for block in self.blocks)])
 
     def numbers(self, results: int) -> int:
         """Numbers that one draw takes, of which `results` are wanted."""
@@ -110,8 +109,7 @@ class OneLayer(DrawSource):
     def at(self, points: Array) -> Iterator[_GivenScores]:
         """The variables given the draws."""
         yield _GivenScores(self, points)
-        errors = (rows.error for rows in self.sampler.rows.values())
-        self.relative = max(errors, default=0.0) if self.block is None else self.block.error
+        self.relative = self.sampler.rounding
         self.inner = self.sampler.inner
 
     def numbers(self, results: int) -> int:
@@ -119,9 +117,9 @@ class OneLayer(DrawSource):
         return max(results, self.sampler.demanded, 1)
 
     @property
-    def displaced(self) -> tuple[float, float]:
-        """What errors of averages do to variables that are drawn themselves."""
-        return (0.0, 0.0) if self.block is not None else self._displacement.found
+    def displaced(self) -> tuple[Array, Array]:
+        """What errors do to the variables, one after the other."""
+        return (self._displacement if self.block is None else self.block.displacement).found
 
     def _values(self, values: Mapping[str, Open], draws: int) -> tuple[Array, Array]:
         """All variables, which have no variances given the draws."""

@@ -135,5 +135,10 @@ class Joint:
             return known[powers]
 
         values = gaussian(tuple(orders)).mean(axis=1)
-        value = float(values.mean())
-        return value, float(standard_errors(values)) + 0.5 * sum(orders) * self.relative_error * abs(value)
+        value, total = float(values.mean()), sum(orders)
+        size = 0.0
+        if self.relative_error:  # that of the product of the variables' own sizes: the value itself may be near 0
+            even = total + total % 2
+            own = [float(gaussian(tuple(even * (m == k) for m in range(self.size))).mean()) for k in range(self.size)]
+            size = math.prod(max(x, 0.0) ** (k / max(even, 1)) for x, k in zip(own, orders, strict=True))
+        return value, float(standard_errors(values)) + 0.5 * total * self.relative_error * size

@@ -281,7 +281,7 @@ class NumericLaw:
         if first == second and sizes[0] == 1:
             value, error = known[0]
         else:
-            value, error = self._outputs.cov(first, second)
+            value, error = self._outputs.cov(first, second, [variance for variance, _ in known])
         value, error = (np.array(a).reshape(sizes) for a in (value, error))
         error += ROUNDING * np.multiply.outer(*(self._root_mean_square(name) for name in (first, second)))
         if first == second:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.estimate import TINY
 from tensorprog.limit.law.averaging import Averaging
 from tensorprog.limit.law.panels import Panels
 
@@ -63,17 +64,17 @@ class Mixture:
 
     `smoothed`: the variables are not Gaussian given the scores; the draws are values, densities kernel estimates.
 
-    Shapes    mean, var (*members)
+    Shapes    mean, var (*members), relative_error and mean_error the same or one number for all
     Accuracy  errors are those of the rule over sets of draws plus the error of the covariances compiled
     """
 
     summands: tuple[Summand, ...]
     mean: Array
     var: Array
-    relative_error: float = 0.0
+    relative_error: Array | float = 0.0  # of central second moments
     smoothed: bool = False
     rule: Averaging = field(default_factory=Averaging)
-    mean_error: float = 0.0  # of the means given the scores, where they are made with averages
+    mean_error: Array | float = 0.0
 
     @property
     def factors(self) -> int:
@@ -120,7 +121,8 @@ class Mixture:
             Summand(s.mean[place], s.var[place], s.weights, s.count, s.panels and s.panels.member(key))
             for s in self.summands
         )
-        return replace(self, summands=own, mean=self.mean[key], var=self.var[key])
+        errors = (np.broadcast_to(each, self.mean.shape)[key] for each in (self.relative_error, self.mean_error))
+        return Mixture(own, self.mean[key], self.var[key], next(errors), self.smoothed, self.rule, next(errors))
 
     # -- moments ------------------------------------------------------------------------------------------------
 
@@ -147,7 +149,9 @@ class Mixture:
         """Central moment and its error."""
         top = self._series(order)[:, order] * math.factorial(order)
         value = top[0]
-        return value, self.rule.error(top[1:]) + 0.5 * order * self.relative_error * np.abs(value)
+        # beside a variance that is exactly 0 the error is one of size 1
+        size = np.where((value == 0) & (np.asarray(self.relative_error) > 1), TINY, np.abs(value))
+        return value, self.rule.error(top[1:]) + 0.5 * order * self.relative_error * size
 
     def standardised(self, order: int) -> tuple[Array, Array]:
         """E (y - mu)**order / var**(order / 2) and its error; nan for a constant."""
@@ -372,7 +376,8 @@ class Mixture:
         distance = grid - mean
         scale = max(variance, 1e-300)
         away = np.square(distance) / scale
-        total = self.relative_error * (1 + away) + self.mean_error / math.sqrt(scale) * (1 + np.sqrt(away))
+        moved = float(self.mean_error) / math.sqrt(scale)
+        total = float(self.relative_error) * (1 + away) + moved * (1 + np.sqrt(away))
         found = self.nodes or []
         largest = float(self.var) + sum(count * float(nodes.var.max()) for nodes, count in found)
         for nodes, count in found:

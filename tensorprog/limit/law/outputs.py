@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.estimate import TINY
 from tensorprog.gaussian.rules import product_points
 from tensorprog.gaussian.several import REPLICATES, normal_points, standard_errors
 from tensorprog.language.errors import MemoryLimitError
@@ -165,9 +166,10 @@ class Outputs:
         moment = self.recursion.score(name, name, self.recursion.equal(name))
         grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
         positions = {str(k): grid for k, grid in enumerate(grids)} | {f"{k}_": grid for k, grid in enumerate(grids)}
-        found = moment.at(positions).value
-        variance = np.broadcast_to(found, [b - a for a, b in box])
-        return Mixture((), np.zeros(variance.shape), variance, moment.error / float(np.max(found, initial=1e-300)))
+        read = moment.at(positions)
+        variance = np.broadcast_to(read.value, [b - a for a, b in box])
+        error = np.broadcast_to(np.asarray(read.error) / np.maximum(read.value, TINY), variance.shape)
+        return Mixture((), np.zeros(variance.shape), variance, error)
 
     def _by_rules(self, name: str, box: Box, split: bool) -> Mixture | None:
         """The law of linear vectors behind one layer from their independent blocks, each averaged by a rule.
@@ -184,9 +186,8 @@ class Outputs:
                 return None
             own.append(rule)
         smoothed = bool(own) and not var.any() and not any(s.var.any() or s.panels is not None for s in own)
-        found = Mixture(
-            tuple(own), mean, var, summands.error, smoothed, Averaging(orders=bool(own)), summands.mean_error
-        )
+        off, relative = summands.errors(0)
+        found = Mixture(tuple(own), mean, var, relative, smoothed, Averaging(orders=bool(own)), off)
         if all(s.panels is not None for s in own):
             return found
         value, error = found.standardised(4)
@@ -211,7 +212,8 @@ class Outputs:
             weights = np.full(each[0].shape[:2], 1 / each[0].shape[1])
             own = [Summand(m, v, weights, b.count) for m, v, b in zip(each[::2], each[1::2], blocks, strict=True)]
             smoothed = not var.any() and not any(s.var.any() for s in own)
-            found = Mixture(tuple(own), mean, var, summands.error, smoothed, mean_error=summands.mean_error)
+            off, relative = summands.errors(0)
+            found = Mixture(tuple(own), mean, var, relative, smoothed, mean_error=off)
             hidden = [block.region.hidden(UNSEEN / draws) for block in blocks]
             if any(np.any(second) for second, _ in hidden):
                 found = replace(found, relative_error=found.relative_error + _relative(found, blocks, hidden))
@@ -242,13 +244,16 @@ class Outputs:
         def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:
             if whole:
                 sums = [[part.sum(axis=0) * len(results) / draws for part in each[-3:]] for each in results]
-                self._covs[name] = _covariance([1], sums, source.relative + source.displaced[1])
+                value, error = _covariance([1], sums)
+                sizes = np.diagonal(value.reshape(zero.size, zero.size))
+                roots = np.sqrt(np.resize(source.relative + source.displaced[1], zero.size) * np.maximum(sizes, 0.0))
+                self._covs[name] = value, error + np.multiply.outer(roots, roots).reshape(value.shape)
                 results = [each[:-3] for each in results]
             mean = np.stack([r[0] for r in results])[:, :, None]
             known = len(results[0]) > 1
             var = np.stack([r[1] for r in results])[:, :, None] if known else np.zeros_like(mean)
             weights = np.full(mean.shape[:2], 1 / mean.shape[1])
-            off, relative = source.displaced
+            off, relative = (np.resize(part, members) for part in source.displaced)
             own = (Summand(mean, var, weights),)
             kept[:] = [Mixture(own, zero, zero, source.relative + relative, not known, mean_error=off)]
             return kept[0].standardised(4)
@@ -284,7 +289,8 @@ class Outputs:
             mean, cov, *normals = (np.stack(arrays) for arrays in zip(*results, strict=True))
             seconds = (cov + mean[..., :, None] * mean[..., None, :]).mean(axis=1)
             hidden = source.hidden(UNSEEN / draws)
-            relative = source.relative + (hidden / float(seconds.mean(axis=0).diagonal().min()) if hidden else 0.0)
+            relative = source.relative + float(np.max(source.displaced[1], initial=0.0))
+            relative += hidden / float(seconds.mean(axis=0).diagonal().min()) if hidden else 0.0
             kept[:] = [Joint(mean, cov, normals[0] if normals else mean[..., :0], relative)]
             return seconds.mean(axis=0), standard_errors(seconds)
 
@@ -300,22 +306,26 @@ class Outputs:
         """Gaussian variables; scores are independent of vectors that no score reaches."""
         d = len(members)
         mean, cov = np.zeros(d), np.zeros((d, d))
-        worst = 0.0
+        off, wrong = np.zeros(d), np.zeros((d, d))
         for k, (f, box) in enumerate(members):
             if f not in self.recursion.random:
                 value = self.recursion.mean(f)
                 at = {str(x): np.asarray(start) for x, (start, _) in enumerate(box)}
-                mean[k] = IndexedValues((Term(frozenset(), value),), position_names(self.netsor, f)).at(at).value
+                read = IndexedValues((Term(frozenset(), value),), position_names(self.netsor, f)).at(at)
+                mean[k], off[k] = read.value, read.error
             for m, (g, other) in enumerate(members):
                 if (f in self.recursion.random) != (g in self.recursion.random):
                     continue
                 moment = (self.recursion.score if f in self.recursion.random else self.recursion.centred)(f, g)
                 at = {str(x): np.asarray(start) for x, (start, _) in enumerate(box)}
                 at |= {f"{x}_": np.asarray(start) for x, (start, _) in enumerate(other)}
-                cov[k, m] = moment.at(at).value
-                worst = max(worst, moment.error)
+                read = moment.at(at)
+                cov[k, m], wrong[k, m] = read.value, read.error
         normals = normal_points(max(d - 1, 1), int(math.log2(JOINT_DRAWS)), REPLICATES, self.seed)[..., : d - 1]
-        return Joint(mean[None, None], cov[None, None], normals, worst / max(float(np.abs(cov).max()), 1e-300))
+        sd = np.sqrt(np.maximum(np.diagonal(cov), TINY))
+        # a move of a mean by its error changes densities and probabilities less than twice as large a change of the sd
+        relative = float(np.max(wrong / np.multiply.outer(sd, sd)) + 2 * np.max(off / sd))
+        return Joint(mean[None, None], cov[None, None], normals, relative)
 
     def expectation(self, name: str, box: Box) -> tuple[Array, Array]:
         """Mean over p-ring of an average that depends on scores, and its error."""
@@ -331,7 +341,9 @@ class Outputs:
 
         def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:
             each = [value for value, in results]
-            return np.mean(each, axis=0), standard_errors(each) + source.inner
+            value = np.mean(each, axis=0)
+            off = np.maximum(np.resize(source.displaced[0], value.shape), source.inner)  # averages are moved there too
+            return value, standard_errors(each) + off + source.relative * np.abs(value)
 
         def mean(found: Given) -> tuple[Array, ...]:
             return (found.mean(0).sum(axis=0),)
@@ -340,10 +352,11 @@ class Outputs:
 
     # -- covariances --------------------------------------------------------------------------------------------
 
-    def cov(self, first: str, second: str) -> tuple[Array, Array]:
+    def cov(self, first: str, second: str, variances: Sequence[Array]) -> tuple[Array, Array]:
         """Cov of two families by averaging over p-ring: E Cov(. | p) + Cov of the conditional means.
 
-        Shapes    (*members of the first, *members of the second), value and error
+        Shapes    variances (members of the first,), (members of the second,)
+                  -> (*members of the first, *members of the second), value and error
         Raises    MemoryLimitError
         """
         families = self.netsor.families
@@ -357,16 +370,16 @@ class Outputs:
             if first in self._covs:
                 return self._covs[first]
         variables = [(name, families[name].ranges) for name in dict.fromkeys((first, second))]
-        other, known, blocks = len(variables) - 1, np.zeros(shape), []
+        other, known, wrong, blocks = len(variables) - 1, np.zeros(shape), np.zeros(shape), list[ScoreBlock]()
         source: DrawSource
         if self._apart(first, second):
             summands = Summands(self.recursion, [LinearVector(self.recursion, *each) for each in variables])
             source, blocks = ScoreBlocks(summands.blocks), summands.blocks
             if summands.fixed is not None:
                 known = summands.fixed.cov(0, other, {}, 1)[0]
-                source.relative = summands.fixed.error
+                wrong = summands.fixed.covariance_errors(0, other)
             if not blocks:
-                return known, source.relative * np.abs(known)
+                return known, wrong
         else:
             source = self._source(variables)
         counts = [block.count for block in blocks] or [1]
@@ -376,11 +389,17 @@ class Outputs:
             return tuple(part for one in each for part in _seconds(one, other, shape))
 
         def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:
-            value, error = _covariance(counts, results, source.relative + source.displaced[1], known)
+            value, error = _covariance(counts, results, known)
             for block in blocks:
                 hidden = block.region.hidden(UNSEEN / draws)[0]
                 error = error + block.count * _spread_over(block, hidden, other, shape)
-            return value, error
+                error = error + block.covariance_errors(0, other)
+            if not blocks:
+                sizes = np.concatenate(variances[: other + 1])
+                roots = np.sqrt(np.resize(source.relative + source.displaced[1], sizes.shape) * sizes)
+                one, two = roots[: variances[0].size], roots[-variances[-1].size :]
+                error = error + np.multiply.outer(one, two).reshape(shape)
+            return value, error + wrong
 
         aim = FINE_AIM if blocks else None
         what = f"the covariance of {first} and {second}"
@@ -448,9 +467,9 @@ def _seconds(found: Given | _GivenBlock, other: int, shape: tuple[int, ...]) -> 
 
 
 def _covariance(
-    counts: Sequence[int], results: Sequence[Sequence[Array]], relative: float, known: Array | float = 0.0
+    counts: Sequence[int], results: Sequence[Sequence[Array]], known: Array | float = 0.0
 ) -> tuple[Array, Array]:
-    """A covariance and its error from second moments and means in each replicate, block after block."""
+    """A covariance and its spread from second moments and means in each replicate, block after block."""
 
     def total(parts: Sequence[Array]) -> Array:
         found = known
@@ -459,7 +478,7 @@ def _covariance(
         return np.asarray(found)
 
     value = total([np.mean(arrays, axis=0) for arrays in zip(*results, strict=True)])
-    return value, standard_errors([total(parts) for parts in results]) + relative * np.abs(value)
+    return value, standard_errors([total(parts) for parts in results])
 
 
 def _spread_over(block: ScoreBlock, slack: Array, other: int, shape: tuple[int, ...]) -> Array:
@@ -480,13 +499,13 @@ def _agree(one: tuple[Array, Array], two: tuple[Array, Array]) -> bool:
     return not apart.any()
 
 
-def _relative(mixture: Mixture, blocks: Sequence[ScoreBlock], hidden: Sequence[tuple[Array, Array]]) -> float:
+def _relative(mixture: Mixture, blocks: Sequence[ScoreBlock], hidden: Sequence[tuple[Array, Array]]) -> Array:
     """Relative error of variances that stands for what a set of draws may not have seen of some blocks."""
     total = np.maximum(mixture.moment(2)[0], 1e-300)
     second = sum(b.count * h[0].reshape(b.size, *total.shape).sum(axis=0) for b, h in zip(blocks, hidden, strict=True))
     fourth = sum(b.count * h[1].reshape(b.size, *total.shape).sum(axis=0) for b, h in zip(blocks, hidden, strict=True))
     with np.errstate(over="ignore"):
-        return float(np.max(np.maximum(second / total, fourth / (4 * total**2)), initial=0.0))
+        return np.asarray(np.maximum(second / total, fourth / (4 * total**2)))
 
 
 def _stacked(sets: Sequence[Array]) -> Array:

@@ -74,7 +74,8 @@ def coefficients(netsor: Netsor, name: str) -> tuple[Array, Array, Box, bool]:
             return found.mean(0)
 
     value = drawn(points)
-    error = source.inner + source.relative * np.abs(value)
+    off = np.resize(source.displaced[0], value.shape[1:])
+    error = np.maximum(source.inner, off) + source.relative * np.abs(value)
     if np.max(np.abs(value), initial=0.0) < SMALL:  # what cancels leaves rounding, which nearby draws do not share
         error = error + np.abs(drawn(NEARBY * points) - value).max(axis=0)
     return value, error, box, box == spans

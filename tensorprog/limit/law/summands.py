@@ -7,14 +7,16 @@ converge quickly, and moments and characteristic functions of the sum are powers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.estimate import TINY
 from tensorprog.gaussian.several import normal_points
 from tensorprog.language.errors import NotFiniteError
 from tensorprog.language.evaluate import BATCH, Open, broadcast
@@ -24,7 +26,7 @@ from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import WeightedFunction
 from tensorprog.limit.law.intervals import Moving
-from tensorprog.limit.moment.given_scores import LinearCovariance, linear_mean
+from tensorprog.limit.moment.given_scores import LinearCovariance, Of, linear_mean
 from tensorprog.limit.moment.indexed import Equations, canonical, difference, solve
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
@@ -34,7 +36,9 @@ Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 Structure = list[tuple[Equations, frozenset[str]]]  # equations of the terms of a covariance, axes of their values
 HEAD = "%"  # the index of the summands of a block
-FEW_LOG2 = 6  # of draws at which errors of averages are looked at
+Reading = Callable[[Mapping[str, Open], int], tuple[Array, Array]]
+FEW_LOG2 = 6  # of draws at which it is looked at what errors do
+FEWEST, AT_ONCE = 8, 1 << 20  # of them where a draw has many members, of which so many are held
 
 
 class LinearVector:
@@ -93,37 +97,61 @@ class Region:
 
 
 class Displacement:
-    """What errors of averages do to variables: looked at for a few draws, and in proportion to the largest errors.
+    """What errors do to variables: looked at for a few draws.
 
-    `read` gives means and variances given draws, (draws, numbers), of the values and the number of draws.
+    `read` gives means and variances given draws, (draws, numbers), of the values and the number of draws; `wrong` what
+    errors of the moments of Gaussian variables do to these.  Errors of averages count in proportion to their largest.
     """
 
-    def __init__(
-        self, sampler: Sampler, read: Callable[[Mapping[str, Open], int], tuple[Array, Array]]
-    ) -> None:
-        self.sampler, self.read = sampler, read
+    def __init__(self, sampler: Sampler, read: Reading, wrong: Reading | None = None) -> None:
+        self.sampler, self.read, self.wrong = sampler, read, wrong
         self._largest: dict[str, float] = {}
-        self._found = 0.0, 0.0
+        self._found: tuple[Array, Array] | None = None
 
     @property
-    def found(self) -> tuple[float, float]:
-        """How far they may move means, and how much central second and fourth moments, relatively."""
-        if any(error > self._largest.get(name, 0.0) for name, error in self.sampler.largest.items()):
+    def found(self) -> tuple[Array, Array]:
+        """How far they may move means, and how much central second and fourth moments, relatively.
+
+        Shapes    (numbers,), twice
+        """
+        larger = any(error > self._largest.get(name, 0.0) for name, error in self.sampler.largest.items())
+        if self._found is None or larger:
             self._found = self._looked_at()
             self._largest = dict(self.sampler.largest)
         return self._found
 
-    def _looked_at(self) -> tuple[float, float]:
-        points = normal_points(max(self.sampler.dim, 1), FEW_LOG2, 1, 0)[0][:, : self.sampler.dim]
-        values, count = self.sampler.draw(points), len(points)
-        here, shift, relative = _central(*self.read(values, count)), 0.0, 0.0
-        for moved, times in self.sampler.displaced(values, count):
-            there = _central(*self.read(moved, count))
+    def few(self) -> tuple[Mapping[str, Open], int]:
+        """Values at a few draws, and their number."""
+        dim = self.sampler.dim
+        few = min(1 << FEW_LOG2, max(FEWEST, AT_ONCE // max(1, self.sampler.demanded))) if dim else 1
+        points = normal_points(max(dim, 1), FEW_LOG2, 1, 0)[0][:few, :dim]
+        return self.sampler.draw(points), few
+
+    def effects(self, values: Mapping[str, Open], few: int, change: Callable[[Mapping[str, Open]], Array]) -> Array:
+        """The sum over everything that may be off of how much something changes with it."""
+        largest: dict[tuple[str, int], Array] = {}
+        for key, moved, times in self.sampler.displaced(values, few):
+            found = times * change(moved)
+            largest[key] = np.maximum(largest[key], found) if key in largest else found
+        return np.asarray(sum(largest.values(), start=np.zeros(())))
+
+    def _looked_at(self) -> tuple[Array, Array]:
+        values, few = self.few()
+        own = self.read(values, few)
+        here = _central(*own)
+
+        def changes(there: tuple[Array, Array, Array]) -> Array:
             mean, second, fourth = (np.abs(a - b) for a, b in zip(there, here, strict=True))
-            shift += times * float(mean.max(initial=0.0))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                changes = np.stack([second / here[1], fourth / (2 * here[2])])
-            relative += times * float(np.nan_to_num(changes, nan=0.0, posinf=np.inf).max(initial=0.0))
+            with np.errstate(over="ignore"):
+                relative = second / np.maximum(here[1], TINY), fourth / np.maximum(2 * here[2], TINY)
+            return np.stack([mean, np.maximum(*relative)])
+
+        total = self.effects(values, few, lambda moved: changes(_central(*self.read(moved, few))))
+        if self.wrong is not None:
+            off, more = self.wrong(values, few)
+            total = total + changes(_central(own[0], own[1] + more))
+            total[0] += off.mean(axis=0)
+        shift, relative = np.broadcast_to(total, (2, *here[0].shape))
         return shift, relative
 
 
@@ -167,7 +195,7 @@ class ScoreBlock:
         self.random = bool(wanted)
         self.sampler = Sampler(recursion, wanted, vectors=False)
         self._covariances: dict[tuple[int, int], LinearCovariance] = {}
-        self.displacement = Displacement(self.sampler, self._given)
+        self.displacement = Displacement(self.sampler, self._given, self._wrong)
 
     @property
     def size(self) -> int:
@@ -178,25 +206,25 @@ class ScoreBlock:
         """Scores at quasi-random normals (draws, dim)."""
         return self.sampler.draw(points)
 
-    def mean(self, k: int, values: Mapping[str, Open], draws: int) -> Array:
-        """E[summands of function k | p-ring].
+    def mean(self, k: int, values: Mapping[str, Open], draws: int, of: Of = "numbers") -> Array:
+        """E[summands of function k | p-ring]; `of` the errors: what they do to it.
 
         Shapes    (draws, heads, *members)
         """
         f = self.vectors[k]
         ranges = f.ranges | {HEAD: self.heads}
         with np.errstate(all="ignore"):
-            value = linear_mean(self.recursion, self.parts[k], ranges, self.sampler.reader(values))
+            value = linear_mean(self.recursion, self.parts[k], ranges, self.sampler.reader(values), of)
         return broadcast(self._finite(value, k), (BATCH, HEAD, *f.positions), self._sizes(draws, f))
 
-    def var(self, k: int, values: Mapping[str, Open], draws: int) -> Array:
-        """Var[summands of function k | p-ring].
+    def var(self, k: int, values: Mapping[str, Open], draws: int, of: Of = "numbers") -> Array:
+        """Var[summands of function k | p-ring], or what errors do to it.
 
         Shapes    (draws, heads, *members)
         """
         f = self.vectors[k]
         with np.errstate(all="ignore"):
-            value = self._covariance(k, k).value(self.sampler.reader(values), [HEAD, *f.positions])
+            value = self._covariance(k, k).value(self.sampler.reader(values), [HEAD, *f.positions], of)
         return broadcast(self._finite(value, k), (BATCH, HEAD, *f.positions), self._sizes(draws, f))
 
     def at(self, points: Array) -> tuple[Array, Array]:
@@ -209,9 +237,19 @@ class ScoreBlock:
     def _given(self, values: Mapping[str, Open], count: int) -> tuple[Array, Array]:
         """The same given values of the scores."""
         found = [(self.mean(k, values, count), self.var(k, values, count)) for k in range(len(self.vectors))]
-        means, variances = ([pair[x].reshape(count, -1) for pair in found] for x in (0, 1))
-        return np.concatenate(means, axis=1), np.maximum(np.concatenate(variances, axis=1), 0.0)
+        mean, var = self._side_by_side(found, count)
+        return mean, np.maximum(var, 0.0)
 
+    def _wrong(self, values: Mapping[str, Open], count: int) -> tuple[Array, Array]:
+        """What errors of the moments of Gaussian variables do to both."""
+        every = range(len(self.vectors))
+        found = [(self.mean(k, values, count, "errors"), self.var(k, values, count, "errors")) for k in every]
+        return self._side_by_side(found, count)
+
+    @staticmethod
+    def _side_by_side(found: Sequence[tuple[Array, Array]], count: int) -> tuple[Array, Array]:
+        means, variances = ([pair[x].reshape(count, -1) for pair in found] for x in (0, 1))
+        return np.concatenate(means, axis=1), np.concatenate(variances, axis=1)
 
     def effects(self, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
         """Means and variances at the centres of boxes of normals, and how far what is not followed on a box (see
@@ -243,9 +281,10 @@ class ScoreBlock:
         for k, f in enumerate(self.vectors):
             sizes, ranges = self._sizes(count, f), f.ranges | {HEAD: self.heads}
             axes = (BATCH, HEAD, *f.positions)
-            for half, reader in enumerate(readers):
-                mean = linear_mean(self.recursion, self.parts[k], ranges, reader, absolute=bool(half))
-                var = self._covariance(k, k).value(reader, [HEAD, *f.positions], absolute=bool(half))
+            kinds: tuple[Of, Of] = ("numbers", "sizes")
+            for half, (reader, of) in enumerate(zip(readers, kinds, strict=True)):
+                mean = linear_mean(self.recursion, self.parts[k], ranges, reader, of)
+                var = self._covariance(k, k).value(reader, [HEAD, *f.positions], of)
                 found[2 * half].append(broadcast(mean, axes, sizes).reshape(count, -1))
                 found[2 * half + 1].append(broadcast(var, axes, sizes).reshape(count, -1))
         centre, spread, more, square = (np.concatenate(each, axis=1) for each in found)
@@ -253,8 +292,8 @@ class ScoreBlock:
             more, square = (np.where(np.isnan(a), np.inf, a) for a in (more, square))
         return centre, np.maximum(spread, 0.0), more, np.sqrt(np.maximum(square, 0.0))
 
-    def cov(self, k: int, m: int, values: Mapping[str, Open], draws: int) -> Array:
-        """Cov[summands of function k, of function m | p-ring], summed over the heads.
+    def cov(self, k: int, m: int, values: Mapping[str, Open], draws: int, of: Of = "numbers") -> Array:
+        """Cov[summands of function k, of function m | p-ring], summed over the heads, or what errors do to it.
 
         Shapes    (draws, *members of k, *members of m)
         """
@@ -262,7 +301,7 @@ class ScoreBlock:
         second = tuple(f"{name}_" for name in g.positions)
         sizes = self._sizes(draws, f) | dict(zip(second, g.members, strict=True))
         with np.errstate(all="ignore"):
-            value = self._finite(self._covariance(k, m).value(self.sampler.reader(values), [HEAD]), k, m)
+            value = self._finite(self._covariance(k, m).value(self.sampler.reader(values), [HEAD], of), k, m)
         if HEAD in value.axes:
             axis = value.axes.index(HEAD)
             value = Open(tuple(name for name in value.axes if name != HEAD), value.data.sum(axis=axis))
@@ -291,11 +330,32 @@ class ScoreBlock:
             self._covariances[k, m] = LinearCovariance(self.recursion, self.parts[k], self.parts[m], ranges)
         return self._covariances[k, m]
 
-    @property
-    def error(self) -> float:
-        """Relative error of the covariances of the Gaussian variables that were used so far, and what averages do."""
-        used = max((covariance.error for covariance in self._covariances.values()), default=0.0)
-        return used + self.displacement.found[1]
+    def errors(self, k: int) -> tuple[Array, Array]:
+        """How far errors may move the mean of a function, and how much its central moments, relatively.
+
+        Shapes    (*members), twice
+        """
+        ends = np.cumsum([self.size * math.prod(f.members) for f in self.vectors])[:-1]
+        shape = self.size, *self.vectors[k].members
+        shift, relative = (np.split(part, ends)[k].reshape(shape) for part in self.displacement.found)
+        return self.count * shift.sum(axis=0), relative.max(axis=0) + self.sampler.rounding
+
+    def covariance_errors(self, k: int, m: int) -> Array:
+        """How far errors may move Cov[sum of the summands of function k, of function m].
+
+        Shapes    (*members of k, *members of m)
+        """
+        values, few = self.displacement.few()
+
+        def whole(values: Mapping[str, Open]) -> Array:
+            one, two = (self.mean(x, values, few).reshape(few, self.size, -1) for x in (k, m))
+            within = self.cov(k, m, values, few).mean(axis=0)
+            apart = np.tensordot(one - one.mean(axis=0), two - two.mean(axis=0), ((0, 1), (0, 1))) / few
+            return np.asarray(within + apart.reshape(within.shape))
+
+        here = whole(values)
+        moved = self.displacement.effects(values, few, lambda there: np.abs(whole(there) - here))
+        return np.asarray(self.count * (moved + self.cov(k, m, values, few, "errors").mean(axis=0)))
 
 
 class Summands:
@@ -323,21 +383,21 @@ class Summands:
             return zero, zero
         return self.fixed.mean(k, {}, 1)[0, 0], self.fixed.var(k, {}, 1)[0, 0]
 
-    @property
-    def error(self) -> float:
-        """Relative error of the covariances used so far."""
-        return max((block.error for block in [*self.blocks, *([self.fixed] if self.fixed else [])]), default=0.0)
+    def errors(self, k: int) -> tuple[Array, Array]:
+        """How far errors may move the mean of a vector, and how much its central moments, relatively.
+
+        Shapes    (*members), twice
+        """
+        found = [block.errors(k) for block in [*self.blocks, *([self.fixed] if self.fixed else [])]]
+        zero = np.zeros(self.vectors[k].members)
+        shift = sum((shift for shift, _ in found), start=zero)
+        return shift, reduce(np.maximum, (relative for _, relative in found), zero)
 
     def _gathered(
         self, group: Sequence[tuple[int, WeightedFunction]], head: str, span: Range, alike: bool
     ) -> ScoreBlock:
         parts = [[part for k, part in group if k == m] for m in range(len(self.vectors))]
         return ScoreBlock(self.recursion, self.vectors, parts, head, span, alike)
-
-    @property
-    def mean_error(self) -> float:
-        """How far errors of averages may move means."""
-        return sum(block.count * block.size * block.displacement.found[0] for block in self.blocks)
 
     # -- what depends on what -----------------------------------------------------------------------------------
 

@@ -8,14 +8,11 @@ Source    Sakai et al. 2025, Theorem 1
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
-from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.evaluate import (
     BATCH,
     Open,
@@ -31,28 +28,37 @@ from tensorprog.language.expr import Affine, substitute
 from tensorprog.language.ir import Range
 from tensorprog.limit.form.sums_of_functions import WeightedFunction
 from tensorprog.limit.moment.indexed import Equations, canonical
-from tensorprog.limit.moment.numbers import EXACT, inside_mask
+from tensorprog.limit.moment.numbers import inside_mask
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import Value
 
-__all__ = ["LinearCovariance", "linear_mean"]
+__all__ = ["LinearCovariance", "Of", "linear_mean"]
 
 Ranges = Mapping[str, Range]
+Of = Literal["numbers", "sizes", "errors"]  # which are summed; sizes and errors with the sizes of coefficients
+
+
+def _read(value: Value, of: Of) -> Open:
+    if of == "errors":
+        return value.error
+    return Open(value.axes, np.abs(value.value.data)) if of == "sizes" else value.value
 
 
 def coefficient(
-    recursion: NumericRecursion, part: WeightedFunction, names: Mapping[str, Affine], ranges: Ranges, reader: Any
-) -> Open:
+    recursion: NumericRecursion, part: WeightedFunction, names: Mapping[str, Affine], ranges: Ranges, reader: Any,
+    of: Of = "numbers",
+) -> Open:  # fmt: skip
     """The coefficient of a part at affine forms of other indices, by a reader of scores that may evaluate it too."""
     full = dict(recursion.netsor.ranges) | dict(recursion.parts.bound_ranges) | dict(ranges)
     expr = substitute(part.coefficient, dict(names.items()))
-    return getattr(reader, "walk", evaluate)(expr, Scope(recursion.netsor, full, reader))
+    found: Open = getattr(reader, "walk", evaluate)(expr, Scope(recursion.netsor, full, reader))
+    return found if of == "numbers" else Open(found.axes, np.abs(found.data))
 
 
 def linear_mean(
-    recursion: NumericRecursion, parts: Sequence[WeightedFunction], ranges: Ranges, reader: Any, absolute: bool = False
+    recursion: NumericRecursion, parts: Sequence[WeightedFunction], ranges: Ranges, reader: Any, of: Of = "numbers"
 ) -> Open:
-    """E[sum of linear parts | p-ring]; `absolute`: of the sizes of the means of the variables.
+    """E[sum of linear parts | p-ring], or a bound on it from the sizes, or the errors, of the means of the variables.
 
     Shapes    over BATCH (if scores matter) and the indices that matter
     """
@@ -61,12 +67,14 @@ def linear_mean(
         local = dict(ranges) | {name: recursion.parts.bound_ranges[name] for name in part.bound}
         if part.function is not None:
             value = recursion.settle(recursion.centre(part.inner, local))
-            if not np.any(value.estimate.value):
+            inner = _read(value, of)
+            if not np.any(inner.data):
                 continue
-            inner = Open(value.axes, np.abs(value.value.data)) if absolute else value.value
+        elif of == "errors":
+            continue
         else:
             inner = Open((), np.ones(()))
-        summed = sum_product(coefficient(recursion, part, {}, local, reader), inner, part.bound, local)
+        summed = sum_product(coefficient(recursion, part, {}, local, reader, of), inner, part.bound, local)
         total = add(total, summed)
     return total
 
@@ -83,29 +91,14 @@ class LinearCovariance:
     ) -> None:
         self.recursion = recursion
         self._pairs: list[tuple[WeightedFunction, WeightedFunction, Ranges, Equations, Value]] = []
-        own: dict[int, float] = {}  # sizes of variances, by the numbers of parts
-        bounds: list[tuple[int, int, Estimate]] = []
-        for (k, p), (m, q) in product(enumerate(first), enumerate(second)):
-            for one, two, local, moment in recursion.linear_pairs([p], [q], ranges):
-                self._pairs += [(one, two, local, term.equations, term.value) for term in moment.terms]
-                bounds += [(k, m, term.value.bound) for term in moment.terms]
-                if first is second and k == m:
-                    own[k] = max((float(term.value.bound.value) for term in moment.terms), default=0.0)
-        largest = max((float(bound.value) for _, _, bound in bounds), default=0.0)
+        for one, two, local, moment in recursion.linear_pairs(first, second, ranges):
+            self._pairs += [(one, two, local, term.equations, term.value) for term in moment.terms]
 
-        def scale(k: int) -> float:
-            """The size of a variance; that of the largest covariance where it is rounding beside it, or not known."""
-            return own[k] if own.get(k, 0.0) > EXACT * largest else largest
-
-        # relative, of the variables' covariances, each beside its own variances: coefficients may be of any size
-        self.error = max(
-            (float(bound.error) / max(math.sqrt(scale(k) * scale(m)), 1e-300) for k, m, bound in bounds), default=0.0
-        )
-
-    def value(self, reader: Any, tied_names: Collection[str], absolute: bool = False) -> Open:
+    def value(self, reader: Any, tied_names: Collection[str], of: Of = "numbers") -> Open:
         """The covariance, where the second copies of the indices `tied_names` are equal to the first.
 
-        `absolute`: with the sizes of the covariances of the variables, a bound where coefficients are bounds.
+        Of the sizes of the variables' covariances it is a bound where coefficients are bounds, of their errors what
+        these do to it.
 
         Shapes    Open over BATCH (if scores matter) and the indices, those missing that do not matter
         """
@@ -125,13 +118,11 @@ class LinearCovariance:
             solved = self.recursion.eliminate(p, q, frozenset(tied), local)
             names = {key: form.at(solved.solution) for key, form in tie.items()} | solved.solution
             mask = inside_mask(solved.inside, local)
-            middle = gather(value.value, names, local, starts)
-            if absolute:
-                middle = Open(middle.axes, np.abs(middle.data))
+            middle = gather(_read(value, of), names, local, starts)
             if mask is not None:
                 middle = multiply(middle, mask)
-            first = coefficient(self.recursion, p, names, local, reader)
-            second = coefficient(self.recursion, q, names, local, reader)
+            first = coefficient(self.recursion, p, names, local, reader, of)
+            second = coefficient(self.recursion, q, names, local, reader, of)
             only_first = [name for name in solved.over if name not in second.axes]
             left = sum_product(first, middle, only_first, local)
             result = sum_product(left, second, [name for name in solved.over if name in second.axes], local)

@@ -24,6 +24,7 @@ from tensorprog.language.evaluate import (
     evaluate,
     index_array,
     multiply,
+    union,
 )
 from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variables
 from tensorprog.language.initials import InitialLaw, covariance_size, initial_laws
@@ -195,8 +196,8 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     # -- the algebra ----------------------------------------------------------------------------------------------
 
-    def scope(self, ranges: Ranges, moved: Variable | None = None, apart: bool = True) -> Scope:
-        """Numbers: constants, indices, averages (`moved` with its error added); a score would be a mistake of ours.
+    def scope(self, ranges: Ranges, moved: Variable | None = None, by: float = 1.0, apart: bool = True) -> Scope:
+        """Numbers: constants, indices, averages (`moved` `by` its error); a score would be a mistake of ours.
 
         Averages have a value for each replicate, or not `apart`, one.
         """
@@ -206,7 +207,7 @@ class Numbers(Recursion[Value, IndexedValues]):
             value = self._average_at(reference, box)
             value = value if apart else self.settle(value)
             if reference == moved:
-                return Open(value.axes, value.estimate.value + value.estimate.error)
+                return Open(value.axes, value.estimate.value + by * value.estimate.error)
             return value.value
 
         return Scope(self.netsor, full, read)
@@ -239,11 +240,18 @@ class Numbers(Recursion[Value, IndexedValues]):
         apart = [size if self.each and axis == REPLICATE else 1 for axis, size in sizes]
         result = Value.of(value.data, value.axes, np.zeros(apart))
         for reference in variables(expr):  # first-order: move each average by its error
-            if not self._average(reference.name).estimate.error.any():
+            average = self._average(reference.name).estimate
+            if not average.error.any():
                 continue
-            changed = evaluate(expr, self.scope(ranges, reference))
-            error = np.abs(align(changed, result.axes) - result.estimate.value) if changed.axes == result.axes else 0.0
-            result = Value(result.axes, Estimate(result.estimate.value, result.estimate.error + error))
+            error: Array = np.zeros(())
+            rounded = np.all(average.error <= EXACT * np.abs(average.value))
+            for by in (1.0,) if rounded else (1.0, -1.0):  # a function may change to one side only
+                changed = evaluate(expr, self.scope(ranges, reference, by))
+                axes = union(result.axes, changed.axes)
+                result = Value(axes, result.aligned(axes))
+                error = np.maximum(error, np.abs(align(changed, axes) - result.estimate.value))
+            error = result.estimate.error + np.where(np.isnan(error), np.inf, error)
+            result = Value(result.axes, Estimate(np.broadcast_to(result.estimate.value, error.shape), error))
         return result
 
     def variance(self, weight: str, slots: Sequence[Affine], ranges: Ranges) -> Value:
@@ -281,15 +289,26 @@ class Numbers(Recursion[Value, IndexedValues]):
     def _initial_at(self, name: str, position: Mapping[str, str], equal: Collection[str]) -> Value | None:
         shape = self.netsor.families[name].shape
         check_memory([*shape, *(size for size, index in zip(shape, position, strict=True) if index not in equal)])
-        found = self.initials[name].at(equal)
+        made = self._products_at(name, position, equal)
+        found = self.initials[name].at(equal) if made is None else None
         if found is None:
-            return None
+            return made
         value, error = (Open(tuple(position.get(n) or f"{position[n[:-1]]}_" for n in part.axes), part.data)
                         for part in found)  # fmt: skip
         sizes = dict(zip(value.axes, value.data.shape, strict=True))
         bound = broadcast(error, value.axes, sizes)  # in the order of the numbers, if there is one for each
         bound = bound if 0 in bound.strides else np.asarray(bound, order="C")
         return Value.of(np.asarray(value.data, order="C"), value.axes, bound)
+
+    def _products_at(self, name: str, position: Mapping[str, str], equal: Collection[str]) -> Value | None:
+        """Inner products of data at equal positions, to be computed when they are read; None for few."""
+        rows, order = self.initials[name].rows, list(position)
+        if rows is None:
+            return None
+        same, own = [n for n in order if n in equal], [n for n in order if n not in equal]
+        data = rows[0].transpose(*(order.index(n) for n in (*same, *own)), -1)
+        axes = [position[n] for n in same] + [position[n] for n in own] + [f"{position[n]}_" for n in own]
+        return Entrywise.at_equal(axes, data, len(same), rows[1], rows[2])
 
     def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
         rows = self.initials[name].rows
