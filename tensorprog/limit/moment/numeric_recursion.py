@@ -33,8 +33,8 @@ NUMBERS, PILOT = 1 << 26, 1 << 18  # numbers held by all draws together, for wha
 class NumericRecursion(Numbers):
     """Moments of one program in numbers.
 
-    A `pilot` takes one replicate of draws, to find the directions that matter; its numbers have no error.  What is
-    carried along recurrences is drawn with all Gaussian variables `apart`, or with the sums that statements read as one.
+    A `pilot` takes one replicate of draws, to find the directions that matter; its numbers have no error.  Draws are of
+    all Gaussian variables `apart`, or of the sums that statements read.
 
     Raises    NotCompiledError for what this version does not compile, NotFiniteError for moments that are not finite
     """
