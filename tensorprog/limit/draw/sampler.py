@@ -38,13 +38,8 @@ from tensorprog.language.evaluate import (
     union,
 )
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, variables, walk
-<<<<<<< HEAD
 from tensorprog.language.ir import Dot, Family, Initial, MatMul, Netsor, Nonlin, Range, Statement
-from tensorprog.language.linalg import psd_cholesky
-=======
-from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
 from tensorprog.language.linalg import psd_cholesky, times_triangle
->>>>>>> main
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping, variances
 from tensorprog.limit.draw.joint_scores import JointScores, dependent
