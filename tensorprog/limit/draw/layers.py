@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.estimate import EPS, TINY
 from tensorprog.language.evaluate import BATCH, COORDINATE, Open, Scope, align, broadcast, evaluate
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, product_of, variables
 from tensorprog.language.ir import Dot, MatMul, Range
@@ -37,10 +38,11 @@ from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.recurrences import Box
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
 
-__all__ = ["ARRAYS", "Conditioned", "Drawn", "Layers", "given_scalars"]
+__all__ = ["ARRAYS", "ROUNDING", "Conditioned", "Drawn", "Layers", "given_scalars"]
 
 Array = NDArray[Any]
 Drawn = tuple[Open, Box]  # draws of the members of a scalar family in a box
+ROUNDING = 64 * EPS  # of second moments, beside the largest
 ARRAYS = 20  # of the size of all that is drawn, while moments are computed
 NUMBERS, DRAWS = 1 << 20, 4096  # that are worked on together given scalars
 
@@ -49,7 +51,8 @@ class Conditioned(NumericRecursion):
     """Moments of a program for each of some draws; `given` scores are not drawn.
 
     Shapes    every value may have the axis REPLICATE, over the draws
-    Accuracy  `relative` is the largest relative error of the moments drawn with, or given as numbers
+    Accuracy  `relative` is the largest relative error of the moments drawn with, each beside the sizes of its
+              variables; `wrong` are the errors of the numbers given last, averaged over the draws
     """
 
     each = True
@@ -64,7 +67,7 @@ class Conditioned(NumericRecursion):
             self.columns = columns
         self.replicates = (0, normals.draws)
         self.random, self.paths = frozenset(), None
-        self.relative = 0.0
+        self.relative, self.wrong = 0.0, np.zeros(())
         self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
         self._evaluated: dict[tuple[Any, ...], Value] = {}  # coefficients, until more averages are known
         self._coordinates: dict[str, Array] = {}
@@ -199,7 +202,7 @@ class Conditioned(NumericRecursion):
         owner, place = (table[weight][members, :stop] for table in (self.columns.owner, self.columns.place))
         draws = np.arange(self.normals.draws)[:, None]
         cov = np.zeros((len(draws), len(members), stop, stop))
-        families, worst = self.columns.families[weight], 0.0
+        families, error = self.columns.families[weight], np.zeros(cov.shape[1:])
         for a, f in enumerate(families):
             for b, g in enumerate(families):
                 w, r, c = np.nonzero((owner == a)[:, :, None] & (owner == b)[:, None, :])
@@ -208,12 +211,12 @@ class Conditioned(NumericRecursion):
                 at = self._positions(f, place[w, r], "") | self._positions(g, place[w, c], "_")
                 found = self.base(f, g).at({**at, REPLICATE: draws})
                 cov[:, w, r, c] = found.value
-                worst = max(worst, float(np.max(found.error)))
-        self._note(worst, float(np.max(np.abs(cov), initial=0.0)))
+                error[w, r, c] = np.broadcast_to(found.error, (len(draws), len(w))).mean(axis=0)
+        lengths = np.diagonal(cov, axis1=2, axis2=3).mean(axis=0)
+        sizes = np.sqrt(np.maximum(lengths[:, :, None] * lengths[:, None, :], TINY))
+        error = np.where(error > ROUNDING * lengths.max(initial=0.0), error / sizes, ROUNDING)  # or that of the largest
+        self.relative = max(self.relative, float(np.max(error, initial=0.0)))
         return triangular(cov)
-
-    def _note(self, error: float, size: float) -> None:
-        self.relative = max(self.relative, error / size if size else 0.0)
 
     def _positions(self, name: str, flat: Array, suffix: str) -> dict[str, Array]:
         family = self.netsor.families[name]
@@ -318,9 +321,7 @@ class Conditioned(NumericRecursion):
         """
         whole = self.netsor.families[name].ranges
         moment = IndexedValues((Term(frozenset(), self.mean(name)),), self.over(position_names(self.netsor, name)))
-        spread = moment.error and self.netsor.families[name].kind == "vector"  # beside which the error counts
-        size = self.replicated(name, name).size ** 0.5 if spread else 0.0
-        return self._numbers_at(moment, _places(whole if box is None else box, ""), size)
+        return self._numbers_at(moment, _places(whole if box is None else box, ""))
 
     def variances(self, name: str, box: Box) -> Array:
         """Variances of the members in a box, of a vector or of a score given what its operands depend on.
@@ -345,7 +346,8 @@ class Conditioned(NumericRecursion):
     def halves(
         self, gaussian: Sequence[WeightedFunction], others: Sequence[WeightedFunction], name: str, box: Box
     ) -> tuple[Array, Array]:
-        """Means and variances of a sum of parts, where the Gaussian ones are independent of others that are drawn.
+        """Means and variances of a sum of parts, where the Gaussian ones are independent of others that are drawn; both
+        have errors.
 
         Shapes    (draws, *members), twice
         """
@@ -364,8 +366,11 @@ class Conditioned(NumericRecursion):
             for q in gaussian:
                 second = second + self.expectation(p, q, pairs).widened(pairs)
         places = _places(box, "")
-        means = self._numbers_at(IndexedValues((Term(frozenset(), mean),), self.over(whole)), places, second.size**0.5)
-        return means + drawn, self._numbers_at(second, places | _places(box, "_")) - means**2
+        means = self._numbers_at(IndexedValues((Term(frozenset(), mean),), self.over(whole)), places)
+        off = self.wrong
+        squares = self._numbers_at(second, places | _places(box, "_"))
+        self.wrong = np.stack([off, self.wrong + 2 * off * np.abs(means).max(axis=0, initial=0.0)])
+        return means + drawn, squares - means**2
 
     def score_variances(self, name: str, box: Box) -> Array:
         """Variances of scores of finite width given their right operands, which stand on other weights.
@@ -383,12 +388,14 @@ class Conditioned(NumericRecursion):
         product = product * squared(right, self.replicated(right.name, right.name))
         return self._numbers_at(product, _places(box, ""))
 
-    def _numbers_at(self, moment: IndexedValues, places: Mapping[str, Array], size: float = 0.0) -> Array:
-        """The numbers at places; errors count beside the largest of them, or beside `size` if that is larger."""
-        self._note(moment.error, max(moment.size, size))
+    def _numbers_at(self, moment: IndexedValues, places: Mapping[str, Array]) -> Array:
+        """The numbers at places."""
         shape = np.broadcast_shapes(*(place.shape for place in places.values()))
         batch = np.arange(self.normals.draws).reshape([-1] + [1] * len(shape))
-        return np.broadcast_to(moment.at({**places, REPLICATE: batch}).value, (len(batch), *shape))
+        found = moment.at({**places, REPLICATE: batch})
+        value, error = (np.broadcast_to(part, (len(batch), *shape)) for part in (found.value, found.error))
+        self.wrong = error.mean(axis=0)
+        return value
 
 
 def _places(box: Box, suffix: str, after: int = 0) -> dict[str, Array]:

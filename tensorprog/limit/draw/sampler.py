@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import EPS, TINY
+from tensorprog.gaussian.estimate import TINY
 from tensorprog.language.errors import NotFiniteError
 from tensorprog.language.evaluate import (
     BATCH,
@@ -41,7 +41,7 @@ from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, 
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping, variances
-from tensorprog.limit.draw.layers import given_scalars
+from tensorprog.limit.draw.layers import ROUNDING, given_scalars
 from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.form.definitions import Box, held_ranges, pieced, place, reads_beyond, target_box
 from tensorprog.limit.form.sums_of_functions import position_names
@@ -59,7 +59,6 @@ RANK2 = "r2"
 RANK = "r"
 FACTORED = 5  # arrays of the size of second moments while they are factored
 TOGETHER = 1 << 19  # second moments computed at once
-ROUNDING = 64 * EPS  # of second moments, beside the largest
 NEAR = 4.0  # deviations of the squared length of normals within which draws are not far out
 WORKED = 4  # arrays of the size of a run of normals, then of a piece of a sum, that are needed at once
 
