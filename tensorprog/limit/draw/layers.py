@@ -211,8 +211,8 @@ class Conditioned(NumericRecursion):
                 at = self._positions(f, place[w, r], "") | self._positions(g, place[w, c], "_")
                 found = self.base(f, g).at({**at, REPLICATE: draws})
                 cov[:, w, r, c] = found.value
-                error[w, r, c] = np.broadcast_to(found.error, (len(draws), len(w))).mean(axis=0)
-        lengths = np.diagonal(cov, axis1=2, axis2=3).mean(axis=0)
+                error[w, r, c] = np.broadcast_to(found.error, (len(draws), len(w))).sum(axis=0) / max(1, len(draws))
+        lengths = np.diagonal(cov, axis1=2, axis2=3).sum(axis=0) / max(1, len(draws))
         sizes = np.sqrt(np.maximum(lengths[:, :, None] * lengths[:, None, :], TINY))
         error = np.where(error > ROUNDING * lengths.max(initial=0.0), error / sizes, ROUNDING)  # or that of the largest
         self.relative = max(self.relative, float(np.max(error, initial=0.0)))
@@ -394,7 +394,7 @@ class Conditioned(NumericRecursion):
         batch = np.arange(self.normals.draws).reshape([-1] + [1] * len(shape))
         found = moment.at({**places, REPLICATE: batch})
         value, error = (np.broadcast_to(part, (len(batch), *shape)) for part in (found.value, found.error))
-        self.wrong = error.mean(axis=0)
+        self.wrong = error.sum(axis=0) / max(1, len(batch))
         return value
 
 
