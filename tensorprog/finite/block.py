@@ -10,15 +10,16 @@ import ctypes
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.finite.functions import gelu
 from tensorprog.finite.job import FREED_BYTES, SUMMED, Job, Stage
 from tensorprog.finite.matmul import Dense, Lazy
-from tensorprog.finite.normals import ManyNormals, gaussian_vectors
+from tensorprog.finite.normals import ManyNormals, compiled, gaussian_vectors
 from tensorprog.finite.plan import Op
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.evaluate import (
@@ -284,8 +285,11 @@ class _Networks:
 
         def combined(node: Expr, *parts: Callable[[Array], Array]) -> Callable[[Array], Array]:
             assert isinstance(node, Call)
-            function = ATOMS[node.atom].numpy
-            if node is statement.expr and (isinstance(function, np.ufunc) or function is np.clip):
+            function: Any = ATOMS[node.atom].numpy
+            whole = node.atom == "gelu" and self.job.dtype == "float64"
+            if whole:
+                function = partial(gelu, kernels=compiled())
+            if node is statement.expr and (whole or isinstance(function, np.ufunc) or function is np.clip):
                 own = np.empty((most, *self.netsor.families[op.writes].shape, length), self.job.dtype)
                 return lambda x: function(*(part(x) for part in parts), out=own[: len(x)])
             return lambda x: function(*(part(x) for part in parts))

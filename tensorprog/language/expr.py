@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, TypeGuard, TypeVar, Union, cast
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
@@ -47,7 +47,7 @@ class Affine:
     @classmethod
     def of(cls, terms: Mapping[str, int], offset: int = 0) -> Affine:
         """The form with these coefficients, zeros left out."""
-        return cls(tuple((name, value) for name, value in terms.items() if value), offset)
+        return cls(tuple([term for term in terms.items() if term[1]]), offset)
 
     @classmethod
     def index(cls, name: str) -> Affine:
@@ -89,10 +89,10 @@ class Affine:
         value = dict(self.terms)[name]
         return -value * Affine(tuple(term for term in self.terms if term[0] != name), self.offset)
 
-    @property
+    @cached_property
     def indices(self) -> tuple[str, ...]:
         """The indices that occur, in order of first appearance."""
-        return tuple(name for name, _ in self.terms)
+        return tuple([name for name, _ in self.terms])
 
     @property
     def bare(self) -> str | None:

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = ["alike", "nearest_semidefinite", "pivoted_cholesky", "psd_cholesky", "triangular", "unit_roundoff"]
+__all__ = [
+    "alike", "nearest_semidefinite", "pivoted_cholesky", "psd_cholesky", "times_triangle", "triangular",
+    "unit_roundoff",
+]  # fmt: skip
 
 CLEAR = 1000  # tolerances: below, a pivot may be mostly rounding
 COLUMNS = 32  # taken at a time off what is left of a matrix, so that large matrices cost products of matrices
@@ -190,3 +193,18 @@ def triangular(cov: NDArray[Any]) -> NDArray[Any]:
         root = np.sqrt(np.where(real, pivot, 1.0))
         factor[..., k:, k] = np.where(real[..., None], rest / root[..., None], 0.0)
     return factor
+
+
+def times_triangle(matrices: NDArray[Any], factor: NDArray[Any], right: bool = False) -> NDArray[Any]:
+    """factor @ matrices for a lower triangle, or matrices @ factor.T: half of the work of a product of any matrices.
+
+    Shapes    matrices (..., m, n) and factor (m, m), or (n, n) where it stands on the right, of one floating dtype
+    """
+    from scipy.linalg.blas import dtrmm, strmm
+
+    product = strmm if matrices.dtype == np.float32 else dtrmm
+    result = np.array(matrices, order="C")
+    upper = np.ascontiguousarray(factor).T  # arrays of BLAS are the transposes of ours
+    for matrix in result.reshape(-1, *result.shape[-2:]):
+        product(1.0, upper, matrix.T, side=not right, lower=False, trans_a=right, overwrite_b=True)
+    return result

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from tensorprog.language.evaluate import (
 )
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, variables, walk
 from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
-from tensorprog.language.linalg import psd_cholesky
+from tensorprog.language.linalg import psd_cholesky, times_triangle
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping, variances
 from tensorprog.limit.draw.layers import ROUNDING, given_scalars
@@ -60,6 +61,7 @@ RANK = "r"
 FACTORED = 5  # arrays of the size of second moments while they are factored
 TOGETHER = 1 << 19  # second moments computed at once
 NEAR = 4.0  # deviations of the squared length of normals within which draws are not far out
+LARGE = 64  # rows of a triangle from which on a product with it is faster than one with any matrix
 WORKED = 4  # arrays of the size of a run of normals, then of a piece of a sum, that are needed at once
 
 
@@ -75,11 +77,14 @@ def without_coordinates(value: Open, count: int) -> Array:
 class Sampler:
     """Maps standard normals to the variables wanted, computing only the members that they need.
 
-    `dim` normals make one draw: first those of the scores, then those of the vectors (none if not `vectors`).
+    `dim` normals make one draw: first those of the scores, then those of the vectors (none if not `vectors`).  Factors
+    are found, and averages taken, in double precision, whatever the precision `dtype` of draws.
     """
 
-    def __init__(self, recursion: NumericRecursion, wanted: Mapping[str, Box], vectors: bool = True) -> None:
-        self.recursion, self.netsor = recursion, recursion.netsor
+    def __init__(
+        self, recursion: NumericRecursion, wanted: Mapping[str, Box], vectors: bool = True, dtype: Any = np.float64
+    ) -> None:
+        self.recursion, self.netsor, self.dtype = recursion, recursion.netsor, np.dtype(dtype)
         self.wanted, self.vectors = dict(wanted), vectors
         self.demand: dict[str, Box] = {}
         self.scores: dict[str, Dot] = {}
@@ -207,14 +212,15 @@ class Sampler:
         self.errors.pop(name, None)
         if worst > EXACT * np.max(np.abs(value), initial=0.0):
             self.errors[name] = Open(axes, error)
-        return Open(axes, value)
+        return Open(axes, value.astype(self.dtype, copy=False))
 
     def _given_scalars(self, name: str, values: Mapping[str, Open], draws: int) -> tuple[Array, Array]:
         """An average and its errors.
 
         Shapes    (draws, *members), twice
         """
-        given = {scalar: (values[scalar], self.demand[scalar]) for scalar in self.averages[name]}
+        given = {scalar: (Open(values[scalar].axes, values[scalar].data.astype(np.float64, copy=False)), box)
+                 for scalar, box in self.demand.items() if scalar in self.averages[name]}  # fmt: skip
         axes = tuple(str(k) for k in range(len(self.demand[name])))
         sizes = {axis: stop - start for axis, (start, stop) in zip(axes, self.demand[name], strict=True)}
         found = []
@@ -330,7 +336,7 @@ class Sampler:
             ]
             members, rank, rows = factor_rows(self.recursion, groups)
             self._ranks[weight] = members, rank
-            self.rows |= rows
+            self.rows |= {name: each.rounded(self.dtype) for name, each in rows.items()}
 
     # -- scores -------------------------------------------------------------------------------------------------
 
@@ -450,7 +456,7 @@ class Sampler:
         """Z of initial vectors."""
         family = self.netsor.families[initial.name]
         block = normals.of(("initial", initial.name), np.arange(self.recursion.initials[initial.name].shape[0]))
-        data = initial_draws(self.recursion, initial, block[..., None])
+        data = initial_draws(self.recursion, initial, block[..., None]).astype(self.dtype, copy=False)
         data = data[(slice(None), *place(self.demand[initial.name], family.ranges))]
         return Open((BATCH, *(str(k) for k in range(len(family.ranges))), COORDINATE), data)
 
@@ -499,7 +505,7 @@ class Sampler:
                 known = (r.name in {*later, name} or self._known(r, values) for r in statement.inputs)
                 if ranges is not None and all(known):
                     self._make_room(step, values, draws)
-                    result = walk(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
+                    result = walk(statement.expr, Scope(self.netsor, ranges, reader, self.dtype, pieces))
                     wrong = overflow(statement, result) if walk is evaluate else ""
                     if wrong:  # ranges over boxes may be infinite
                         raise NotFiniteError(f"a draw of the limit: {wrong}")
@@ -519,7 +525,7 @@ class Sampler:
             trail = (1,) if family.kind == "vector" else ()
             shape = (draws, *(stop - start for start, stop in self.demand[name]), *trail)
             axes = (BATCH, *(str(k) for k in range(len(family.ranges))), *((COORDINATE,) if trail else ()))
-            values[name] = Open(axes, np.zeros(shape))
+            values[name] = Open(axes, np.zeros(shape, self.dtype))
 
     def _enter(self, step: Step, value: Open, ranges: Mapping[str, Range], values: dict[str, Open]) -> None:
         """Write what a step gives among the values: all members of its family, or some of them."""
@@ -556,7 +562,8 @@ class Sampler:
                 box = self._box(reference, ranges)
                 return self._read(self._draw_score(reference.name, box, normals), reference, box, ranges)
             self.numbers_read.add(reference.name)
-            return self.recursion.scope(ranges, apart=False).variable(reference, ranges)
+            number = self.recursion.scope(ranges, apart=False).variable(reference, ranges)
+            return Open(number.axes, number.data.astype(self.dtype, copy=False))
 
         return read
 
@@ -585,15 +592,35 @@ class Rows:
     members: NDArray[np.int64]  # all members of the weight that have a block of normals
     error: Open  # of the second moments of the vectors multiplied, each beside its own size
 
+    @cached_property
+    def lower(self) -> bool:
+        """Whether all rows together are a lower triangle, large enough to be multiplied as one."""
+        data = self.values.data
+        return data.ndim == 2 and LARGE <= len(data) == data.shape[1] and not np.triu(data, 1).any()
+
+    def rounded(self, dtype: Any) -> Rows:
+        """The same with numbers of another precision."""
+        return replace(self, values=Open(self.values.axes, self.values.data.astype(dtype, copy=False)))
+
     def apply(self, normals: Open, rank: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Open:
         """Contract normals over the axis `rank` with the rows read at affine forms of other indices."""
         starts = starts_of(self.group.ranges)
         values = gather(self.values, names, ranges, starts)
         if self.place is None:
             values = Open(tuple(rank if axis == RANK else axis for axis in values.axes), values.data)
+            whole = self.lower and _same(values.data, self.values.data)
+            if whole and rank in normals.axes[-2:] and values.axes[0] not in normals.axes:
+                at = normals.axes.index(rank)
+                data = times_triangle(normals.data, values.data, right=at == len(normals.axes) - 1)
+                return Open((*normals.axes[:at], values.axes[0], *normals.axes[at + 1 :]), data)
             return contract(values, normals, [rank])
         picked = gather(normals, {rank: self.place.at(names)}, ranges, {rank: 0} | starts_of(ranges))
         return multiply(values, picked)
+
+
+def _same(view: Array, whole: Array) -> bool:
+    """Whether a view of an array is all of it, in its order."""
+    return view.shape == whole.shape and view.strides == whole.strides and np.may_share_memory(view, whole)
 
 
 def starts_of(ranges: Mapping[str, Range]) -> dict[str, int]:

@@ -678,7 +678,18 @@ class Forms(Generic[V]):
         self.means = [recursion.centre(form, ranges) for form in forms]
         # those of different forms first: what they need holds variances too
         pairs = sorted(((k, j) for k in range(len(forms)) for j in range(k + 1)), key=lambda pair: pair[0] == pair[1])
-        self.covariances = {(k, j): recursion.covariance(forms[j], forms[k], ranges) for k, j in pairs}
+        self.covariances: dict[tuple[int, int], Indexed[V]] = {}
+        for k, j in pairs:
+            found = self._variance_of_copy(k) if j == k else None
+            self.covariances[k, j] = recursion.covariance(forms[j], forms[k], ranges) if found is None else found
+
+    def _variance_of_copy(self, k: int) -> Indexed[V] | None:
+        """The variance of a form that is an earlier one at other indices: that one's, read there."""
+        for j, form in enumerate(self.forms[:k]):
+            names = _copied(form, self.forms[k], self.ranges)
+            if names is not None:
+                return self.covariances[j, j].read(names, self.ranges)
+        return None
 
     @property
     def equations(self) -> list[Equations]:
@@ -693,3 +704,19 @@ class Forms(Generic[V]):
         """Covariance of two forms where exactly these equations hold."""
         found: V = self.covariances[max(j, k), min(j, k)].case(equations, solution)
         return found
+
+
+def _copied(one: Inner, two: Inner, ranges: Ranges) -> dict[str, Affine] | None:
+    """The free indices of a form at which it is the other one, over the same ranges; None if it is another form."""
+    names: dict[str, Affine] = {}
+    if [variable.name for _, variable, _ in one] != [variable.name for _, variable, _ in two]:
+        return None
+    for (_, first, bound), (_, second, other) in zip(one, two, strict=True):
+        names |= dict(zip(bound, map(Affine.index, other), strict=False))
+        names |= {slot.bare: form for slot, form in zip(first.slots, second.slots, strict=True) if slot.bare}
+    summed = {name for _, _, bound in one for name in bound}
+    if any(form.bare is None or ranges[name] != ranges[form.bare] for name, form in names.items()):
+        return None
+    if WeightedFunction(ONE, (), None, one).renamed(names).inner != two:
+        return None
+    return {name: form for name, form in names.items() if name not in summed}
