@@ -38,7 +38,7 @@ from tensorprog.language.evaluate import (
     take,
 )
 from tensorprog.language.expr import Call, Expr, Variable, fold, variables
-from tensorprog.language.ir import Dot, Nonlin, Range
+from tensorprog.language.ir import Dot, Initial, Nonlin, Range
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping
@@ -156,6 +156,9 @@ class _Networks:
 
     def initial(self, op: Op) -> None:
         initial = self.netsor.initial[op.at]
+        if initial.grid:
+            self.values[initial.name] = self.grid(initial)
+            return
         law = self.plan.initials[initial.name]
         family = self.netsor.families[initial.name]
         sizes = dict(zip(initial.indices, family.shape, strict=True))
@@ -172,6 +175,20 @@ class _Networks:
         if law.mean.any():
             array = array + law.mean[..., None].astype(self.job.dtype) * self.ones(initial.name)
         self.values[initial.name] = array
+
+    def grid(self, initial: Initial) -> Array:
+        """The coordinate vector (a + 1/2)/n of a width.
+
+        Where reported vectors read it coordinate by coordinate, the coordinates of each network begin anywhere and go
+        around: those reported are as good as any, and nothing else changes in law.
+
+        Shapes    (batch, coordinates)
+        """
+        width, length = self.plan.widths[initial.width], self.plan.lengths[initial.name]
+        numbers = np.arange(length)[None]
+        if initial.name in self.plan.asked.seen:
+            numbers = (numbers + self.generator.integers(width, size=(self.count, 1))) % width
+        return np.array(np.broadcast_to((numbers + 0.5) / width, (self.count, length)), self.job.dtype)
 
     def ones(self, name: str) -> Array:
         """The constant vector in the coordinates of a family."""

@@ -308,6 +308,8 @@ def as_expr(value: Any) -> Expr:
 def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operand] | None = None) -> Expr:
     """Apply the atom `name`; the number of arguments is checked, and parameters that are left out have their default.
 
+    A number raised to a vector or a scalar, `b**x`, is exp(x*log(b)).
+
     Raises    ProgramError naming the atom and how it is written
     """
     atom = ATOMS[name]
@@ -334,6 +336,8 @@ def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operan
             values[key] = Number(default)
     for key in names:
         other = next((node for node in walk(values[key]) if isinstance(node, Variable)), None)
+        if other is not None and name == "power" and not any(isinstance(node, Variable) for node in walk(given[0])):
+            return call("exp", call("multiply", values[key], call("log", given[0]), column=column), column=column)
         if other is not None:
             alternative = "exp(y * log(x)) or a constant exponent" if name == "power" else "min and max"
             message = f"{name}: {key} must be made of numbers, constants and indices, and {other} is none of these"

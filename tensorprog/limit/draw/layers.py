@@ -26,6 +26,7 @@ from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_
 from tensorprog.language.ir import Dot, MatMul, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import upstream
+from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, dependent, given_before
 from tensorprog.limit.draw.normals import Normals, Points, Source
 from tensorprog.limit.form.definitions import place
 from tensorprog.limit.form.sums_of_functions import FORMAL, WeightedFunction, position_names
@@ -71,6 +72,7 @@ class Conditioned(NumericRecursion):
         self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
         self._evaluated: dict[tuple[Any, ...], Value] = {}  # coefficients, until more averages are known
         self._coordinates: dict[str, Array] = {}
+        self._known_scores: dict[int, list[Members]] = {}  # that were drawn jointly, by group
         self.start(whole.recurrences.afresh(self))
 
     def forget(self) -> None:
@@ -190,6 +192,8 @@ class Conditioned(NumericRecursion):
             return super().average_of(position, ranges)
         if self.is_finite(statement.left.name):  # an average times sqrt(d)
             return super().average_of(position, ranges).scaled(self.width(statement.left.name) ** 0.5)
+        if name in self.columns.together:
+            return self._joint_score(name, ranges)
         return self._score(statement, ranges)
 
     # -- draws ----------------------------------------------------------------------------------------------------
@@ -238,6 +242,25 @@ class Conditioned(NumericRecursion):
             block = factor @ block if side == 0 else block @ np.swapaxes(factor, -1, -2)
         drawn = block[:, place.reshape(meeting.pairs.shape), meeting.columns[0], meeting.columns[1]]
         return Value.of(drawn, (REPLICATE, *meeting.axes))
+
+    def _joint_score(self, name: str, ranges: Mapping[str, Range]) -> Value:
+        """Scores of functions of MatMul outputs, given those of their group that were drawn before."""
+        own = Members(name, tuple(ranges[str(k)] for k in range(len(self.netsor.families[name].ranges))))
+        known = self._known_scores.setdefault(self.columns.together[name], [])
+        entries = [*given_before(self, own, known), own]
+        known.append(own)
+        blocks = CovarianceOfScores(self, entries, self.normals.draws)
+        self._note(blocks.error, 1.0)
+        normals = []
+        for number, entry in enumerate(entries):
+            family = self.netsor.families[entry.name]
+            flat = np.arange(math.prod(family.shape)).reshape(family.shape)[place(entry.box, family.ranges)]
+            normals.append(blocks.normals(self.normals.of(("scores", entry.name), flat.reshape(-1)), number))
+        factor = triangular(blocks.cov)[..., blocks.offsets[-2] :, :]
+        drawn = np.matmul(factor, np.concatenate(normals, axis=-1)[..., None])[..., 0]
+        whole = np.concatenate([np.zeros((*drawn.shape[:2], blocks.offsets[-2])), drawn], axis=-1)
+        found = blocks.members(whole, len(entries) - 1)
+        return Value.of(found.data, (REPLICATE, *found.axes[1:]))
 
     def entered(self, name: str, box: Sequence[Range]) -> None:
         """Draw the coordinates of members that a recurrence has made known."""
@@ -435,7 +458,9 @@ class Layers:
         self.wanted, self.bases = tuple(wanted), frozenset(bases)
         self.inner = 0.0  # the largest error of the averages drawn so far
         refuse_cells(recursion)
-        self.columns = Columns(self.netsor, recursion.recurrences.steps)
+        groups = dependent(recursion, [*recursion.summands])
+        self.columns = Columns(self.netsor, recursion.recurrences.steps,
+                               {name: k for k, group in enumerate(groups) for name in group})
         self.scores = {name: recursion.dot(name) for name in self.netsor.scores if name in recursion.random}
         self.sources = self._sources()
 
@@ -473,6 +498,8 @@ class Layers:
         found: list[Source] = []
         for key in sorted({self.columns.source[name] for name in needed & self.columns.source.keys()}):
             found.append((key, (len(self.columns.pairs[key]), *(columns[weight] for weight in key[1:]))))
+        for name in sorted(needed & self.columns.together.keys()):
+            found.append((("scores", name), (math.prod(families[name].shape),)))
         widths = {name: self.recursion.width(name) for name in sorted(drawn)}
         products = {self.columns.weight[name]: widths[name] for name in widths if families[name].statements}
         for weight, width in sorted(products.items()):

@@ -68,6 +68,7 @@ class Outputs:
         self.accuracy, self.max_memory, self.seed = accuracy, max_memory, seed
         self._mixtures: dict[tuple[Any, ...], Mixture] = {}
         self._summands: dict[tuple[str, Box, bool], Summands] = {}
+        self._same: dict[str, list[bool]] = {}  # positions that laws of members do not depend on
         self._covs: dict[str, tuple[Array, Array]] = {}  # of small families, from the draws of their mixtures
 
     def linear(self, name: str) -> bool:
@@ -141,6 +142,21 @@ class Outputs:
         if drawn not in self._mixtures:
             self._mixtures[drawn] = self._by_draws(name, box, split)
         return self._mixtures[drawn]
+
+    def alike(self, name: str, box: Box, asked: bool = False) -> Box:
+        """The members in a box without those that have, by the structure of the program, the law of another one: the
+        first alone along a position that laws of members do not depend on.  `asked`: as far as it has been asked.
+        """
+        if name not in self.recursion.random or not self._apart(name) or (asked and name not in self._same):
+            return box
+        ranges = self.netsor.families[name].ranges
+        if name not in self._same:
+            whole = Summands(self.recursion, [LinearVector(self.recursion, name, ranges)])
+            self._same[name] = [stop - start > 1 and whole.alike(str(k)) for k, (start, stop) in enumerate(ranges)]
+        return tuple(
+            (start, start + 1) if same else span
+            for span, (start, _), same in zip(box, ranges, self._same[name], strict=True)
+        )
 
     def knows(self, name: str, box: Box) -> bool:
         """Whether the mixture of members is at hand."""

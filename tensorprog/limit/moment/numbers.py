@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -74,6 +74,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         super().__init__(program, expanded, symbols)
         self.replicates: Range | None = None
         self.initials = initial_laws(self.netsor)
+        self.of_initials: dict[Hashable, Value] = {}  # expectations of functions of initial vectors
         self._whole: set[str] = set()
 
     # -- families that are filled in step by step -----------------------------------------------------------------

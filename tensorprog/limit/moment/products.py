@@ -150,9 +150,32 @@ class _Law:
         if len(block) > 2:
             block = _merged(block)
         if not self.numbers.deferring:
-            return self._now(block)
+            known, key = self.numbers.of_initials, self._of_initials(block)
+            if key is None:
+                return self._now(block)
+            if key not in known:
+                known[key] = self._now(block)
+            return known[key]
         linear = len(block) < 3 and all(factor.plain == FORMAL for factor in block)
         return self._expectation(block, self.numbers.scope(self.ranges)) if linear else self._later(block)
+
+    def _of_initials(self, block: Sequence[_Factor]) -> tuple[Any, ...] | None:
+        """What tells a block of functions of initial vectors from others, which has one value for all draws."""
+        if all(factor.plain == FORMAL for factor in block) or any(factor.averages for factor in block):
+            return None
+        places = dict.fromkeys(place for factor in block for place in factor.places)
+        forms = [self.forms[place] for place in places]
+        read = [variable.name for form in forms for _, variable, _ in form]
+        families, fixed = self.numbers.netsor.families, dict(self.numbers.netsor.fixed_widths)
+        if any(families[n].statements or families[n].width in fixed for n in read):
+            return None
+        named = {name for factor in block for name in indices_of(factor.body, self.ranges)}
+        named |= {name for form in forms for entry in form for name in indices_of(entry[1], self.ranges)}
+        named |= {name for form in forms for weight, _, _ in form for name in indices_of(weight, self.ranges)}
+        spans = tuple((name, self.ranges[name]) for name in sorted(named))
+        equations = frozenset(form for form in self.equations if named.intersection(form.indices))
+        factors = tuple((factor.body, *(self.forms[place] for place in factor.places)) for factor in block)
+        return factors, equations, spans
 
     def _later(self, block: Sequence[_Factor]) -> Value:
         """The same written down, to be computed in windows."""

@@ -33,6 +33,7 @@ from tensorprog.limit.form.definitions import (
     readings,
     reads_beyond,
     single,
+    with_summands,
 )
 from tensorprog.limit.form.sums_of_functions import ONE, Inner, SumsOfFunctions, WeightedFunction, position_names
 from tensorprog.limit.moment.indexed import (
@@ -105,8 +106,7 @@ class Recursion(ABC, Generic[V, M]):
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         self.expanded = expanded
-        self.netsor = netsor = single(normalize(program, expanded, symbols).netsor)
-        self.parts = SumsOfFunctions(netsor)
+        netsor = single(normalize(program, expanded, symbols).netsor)
         self.random = random_families(netsor)
         self.scores = {
             s.target.name: s
@@ -115,6 +115,9 @@ class Recursion(ABC, Generic[V, M]):
             if s.target.name in netsor.scores
             or not (self.random & {s.left.name, s.right.name} or any(reads_beyond(program, v) for v in s.inputs))
         }
+        self.netsor, self.summands = with_summands(netsor, self.scores)
+        self.random = random_families(self.netsor)
+        self.parts = SumsOfFunctions(self.netsor)
 
     def reset(self) -> None:
         """Nothing is computed yet."""
@@ -611,7 +614,14 @@ class Recursion(ABC, Generic[V, M]):
         return operands_of(self.dot(name))
 
     def score(self, f: str, g: str, where: Equations = NOTHING) -> M:
-        """Cov of two score families, by Isserlis; `where`: at these positions, elsewhere any value."""
+        """Cov of two score families, by Isserlis; `where`: at these positions, elsewhere any value.
+
+        Of functions of MatMul outputs, coordinate by coordinate, E[Z^u Z^v Z^u' Z^v'] in general.
+        """
+        if f in self.summands and g in self.summands:
+            one, two = self.summands[f], self.summands[g]
+            found: M = self.settle(self.second_at(one, two, self.worth(one, two, where)))
+            return found
         ranges, at = self.pair_ranges(f, g), solve(self.worth(f, g, where))
         second = {name: Affine.index(f"{name}_").at(at) for name in position_names(self.netsor, g)}
         left, right = self.operands(f)
