@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import EPS, TINY
 from tensorprog.language.evaluate import BATCH, COORDINATE, Open, Scope, align, broadcast, evaluate
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, product_of, variables
 from tensorprog.language.ir import Dot, MatMul, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import upstream
-from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, dependent, given_before
+from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, dependent, given_before, relative_error
 from tensorprog.limit.draw.normals import Normals, Points, Source
 from tensorprog.limit.form.definitions import place
 from tensorprog.limit.form.sums_of_functions import FORMAL, WeightedFunction, position_names
@@ -39,11 +38,10 @@ from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.recurrences import Box
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
 
-__all__ = ["ARRAYS", "ROUNDING", "Conditioned", "Drawn", "Layers", "given_scalars"]
+__all__ = ["ARRAYS", "Conditioned", "Drawn", "Layers", "given_scalars"]
 
 Array = NDArray[Any]
 Drawn = tuple[Open, Box]  # draws of the members of a scalar family in a box
-ROUNDING = 64 * EPS  # of second moments, beside the largest
 ARRAYS = 20  # of the size of all that is drawn, while moments are computed
 NUMBERS, DRAWS = 1 << 20, 4096  # that are worked on together given scalars
 
@@ -216,10 +214,7 @@ class Conditioned(NumericRecursion):
                 found = self.base(f, g).at({**at, REPLICATE: draws})
                 cov[:, w, r, c] = found.value
                 error[w, r, c] = np.broadcast_to(found.error, (len(draws), len(w))).sum(axis=0) / max(1, len(draws))
-        lengths = np.diagonal(cov, axis1=2, axis2=3).sum(axis=0) / max(1, len(draws))
-        sizes = np.sqrt(np.maximum(lengths[:, :, None] * lengths[:, None, :], TINY))
-        error = np.where(error > ROUNDING * lengths.max(initial=0.0), error / sizes, ROUNDING)  # or that of the largest
-        self.relative = max(self.relative, float(np.max(error, initial=0.0)))
+        self.relative = max(self.relative, relative_error(cov, error))
         return triangular(cov)
 
     def _positions(self, name: str, flat: Array, suffix: str) -> dict[str, Array]:
@@ -250,7 +245,7 @@ class Conditioned(NumericRecursion):
         entries = [*given_before(self, own, known), own]
         known.append(own)
         blocks = CovarianceOfScores(self, entries, self.normals.draws)
-        self._note(blocks.error, 1.0)
+        self.relative = max(self.relative, blocks.error)
         normals = []
         for number, entry in enumerate(entries):
             family = self.netsor.families[entry.name]

@@ -42,8 +42,8 @@ from tensorprog.language.ir import Dot, Family, Initial, MatMul, Netsor, Nonlin,
 from tensorprog.language.linalg import psd_cholesky, times_triangle
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping, variances
-from tensorprog.limit.draw.joint_scores import JointScores, dependent
-from tensorprog.limit.draw.layers import ROUNDING, given_scalars
+from tensorprog.limit.draw.joint_scores import ROUNDING, JointScores, dependent
+from tensorprog.limit.draw.layers import given_scalars
 from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.form.definitions import Box, held_ranges, place, reads_beyond, target_box
 from tensorprog.limit.form.sums_of_functions import position_names
