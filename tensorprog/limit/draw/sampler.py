@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import EPS, TINY
+from tensorprog.gaussian.estimate import TINY
 from tensorprog.language.errors import NotFiniteError
 from tensorprog.language.evaluate import (
     BATCH,
@@ -42,7 +42,7 @@ from tensorprog.language.ir import Dot, Family, Initial, MatMul, Netsor, Nonlin,
 from tensorprog.language.linalg import psd_cholesky, times_triangle
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping, variances
-from tensorprog.limit.draw.joint_scores import JointScores, dependent
+from tensorprog.limit.draw.joint_scores import ROUNDING, JointScores, dependent
 from tensorprog.limit.draw.layers import given_scalars
 from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.form.definitions import Box, held_ranges, place, reads_beyond, target_box
@@ -61,7 +61,6 @@ RANK2 = "r2"
 RANK = "r"
 FACTORED = 5  # arrays of the size of second moments while they are factored
 TOGETHER = 1 << 19  # second moments computed at once
-ROUNDING = 64 * EPS  # of second moments, beside the largest
 NEAR = 4.0  # deviations of the squared length of normals within which draws are not far out
 LARGE = 64  # rows of a triangle from which on a product with it is faster than one with any matrix
 WORKED = 4  # arrays of the size of a run of normals, then of a piece of a sum, that are needed at once
