@@ -158,8 +158,8 @@ class ArcDual:
         self.one, self.two, self.sizes = one, two, sizes
 
     def values(self, index: Index, cov: Array, out: Array | None) -> Array:
-        """At the covariances of a part of the pairs."""
-        return _kernel(self.one, self.two, self.one.part(index), self.two.part(index), cov)
+        """At the covariances of a part of the pairs, which may be overwritten if they are `out`."""
+        return _kernel(self.one, self.two, self.one.part(index), self.two.part(index), cov, out)
 
 
 def arc_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float]) -> ArcDual | None:
@@ -252,13 +252,20 @@ class _Variable:
 
 
 def _kernel(
-    one: _Variable, two: _Variable, first: Callable[[str], Array], second: Callable[[str], Array], cov: Array
-) -> Array:
+    one: _Variable, two: _Variable, first: Callable[[str], Array], second: Callable[[str], Array], cov: Array,
+    out: Array | None = None,
+) -> Array:  # fmt: skip
     """The kernel at some members, for covariances of the shape of the batch, which may exceed both deviations."""
     f, g, shape = one.f, two.f, cov.shape
     total: Array | None = None
+    straight = bool((f.linear or g.linear) and (f.linear or f.sigmoids) and (g.linear or g.sigmoids))
     if f.modulus and g.modulus:
-        total = _arc_cosine(_correlation(cov, first("inverse"), second("inverse")))
+        # where it may be overwritten, c goes along as q rho
+        joint = straight and out is not None and not (f.sigmoids or g.sigmoids)
+        lean = np.pi / 2 * (f.linear / f.modulus) * (g.linear / g.modulus) if joint else 0.0
+        straight = straight and not joint
+        rho = _correlation(cov, first("inverse"), second("inverse"))
+        total = _arc_cosine(rho, lean, None if straight or f.ramps or g.ramps else out)
         total *= first("modulus") * second("modulus")
     for j, (_, h) in enumerate(f.even):
         for k, (_, other) in enumerate(g.even):
@@ -275,12 +282,12 @@ def _kernel(
             angle = _arc_sine(rho, cov, (first("var"), h), (second("var"), other))
             angle *= a * b * 2 / np.pi
             total = angle if total is None else np.add(total, angle, out=total)
-    if (f.linear or g.linear) and (f.linear or f.sigmoids) and (g.linear or g.sigmoids):
+    if straight:
         mixed = np.zeros(())
         for slope, of, tilted in ((f.linear, second, g.sigmoids), (g.linear, first, f.sigmoids)):
             mixed = mixed + slope * of("tilt") if slope and tilted else mixed
-        straight = cov * (f.linear * g.linear + mixed)
-        total = straight if total is None else np.add(total, straight, out=total)
+        summand = cov * (f.linear * g.linear + mixed)
+        total = summand if total is None else np.add(total, summand, out=total)
     if f.constant or g.constant or f.at_zero or g.at_zero:
         ones = [of("one") if h.constant or h.at_zero else np.zeros(()) for h, of in ((f, first), (g, second))]
         even = ones[0] * ones[1] + (ones[0] * second("even") + first("even") * ones[1])
@@ -443,17 +450,21 @@ def _correlation(cov: Array, inverse_f: Array, inverse_g: Array) -> Array:
     return np.clip(rho, -1, 1, out=rho)
 
 
-def _arc_cosine(rho: Array) -> Array:
-    """J = sqrt(1 - rho^2) + rho asin rho, in [1, pi / 2].
+def _arc_cosine(rho: Array, lean: float = 0.0, out: Array | None = None) -> Array:
+    """J + lean rho with J = sqrt(1 - rho^2) + rho asin rho, in [1, pi / 2]; rho is overwritten, and `out` used.
 
     dJ / d rho = asin rho is at most pi / 2: the rounding of rho costs no more than that anywhere, provided that the
     root belongs to the same rounded rho. (1 - rho) (1 + rho) does: where rho is near 1, 1 - rho is exact.
     """
-    root = 1 - rho
+    root = np.subtract(1, rho, out=out)
     angle = 1 + rho
     root *= angle
     np.sqrt(root, out=root)
-    root += np.multiply(rho, np.arcsin(rho, out=angle), out=rho)
+    np.arcsin(rho, out=angle)
+    if lean:
+        angle += lean
+    rho *= angle
+    root += rho
     return root
 
 

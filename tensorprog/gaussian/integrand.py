@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -424,9 +425,23 @@ def _each(call: Callable[[Index], None], tiles: list[Index], threads: bool) -> N
         for tile in tiles:
             call(tile)
         return
-    with ThreadPoolExecutor(workers) as pool:
-        for _ in pool.map(call, tiles):
-            pass
+    waiting, failed = iter(tiles), Event()
+
+    def work() -> None:
+        for tile in waiting:
+            if failed.is_set():
+                return
+            try:
+                call(tile)
+            except BaseException:
+                failed.set()
+                raise
+
+    with ThreadPoolExecutor(workers - 1) as pool:  # this thread works as well
+        helpers = [pool.submit(work) for _ in range(workers - 1)]
+        work()
+        for helper in helpers:
+            helper.result()
 
 
 def _processors() -> int:

@@ -580,7 +580,7 @@ STARS = [stars * "*" for stars in range(9)]  # softmaxes in softmaxes over one i
 
 def reindexed(reference: Variable, values: Mapping[str, Affine]) -> Variable:
     """The reference with indices replaced by affine forms."""
-    return Variable(reference.name, tuple(slot.at(values) for slot in reference.slots))
+    return Variable(reference.name, tuple([slot.at(values) for slot in reference.slots]))
 
 
 def affine_expr(slot: Affine) -> Expr:
@@ -596,6 +596,9 @@ def substitute(expr: Expr, values: Mapping[str, Affine], along: bool = False) ->
     A reduction that removes an index named in `values` is renamed, so its value must be a bare index; one that keeps
     its indices is read at the values (see `Reduction.at`) or, with `along`, runs over them, which must be bare too.
     """
+    if isinstance(expr, Number) or not values:
+        return expr
+
     def leaf(node: Expr) -> Expr | None:
         if isinstance(node, IndexValue):
             return affine_expr(values[node.name]) if node.name in values else node

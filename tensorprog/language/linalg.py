@@ -180,16 +180,19 @@ def nearest_semidefinite(gram: Array) -> tuple[Array, float]:
     return (near + near.T) / 2, max(0.0, -float(values[0]))
 
 
-def triangular(cov: NDArray[Any]) -> NDArray[Any]:
+def triangular(cov: NDArray[Any], scale: NDArray[Any] | None = None) -> NDArray[Any]:
     """Lower triangular factors, in the order given; a variable that those before it determine has pivot 0.
+
+    It is determined where the pivot is rounding beside `scale`, the variances if it is not given.
 
     Shapes    (..., d, d) -> (..., d, d)
     """
+    scale = np.einsum("...ii->...i", cov) if scale is None else scale
     factor = np.zeros_like(cov)
     for k in range(cov.shape[-1]):
         rest = cov[..., k:, k] - (factor[..., k:, :k] @ factor[..., k, :k, None])[..., 0]
         pivot = rest[..., 0]
-        real = pivot > 1e-14 * cov[..., k, k]
+        real = pivot > 1e-14 * scale[..., k]
         root = np.sqrt(np.where(real, pivot, 1.0))
         factor[..., k:, k] = np.where(real[..., None], rest / root[..., None], 0.0)
     return factor

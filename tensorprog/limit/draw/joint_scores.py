@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import TINY
+from tensorprog.gaussian.estimate import EPS, TINY
 from tensorprog.language.evaluate import BATCH, Open
 from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import triangular
@@ -23,9 +23,10 @@ from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues
 
-__all__ = ["CovarianceOfScores", "JointScores", "Members", "dependent", "given_before"]
+__all__ = ["ROUNDING", "CovarianceOfScores", "JointScores", "Members", "dependent", "given_before", "relative_error"]
 
 Array = NDArray[Any]
+ROUNDING = 64 * EPS  # of second moments, beside the largest
 
 
 class Members(NamedTuple):
@@ -58,7 +59,8 @@ class CovarianceOfScores:
 
     Members that differ in one of these are independent.
 
-    Shapes    cov (draws or 1, lead, members, members), members those of one family after those of the other
+    Shapes    cov (draws or 1, lead, members, members), members those of one family after those of the other; `wrong`,
+              its errors averaged over the draws, (lead, members, members)
     """
 
     def __init__(self, recursion: NumericRecursion, entries: Sequence[Members], draws: int = 0) -> None:
@@ -80,19 +82,15 @@ class CovarianceOfScores:
             f"factoring the covariance of {total} scores ({names}) that depend on each other",
         )
         self.cov = np.zeros((max(draws, 1), self.lead, total, total))
-        wrong, self.error, size = np.zeros((1, 1, 1, 1) if draws else self.cov.shape), 0.0, 0.0
+        self.wrong = np.zeros(self.cov.shape[1:])
         batch = {REPLICATE: np.arange(draws)[:, None, None, None]} if draws else {}
         for (k, m), moment in moments.items():
             places = self._places(entries[k].box, "", 0) | self._places(entries[m].box, "_", 1)
             found = moment.at({**places, **batch})
             rows, columns = (slice(self.offsets[n], self.offsets[n + 1]) for n in (k, m))
             self.cov[..., rows, columns] = found.value
-            if not draws:
-                wrong[..., rows, columns] = found.error
-            self.error = max(self.error, float(np.max(found.error, initial=0.0)))
-            size = max(size, float(np.max(np.abs(found.value), initial=0.0)))
-        self.error /= size or 1.0
-        self.wrong = wrong[0]
+            self.wrong[..., rows, columns] = found.error.sum(axis=0) / max(1, len(found.error))
+        self.error = relative_error(self.cov, self.wrong)
         if self.lead > 1 and np.all(self.cov == self.cov[:, :1]):
             self.cov = self.cov[:, :1]
 
@@ -133,6 +131,18 @@ class CovarianceOfScores:
         whole = given.reshape(len(given), *(stop - start for start, stop in box))
         order = [*self.independent, *(k for k in range(len(box)) if k not in self.independent)]
         return np.transpose(whole, (0, *(1 + k for k in order))).reshape(len(given), self.lead, self._size(box))
+
+
+def relative_error(cov: Array, error: Array) -> float:
+    """The largest error of covariances beside the deviations of both members, averaged over draws.
+
+    Below what rounding of the largest does, errors count as that.
+    Shapes    cov (draws, lead, members, members), error (lead, members, members)
+    """
+    var = np.diagonal(cov, axis1=2, axis2=3).sum(axis=0) / max(1, len(cov))
+    sizes = np.sqrt(np.maximum(var[:, :, None] * var[:, None, :], TINY))
+    each = np.where(error > ROUNDING * np.max(var, initial=0.0), error / sizes, ROUNDING * (error > 0))
+    return float(np.max(each, initial=0.0))
 
 
 class JointScores:

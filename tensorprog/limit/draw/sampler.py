@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import EPS, TINY
+from tensorprog.gaussian.estimate import TINY
 from tensorprog.language.errors import NotFiniteError
 from tensorprog.language.evaluate import (
     BATCH,
@@ -38,11 +38,11 @@ from tensorprog.language.evaluate import (
     union,
 )
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, variables, walk
-from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
+from tensorprog.language.ir import Dot, Family, Initial, MatMul, Netsor, Nonlin, Range, Statement
 from tensorprog.language.linalg import psd_cholesky, times_triangle
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping, variances
-from tensorprog.limit.draw.joint_scores import JointScores, dependent
+from tensorprog.limit.draw.joint_scores import ROUNDING, JointScores, dependent
 from tensorprog.limit.draw.layers import given_scalars
 from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.form.definitions import Box, held_ranges, place, reads_beyond, target_box
@@ -54,14 +54,13 @@ from tensorprog.limit.moment.numbers import EXACT, initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues
 
-__all__ = ["Box", "Sampler", "without_coordinates"]
+__all__ = ["Box", "Sampler", "members_read", "without_coordinates"]
 
 Array = NDArray[Any]
 RANK2 = "r2"
 RANK = "r"
 FACTORED = 5  # arrays of the size of second moments while they are factored
 TOGETHER = 1 << 19  # second moments computed at once
-ROUNDING = 64 * EPS  # of second moments, beside the largest
 NEAR = 4.0  # deviations of the squared length of normals within which draws are not far out
 LARGE = 64  # rows of a triangle from which on a product with it is faster than one with any matrix
 WORKED = 4  # arrays of the size of a run of normals, then of a piece of a sum, that are needed at once
@@ -74,6 +73,20 @@ def without_coordinates(value: Open, count: int) -> Array:
     """
     data = value.data[..., 0] if COORDINATE in value.axes else value.data
     return np.broadcast_to(data, (count, *data.shape[1:]))
+
+
+def members_read(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range]) -> Box:
+    """The members of a family that a reference reads while its indices run over ranges; at least one."""
+    family = netsor.families[reference.name]
+    box = []
+    for slot, (start, stop), rule in zip(
+        reference.slots, family.ranges, family.boundaries or [""] * len(reference.slots), strict=True
+    ):
+        low, high = slot.bounds(dict(ranges))
+        if low < start or high >= stop:  # beyond a boundary
+            low, high = (start, stop - 1) if rule == "wrap" else (min(max(x, start), stop - 1) for x in (low, high))
+        box.append((low, high + 1))
+    return tuple(box)
 
 
 class Sampler:
@@ -191,7 +204,8 @@ class Sampler:
                 unread = isinstance(statement, Nonlin) and kind == "vector" and not vectors
                 if unread and reference.name not in self.recursion.random:
                     continue  # no score is reached through it
-                self._ask(reference.name, self._box(reference, ranges), vectors, isinstance(statement, Dot))
+                read = members_read(self.netsor, reference, ranges)
+                self._ask(reference.name, read, vectors, isinstance(statement, Dot))
 
     def _scalars(self, statement: Dot, box: Box) -> Iterator[tuple[str, Box]]:
         """The random scalars that an average reads, with the members that are; all of them in recurrences."""
@@ -206,7 +220,7 @@ class Sampler:
             for reference in read:
                 family = self.netsor.families[reference.name]
                 if family.kind == "scalar" and reference.name in self.recursion.random:
-                    yield reference.name, family.ranges if whole else self._box(reference, ranges)
+                    yield reference.name, family.ranges if whole else members_read(self.netsor, reference, ranges)
 
     def _average(self, name: str, values: Mapping[str, Open], draws: int) -> Open:
         """An average given the scalars that it reads, for every draw; its errors, with what theirs do, are kept."""
@@ -320,18 +334,6 @@ class Sampler:
         """The members asked for of a variable; more of them may have been computed."""
         value = values[name]
         return Open(value.axes, value.data[(slice(None), *place(self.wanted[name], self.demand[name]))])
-
-    def _box(self, reference: Variable, ranges: Mapping[str, Range]) -> Box:
-        family = self.netsor.families[reference.name]
-        box = []
-        for slot, (start, stop), rule in zip(
-            reference.slots, family.ranges, family.boundaries or [""] * len(reference.slots), strict=True
-        ):
-            low, high = slot.bounds(dict(ranges))
-            if low < start or high >= stop:  # beyond a boundary
-                low, high = (start, stop - 1) if rule == "wrap" else (min(max(x, start), stop - 1) for x in (low, high))
-            box.append((low, high + 1))
-        return tuple(box)
 
     def local_ranges(self, name: str, box: Box | None = None) -> dict[str, Range]:
         """Index ranges with the left side of a family's definition held to a box, or to the members asked for."""
@@ -581,7 +583,7 @@ class Sampler:
                 box = own if reference.name in self.numbers_read else self.demand[reference.name]
                 return self._read(values[reference.name], reference, box, ranges)
             if normals is not None and reference.name in self.scores:
-                box = self._box(reference, ranges)
+                box = members_read(self.netsor, reference, ranges)
                 return self._read(self._draw_score(reference.name, box, normals), reference, box, ranges)
             self.numbers_read.add(reference.name)
             number = self.recursion.scope(ranges, apart=False).variable(reference, ranges)

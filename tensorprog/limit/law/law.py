@@ -164,7 +164,9 @@ class NumericLaw:
         if family in self.recursion.scores and not self.recursion.is_finite(self.recursion.dot(family).left.name):
             value = error = np.zeros([b - a for a, b in box])
         else:
-            value, error = self._known_mean(family, box) or self._from_mixture(family, box, "expected")
+            few = self._outputs.alike(family, box)
+            found = self._known_mean(family, few) or self._from_mixture(family, few, "expected")
+            value, error = self._over(box, *found)
         self._note(error, value, f"the mean of {name}")
         return self._answer(value, error, single, with_error)
 
@@ -327,6 +329,9 @@ class NumericLaw:
         return self._answer(value.copy(), error.copy(), single, with_error)
 
     def _moment_of(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array]:
+        few = self._outputs.alike(family, box)
+        if few != box:
+            return self._over(box, *self._moment_of(family, few, method, order))
         key = family, box, method, order
         if key not in self._moments:
             found = self._integrated(family, box, method, order)
@@ -334,6 +339,12 @@ class NumericLaw:
                 found = self._known_variance(family, box)
             self._moments[key] = self._from_mixture(family, box, method, order) if found is None else found
         return self._moments[key]
+
+    @staticmethod
+    def _over(box: Box, value: Array, error: Array) -> tuple[Array, Array]:
+        """Numbers of the members in a box, and errors, from those that `Outputs.alike` leaves of it."""
+        shape = [stop - start for start, stop in box]
+        return np.array(np.broadcast_to(value, shape)), np.array(np.broadcast_to(error, shape))
 
     def _from_mixture(self, family: str, box: Box, method: str, *order: int) -> tuple[Array, Array]:
         each = self._outputs.by_rules(family, box)
@@ -367,6 +378,7 @@ class NumericLaw:
         if ask == "cov":
             return (name, name) in self._cov
         family, box, _ = self.member(name)
+        box = self._outputs.alike(family, box, asked=True)
         keys = {"var": ("moment", 2), "kurtosis": ("standardised", 4)}
         if ask == "mean":
             return self._outputs.knows(family, box)
@@ -444,7 +456,8 @@ class NumericLaw:
 
     def _curve(self, name: str) -> Mixture | Convolution:
         """What answers for density and distribution function of one member."""
-        key = self._one(name)
+        family, box = self._one(name)
+        key = family, self._outputs.alike(family, box)
         if key not in self._curves:
             self._curves[key] = self._make_curve(*key)
         return self._curves[key]

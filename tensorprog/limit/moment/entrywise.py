@@ -147,6 +147,7 @@ class Pairwise:
 class Entrywise(Value):
     """A value over pairs of members, given by a step and by bounds: of its size, and of its error relative to it."""
 
+    tiled = True
     step: Pairwise
     sizes: Sizes
 

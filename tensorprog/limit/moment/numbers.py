@@ -26,7 +26,7 @@ from tensorprog.language.evaluate import (
     multiply,
     union,
 )
-from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variables
+from tensorprog.language.expr import Affine, Expr, Number, Variable, indices_of, variables
 from tensorprog.language.initials import InitialLaw, covariance_size, initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range
 from tensorprog.limit.form.definitions import Box, indicator, readings
@@ -229,6 +229,8 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def number(self, expr: Expr, ranges: Ranges) -> Value:
         """An expression of constants, indices and averages, with the error of the averages carried through."""
+        if isinstance(expr, Number):
+            return Value.of(expr.value)
         if self.deferring and any(True for _ in variables(expr)):
             axes = [*indices_of(expr, ranges), *([] if self.replicates is None else [REPLICATE])]
             return Computed(axes, self.over(ranges), partial(self._number, expr), self.changes(*variables(expr)))

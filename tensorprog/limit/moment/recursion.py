@@ -89,6 +89,25 @@ class Elimination(NamedTuple):
     over: list[str]  # bound indices that are left to sum over
 
 
+class _Prepared:
+    """What the recursion reads of a program: what is worked out once, whatever is asked and however often."""
+
+    def __init__(self, program: Netsor, expanded: bool, symbols: Collection[str]) -> None:
+        netsor = single(normalize(program, expanded, symbols).netsor)
+        self.random = random_families(netsor)
+        self.scores = {
+            s.target.name: s
+            for s in (*program.body, *netsor.body)
+            if isinstance(s, Dot) and s.scale != "1/n" and s.target.name in netsor.families
+            if s.target.name in netsor.scores
+            or not (self.random & {s.left.name, s.right.name} or any(reads_beyond(program, v) for v in s.inputs))
+        }
+        self.netsor, self.summands = with_summands(netsor, self.scores)
+        self.random = random_families(self.netsor)
+        self.parts = SumsOfFunctions(self.netsor)
+        self.known: dict[str, bool] = {}  # what else is asked of it
+
+
 class Recursion(ABC, Generic[V, M]):
     """Moments of one program, computed when asked for and remembered.
 
@@ -106,18 +125,15 @@ class Recursion(ABC, Generic[V, M]):
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         self.expanded = expanded
-        netsor = single(normalize(program, expanded, symbols).netsor)
-        self.random = random_families(netsor)
-        self.scores = {
-            s.target.name: s
-            for s in (*program.body, *netsor.body)
-            if isinstance(s, Dot) and s.scale != "1/n" and s.target.name in netsor.families
-            if s.target.name in netsor.scores
-            or not (self.random & {s.left.name, s.right.name} or any(reads_beyond(program, v) for v in s.inputs))
-        }
-        self.netsor, self.summands = with_summands(netsor, self.scores)
-        self.random = random_families(self.netsor)
-        self.parts = SumsOfFunctions(self.netsor)
+        key = Recursion, expanded, frozenset(symbols)
+        if key not in program.remembered:
+            program.remembered[key] = _Prepared(program, expanded, symbols)
+        self.program: _Prepared = program.remembered[key]
+        self.netsor: Netsor = self.program.netsor
+        self.parts: SumsOfFunctions = self.program.parts
+        self.random: frozenset[str] = self.program.random
+        self.scores: dict[str, Dot] = self.program.scores
+        self.summands = self.program.summands
 
     def reset(self) -> None:
         """Nothing is computed yet."""

@@ -43,6 +43,7 @@ class Value:
     axes: tuple[str, ...]
     estimate: Estimate
     later: ClassVar[bool] = False  # whether the numbers are computed when they are asked for (see `deferred`)
+    tiled: ClassVar[bool] = False  # whether a sum of what is read at shifts is computed with the numbers (`entrywise`)
 
     @classmethod
     def of(cls, data: Any, axes: Sequence[str] = (), error: Any = None) -> Value:
@@ -316,7 +317,8 @@ class Shifted(Value):
         read = dict(zip(source.axes, source.shape, strict=True))
         large = math.prod(ranges[n][1] - ranges[n][0] if n in ranges else read[n] for n in indices)
         whole = cls(source, slots, ranges, starts, by)
-        return whole if large >= max(2 * size, SHIFTED) else whole.plain()
+        moved = source.tiled and any(len(form.terms) > 1 for form in slots.values())
+        return whole if large >= max(size if moved else 2 * size, SHIFTED) else whole.plain()
 
     @property
     def estimate(self) -> Estimate:  # type: ignore[override]
@@ -576,6 +578,8 @@ class IndexedValues(Indexed[Value]):
 
     def merged(self) -> IndexedValues:
         """Add up terms with equal equations and drop exact zeros."""
+        if not self.terms:
+            return self
         groups: dict[tuple[Equations, int], Value] = {}
         for number, term in enumerate(self.terms):
             apart = isinstance(term.value, Factored | Shifted)  # a sum would multiply them out
