@@ -259,8 +259,9 @@ def gpt2() -> Iterator[Line]:
 @row
 def draws() -> Iterator[Line]:
     law = tp.load("attention_correlated", s=1024, H=12).limit()
-    yield Line("10 draws of the limit, s = 1024, H = 12", lambda: law.sample(10),
-               Need(normals=10 * 12 * 1024**2, multiplications=10 * 12 * 1024**3))  # two products by triangles
+    need = Need(normals=10 * 12 * 1024**2, multiplications=10 * 12 * 1024**3)  # two products by triangles
+    yield Line("10 draws of the limit, s = 1024, H = 12", lambda: law.sample(10), need)
+    yield Line("the same in single precision", lambda: law.sample(10, dtype="float32"), need)
 
 
 TWO_LAYERS = """

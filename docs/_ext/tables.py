@@ -68,6 +68,7 @@ _KINDS = {
     "string": lambda rule: "text",
     "number": lambda rule: "a number",
     "integer": _whole,
+    "boolean": lambda rule: "true or false",
     "array": lambda rule: f"a list (entries: {accepts(rule['items'])})",
     "object": _mapping,
 }

@@ -7,7 +7,7 @@ import, is for graphs that users see and for ways through them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any
@@ -16,7 +16,7 @@ from tensorprog.check.overlaps import System, marked
 from tensorprog.language.arrows import components, ordered
 from tensorprog.language.expr import Affine, Variable, slots_of
 from tensorprog.language.facts import HOLDS, Verdict
-from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
+from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Range, Weight
 from tensorprog.language.schedule import Loop, dependencies, schedule
 
 __all__ = ["Operand", "Structure", "between", "build", "ways"]
@@ -30,6 +30,7 @@ class Operand:
     side: str  # "left" or "right"
     reference: Variable
     definer: int | None  # None: an initial vector
+    bound: tuple[tuple[str, Range], ...] = field(default=(), kw_only=True)  # indices in it that are reduced over
 
 
 class Structure:
@@ -227,7 +228,8 @@ class Structure:
         system.all_equal(self._member(system, one.weight), self._member(system, two.weight, "'"))
         if read_by is not None:
             system.variables(ranges, _indices(one.target), "")
-            system.variables(ranges, _indices(self.netsor.body[read_by.dot].target), '"')
+            system.variables(ranges | dict(read_by.bound),
+                             [*_indices(self.netsor.body[read_by.dot].target), *dict(read_by.bound)], '"')
             system.all_equal(self._member(system, read_by.reference, '"'), one.target.slots)
         if apart:
             start, stop = ranges[apart]
@@ -244,7 +246,8 @@ class Structure:
         if one.weight.name != two.weight.name:
             return HOLDS, {}
         system = System()
-        system.variables(self.netsor.ranges, _indices(self.netsor.body[left.dot].target), "")
+        bound = dict((*left.bound, *right.bound))
+        system.variables(self.netsor.ranges | bound, [*_indices(self.netsor.body[left.dot].target), *bound], "")
         forms = []
         for operand, product in ((left, one), (right, two)):
             inside: dict[str, Affine] = {}

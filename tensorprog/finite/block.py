@@ -10,15 +10,16 @@ import ctypes
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.finite.functions import gelu
 from tensorprog.finite.job import FREED_BYTES, SUMMED, Job, Stage
 from tensorprog.finite.matmul import Dense, Lazy
-from tensorprog.finite.normals import ManyNormals, gaussian_vectors
+from tensorprog.finite.normals import ManyNormals, compiled, gaussian_vectors
 from tensorprog.finite.plan import Op
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.evaluate import (
@@ -37,7 +38,7 @@ from tensorprog.language.evaluate import (
     take,
 )
 from tensorprog.language.expr import Call, Expr, Variable, fold, variables
-from tensorprog.language.ir import Dot, Nonlin, Range
+from tensorprog.language.ir import Dot, Initial, Nonlin, Range
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping
@@ -155,6 +156,9 @@ class _Networks:
 
     def initial(self, op: Op) -> None:
         initial = self.netsor.initial[op.at]
+        if initial.grid:
+            self.values[initial.name] = self.grid(initial)
+            return
         law = self.plan.initials[initial.name]
         family = self.netsor.families[initial.name]
         sizes = dict(zip(initial.indices, family.shape, strict=True))
@@ -171,6 +175,20 @@ class _Networks:
         if law.mean.any():
             array = array + law.mean[..., None].astype(self.job.dtype) * self.ones(initial.name)
         self.values[initial.name] = array
+
+    def grid(self, initial: Initial) -> Array:
+        """The coordinate vector (a + 1/2)/n of a width.
+
+        Where reported vectors read it coordinate by coordinate, the coordinates of each network begin anywhere and go
+        around: those reported are as good as any, and nothing else changes in law.
+
+        Shapes    (batch, coordinates)
+        """
+        width, length = self.plan.widths[initial.width], self.plan.lengths[initial.name]
+        numbers = np.arange(length)[None]
+        if initial.name in self.plan.asked.seen:
+            numbers = (numbers + self.generator.integers(width, size=(self.count, 1))) % width
+        return np.array(np.broadcast_to((numbers + 0.5) / width, (self.count, length)), self.job.dtype)
 
     def ones(self, name: str) -> Array:
         """The constant vector in the coordinates of a family."""
@@ -284,8 +302,11 @@ class _Networks:
 
         def combined(node: Expr, *parts: Callable[[Array], Array]) -> Callable[[Array], Array]:
             assert isinstance(node, Call)
-            function = ATOMS[node.atom].numpy
-            if node is statement.expr and (isinstance(function, np.ufunc) or function is np.clip):
+            function: Any = ATOMS[node.atom].numpy
+            whole = node.atom == "gelu" and self.job.dtype == "float64"
+            if whole:
+                function = partial(gelu, kernels=compiled())
+            if node is statement.expr and (whole or isinstance(function, np.ufunc) or function is np.clip):
                 own = np.empty((most, *self.netsor.families[op.writes].shape, length), self.job.dtype)
                 return lambda x: function(*(part(x) for part in parts), out=own[: len(x)])
             return lambda x: function(*(part(x) for part in parts))

@@ -56,7 +56,7 @@ class Demand:
 
     `seen` are needed in the reported coordinates, `groups` are sets of families that meet in inner products, directly
     or through weights and linear combinations, so that they must be drawn together; `explicit` are those with a member
-    that a nonlinearity makes, which leaves no choice but all coordinates.
+    that a nonlinearity makes, and coordinate vectors, which leaves no choice but all coordinates.
     """
 
     vectors: frozenset[str]
@@ -106,7 +106,7 @@ def demand(netsor: Netsor, kept: Collection[str]) -> Demand:
         parent[root(first)] = root(second)
 
     of_weight: dict[str, tuple[str, str]] = {}
-    explicit = set()
+    explicit = {initial.name for initial in netsor.initial if initial.grid and initial.name in inner}
     for statement, names in zip(body, read, strict=True):
         target = statement.target.name
         if isinstance(statement, Dot):

@@ -188,7 +188,9 @@ class _Bounds:
         self.initials: list[tuple[str, float, float, float, int]] = []
         laws = initial_laws(netsor) if any(initial.name in needed for initial in netsor.initial) else {}
         for initial in netsor.initial:
-            if initial.name in needed:
+            if initial.name in needed and initial.grid:
+                self.initials.append((initial.name, 0.0, 1.0, 0.0, widths[initial.width]))
+            elif initial.name in needed:
                 law, width = laws[initial.name], widths[initial.width]
                 own = law.at(initial.indices)
                 sizes = np.diagonal(law.blocks, axis1=-2, axis2=-1) if own is None else own[0].data

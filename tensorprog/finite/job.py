@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tensorprog.finite.plan import METHODS, Op, Plan, plan
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.errors import ProgramError, check_count, did_you_mean
+from tensorprog.language.errors import ProgramError, check_count, check_precision, did_you_mean
 from tensorprog.language.expr import Call, Expr, Reduction, Variable, factors, fold, index_names, is_call, walk
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
 from tensorprog.language.weight_members import variances
@@ -202,8 +202,7 @@ def make_job(
     coordinates = check_count("coordinates", coordinates, 0)
     if coordinates < 1 or coordinates > width:
         raise ProgramError(f"coordinates must lie between 1 and the width {width}, not {coordinates}")
-    if dtype not in ("float64", "float32"):
-        raise ProgramError(f"dtype must be float64 or float32, not {dtype!r}")
+    check_precision(dtype)
     if method not in (*METHODS, "auto"):
         raise ProgramError(f"there is no method {method!r}; choose auto, {', '.join(METHODS)}")
     scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]

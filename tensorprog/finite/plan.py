@@ -285,7 +285,8 @@ class Plan(Shown):
             known.update(group)
         self._count_fresh([name for name in self.lengths if name not in self.frames], known)
         made: dict[str | int, str] = {at: self.order[at].statement.target.name for at in self.histories}
-        made |= {initial.name: initial.name for initial in self.netsor.initial if initial.name in self.lengths}
+        drawn = (initial.name for initial in self.netsor.initial if not initial.grid)
+        made |= {name: name for name in drawn if name in self.lengths}
         for key, name in made.items():
             self.recipes.setdefault(key, Recipe(self.lengths[name], self.lengths[name]))
 

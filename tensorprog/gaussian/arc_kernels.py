@@ -1,12 +1,15 @@
-"""E f(X) g(Y) at zero means for f, g built of 1, x, |x|, sign(x) and erf(a x): arc-cosine and arcsine kernels.
+"""E f(X) g(Y) at zero means for f, g built of 1, x, |x|, sign(x), erf(a x) and x erf(a x): arc-cosine, arcsine kernels.
 
     E |X| |Y|                        = (2 / pi) sd sd' (s + rho asin rho)                    Cho & Saul 2009, n = 1
     E sign(X + dX) sign(Y + dY)      = (2 / pi) asin(c / sqrt((v + h) (v' + h')))            Sheppard 1899
     E Y sign(X + dX)                 = c sqrt(2 / pi) / sqrt(v + h)
-    E |X|                            = sqrt(2 / pi) sd
+    E X sign(X + dX) Y sign(Y + dY)  = (2 / pi) S S' (r asin r + (p p' + r^2 (1 - p - p')) / sqrt(1 - r^2))
+    E X sign(X + dX)                 = sqrt(2 / pi) v / sqrt(v + h)
 
-with dX ~ N(0, h) independent; erf(a x) is the mean of sign(x + dX) for h = 1 / (2 a^2), which turns Sheppard's formula
-into Williams' (1998). Products of opposite parity vanish. One pass over the covariances, in place.
+with dX ~ N(0, h) independent, S^2 = v + h, p = v / (v + h) and r = c / (S S'); erf(a x) is the mean of sign(x + dX)
+for h = 1 / (2 a^2), which turns Sheppard's formula into Williams' (1998). The last but one is Stein's lemma,
+E X F = v E dF/dX + c E dF/dY, for F = Y sign(..) sign(..); with h = h' = 0 it is the first. Products of opposite parity
+vanish. One pass over the covariances, in place.
 """
 
 from __future__ import annotations
@@ -47,6 +50,10 @@ SMALL, LARGE = 1e-150, 1e150
 # units of rounding in one kernel, relative to the product of the sizes: of |x| |y| and all else, and of the argument
 # of the arc sine, which its slope multiplies
 ULPS, ULPS_ARGUMENT = 16.0, 4.0
+# x erf(a x) has slopes up to 1.2579, and a root mean square up to sqrt(6 / pi) v / sqrt(v + h), h = 1 / (2 a^2)
+RAMP_SLOPE, RAMP_SIZE = 1.258, 1.39
+# p and p' above this are far enough from 0 for p + p' - 1 to be computed as it is
+FAIR = 0.1
 # errors of the argument of an arc sine, times its slope, from which first order may not be enough
 LINEAR = 1e-6
 TILE = 1 << 16  # members at once, so that a handful of arrays stay in cache
@@ -57,6 +64,7 @@ class Elementary:
     """constant + linear x + modulus |x| + sum of amplitude * erf(x / sqrt(2 spread)); spread 0 means the sign.
 
     at_zero   f(0), which differs from the constant where a step counts as 0 at its own place
+    ramps     further summands amplitude * x erf(x / sqrt(2 spread)), with spreads above 0
     """
 
     constant: float
@@ -64,6 +72,17 @@ class Elementary:
     linear: float
     modulus: float
     sigmoids: tuple[tuple[float, float], ...]  # amplitude, spread
+    ramps: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def even_slope(self) -> float:
+        """A Lipschitz constant of the even part."""
+        return abs(self.modulus) + RAMP_SLOPE * sum(abs(a) for a, _ in self.ramps)
+
+    @property
+    def even(self) -> tuple[tuple[float, float], ...]:
+        """The even part but for the constant, |x| as x erf(x / 0)."""
+        return ((self.modulus, 0.0), *self.ramps) if self.modulus else self.ramps
 
 
 @lru_cache(maxsize=64)
@@ -73,6 +92,7 @@ def elementary(f: RealFunction) -> Elementary | None:
         return None
     constant = at_zero = linear = modulus = 0.0
     sigmoids: dict[float, float] = {}
+    ramps: dict[float, float] = {}
     for term in f.terms:
         numbers = _numbers(term)
         if numbers is None or term.power > 1:
@@ -89,12 +109,13 @@ def elementary(f: RealFunction) -> Elementary | None:
         elif term.kind == "step":
             constant += amplitude / 2
             sigmoids[0.0] = sigmoids.get(0.0, 0.0) + np.sign(scale) * amplitude / 2
-        elif term.kind == "erf" and term.power == 0 and SMALL < scale * scale < LARGE:
-            spread = 0.5 / (scale * scale)
-            sigmoids[spread] = sigmoids.get(spread, 0.0) + np.sign(scale) * amplitude
+        elif term.kind == "erf" and SMALL < scale * scale < LARGE:
+            spread, found = 0.5 / (scale * scale), ramps if term.power else sigmoids
+            found[spread] = found.get(spread, 0.0) + np.sign(scale) * amplitude
         else:
             return None
-    return Elementary(constant, at_zero, linear, float(modulus), tuple((float(a), h) for h, a in sigmoids.items()))
+    bends = (tuple((float(a), h) for h, a in found.items()) for found in (sigmoids, ramps))
+    return Elementary(constant, at_zero, linear, float(modulus), *bends)
 
 
 def _numbers(term: FunctionTerm) -> tuple[float, float] | None:
@@ -137,8 +158,8 @@ class ArcDual:
         self.one, self.two, self.sizes = one, two, sizes
 
     def values(self, index: Index, cov: Array, out: Array | None) -> Array:
-        """At the covariances of a part of the pairs."""
-        return _kernel(self.one, self.two, self.one.part(index), self.two.part(index), cov)
+        """At the covariances of a part of the pairs, which may be overwritten if they are `out`."""
+        return _kernel(self.one, self.two, self.one.part(index), self.two.part(index), cov, out)
 
 
 def arc_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float]) -> ArcDual | None:
@@ -162,12 +183,13 @@ def arc_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float]) ->
     total = sum(moved)
     if not steep * total <= LINEAR:
         return None
-    rate = (abs(f.linear * g.linear) + abs(f.modulus * g.modulus)) * sd_f * sd_g + steep
+    rate = (abs(f.linear * g.linear) + f.even_slope * g.even_slope) * sd_f * sd_g + steep
     rate += abs(f.linear) * sd_f * tilt_g + abs(g.linear) * sd_g * tilt_f
-    even = abs(f.constant * g.modulus) * moved[2] * sd_g * one_f + abs(g.constant * f.modulus) * moved[1] * sd_f * one_g
-    rounding = EPS * (ULPS + ULPS_ARGUMENT * min(slope, 1 / np.sqrt(1 - STEEP**2)))
+    even = abs(f.constant) * g.even_slope * moved[2] * sd_g * one_f
+    even += abs(g.constant) * f.even_slope * moved[1] * sd_f * one_g
+    rounding = _rounding(f, g, v, w)
     relative = float(rounding + rate * total + (even if f.constant or g.constant else 0.0))
-    return ArcDual(_Variable(f, v), _Variable(g, w), Sizes(*sizes, relative)) if np.isfinite(relative) else None
+    return ArcDual(_Variable(f, v, g), _Variable(g, w, f), Sizes(*sizes, relative)) if np.isfinite(relative) else None
 
 
 def kernel_size(f: Elementary, var: Array) -> Array:
@@ -179,6 +201,8 @@ def kernel_size(f: Elementary, var: Array) -> Array:
     size = np.abs(_constant(f, var)) + (abs(f.linear) + abs(f.modulus)) * sd
     for amplitude, spread in f.sigmoids:
         size = size + abs(amplitude) * sd * _inverse_root(var + spread)
+    for amplitude, spread in f.ramps:
+        size = size + RAMP_SIZE * abs(amplitude) * var * _inverse_root(var + spread)
     return np.asarray(size)
 
 
@@ -195,7 +219,7 @@ def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array,
         raise ValueError("cov must be finite")
     if np.isfinite(slack):
         refuse_correlation(np.abs(cov * (_inverse_root(var_f) * _inverse_root(var_g))).max(initial=0.0), slack)
-    one, two = _Variable(f, var_f), _Variable(g, var_g)
+    one, two = _Variable(f, var_f, g), _Variable(g, var_g, f)
     return _kernel(one, two, one.arrays.__getitem__, two.arrays.__getitem__, cov)
 
 
@@ -205,7 +229,7 @@ class _Variable:
     Shapes    arrays as the variances, or numbers; of some members (`part`) as these
     """
 
-    def __init__(self, f: Elementary, var: Array) -> None:
+    def __init__(self, f: Elementary, var: Array, other: Elementary) -> None:
         self.f = f
         self.arrays = {"var": var, "inverse": _inverse_root(var), "modulus": MEAN_ABS * f.modulus * np.sqrt(var)}
         if f.sigmoids:
@@ -213,6 +237,14 @@ class _Variable:
             self.arrays |= {f"inverse{k}": _inverse_root(var + h) for k, (_, h) in enumerate(f.sigmoids)}
         if f.constant or f.at_zero:
             self.arrays["one"] = _constant(f, var)
+        self.arrays["even"] = self.arrays["modulus"]
+        for k, (a, h) in enumerate(f.even if f.ramps or other.ramps else ()):
+            inverse = _inverse_root(var + h)
+            named = {"inverse": inverse, "size": MEAN_ABS * a * np.sqrt(var + h)}
+            named |= {"share": var * inverse**2, "rest": h * inverse**2 if h else np.where(var > 0, 0.0, 1.0)}
+            self.arrays |= {f"ramp {name} {k}": array for name, array in named.items()}
+            if h:
+                self.arrays["even"] = self.arrays["even"] + MEAN_ABS * a * var * inverse
 
     def part(self, index: Index) -> Callable[[str], Array]:
         """The arrays by name, of some members."""
@@ -220,29 +252,45 @@ class _Variable:
 
 
 def _kernel(
-    one: _Variable, two: _Variable, first: Callable[[str], Array], second: Callable[[str], Array], cov: Array
-) -> Array:
+    one: _Variable, two: _Variable, first: Callable[[str], Array], second: Callable[[str], Array], cov: Array,
+    out: Array | None = None,
+) -> Array:  # fmt: skip
     """The kernel at some members, for covariances of the shape of the batch, which may exceed both deviations."""
     f, g, shape = one.f, two.f, cov.shape
     total: Array | None = None
+    straight = bool((f.linear or g.linear) and (f.linear or f.sigmoids) and (g.linear or g.sigmoids))
     if f.modulus and g.modulus:
-        total = _arc_cosine(_correlation(cov, first("inverse"), second("inverse")))
+        # where it may be overwritten, c goes along as q rho
+        joint = straight and out is not None and not (f.sigmoids or g.sigmoids)
+        lean = np.pi / 2 * (f.linear / f.modulus) * (g.linear / g.modulus) if joint else 0.0
+        straight = straight and not joint
+        rho = _correlation(cov, first("inverse"), second("inverse"))
+        total = _arc_cosine(rho, lean, None if straight or f.ramps or g.ramps else out)
         total *= first("modulus") * second("modulus")
+    for j, (_, h) in enumerate(f.even):
+        for k, (_, other) in enumerate(g.even):
+            if not h and not other:
+                continue
+            both = [[of(f"ramp {name} {number}") for name in ("inverse", "size", "share", "rest")]
+                    for of, number in ((first, j), (second, k))]
+            product = _ramps(_correlation(cov, both[0][0], both[1][0]), *both[0][2:], *both[1][2:])
+            product *= both[0][1] * both[1][1]
+            total = product if total is None else np.add(total, product, out=total)
     for j, (a, h) in enumerate(f.sigmoids):
         for k, (b, other) in enumerate(g.sigmoids):
             rho = _correlation(cov, first(f"inverse{j}"), second(f"inverse{k}"))
             angle = _arc_sine(rho, cov, (first("var"), h), (second("var"), other))
             angle *= a * b * 2 / np.pi
             total = angle if total is None else np.add(total, angle, out=total)
-    if (f.linear or g.linear) and (f.linear or f.sigmoids) and (g.linear or g.sigmoids):
+    if straight:
         mixed = np.zeros(())
         for slope, of, tilted in ((f.linear, second, g.sigmoids), (g.linear, first, f.sigmoids)):
             mixed = mixed + slope * of("tilt") if slope and tilted else mixed
-        straight = cov * (f.linear * g.linear + mixed)
-        total = straight if total is None else np.add(total, straight, out=total)
+        summand = cov * (f.linear * g.linear + mixed)
+        total = summand if total is None else np.add(total, summand, out=total)
     if f.constant or g.constant or f.at_zero or g.at_zero:
         ones = [of("one") if h.constant or h.at_zero else np.zeros(()) for h, of in ((f, first), (g, second))]
-        even = ones[0] * ones[1] + (ones[0] * second("modulus") + first("modulus") * ones[1])
+        even = ones[0] * ones[1] + (ones[0] * second("even") + first("even") * ones[1])
         total = np.broadcast_to(even, shape).copy() if total is None else np.add(total, even, out=total)
     return np.zeros(shape) if total is None else total
 
@@ -252,9 +300,14 @@ def kernel_error(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Ar
 
     Shapes    broadcast to the batch, or to axes of length 1 where sizes are alike: one bound then serves all
     """
-    slope = min(_slope(f, g, var_f, var_g), 1 / np.sqrt(1 - STEEP**2))
     first, second = (alike(kernel_size(h, var)) for h, var in ((f, var_f), (g, var_g)))
-    return np.asarray(first * second * (EPS * (ULPS + ULPS_ARGUMENT * slope)))
+    return np.asarray(first * second * _rounding(f, g, var_f, var_g))
+
+
+def _rounding(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> float:
+    """Of the kernel, relative to the product of the sizes."""
+    slope = min(_slope(f, g, var_f, var_g), 1 / np.sqrt(1 - STEEP**2))
+    return float(EPS * (ULPS + ULPS_ARGUMENT * slope))
 
 
 def small_kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array) -> Estimate | None:
@@ -281,12 +334,12 @@ def kernel_sensitivity(
 ) -> Array | None:
     """A bound on what the errors of the law do to `kernel`, to first order.
 
-    With de the error of c and dx, dy those of sd_f and sd_g, let D = de + sd_g dx + sd_f dy, which bounds that of q J:
-    its derivative by c is asin rho <= pi / 2, that by sd_f is sd_g sqrt(1 - rho^2). The argument of an arc sine moves
-    by (de + |c| (dx / sd_f + dy / sd_g)) / sqrt((v + h) (w + k)) at most, and so do the other products. Where `one`
-    says that X and Y are one variable, and their moments are one number, all moves by de: the argument of an arc sine
-    by de (1 - (v / (v + h) + v / (v + k)) / 2) / sqrt(..). None where variances are too uncertain for that, and where
-    the slope of an arc sine may change on the way (it is infinite at 1).
+    With de the error of c and dx, dy those of sd_f and sd_g, let D = de + sd_g dx + sd_f dy, which times both Lipschitz
+    constants bounds that of even functions: the derivative by c is E f' g', that by sd_f is E f' g X / sd_f.  The
+    argument of an arc sine moves by (de + |c| (dx / sd_f + dy / sd_g)) / sqrt((v + h) (w + k)) at most, and so do the
+    other products. Where `one` says that X and Y are one variable, and their moments are one number, all moves by de:
+    the argument of an arc sine by de (1 - (v / (v + h) + v / (v + k)) / 2) / sqrt(..). None where variances are too
+    uncertain for that, and where the slope of an arc sine may change on the way (it is infinite at 1).
 
     Shapes    as `kernel_error` where one bound on the error of c serves several members, else those of c
     """
@@ -300,9 +353,9 @@ def kernel_sensitivity(
     if not moved.any():
         return moved
     tilt_f, tilt_g = (alike(_tilt(h, var)) for h, var in ((f, v), (g, w)))
-    rate = abs(f.linear * g.linear) + abs(f.modulus * g.modulus) + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f
+    rate = abs(f.linear * g.linear) + f.even_slope * g.even_slope + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f
     one_f, one_g = (alike(np.abs(_constant(h, var))) for h, var in ((f, v), (g, w)))
-    even = abs(g.modulus) * one_f * move_g + abs(f.modulus) * one_g * move_f
+    even = g.even_slope * one_f * move_g + f.even_slope * one_g * move_f
     if not (tilt_f.any() and tilt_g.any()):
         return np.asarray(rate * moved + even)
     slope = _slope(f, g, v, w)
@@ -327,14 +380,14 @@ def _each_moves(
     turned = error + np.abs(c) * (move_f * root_f + move_g * root_g)
     turned = np.where(same, error, turned) if same.any() else turned
     total = np.zeros((1,) * error.ndim)
-    if f.modulus and g.modulus:
+    if f.even and g.even:
         moved = error + np.sqrt(w) * move_f + np.sqrt(v) * move_g
-        total = total + abs(f.modulus * g.modulus) * np.where(same, error, moved)
+        total = total + f.even_slope * g.even_slope * np.where(same, error, moved)
     if f.linear or g.linear:
         rate = abs(f.linear * g.linear) + abs(f.linear) * _tilt(g, w) + abs(g.linear) * _tilt(f, v)
         total = total + rate * turned
-    if f.modulus or g.modulus:
-        even = np.abs(_constant(f, v) * g.modulus) * move_g + np.abs(_constant(g, w) * f.modulus) * move_f
+    if f.even or g.even:
+        even = np.abs(_constant(f, v)) * g.even_slope * move_g + np.abs(_constant(g, w)) * f.even_slope * move_f
         total = total + even
     found = _turns(f, g, (v, w, c), turned, same)
     return None if found is None else np.asarray(total + found)
@@ -397,18 +450,47 @@ def _correlation(cov: Array, inverse_f: Array, inverse_g: Array) -> Array:
     return np.clip(rho, -1, 1, out=rho)
 
 
-def _arc_cosine(rho: Array) -> Array:
-    """J = sqrt(1 - rho^2) + rho asin rho, in [1, pi / 2].
+def _arc_cosine(rho: Array, lean: float = 0.0, out: Array | None = None) -> Array:
+    """J + lean rho with J = sqrt(1 - rho^2) + rho asin rho, in [1, pi / 2]; rho is overwritten, and `out` used.
 
     dJ / d rho = asin rho is at most pi / 2: the rounding of rho costs no more than that anywhere, provided that the
     root belongs to the same rounded rho. (1 - rho) (1 + rho) does: where rho is near 1, 1 - rho is exact.
     """
-    root = 1 - rho
+    root = np.subtract(1, rho, out=out)
     angle = 1 + rho
     root *= angle
     np.sqrt(root, out=root)
-    root += np.multiply(rho, np.arcsin(rho, out=angle), out=rho)
+    np.arcsin(rho, out=angle)
+    if lean:
+        angle += lean
+    rho *= angle
+    root += rho
     return root
+
+
+def _ramps(rho: Array, p: Array, rest: Array, q: Array, other: Array) -> Array:
+    """rho asin rho + (p q + rho^2 (1 - p - q)) / s with s^2 = 1 - rho^2, for rho^2 <= p q; `rest` is 1 - p.
+
+    With t = p + q - 1 the dividend is t s^2 + (1 - p) (1 - q), and p q - t rho^2: of both all summands are positive,
+    for t > 0 and for t < 0. The derivative by rho is bounded, so that its rounding costs little anywhere, provided that
+    s belongs to the same rounded rho.
+    """
+    square = 1 - rho
+    square *= 1 + rho
+    lowest, lowest_other = p.min(initial=1.0), q.min(initial=1.0)
+    fair = min(lowest, lowest_other) > FAIR
+    tilt = p - other if fair else np.minimum(p, q) - np.minimum(rest, other)
+    if fair and lowest + lowest_other >= 1:
+        top = tilt * square
+        top += rest * other
+    else:
+        top = np.maximum(tilt, 0.0) * square
+        top -= np.minimum(tilt, 0.0) * np.square(rho)
+        top += np.minimum(rest * other, p * q)
+    top /= np.sqrt(np.maximum(square, EPS**2, out=square), out=square)
+    rho *= np.arcsin(rho, out=square)
+    rho += top
+    return rho
 
 
 def _arc_sine(rho: Array, cov: Array, first: tuple[Array, float], second: tuple[Array, float]) -> Array:

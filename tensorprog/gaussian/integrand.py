@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -324,11 +325,14 @@ def tiled(
     return results
 
 
-def filled(compute: Callable[[Index], Array], shape: tuple[int, ...], size: int, pairs: int, symmetric: bool) -> Array:
+def filled(
+    compute: Callable[[Index], Array], shape: tuple[int, ...], size: int, pairs: int, symmetric: bool,
+    uncut: bool = False,
+) -> Array:  # fmt: skip
     """The array of that shape whose tiles of about `size` members compute(index) gives, on all processors.
 
     `symmetric` says that exchanging i and j, the last `pairs` axes and those before them, changes nothing: tiles of one
-    triangle are computed, and written twice.
+    triangle are computed, and written twice.  With `uncut` tiles have all of the axes before them.
     """
     result, shared = np.empty(shape), len(shape) - 2 * pairs
     order = (*range(shared), *range(shared + pairs, len(shape)), *range(shared, shared + pairs))
@@ -345,7 +349,7 @@ def filled(compute: Callable[[Index], Array], shape: tuple[int, ...], size: int,
         if mirror != index:
             result[mirror] = found.transpose(order)
 
-    tiles = _triangle(shape, shared, pairs, size) if symmetric else _blocks(shape, size)
+    tiles = _triangle(shape, shared, pairs, size) if symmetric else _blocks(shape, size, shared if uncut else 0)
     _each(fill_both if symmetric else fill, list(tiles), threads=True)
     return result
 
@@ -358,27 +362,37 @@ def exchanged(array: Array, pairs: int) -> Array:
 
 
 def part(array: NDArray[Any], index: Index) -> NDArray[Any]:
-    """Members of an array that may have axes of length 1."""
+    """Members of an array that may have axes of length 1, at slices, at index arrays, or at slices and then arrays."""
+    slices = isinstance(index[-1], slice)
     if all(length == 1 for length in array.shape):
-        return array if isinstance(index[0], slice) else array.reshape(())
-    slices = isinstance(index[0], slice)
-    one = slice(None) if slices else 0
-    return np.asarray(
-        array[tuple(one if length == 1 else cut for length, cut in zip(array.shape, index, strict=True))]
-    )
+        return array if slices else array.reshape(())
+    cuts = tuple([
+        (slice(None) if isinstance(cut, slice) else 0) if length == 1 else cut
+        for length, cut in zip(array.shape, index, strict=True)
+    ])  # fmt: skip
+    if slices or not isinstance(index[0], slice):
+        return np.asarray(array[cuts])
+    places = [k for k, cut in enumerate(cuts) if not isinstance(cut, slice | int)]
+    if len(places) > 1:
+        return np.asarray(array[cuts])
+    rows = array[tuple([cut if isinstance(cut, slice | int) else slice(None) for cut in cuts])]
+    if not places:  # one for all of the index arrays
+        return np.asarray(rows[..., None])
+    return np.asarray(np.take(rows, index[places[0]], axis=sum(isinstance(cut, slice) for cut in index[: places[0]])))
 
 
 def _cuts(length: int, step: int) -> list[slice]:
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
-def _blocks(shape: tuple[int, ...], size: int) -> Iterator[Index]:
-    """Tiles of at most `size` members, with the last axes as long as they can be."""
-    steps = []
-    for length in reversed(shape):
+def _blocks(shape: tuple[int, ...], size: int, uncut: int = 0) -> Iterator[Index]:
+    """Tiles of at most `size` members where the first `uncut` axes allow it, with the last axes as long as possible."""
+    steps, size = [], size // max(1, math.prod(shape[:uncut]))
+    for length in reversed(shape[uncut:]):
         step = max(1, min(length, size))
         steps.append(step)
         size //= step
+    steps += [max(1, length) for length in reversed(shape[:uncut])]
     return product(*(_cuts(length, step) for length, step in zip(shape, reversed(steps), strict=True)))
 
 
@@ -411,9 +425,23 @@ def _each(call: Callable[[Index], None], tiles: list[Index], threads: bool) -> N
         for tile in tiles:
             call(tile)
         return
-    with ThreadPoolExecutor(workers) as pool:
-        for _ in pool.map(call, tiles):
-            pass
+    waiting, failed = iter(tiles), Event()
+
+    def work() -> None:
+        for tile in waiting:
+            if failed.is_set():
+                return
+            try:
+                call(tile)
+            except BaseException:
+                failed.set()
+                raise
+
+    with ThreadPoolExecutor(workers - 1) as pool:  # this thread works as well
+        helpers = [pool.submit(work) for _ in range(workers - 1)]
+        work()
+        for helper in helpers:
+            helper.result()
 
 
 def _processors() -> int:

@@ -29,6 +29,9 @@ __all__ = [
 ]  # fmt: skip
 
 ORDERS = (48, 128, 256)
+LONG_ORDERS = (*ORDERS, 512, 1024, 2048)  # where pairs at correlations away from 1, most of them, need few
+# laws from which coefficients are interpolated, the nodes that are tried, and what may be left out
+MANY_LAWS, NODES, CLOSE = 64, (12, 24, 48, 96), 2e-14
 # |h_k(z)| density(z)^(1/2) <= 1, and density(13.5)^(1/2) is below 1e-19
 REACH = 13.5
 # the trapezoidal rule errs by exp(-NEGLIGIBLE)
@@ -39,7 +42,8 @@ MOST_MOVED = 1 << 17  # members whose derivatives are computed at once
 MOST_LAWS = 1 << 14  # of a variable whose coefficients are held at once
 # what is left of a function after ORDERS terms may weigh so much, relative to its norm, before a larger order is taken
 ENOUGH = 8e-8
-STEEP = 0.9  # correlations beyond this count as few, if they are
+CUTS = (0.5, 0.7, 0.9, 0.98, 0.995)  # correlations beyond one of these may be few, which get orders of their own
+SCATTERED = 3  # what one of the few costs more than others
 # what is left out of a series, relative to norms, that is rounding
 LEFT = 8 * EPS
 # relative errors with which a series is the only method that is asked; norms outside count as extreme
@@ -181,24 +185,31 @@ class SeriesDual:
         rho = np.multiply(cov, part(self.inverse[0], index), out=out)
         rho *= part(self.inverse[1], index)
         np.clip(rho, -1, 1, out=rho)
-        places = [part(place, index) for place in self.places]
-        order, rest = self._order(max(rho.max(initial=0.0), -rho.min(initial=0.0))), self._order(STEEP)
-        if order <= 2 * rest:
+        return self._at(rho, [part(place, index) for place in self.places])
+
+    def _at(self, rho: Array, places: Sequence[NDArray[np.intp]]) -> Array:
+        """At correlations, which are overwritten."""
+        largest = max(rho.max(initial=0.0), -rho.min(initial=0.0))
+        order, size = self._order(largest), np.abs(rho)
+        cost, cut = float(order * rho.size), 1.0
+        for lower in [c for c in CUTS if c < largest and 2 * self._order(c) < order]:
+            split = self._order(lower) * rho.size + SCATTERED * order * float(np.count_nonzero(size > lower))
+            if split < cost:
+                cost, cut = split, lower
+        if cut == 1.0:
             return self._sum(rho, places, order)
-        steep = np.abs(rho) > STEEP  # few members, as those of a diagonal, need many orders
-        if 16 * np.count_nonzero(steep) > steep.size:
-            return self._sum(rho, places, order)
-        few = self._sum(rho[steep], [np.broadcast_to(place, rho.shape)[steep] for place in places], order)
+        steep = size > cut
+        few = self._at(rho[steep], [np.broadcast_to(place, rho.shape)[steep] for place in places])
         rho[steep] = 0.0
-        found = self._sum(rho, places, rest)
+        found = self._sum(rho, places, self._order(cut))
         found[steep] = few
         return found
 
     def _order(self, largest: float) -> int:
         """How many orders leave no more than rounding, at correlations up to the largest."""
         with np.errstate(under="ignore"):
-            enough = self.left * largest ** np.arange(len(self.left)) <= LEFT
-        return int(enough.argmax()) if enough.any() else len(self.left) - 1
+            enough = self.left * largest ** np.arange(len(self.left)) <= max(LEFT, self.left[-1])
+        return int(enough.argmax())
 
     def _sum(self, rho: Array, places: Sequence[NDArray[np.intp]], order: int) -> Array:
         """The series at correlations, which are overwritten."""
@@ -220,24 +231,27 @@ def series_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float])
     again, of which no sum is larger than that of the sizes of its terms.
     """
     (f, g), (mu, nu), (v, w) = integrand.functions, integrand.mu, integrand.var
-    one = _of_laws(f, mu, v, ORDERS[0])
+    one = _of_laws(f, mu, v, ORDERS[0], LONG_ORDERS)
     same = f is g and all(np.array_equal(a.ravel(), b.ravel()) for a, b in ((mu, nu), (v, w)))
-    two = one if same or one is None else _of_laws(g, nu, w, ORDERS[0])
+    two = one if same or one is None else _of_laws(g, nu, w, ORDERS[0], LONG_ORDERS)
     if one is None or two is None:
         return None
     most = max(len(one.coefficients), len(two.coefficients))
     one, two = one.cut(most), two.cut(most)
     largest, steeps, roughs, lefts, norms = [], [], [], [], []
     for series, place in zip((one, two), integrand.places, strict=True):
-        squares, norm = np.square(series.coefficients), series.norm
+        norm = series.norm
         if not np.all((norm == 0) | ((norm > SMALL) & (norm < LARGE))):
             return None
-        largest.append(np.sqrt(squares / np.square(np.where(norm > 0, norm, 1.0))).max(axis=1, initial=0.0))
+        scale = np.where(norm > 0, norm, 1.0)
         steeps.append(largest_ratio(series.steep, norm))
         roughs.append(largest_ratio(series.rough, norm))
-        later = np.concatenate([np.cumsum(squares[::-1], axis=0)[::-1], np.zeros((1, norm.size))])
-        left = np.sqrt(later + np.square(series.tail)) / np.where(norm > 0, norm, 1.0)
-        lefts.append(left.max(axis=1, initial=0.0))
+        later = np.zeros((len(series.coefficients) + 1, norm.size))
+        squares = np.square(np.divide(series.coefficients[::-1], scale, out=later[1:]), out=later[1:])
+        largest.append(np.sqrt(squares.max(axis=1, initial=0.0)[::-1]))
+        np.cumsum(later, axis=0, out=later)
+        later += np.square(series.tail / scale)
+        lefts.append(np.sqrt(later.max(axis=1, initial=0.0)[::-1]))
         norms.append(norm[place])
     left = lefts[0] * lefts[1]
     rounding = 4 * EPS * steeps[0] * steeps[1] + sum(roughs) + max(LEFT, left[-1])
@@ -250,18 +264,24 @@ def series_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float])
     return SeriesDual(one, two, integrand, Sizes(norms[0], norms[1], float(rounding + changed)), left)
 
 
-def _of_laws(f: RealFunction, mu: Array, var: Array, order: int = ORDERS[-1]) -> HermiteSeries | None:
+def _of_laws(
+    f: RealFunction, mu: Array, var: Array, order: int = ORDERS[-1], orders: tuple[int, ...] = ORDERS
+) -> HermiteSeries | None:
     """The series to that order, or the least above after which little enough is left, or the largest."""
     m, v = np.broadcast_arrays(mu, var)
     if m.size > MOST_LAWS or not (np.isfinite(m).all() and np.isfinite(v).all() and np.all(v >= 0)):
         return None
     laws, back = np.unique(m.ravel() + 1j * np.sqrt(v.ravel()), return_inverse=True)
+    if len(laws) >= MANY_LAWS and laws.real[0] == laws.real[-1] and laws.imag[0] > 0:
+        interpolated = _interpolated(f, float(laws.real[0]), laws.imag, [n for n in orders if n >= order])
+        if interpolated is not None:
+            return interpolated.members(back.ravel())
     known = _KNOWN.setdefault(f, _Known())
-    if known.series is not None and len(known.series.coefficients) >= order:
+    if known.series is not None and order <= len(known.series.coefficients) <= orders[-1]:
         order = len(known.series.coefficients)
     else:
         known.series = None
-    for more in [n for n in ORDERS if n >= order]:
+    for more in [n for n in orders if n >= order]:
         held = known.laws if known.series is not None else laws[:0]
         new = laws[~np.isin(laws, held)]
         found = series(f, new.real, new.imag, more) if new.size or known.series is None else known.series
@@ -269,7 +289,7 @@ def _of_laws(f: RealFunction, mu: Array, var: Array, order: int = ORDERS[-1]) ->
             return None
         if known.series is not None and new.size:
             found = known.series.joined(found)
-        if found.enough or more == ORDERS[-1]:
+        if found.enough or more == orders[-1]:
             break
         known.series = None
     assert found is not None
@@ -277,6 +297,44 @@ def _of_laws(f: RealFunction, mu: Array, var: Array, order: int = ORDERS[-1]) ->
     rank = np.argsort(whole)
     known.laws, known.series = whole[rank], found.members(rank) if found.coefficients.size <= MOST_KNOWN else None
     return found.members(rank[np.searchsorted(known.laws, laws)][back.ravel()])
+
+
+def _interpolated(f: RealFunction, mu: float, sd: Array, orders: Sequence[int]) -> HermiteSeries | None:
+    """The series for many deviations, in rising order, from that for few: polynomials in log sd.
+
+    What is left out is taken to be less than what half of the polynomials' terms leave out.
+    """
+    if np.isfinite(f.kinks).any():
+        return None
+    low, high = np.log(sd[[0, -1]])
+    place = np.clip((2 * np.log(sd) - low - high) / max(high - low, TINY), -1.0, 1.0)
+    count, left, few = NODES[0], np.inf, None
+    for order in orders:
+        for count in [n for n in NODES if n >= count]:
+            if 2 * count > sd.size:
+                return None
+            angles = np.pi * (np.arange(count) + 0.5) / count
+            nodes = np.exp(low + (high - low) * (np.cos(angles) + 1) / 2)
+            few = series(f, np.full(count, mu), nodes, order)
+            if few is None or not np.all(few.norm > 0):
+                return None
+            basis = np.cos(np.outer(angles, np.arange(count))) * 2 / count
+            basis[:, 0] /= 2
+            terms = np.concatenate([few.coefficients / few.norm, np.log(few.norm)[None]]) @ basis
+            left = 2 * float(np.linalg.norm(terms[:, count // 2 :]))
+            if left <= CLOSE:
+                break
+        if few is None or few.enough or left > CLOSE:
+            break
+    if few is None or left > CLOSE:
+        return None
+    found = terms @ np.cos(np.outer(np.arange(count), np.arccos(place)))
+    shares, norm = found[:-1], np.exp(found[-1])
+    squares = np.square(shares)
+    rough = (1 + np.log(count)) * largest_ratio(few.rough, few.norm) + left + EPS * np.abs(found[-1]).max()
+    tail = np.sqrt(np.maximum(1 - squares.sum(axis=0), 0.0) + 2 * rough + 4 * EPS)
+    steep = np.sqrt(np.arange(2, order + 2) @ squares)
+    return HermiteSeries(shares * norm, norm, tail * norm, steep * norm, rough * norm)
 
 
 def series(f: RealFunction, mu: Array, sd: Array, order: int = ORDERS[-1]) -> HermiteSeries | None:

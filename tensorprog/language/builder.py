@@ -190,16 +190,18 @@ class Builder:
 
     def initial(
         self, name: str, mean: Any = 0, cov: Any = 1, *, data: Any = None, gram: Any = None, variance: Any = None,
-        width: str = "n",
+        width: str = "n", grid: bool = False,
     ) -> Any:
         """Initial vectors with coordinates i.i.d. N(mean, cov): numbers, expressions, or matrices over the members.
 
         An index whose second copy does not occur in `cov` makes independent members.  `gram` is a covariance matrix;
-        `data` (members, d) with `variance` gives variance * data data^T / d instead.
+        `data` (members, d) with `variance` gives variance * data data^T / d instead.  `grid=True` makes the coordinate
+        vector of a width: not random, (a + 1/2)/n in coordinate a, in the limit uniform on (0, 1).
         """
         short, indices = make_name(name, self.names, "an initial vector")
-        options = {"mean": mean, "cov": None if _is_one(cov) else cov, "gram": gram, "data": data,
-                   "variance": variance, "width": width}
+        plain = isinstance(mean, int) and mean == 0
+        options = {"mean": None if grid and plain else mean, "cov": None if _is_one(cov) else cov, "gram": gram,
+                   "data": data, "variance": variance, "width": width, "grid": grid or None}
         given = self._taken(INITIAL, short, {key: value for key, value in options.items() if value is not None})
         self._add("initial", make_initial(short, indices, given, instead="cov=..."))
         return self[short]

@@ -9,7 +9,8 @@ from typing import Any
 
 __all__ = [
     "AccuracyError", "MemoryLimitError", "NotCompiledError", "OutsideError", "Problem", "ProgramError", "Span",
-    "TensorprogError", "WorkerError", "check_count", "did_you_mean", "fail", "in_order", "shorten",
+    "TensorprogError", "WorkerError", "check_count", "check_precision", "did_you_mean", "fail", "in_order",
+    "shorten",
 ]
 
 
@@ -145,3 +146,9 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
         raise ProgramError(f"{name} must be a whole number of at least {least}, not {value!r}")
     return int(value)
+
+
+def check_precision(dtype: Any) -> None:
+    """Raise ProgramError unless draws can be of this precision."""
+    if dtype not in ("float64", "float32"):
+        raise ProgramError(f"dtype must be float64 or float32, not {dtype!r}")

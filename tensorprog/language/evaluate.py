@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -94,7 +94,18 @@ def take(
               indices, trail.  Slots that are distinct indices plus constants give a view.
     """
     rules = tuple(boundaries) or ("",) * len(slots)
-    sizes = array.shape[len(lead) : len(lead) + len(slots)]
+    axes, key, mask = _places(array.shape[len(lead) : len(lead) + len(slots)], starts, slots, ranges, rules)
+    picked = array[(slice(None),) * len(lead) + key]
+    if mask is not None and not mask.all():
+        picked = picked * mask.reshape((1,) * len(lead) + mask.shape + (1,) * len(trail))
+    return Open((*lead, *axes, *trail), picked)
+
+
+def _places(
+    sizes: Sequence[int], starts: Sequence[int], slots: Sequence[Affine], ranges: Mapping[str, Range],
+    rules: Sequence[str],
+) -> tuple[tuple[str, ...], tuple[Any, ...], NDArray[Any] | None]:  # fmt: skip
+    """Indices of what is read at affine slots, the key that reads it, and where that is not beyond a boundary."""
     indices = [name for slot in slots for name in slot.indices]
     bounds = [slot.bounds(ranges) for slot in slots]
     inside = all(start <= low and high < start + size
@@ -103,14 +114,14 @@ def take(
         len(slot.terms) == 0 or (len(slot.terms) == 1 and slot.terms[0][1] == 1) for slot in slots
     )
     if simple and inside:
-        key: list[Any] = [slice(None)] * len(lead)
+        key: list[Any] = []
         for slot, start in zip(slots, starts, strict=True):
             if slot.terms:
                 low, stop = ranges[slot.terms[0][0]]
                 key.append(slice(low + slot.offset - start, stop + slot.offset - start))
             else:
                 key.append(slot.offset - start)
-        return Open((*lead, *indices, *trail), array[tuple(key)])
+        return tuple(indices), tuple(key), None
     axes = union(*(slot.indices for slot in slots))
     grids = []
     mask: NDArray[Any] | None = None
@@ -124,10 +135,7 @@ def take(
             values = np.clip(values, 0, size - 1)
         grids.append(values)
     full = np.broadcast_shapes(*(grid.shape for grid in grids))
-    picked = array[(slice(None),) * len(lead) + tuple(np.broadcast_to(grid, full) for grid in grids)]
-    if mask is not None and not mask.all():
-        picked = picked * np.broadcast_to(mask, full).reshape((1,) * len(lead) + full + (1,) * len(trail))
-    return Open((*lead, *axes, *trail), picked)
+    return axes, tuple(grids), None if mask is None else np.broadcast_to(mask, full)
 
 
 def gather(
@@ -137,35 +145,70 @@ def gather(
 
     Shapes    the result has the forms' indices in place of the axes named, all other axes as they are
     """
-    size_of = dict(zip(value.axes, value.data.shape, strict=True))
+    read = [(name, forms[name], starts[name]) for name in value.axes if name in forms]
+    if not read:
+        return value
+    indices = dict.fromkeys(index for _, form, _ in read for index, _ in form.terms)
+    spans = [(name, *ranges[name]) for name in indices]
+    first = [(name, starts[name]) for name in value.axes if name in indices and name not in forms]
+    found = _reading(value.axes, value.data.shape, tuple(read), tuple(spans), tuple(first))
+    return value if found is None else found(value.data)
+
+
+@dataclass(frozen=True)
+class _Gathering:
+    """How arrays of one shape are read at forms: transposed, taken along some axes, indexed, and transposed again."""
+
+    order: tuple[int, ...]
+    taken: tuple[tuple[int, NDArray[Any]], ...]
+    key: tuple[Any, ...]
+    last: tuple[int, ...]
+    axes: tuple[str, ...]
+
+    def __call__(self, data: NDArray[Any]) -> Open:
+        data = data.transpose(self.order)
+        for position, places in self.taken:
+            data = np.take(data, places, axis=position)
+        return Open(self.axes, data[self.key].transpose(self.last))
+
+
+@lru_cache(maxsize=1 << 10)
+def _reading(
+    own: tuple[str, ...], shape: tuple[int, ...], read: tuple[tuple[str, Affine, int], ...],
+    spans: tuple[tuple[str, int, int], ...], first: tuple[tuple[str, int], ...],
+) -> _Gathering | None:  # fmt: skip
+    """Worked out once for arrays that are read alike; None where they are read as they are."""
+    size_of = dict(zip(own, shape, strict=True))
+    ranges = {name: (start, stop) for name, start, stop in spans}
+    starts = {name: start for name, _, start in read} | dict(first)
     forms = {
         name: form
-        for name, form in forms.items()
-        if name in value.axes
-        and not (form.bare == name and tuple(ranges.get(name, ())) == (starts[name], starts[name] + size_of[name]))
+        for name, form, start in read
+        if not (form.bare == name and ranges[name] == (start, start + size_of[name]))
     }
     if not forms:
-        return value
-    mapped = [name for name in value.axes if name in forms]
-    kept = [name for name in value.axes if name not in forms]
+        return None
+    mapped = [name for name in own if name in forms]
+    kept = [name for name in own if name not in forms]
     # an index that comes in may be an axis already (the diagonal of i and i_): then it is read along as well
     incoming = {name for form in forms.values() for name in form.indices}
     mapped += [name for name in kept if name in incoming]
     kept = [name for name in kept if name not in incoming]
-    data = align(value, (*mapped, *kept))
-    slots, begin = [], []
+    slots, begin, sizes, taken = [], [], [], []
     for position, name in enumerate(mapped):
         slot = forms.get(name, Affine.index(name))
-        start, size = starts[name], data.shape[position]
+        start, size = starts[name], size_of[name]
         low, high = slot.bounds(ranges)
         if low < start or high >= start + size:
-            data = np.take(data, np.clip(np.arange(low, high + 1) - start, 0, size - 1), axis=position)
-            start = low
+            taken.append((position, np.clip(np.arange(low, high + 1) - start, 0, size - 1)))
+            start, size = low, high + 1 - low
         slots.append(slot)
         begin.append(start)
-    result = take(data, (), begin, slots, tuple(kept), ranges)
-    axes = union(result.axes)
-    return Open(axes, align(result, axes))
+        sizes.append(size)
+    axes, key, _ = _places(sizes, begin, slots, ranges, ("",) * len(slots))
+    order = tuple(own.index(name) for name in (*mapped, *kept))
+    axes, wanted = (*axes, *kept), union(axes, kept)
+    return _Gathering(order, tuple(taken), key, tuple(axes.index(name) for name in wanted), wanted)
 
 
 def elementwise(function: Callable[..., NDArray[Any]], *args: Open) -> Open:

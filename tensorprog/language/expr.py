@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, TypeGuard, TypeVar, Union, cast
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
@@ -47,7 +47,7 @@ class Affine:
     @classmethod
     def of(cls, terms: Mapping[str, int], offset: int = 0) -> Affine:
         """The form with these coefficients, zeros left out."""
-        return cls(tuple((name, value) for name, value in terms.items() if value), offset)
+        return cls(tuple([term for term in terms.items() if term[1]]), offset)
 
     @classmethod
     def index(cls, name: str) -> Affine:
@@ -89,10 +89,10 @@ class Affine:
         value = dict(self.terms)[name]
         return -value * Affine(tuple(term for term in self.terms if term[0] != name), self.offset)
 
-    @property
+    @cached_property
     def indices(self) -> tuple[str, ...]:
         """The indices that occur, in order of first appearance."""
-        return tuple(name for name, _ in self.terms)
+        return tuple([name for name, _ in self.terms])
 
     @property
     def bare(self) -> str | None:
@@ -308,6 +308,8 @@ def as_expr(value: Any) -> Expr:
 def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operand] | None = None) -> Expr:
     """Apply the atom `name`; the number of arguments is checked, and parameters that are left out have their default.
 
+    A number raised to a vector or a scalar, `b**x`, is exp(x*log(b)).
+
     Raises    ProgramError naming the atom and how it is written
     """
     atom = ATOMS[name]
@@ -334,6 +336,8 @@ def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operan
             values[key] = Number(default)
     for key in names:
         other = next((node for node in walk(values[key]) if isinstance(node, Variable)), None)
+        if other is not None and name == "power" and not any(isinstance(node, Variable) for node in walk(given[0])):
+            return call("exp", call("multiply", values[key], call("log", given[0]), column=column), column=column)
         if other is not None:
             alternative = "exp(y * log(x)) or a constant exponent" if name == "power" else "min and max"
             message = f"{name}: {key} must be made of numbers, constants and indices, and {other} is none of these"
@@ -576,7 +580,7 @@ STARS = [stars * "*" for stars in range(9)]  # softmaxes in softmaxes over one i
 
 def reindexed(reference: Variable, values: Mapping[str, Affine]) -> Variable:
     """The reference with indices replaced by affine forms."""
-    return Variable(reference.name, tuple(slot.at(values) for slot in reference.slots))
+    return Variable(reference.name, tuple([slot.at(values) for slot in reference.slots]))
 
 
 def affine_expr(slot: Affine) -> Expr:
@@ -592,6 +596,9 @@ def substitute(expr: Expr, values: Mapping[str, Affine], along: bool = False) ->
     A reduction that removes an index named in `values` is renamed, so its value must be a bare index; one that keeps
     its indices is read at the values (see `Reduction.at`) or, with `along`, runs over them, which must be bare too.
     """
+    if isinstance(expr, Number) or not values:
+        return expr
+
     def leaf(node: Expr) -> Expr | None:
         if isinstance(node, IndexValue):
             return affine_expr(values[node.name]) if node.name in values else node

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from tensorprog.language.records import (
     ConstantDef,
@@ -38,3 +40,11 @@ class Netsor(Draft):
         families, warnings = validate(self)
         object.__setattr__(self, "families", families)
         object.__setattr__(self, "warnings", warnings)
+
+    @cached_property
+    def remembered(self) -> dict[Any, Any]:
+        """What was worked out of the program alone, by whoever did; no part of it."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: part for name, part in vars(self).items() if name != "remembered"}

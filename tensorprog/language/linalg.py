@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = ["alike", "nearest_semidefinite", "pivoted_cholesky", "psd_cholesky", "triangular", "unit_roundoff"]
+__all__ = [
+    "alike", "nearest_semidefinite", "pivoted_cholesky", "psd_cholesky", "times_triangle", "triangular",
+    "unit_roundoff",
+]  # fmt: skip
 
 CLEAR = 1000  # tolerances: below, a pivot may be mostly rounding
 COLUMNS = 32  # taken at a time off what is left of a matrix, so that large matrices cost products of matrices
@@ -177,16 +180,34 @@ def nearest_semidefinite(gram: Array) -> tuple[Array, float]:
     return (near + near.T) / 2, max(0.0, -float(values[0]))
 
 
-def triangular(cov: NDArray[Any]) -> NDArray[Any]:
+def triangular(cov: NDArray[Any], scale: NDArray[Any] | None = None) -> NDArray[Any]:
     """Lower triangular factors, in the order given; a variable that those before it determine has pivot 0.
+
+    It is determined where the pivot is rounding beside `scale`, the variances if it is not given.
 
     Shapes    (..., d, d) -> (..., d, d)
     """
+    scale = np.einsum("...ii->...i", cov) if scale is None else scale
     factor = np.zeros_like(cov)
     for k in range(cov.shape[-1]):
         rest = cov[..., k:, k] - (factor[..., k:, :k] @ factor[..., k, :k, None])[..., 0]
         pivot = rest[..., 0]
-        real = pivot > 1e-14 * cov[..., k, k]
+        real = pivot > 1e-14 * scale[..., k]
         root = np.sqrt(np.where(real, pivot, 1.0))
         factor[..., k:, k] = np.where(real[..., None], rest / root[..., None], 0.0)
     return factor
+
+
+def times_triangle(matrices: NDArray[Any], factor: NDArray[Any], right: bool = False) -> NDArray[Any]:
+    """factor @ matrices for a lower triangle, or matrices @ factor.T: half of the work of a product of any matrices.
+
+    Shapes    matrices (..., m, n) and factor (m, m), or (n, n) where it stands on the right, of one floating dtype
+    """
+    from scipy.linalg.blas import dtrmm, strmm
+
+    product = strmm if matrices.dtype == np.float32 else dtrmm
+    result = np.array(matrices, order="C")
+    upper = np.ascontiguousarray(factor).T  # arrays of BLAS are the transposes of ours
+    for matrix in result.reshape(-1, *result.shape[-2:]):
+        product(1.0, upper, matrix.T, side=not right, lower=False, trans_a=right, overwrite_b=True)
+    return result

@@ -82,6 +82,9 @@ class Initial:
     `cov` is an expression in the indices and their second copies (`i_`), or a table over (members, members); an
     index whose second copy does not occur makes independent members.  With `data` (members, d) the covariance is
     cov * data data^T / d instead.
+
+    With `grid` it is the coordinate vector of its width instead: not random, (a + 1/2)/n in coordinate a, whose limit
+    is uniform on (0, 1), with mean 1/2 and variance 1/12.
     """
 
     name: str
@@ -91,6 +94,7 @@ class Initial:
     data: Table | None = None
     width: str = "n"
     span: Span = field(default=Span(), compare=False)
+    grid: bool = field(default=False, kw_only=True)
 
     @property
     def joint(self) -> tuple[str, ...]:

@@ -78,9 +78,10 @@ SIZE: Schema = {
 WIDTH: Schema = _text("A width: n, or a name from widths or fixed_widths", pattern=f"^{NAME}$", examples=["n"])
 SHAPE: Schema = {"description": "Rows and columns, by the names of widths", "type": "array", "minItems": 2,
                  "maxItems": 2, "items": {"$ref": "#/$defs/width"}}
+FLAG: Schema = {"type": "boolean"}
 BOUNDARY: Schema = {"description": "What is read outside the range: zeros, or the other end", "enum": ["zero", "wrap"]}
 KINDS: dict[str, Schema] = {"number": NUMBER, "expression": EXPRESSION, "file": FILE, "list": LIST, "size": SIZE,
-                            "width": WIDTH, "shape": SHAPE, "boundary": BOUNDARY}
+                            "width": WIDTH, "shape": SHAPE, "boundary": BOUNDARY, "flag": FLAG}
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,7 @@ INITIAL = Entries("an", "initial vector", True, {
                                      "x' / d", dimensions=2),
     "variance": Option(("number",), "Variance of the first layer that goes with data", 1),
     "width": Option(("width",), "The width of the vectors", "n", ("n",)),
+    "grid": Option(("flag",), "The coordinate vector of a width: (a + 1/2)/n in coordinate a, not random", False),
 })
 WEIGHT = Entries("a", "weight", True, {
     "variance": Option(("expression",), "sigma^2: entries are i.i.d. N(0, sigma^2 / columns)", 1),
@@ -317,6 +319,10 @@ def take(option: Option, value: Any, names: Names, what: str, span: Span = Span(
     if "shape" in option.kinds:
         return _shape(value, what, span)
     text = str(value).strip()
+    if "flag" in option.kinds:
+        if text.lower() not in ("true", "false"):
+            raise fail(f"{what} is true or false, not {text}", span, "t: {grid: true}, the coordinate vector")
+        return text.lower() == "true"
     if "boundary" in option.kinds and text not in ("", "zero", "wrap"):
         raise fail(f"{what}: there is no boundary {text}", span, "boundary: zero, or boundary: wrap")
     return text
@@ -438,6 +444,14 @@ def make_initial(
 
     Raises    ProgramError, advising `instead` of a variance without data
     """
+    width = given.get("width", INITIAL.options["width"].default)
+    if given.get("grid"):
+        beside = [key for key in given if key not in ("grid", "width")]
+        if beside or indices:
+            what = f"{beside[0]} does not belong beside grid" if beside else "a coordinate vector has no indices"
+            raise fail(f"initial vector {name}: {what}: coordinate a of width n is (a + 1/2)/n", span,
+                       f"{name}: {{grid: true}}")
+        return Initial(name, (), Number(0.5), Number(1 / 12), None, width, span, grid=True)
     sources = [key for key in ("cov", "gram", "data") if key in given]
     if len(sources) > 1:
         raise fail(f"initial vector {name}: {' and '.join(sources)} both give its covariance", span,
@@ -446,8 +460,7 @@ def make_initial(
         raise fail(f"initial vector {name}: variance belongs to data", span, f"write {instead} for the covariance")
     source = {"data": "variance", "gram": "gram"}.get(sources[0] if sources else "", "cov")
     mean, cov = (given.get(key, Number(INITIAL.options[key].default)) for key in ("mean", source))
-    return Initial(name, indices, mean, cov, given.get("data"), given.get("width", INITIAL.options["width"].default),
-                   span)
+    return Initial(name, indices, mean, cov, given.get("data"), width, span)
 
 
 def make_weight(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Weight:
@@ -464,6 +477,8 @@ def options_of(record: Index | Initial | Weight) -> dict[str, Any]:
         return {"size": record.text or plain, "boundary": record.boundary}
     if isinstance(record, Weight):
         return {"variance": record.variance, "shape": record.shape}
+    if record.grid:
+        return {"grid": True, "width": record.width}
     if record.data is not None:
         covariance = {"data": record.data, "variance": record.cov}
     else:

@@ -263,6 +263,12 @@ def check_initial(checker: Checker, initial: Initial, family: Family) -> None:
     """Mean and covariance of an initial vector."""
     what = f"initial vector {initial.name}"
     members = math.prod(family.shape)
+    if initial.grid:
+        first = next(v for v in checker.netsor.initial if v.grid and v.width == initial.width)
+        if first.name != initial.name:
+            said = f"{what}: {first.name} is the coordinate vector of width {initial.width} already"
+            checker.error(said, initial.span, f"read {first.name} instead of {initial.name}")
+        return
     check_values(checker, initial.mean, initial.indices, f"the mean of {initial.name}", initial.span)
     if initial.data is not None:
         check_data(checker, initial, members)

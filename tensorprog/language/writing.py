@@ -126,6 +126,8 @@ def _value(value: Any) -> str | _Block:
     """A value as the text behind its key: numbers of a table, a list of texts, texts by name, or one text."""
     if isinstance(value, Table):
         return _table(value)
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
         return _Block(f"{name}: {_scalar(text, flow=False)}" for name, text in value)
     return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else _scalar(str(value))

@@ -30,6 +30,7 @@ Array = NDArray[Any]
 LIMIT, GREY = "#000000", "#777777"
 FIRST, SECOND, VERMILION = "#0072B2", "#CC79A7", "#D55E00"  # blue, purple and vermilion of Okabe & Ito
 MARKERS = "os^Dv<>pP*X"
+RAISED = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 LAST = ("other outputs", "noise floor", "standard error")  # in legends, after what is measured
 
 
@@ -39,12 +40,15 @@ class PlotsUnavailableError(TensorprogError):
 
 def _figure(columns: int, width: float, height: float, windowed: bool = False) -> tuple[Any, list[Any]]:
     """A figure with panels side by side; one that is not `windowed` belongs to no window system."""
+    make: Any
     try:
-        from matplotlib import pyplot as plt
-        from matplotlib.figure import Figure
+        if windowed:
+            from matplotlib.pyplot import figure as make
+        else:
+            from matplotlib.figure import Figure as make
     except ImportError:
         raise PlotsUnavailableError('pictures need matplotlib: pip install "tensorprog[plot]"') from None
-    figure = (plt.figure if windowed else Figure)(figsize=(width, height), layout="constrained")
+    figure = make(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(1, columns, squeeze=False)[0])
 
 
@@ -66,7 +70,7 @@ def save(path: str | os.PathLike[str], draw: Any, columns: int, width: float = 1
     figure, axes = _figure(columns, width, height)
     draw(axes)
     with whole(path) as partial:
-        figure.savefig(partial, dpi=200)
+        _write(figure, partial, dpi=200)
 
 
 def svg(draw: Callable[[Any], Any]) -> str:
@@ -85,8 +89,15 @@ def svg(draw: Callable[[Any], Any]) -> str:
         ax.patch.set_alpha(0.0)
         draw(ax)
         text = io.StringIO()
-        figure.savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        _write(figure, text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return text.getvalue()
+
+
+def _write(figure: Any, target: Any, **options: Any) -> None:
+    """Save a figure with the layout that it has now, for which matplotlib would draw all of it a second time."""
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine("none")
+    figure.savefig(target, **options)
 
 
 def plain(text: str) -> str:
@@ -125,11 +136,37 @@ def name_axis(axis: Any, text: str) -> None:
     """Name an axis with all its data; of large and small numbers on it the name has the power of ten."""
     largest = float(np.abs(axis.get_view_interval()).max())
     power = math.floor(math.log10(largest)) if largest > 0 else 0
-    if axis.get_scale() == "log" or -4 < power < 5:
-        axis.set_label_text(plain(text))
-        return
-    axis.set_major_formatter(lambda value, _: f"{value / 10.0**power:g}".replace("-", "\u2212"))
-    axis.set_label_text(f"{plain(text)} / $10^{{{power}}}$")
+    if axis.get_scale() == "log":
+        _log_ticks(axis)
+    elif not -4 < power < 5:
+        axis.set_major_formatter(lambda value, _: f"{value / 10.0**power:g}".replace("-", "\u2212"))
+        text = f"{text} / {_power(power)}"
+    axis.set_label_text(plain(text))
+
+
+def _log_ticks(axis: Any) -> None:
+    """Ticks at powers of ten, and at twice and five times them where there are few, named where there are no two.
+
+    Their names are text: matplotlib takes longer to set formulas than to draw all the rest.
+    """
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    def name(value: float, _: object = None) -> str:
+        power = math.floor(math.log10(value) + 1e-9)
+        first = f"{value / 10.0**power:g}"
+        return _power(power) if first == "1" else f"{first}\u00d7{_power(power)}"
+
+    low, high = (math.log10(value) for value in sorted(axis.get_view_interval()))
+    powers = math.floor(high) - math.ceil(low) + 1
+    axis.set_major_locator(LogLocator(subs=(1.0,) if powers > 1 else (1.0, 2.0, 5.0)))
+    axis.set_major_formatter(name)
+    axis.set_minor_locator(LogLocator(subs=(2.0, 5.0)) if 1 < powers < 5 else NullLocator())
+    axis.set_minor_formatter(lambda *_: "")
+
+
+def _power(power: int) -> str:
+    """A power of ten as text."""
+    return f"10{str(power).translate(RAISED)}"
 
 
 def legend_above(ax: Any, handles: Sequence[Any] | None = None) -> None:

@@ -242,6 +242,7 @@ def test_kernels_that_differ_from_numpy_are_not_used(monkeypatch: pytest.MonkeyP
     assert not normals._agrees(kernels)  # not compiled
     fill_normals.signatures = ["yes"]  # type: ignore[attr-defined]
     kernels.fill_many = lambda *_: None  # type: ignore[attr-defined]
+    kernels.gelu = lambda *_: None  # type: ignore[attr-defined]
     kernels.fill_chi_squares = lambda state, degrees, out: None  # type: ignore[attr-defined]
     assert not normals._agrees(kernels)
 

@@ -23,22 +23,27 @@ ELEMENTARY = {
     "step": from_terms((FunctionTerm(1.0, 0, "step"),)),
     "sharp": from_terms((FunctionTerm(1.0, 0, "erf", 30.0),), parity=-1),
     "mixed": from_terms(MIXED),
+    "gelu": FUNCTIONS["gelu"],
+    "ramps": from_terms((*MIXED, FunctionTerm(-0.5, 1, "erf", -3.0), FunctionTerm(0.2, 1, "erf", 0.4))),
 }
 RHO = np.array([0.0, 0.3, -0.8, 0.9999, 1 - 1e-9, 1e-9 - 1, 1.0, -1.0])
 
 
 def exact(f, g, v, w, c):
-    """The formulas with 50 digits: every function as k + l x + m |x| + sum of a sign(x + noise of variance h)."""
+    """The formulas with 50 digits: every function as k + l x + sum of a x sign(x + dx) + sum of b sign(x + dx')."""
     mpf, pi = mpmath.mpf, mpmath.pi
     f, g = elementary(f), elementary(g)
     v, w, c = (mpf(float(x)) for x in (v, w, c))
     c = max(-mpmath.sqrt(v * w), min(mpmath.sqrt(v * w), c))
-    rho = c / mpmath.sqrt(v * w)
     part = mpmath.sqrt(2 / pi)
-    total = mpf(f.constant) * g.constant + part * (f.constant * g.modulus * mpmath.sqrt(w))
-    total += part * g.constant * f.modulus * mpmath.sqrt(v) + mpf(f.linear) * g.linear * c
-    root = mpmath.sqrt(1 - rho**2)
-    total += mpf(f.modulus) * g.modulus * 2 / pi * mpmath.sqrt(v * w) * (root + rho * mpmath.asin(rho))
+    total = mpf(f.constant) * g.constant + mpf(f.linear) * g.linear * c
+    total += sum(part * f.constant * b * w / mpmath.sqrt(w + k) for b, k in g.even)
+    total += sum(part * g.constant * a * v / mpmath.sqrt(v + h) for a, h in f.even)
+    for a, h in f.even:
+        for b, k in g.even:
+            p, q, det = h / (v + h), k / (w + k), mpmath.sqrt((v + h) * (w + k) - c**2)
+            root = (v * w - c**2 * (1 - p - q)) / det if det else 0
+            total += mpf(a) * b * 2 / pi * (c * mpmath.asin(c / mpmath.sqrt((v + h) * (w + k))) + root)
     total += sum(mpf(g.linear) * a * c * part / mpmath.sqrt(v + h) for a, h in f.sigmoids)
     total += sum(mpf(f.linear) * b * c * part / mpmath.sqrt(w + k) for b, k in g.sigmoids)
     for a, h in f.sigmoids:

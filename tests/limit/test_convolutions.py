@@ -139,7 +139,7 @@ outputs: [y]
     assert np.all(np.abs(products.mean(axis=0) - value) <= 5 * np.hypot(spread, error / STATED))
 
 
-M, SIDE = 6, 8
+M, MANY, SIDE = 6, 18, 8  # as many as are computed tile by tile
 IMAGES = """
 program: images
 constants: {m: 6, P: 8, Q: SIZE}
@@ -180,14 +180,18 @@ def _convolved(
     return total
 
 
-@pytest.mark.parametrize("head", ["flat", "pool"])
+@pytest.mark.parametrize(
+    ("source", "head"),
+    [("data", "flat"), ("data", "pool"), ("declared", "flat"), ("declared", "pool"), ("many", "flat")],
+)
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("boundary", ["zero", "wrap"])
-@pytest.mark.parametrize("source", ["data", "declared"])
 def test_images(boundary: str, step: int, head: str, source: str, tmp_path: Path) -> None:
     """Two layers on images: covariances of flattened and of pooled readouts, within their errors."""
-    if source == "data":
-        rows = np.random.default_rng(step).standard_normal((M * SIDE * SIDE, 3))
+    count = MANY if source == "many" else M
+    if source != "declared":
+        rows = np.random.default_rng(step).standard_normal((count * SIDE * SIDE, 3))
+        rows[:5] = 0  # the first places of an image are black
         np.save(tmp_path / "images.npy", rows)
         k: NDArray[Any] = rows @ rows.T / 3
         written = "{data: images.npy}"
@@ -195,14 +199,15 @@ def test_images(boundary: str, step: int, head: str, source: str, tmp_path: Path
         line = 0.6 ** abs(np.subtract.outer(np.arange(SIDE), np.arange(SIDE)))
         k = np.kron(0.4 + 0.6 * np.eye(M), np.kron(line, line))
         written = '{cov: "where(i == i_, 1, 0.4) * 0.6**abs(a - a_) * 0.6**abs(c - c_)"}'
-    text = IMAGES.replace("SIZE", str(SIDE // step)).replace("STEP", str(step)).replace("RULE", boundary)
+    text = IMAGES.replace("m: 6", f"m: {count}").replace("SIZE", str(SIDE // step))
+    text = text.replace("STEP", str(step)).replace("RULE", boundary)
     text = text.replace("SOURCE", written).replace("HEAD", '"V[u,v]": 1' if head == "flat" else "V: 1")
     (tmp_path / "images.yaml").write_text(text + (FLAT if head == "flat" else POOL))
     law = tp.load(tmp_path / "images.yaml").limit()
 
     d = np.arange(-1, 2)
     first = 0.3 + 0.1 * np.multiply.outer(d, d) + 0.05 * abs(d)[:, None]
-    full = _convolved(k.reshape((M, SIDE, SIDE) * 2), first, step, boundary) + 0.1
+    full = _convolved(k.reshape((count, SIDE, SIDE) * 2), first, step, boundary) + 0.1
     for weight, own in ((np.full((3, 3), 0.25), 1), (None, 1)):
         flat = full.reshape(int(np.sqrt(full.size)), -1)
         full = oracles.arccos_kernel(flat).reshape(full.shape)

@@ -242,6 +242,40 @@ def test_errors_of_joint_moments_are_beside_the_size_of_their_factors() -> None:
         assert abs(value - exact) <= error <= 0.01 * np.sqrt(small) ** orders[1]
 
 
+UNCERTAIN_BEHIND_LAYERS = """
+program: uncertain_behind_layers
+constants: {e: 0.001}
+indices: {i: 2}
+initial: {a: {cov: 1}, b: {cov: 1}, c: {cov: 1}, d: {cov: 1}, f: {cov: 1}, g: {cov: 1}}
+weights: {W: 1, A: 1, B: 1, V: 1}
+body:
+  - q = MatMul(A, a)
+  - r = MatMul(B, a)
+  - p = Dot(q, r)
+  - h = MatMul(W, a)
+  - s = Nonlin(relu(h * sin(p)))
+  - k = MatMul(A, s)
+  - t = MatMul(B, s)
+  - l = Dot(k, t)
+  - x[i] = Nonlin(where(i == 0, a, e * relu(a*b + c*d + f*g)))
+  - o[i] = MatMul(V, x[i])
+  - y[i] = Nonlin(o[i] * sin(l))
+outputs: [y]
+"""
+
+
+def test_errors_of_small_members_behind_layers() -> None:
+    """Var y[1] is 1.5e-6 times Var y[0], whose errors are those of draws alone; both have the same draws."""
+    law = Law(loads(UNCERTAIN_BEHIND_LAYERS), max_memory=1 << 22)
+    (large, lone), (small, more) = (law.var(f"y[{k}]", with_error=True) for k in range(2))
+    assert law.recursion.layered
+    own = abs(small / large - 1.5e-6) / 1.5e-6
+    assert 1e-4 < own <= more / small - lone / large < 5e-3
+    value, error = law.cov("y", with_error=True)
+    assert abs(value[0, 1]) <= error[0, 1] < 1e-7
+    assert (value[1, 1], error[1, 1]) == pytest.approx((small, more), rel=1e-12)
+
+
 ONE_SIDED = UNCERTAIN.replace("{y}", "o[0] * k")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import mpmath
@@ -166,8 +167,10 @@ def test_entries_agree_with_the_array(tmp_path: Path) -> None:
     np.testing.assert_array_equal(covariance.at([np.arange(4)], [2]), value[:, 2])
 
 
-@pytest.mark.parametrize("function", ["relu(z)", "erf(z)", "tanh(z)", "relu(z) + 0.5*erf(z)"])
-@pytest.mark.parametrize("spread", [0.0, 2.0])
+@pytest.mark.parametrize(("function", "spread"), [
+    *product(["relu(z)", "erf(z)", "tanh(z)", "relu(z) + 0.5*erf(z)"], [0.0, 2.0]),
+    ("tanh(z)", 0.6), ("silu(z)", 0.6), ("gelu(z)", 2.0),
+])  # fmt: skip
 def test_tiles_of_many_inputs_agree_with_few_inputs(tmp_path: Path, function: str, spread: float) -> None:
     """150 inputs are computed in tiles, sixteen of them as whole arrays; both within the errors that they state."""
     generator = np.random.default_rng(3)

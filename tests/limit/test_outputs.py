@@ -403,3 +403,60 @@ def test_scores_of_huge_variance_are_not_taken_for_smooth() -> None:
     v = np.square(weights).sum(axis=1)
     value, error = law.var("y[0]", with_error=True)
     assert abs(v.mean() - value) < 4.9 * np.hypot(v.std() / 1e3, error / STATED)
+
+
+# y is a sum over three vectors v of variance 1 with coefficients g relu(p), and scores p of variance P; g and P may
+# depend on the member, and on the head where members are heads of one sum
+MEMBERS = """
+program: members
+constants: {s: 3, "C[i]": [2, 0.5, 3]}
+indices: {i: s, j: s, l: {size: s, boundary: zero}}
+initial:
+  h[i]: {mean: 0, cov: "where(i == i_, VARIANCE, 0)"}
+  r[i]: {mean: 0, cov: "where(i == i_, 1, 0)"}
+  z[i]: {mean: 0, cov: "where(i == i_, 1 + i, 0)"}
+weights: {"Q[i]": WEIGHT, K: 1, "V[i]": SIZE, "T[i]": 1}
+body:
+  - q[i]   = MatMul(Q[i], h[i])
+  - k[j]   = MatMul(K, r[j])
+  - p[l,j] = Dot(q[l], k[j])
+  - v[i,j] = MatMul(V[i], r[j])
+  - m[i]   = Dot(z[i], z[i], scale=1/n)
+  - y[i]   = Nonlin(sum[j](COEFFICIENT * v[i,j]))
+  - t      = Nonlin(sum[i](sum[j](COEFFICIENT * v[i,j])))
+outputs: [y, t]
+"""
+PLAIN = {"VARIANCE": "1", "WEIGHT": "1", "SIZE": "1", "COEFFICIENT": "relu(p[i,j])"}
+
+
+@pytest.mark.parametrize(("changed", "sizes"), [
+    ({}, (1, 1, 1)),
+    ({"COEFFICIENT": "(i + 1) * relu(p[i,j])"}, (1, 4, 9)),
+    ({"COEFFICIENT": "where(i == 1, 0, relu(p[i,j]))"}, (1, 0, 1)),
+    ({"COEFFICIENT": "C[i] * relu(p[i,j])"}, (4, 0.25, 9)),
+    ({"COEFFICIENT": "m[i] * relu(p[i,j])"}, (1, 4, 9)),
+    ({"COEFFICIENT": "relu(p[i + 1,j])"}, (1, 1, 0)),
+    ({"VARIANCE": "1 + i"}, (1, 2, 3)),
+    ({"WEIGHT": "1 + i"}, (1, 2, 3)),
+    ({"SIZE": "1 + i"}, (1, 2, 3)),
+])  # fmt: skip
+def test_members_and_heads_share_a_law_only_where_they_have_it(
+    changed: dict[str, str], sizes: tuple[float, ...]
+) -> None:
+    text = MEMBERS
+    for name, value in (PLAIN | changed).items():
+        text = text.replace(name, value)
+    law = tp.Law(_netsor(text))
+    # of each of three summands E relu(p)**2 = P / 2 and E relu(p)**4 = 3 P**2 / 2
+    variances = 1.5 * np.array(sizes)
+    fourth = 3 * (3 * 1.5 * np.array(sizes) ** 2 + 6 * (np.array(sizes) / 2) ** 2)
+    for name, exact in (("y", variances), ("t", variances.sum())):
+        value, error = law.var(name, with_error=True)
+        assert np.all(np.abs(value - exact) <= error + 1e-12)
+        assert np.all(error <= 1e-2 * np.maximum(exact, 1))
+    excess = fourth - 3 * variances**2
+    for name, exact in (("y", fourth), ("t", 3 * variances.sum() ** 2 + excess.sum())):
+        value, error = law.moment(name, 4, with_error=True)
+        assert np.all(np.abs(value - exact) <= error + 1e-12)
+        assert np.all(error <= 1e-2 * np.maximum(exact, 1))
+    np.testing.assert_allclose(np.diag(law.cov("y")), variances, rtol=1e-3)

@@ -229,6 +229,38 @@ body:
 outputs: [y]
 """
 
+# the same law: each gate has inputs and a bias of its own, which are only read in one sum
+LSTM_OF_SUMS = """
+program: lstm_of_sums
+constants: {T: 2}
+indices: {t: "1..T"}
+initial:
+  "xf[t]": {mean: 0, cov: "where(t == t_, 0.05, 0.02)"}
+  "xi[t]": {mean: 0, cov: "where(t == t_, 0.05, 0.02)"}
+  "xg[t]": {mean: 0, cov: "where(t == t_, 0.05, 0.02)"}
+  "xo[t]": {mean: 0, cov: "where(t == t_, 0.05, 0.02)"}
+  bf: {mean: 0.5 / 3, cov: 0.2 / 9}
+  bi: {mean: 0, cov: 0.1 / 9}
+  bg: {mean: 0, cov: 0.1 / 9}
+  bo: {mean: 0, cov: 0.1 / 9}
+weights: {F: 1.3, I: 1.3, G: 1.3, O: 1.3, V: 1}
+body:
+  - h[0] = Nonlin(0)
+  - c[0] = Nonlin(0)
+  - f[t] = MatMul(F, h[t-1])
+  - i[t] = MatMul(I, h[t-1])
+  - g[t] = MatMul(G, h[t-1])
+  - o[t] = MatMul(O, h[t-1])
+  - c[t] = Nonlin(sigmoid(3 * bf + f[t] + 2 * xf[t]) * c[t-1]
+      + sigmoid(i[t] + 2 * xi[t] + 3 * bi) * tanh(-g[t] - 2 * xg[t] - 3 * bg))
+  - h[t] = Nonlin(sigmoid(o[t] + 2 * xo[t] + 3 * bo) * tanh(c[t]))
+  - y[t] = MatMul(V, h[t])
+outputs: [y]
+"""
+# one sum is read in other proportions elsewhere: its variables are drawn apart
+APART = """  - w[t] = Nonlin(tanh(f[t] - xf[t]) * c[t])
+outputs: [y, w]"""
+
 GRU = """
 program: gru
 constants: {T: 2}
@@ -265,9 +297,10 @@ def _pair(cov: Array, order: int = 24) -> tuple[Array, Array, Array]:
     return root[0, 0] * one, root[1, 0] * one + root[1, 1] * two, np.outer(weights, weights)
 
 
+@pytest.mark.parametrize("text", [LSTM, LSTM_OF_SUMS, LSTM_OF_SUMS.replace("outputs: [y]", APART)])
 @pytest.mark.turns(3)
-def test_lstm_of_two_steps_against_quadrature() -> None:
-    law = Law(loads(LSTM))
+def test_lstm_of_two_steps_against_quadrature(text: str) -> None:
+    law = Law(loads(text))
     with mpmath.workdps(20):
         def second(f, var: float) -> float:  # type: ignore[no-untyped-def]
             return float(mpmath.quad(lambda x: f(x) ** 2 * mpmath.npdf(x, 0, mpmath.sqrt(var)), [-12, 0, 12]))
@@ -292,6 +325,17 @@ def test_lstm_of_two_steps_against_quadrature() -> None:
     assert found.error < 1e-5
     assert expected[0, 0] == pytest.approx(first, abs=1e-7)
     np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=found.error + 1e-7)
+
+
+def test_what_is_drawn_as_one_sum_may_be_asked_for_apart() -> None:
+    """E[x_f c] by parts (Stein): 2 Cov(x_f, x_f') E[sigmoid'(F)] c; nothing in the program reads x_f by itself."""
+    text = LSTM_OF_SUMS.replace("c[0] = Nonlin(0)", "c[0] = Nonlin(0.7)")
+    nodes, weights = _nodes(60)
+    gate = _sigmoid(0.5 + np.sqrt(0.4) * nodes)
+    found = Law(loads(text)).second_moment("xf", "c")
+    assert found.error < 1e-5
+    expected = 2 * np.array([0.05, 0.02]) * 0.7 * (weights @ (gate * (1 - gate)))
+    np.testing.assert_allclose(np.asarray(found)[:, 1], expected, rtol=0, atol=found.error + 1e-9)
 
 
 @pytest.mark.turns(3)

@@ -62,6 +62,7 @@ EXPECTED = {
     "attention_natural": THEOREM,
     "attention_masked": THEOREM,
     "attention_relpos": THEOREM,
+    "attention_rotary": Expected("extension", frozenset({"coordinatewise operands", "coordinate vectors"})),
     "cross_attention": THEOREM,
     "attention_mqa": THEOREM,
     "attention_gqa": THEOREM,

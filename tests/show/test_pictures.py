@@ -141,12 +141,26 @@ def test_powers_of_ten_stand_in_the_names_of_axes():
     program = netsor(1)
     law = MixtureLaw(program, (1e18,))
     linear, log = plots.density(draw(program, 1000, (1e18,)), law)
-    assert (linear.get_xlabel(), linear.get_ylabel()) == ("y[0] / $10^{9}$", "probability density / $10^{-10}$")
+    assert linear.get_xlabel() == "y[0] / 10\u2079"
+    assert linear.get_ylabel() == "probability density / 10\u207b\u00b9\u2070"
     assert log.get_ylabel() == "probability density, log scale"
     assert "2" in ticks(linear.xaxis) and "1" in ticks(linear.yaxis)
     assert not linear.yaxis.get_offset_text().get_text() and not linear.xaxis.get_offset_text().get_text()
     (panel, _) = plots.convergence([compare(draw(program, 1000, (1e18,), width=8), None)])
-    assert panel.get_ylabel().endswith("/ $10^{18}$")
+    assert panel.get_ylabel().endswith("/ 10\u00b9\u2078")
+
+
+@pytest.mark.parametrize(("low", "high", "names"), [
+    (0.003, 0.03, ["5\u00d710\u207b\u00b3", "10\u207b\u00b2", "2\u00d710\u207b\u00b2"]),
+    (0.3, 30, ["10\u2070", "10\u00b9"]),
+])
+def test_logarithmic_axes_name_powers_of_ten_and_more_where_there_are_few(low, high, names):
+    _, ax = plt.subplots()
+    ax.set_yscale("log")
+    ax.set_ylim(low, high)
+    plots.name_axis(ax.yaxis, "size")
+    seen = zip(ax.get_yticks(), ticks(ax.yaxis), strict=True)
+    assert [name for place, name in seen if low <= place <= high] == names
 
 
 def test_panels_show_most_of_the_draws_however_heavy_their_tails():

@@ -7,7 +7,8 @@ applies both to a program's statements.  `profile` is what is certified, and say
 
 from tensorprog.check.certificates.profile import Fault, Profile
 from tensorprog.check.certificates.program import Calculus
+from tensorprog.check.certificates.signs import Signs
 from tensorprog.check.certificates.table import FactRow, facts_blocks, facts_table
 from tensorprog.check.falsifier.witness import Witness
 
-__all__ = ["Calculus", "FactRow", "Fault", "Profile", "Witness", "facts_blocks", "facts_table"]
+__all__ = ["Calculus", "FactRow", "Fault", "Profile", "Signs", "Witness", "facts_blocks", "facts_table"]

@@ -52,6 +52,7 @@ INF = math.inf
 MAX_SEARCHED = 40_000  # members that one evaluation may read
 ROUNDS = 200  # of a recurrence, one after the other
 SETTLING = 8  # rounds after ranges that grow are given up
+COORDINATES = replace(VECTOR, low=0.0, high=1.0, growth=0.0, parity=1)  # of a width: numbers that no sign changes
 LINEAR = ("add", "subtract", "multiply", "negative", "minimum", "maximum", "divide")  # blame looks through these
 
 
@@ -124,6 +125,8 @@ class Calculus(Composition):
         return joined
 
     def _initial(self, initial: Initial) -> Profile:
+        if initial.grid:
+            return COORDINATES
         value = fixed(initial)
         interval = None if value is None else self.closed(value)
         return VECTOR if interval is None else tidy(constant(*interval), depends=VECTOR.depends)

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from tensorprog.check.certificates import Calculus
 from tensorprog.check.clauses.advice import WARNINGS
 from tensorprog.check.clauses.context import DIVERGES, NETSOR_PLUS, NOT_COVERED, SAKAI, YANG, Context, Rule
-from tensorprog.check.clauses.extensions import averages, induction, one_layer, widths
+from tensorprog.check.clauses.extensions import averages, coordinates, induction, one_layer, widths
 from tensorprog.check.clauses.functions import declared, limiting_values, nonlinearities
 from tensorprog.check.clauses.report import GRADES, Claim, Finding, Fix, Grade, Report, Standing
 from tensorprog.check.clauses.scores import bounded, dedicated, different, operands, scales, transposes, variance
@@ -30,7 +30,7 @@ __all__ = ["GRADES", "RULES", "Claim", "Finding", "Fix", "Report", "Rule", "chec
 
 RULES: tuple[Rule, ...] = (
     nonlinearities, operands, bounded, dedicated, different, scales, induction, one_layer, transposes, averages,
-    limiting_values, widths, variance, declared, *WARNINGS,
+    coordinates, limiting_values, widths, variance, declared, *WARNINGS,
 )
 ORDER = ("fails", "unknown", "remark", "warning", "holds")
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tensorprog.check.certificates import Calculus
+from tensorprog.check.certificates import Calculus, Signs
+from tensorprog.check.certificates.program import inline
 from tensorprog.check.clauses.report import Claim, Finding, Fix, Says
 from tensorprog.check.graph import Operand, Structure, between, build, ways
 from tensorprog.check.limit_numbers import LimitNumbers
 from tensorprog.check.rewrites import Rewritten
-from tensorprog.language.expr import Expr, Number, Variable, rebuild, slots_of
+from tensorprog.language.expr import Affine, Call, Expr, Number, Variable, rebuild, reindexed, slots_of, variables
 from tensorprog.language.facts import FAILS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement, Weight
 
@@ -94,7 +95,7 @@ class Context:
         for o in operands:
             statement = None if o.definer is None else self.netsor.body[o.definer]
             if o.definer is not None and isinstance(statement, MatMul):
-                yield Maker(o.dot, o.side, o.reference, o.definer, o.definer, statement)
+                yield Maker(o.dot, o.side, o.reference, o.definer, o.definer, statement, bound=o.bound)
 
     def pairs(self, dot: int) -> Iterator[tuple[Maker, Maker]]:
         """Pairs of MatMuls that make the left and the right operand of a score."""
@@ -229,7 +230,82 @@ class Context:
         for operand in self.structure.operands:
             if operand.dot in found:
                 found[operand.dot].append(operand)
-        return {dot: tuple(own) for dot, own in found.items()}
+        return {dot: self.coordinatewise.get(dot) or tuple(own) for dot, own in found.items()}
+
+    @cached_property
+    def coordinatewise(self) -> Mapping[int, tuple[Operand, ...]]:
+        """Scores whose operands are functions of MatMul outputs, with the MatMuls behind both sides in their place.
+
+        In every coordinate the product of the operands changes its sign with weights of one side, so that its mean,
+        given all that the other weights make, is zero.
+        """
+        made = {o.dot for o in self.structure.operands
+                if o.definer is not None and isinstance(self.netsor.body[o.definer], Nonlin)
+                and o.definer not in self.zeros and not self.fixed(o.dot)}  # fmt: skip
+        for dot in self.structure.scores:
+            weights = {m.side: m.statement.weight.name for o in self.structure.operands if o.dot == dot
+                       for m in self.makers([o])}  # fmt: skip
+            if dot not in made and not self.fixed(dot) and not any(map(self._read_by_dots, weights.values())):
+                return {}  # what is read elsewhere of both operands might depend on the coordinates of the others
+        found = {dot: self._behind(dot) for dot in sorted(made)}
+        return {dot: operands for dot, operands in found.items() if operands and self._centred(dot, operands)}
+
+    def _behind(self, dot: int) -> tuple[Operand, ...]:
+        """The MatMuls whose outputs the operands of a score are functions of; none where that is not known."""
+        statement, found = self.netsor.body[dot], []
+        assert isinstance(statement, Dot)
+        for side, mark in zip(SIDES, ("", "'"), strict=True):
+            inlined = inline(self.structure, getattr(statement, side), dot)
+            if inlined is None:
+                return ()
+            expr, ranges = inlined
+            own = {name: Affine.index(f"{name}{mark}") for name in ranges if "#" in name}
+            bound = tuple((f"{name}{mark}", ranges[name]) for name in own)
+            for reference in dict.fromkeys(variables(expr)):
+                family = self.netsor.families[reference.name]
+                positions = [p for p in family.statements if isinstance(self.netsor.body[p], MatMul)]
+                if family.kind == "vector" and len(positions) != len(family.statements):
+                    return ()
+                if family.kind == "scalar" and not self.converging.issuperset(family.statements):
+                    return ()  # scores are no parameters of other scores
+                read = reindexed(reference, own)
+                inside = {name for slot in read.slots for name in slot.indices}
+                named = tuple((name, span) for name, span in bound if name in inside)
+                found += [Operand(dot, side, read, position, bound=named) for position in positions]
+        return tuple(found)
+
+    def _centred(self, dot: int, operands: Sequence[Operand]) -> bool:
+        """Whether the product of both sides changes its sign with weights whose products nothing but Dots reads.
+
+        Those of one side, or one weight.
+        """
+        statement = self.netsor.body[dot]
+        assert isinstance(statement, Dot)
+        weights = {side: {maker.statement.weight.name for maker in self.makers(operands) if maker.side == side}
+                   for side in SIDES}  # fmt: skip
+        product = Call("multiply", (statement.left, statement.right))
+        groups = (*weights.values(), *({name} for name in sorted(set().union(*weights.values()))))
+        return any(Signs(self.calculus, flipped).parity(product, dot) == -1
+                   for flipped in groups if flipped and all(map(self._read_by_dots, flipped)))
+
+    def _read_by_dots(self, weight: str) -> bool:
+        """Whether what a weight makes, and functions of it, are read by Dots alone."""
+        waiting, seen = list(self.structure.weight_uses(weight)), set[int]()
+        while waiting:
+            position = waiting.pop()
+            if self.netsor.body[position].target.name in self.netsor.outputs:
+                return False
+            readers = self.structure.readers[position].keys() - seen
+            if any(isinstance(self.netsor.body[reader], MatMul) for reader in readers):
+                return False
+            seen |= readers
+            waiting += (reader for reader in readers if isinstance(self.netsor.body[reader], Nonlin))
+        return True
+
+    @property
+    def operands_of_scores(self) -> tuple[Operand, ...]:
+        """The operands of all scores, those over a fixed width too."""
+        return (*self.operands, *(o for o in self.structure.operands if o.dot not in self.sides))
 
     @property
     def scores(self) -> tuple[int, ...]:

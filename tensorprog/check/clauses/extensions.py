@@ -16,7 +16,7 @@ from tensorprog.check.rewrites import linear_given_scores
 from tensorprog.language.facts import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import MatMul
 
-__all__ = ["averages", "induction", "one_layer", "widths"]
+__all__ = ["averages", "coordinates", "induction", "one_layer", "widths"]
 
 ITERATED = "iterated layers"
 FEW = 4  # of what averages depend on, named
@@ -34,7 +34,7 @@ def one_layer(check: Context) -> Iterator[Finding | Claim]:
     behind = list(check.structure.behind_scores)
     if not behind:
         return
-    if linear_given_scores(check.netsor):
+    if linear_given_scores(check.netsor) and not check.coordinatewise:
         names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
         message = (
             f"{names}: these weights multiply combinations of vectors whose coefficients are scalars; moved inside, "
@@ -69,7 +69,7 @@ def one_layer(check: Context) -> Iterator[Finding | Claim]:
 def _reused(check: Context) -> Iterator[Finding]:
     """Weights that make an operand of a score and, in a layer that may depend on it, of another score."""
     by_weight: dict[str, list[Maker]] = {}
-    for maker in check.makers(check.structure.operands):
+    for maker in check.makers(check.operands_of_scores):
         by_weight.setdefault(maker.statement.weight.name, []).append(maker)
     for makers in by_weight.values():
         met = (found for first, second in product(makers, repeat=2) for found in _met(check, first, second))
@@ -156,6 +156,17 @@ def _sources(check: Context, given: Sequence[int]) -> tuple[str, list[tuple[int,
     chains = (structure.chain(first[name], average) for name in few for average in reversed(given))
     ways = {way[0]: way for way in chains if way}  # for each, one
     return ", ".join(few) + ", .." * (len(first) > FEW), list(ways.values())
+
+
+@rule("coordinate vectors", "the law of large numbers (theory page)")
+def coordinates(check: Context) -> Iterator[Finding | Claim]:
+    """Vectors whose coordinates are numbers, (a + 1/2)/n."""
+    read = {v.name for p in check.structure.relevant for v in check.netsor.body[p].inputs}
+    names = ", ".join(v.name for v in check.netsor.initial if v.grid and v.name in read)
+    if names:
+        message = f"{names}: coordinates that are not of one law; averages over them converge"
+        yield Claim("coordinate vectors", "proved", message)
+        yield check.finding("holds", (), f"{names}: a coordinate vector, uniform on (0, 1) in the limit")
 
 
 @rule("widths", "Yang 2019")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tensorprog.check.clauses.context import ASSUMPTION, DIVERGES, NOT_COVERED, Context, Maker, rule, shown_place
-from tensorprog.check.clauses.report import Finding, Fix, Replacement, Says
+from tensorprog.check.clauses.report import Claim, Finding, Fix, Replacement, Says
 from tensorprog.check.graph import Operand
 from tensorprog.check.limit_numbers import ScoreMean
 from tensorprog.language.expr import (
@@ -28,6 +28,7 @@ from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement, Weight
 
 __all__ = ["bounded", "dedicated", "different", "operands", "scales", "transposes", "variance"]
 
+COORDINATEWISE = "coordinatewise operands"
 EXACT = 1e-9  # an error that is rounding
 SHOWN = 1e-4  # a relative error that four digits show
 BOUND = 10  # stands for any bound of a clip
@@ -121,8 +122,19 @@ def scales(check: Context) -> Iterator[Finding]:
 
 
 @rule("score operands are MatMul outputs", ASSUMPTION, "both operands of every score are MatMul outputs")
-def operands(check: Context) -> Iterator[Finding]:
-    """Both operands of every score are MatMul outputs, or zero."""
+def operands(check: Context) -> Iterator[Finding | Claim]:
+    """Both operands of every score are MatMul outputs, zero, or functions of such whose product is centred."""
+    if check.coordinatewise:
+        functions = ", ".join(dict.fromkeys(map(check.text, check.coordinatewise)))
+        yield Claim(
+            COORDINATEWISE,
+            "proved",
+            f"{functions}: the operands are functions of MatMul outputs, coordinate by coordinate, and their product "
+            "changes its sign with weights of one side, so its mean is 0 in every coordinate; given the inputs the "
+            "coordinates are independent, and Lindeberg's theorem gives the limit (theory page)",
+        )
+        said = f"{functions}: functions of MatMul outputs, coordinate by coordinate, whose product has mean 0 in each"
+        yield check.finding("holds", tuple(check.coordinatewise), said, source="Lindeberg's theorem (theory page)")
     made = {p for p, s in enumerate(check.netsor.body) if isinstance(s, MatMul)} | check.zeros
     diverging = {check.text(dot) for dot in _not_centred(check)}  # said there
     for dot in check.scores:
@@ -134,6 +146,7 @@ def operands(check: Context) -> Iterator[Finding]:
         unsure = not check.rewritten.complete or "an initial vector of too many members" in names.values()
         what = " and ".join(f"{name}, {kind}," for name, kind in names.items())
         message = f"{what} in the score {check.text(dot)}: a score takes two MatMul outputs"
+        message += _not_coordinatewise(check, dot)
         grows, why = _mean_of(check, dot)
         fixes = [_own_products(check, dot, wrong)]
         if grows:
@@ -144,6 +157,15 @@ def operands(check: Context) -> Iterator[Finding]:
         verdict: Says = "unknown" if unsure and not grows else "fails"
         consequence = DIVERGES if grows else NOT_COVERED
         yield check.finding(verdict, (dot, *definers), message, fixes, consequence, [(d, dot) for d in definers])
+
+
+def _not_coordinatewise(check: Context, dot: int) -> str:
+    """Why operands that are functions of MatMul outputs do not do."""
+    body = check.netsor.body
+    if any(o.definer is None or not isinstance(body[o.definer], MatMul | Nonlin) for o in check.sides[dot]):
+        return ""
+    return (", or functions of such whose product changes its sign with the weights of one side, coordinate by "
+            "coordinate, so that its mean is 0 in each; that is not seen here")
 
 
 def _own_products(check: Context, dot: int, wrong: Sequence[Operand]) -> Fix:

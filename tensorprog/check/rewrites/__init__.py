@@ -31,7 +31,7 @@ from tensorprog.check.rewrites.inline import inline
 from tensorprog.check.rewrites.move import linear_given_scores, move
 from tensorprog.check.rewrites.turn import turn
 from tensorprog.check.rewrites.unused import unused
-from tensorprog.language.ir import Netsor
+from tensorprog.language.ir import Netsor, Nonlin
 from tensorprog.language.validity import MAX_STATEMENTS
 
 __all__ = ["REWRITES", "Rewrite", "Rewritten", "linear_given_scores", "normalize", "written_out"]
@@ -85,8 +85,18 @@ def _brought(found: Rewritten, expanded: bool) -> Rewritten:
         found = _run(found, AT_SCORES) or found
     if not Structure(found.netsor).behind_scores:
         return found
-    moved = _run(found, BEHIND_SCORES if expanded else (move,))
-    return found if moved is None or not moved.complete or Structure(moved.netsor).behind_scores else moved
+    moved = _run(found, BEHIND_SCORES)
+    if moved is None or not moved.complete or not _one_layer(Structure(moved.netsor)):
+        return found
+    return moved if expanded else _run(found, (move,)) or found
+
+
+def _one_layer(structure: Structure) -> bool:
+    """Whether no weight is behind a score, and no score is of functions of vectors that are."""
+    body, behind = structure.netsor.body, structure.score_dependent
+    return not structure.behind_scores and not any(
+        o.definer in behind and isinstance(body[o.definer], Nonlin) for o in structure.operands if o.definer is not None
+    )
 
 
 def _chosen(first: Rewritten, symbols: Collection[str]) -> Rewritten:

@@ -333,13 +333,15 @@ def _self_check(
 )
 @options(FILE, SET)
 @option("--size", metavar="N", default="10000", show_default=True, callback=whole_number("--size", 1), help="Draws.")
+@option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True,
+        help="Precision; float32 rounds the same draws.")
 @options(SEED, MEMORY)
 @option("--out", metavar="FILE.npz", type=Place(), required=True, heading=OUTPUT,
         help="The file to write.")
 @options(FORMAT, QUIET, REQUIRE)
 def sample(
-    file: str, overrides: dict[str, str], size: int, seed: int | None, max_memory: str | None, out: Path, form: str,
-    quiet: bool, require: str | None,
+    file: str, overrides: dict[str, str], size: int, dtype: str, seed: int | None, max_memory: str | None, out: Path,
+    form: str, quiet: bool, require: str | None,
 ) -> int:
     """Draw outputs and scores of FILE from its limit into an .npz file."""
     if out.suffix not in ("", ".npz"):
@@ -352,7 +354,7 @@ def sample(
         return code
     from tensorprog.language.files import writing
 
-    draws = program.limit(max_memory=max_memory or "1GiB").sample(size, seed=seed or 0)
+    draws = program.limit(max_memory=max_memory or "1GiB").sample(size, seed=seed or 0, dtype=dtype)
     with writing(out):
         draws.save(out)
     if form == "json":

@@ -34,7 +34,7 @@ class Draws(Mapping[str, NDArray[Any]]):
 
     `number` gives the limits of scalars that no score reaches.
 
-    Shapes    each (size, *members)
+    Shapes    each (size, *members), of the precision `dtype`
     Scale     a block of draws is worked on at a time; if a draw takes more than CHUNK normals, one draw, and scores
               that are not held as many members at a time as a sum over them takes
     Raises    MemoryLimitError if what is asked for does not fit
@@ -42,10 +42,10 @@ class Draws(Mapping[str, NDArray[Any]]):
 
     def __init__(
         self, recursion: NumericRecursion, budget: Budget, number: Callable[[str], Array], size: int, seed: int,
-        names: Sequence[str], held: Collection[str],
+        names: Sequence[str], held: Collection[str], dtype: str = "float64",
     ) -> None:  # fmt: skip
         self._families, self._budget, self._number = recursion.netsor.families, budget, number
-        self._size, self._seed, self._names = size, seed, tuple(names)
+        self._size, self._seed, self._names, self._dtype = size, seed, tuple(names), np.dtype(dtype)
         self._arrays: dict[str, Array] = {}
         self._check(held)
         self.sampler: Sampler | Layers
@@ -54,7 +54,8 @@ class Draws(Mapping[str, NDArray[Any]]):
             parts = (part for name in vectors for part in recursion.parts.of(name))
             self.sampler = Layers(recursion, names, bases_of(parts))
         else:
-            self.sampler = Sampler(recursion, {name: self._families[name].ranges for name in names})
+            wanted = {name: self._families[name].ranges for name in names}
+            self.sampler = Sampler(recursion, wanted, dtype=self._dtype)
         # scores that a rewrite wrote as sums of others are drawn with what is held
         held = [*held, *(name for name in names if name not in (*held, *self.sampler.scores))]
         self._check(held)
@@ -104,16 +105,17 @@ class Draws(Mapping[str, NDArray[Any]]):
         lower = "draw fewer at a time, or raise max_memory"
         if working > numbers:
             lower = f"the work takes {amount(8 * working)} of it; make the program smaller, or raise max_memory"
-        need(numbers + working, f"{self._size} draws of {', '.join(names)}", lower)
+        need(numbers * self._dtype.itemsize / 8 + working, f"{self._size} draws of {', '.join(names)}", lower)
 
     def _empty(self, name: str) -> Array:
-        return np.empty((self._size, *self._families[name].shape))
+        return np.empty((self._size, *self._families[name].shape), self._dtype)
 
     def _blocks(self) -> Iterator[tuple[slice, Normals]]:
         """Draws some at a time, each with their normals; the last block of streams may be cut off."""
         block = self._block
+        dtype = self._dtype if isinstance(self.sampler, Sampler) else np.float64  # behind layers results are rounded
         for first, count in self._groups():
-            streams = [Streams(self.sampler.sources, block, self._seed, first + k) for k in range(count)]
+            streams = [Streams(self.sampler.sources, block, self._seed, first + k, dtype) for k in range(count)]
             for start in range(0, min(count * block, self._size - first * block), self._together * count):
                 stop = min(start + self._together * count, count * block)
                 part = slice(first * block + start, min(first * block + stop, self._size))

@@ -25,6 +25,7 @@ from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_
 from tensorprog.language.ir import Dot, MatMul, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import upstream
+from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, dependent, given_before, relative_error
 from tensorprog.limit.draw.normals import Normals, Points, Source
 from tensorprog.limit.form.definitions import place
 from tensorprog.limit.form.sums_of_functions import FORMAL, WeightedFunction, position_names
@@ -49,7 +50,8 @@ class Conditioned(NumericRecursion):
     """Moments of a program for each of some draws; `given` scores are not drawn.
 
     Shapes    every value may have the axis REPLICATE, over the draws
-    Accuracy  `relative` is the largest relative error of the moments drawn with, or given as numbers
+    Accuracy  `relative` is the largest relative error of the moments drawn with, each beside the sizes of its
+              variables; `wrong` are the errors of the numbers given last, averaged over the draws
     """
 
     each = True
@@ -64,10 +66,11 @@ class Conditioned(NumericRecursion):
             self.columns = columns
         self.replicates = (0, normals.draws)
         self.random, self.paths = frozenset(), None
-        self.relative = 0.0
+        self.relative, self.wrong = 0.0, np.zeros(())
         self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
         self._evaluated: dict[tuple[Any, ...], Value] = {}  # coefficients, until more averages are known
         self._coordinates: dict[str, Array] = {}
+        self._known_scores: dict[int, list[Members]] = {}  # that were drawn jointly, by group
         self.start(whole.recurrences.afresh(self))
 
     def forget(self) -> None:
@@ -187,6 +190,8 @@ class Conditioned(NumericRecursion):
             return super().average_of(position, ranges)
         if self.is_finite(statement.left.name):  # an average times sqrt(d)
             return super().average_of(position, ranges).scaled(self.width(statement.left.name) ** 0.5)
+        if name in self.columns.together:
+            return self._joint_score(name, ranges)
         return self._score(statement, ranges)
 
     # -- draws ----------------------------------------------------------------------------------------------------
@@ -199,7 +204,7 @@ class Conditioned(NumericRecursion):
         owner, place = (table[weight][members, :stop] for table in (self.columns.owner, self.columns.place))
         draws = np.arange(self.normals.draws)[:, None]
         cov = np.zeros((len(draws), len(members), stop, stop))
-        families, worst = self.columns.families[weight], 0.0
+        families, error = self.columns.families[weight], np.zeros(cov.shape[1:])
         for a, f in enumerate(families):
             for b, g in enumerate(families):
                 w, r, c = np.nonzero((owner == a)[:, :, None] & (owner == b)[:, None, :])
@@ -208,12 +213,9 @@ class Conditioned(NumericRecursion):
                 at = self._positions(f, place[w, r], "") | self._positions(g, place[w, c], "_")
                 found = self.base(f, g).at({**at, REPLICATE: draws})
                 cov[:, w, r, c] = found.value
-                worst = max(worst, float(np.max(found.error)))
-        self._note(worst, float(np.max(np.abs(cov), initial=0.0)))
+                error[w, r, c] = np.broadcast_to(found.error, (len(draws), len(w))).sum(axis=0) / max(1, len(draws))
+        self.relative = max(self.relative, relative_error(cov, error))
         return triangular(cov)
-
-    def _note(self, error: float, size: float) -> None:
-        self.relative = max(self.relative, error / size if size else 0.0)
 
     def _positions(self, name: str, flat: Array, suffix: str) -> dict[str, Array]:
         family = self.netsor.families[name]
@@ -235,6 +237,25 @@ class Conditioned(NumericRecursion):
             block = factor @ block if side == 0 else block @ np.swapaxes(factor, -1, -2)
         drawn = block[:, place.reshape(meeting.pairs.shape), meeting.columns[0], meeting.columns[1]]
         return Value.of(drawn, (REPLICATE, *meeting.axes))
+
+    def _joint_score(self, name: str, ranges: Mapping[str, Range]) -> Value:
+        """Scores of functions of MatMul outputs, given those of their group that were drawn before."""
+        own = Members(name, tuple(ranges[str(k)] for k in range(len(self.netsor.families[name].ranges))))
+        known = self._known_scores.setdefault(self.columns.together[name], [])
+        entries = [*given_before(self, own, known), own]
+        known.append(own)
+        blocks = CovarianceOfScores(self, entries, self.normals.draws)
+        self.relative = max(self.relative, blocks.error)
+        normals = []
+        for number, entry in enumerate(entries):
+            family = self.netsor.families[entry.name]
+            flat = np.arange(math.prod(family.shape)).reshape(family.shape)[place(entry.box, family.ranges)]
+            normals.append(blocks.normals(self.normals.of(("scores", entry.name), flat.reshape(-1)), number))
+        factor = triangular(blocks.cov)[..., blocks.offsets[-2] :, :]
+        drawn = np.matmul(factor, np.concatenate(normals, axis=-1)[..., None])[..., 0]
+        whole = np.concatenate([np.zeros((*drawn.shape[:2], blocks.offsets[-2])), drawn], axis=-1)
+        found = blocks.members(whole, len(entries) - 1)
+        return Value.of(found.data, (REPLICATE, *found.axes[1:]))
 
     def entered(self, name: str, box: Sequence[Range]) -> None:
         """Draw the coordinates of members that a recurrence has made known."""
@@ -318,9 +339,7 @@ class Conditioned(NumericRecursion):
         """
         whole = self.netsor.families[name].ranges
         moment = IndexedValues((Term(frozenset(), self.mean(name)),), self.over(position_names(self.netsor, name)))
-        spread = moment.error and self.netsor.families[name].kind == "vector"  # beside which the error counts
-        size = self.replicated(name, name).size ** 0.5 if spread else 0.0
-        return self._numbers_at(moment, _places(whole if box is None else box, ""), size)
+        return self._numbers_at(moment, _places(whole if box is None else box, ""))
 
     def variances(self, name: str, box: Box) -> Array:
         """Variances of the members in a box, of a vector or of a score given what its operands depend on.
@@ -345,7 +364,8 @@ class Conditioned(NumericRecursion):
     def halves(
         self, gaussian: Sequence[WeightedFunction], others: Sequence[WeightedFunction], name: str, box: Box
     ) -> tuple[Array, Array]:
-        """Means and variances of a sum of parts, where the Gaussian ones are independent of others that are drawn.
+        """Means and variances of a sum of parts, where the Gaussian ones are independent of others that are drawn; both
+        have errors.
 
         Shapes    (draws, *members), twice
         """
@@ -364,8 +384,11 @@ class Conditioned(NumericRecursion):
             for q in gaussian:
                 second = second + self.expectation(p, q, pairs).widened(pairs)
         places = _places(box, "")
-        means = self._numbers_at(IndexedValues((Term(frozenset(), mean),), self.over(whole)), places, second.size**0.5)
-        return means + drawn, self._numbers_at(second, places | _places(box, "_")) - means**2
+        means = self._numbers_at(IndexedValues((Term(frozenset(), mean),), self.over(whole)), places)
+        off = self.wrong
+        squares = self._numbers_at(second, places | _places(box, "_"))
+        self.wrong = np.stack([off, self.wrong + 2 * off * np.abs(means).max(axis=0, initial=0.0)])
+        return means + drawn, squares - means**2
 
     def score_variances(self, name: str, box: Box) -> Array:
         """Variances of scores of finite width given their right operands, which stand on other weights.
@@ -383,12 +406,14 @@ class Conditioned(NumericRecursion):
         product = product * squared(right, self.replicated(right.name, right.name))
         return self._numbers_at(product, _places(box, ""))
 
-    def _numbers_at(self, moment: IndexedValues, places: Mapping[str, Array], size: float = 0.0) -> Array:
-        """The numbers at places; errors count beside the largest of them, or beside `size` if that is larger."""
-        self._note(moment.error, max(moment.size, size))
+    def _numbers_at(self, moment: IndexedValues, places: Mapping[str, Array]) -> Array:
+        """The numbers at places."""
         shape = np.broadcast_shapes(*(place.shape for place in places.values()))
         batch = np.arange(self.normals.draws).reshape([-1] + [1] * len(shape))
-        return np.broadcast_to(moment.at({**places, REPLICATE: batch}).value, (len(batch), *shape))
+        found = moment.at({**places, REPLICATE: batch})
+        value, error = (np.broadcast_to(part, (len(batch), *shape)) for part in (found.value, found.error))
+        self.wrong = error.sum(axis=0) / max(1, len(batch))
+        return value
 
 
 def _places(box: Box, suffix: str, after: int = 0) -> dict[str, Array]:
@@ -428,7 +453,9 @@ class Layers:
         self.wanted, self.bases = tuple(wanted), frozenset(bases)
         self.inner = 0.0  # the largest error of the averages drawn so far
         refuse_cells(recursion)
-        self.columns = Columns(self.netsor, recursion.recurrences.steps)
+        groups = dependent(recursion, [*recursion.summands])
+        self.columns = Columns(self.netsor, recursion.recurrences.steps,
+                               {name: k for k, group in enumerate(groups) for name in group})
         self.scores = {name: recursion.dot(name) for name in self.netsor.scores if name in recursion.random}
         self.sources = self._sources()
 
@@ -466,6 +493,8 @@ class Layers:
         found: list[Source] = []
         for key in sorted({self.columns.source[name] for name in needed & self.columns.source.keys()}):
             found.append((key, (len(self.columns.pairs[key]), *(columns[weight] for weight in key[1:]))))
+        for name in sorted(needed & self.columns.together.keys()):
+            found.append((("scores", name), (math.prod(families[name].shape),)))
         widths = {name: self.recursion.width(name) for name in sorted(drawn)}
         products = {self.columns.weight[name]: widths[name] for name in widths if families[name].statements}
         for weight, width in sorted(products.items()):

@@ -57,11 +57,14 @@ class Streams:
     """Normals of block number `number` of the draws with a seed.
 
     Each source is cut into runs of whole members of about CHUNK numbers, and each run has a stream of its own.  So
-    numbers depend on neither what else is read nor in which order, and those of large sources need not be kept.
+    numbers depend on neither what else is read nor in which order, and those of large sources need not be kept.  In
+    single precision they are the same numbers, rounded.
     """
 
-    def __init__(self, sources: Sequence[Source], draws: int, seed: int, number: int) -> None:
-        self.draws, self._seed, self._number = draws, seed, number
+    def __init__(
+        self, sources: Sequence[Source], draws: int, seed: int, number: int, dtype: Any = np.float64
+    ) -> None:
+        self.draws, self._seed, self._number, self._dtype = draws, seed, number, dtype
         self._at = {key: (position, shape) for position, (key, shape) in enumerate(sources)}
 
     def of(self, key: Key, places: Array) -> Array:
@@ -73,8 +76,10 @@ class Streams:
         for run in runs:
             entropy = np.random.SeedSequence(self._seed, spawn_key=(self._number, position, int(run)))
             size = (self.draws, min(length, members - int(run) * length), *rest)
-            parts.append(np.random.Generator(np.random.SFC64(entropy)).standard_normal(size))
-        block = parts[0] if len(parts) == 1 else np.concatenate([np.empty((self.draws, 0, *rest)), *parts], axis=1)
+            drawn = np.random.Generator(np.random.SFC64(entropy)).standard_normal(size)
+            parts.append(drawn.astype(self._dtype, copy=False))
+        none = np.empty((self.draws, 0, *rest), self._dtype)
+        block = parts[0] if len(parts) == 1 else np.concatenate([none, *parts], axis=1)
         return block if len(places) == block.shape[1] else block[:, run_of * length + places % length]
 
 

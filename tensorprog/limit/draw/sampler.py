@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import EPS, TINY
+from tensorprog.gaussian.estimate import TINY
 from tensorprog.language.errors import NotFiniteError
 from tensorprog.language.evaluate import (
     BATCH,
@@ -37,13 +38,14 @@ from tensorprog.language.evaluate import (
     union,
 )
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, variables, walk
-from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
-from tensorprog.language.linalg import psd_cholesky
+from tensorprog.language.ir import Dot, Family, Initial, MatMul, Netsor, Nonlin, Range, Statement
+from tensorprog.language.linalg import psd_cholesky, times_triangle
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping, variances
+from tensorprog.limit.draw.joint_scores import ROUNDING, JointScores, dependent
 from tensorprog.limit.draw.layers import given_scalars
 from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
-from tensorprog.limit.form.definitions import Box, held_ranges, pieced, place, reads_beyond, target_box
+from tensorprog.limit.form.definitions import Box, held_ranges, place, reads_beyond, target_box
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.compilable import refuse_cells
@@ -52,15 +54,15 @@ from tensorprog.limit.moment.numbers import EXACT, initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues
 
-__all__ = ["Box", "Sampler", "without_coordinates"]
+__all__ = ["Box", "Sampler", "members_read", "without_coordinates"]
 
 Array = NDArray[Any]
 RANK2 = "r2"
 RANK = "r"
 FACTORED = 5  # arrays of the size of second moments while they are factored
 TOGETHER = 1 << 19  # second moments computed at once
-ROUNDING = 64 * EPS  # of second moments, beside the largest
 NEAR = 4.0  # deviations of the squared length of normals within which draws are not far out
+LARGE = 64  # rows of a triangle from which on a product with it is faster than one with any matrix
 WORKED = 4  # arrays of the size of a run of normals, then of a piece of a sum, that are needed at once
 
 
@@ -73,14 +75,31 @@ def without_coordinates(value: Open, count: int) -> Array:
     return np.broadcast_to(data, (count, *data.shape[1:]))
 
 
+def members_read(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range]) -> Box:
+    """The members of a family that a reference reads while its indices run over ranges; at least one."""
+    family = netsor.families[reference.name]
+    box = []
+    for slot, (start, stop), rule in zip(
+        reference.slots, family.ranges, family.boundaries or [""] * len(reference.slots), strict=True
+    ):
+        low, high = slot.bounds(dict(ranges))
+        if low < start or high >= stop:  # beyond a boundary
+            low, high = (start, stop - 1) if rule == "wrap" else (min(max(x, start), stop - 1) for x in (low, high))
+        box.append((low, high + 1))
+    return tuple(box)
+
+
 class Sampler:
     """Maps standard normals to the variables wanted, computing only the members that they need.
 
-    `dim` normals make one draw: first those of the scores, then those of the vectors (none if not `vectors`).
+    `dim` normals make one draw: first those of the scores, then those of the vectors (none if not `vectors`).  Factors
+    are found, and averages taken, in double precision, whatever the precision `dtype` of draws.
     """
 
-    def __init__(self, recursion: NumericRecursion, wanted: Mapping[str, Box], vectors: bool = True) -> None:
-        self.recursion, self.netsor = recursion, recursion.netsor
+    def __init__(
+        self, recursion: NumericRecursion, wanted: Mapping[str, Box], vectors: bool = True, dtype: Any = np.float64
+    ) -> None:
+        self.recursion, self.netsor, self.dtype = recursion, recursion.netsor, np.dtype(dtype)
         self.wanted, self.vectors = dict(wanted), vectors
         self.demand: dict[str, Box] = {}
         self.scores: dict[str, Dot] = {}
@@ -96,7 +115,11 @@ class Sampler:
         self._drawn: set[str] = set()  # Gaussian families whose Z is read, not only their inner products
         for name, box in wanted.items():
             self._ask(name, box, vectors)
-        self._factorise({r.name for s in self.scores.values() for r in (s.left, s.right)})
+        groups = dependent(recursion, sorted(self.scores)) if recursion.summands else []
+        self.joint = [JointScores(recursion, {name: self.demand[name] for name in group}) for group in groups]
+        self._jointly = {name: k for k, group in enumerate(groups) for name in group}
+        alone = [s for name, s in self.scores.items() if name not in self._jointly]
+        self._factorise({r.name for s in alone for r in (s.left, s.right)})
         self._collect_pairs()
         if vectors:
             self._factorise(self._drawn)
@@ -164,6 +187,9 @@ class Sampler:
             if not self.recursion.expanded:
                 return  # given, not drawn
             self.scores[name] = statement
+            if name in self.recursion.summands and not all(map(self.recursion.parts.is_base, (
+                    statement.left.name, statement.right.name))):
+                return  # drawn by its covariance
         if isinstance(statement, MatMul):  # of a vector that no score reaches: else there are layers
             return
         if isinstance(statement, Dot) and name not in self.recursion.random:
@@ -178,7 +204,8 @@ class Sampler:
                 unread = isinstance(statement, Nonlin) and kind == "vector" and not vectors
                 if unread and reference.name not in self.recursion.random:
                     continue  # no score is reached through it
-                self._ask(reference.name, self._box(reference, ranges), vectors, isinstance(statement, Dot))
+                read = members_read(self.netsor, reference, ranges)
+                self._ask(reference.name, read, vectors, isinstance(statement, Dot))
 
     def _scalars(self, statement: Dot, box: Box) -> Iterator[tuple[str, Box]]:
         """The random scalars that an average reads, with the members that are; all of them in recurrences."""
@@ -193,7 +220,7 @@ class Sampler:
             for reference in read:
                 family = self.netsor.families[reference.name]
                 if family.kind == "scalar" and reference.name in self.recursion.random:
-                    yield reference.name, family.ranges if whole else self._box(reference, ranges)
+                    yield reference.name, family.ranges if whole else members_read(self.netsor, reference, ranges)
 
     def _average(self, name: str, values: Mapping[str, Open], draws: int) -> Open:
         """An average given the scalars that it reads, for every draw; its errors, with what theirs do, are kept."""
@@ -208,14 +235,15 @@ class Sampler:
         self.errors.pop(name, None)
         if worst > EXACT * np.max(np.abs(value), initial=0.0):
             self.errors[name] = Open(axes, error)
-        return Open(axes, value)
+        return Open(axes, value.astype(self.dtype, copy=False))
 
     def _given_scalars(self, name: str, values: Mapping[str, Open], draws: int) -> tuple[Array, Array]:
         """An average and its errors.
 
         Shapes    (draws, *members), twice
         """
-        given = {scalar: (values[scalar], self.demand[scalar]) for scalar in self.averages[name]}
+        given = {scalar: (Open(values[scalar].axes, values[scalar].data.astype(np.float64, copy=False)), box)
+                 for scalar, box in self.demand.items() if scalar in self.averages[name]}  # fmt: skip
         axes = tuple(str(k) for k in range(len(self.demand[name])))
         sizes = {axis: stop - start for axis, (start, stop) in zip(axes, self.demand[name], strict=True)}
         found = []
@@ -260,6 +288,14 @@ class Sampler:
                     moved = {other: self._grown(other, drawn, name, grown) for other, drawn in known.items()}
                     yield (name, number), self.derived(moved, draws, self.reader(moved)), 1.0
 
+        for name, k in self._jointly.items():
+            off = self.joint[k].error(name)
+            if np.any(off.data > EXACT):
+                for number, sign in _signs(off.data.shape[1:]):
+                    grown = Open(off.axes, known[name].data * (1 + off.data) ** (sign / 2))
+                    moved = {**known, name: grown}
+                    yield (name, number), self.derived(moved, draws, self.reader(moved)), 1.0
+
     def _grown(self, name: str, value: Open, family: str, by: Open) -> Open:
         """Draws of a score, or of a Gaussian family, with the rows of one family times numbers over its indices."""
         rows = self.rows[family]
@@ -277,7 +313,8 @@ class Sampler:
     @property
     def rounding(self) -> float:
         """What rounding of the second moments of vectors does to those of their products, relatively."""
-        errors = (rows.error.data for rows in self.rows.values())
+        errors = [rows.error.data for rows in self.rows.values()]
+        errors += [self.joint[k].error(name).data for name, k in self._jointly.items()]
         return max((float(np.max(error, initial=0.0, where=error <= EXACT)) for error in errors), default=0.0)
 
     def _whole(self, name: str, box: Box) -> Box:
@@ -297,18 +334,6 @@ class Sampler:
         """The members asked for of a variable; more of them may have been computed."""
         value = values[name]
         return Open(value.axes, value.data[(slice(None), *place(self.wanted[name], self.demand[name]))])
-
-    def _box(self, reference: Variable, ranges: Mapping[str, Range]) -> Box:
-        family = self.netsor.families[reference.name]
-        box = []
-        for slot, (start, stop), rule in zip(
-            reference.slots, family.ranges, family.boundaries or [""] * len(reference.slots), strict=True
-        ):
-            low, high = slot.bounds(dict(ranges))
-            if low < start or high >= stop:  # beyond a boundary
-                low, high = (start, stop - 1) if rule == "wrap" else (min(max(x, start), stop - 1) for x in (low, high))
-            box.append((low, high + 1))
-        return tuple(box)
 
     def local_ranges(self, name: str, box: Box | None = None) -> dict[str, Range]:
         """Index ranges with the left side of a family's definition held to a box, or to the members asked for."""
@@ -331,15 +356,13 @@ class Sampler:
             ]
             members, rank, rows = factor_rows(self.recursion, groups)
             self._ranks[weight] = members, rank
-            self.rows |= rows
+            self.rows |= {name: each.rounded(self.dtype) for name, each in rows.items()}
 
     # -- scores -------------------------------------------------------------------------------------------------
 
     def _operand(self, name: str, side: str, ranges: Mapping[str, Range]) -> tuple[Variable, Rows, Open]:
         """Reference, factor rows, and weight member number (over the score's indices) of one operand."""
         reference: Variable = getattr(self.scores[name], side)
-        if reference.name not in self.rows:
-            raise pieced(self.scores[name], reference)
         rows = self.rows[reference.name]
         names = self._given(rows, reference)
         total: Array = np.zeros((), dtype=np.int64)
@@ -356,8 +379,9 @@ class Sampler:
         return reference, rows, Open(axes, total)
 
     def _collect_pairs(self) -> None:
-        """One block of normals for each unordered pair of weight members that meet in a score."""
-        for name in self.scores:
+        """One block of normals for each unordered pair of weight members that meet in a score, or of joint scores."""
+        self.sources += [(("scores", str(k)), joint.shape) for k, joint in enumerate(self.joint)]
+        for name in (name for name in self.scores if name not in self._jointly):
             key, codes, _ = self._pair_codes(name, self.local_ranges(name))
             found = np.unique(codes.data)
             old = self._pairs.get(key)
@@ -382,6 +406,11 @@ class Sampler:
 
     def _draw_score(self, name: str, box: Box, normals: Normals) -> Open:
         """The scores in a box, from the normals of the pairs of weight members that meet in it."""
+        if name in self._jointly:
+            joint = self.joint[self._jointly[name]]
+            block = normals.of(("scores", str(self._jointly[name])), np.arange(joint.shape[0]))
+            found = joint.draws(name, block)
+            return Open(found.axes, found.data[(slice(None), *place(box, self.demand[name]))])
         ranges = self.local_ranges(name, box)
         key, codes, swapped = self._pair_codes(name, ranges)
         pairs, where = np.unique(codes.data, return_inverse=True)
@@ -451,7 +480,7 @@ class Sampler:
         """Z of initial vectors."""
         family = self.netsor.families[initial.name]
         block = normals.of(("initial", initial.name), np.arange(self.recursion.initials[initial.name].shape[0]))
-        data = initial_draws(self.recursion, initial, block[..., None])
+        data = initial_draws(self.recursion, initial, block[..., None]).astype(self.dtype, copy=False)
         data = data[(slice(None), *place(self.demand[initial.name], family.ranges))]
         return Open((BATCH, *(str(k) for k in range(len(family.ranges))), COORDINATE), data)
 
@@ -500,7 +529,7 @@ class Sampler:
                 known = (r.name in {*later, name} or self._known(r, values) for r in statement.inputs)
                 if ranges is not None and all(known):
                     self._make_room(step, values, draws)
-                    result = walk(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
+                    result = walk(statement.expr, Scope(self.netsor, ranges, reader, self.dtype, pieces))
                     wrong = overflow(statement, result) if walk is evaluate else ""
                     if wrong:  # ranges over boxes may be infinite
                         raise NotFiniteError(f"a draw of the limit: {wrong}")
@@ -520,7 +549,7 @@ class Sampler:
             trail = (1,) if family.kind == "vector" else ()
             shape = (draws, *(stop - start for start, stop in self.demand[name]), *trail)
             axes = (BATCH, *(str(k) for k in range(len(family.ranges))), *((COORDINATE,) if trail else ()))
-            values[name] = Open(axes, np.zeros(shape))
+            values[name] = Open(axes, np.zeros(shape, self.dtype))
 
     def _enter(self, step: Step, value: Open, ranges: Mapping[str, Range], values: dict[str, Open]) -> None:
         """Write what a step gives among the values: all members of its family, or some of them."""
@@ -554,10 +583,11 @@ class Sampler:
                 box = own if reference.name in self.numbers_read else self.demand[reference.name]
                 return self._read(values[reference.name], reference, box, ranges)
             if normals is not None and reference.name in self.scores:
-                box = self._box(reference, ranges)
+                box = members_read(self.netsor, reference, ranges)
                 return self._read(self._draw_score(reference.name, box, normals), reference, box, ranges)
             self.numbers_read.add(reference.name)
-            return self.recursion.scope(ranges, apart=False).variable(reference, ranges)
+            number = self.recursion.scope(ranges, apart=False).variable(reference, ranges)
+            return Open(number.axes, number.data.astype(self.dtype, copy=False))
 
         return read
 
@@ -586,15 +616,35 @@ class Rows:
     members: NDArray[np.int64]  # all members of the weight that have a block of normals
     error: Open  # of the second moments of the vectors multiplied, each beside its own size
 
+    @cached_property
+    def lower(self) -> bool:
+        """Whether all rows together are a lower triangle, large enough to be multiplied as one."""
+        data = self.values.data
+        return data.ndim == 2 and LARGE <= len(data) == data.shape[1] and not np.triu(data, 1).any()
+
+    def rounded(self, dtype: Any) -> Rows:
+        """The same with numbers of another precision."""
+        return replace(self, values=Open(self.values.axes, self.values.data.astype(dtype, copy=False)))
+
     def apply(self, normals: Open, rank: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Open:
         """Contract normals over the axis `rank` with the rows read at affine forms of other indices."""
         starts = starts_of(self.group.ranges)
         values = gather(self.values, names, ranges, starts)
         if self.place is None:
             values = Open(tuple(rank if axis == RANK else axis for axis in values.axes), values.data)
+            whole = self.lower and _same(values.data, self.values.data)
+            if whole and rank in normals.axes[-2:] and values.axes[0] not in normals.axes:
+                at = normals.axes.index(rank)
+                data = times_triangle(normals.data, values.data, right=at == len(normals.axes) - 1)
+                return Open((*normals.axes[:at], values.axes[0], *normals.axes[at + 1 :]), data)
             return contract(values, normals, [rank])
         picked = gather(normals, {rank: self.place.at(names)}, ranges, {rank: 0} | starts_of(ranges))
         return multiply(values, picked)
+
+
+def _same(view: Array, whole: Array) -> bool:
+    """Whether a view of an array is all of it, in its order."""
+    return view.shape == whole.shape and view.strides == whole.strides and np.may_share_memory(view, whole)
 
 
 def starts_of(ranges: Mapping[str, Range]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -27,9 +28,9 @@ from tensorprog.language.schedule import Loop, positions, schedule, upstream
 
 __all__ = [
     "ONE", "ZERO", "Box", "Condition", "Reading",
-    "carried", "depth", "held_ranges", "indicator", "is_layered", "not_compiled", "pieced", "place",
+    "carried", "depth", "held_ranges", "indicator", "is_layered", "not_compiled", "place",
     "random_families", "readings", "reads_beyond", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
-    "single", "target_box", "without_transposes",
+    "single", "target_box", "with_summands", "without_transposes",
 ]  # fmt: skip
 
 Box = tuple[Range, ...]  # members of a family, as a range for each slot
@@ -134,12 +135,6 @@ def not_compiled(statement: Statement, what: str, fix: str) -> NotCompiledError:
     """What this version does not compile: the statement, its line, and what to write instead."""
     said = f"{what}: the limit of this is not compiled by this version"
     return NotCompiledError(Problem(said, shown_at(statement), fix))
-
-
-def pieced(statement: Dot, operand: Variable) -> NotCompiledError:
-    """The refusal of a score one of whose operands several statements define."""
-    what = f"{operand}, an operand of the score {statement.target}, has several definitions"
-    return not_compiled(statement, what, f"a name for each of the definitions of {operand.name}, and a score of each")
 
 
 def shown_at(statement: Statement) -> Span:
@@ -253,7 +248,7 @@ def single(netsor: Netsor) -> Netsor:
         taken.add(f"{name}_{number}")
         return f"{name}_{number}"
 
-    netsor = without_transposes(netsor)
+    netsor = uniform_coordinates(without_transposes(netsor), fresh)
     body: list[Statement] = []
     beyond = _Beyond(netsor, fresh)
     for statement in netsor.body:
@@ -280,6 +275,60 @@ def single(netsor: Netsor) -> Netsor:
     if len(body) == len(netsor.body):
         return netsor
     return replace(netsor, body=tuple(body), weights=tuple(beyond.weights.values()))
+
+
+def uniform_coordinates(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
+    """The program with its coordinate vectors as functions of Gaussian vectors: (1 + erf(g/sqrt(2)))/2 is uniform.
+
+    In the limit only: at width n the numbers (a + 1/2)/n are not drawn.
+
+    Raises    NotCompiledError for one of a width that stays finite, where its numbers matter one by one
+    """
+    made: list[Statement] = []
+    initials = []
+    for initial in netsor.initial:
+        if initial.grid and initial.width in dict(netsor.fixed_widths):
+            said = f"{initial.name} is the coordinate vector of a width that stays finite"
+            raise NotCompiledError(Problem(f"{said}: the limit of this is not compiled by this version", initial.span,
+                                           "a width that goes to infinity"))
+        if initial.grid:
+            gaussian = fresh(initial.name)
+            value = Call("erf", (Call("divide", (Variable(gaussian), Number(math.sqrt(2)))),))
+            uniform = Call("divide", (Call("add", (ONE, value)), Number(2)))
+            made.append(Nonlin(Variable(initial.name), uniform, "", initial.span))
+            initial = replace(initial, name=gaussian, mean=ZERO, cov=ONE, grid=False)
+        initials.append(initial)
+    return replace(netsor, initial=tuple(initials), body=(*made, *netsor.body)) if made else netsor
+
+
+def with_summands(netsor: Netsor, scores: Mapping[str, Dot]) -> tuple[Netsor, dict[str, str]]:
+    """The program with a vector u v for each score n**-0.5 u.v, by name, where operands are not all Gaussian.
+
+    Given the inputs of the weights behind them, the coordinates of these vectors are independent with mean zero; so
+    their second moments are the covariances of the scores (Lindeberg's theorem; clause (iv) of Gaussian u and v).
+    """
+    def gaussian(reference: Variable) -> bool:
+        found = [netsor.body[position] for position in netsor.families[reference.name].statements]
+        return all(isinstance(statement, MatMul) for statement in found)
+
+    fixed = dict(netsor.fixed_widths)
+    growing = {name: s for name, s in scores.items() if netsor.families[s.left.name].width not in fixed}
+    if all(gaussian(operand) for name in netsor.scores if name in growing for operand in growing[name].inputs):
+        return netsor, {}
+    taken = {*netsor.families, *netsor.index, *netsor.constant}
+    made: dict[str, Nonlin] = {}
+    for name, statement in growing.items():
+        wanted = f"{name}_terms"
+        own = next(n for k in range(len(taken) + 1) if (n := f"{wanted}{k or ''}") not in taken)
+        taken.add(own)
+        product = Call("multiply", statement.inputs)
+        made[name] = Nonlin(replace(statement.target, name=own), product, "", statement.span)
+    body: list[Statement] = []
+    for each in netsor.body:
+        before = made.get(each.target.name) if isinstance(each, Dot) else None
+        body += [before, each] if before is not None else [each]
+    body += [made[name] for name in growing if name not in netsor.scores]
+    return replace(netsor, body=tuple(body)), {name: product.target.name for name, product in made.items()}
 
 
 class _Beyond:

@@ -25,6 +25,7 @@ from tensorprog.language.expr import (
     free_indices,
     fresh_substitute,
     indices_of,
+    is_call,
     product_of,
     rebuild,
     reindexed,
@@ -61,6 +62,7 @@ Key = tuple[Variable, tuple[str, ...]]  # a variable and the indices it is summe
 Inner = tuple[tuple[Expr, Variable, tuple[str, ...]], ...]
 FORMAL = Variable(".")  # the argument of a one-argument function
 MAX_PARTS = 10_000
+MOST_SUMMANDS = 16  # of a factor that is taken apart
 MAX_NODES = 20_000  # of a definition with all others written in
 MAX_DEPTH = 250  # functions of functions in it
 
@@ -340,6 +342,9 @@ class SumsOfFunctions:
             if numbers:
                 others = product_of([factor for factor in found if self.is_vector(factor)])
                 return [self.scale(part, product_of(numbers)) for part in self.split(others)]
+            expanded = self.expanded(found) if len(found) > 1 else None
+            if expanded is not None:
+                return expanded
         if isinstance(expr, Reduction) and REDUCTIONS[expr.reducer].linear:
             factor = self.reduction_factor(expr)
             return [
@@ -349,6 +354,24 @@ class SumsOfFunctions:
                 for p in self.split(expr.arg)
             ]
         return [self.function_part(expr)]
+
+    def expanded(self, product: Sequence[Expr]) -> list[WeightedFunction] | None:
+        """A product with one of its factors taken apart, a sum of functions of several variables; None without one.
+
+        Each summand may be a product of functions of few variables, whose expectations are products too.
+        """
+        for k, factor in enumerate(product):
+            if is_call(factor, "add", "subtract") and self.function_part(factor).joint:
+                parts = self.split(factor)
+                rest = [*product[:k], *product[k + 1 :]]
+                if any(part.bound for part in parts) or len(parts) > MOST_SUMMANDS:
+                    continue
+                terms = (product_of([*factors(part.without_coefficient.expression), *rest]) for part in parts)
+                return [
+                    self.scale(found, part.coefficient)
+                    for part, term in zip(parts, terms, strict=True) for found in self.split(term)
+                ]
+        return None
 
     def reduction_factor(self, expr: Reduction) -> Expr:
         """1 for a sum, 1/count for a mean."""

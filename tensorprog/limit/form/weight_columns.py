@@ -15,7 +15,7 @@ from tensorprog.language.evaluate import Open, affine_values, broadcast
 from tensorprog.language.expr import Affine, Variable, reindexed
 from tensorprog.language.ir import Dot, Family, MatMul, Netsor, Range
 from tensorprog.language.schedule import Step
-from tensorprog.limit.form.definitions import operands_of, pieced, positions_of, target_box
+from tensorprog.limit.form.definitions import operands_of, positions_of, target_box
 
 __all__ = ["Columns", "Meeting"]
 
@@ -53,8 +53,9 @@ class Columns:
               beyond the last) and the member of it
     """
 
-    def __init__(self, netsor: Netsor, steps: Sequence[Step]) -> None:
+    def __init__(self, netsor: Netsor, steps: Sequence[Step], together: Mapping[str, int] | None = None) -> None:
         self.netsor = netsor
+        self.together = dict(together or {})  # scores that are drawn by their covariances instead, with their groups
         self.weight: dict[str, str] = {}
         self.member: dict[str, Numbers] = {}
         self.column: dict[str, Numbers] = {}
@@ -88,7 +89,8 @@ class Columns:
     def _drawn(self, statement: Dot) -> bool:
         """Whether a score has normals of its own: one of infinite width, of two products."""
         infinite = self.netsor.families[statement.left.name].width not in dict(self.netsor.fixed_widths)
-        return infinite and {statement.left.name, statement.right.name} <= self.weight.keys()
+        products = {statement.left.name, statement.right.name} <= self.weight.keys()
+        return infinite and products and statement.target.name not in self.together
 
     def _declare(self, statement: MatMul) -> None:
         name, weight = statement.target.name, statement.weight
@@ -130,9 +132,6 @@ class Columns:
     def meeting(self, statement: Dot, ranges: Mapping[str, Range]) -> Meeting:
         """The operands of a score over positions '0', '1', ... of its family in the ranges."""
         left, right = operands_of(statement)
-        for reference in (left, right):
-            if reference.name not in self.weight:
-                raise pieced(statement, reference)
         return Meeting(self, left, right, ranges)
 
 

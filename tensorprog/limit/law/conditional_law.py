@@ -88,11 +88,13 @@ class ConditionalLaw:
         for _, found in given_scalars(recursion, values, math.prod(self._lead)):
             yield found
 
-    def _linear(self, name: str, read: Callable[[Conditioned], Array]) -> Array:
+    def _linear(self, name: str, *numbers: Callable[[Conditioned], Array]) -> list[Array]:
+        """Numbers of an output for every draw, all from the same moments."""
         if not self._is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: given the scores it is not Gaussian")
-        value = np.concatenate([read(found) for found in self._parts(self._recursion)])
-        return value.reshape((*self._lead, *value.shape[1:]))
+        parts = [[read(found) for read in numbers] for found in self._parts(self._recursion)]
+        values = [np.concatenate(each) for each in zip(*parts, strict=True)]
+        return [value.reshape((*self._lead, *value.shape[1:])) for value in values]
 
     def mean(self, name: str | None = None) -> Array:
         """Conditional mean.
@@ -100,7 +102,7 @@ class ConditionalLaw:
         Shapes    (*draws, *members)
         """
         name = self._one(name)
-        return self._linear(name, lambda found: found.means(name))
+        return self._linear(name, lambda found: found.means(name))[0]
 
     def cov(self, name: str | None = None) -> Array:
         """Conditional covariance.
@@ -111,7 +113,7 @@ class ConditionalLaw:
         draws, members = math.prod(self._lead), math.prod(self._families[name].shape)
         what = f"the covariance of {name} for each of {draws} draws of scores"
         need(2 * draws * members**2, what, "give fewer draws at a time, or raise max_memory")
-        return self._linear(name, lambda found: found.covariances(name, name))
+        return self._linear(name, lambda found: found.covariances(name, name))[0]
 
     def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
         """E[psi(Z) | p-ring] of a function of vectors and scores, such as 'tanh(y[0])**2': Theorem 1's limit.
@@ -136,7 +138,7 @@ class ConditionalLaw:
         draws = math.prod(self._lead)
         what = f"{size} draws of {name} for each of {draws} draws of scores"
         need(draws * members * (3 * size + 5 * members), what, "draw fewer at a time, or raise max_memory")
-        mean, cov = self.mean(name), self.cov(name)
+        mean, cov = self._linear(name, lambda found: found.means(name), lambda found: found.covariances(name, name))
         factor = psd_cholesky(cov.reshape((*self._lead, members, members)))
         normals = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, *self._lead, members, 1))
         return mean + (factor @ normals)[..., 0].reshape((size, *mean.shape))  # type: ignore[no-any-return]

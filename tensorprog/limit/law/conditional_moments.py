@@ -54,6 +54,9 @@ class DrawSource(ABC):
     inner = 0.0
     dim: int
 
+    def __init__(self) -> None:
+        self._off: dict[tuple[str, int, int], Array] = {}
+
     @abstractmethod
     def at(self, points: Array) -> AbstractContextManager[Any]:
         """The variables given the draws at points (draws, dim): a `Given`, or blocks with their points."""
@@ -70,6 +73,17 @@ class DrawSource(ABC):
         """Most that a set of that mass, wherever it hides, can add to a second moment, as far as that is known."""
         return 0.0
 
+    def note(self, kind: str, k: int, m: int, error: Array) -> None:
+        """Remember the error of the average of a mean or covariance given the draws, the largest of some pieces."""
+        self._off[kind, k, m] = np.maximum(self._off.get((kind, k, m), 0.0), error)
+
+    def off(self, kind: str, k: int = 0, m: int = 0) -> Array:
+        """The errors noted: of "mean", "var" or "cov" of variables by their numbers.
+
+        Shapes    (*members of k) or (*members of k, *members of m), or one number for all
+        """
+        return self._off.get((kind, k, m), np.zeros(()))
+
     @property
     def displaced(self) -> tuple[Array, Array]:
         """What errors do to means and variances beside `relative`: see `summands.Displacement`."""
@@ -80,6 +94,7 @@ class ScoreBlocks(DrawSource):
     """The normals of several independent blocks, side by side."""
 
     def __init__(self, blocks: Sequence[ScoreBlock]) -> None:
+        super().__init__()
         self.blocks, self.dim = blocks, sum(block.sampler.dim for block in blocks)
 
     @contextmanager
@@ -97,6 +112,7 @@ class OneLayer(DrawSource):
     """Given the scores of the only layer: linear vectors by closed forms; other variables as draws of themselves."""
 
     def __init__(self, recursion: NumericRecursion, variables: Sequence[Member], vectors: bool = True) -> None:
+        super().__init__()
         self.names = [name for name, _ in variables]
         self.block: ScoreBlock | None = None
         if all(is_linear(recursion, name) for name in self.names):
@@ -180,6 +196,7 @@ class SeveralLayers(DrawSource):
     def __init__(
         self, recursion: NumericRecursion, variables: Sequence[Member], by_parts: bool = False, joint: bool = False
     ) -> None:
+        super().__init__()
         self.recursion, self.netsor, self.variables = recursion, recursion.netsor, variables
         names = dict.fromkeys(name for name, _ in variables)
         scores = [name for name in names if name in recursion.scores]
@@ -271,28 +288,38 @@ class _GivenLayers:
         if name in source.scores:
             finite = source.recursion.is_finite(source.recursion.dot(name).left.name)
             var = (self.found.score_variances if finite else self.found.variances)(name, box)
+            source.note("var", 0, 0, self.found.wrong)
             return np.zeros_like(var), var
         if not source.has_moments(name):
             return (self.mean(0),)
         if not source.others:
-            return self.found.means(name, box), self.found.variances(name, box)
+            mean, var = self.mean(0), self.found.variances(name, box)
+            source.note("var", 0, 0, self.found.wrong)
+            return mean, var
         if source.gaussian:
-            return self.found.halves(source.gaussian, source.others, name, box)
+            mean, var = self.found.halves(source.gaussian, source.others, name, box)
+            for kind, error in zip(("mean", "var"), self.found.wrong, strict=True):
+                source.note(kind, 0, 0, error)
+            return mean, var
         return (self._drawn(name, box),)
 
     def mean(self, k: int) -> Array:
         name, box = self.source.variables[k]
         if name in self.source.scores:
             return np.zeros((self.draws, *(stop - start for start, stop in box)))
-        if self.source.has_moments(name):
-            return self.found.means(name, box)
-        return self._drawn(name, box)
+        if not self.source.has_moments(name):
+            return self._drawn(name, box)
+        found = self.found.means(name, box)
+        self.source.note("mean", k, k, self.found.wrong)
+        return found
 
     def cov(self, k: int, m: int) -> Array | None:
         (one, first), (two, second) = (self.source.variables[number] for number in (k, m))
         both_scores = one in self.source.scores and two in self.source.scores
         if both_scores or (self.source.has_moments(one) and self.source.has_moments(two)):
-            return self.found.covariances(one, two, first, second)
+            found = self.found.covariances(one, two, first, second)
+            self.source.note("cov", k, m, self.found.wrong)
+            return found
         return None
 
     def _drawn(self, name: str, box: Box) -> Array:

@@ -141,4 +141,4 @@ class Joint:
             even = total + total % 2
             own = [float(gaussian(tuple(even * (m == k) for m in range(self.size))).mean()) for k in range(self.size)]
             size = math.prod(max(x, 0.0) ** (k / max(even, 1)) for x, k in zip(own, orders, strict=True))
-        return value, float(standard_errors(values)) + 0.5 * total * self.relative_error * size
+        return value, float(standard_errors(values) + 0.5 * total * self.relative_error * size)

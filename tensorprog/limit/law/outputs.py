@@ -68,6 +68,7 @@ class Outputs:
         self.accuracy, self.max_memory, self.seed = accuracy, max_memory, seed
         self._mixtures: dict[tuple[Any, ...], Mixture] = {}
         self._summands: dict[tuple[str, Box, bool], Summands] = {}
+        self._same: dict[str, list[bool]] = {}  # positions that laws of members do not depend on
         self._covs: dict[str, tuple[Array, Array]] = {}  # of small families, from the draws of their mixtures
 
     def linear(self, name: str) -> bool:
@@ -141,6 +142,21 @@ class Outputs:
         if drawn not in self._mixtures:
             self._mixtures[drawn] = self._by_draws(name, box, split)
         return self._mixtures[drawn]
+
+    def alike(self, name: str, box: Box, asked: bool = False) -> Box:
+        """The members in a box without those that have, by the structure of the program, the law of another one: the
+        first alone along a position that laws of members do not depend on.  `asked`: as far as it has been asked.
+        """
+        if name not in self.recursion.random or not self._apart(name) or (asked and name not in self._same):
+            return box
+        ranges = self.netsor.families[name].ranges
+        if name not in self._same:
+            whole = Summands(self.recursion, [LinearVector(self.recursion, name, ranges)])
+            self._same[name] = [stop - start > 1 and whole.alike(str(k)) for k, (start, stop) in enumerate(ranges)]
+        return tuple(
+            (start, start + 1) if same else span
+            for span, (start, _), same in zip(box, ranges, self._same[name], strict=True)
+        )
 
     def knows(self, name: str, box: Box) -> bool:
         """Whether the mixture of members is at hand."""
@@ -247,7 +263,9 @@ class Outputs:
                 value, error = _covariance([1], sums)
                 sizes = np.diagonal(value.reshape(zero.size, zero.size))
                 roots = np.sqrt(np.resize(source.relative + source.displaced[1], zero.size) * np.maximum(sizes, 0.0))
-                self._covs[name] = value, error + np.multiply.outer(roots, roots).reshape(value.shape)
+                error = error + np.multiply.outer(roots, roots).reshape(value.shape)
+                sds = 2 * [np.sqrt(np.maximum(sizes, 0.0))]
+                self._covs[name] = value, error + _moved(source, 0, sds).reshape(value.shape)
                 results = [each[:-3] for each in results]
             mean = np.stack([r[0] for r in results])[:, :, None]
             known = len(results[0]) > 1
@@ -255,7 +273,12 @@ class Outputs:
             weights = np.full(mean.shape[:2], 1 / mean.shape[1])
             off, relative = (np.resize(part, members) for part in source.displaced)
             own = (Summand(mean, var, weights),)
-            kept[:] = [Mixture(own, zero, zero, source.relative + relative, not known, mean_error=off)]
+            found = Mixture(own, zero, zero, source.relative + relative, not known, mean_error=off + source.off("mean"))
+            if source.off("var").any() or source.off("mean").any():
+                total = np.maximum(found.moment(2)[0], TINY)
+                more = source.off("var") + 2 * source.off("mean") * np.sqrt(total)
+                found = replace(found, relative_error=found.relative_error + more / total)
+            kept[:] = [found]
             return kept[0].standardised(4)
 
         # mean and variance of every draw are kept, or values alone, twice while they are put together
@@ -290,6 +313,10 @@ class Outputs:
             seconds = (cov + mean[..., :, None] * mean[..., None, :]).mean(axis=1)
             hidden = source.hidden(UNSEEN / draws)
             relative = source.relative + float(np.max(source.displaced[1], initial=0.0))
+            sd = np.sqrt(np.maximum(seconds.mean(axis=0).diagonal(), TINY))
+            pairs = product(range(d), repeat=2)
+            relative += max(float(np.max(source.off("cov", k, m))) / (sd[k] * sd[m]) for k, m in pairs)
+            relative += 2 * max(float(np.max(source.off("mean", k, k))) / sd[k] for k in range(d))
             relative += hidden / float(seconds.mean(axis=0).diagonal().min()) if hidden else 0.0
             kept[:] = [Joint(mean, cov, normals[0] if normals else mean[..., :0], relative)]
             return seconds.mean(axis=0), standard_errors(seconds)
@@ -343,6 +370,7 @@ class Outputs:
             each = [value for value, in results]
             value = np.mean(each, axis=0)
             off = np.maximum(np.resize(source.displaced[0], value.shape), source.inner)  # averages are moved there too
+            off = off + source.off("mean")
             return value, standard_errors(each) + off + source.relative * np.abs(value)
 
         def mean(found: Given) -> tuple[Array, ...]:
@@ -399,6 +427,7 @@ class Outputs:
                 roots = np.sqrt(np.resize(source.relative + source.displaced[1], sizes.shape) * sizes)
                 one, two = roots[: variances[0].size], roots[-variances[-1].size :]
                 error = error + np.multiply.outer(one, two).reshape(shape)
+                error = error + _moved(source, other, [np.sqrt(variance) for variance in variances]).reshape(shape)
             return value, error + wrong
 
         aim = FINE_AIM if blocks else None
@@ -479,6 +508,16 @@ def _covariance(
 
     value = total([np.mean(arrays, axis=0) for arrays in zip(*results, strict=True)])
     return value, standard_errors([total(parts) for parts in results])
+
+
+def _moved(source: DrawSource, other: int, sds: Sequence[Array]) -> Array:
+    """How far errors of moments given the draws move a covariance, and those of means with the sizes of the others.
+
+    Shapes    (members of the first, members of the second)
+    """
+    means = [np.resize(source.off("mean", k, k), sd.shape) for k, sd in zip((0, other), sds, strict=True)]
+    within = np.resize(source.off("cov", 0, other), (sds[0].size, sds[1].size))
+    return np.asarray(within + np.multiply.outer(means[0], sds[1]) + np.multiply.outer(sds[0], means[1]))
 
 
 def _spread_over(block: ScoreBlock, slack: Array, other: int, shape: tuple[int, ...]) -> Array:

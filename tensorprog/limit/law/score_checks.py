@@ -75,7 +75,7 @@ def coefficients(netsor: Netsor, name: str) -> tuple[Array, Array, Box, bool]:
 
     value = drawn(points)
     off = np.resize(source.displaced[0], value.shape[1:])
-    error = np.maximum(source.inner, off) + source.relative * np.abs(value)
+    error = np.maximum(source.inner, off) + source.off("mean") + source.relative * np.abs(value)
     if np.max(np.abs(value), initial=0.0) < SMALL:  # what cancels leaves rounding, which nearby draws do not share
         error = error + np.abs(drawn(NEARBY * points) - value).max(axis=0)
     return value, error, box, box == spans

@@ -8,7 +8,7 @@ converge quickly, and moments and characteristic functions of the sum are powers
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
@@ -20,10 +20,10 @@ from tensorprog.gaussian.estimate import TINY
 from tensorprog.gaussian.several import normal_points
 from tensorprog.language.errors import NotFiniteError
 from tensorprog.language.evaluate import BATCH, Open, broadcast
-from tensorprog.language.expr import Affine, Constant, IndexValue, Variable, reindexed, variables, walk
+from tensorprog.language.expr import Affine, Variable, index_names, reindexed, variables, walk
 from tensorprog.language.ir import Range
-from tensorprog.limit.draw.sampler import Sampler
-from tensorprog.limit.form.definitions import Box
+from tensorprog.limit.draw.sampler import Sampler, members_read
+from tensorprog.limit.form.definitions import Box, reads_beyond
 from tensorprog.limit.form.sums_of_functions import WeightedFunction
 from tensorprog.limit.law.intervals import Moving
 from tensorprog.limit.moment.given_scores import LinearCovariance, Of, linear_mean
@@ -187,7 +187,7 @@ class ScoreBlock:
             ranges = recursion.parts.every_range() | function.ranges | {HEAD: self.heads}
             for part in own:
                 for reference in _random(recursion, part):
-                    box = tuple((low, high + 1) for low, high in (slot.bounds(ranges) for slot in reference.slots))
+                    box = members_read(recursion.netsor, reference, ranges)
                     old = wanted.get(reference.name, box)
                     wanted[reference.name] = tuple(
                         (min(a, c), max(b, d)) for (a, b), (c, d) in zip(old, box, strict=True)
@@ -359,19 +359,29 @@ class ScoreBlock:
 
 
 class Summands:
-    """Linear functions as independent blocks, each a sum of independent summands where it can be split.
-
-    `fixed` is the block of all that no score reaches, or None.
-    """
+    """Linear functions as independent blocks, each a sum of independent summands where it can be split."""
 
     def __init__(self, recursion: NumericRecursion, vectors: Sequence[LinearVector], split: bool = True) -> None:
-        self.recursion, self.vectors = recursion, vectors
-        every = [(k, part) for k, function in enumerate(vectors) for part in function.parts]
-        groups = self._components(every) if split else [every]
-        blocks = [self._block(group, split) for group in groups]
-        self.blocks = [block for block in blocks if block.random]
+        self.recursion, self.vectors, self._split = recursion, vectors, split
+
+    @cached_property
+    def _blocks(self) -> tuple[list[ScoreBlock], ScoreBlock | None]:
+        every = [(k, part) for k, function in enumerate(self.vectors) for part in function.parts]
+        groups = self._components(every) if self._split else [every]
+        blocks = [self._block(group) for group in groups]
         rest = [part for group, block in zip(groups, blocks, strict=True) if not block.random for part in group]
-        self.fixed = self._gathered(rest, "", (0, 1), False) if rest else None
+        fixed = self._gathered(rest, "", (0, 1), False) if rest else None
+        return [block for block in blocks if block.random], fixed
+
+    @property
+    def blocks(self) -> list[ScoreBlock]:
+        """The independent blocks that scores reach."""
+        return self._blocks[0]
+
+    @property
+    def fixed(self) -> ScoreBlock | None:
+        """The block of all that no score reaches, or None."""
+        return self._blocks[1]
 
     def beside(self, k: int) -> tuple[Array, Array]:
         """Mean and variance of what no score reaches of a vector.
@@ -401,6 +411,12 @@ class Summands:
 
     # -- what depends on what -----------------------------------------------------------------------------------
 
+    def alike(self, position: str) -> bool:
+        """Whether members of the only vector have one law for every value of a position."""
+        (vector,) = self.vectors
+        group = [(0, part) for part in vector.parts]
+        return self._alike(group, position, (0, 1), vector.positions)
+
     def _components(self, every: Sequence[tuple[int, WeightedFunction]]) -> list[list[tuple[int, WeightedFunction]]]:
         """Parts grouped so that parts of different groups are independent."""
         groups: list[list[tuple[int, WeightedFunction]]] = []
@@ -410,9 +426,13 @@ class Summands:
             groups.append([(k, part), *(entry for g in meets for entry in g)])
         return groups
 
-    def _structure(self, k: int, p: WeightedFunction, m: int, q: WeightedFunction, span: Range = (0, 1)) -> Structure:
-        """Terms of all covariances between the variables and scores of two parts, the second part in second copies."""
-        recursion = self.recursion
+    def _structure(
+        self, k: int, p: WeightedFunction, m: int, q: WeightedFunction, span: Range = (0, 1), tied: Collection[str] = ()
+    ) -> Structure:
+        """Terms of all covariances between the variables and scores of two parts, the second part in second copies,
+        but for the indices `tied`, which both share.
+        """
+        recursion, tie = self.recursion, {f"{name}_": Affine.index(name) for name in tied}
         ranges = self.vectors[k].ranges | {f"{n}_": s for n, s in self.vectors[m].ranges.items()}
         ranges |= {HEAD: span, f"{HEAD}_": span}
         p2, q2, local = recursion.paired(p, q, ranges)
@@ -420,18 +440,18 @@ class Summands:
         local = names | {f"{name}_": own for name, own in names.items()} | local
         found: Structure = []
         if p2.function is not None and q2.function is not None:
-            moment = recursion.reference_covariance(p2.inner[0][1], q2.inner[0][1], local)
+            moment = recursion.reference_covariance(p2.inner[0][1], reindexed(q2.inner[0][1], tie), local)
             found += [(term.equations, frozenset(term.value.axes)) for term in moment.terms]
         for u in _random(recursion, p):
             for v in _random(recursion, q):
-                other = Variable(v.name, tuple(slot.at(_second(slot)) for slot in v.slots))
+                other = Variable(v.name, tuple(slot.at(_second(slot)).at(tie) for slot in v.slots))
                 found += _score_structure(recursion, u, other, local)
         return found
 
-    def _block(self, group: Sequence[tuple[int, WeightedFunction]], split: bool) -> ScoreBlock:
+    def _block(self, group: Sequence[tuple[int, WeightedFunction]]) -> ScoreBlock:
         """The group as a sum of independent summands over an index that all of its parts sum over."""
         whole = self._gathered(group, "", (0, 1), False)
-        if not split or not whole.random:
+        if not self._split or not whole.random:
             return whole
         k, first = group[0]
         for head in first.bound:
@@ -444,7 +464,7 @@ class Summands:
             if len(names) == len(group) and len(spans) == 1 and self._apart(entries):
                 kept = [(m, _headed(part, h)) for m, part, h in entries]
                 span = spans.pop()
-                return self._gathered(kept, head.split("~")[0], span, self._alike(kept, span))
+                return self._gathered(kept, head.split("~")[0], span, self._alike(kept, HEAD, span, (HEAD,)))
         return whole
 
     def _apart(self, entries: Sequence[tuple[int, WeightedFunction, str]]) -> bool:
@@ -458,28 +478,38 @@ class Summands:
                         return False
         return True
 
-    def _alike(self, group: Sequence[tuple[int, WeightedFunction]], span: Range) -> bool:
-        """Whether the law of a summand is the same for every value of HEAD."""
-        own = difference(Affine.index(HEAD), Affine.index(f"{HEAD}_"))
-        for k, p in group:
-            if any(_reads(node) for expr in (p.coefficient, *(w for w, _, _ in p.inner)) for node in walk(expr)):
-                return False
-            local = self.recursion.parts.every_range() | self.vectors[k].ranges | {HEAD: span}
-            if p.function is not None and HEAD in self.recursion.base_mean(p.inner[0][1], local).axes:
-                return False
-            for m, q in group:
-                for equations, axes in self._structure(k, p, m, q, span):
-                    involved = {name for form in equations - {own} for name in form.indices} | axes
-                    if {HEAD, f"{HEAD}_"} & involved:
-                        return False
-        return True
+    def _alike(
+        self, group: Sequence[tuple[int, WeightedFunction]], index: str, span: Range, tied: Collection[str]
+    ) -> bool:
+        """Whether the joint law of parts is the same for every value of an index, which is one of those `tied`.
 
+        It is where neither coefficients nor means nor covariances depend on the index, but for the names of scores and
+        variables.
+        """
+        return not any(
+            part.box or self._reads(part, index, self.vectors[k].ranges | {HEAD: span}) for k, part in group
+        ) and not any(
+            index in axes or any(index in form.indices for form in equations)
+            for k, p in group
+            for m, q in group
+            for equations, axes in self._structure(k, p, m, q, span, tied)
+        )
 
-def _reads(node: Any) -> bool:
-    """Whether a node of a coefficient depends on HEAD other than through a score."""
-    if isinstance(node, IndexValue):
-        return node.name == HEAD
-    return isinstance(node, Constant) and any(HEAD in slot.indices for slot in node.slots)
+    def _reads(self, part: WeightedFunction, index: str, ranges: Ranges) -> bool:
+        """Whether the coefficient or the mean of a part depends on an index other than through scores."""
+        recursion = self.recursion
+        local = recursion.parts.every_range() | dict(ranges)
+        nodes = (node for expr in (part.coefficient, *(weight for weight, _, _ in part.inner)) for node in walk(expr))
+        if any(index in index_names(node) for node in nodes if not isinstance(node, Variable)):
+            return True
+        for reference in variables(part.coefficient):
+            number = reference.name not in recursion.random and reference.name not in recursion.scores
+            if number and index in recursion.scope(local, apart=False).variable(reference, local).axes:
+                return True
+        read = [*variables(part.coefficient), *(variable for _, variable, _ in part.inner)]
+        if any(index in index_names(v) and reads_beyond(recursion.netsor, v, local) for v in read):
+            return True
+        return part.function is not None and index in recursion.base_mean(part.inner[0][1], local).axes
 
 
 def _headed(part: WeightedFunction, head: str) -> WeightedFunction:
@@ -501,6 +531,10 @@ def _score_structure(recursion: NumericRecursion, u: Variable, v: Variable, rang
     """Equations and axes of the terms of Cov(p, p') by clause (iv), without its values."""
     if any(recursion.dot(reference.name).scale == "1/n" for reference in (u, v)):  # a function of other scores
         return [(frozenset(), frozenset(name for slot in (*u.slots, *v.slots) for name in slot.indices))]
+    if u.name in recursion.summands and v.name in recursion.summands:
+        names = {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
+        moment = recursion.score(u.name, v.name).read(names, ranges)
+        return [(term.equations, frozenset(term.value.axes)) for term in moment.terms]
     (a, b), (c, d) = (_operands(recursion, reference) for reference in (u, v))
     found: Structure = []
     for first, second in (((a, c), (b, d)), ((a, d), (b, c))):

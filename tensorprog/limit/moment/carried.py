@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import lapack, solve_triangular
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.several import REPLICATES, point_sets
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, contract, evaluate, gather, multiply
-from tensorprog.language.expr import Expr, Variable, indices_of, product_of, variables
-from tensorprog.language.ir import MatMul, Range
+from tensorprog.language.expr import Affine, Expr, Variable, indices_of, product_of, substitute, variables
+from tensorprog.language.ir import MatMul, Nonlin, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.limit.form.definitions import Box, place, target_box
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction
@@ -42,18 +42,38 @@ Source = tuple[str, tuple[int | None, ...]]  # a weight with the slots that are 
 SUMMAND, OTHER = "k", "k_"  # axes of the b_k
 LEAST_LOG2, MOST_LOG2 = 6, 17  # draws per replicate
 TURNED = 48  # directions that normals are turned to
-FEW = 2  # rows of a matrix product
+FEW = 2  # rows of a matrix product that only reads memory
 TOGETHER = 1 << 19  # numbers of an array that is needed for a while only, about; at least those of one replicate
 
 
-class _Joint:
-    """Gaussian families of one source, drawn member after member: a factor of their covariance in each replicate."""
+@dataclass
+class _SumOfGaussians:
+    """A family of sums of Gaussian variables, as the pre-activations of a gate, that are drawn as one.
 
-    def __init__(self, replicates: int) -> None:
-        self.segments: list[tuple[str, list[Array]]] = []  # family and positions of the members in the order drawn
-        self.cov = np.zeros((replicates, 0, 0))
-        self.factor = self.cov
-        self.columns = np.zeros(0, dtype=np.int64)  # which normals are theirs
+    Its members have the positions '0', '1', ... of its first variable, whose weight is 1.
+    """
+
+    terms: list[tuple[float, Variable]]
+    rows: Array  # number of each member in its joint; -1 before it is drawn
+    waiting: Array  # how many variables of each member are not known yet
+    last: tuple[bytes, Array] = (b"", np.zeros(0))  # rows that were read last, and their draws
+
+    @property
+    def name(self) -> str:
+        """The first variable, which stands for the sum."""
+        return self.terms[0][1].name
+
+
+class _Joint:
+    """Sums with sources in common, drawn member after member: a factor of their covariance in each replicate.
+
+    The normals from `start` on are theirs.
+    """
+
+    def __init__(self, replicates: int, start: int) -> None:
+        self.members: dict[str, tuple[Array, list[Array]]] = {}  # rows and positions of those that are drawn
+        self.factor = np.zeros((replicates, 0, 0))
+        self.start = start
 
 
 class Paths:
@@ -61,10 +81,15 @@ class Paths:
 
     Shapes    values of a carried family (replicates, *members, draws)
     Scale     `held` numbers are held at once by all draws: more of them, and fewer draws, for longer recurrences
+
+    Sums of Gaussian variables are drawn as one where nothing else reads them, or all variables `apart`.
     """
 
-    def __init__(self, numbers: Numbers, held: int, pilot: Callable[[], Paths] | None = None) -> None:
+    def __init__(
+        self, numbers: Numbers, held: int, pilot: Callable[[], Paths] | None = None, apart: bool = False
+    ) -> None:
         self.numbers, self.netsor, self.parts, self._held = numbers, numbers.netsor, numbers.parts, held
+        self._apart = apart
         self.replicates = 1 if pilot is None else REPLICATES
         self.range: Range = (0, self.replicates)
         self.relative = 0.0  # the largest relative error of the covariances drawn with, without the spread
@@ -72,10 +97,9 @@ class Paths:
         self.families = families = sorted(set(vectors) - numbers.random)
         self._sources = self._closure(families)
         self.weights = LinearStates(self)
-        drawn = {name for name in self.netsor.families if self.parts.is_base(name)}
         self._needed = self._reached()
-        drawn = {name for name in drawn if self.parts.source(name) in self._needed}
-        self.dim = sum(math.prod(self.netsor.families[name].shape) for name in drawn)
+        self._sums = self._summed()
+        self.dim = sum(sum_.rows.size for sum_ in self._sums.values())
         carried = sum(math.prod(self.netsor.families[name].shape) for name in families)
         kept = 1 if self.weights.summands is None else self.weights.count  # of each carried member, beside its values
         members = (self.dim + 1) // 2 + carried * (1 + kept)
@@ -88,18 +112,18 @@ class Paths:
             f"recurrence ({', '.join(families)})",
             "make the recurrence shorter, or raise max_memory",
         )
-        self._joints: dict[str, _Joint] = {}
-        self._rows: dict[str, Array] = {}  # number of each member in its joint; -1 before it is drawn
+        self._joints = self._joined()
+        self._read_in = {variable.name: sum_ for sum_ in self._sums.values() for _, variable in sum_.terms}
+        self._fitting: dict[Expr, bool] = {}
         self._values: dict[str, Array] = {}
-        self._used = 0
         self._pilot = pilot
         self._done: dict[str, Array] = {}  # which members have their values
-        self._followed: dict[int, _Followed] = {}
+        self._followed: dict[tuple[Any, ...], _Followed] = {}
         self._normals: Array | None = None
 
     def afresh(self) -> Paths:
         """The same draws, of which none is made yet."""
-        return Paths(self.numbers, self._held, self._pilot)
+        return Paths(self.numbers, self._held, self._pilot, self._apart)
 
     def _members(self, reference: Variable) -> Source:
         """The source of a Gaussian variable, with the slots of the weight that are numbers; None stands for any."""
@@ -137,6 +161,105 @@ class Paths:
             found = found.union(*joined)
         return {source for source, _ in found}
 
+    # -- sums that are drawn as one -------------------------------------------------------------------------------
+
+    def _expressions(self) -> Iterator[Expr]:
+        """All that the recursion evaluates for draws."""
+        asked = {v.name for s in self.netsor.body if not isinstance(s, Nonlin) for v in s.inputs}
+        for position in (p for name in self.families for p in self.netsor.families[name].statements):
+            yield self.parts.statement(position)
+            for part in self.parts.split(self.parts.statement(position)):
+                yield from (factor.expression for factor in self.parts.factors_of(part))
+        for name, family in self.netsor.families.items():
+            read = not self.parts.is_base(name) or name in asked or name in self.netsor.outputs
+            if read and family.kind == "vector" and name not in self.numbers.random:
+                for part in self.parts.of(name):
+                    yield from (factor.expression for factor in self.parts.factors_of(part))
+
+    def _summed(self) -> dict[str, _SumOfGaussians]:
+        """Sums that Gaussian variables are only ever read in, or single variables, by the first variable.
+
+        A sum of Gaussian variables is one: it needs one normal, and one row of a factor.
+        """
+        read: dict[str, set[tuple[tuple[float, Variable], ...]]] = {}
+        for expr in () if self._apart else set(self._expressions()):
+            for form in self._forms(expr):
+                for terms in self._terms(form):
+                    for _, variable in terms:
+                        read.setdefault(variable.name, set()).add(terms)
+        found = {}
+        for name, family in self.netsor.families.items():
+            if not self.parts.is_base(name) or self.parts.source(name) not in self._needed:
+                continue
+            terms = next(iter(read.get(name, ())), ())
+            if not terms or any(len(read[variable.name]) > 1 for _, variable in terms):
+                terms = ((1.0, self._positions(name)),)
+            if terms[0][1].name == name:
+                waiting = sum(self.numbers.recurrent(variable.name) for _, variable in terms)
+                found[name] = _SumOfGaussians(list(terms), np.full(family.shape, -1), np.full(family.shape, waiting))
+        return found
+
+    def fits(self, *factors: WeightedFunction) -> bool:
+        """Whether functions read sums that are drawn as one only as such."""
+        return all(self._fits(factor.expression) for factor in factors)
+
+    def _fits(self, expr: Expr) -> bool:
+        if expr not in self._fitting:
+            read = [terms for form in self._forms(expr) for terms in self._terms(form)]
+            sums = [(self._read_in[variable.name].terms, terms) for terms in read for _, variable in terms]
+            self._fitting[expr] = all(len(sum_) == 1 or sum_ == list(terms) for sum_, terms in sums)
+        return self._fitting[expr]
+
+    def _positions(self, name: str) -> Variable:
+        return Variable(name, tuple(Affine.index(str(k)) for k in range(len(self.netsor.families[name].ranges))))
+
+    def _terms(self, form: Expr) -> Iterator[tuple[tuple[float, Variable], ...]]:
+        """The variables of an affine form as one sum over positions of the first, or each by itself."""
+        inner = (self.parts.affine(form) or ({}, form))[0]
+        variables_ = [variable for variable, _ in inner if self.parts.source(variable.name) in self._needed]
+        if not variables_:
+            return
+        apart = [((1.0, self._positions(variable.name)),) for variable in variables_]
+        first = max(variables_, key=lambda v: (len(v.slots), self.numbers.recurrent(v.name)))
+        names = {slot.bare: Affine.index(str(k)) for k, slot in enumerate(first.slots) if slot.bare is not None}
+        whole = {str(k): span for k, span in enumerate(self.netsor.families[first.name].ranges)}
+        terms = []
+        for (variable, bound), weight in inner.items():
+            slots = tuple(slot.at(names) for slot in variable.slots)
+            own = self.netsor.families[variable.name]
+            plain = len(names) == len(first.slots) and not bound and not any(own.boundaries)
+            plain = plain and not any(True for _ in variables(weight)) and not indices_of(weight, self.netsor.ranges)
+            for slot, (low, high) in zip(slots, own.ranges, strict=True):
+                plain = plain and {name for name, _ in slot.terms} <= whole.keys()
+                plain = plain and low <= slot.bounds(whole)[0] and slot.bounds(whole)[1] < high
+            if not plain or (self.numbers.recurrent(variable.name) and slots != self._positions(first.name).slots):
+                yield from apart
+                return
+            found = evaluate(weight, Scope(self.netsor, self.netsor.ranges, partial(self._read, slice(None))))
+            terms.append((float(found.data), Variable(variable.name, slots)))
+        scale = next(value for value, variable in terms if variable.name == first.name)
+        if not scale or len({variable.name for variable in variables_}) < len(terms):
+            yield from apart
+            return
+        terms.sort(key=lambda term: (term[1].name != first.name, term[1].name))
+        yield tuple((value / scale, variable) for value, variable in terms)
+
+    def _joined(self) -> dict[str, _Joint]:
+        """The joint of each sum: of all that have sources in common with it."""
+        groups: list[tuple[set[str], list[str]]] = []
+        for name, sum_ in self._sums.items():
+            sources, names = {self.parts.source(variable.name) for _, variable in sum_.terms}, [name]
+            for group in [group for group in groups if group[0] & sources]:
+                groups.remove(group)
+                sources, names = sources | group[0], [*group[1], *names]
+            groups.append((sources, names))
+        joints: dict[str, _Joint] = {}
+        start = 0
+        for _, names in groups:
+            joints |= dict.fromkeys(names, _Joint(self.replicates, start))
+            start += sum(self._sums[name].rows.size for name in names)
+        return joints
+
     # -- draws --------------------------------------------------------------------------------------------------
 
     def step(self, position: int, box: Box) -> None:
@@ -155,35 +278,50 @@ class Paths:
         self.weights.step(position, box)
 
     def draw(self, name: str, box: Box) -> None:
-        """Draw members of a Gaussian family, given all that was drawn before."""
-        source, family = self.parts.source(name), self.netsor.families[name]
-        if source not in self._needed:
-            return
-        joint = self._joints.setdefault(source, _Joint(self.replicates))
-        grid = [g.reshape(-1) for g in np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij")]
-        count, old = math.prod(b - a for a, b in box), joint.cov.shape[-1]
-        rows = self._rows.setdefault(name, np.full(family.shape, -1))
-        rows[place(box, family.ranges)] = np.arange(old, old + count).reshape([b - a for a, b in box])
-        joint.segments.append((name, grid))
-        cov = np.zeros((self.replicates, old + count, old + count))
-        cov[:, :old, :old] = joint.cov
-        stop = 0
-        for other, places in joint.segments:
-            start, stop = stop, stop + (len(places[0]) if places else 1)
-            block = self._covariance(name, grid, other, places)
-            cov[:, old:, start:stop], cov[:, start:stop, old:] = block, np.swapaxes(block, 1, 2)
-        joint.cov, joint.factor = cov, triangular(cov)
-        joint.columns = np.append(joint.columns, np.arange(self._used, self._used + count))
-        self._used += count
+        """Members of a Gaussian family are known: draw the sums of which all is known, given all that was drawn."""
+        for sum_ in self._sums.values():
+            if any(variable.name == name for _, variable in sum_.terms):
+                inside = place(box, self.netsor.families[name].ranges)
+                sum_.waiting[inside] -= self.numbers.recurrent(name)
+                new = np.zeros(sum_.rows.shape, dtype=bool)
+                new[inside] = (sum_.waiting[inside] <= 0) & (sum_.rows[inside] < 0)
+                if new.any():
+                    self._draw(sum_, new)
 
-    def _covariance(self, f: str, first: Sequence[Array], g: str, second: Sequence[Array]) -> Array:
-        at = {str(k): p[None, :, None] for k, p in enumerate(first)}
-        at |= {f"{k}_": p[None, None, :] for k, p in enumerate(second)}
-        with self.numbers.by_itself():
-            moment = self.numbers.base(f, g)
-        found = moment.at({**at, REPLICATE: np.arange(self.replicates)[:, None, None]})
-        self.relative = max(self.relative, float(found.error.max() / max(np.abs(found.value).max(), 1e-300)))
-        return np.broadcast_to(found.value, (self.replicates, *(len(p[0]) if p else 1 for p in (first, second))))
+    def _draw(self, sum_: _SumOfGaussians, new: Array) -> None:
+        """Draw members of a sum, given all that was drawn before."""
+        joint = self._joints[sum_.name]
+        starts = [start for start, _ in self.netsor.families[sum_.name].ranges]
+        grid = [found + start for found, start in zip(np.nonzero(new), starts, strict=True)] if new.ndim else []
+        old, count = joint.factor.shape[-1], int(new.sum())
+        fresh = np.arange(old, old + count)
+        sum_.rows[new] = fresh
+        rows, places = joint.members.get(sum_.name, (fresh[:0], [part[:0] for part in grid]))
+        joint.members[sum_.name] = (np.append(rows, fresh),
+                                    [np.append(a, b) for a, b in zip(places, grid, strict=True)])  # fmt: skip
+        cov = np.zeros((self.replicates, count, old + count))
+        for other, (rows, places) in joint.members.items():
+            cov[:, :, rows] = self._covariance(sum_, grid, self._sums[other], places)
+        joint.factor = _extended(joint.factor, cov)
+
+    def _covariance(
+        self, one: _SumOfGaussians, first: Sequence[Array], two: _SumOfGaussians, second: Sequence[Array]
+    ) -> Array:
+        """Covariances of members of two sums, in each replicate."""
+        total, error = np.zeros((1, 1, 1)), 0.0
+        for a, f in one.terms:
+            for b, g in two.terms:
+                if self.parts.source(f.name) != self.parts.source(g.name):
+                    continue
+                at = {str(k): _positions_at(slot, first)[None, :, None] for k, slot in enumerate(f.slots)}
+                at |= {f"{k}_": _positions_at(slot, second)[None, None, :] for k, slot in enumerate(g.slots)}
+                with self.numbers.by_itself():
+                    moment = self.numbers.base(f.name, g.name)
+                found = moment.at({**at, REPLICATE: np.arange(self.replicates)[:, None, None]})
+                total = total + a * b * found.value
+                error += abs(a * b) * float(found.error.max())
+        self.relative = max(self.relative, error / max(float(np.abs(total).max()), 1e-300))
+        return total
 
     @property
     def normals(self) -> Array:
@@ -196,7 +334,7 @@ class Paths:
             first = np.eye(dim, 0) if self._pilot is None or not self.dim else self._pilot().directions()
             self._normals = np.empty((self.replicates, dim, self.points), dtype=np.float32)
             for number, points in zip(range(self.replicates), point_sets(dim, self._log2, 0), strict=False):
-                self._normals[number] = _turned(first, points.T)
+                self._normals[number] = _turned(first, points.astype(np.float32)).T
         return self._normals
 
     def directions(self) -> Array:
@@ -209,6 +347,8 @@ class Paths:
         """
         self.numbers.ready(*self.families)
         self._normals = np.tile(np.eye(self.dim, self.dim + 1), (self.replicates, 1, 1))
+        for sum_ in self._sums.values():
+            sum_.last = b"", np.zeros(0)
         effects = []
         for position in (p for name in self.families for p in self.netsor.families[name].statements):
             box = target_box(self.netsor.body[position], self.netsor.ranges)
@@ -234,21 +374,40 @@ class Paths:
         """Draws of a Gaussian variable."""
         name, family = reference.name, self.netsor.families[reference.name]
         self.numbers.ready(name)
-        if name not in self._rows:
-            self.draw(name, family.ranges)
-        joint = self._joints[self.parts.source(name)]
-        slots = {str(k): slot for k, slot in enumerate(reference.slots)}
-        starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
-        rows = gather(Open(tuple(slots), self._rows[name]), slots, ranges, starts)
-        flat = rows.data.reshape(-1)
-        drawn = np.stack([_product(factor[flat], normals[joint.columns])
-                          for factor, normals in zip(joint.factor[part], self.normals[part], strict=True)])  # fmt: skip
+        value = Open((REPLICATE, COORDINATE), np.zeros((1, 1)))  # of what the first variable of a sum stands for
+        sum_ = self._read_in[name]
+        if name == sum_.name:
+            for _, variable in sum_.terms:
+                self.numbers.ready(variable.name)
+            if not sum_.waiting.any() and (sum_.rows < 0).any():
+                self._draw(sum_, sum_.rows < 0)
+            slots = {str(k): slot for k, slot in enumerate(reference.slots)}
+            starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
+            rows = gather(Open(tuple(slots), sum_.rows), slots, ranges, starts)
+            drawn = self._drawn_rows(sum_, rows.data.reshape(-1), part)
+            value = Open((REPLICATE, *rows.axes, COORDINATE), drawn.reshape(len(drawn), *rows.data.shape, -1))
         mean = self.numbers.base_mean(reference, ranges)
-        value = Open((REPLICATE, *rows.axes, COORDINATE), drawn.reshape(len(drawn), *rows.data.shape, -1))
         if mean.zero():
             return value
-        axes = (REPLICATE, *dict.fromkeys((*rows.axes, *mean.axes)), COORDINATE)
+        axes = (REPLICATE, *dict.fromkeys((*value.axes[1:-1], *mean.axes)), COORDINATE)
         return Open(axes, align(value, axes) + align(mean.value, axes))
+
+    def _drawn_rows(self, sum_: _SumOfGaussians, rows: Array, part: slice) -> Array:
+        """The draws of some rows of a factor; few rows are drawn for all replicates, and remembered.
+
+        Shapes    (replicates in the part, rows, draws), in single precision
+        """
+        joint, key = self._joints[sum_.name], rows.tobytes()
+        if sum_.last[0] == key:
+            return sum_.last[1][part]
+        few = len(rows) * self.replicates * self.points <= 4 * TOGETHER
+        held, count = slice(None) if few else part, int(rows.max(initial=-1)) + 1
+        factor = joint.factor[held][:, rows, :count].astype(np.float32)
+        drawn = _product(factor, self.normals[held, joint.start : joint.start + count])
+        if not few:
+            return drawn
+        sum_.last = key, drawn
+        return drawn[part]
 
     def _read(self, part: slice, reference: Variable, ranges: Mapping[str, Range]) -> Open:
         family = self.netsor.families[reference.name]
@@ -264,6 +423,8 @@ class Paths:
 
     def evaluate(self, expr: Expr, ranges: Mapping[str, Range], part: slice = slice(None)) -> Open:
         """An expression over the indices in the ranges, for every draw of some replicates."""
+        if not self._fits(expr):
+            raise RuntimeError(f"a mistake in tensorprog: {expr} reads part of a sum that is drawn as one")
         return evaluate(expr, Scope(self.netsor, self.parts.every_range() | dict(ranges), partial(self._read, part)))
 
     def replicate_groups(self, members: int) -> list[slice]:
@@ -309,19 +470,20 @@ class Paths:
             exact = self.weights.average(first[0].inner[0][1], second[0].inner[0][1], ranges)
             if exact is not None:
                 return Value(exact.axes, Estimate(exact.data, self.relative * np.abs(exact.data)))
-        along = None if whole is None else self._along(second, ranges, whole)
-        found = [self._average(first, second, ranges, part, along) for part in self.replicate_groups(_members(ranges))]
+        along = () if whole is None else (self._along(second, ranges, whole), self._along(first, ranges, whole, False))
+        groups = self.replicate_groups(_members(ranges))
+        found = [self._average(first, second, ranges, part, along[::-1]) for part in groups]
         value = np.concatenate([each.data for each in found])
         return Value(found[0].axes, Estimate(value, self.relative * np.abs(value)))
 
     def _average(
         self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Mapping[str, Range],
-        part: slice, along: Open | None
+        part: slice, along: Sequence[Open | None]
     ) -> Open:
         """The same for some replicates, which are the first axis."""
         count = len(range(*part.indices(self.replicates)))
-        sides = [self._side(first, ranges, part)]
-        sides.append(self._side(second, ranges, part) if along is None else Open(along.axes, along.data[part]))
+        sides = [self._side(side, ranges, part) if known is None else Open(known.axes, known.data[part])
+                 for side, known in zip((first, second), along or (None, None), strict=True)]  # fmt: skip
         own = [tuple(name for name in side.axes if name not in (REPLICATE, COORDINATE)) for side in sides]
         arrays = [align(side, (REPLICATE, *axes, COORDINATE)) for side, axes in zip(sides, own, strict=True)]
         one, two = (a.reshape(count, -1, self.points) for a in arrays)
@@ -337,19 +499,26 @@ class Paths:
         return reduce(multiply, (self.evaluate(factor.expression, ranges, part) for factor in side))
 
     def _along(
-        self, side: Sequence[WeightedFunction], ranges: Mapping[str, Range], whole: Mapping[str, Range]
-    ) -> Open | None:
-        """The values of a side over its one index, of which only those that are new are computed; None for others."""
+        self, side: Sequence[WeightedFunction], ranges: Mapping[str, Range], whole: Mapping[str, Range],
+        compute: bool = True,
+    ) -> Open | None:  # fmt: skip
+        """The values of a side over its one index, of which only those that are new are computed; None for others.
+
+        Without `compute`, only values that are there already.
+        """
         names = {name for factor in side for name in indices_of(factor.expression, ranges)}
         if len(names) != 1 or any(factor.all_bound for factor in side):
             return None
         (name,) = names
         (start, stop), low = ranges[name], whole[name][0]
-        known = self._followed.get(id(side))
+        key = whole[name], *(substitute(factor.expression, {name: Affine.index("0")}) for factor in side)
+        known = self._followed.get(key)
+        if not compute and (known is None or start < known.start or known.stop < stop):
+            return None
         if known is None:
             shape = (self.replicates, whole[name][1] - low, self.points)
             need(math.prod(shape), f"the values of {side[0].expression} for every draw")
-            known = self._followed[id(side)] = _Followed(side, np.empty(shape), start, start)
+            known = self._followed[key] = _Followed(np.empty(shape), start, start)
         if not known.start <= start <= known.stop:
             known.start = known.stop = start
         if known.stop < stop:
@@ -365,8 +534,8 @@ class Paths:
         start, stop = ranges[name]
         final = np.ones(stop - start, dtype=bool)
         for variable in {variable for factor in side for _, variable, _ in factor.inner}:
-            drawn = self._rows.get(variable.name)
-            table = self._done.get(variable.name) if drawn is None else drawn >= 0
+            sum_ = self._sums.get(variable.name)
+            table = self._done.get(variable.name) if sum_ is None else sum_.rows >= 0
             if table is not None:
                 slots = {str(k): slot for k, slot in enumerate(variable.slots)}
                 starts = {str(k): span[0] for k, span in enumerate(self.netsor.families[variable.name].ranges)}
@@ -378,7 +547,6 @@ class Paths:
 class _Followed:
     """The values of one side of averages over a range of its index, as far as they are final."""
 
-    side: Sequence[WeightedFunction]
     values: Array  # (replicates, members, draws)
     start: int
     stop: int
@@ -389,18 +557,43 @@ def _turned(first: Array, points: Array) -> Array:
 
     Q of their factors Q R, which is a product of few reflections; R is diagonal, of 1 and -1.
 
-    Shapes    directions (dim, few), points (dim, m) -> as points
+    Shapes    directions (dim, few), points (m, dim) -> as points
     """
     dim, few = first.shape
-    if dim == few:
-        return np.asarray(first @ points)
     if not few:
         return points
-    if few < dim <= 4 * few < points.shape[1]:  # the whole matrix is as quick
-        return np.asarray(_turned(first, np.eye(dim)) @ points)
     factors, tau, _, _ = lapack.dgeqrf(first)
-    signs = np.concatenate([np.sign(np.diagonal(factors)), np.ones(dim - few)])
-    return np.asarray(lapack.dormqr("L", "N", factors, tau, signs[:, None] * points, 32 * max(1, points.shape[1]))[0])
+    reflections = (np.tril(factors, -1) + np.eye(dim, few)) * (tau != 0)
+    inner = np.triu(reflections.T @ reflections, 1)  # Q = 1 - V T V', and T**-1 is diag(1 / tau) with V'V above it
+    inner[np.diag_indices(few)] = 1 / np.where(tau, tau, 1.0)
+    onto = reflections @ solve_triangular(inner, np.eye(few))
+    signed = points * np.append(np.sign(np.diagonal(factors)), np.ones(dim - few)).astype(points.dtype)
+    signed -= signed @ reflections.astype(points.dtype) @ onto.T.astype(points.dtype)
+    return np.asarray(signed)
+
+
+def _extended(known: Array, cov: Array) -> Array:
+    """Lower triangular factors of more variables, whose covariances with all are given, from those before.
+
+    Shapes    known (replicates, d, d), cov (replicates, new, d + new) -> (replicates, d + new, d + new)
+    """
+    old, size = known.shape[-1], cov.shape[-1]
+    factor = np.zeros((len(cov), size, size))
+    factor[:, :old, :old] = known
+    for one, before, row in zip(factor, known, cov, strict=True):
+        free = np.diagonal(before) == 0  # of a variable that those before determine
+        solved = solve_triangular(before + np.diag(free), row[:, :old].T, lower=True, check_finite=False).T
+        one[old:, :old] = np.where(free, 0.0, solved)
+    fresh = factor[:, old:, :old]
+    variances = np.einsum("rii->ri", cov[:, :, old:])
+    factor[:, old:, old:] = triangular(cov[:, :, old:] - fresh @ fresh.swapaxes(1, 2), variances)
+    return factor
+
+
+def _positions_at(form: Affine, positions: Sequence[Array]) -> Array:
+    """The values of an affine form of positions."""
+    size = len(positions[0]) if positions else 1
+    return form.offset + sum((c * positions[int(name)] for name, c in form.terms), np.zeros(size, dtype=np.int64))
 
 
 def _members(ranges: Mapping[str, Range]) -> int:
@@ -411,8 +604,8 @@ def _members(ranges: Mapping[str, Range]) -> int:
 
 
 def _product(first: Array, second: Array) -> Array:
-    """Matrix products; with few rows they only read memory, and the threads of a BLAS would wait for each other."""
-    few = min(first.shape[-2], second.shape[-1]) <= FEW
+    """Matrix products; those of two rows are quicker without a BLAS."""
+    few = min(first.shape[-2], second.shape[-1]) == FEW
     return np.asarray(np.einsum("...ab,...bc->...ac", first, second) if few else np.matmul(first, second))
 
 
@@ -455,6 +648,8 @@ class LinearStates:
         self._weights: dict[str, Array] = {}
         self._used = 0
         self._moments = np.zeros((0, 0, 0))
+        self._version = 0  # of the weights
+        self._last: tuple[Any, Open | None] = (None, None)  # what was asked for last, and its average
 
     def _wanted(self) -> bool:
         """Whether second moments of carried variables themselves are read, not of nonlinear functions of them."""
@@ -519,12 +714,15 @@ class LinearStates:
         own = self._weights[name][(slice(None), *place(box, family.ranges))]
         axes = (REPLICATE, *ranges, SUMMAND, COORDINATE)
         groups = self.paths.replicate_groups(math.prod(b - a for a, b in box) * self.count)
-        for summand in self.summands[position]:
-            numbers = None if summand.carried is not None else self._enter(summand, box)
+        self._version += 1
+        entered = [None if summand.carried is not None else self._enter(summand, box)
+                   for summand in self.summands[position]]  # fmt: skip
+        for summand, numbers in zip(self.summands[position], entered, strict=True):
             for part in groups:
                 coefficient, values = self.paths.evaluate(summand.coefficient, ranges, part), own[part]
                 if summand.carried is not None:
-                    values += align(multiply(coefficient, self._read(summand.carried, ranges, part)), axes)
+                    read = self._read(summand.carried, ranges, part)
+                    values[..., : self._used, :] += align(multiply(coefficient, read), axes)
                     continue
                 assert numbers is not None
                 full = np.broadcast_to(align(coefficient, (REPLICATE, *ranges, COORDINATE)), values[..., 0, :].shape)
@@ -567,7 +765,8 @@ class LinearStates:
 
     def _read(self, reference: Variable, ranges: Mapping[str, Range], part: slice) -> Open:
         family = self.netsor.families[reference.name]
-        return members_read(self._weights[reference.name][part], reference, family, ranges, SUMMAND, COORDINATE)
+        known = self._weights[reference.name][part][..., : self._used, :]
+        return members_read(known, reference, family, ranges, SUMMAND, COORDINATE)
 
     # -- averages -----------------------------------------------------------------------------------------------
 
@@ -576,17 +775,21 @@ class LinearStates:
         self.paths.numbers.ready(first.name, second.name)
         if self.summands is None:
             return None
-        families = (self.netsor.families[reference.name] for reference in (first, second))
-        groups = self.paths.replicate_groups(self.count * sum(math.prod(family.shape) for family in families))
-        found = [self._average(first, second, ranges, part) for part in groups]
-        return Open(found[0].axes, np.concatenate([each.data for each in found]) / self.paths.points)
+        key = first, second, tuple(ranges.items()), self._version
+        if self._last[0] != key:
+            sizes = [ranges[name][1] - ranges[name][0] for slot in first.slots for name in slot.indices]
+            groups = self.paths.replicate_groups(self._used * math.prod(sizes))
+            found = [self._average(first, second, ranges, part) for part in groups]
+            average = Open(found[0].axes, np.concatenate([each.data for each in found]) / self.paths.points)
+            self._last = key, average
+        return self._last[1]
 
     def _average(self, first: Variable, second: Variable, ranges: Mapping[str, Range], part: slice) -> Open:
         """The sum over the draws of some replicates, which are the first axis."""
         one, two = (self._read(reference, ranges, part) for reference in (first, second))
-        middle = contract(one, Open((REPLICATE, SUMMAND, OTHER), self._moments[part]), [SUMMAND])
+        moments = Open((REPLICATE, OTHER, SUMMAND), self._moments[part, : self._used, : self._used])
         renamed = Open(tuple(OTHER if axis == SUMMAND else axis for axis in two.axes), two.data)
-        return contract(middle, renamed, [OTHER, COORDINATE])
+        return contract(contract(moments, one, [SUMMAND]), renamed, [OTHER, COORDINATE])
 
 
 def meet(first: Iterable[Source], second: Iterable[Source]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tensorprog.language.errors import NotCompiledError, Problem
 from tensorprog.language.ir import Dot, MatMul, Netsor
 from tensorprog.language.schedule import upstream
-from tensorprog.limit.form.definitions import is_layered, not_compiled, pieced, random_families, single
+from tensorprog.limit.form.definitions import is_layered, not_compiled, random_families, single
 from tensorprog.limit.form.sums_of_functions import SumsOfFunctions, WeightedFunction
 from tensorprog.limit.moment.reduced import sums_over_vectors
 
@@ -63,7 +63,6 @@ def _asked(shape: Shape) -> Iterator[list[Callable[[], Any]]]:
     """Calls that raise NotCompiledError for what is not compiled, in an order in which none explains one before."""
     netsor, body, layered = shape.netsor, shape.netsor.body, is_layered(shape.netsor, shape.random)
     yield [partial(shape.parts.of, name) for name, family in netsor.families.items() if family.kind == "vector"]
-    yield [partial(refuse_operands, shape, statement) for statement in body if isinstance(statement, Dot)]
     if layered or shape.random & shape.parts.carried:
         yield [partial(refuse_cells, shape)]
     if layered:  # second moments given the scores are needed of what weights multiply, of averages, and of outputs
@@ -81,18 +80,6 @@ def needed(netsor: Netsor) -> Netsor:
     names = upstream(netsor, netsor.outputs)
     body = tuple(statement for statement in netsor.body if statement.target.name in names)
     return netsor if len(body) == len(netsor.body) else replace(netsor, body=body)
-
-
-def refuse_operands(shape: Compiled, statement: Dot) -> None:
-    """Refuse a score, over a width that goes to infinity, of vectors that several statements define.
-
-    Raises    NotCompiledError
-    """
-    if statement.scale == "1/n" or shape.netsor.families[statement.left.name].width in dict(shape.netsor.fixed_widths):
-        return
-    for operand in (statement.left, statement.right):
-        if not shape.parts.is_base(operand.name):
-            raise pieced(statement, operand)
 
 
 def bases_of(parts: Iterable[WeightedFunction]) -> set[str]:

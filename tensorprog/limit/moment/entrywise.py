@@ -24,7 +24,7 @@ from tensorprog.language.evaluate import affine_values, align, union
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
 from tensorprog.limit.memory import keep, need
-from tensorprog.limit.moment.values import Value
+from tensorprog.limit.moment.values import Slices, Value
 
 __all__ = ["Entrywise"]
 
@@ -36,15 +36,26 @@ TILE = 1 << 15  # members of a tile, of which a handful of arrays stay in cache
 class Pairwise:
     """One array over pairs, made of others entry by entry.
 
+    The last axes are those of pairs: positions of the first, then as many of the second.  A step that `moves` is made
+    of all that its argument has along the axes before them, which tiles then have whole.
+
     compute    (index, arrays, free): the array at some members, from those of `args` there; `free` may be overwritten
     """
 
     def __init__(
         self, shape: tuple[int, ...], pairs: int, symmetric: bool, args: Sequence[Pairwise] = (),
         compute: Callable[[Index, Sequence[Array], Array | None], Array] | None = None, known: Array | None = None,
+        moves: bool = False,
     ) -> None:  # fmt: skip
         self.shape, self.pairs, self.symmetric, self.args = shape, pairs, symmetric, tuple(args)
         self.compute, self.known = compute, known
+        self._last: tuple[Index, Array] | None = None  # pairs that were read, and the array there
+        self.whole_rows: bool = moves or any(arg.whole_rows for arg in args)
+
+    @property
+    def shared(self) -> tuple[int, ...]:
+        """The lengths of the axes before those of pairs."""
+        return self.shape[: len(self.shape) - 2 * self.pairs]
 
     def order(self) -> list[Pairwise]:
         """All steps that this one needs, each after those that it is made of."""
@@ -65,8 +76,9 @@ class Pairwise:
         def read(index: Index) -> Array:
             arrays: dict[Pairwise, Array] = {}
             for number, step in enumerate(steps):
+                own = step.rows(index) if self.whole_rows else index
                 if step.known is not None:
-                    arrays[step] = part(step.known, index)
+                    arrays[step] = part(step.known, own)
                     continue
                 assert step.compute is not None
                 given = [arrays[arg] for arg in step.args]
@@ -74,35 +86,56 @@ class Pairwise:
                 free = next((arrays[arg] for arg in done if arg.known is None), None)
                 for arg in dict.fromkeys(done):
                     del arrays[arg]
-                arrays[step] = step.compute(index, given, free)
+                arrays[step] = step.compute(own, given, free)
             return arrays[self]
 
         return read
 
+    def rows(self, index: Index) -> Index:
+        """The members at these pairs, with all of the axes before them."""
+        return (*(slice(0, length) for length in self.shared), *index[len(index) - 2 * self.pairs :])
+
+    def between(self, index: Index) -> Array:
+        """The array at index arrays of one length for the pairs, with all of the axes before them."""
+        if self.known is not None:
+            return part(self.known, self.rows(index))
+        if self._last is None or not all(map(np.array_equal, self._last[0], index)):
+            with np.errstate(all="ignore"):
+                self._last = index, self.reader()(self.rows(index))
+        return self._last[1]
+
     @cached_property
     def some(self) -> Array:
-        """The array at the first members along its last axis."""
-        row = np.arange(self.shape[-1])
-        index = (*([np.zeros_like(row)] * (len(self.shape) - 1)), row)
+        """The array at the first members along its last axis, or at one pair."""
+        if self.shared:
+            first = np.zeros(1, dtype=int)
+            index: Index = (*(slice(0, length) for length in self.shared), *([first] * (2 * self.pairs)))
+        else:
+            row = np.arange(self.shape[-1])
+            index = (*([np.zeros_like(row)] * (len(self.shape) - 1)), row)
         if self.compute is None:
             assert self.known is not None
-            return np.broadcast_to(part(self.known, index), row.shape)
+            return part(self.known, index)
         return self.compute(index, [arg.some for arg in self.args], None)
 
     def whole(self) -> Array:
         """All of the array, computed once."""
         if self.known is None:
             need(math.prod(self.shape), f"an array of {math.prod(self.shape)} moments")
+            size = TILE
+            if self.whole_rows:  # tiles are as large as the largest array on the way allows
+                largest = max(math.prod(step.shared) for step in self.order())
+                size = max(1, TILE * math.prod(self.shared) // max(1, largest))
             with np.errstate(all="ignore"):
-                self.known = filled(self.reader(), self.shape, TILE, self.pairs, self.symmetric)
+                self.known = filled(self.reader(), self.shape, size, self.pairs, self.symmetric, self.whole_rows)
             keep(self.known)
             self.args, self.compute = (), None
         return self.known
 
     def at(self, index: Sequence[Array]) -> Array:
         """The array at index arrays of one length."""
-        if self.known is not None:
-            return np.asarray(self.known[tuple(index)])
+        if self.known is not None or self.whole_rows:
+            return np.asarray(self.whole()[tuple(index)])
         read, count = self.reader(), len(index[0])
         found = np.empty(count)
         for start in range(0, count, TILE):
@@ -114,6 +147,7 @@ class Pairwise:
 class Entrywise(Value):
     """A value over pairs of members, given by a step and by bounds: of its size, and of its error relative to it."""
 
+    tiled = True
     step: Pairwise
     sizes: Sizes
 
@@ -146,6 +180,35 @@ class Entrywise(Value):
         one = (1,) * pairs
         sizes = Sizes(size.reshape(members + one), size.reshape(one + members), relative)
         return cls(axes, Pairwise(members * 2, pairs, True, (), compute), sizes)
+
+    @classmethod
+    def at_equal(
+        cls, axes: Sequence[str], rows: Array, shared: int, scale: float, relative: float
+    ) -> Entrywise | None:  # fmt: skip
+        """Inner products of rows that are equal in the first `shared` positions; None for few.
+
+        Shapes    rows (*equal positions, *members, d); axes (*equal positions, *positions of first, *of second)
+        """
+        same, members = rows.shape[:shared], rows.shape[shared:-1]
+        pairs = len(members)
+        shape = (*same, *members, *members)
+        if not pairs or math.prod(shape) < LARGE:
+            return None
+
+        def compute(index: Index, _: Sequence[Array], free: Array | None) -> Array:
+            cuts = index[:shared], index[shared : shared + pairs], index[shared + pairs :]
+            first, second = (part(rows, (*cuts[0], *cut, slice(None))) for cut in cuts[1:])
+            if not isinstance(index[-1], slice):
+                return np.asarray(np.einsum("...d,...d->...", first, second) * scale)
+            one, two = (part.reshape(*part.shape[:shared], -1, part.shape[-1]) for part in (first, second))
+            found = one @ two.swapaxes(-1, -2)
+            found *= scale
+            return np.asarray(found.reshape(*first.shape[:-1], *second.shape[shared:-1]))
+
+        size = np.sqrt(scale * np.square(rows).sum(axis=-1))
+        one = (1,) * pairs
+        sizes = Sizes(size.reshape(same + members + one), size.reshape(same + one + members), relative)
+        return cls(axes, Pairwise(shape, pairs, True, (), compute), sizes)
 
     @classmethod
     def over(cls, value: Value, axes: Sequence[str], pairs: int) -> Entrywise | None:
@@ -259,27 +322,128 @@ class Entrywise(Value):
             return True
         return not (self.step.some.any() or self.step.whole().any())
 
-    def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the axes."""
+        return self.step.shape
+
+    def named(self, axes: Sequence[str]) -> Value:
+        """The same over axes of other names."""
+        return Entrywise(axes, self.step, self.sizes)
+
+    def read(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices: the whole under other names, or few members."""
         axes, shape = self.axes, self.step.shape
+        if not any(name in slots for name in axes):
+            return self
         forms = [slots.get(name, Affine.index(name)) for name in axes]
+        ranges = {name: (starts.get(name, 0), starts.get(name, 0) + size)
+                  for name, size in zip(axes, shape, strict=True) if name not in slots} | dict(ranges)  # fmt: skip
         spans = [form.bounds(ranges) if form.terms else None for form in forms]
-        plain = all(
-            form.bare is not None and span == (starts[name], starts[name] + size - 1)
+        plain = [
+            form.bare is not None and span == (starts.get(name, 0), starts.get(name, 0) + size - 1)
             for form, span, name, size in zip(forms, spans, axes, shape, strict=True)
-        )
+        ]
         names = union(*(form.indices for form in forms))
-        if plain and len(names) == len(axes):
-            return self if names == axes else Entrywise([form.bare for form in forms], self.step, self.sizes)  # type: ignore[misc]
+        if all(plain) and len(names) == len(axes):
+            return self if names == axes else self.named([form.bare for form in forms])  # type: ignore[misc]
+        shared = len(self.step.shared)
+        kept = tuple(form.bare or "" for form in forms[:shared])
+        names = union(*(form.indices for form in forms[shared:])) if self.step.whole_rows else names
+        if self.step.whole_rows and not (all(plain[:shared]) and len({*kept, *names}) == shared + len(names)):
+            return Value(axes, self.estimate).gather(slots, ranges, starts)
+        cut = shared if self.step.whole_rows else 0
+        forms, own, shape = forms[cut:], axes[cut:], shape[cut:]
         sizes = [ranges[name][1] - ranges[name][0] for name in names]
         if self.step.known is not None or 4 * math.prod(sizes) > math.prod(shape):
             return Value(axes, self.estimate).gather(slots, ranges, starts)
         index = []
-        for form, name, size in zip(forms, axes, shape, strict=True):
-            grid = align(affine_values(form, ranges), names) - starts[name]
+        for form, name, size in zip(forms, own, shape, strict=True):
+            grid = align(affine_values(form, ranges), names) - starts.get(name, 0)
             index.append(np.broadcast_to(np.clip(grid, 0, size - 1), sizes).ravel())
-        found = self._members(index)
+        if self.step.whole_rows:
+            value, rows = self.step.between(tuple(index)), self.step.rows(tuple(index))
+            top = self.sizes.relative * (part(self.sizes.first, rows) * part(self.sizes.second, rows))
+            found = Estimate(value, np.broadcast_to(top, value.shape))
+            names, sizes = (*kept, *names), [*self.step.shared, *sizes]
+        else:
+            found = self._members(index)
         return Value(names, Estimate(found.value.reshape(sizes), found.error.reshape(sizes)))
+
+    def _moved(
+        self, axes: Sequence[str], shared: tuple[int, ...], change: Callable[[Array, Callable[[Array], Array]], Array],
+        rounding: float,
+    ) -> Entrywise:  # fmt: skip
+        """A sum of what is read along axes before those of pairs.
+
+        change    (array, weights): the sum for an array (*shared axes, *others); each weight as `weights` gives it.
+                  Sums of products of sizes are bounded by the inequality of Cauchy and Schwarz
+        """
+        step, sizes = self.step, self.sizes
+        first, second = (
+            np.sqrt(change(np.square(np.broadcast_to(size, step.shared + size.shape[len(step.shared) :])), np.abs))
+            for size in (sizes.first, sizes.second)
+        )
+        made = Pairwise(
+            (*shared, *step.shape[len(step.shared) :]), step.pairs, step.symmetric, (step,),
+            lambda _, given, free: change(given[0], np.asarray), moves=True,
+        )
+        return Entrywise(axes, made, Sizes(first, second, sizes.relative + rounding))
+
+    def added(
+        self, reads: Sequence[tuple[Slices, Slices]], weights: Sequence[Value], axes: Sequence[str],
+        shape: Sequence[int],
+    ) -> Value | None:  # fmt: skip
+        """A sum over slices along axes before those of pairs, computed in the one pass."""
+        count = len(self.step.shared)
+        plain = all(cut == slice(None) for both in reads for cuts in both for cut in cuts[count:])
+        exact = all({*w.axes} <= {*axes[:count]} and not w.estimate.error.any() for w in weights)
+        if not (plain and exact and self.step.symmetric):
+            return None
+        found = []
+        for (there, here), weight in zip(reads, weights, strict=True):
+            factor = weight.aligned(axes[:count]).value
+            factor = factor[tuple(slice(None) if n == 1 else cut for n, cut in zip(factor.shape, here, strict=False))]
+            found.append((there[:count], here[:count], None if np.all(factor == 1) else factor))
+
+        def change(array: Array, weighted: Callable[[Array], Array]) -> Array:
+            total = np.zeros((*shape[:count], *array.shape[count:]))
+            for there, here, factor in found:
+                if factor is None:
+                    total[here] += array[there]
+                else:
+                    total[here] += array[there] * weighted(factor).reshape(factor.shape + (1,) * (array.ndim - count))
+            return total
+
+        return self._moved(axes, tuple(shape[:count]), change, (len(found) + 1) * EPS)
+
+    def around(self, name: str, span: Range, start: int) -> Value:
+        """The value over a larger range of one index, around which it wraps."""
+        count = len(self.step.shared)
+        if name not in self.axes[:count]:
+            return super().around(name, span, start)
+        axis = self.axes.index(name)
+        turned = (np.arange(*span) - start) % self.step.shape[axis]
+        shared = tuple(len(turned) if k == axis else size for k, size in enumerate(self.step.shared))
+        return self._moved(self.axes, shared, lambda array, _: np.take(array, turned, axis=axis), 0.0)
+
+    def summed(self, name: str) -> Value:
+        """The sum over an axis."""
+        if name not in self.axes[: len(self.step.shared)]:
+            return super().summed(name)
+        axis, shared = self.axes.index(name), list(self.step.shared)
+        rounding = shared.pop(axis) * EPS
+        axes = [*self.axes[:axis], *self.axes[axis + 1 :]]
+        return self._moved(axes, tuple(shared), lambda array, _: array.sum(axis=axis), rounding)
+
+    def contracted(self, other: Value, over: Sequence[str]) -> Value:
+        """The sum of products over some axes."""
+        if not over or {*over} & {*other.axes} or not {*over} <= {*self.axes[: len(self.step.shared)]}:
+            return super().contracted(other, over)
+        total: Value = self
+        for name in over:
+            total = total.summed(name)
+        return total * other
 
     def at(self, positions: Mapping[str, Array], starts: Mapping[str, int]) -> Estimate:
         """Numbers at index arrays, one for each axis, that broadcast against each other."""

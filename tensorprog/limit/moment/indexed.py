@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, Self, TypeVar
 
 from tensorprog.language.expr import Affine
@@ -36,6 +37,7 @@ def difference(first: Affine, second: Affine) -> Affine | None:
     return canonical(first - second)
 
 
+@lru_cache(maxsize=1 << 12)
 def canonical(form: Affine) -> Affine | None:
     """An equation with sorted terms, content divided out and first coefficient positive; None if it always holds."""
     terms = sorted((name, value) for name, value in form.terms if value)
@@ -72,6 +74,11 @@ def solve(equations: Equations, prefer: Sequence[str] = (), only: bool = False) 
 
     An equation without an index of coefficient +-1 is left unsolved; it still stands in its term.
     """
+    return dict(_solution(equations, tuple(prefer), only)) if equations else {}
+
+
+@lru_cache(maxsize=1 << 12)
+def _solution(equations: Equations, prefer: tuple[str, ...], only: bool) -> dict[str, Affine]:
     solution: dict[str, Affine] = {}
     rank = {name: position for position, name in enumerate(prefer)}
     for equation in sorted(equations, key=str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from tensorprog.language.evaluate import (
     multiply,
     union,
 )
-from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variables
+from tensorprog.language.expr import Affine, Expr, Number, Variable, indices_of, variables
 from tensorprog.language.initials import InitialLaw, covariance_size, initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range
 from tensorprog.limit.form.definitions import Box, indicator, readings
@@ -74,6 +74,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         super().__init__(program, expanded, symbols)
         self.replicates: Range | None = None
         self.initials = initial_laws(self.netsor)
+        self.of_initials: dict[Hashable, Value] = {}  # expectations of functions of initial vectors
         self._whole: set[str] = set()
 
     # -- families that are filled in step by step -----------------------------------------------------------------
@@ -228,6 +229,8 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def number(self, expr: Expr, ranges: Ranges) -> Value:
         """An expression of constants, indices and averages, with the error of the averages carried through."""
+        if isinstance(expr, Number):
+            return Value.of(expr.value)
         if self.deferring and any(True for _ in variables(expr)):
             axes = [*indices_of(expr, ranges), *([] if self.replicates is None else [REPLICATE])]
             return Computed(axes, self.over(ranges), partial(self._number, expr), self.changes(*variables(expr)))
@@ -289,15 +292,26 @@ class Numbers(Recursion[Value, IndexedValues]):
     def _initial_at(self, name: str, position: Mapping[str, str], equal: Collection[str]) -> Value | None:
         shape = self.netsor.families[name].shape
         check_memory([*shape, *(size for size, index in zip(shape, position, strict=True) if index not in equal)])
-        found = self.initials[name].at(equal)
+        made = self._products_at(name, position, equal)
+        found = self.initials[name].at(equal) if made is None else None
         if found is None:
-            return None
+            return made
         value, error = (Open(tuple(position.get(n) or f"{position[n[:-1]]}_" for n in part.axes), part.data)
                         for part in found)  # fmt: skip
         sizes = dict(zip(value.axes, value.data.shape, strict=True))
         bound = broadcast(error, value.axes, sizes)  # in the order of the numbers, if there is one for each
         bound = bound if 0 in bound.strides else np.asarray(bound, order="C")
         return Value.of(np.asarray(value.data, order="C"), value.axes, bound)
+
+    def _products_at(self, name: str, position: Mapping[str, str], equal: Collection[str]) -> Value | None:
+        """Inner products of data at equal positions, to be computed when they are read; None for few."""
+        rows, order = self.initials[name].rows, list(position)
+        if rows is None:
+            return None
+        same, own = [n for n in order if n in equal], [n for n in order if n not in equal]
+        data = rows[0].transpose(*(order.index(n) for n in (*same, *own)), -1)
+        axes = [position[n] for n in same] + [position[n] for n in own] + [f"{position[n]}_" for n in own]
+        return Entrywise.at_equal(axes, data, len(same), rows[1], rows[2])
 
     def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
         rows = self.initials[name].rows

@@ -33,23 +33,29 @@ NUMBERS, PILOT = 1 << 26, 1 << 18  # numbers held by all draws together, for wha
 class NumericRecursion(Numbers):
     """Moments of one program in numbers.
 
-    A `pilot` takes one replicate of draws, to find the directions that matter; its numbers have no error.
+    A `pilot` takes one replicate of draws, to find the directions that matter; its numbers have no error.  Draws are of
+    all Gaussian variables `apart`, or of the sums that statements read.
 
     Raises    NotCompiledError for what this version does not compile, NotFiniteError for moments that are not finite
     """
 
     def __init__(
         self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS, symbols: Collection[str] = (),
-        pilot: bool = False,
+        pilot: bool = False, apart: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(program, expanded, symbols)
+        self._apart: NumericRecursion | None = None
+        self._made_apart = partial(NumericRecursion, program, expanded, numbers, symbols, apart=True)
         self.paths: Paths | None = None
         self.start(Recurrences(self))
         if any(self.netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
             few = min(PILOT, numbers)
-            turned = None if pilot else lambda: NumericRecursion(program, expanded, few, symbols, pilot=True).drawn
-            self.paths = Paths(self, numbers, turned)
-        drawn = any_reduces(self.parts, self.netsor.families.keys() - self.random)
+            turned = None if pilot else lambda: NumericRecursion(program, expanded, few, symbols, True, apart).drawn
+            self.paths = Paths(self, numbers, turned, apart)
+        known = self.program.known
+        if "reduces" not in known:
+            known["reduces"] = any_reduces(self.parts, self.netsor.families.keys() - self.random)
+        drawn = known["reduces"]
         self.replicates = self.paths.range if self.paths is not None else (0, REPLICATES) if drawn else None
 
     def start(self, recurrences: Recurrences) -> None:
@@ -101,7 +107,7 @@ class NumericRecursion(Numbers):
     def _drawn(
         self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Ranges
     ) -> Value:
-        compute = partial(self.drawn.average, first, second)
+        compute = partial(self._fitting(*first, *second).drawn.average, first, second)
         if not self.deferring:
             return compute(ranges)
         read = dict.fromkeys(name for factor in (*first, *second) for name in indices_of(factor.expression, ranges))
@@ -113,6 +119,13 @@ class NumericRecursion(Numbers):
 
         changing = {variable for factor in (*first, *second) for _, variable, _ in factor.inner}
         return Computed((REPLICATE, *read), self.over(ranges), later, self.changes(*changing))
+
+    def _fitting(self, *factors: WeightedFunction) -> NumericRecursion:
+        """The recursion whose draws answer for these functions: another one if they read parts of sums."""
+        if self.drawn.fits(*factors):
+            return self
+        self._apart = self._apart or self._made_apart()
+        return self._apart
 
     def changes(self, *read: Variable) -> list[Changes]:
         """What may change of averages, and of what is drawn, while a recurrence is filled in."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
+from tensorprog.gaussian.shared_line import on_shared_line
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, broadcast, evaluate, union
 from tensorprog.language.expr import (
     Affine,
@@ -148,11 +149,76 @@ class _Law:
     def expectation(self, block: Sequence[_Factor]) -> Value:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
         if len(block) > 2:
+            found = self._on_shared_line(block)
+            if found is not None:
+                return found
             block = _merged(block)
         if not self.numbers.deferring:
-            return self._now(block)
+            known, key = self.numbers.of_initials, self._of_initials(block)
+            if key is None:
+                return self._now(block)
+            if key not in known:
+                known[key] = self._now(block)
+            return known[key]
         linear = len(block) < 3 and all(factor.plain == FORMAL for factor in block)
         return self._expectation(block, self.numbers.scope(self.ranges)) if linear else self._later(block)
+
+    def _on_shared_line(self, block: Sequence[_Factor]) -> Value | None:
+        """Of several smooth functions of one variable, the same for all indices, each with indices of its own."""
+        places = {factor.places for factor in block}
+        if len(places) > 1 or len(block[0].places) > 1 or self.numbers.deferring or any(
+                factor.averages or not smooth(factor.body) for factor in block):
+            return None
+        mean, variance = self.mean(block[0].places[0]), self.cov(block[0].places[0], block[0].places[0])
+        if any(part.axes or part.estimate.error.any() for part in (mean, variance)):
+            return None
+        key = self._of_initials(block)
+        if key is not None and key in self.numbers.of_initials:
+            return self.numbers.of_initials[key]
+        scope, name = self.numbers.scope(self.ranges), f".{block[0].places[0]}"
+        axes = self._axes([], [factor.body for factor in block])
+        if self.numbers.sized((), axes, self.ranges) is not None:
+            return None
+        check_memory([self.ranges[axis][1] - self.ranges[axis][0] for axis in axes])
+
+        def factors(x: Array) -> list[tuple[tuple[str, ...], Array]]:
+            def read(reference: Variable, box: Mapping[str, Range]) -> Open:
+                return Open((COORDINATE,), x) if reference.name == name else scope.variable(reference, box)
+
+            inner = Scope(scope.netsor, scope.ranges, read)
+            found = []
+            for factor in block:
+                value = evaluate(factor.body, inner)
+                own = tuple(axis for axis in value.axes if axis != COORDINATE)
+                values = align(value, (*own, COORDINATE))
+                found.append((own, np.broadcast_to(values, (*values.shape[:-1], len(x)))))
+            return found
+
+        answer = on_shared_line(factors, float(mean.estimate.value), float(np.sqrt(variance.estimate.value)))
+        if answer is None:
+            return None
+        value = Value.of(answer[1], answer[0], np.full((1,) * len(answer[0]), answer[2]))
+        if key is not None:
+            self.numbers.of_initials[key] = value
+        return value
+
+    def _of_initials(self, block: Sequence[_Factor]) -> tuple[Any, ...] | None:
+        """What tells a block of functions of initial vectors from others, which has one value for all draws."""
+        if all(factor.plain == FORMAL for factor in block) or any(factor.averages for factor in block):
+            return None
+        places = dict.fromkeys(place for factor in block for place in factor.places)
+        forms = [self.forms[place] for place in places]
+        read = [variable.name for form in forms for _, variable, _ in form]
+        families, fixed = self.numbers.netsor.families, dict(self.numbers.netsor.fixed_widths)
+        if any(families[n].statements or families[n].width in fixed for n in read):
+            return None
+        named = {name for factor in block for name in indices_of(factor.body, self.ranges)}
+        named |= {name for form in forms for entry in form for name in indices_of(entry[1], self.ranges)}
+        named |= {name for form in forms for weight, _, _ in form for name in indices_of(weight, self.ranges)}
+        spans = tuple((name, self.ranges[name]) for name in sorted(named))
+        equations = frozenset(form for form in self.equations if named.intersection(form.indices))
+        factors = tuple((factor.body, *(self.forms[place] for place in factor.places)) for factor in block)
+        return factors, equations, spans
 
     def _later(self, block: Sequence[_Factor]) -> Value:
         """The same written down, to be computed in windows."""

@@ -33,6 +33,7 @@ from tensorprog.limit.form.definitions import (
     readings,
     reads_beyond,
     single,
+    with_summands,
 )
 from tensorprog.limit.form.sums_of_functions import ONE, Inner, SumsOfFunctions, WeightedFunction, position_names
 from tensorprog.limit.moment.indexed import (
@@ -88,6 +89,25 @@ class Elimination(NamedTuple):
     over: list[str]  # bound indices that are left to sum over
 
 
+class _Prepared:
+    """What the recursion reads of a program: what is worked out once, whatever is asked and however often."""
+
+    def __init__(self, program: Netsor, expanded: bool, symbols: Collection[str]) -> None:
+        netsor = single(normalize(program, expanded, symbols).netsor)
+        self.random = random_families(netsor)
+        self.scores = {
+            s.target.name: s
+            for s in (*program.body, *netsor.body)
+            if isinstance(s, Dot) and s.scale != "1/n" and s.target.name in netsor.families
+            if s.target.name in netsor.scores
+            or not (self.random & {s.left.name, s.right.name} or any(reads_beyond(program, v) for v in s.inputs))
+        }
+        self.netsor, self.summands = with_summands(netsor, self.scores)
+        self.random = random_families(self.netsor)
+        self.parts = SumsOfFunctions(self.netsor)
+        self.known: dict[str, bool] = {}  # what else is asked of it
+
+
 class Recursion(ABC, Generic[V, M]):
     """Moments of one program, computed when asked for and remembered.
 
@@ -105,16 +125,15 @@ class Recursion(ABC, Generic[V, M]):
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         self.expanded = expanded
-        self.netsor = netsor = single(normalize(program, expanded, symbols).netsor)
-        self.parts = SumsOfFunctions(netsor)
-        self.random = random_families(netsor)
-        self.scores = {
-            s.target.name: s
-            for s in (*program.body, *netsor.body)
-            if isinstance(s, Dot) and s.scale != "1/n" and s.target.name in netsor.families
-            if s.target.name in netsor.scores
-            or not (self.random & {s.left.name, s.right.name} or any(reads_beyond(program, v) for v in s.inputs))
-        }
+        key = Recursion, expanded, frozenset(symbols)
+        if key not in program.remembered:
+            program.remembered[key] = _Prepared(program, expanded, symbols)
+        self.program: _Prepared = program.remembered[key]
+        self.netsor: Netsor = self.program.netsor
+        self.parts: SumsOfFunctions = self.program.parts
+        self.random: frozenset[str] = self.program.random
+        self.scores: dict[str, Dot] = self.program.scores
+        self.summands = self.program.summands
 
     def reset(self) -> None:
         """Nothing is computed yet."""
@@ -611,7 +630,14 @@ class Recursion(ABC, Generic[V, M]):
         return operands_of(self.dot(name))
 
     def score(self, f: str, g: str, where: Equations = NOTHING) -> M:
-        """Cov of two score families, by Isserlis; `where`: at these positions, elsewhere any value."""
+        """Cov of two score families, by Isserlis; `where`: at these positions, elsewhere any value.
+
+        Of functions of MatMul outputs, coordinate by coordinate, E[Z^u Z^v Z^u' Z^v'] in general.
+        """
+        if f in self.summands and g in self.summands:
+            one, two = self.summands[f], self.summands[g]
+            found: M = self.settle(self.second_at(one, two, self.worth(one, two, where)))
+            return found
         ranges, at = self.pair_ranges(f, g), solve(self.worth(f, g, where))
         second = {name: Affine.index(f"{name}_").at(at) for name in position_names(self.netsor, g)}
         left, right = self.operands(f)
@@ -678,7 +704,18 @@ class Forms(Generic[V]):
         self.means = [recursion.centre(form, ranges) for form in forms]
         # those of different forms first: what they need holds variances too
         pairs = sorted(((k, j) for k in range(len(forms)) for j in range(k + 1)), key=lambda pair: pair[0] == pair[1])
-        self.covariances = {(k, j): recursion.covariance(forms[j], forms[k], ranges) for k, j in pairs}
+        self.covariances: dict[tuple[int, int], Indexed[V]] = {}
+        for k, j in pairs:
+            found = self._variance_of_copy(k) if j == k else None
+            self.covariances[k, j] = recursion.covariance(forms[j], forms[k], ranges) if found is None else found
+
+    def _variance_of_copy(self, k: int) -> Indexed[V] | None:
+        """The variance of a form that is an earlier one at other indices: that one's, read there."""
+        for j, form in enumerate(self.forms[:k]):
+            names = _copied(form, self.forms[k], self.ranges)
+            if names is not None:
+                return self.covariances[j, j].read(names, self.ranges)
+        return None
 
     @property
     def equations(self) -> list[Equations]:
@@ -693,3 +730,19 @@ class Forms(Generic[V]):
         """Covariance of two forms where exactly these equations hold."""
         found: V = self.covariances[max(j, k), min(j, k)].case(equations, solution)
         return found
+
+
+def _copied(one: Inner, two: Inner, ranges: Ranges) -> dict[str, Affine] | None:
+    """The free indices of a form at which it is the other one, over the same ranges; None if it is another form."""
+    names: dict[str, Affine] = {}
+    if [variable.name for _, variable, _ in one] != [variable.name for _, variable, _ in two]:
+        return None
+    for (_, first, bound), (_, second, other) in zip(one, two, strict=True):
+        names |= dict(zip(bound, map(Affine.index, other), strict=False))
+        names |= {slot.bare: form for slot, form in zip(first.slots, second.slots, strict=True) if slot.bare}
+    summed = {name for _, _, bound in one for name in bound}
+    if any(form.bare is None or ranges[name] != ranges[form.bare] for name, form in names.items()):
+        return None
+    if WeightedFunction(ONE, (), None, one).renamed(names).inner != two:
+        return None
+    return {name: form for name, form in names.items() if name not in summed}

@@ -9,7 +9,9 @@ so that one set of draws serves all i, and E[f(i) g(i')] is an average of produc
 free beside a reduced one (the c of mean[j](u[c,j])) makes cells: the forms of c and c' are drawn for each pair of them.
 
 The draws are replicates of quasi-random points (see `carried`): each replicate keeps to its own covariances, and their
-spread is the error.  Smooth functions of few variables take Gauss-Hermite rules, which have an error of their own.
+spread is the error.  Where every draw of scores has covariances of its own (`Numbers.each`), all replicates serve each
+of these, and the spread is that of averages for one draw.  Smooth functions of few variables take Gauss-Hermite rules,
+which have an error of their own.
 """
 
 from __future__ import annotations

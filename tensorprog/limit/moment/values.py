@@ -23,6 +23,7 @@ __all__ = ["REPLICATE", "Factored", "IndexedValues", "Settled", "Value", "check_
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
+Slices = tuple[slice, ...]
 REPLICATE = "&"  # the axis of replicates of draws, or of draws that have moments of their own
 ALIKE = 16.0  # bounds of which the largest serves for all
 SHIFTED = 1 << 14  # numbers from which what is read at sums of indices is kept as it is
@@ -42,6 +43,7 @@ class Value:
     axes: tuple[str, ...]
     estimate: Estimate
     later: ClassVar[bool] = False  # whether the numbers are computed when they are asked for (see `deferred`)
+    tiled: ClassVar[bool] = False  # whether a sum of what is read at shifts is computed with the numbers (`entrywise`)
 
     @classmethod
     def of(cls, data: Any, axes: Sequence[str] = (), error: Any = None) -> Value:
@@ -50,6 +52,15 @@ class Value:
         if error is None and array.ndim == 0:
             return cls((), Estimate(array, np.zeros(())))
         return cls(tuple(axes), Estimate(array, np.broadcast_to(0.0 if error is None else error, array.shape)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the axes."""
+        return self.estimate.value.shape
+
+    def named(self, axes: Sequence[str]) -> Value:
+        """The same over axes of other names."""
+        return Value(tuple(axes), self.estimate)
 
     @property
     def value(self) -> Open:
@@ -120,13 +131,18 @@ class Value:
             own = {f".{k}": slots[name] for k, name in enumerate(self.axes) if name in slots}
             named = tuple(f".{k}" if name in slots else name for k, name in enumerate(self.axes))
             first = {f".{k}": starts[name] for k, name in enumerate(self.axes)}
-            return Shifted.kept(Value(named, self.estimate), own, ranges, first)
+            return Shifted.kept(self.named(named), own, ranges, first)
         return self.read(slots, ranges, starts)
 
     def read(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """The same, with every number that is read."""
-        value = gather(self.value, slots, ranges, starts)
-        return Value(value.axes, Estimate(value.data, gather(self.error, slots, ranges, starts).data))
+        value, error = gather(self.value, slots, ranges, starts), compact(self.estimate.error)
+        if error.shape == self.estimate.value.shape:
+            return Value(value.axes, Estimate(value.data, gather(self.error, slots, ranges, starts).data))
+        # one bound for all along some axes: it is one for all that are read there
+        axes = tuple(axis for axis, size in zip(self.axes, error.shape, strict=True) if size > 1)
+        bound = gather(Open(axes, error.reshape([size for size in error.shape if size > 1])), slots, ranges, starts)
+        return Value(value.axes, Estimate(value.data, np.broadcast_to(align(bound, value.axes), value.data.shape)))
 
     def widened(self, name: str, span: Range, whole: Range) -> Value:
         """The value over a larger range of one index, zero outside its own."""
@@ -149,6 +165,16 @@ class Value:
         value, error = np.take(estimate.value, turned, axis=place), compact(estimate.error)
         error = error if error.shape[place] == 1 else np.take(error, turned, axis=place)
         return Value(self.axes, Estimate(value, np.broadcast_to(error, value.shape)))
+
+    def added(
+        self, reads: Sequence[tuple[Slices, Slices]], weights: Sequence[Value], axes: Sequence[str],
+        shape: Sequence[int],
+    ) -> Value | None:  # fmt: skip
+        """A sum over slices that computes itself when it is read; None where numbers are added up at once.
+
+        Each of `reads` says where the value is read and where in the sum that is added, times a weight.
+        """
+        return None
 
     def zero(self) -> bool:
         """Whether the value is exactly zero."""
@@ -287,11 +313,12 @@ class Shifted(Value):
         if len({form.bare for form in bare.values()}) < len(bare):  # diagonals first, which are smaller
             source = source.read(bare, ranges, starts)
             slots = {axis: form for axis, form in slots.items() if axis not in bare}
-        indices, size = _indices(source, slots), math.prod(source.estimate.value.shape)
-        read = dict(zip(source.axes, source.estimate.value.shape, strict=True))
+        indices, size = _indices(source, slots), math.prod(source.shape)
+        read = dict(zip(source.axes, source.shape, strict=True))
         large = math.prod(ranges[n][1] - ranges[n][0] if n in ranges else read[n] for n in indices)
         whole = cls(source, slots, ranges, starts, by)
-        return whole if large >= max(2 * size, SHIFTED) else whole.plain()
+        moved = source.tiled and any(len(form.terms) > 1 for form in slots.values())
+        return whole if large >= max(size if moved else 2 * size, SHIFTED) else whole.plain()
 
     @property
     def estimate(self) -> Estimate:  # type: ignore[override]
@@ -311,7 +338,7 @@ class Shifted(Value):
         return self.plain() + (other.plain() if isinstance(other, Shifted) else other)
 
     def __mul__(self, other: Value) -> Value:
-        large = math.prod(self.source.estimate.value.shape)
+        large = math.prod(self.source.shape)
         if isinstance(other, Shifted) or any(math.prod(array.shape) > large for array in other.arrays):
             return self.plain() * (other.plain() if isinstance(other, Shifted) else other)
         return Shifted(self.source, self.slots, self.ranges, self.starts, (*self.by, *other.factors))
@@ -333,7 +360,7 @@ class Shifted(Value):
         read = {name: f".{k}" for k, name in enumerate(self.source.axes) if name in slots or name in self.slots}
         forms = {own: self.slots.get(name, Affine.index(name)).at(slots) for name, own in read.items()}
         first = {own: (self.starts if name in self.slots else starts)[name] for name, own in read.items()}
-        source = Value(tuple(read.get(name, name) for name in self.source.axes), self.source.estimate)
+        source = self.source.named([read.get(name, name) for name in self.source.axes])
         by = [factor.gather(slots, ranges, starts) for factor in self.by]
         return Shifted.kept(source, forms, dict(self.ranges) | dict(ranges), first, by)
 
@@ -390,7 +417,10 @@ def _added(
         return reduce(lambda a, b: a + b, (one.read(form, ranges, starts) * weight for one, form, weight in parts))
     axes = tuple(forms[0][axis].indices[0] if axis in forms[0] else axis for axis in source.axes)
     shape = [ranges[name][1] - ranges[name][0] if axis in forms[0] else size
-             for axis, name, size in zip(source.axes, axes, source.estimate.value.shape, strict=True)]  # fmt: skip
+             for axis, name, size in zip(source.axes, axes, source.shape, strict=True)]  # fmt: skip
+    later = source.added(list(filter(None, reads)), weights, axes, shape) if _one(sources) else None
+    if later is not None:
+        return later
     check_memory(shape)
     known = [compact(one.estimate.error) for one in sources]
     rooms = [error + (len(parts) + 1) * EPS * largest(one.estimate.value, error.shape)
@@ -422,6 +452,10 @@ def _added(
     return Value(axes, Estimate(total, np.broadcast_to(error, shape)))
 
 
+def _one(values: Sequence[Value]) -> bool:
+    return all(value is values[0] for value in values)
+
+
 def _slices(
     source: Value, forms: Mapping[str, Affine], weight: Value, ranges: Ranges, starts: Mapping[str, int]
 ) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
@@ -432,7 +466,7 @@ def _slices(
     there, here, seen = [], [], [axis for axis in source.axes if axis not in forms]
     if not {*weight.axes} <= {*seen, *(name for form in forms.values() for name in form.indices)}:
         return None
-    for axis, size in zip(source.axes, source.estimate.value.shape, strict=True):
+    for axis, size in zip(source.axes, source.shape, strict=True):
         form = forms.get(axis)
         if form is None:
             there.append(slice(None))
@@ -488,7 +522,8 @@ class IndexedValues(Indexed[Value]):
             for smaller, part in found.items():
                 if smaller < equations:
                     value = value + part.gather(solution, ranges, starts).scaled(-1.0)
-            if not (equations and _vanishes(value, cases[equations])) and not value.zero():
+            less = value is not cases[equations]
+            if not (less and _vanishes(value, cases[equations])) and not value.zero():
                 found[equations] = value
         return cls(tuple(Term(equations, value) for equations, value in found.items()), ranges)
 
@@ -543,6 +578,8 @@ class IndexedValues(Indexed[Value]):
 
     def merged(self) -> IndexedValues:
         """Add up terms with equal equations and drop exact zeros."""
+        if not self.terms:
+            return self
         groups: dict[tuple[Equations, int], Value] = {}
         for number, term in enumerate(self.terms):
             apart = isinstance(term.value, Factored | Shifted)  # a sum would multiply them out
