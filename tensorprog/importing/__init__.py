@@ -13,6 +13,7 @@
     operations      the table of rules
     views, elementwise, layers, convolutions, recurrent   its rules
     translation     the module, operation by operation
+    parts           parts that are read one by one get a name each
     folding         layers that are alike become an index
     text            names, letters and comments: the file
     importer        all of this in order

@@ -10,8 +10,9 @@ from fractions import Fraction
 from typing import Any
 
 from tensorprog.importing.capture import Captured, capture
-from tensorprog.importing.folding import finished, folded, pruned, separated, unrolled
+from tensorprog.importing.folding import finished, folded
 from tensorprog.importing.laws import Pieces
+from tensorprog.importing.parts import pruned, separated, unrolled
 from tensorprog.importing.sketch import Sketch
 from tensorprog.importing.text import Written
 from tensorprog.importing.translation import translated

@@ -382,8 +382,8 @@ class Sketch:
                 index.append(0)
             elif any(atom.is_width for atom in axis):
                 raise self.refuse("a fixed tensor differs from coordinate to coordinate of a vector",
-                                  "such vectors (sinusoidal or rotary positions, rescaled channels) are not covered; "
-                                  "make them random, or leave them out")
+                                  "of such vectors only cosines and sines of rotary positions are known, and none with "
+                                  "coordinates of their own frequency; make them random, or leave them out")
             else:
                 kept += axis
                 index.append(slice(None))

@@ -110,7 +110,7 @@ class Written:
             wish = f"x{wish}" if wish[0].isdigit() else wish
             name, number = wish, 2
             while name in taken:
-                name, number = f"{wish}{number}", number + 1
+                name, number = f"{wish}{'_' * wish[-1].isdigit()}{number}", number + 1
             taken.add(name)
             self.names[own] = name
 

@@ -126,6 +126,29 @@ class Words(nn.Module):  # type: ignore[misc]
         return x + self.down(nn.functional.silu(self.gate(h)) * self.up(h))
 
 
+class Rotary(nn.Module):  # type: ignore[misc]
+    """Attention with rotary positions as Llama has it: cosines kept in a buffer, halves that turn."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.table, self.heads = nn.Embedding(10, n), 2
+        self.q, self.k, self.v = (nn.Linear(n, n, bias=False) for _ in range(3))
+        angles = torch.arange(4)[:, None] * 100.0 ** (-torch.arange(0, n // 2, 2) / (n // 2))
+        self.register_buffer("cos", torch.cat([angles, angles], -1).cos())
+        self.register_buffer("sin", torch.cat([angles, angles], -1).sin())
+
+    def turned(self, x: Any) -> Any:
+        one, other = x.chunk(2, -1)
+        return x * self.cos + torch.cat([-other, one], -1) * self.sin
+
+    def forward(self, ids: Any) -> Any:
+        x = self.table(ids)
+        b, t, n = x.shape
+        q, k, v = (layer(x).view(b, t, 2, n // 2).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        y = nn.functional.scaled_dot_product_attention(self.turned(q), self.turned(k), v, is_causal=True)
+        return y.transpose(1, 2).reshape(b, t, n)
+
+
 IMAGE = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 2, 4, 4)), dtype=torch.float32)
 MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "mlp": (mlp, tokens(2)),
@@ -139,6 +162,7 @@ MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "gru": (lambda n: Reader(n, nn.GRU, num_layers=2), tokens(3)),
     "rnn": (lambda n: Reader(n, nn.RNN, bidirectional=True), tokens(3)),
     "images": (image_net, IMAGE),
+    "rotary": (Rotary, torch.tensor([[3, 1, 3, 2]])),
     "words": (Words, torch.tensor([[3, 1, 3]])),
 }
 
