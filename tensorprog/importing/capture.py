@@ -187,7 +187,7 @@ class _Graphs:
         users = iter([list(entry[3]) for entry in traced])
         free = [next(users), next(users)]
         seen: dict[Any, str] = {}
-        drawn: set[int] = set()
+        drawn: dict[int, str] = {}
         for node in one.graph.nodes:
             if node.op != "placeholder":
                 continue
@@ -199,11 +199,10 @@ class _Graphs:
                 draws = tuple((low, high, law.draw, str(law)) for low, high, law in laws_one[target])
                 if draws in seen:
                     self.captured.copies[node.name] = seen[draws]
-                elif twice := {draw for *_, draw, _ in draws if draw} & drawn:
-                    assert twice
-                    raise fail(f"{target} is made from the random numbers of another parameter",
+                elif twice := [drawn[draw] for *_, draw, _ in draws if draw in drawn]:
+                    raise fail(f"{target} and {twice[0]} are made of the same random numbers",
                                fix="draw each parameter by itself, or use one parameter in both places")
-                drawn |= {draw for *_, draw, _ in draws}
+                drawn |= {draw: target for *_, draw, _ in draws if draw}
                 seen.setdefault(draws, node.name)
                 self.captured.parameters[node.name] = Parameter(
                     target, shapes, (laws_one[target], laws_other[target]),

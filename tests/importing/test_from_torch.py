@@ -337,7 +337,7 @@ def orthogonal(n: int) -> Any:
     (Tied, ("square.weight is used in two ways", "tied", "a parameter of its own")),
     (Waves, ("mul in the module itself", "coordinate to coordinate", "torch.cos")),
     (Written, ("changes a tensor in place", "y[:, 0].mul_(2.0)", "line")),
-    (Halved, ("smaller is made from the random numbers of another", "draw each parameter by itself")),
+    (Halved, ("smaller", "one.weight", "made of the same random numbers", "draw each parameter by itself")),
     (orthogonal, ("linear in 1 (Linear)", "1.weight are orthogonal", "normal_")),
 ])
 def test_refusals_say_where_and_what_to_do(make: Callable[[int], Any], parts: tuple[str, ...]) -> None:
