@@ -166,7 +166,7 @@ def reductions(sketch: Parameters, operation: TracedCall) -> Result:
     if correction and not any(atom.is_width for atom in atoms):
         size = math.prod(atom.size for atom in atoms)
         spread = multiplied(sketch, spread, FixedTensor((size / (size - 1),) * 2))
-    elif correction and sketch.at is None:
+    elif correction:
         sketch.note(f"a variance over n coordinates divides by n, not by n - 1: {sketch.place.alike}")
     if kind == "std":
         from tensorprog.importing.elementwise import raised
@@ -188,10 +188,12 @@ def _centred(sketch: Parameters, value: Traced, dims: Sequence[int]) -> tuple[Tr
     return mean, added(sketch, value, mean, -1.0)
 
 
-@rule("amax", "amin", "logsumexp", "softmax", "_softmax", "log_softmax", "max")
+@rule("amax", "amin", "logsumexp", "softmax", "_softmax", "log_softmax", "max", "min")
 def over_indices(sketch: Parameters, operation: TracedCall) -> Result:
     """What acts over indices: largest entries, softmax."""
     kind = operation.operation.kind.lstrip("_")
+    if kind in ("max", "min") and not isinstance(operation.plain(1, "dim"), int):
+        raise sketch.refuse(f"{kind} of two tensors or of all entries", "use torch.maximum, torch.minimum or amax")
     value = sketch.level(random(sketch, operation.tensor(0)), f"the argument of {kind}")
     dims = _dims(operation, 1, len(value.axes))
     keep = "softmax" in kind or bool(operation.plain(2, "keepdim", False))
@@ -205,8 +207,9 @@ def over_indices(sketch: Parameters, operation: TracedCall) -> Result:
     if kind == "log_softmax":
         value = sketch.named(value)[0]
         return replace(value, expr=value.expr - Reduction("logsumexp", names, value.expr))
-    if kind == "amin":
-        return replace(value, expr=-Reduction("max", names, -value.expr), axes=axes)
+    if kind in ("amin", "min"):
+        made = replace(value, expr=-Reduction("max", names, -value.expr), axes=axes)
+        return (made, None) if kind == "min" else made
     reducer = {"amax": "max"}.get(kind, kind)
     made = replace(value, expr=Reduction(reducer, names, value.expr), axes=axes)
     return (made, None) if kind == "max" else made

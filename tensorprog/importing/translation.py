@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from tensorprog.importing import convolutions, elementwise, layers, recurrent, views
 from tensorprog.importing.capture import Captured, Operation
-from tensorprog.importing.operations import RULES, TracedCall
+from tensorprog.importing.operations import RULES, Rule, TracedCall
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.refusals import refusal
 from tensorprog.importing.sketch import Again, Decisions
 from tensorprog.importing.values import FixedTensor, Traced
+from tensorprog.language.errors import TensorprogError
 from tensorprog.language.expr import Number
 
 __all__ = ["translated"]
@@ -51,7 +53,7 @@ def _read(captured: Captured, decisions: Decisions, at: int | None) -> tuple[Par
             close = difflib.get_close_matches(operation.kind, RULES, 1)
             raise refusal(operation.place, "there is no rule for this operation",
                           f"write it with other operations{f', such as {close[0]}' if close else ''}")
-        result = rule(sketch, TracedCall(operation, tensors))
+        result = _applied(rule, sketch, TracedCall(operation, tensors))
         named = len(operation.users) > 1 or operation.name == captured.result or _leaves(operation, places, blocks)
         if named and isinstance(result, Traced) and result.inner is None and not result.parameter:
             result = sketch.named(result)[0] if result.expr.children else result
@@ -71,6 +73,17 @@ def _read(captured: Captured, decisions: Decisions, at: int | None) -> tuple[Par
     if isinstance(value.expr, Number):
         raise refusal(sketch.place, "the output vanishes in the limit", "give at=, the width of your own network")
     return sketch, sketch.named(value)[0]
+
+
+def _applied(rule: Rule, sketch: Parameters, operation: TracedCall) -> Any:
+    """What a rule makes of an operation; a form of it that the rule does not expect is refused."""
+    try:
+        return rule(sketch, operation)
+    except (Again, TensorprogError):
+        raise
+    except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise refusal(sketch.place, f"its rule does not know this form of it ({type(error).__name__}: {error})",
+                      "write it in its plainest form, or with other operations") from error
 
 
 def _leaves(operation: Operation, places: Mapping[str, str], blocks: Collection[str]) -> bool:

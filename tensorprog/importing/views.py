@@ -15,6 +15,7 @@ from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of
 from tensorprog.language.expr import Affine, Constant, Expr, Variable, free_indices, rebuild
 
 Shape = tuple[int, ...]
+WHOLE = {f"torch.{name}" for name in ("bool", "uint8", "int8", "int16", "int32", "int64")}  # types without fractions
 
 
 @rule("dropout", "contiguous", "to", "_to_copy", "alias", "detach", "clone", "type_as", "feature_dropout", "float",
@@ -23,6 +24,9 @@ def same(sketch: Parameters, call: TracedCall) -> Result:
     """The same numbers."""
     if "dropout" in call.operation.kind and call.plain(2, "train", False):
         raise sketch.refuse("dropout in training mode", "call module.eval(), or set p=0")
+    given = [*call.operation.args[0], *call.operation.kwargs[0].values()]
+    if any(str(value) in WHOLE for value in given):
+        raise sketch.refuse("numbers of the network are rounded to whole numbers", "keep them as they are")
     return call.tensor(0)
 
 
