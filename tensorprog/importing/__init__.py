@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tensorprog.importing.beside import ModuleComparison
     from tensorprog.program import Program
 
-__all__ = ["compare_torch", "from_torch"]
+__all__ = ["compare_torch", "from_torch", "needed"]
 
 
 def from_torch(
@@ -51,7 +51,7 @@ def from_torch(
               see; laws of vectors that are not exactly kept are named in the notes of `imported`
     Raises    ProgramError with the path of the module, the operation, its source line, and what to write instead
     """
-    _needed()
+    needed()
     from tensorprog.importing.importer import imported_program
 
     return imported_program(make, inputs, widths, at, name)
@@ -69,13 +69,16 @@ def compare_torch(
 
     Raises    ProgramError for a program that was not made by `from_torch`
     """
-    _needed()
+    needed()
     from tensorprog.importing.beside import compared
 
     return compared(program, make, inputs, width, samples, seed, limit)
 
 
-def _needed() -> None:
-    """Say that torch is needed, where it is not installed."""
+def needed() -> None:
+    """Nothing where torch is installed.
+
+    Raises    ProgramError with the command that installs it
+    """
     if find_spec("torch") is None:
         raise fail("torch is not installed, and modules are imported by it", fix='pip install "tensorprog[torch]"')

@@ -42,7 +42,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def of(self, tensor: Any) -> Pieces | None:
         """What is known of a tensor's entries."""
-        return self.laws.get(tensor.untyped_storage()._cdata)
+        return self.laws.get(tensor.untyped_storage()._cdata) if isinstance(tensor, torch.Tensor) else None
 
     def write(self, tensor: Any, law: EntryLaw) -> None:
         """Entries of a tensor get a law; of a part of it, its rows."""
@@ -113,13 +113,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             return
         pieces = self.of(source)
         laws = {law for _, _, law in pieces or ()}
-        if pieces and result.numel() == pieces[-1][1] and result.is_contiguous():
+        whole = result.untyped_storage().nbytes() // max(result.element_size(), 1)
+        if pieces and result.numel() == pieces[-1][1] == whole and result.is_contiguous():
             place = result.untyped_storage()._cdata
             self.alive.append(result.untyped_storage())
             self.laws[place] = tuple((a, b, change(law)) for a, b, law in pieces)
         elif len(laws) == 1:
             self.write(result, change(laws.pop()))
-        elif pieces:
+        else:
             self.write(result, UNKNOWN)
 
 

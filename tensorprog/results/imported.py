@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -50,10 +51,15 @@ class Imported(Shown):
         return next(fate for fate in self.fates if fate.parameter == parameter)
 
     def blocks(self) -> list[Block]:
-        """The table of parameters, and the notes below."""
+        """The table of parameters, those of layers that are alike in one row, and the notes below."""
         frozen = f", variances as they are at n = {self.at}" if self.at else ""
-        rows = tuple((fate.parameter, fate.law, f"n**{fate.exponent}" if fate.exponent else "1", fate.verdict,
-                      fate.became) for fate in self.fates)
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for fate in self.fates:
+            power = f"n**{fate.exponent}" if fate.exponent else "1"
+            key = (re.sub(r"(^|\.)\d+(?=\.)", r"\1*", fate.parameter), fate.law, power, fate.verdict, fate.became)
+            alike.setdefault(key, []).append(fate.parameter)
+        rows = tuple((names[0] if len(names) == 1 else f"{key[0]} ({len(names)})", *key[1:])
+                     for key, names in alike.items())
         grid = Grid(f"{self.module} at widths {self.widths[0]} and {self.widths[1]}{frozen}",
                     ("parameter", "law of its entries", "power of n", "with n it", "in the program"), rows)
         return [grid, *(paragraph(note, note=True) for note in self.notes)]

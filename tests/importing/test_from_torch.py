@@ -250,6 +250,38 @@ def test_initialisers_are_recorded() -> None:
     assert [(low, high, law.kind) for low, high, law in laws["table.weight"]] == [(0, 1, "constant"), (1, 9, "normal")]
 
 
+def test_what_is_copied_or_made_otherwise_is_not_taken_for_what_it_was() -> None:
+    class Copied(nn.Module):  # type: ignore[misc]
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.table, self.part, self.wave = nn.Linear(4, n), nn.Linear(n, n), nn.Parameter(torch.randn(n).tanh())
+            with torch.no_grad():
+                self.table.weight.copy_(torch.from_numpy(np.ones((n, 4), np.float32)))
+                self.part.bias[: n // 2].copy_(torch.randn(n // 2))
+
+    _, laws = built(Copied, 16)
+    assert [law.kind for *_, law in laws["table.weight"]] == ["unknown"]
+    assert [law.kind for *_, law in laws["wave"]] == ["unknown"]
+    assert [(low, high, law.kind) for low, high, law in laws["part.bias"]] == [(0, 8, "normal"), (8, 16, "uniform")]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_measured_says_so() -> None:
+    class Bounded(nn.Module):  # type: ignore[misc]
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.first, self.shift = nn.Linear(12, n, bias=False), nn.Parameter(torch.randn(n).tanh())
+
+        def forward(self, x: Any) -> Any:
+            return torch.relu(self.first(x) + self.shift)
+
+    program = tp.from_torch(Bounded, torch.ones(2, 12), widths=(64, 512))
+    assert "measured" in program.imported["shift"].law
+    assert "measured" in program.imported.text
+    (variance,) = (float(str(entry.cov)) for entry in program.netsor.initial if "shift" in entry.name)
+    assert variance == pytest.approx(0.394, abs=0.03)  # E tanh(z)^2
+
+
 class Fixed(nn.Module):  # type: ignore[misc]
     """All weights N(0, 0.02**2), whatever the width, behind a normalisation."""
 

@@ -44,8 +44,9 @@ def import_(
 
     FILE.py is your own code, and this command executes it; all others never execute anything.
     """
-    from tensorprog.importing import compare_torch, from_torch
+    from tensorprog.importing import compare_torch, from_torch, needed
 
+    needed()
     make = _function(module)
     given = tuple(_array(file) for file in inputs)
     program = from_torch(make, given, _widths(widths), at, name)
