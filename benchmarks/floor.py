@@ -168,6 +168,9 @@ def rnn() -> Iterator[Line]:
         yield Line(f"erf RNN, T = {steps:,}, within 2 GiB",
                    lambda network=network: np.asarray(network.limit(max_memory="2GiB").cov("f")),
                    Need(bytes=16 * steps**2 / 2))
+        yield Line(f"the same, variances only, T = {steps:,}",
+                   lambda network=network: np.asarray(network.limit(max_memory="2GiB").var("f")),
+                   Need(bytes=16 * steps))
 
 
 @row

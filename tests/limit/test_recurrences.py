@@ -625,6 +625,57 @@ def test_rows_written_down_once_are_those_computed_one_by_one(program: str, monk
         np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=0, atol=bound)
 
 
+DIAGONAL = """
+program: diagonal
+constants: {T: 150}
+indices: {t: 1..T}
+initial:
+  x[t]: {INPUT}
+  c: {mean: 0.3, cov: 0.1}
+weights: {W: 1.5, V: 1.2}
+body:
+  - s[0] = Nonlin(FIRST)
+  - u[t] = MatMul(W, s[t - 1])
+  - s[t] = Nonlin(PHI(u[t] + x[t] + c))
+  - y[t] = MatMul(V, s[t])
+outputs: [y]
+"""
+
+
+@pytest.mark.parametrize("first", ["0", "c"])
+def test_variances_of_a_recurrence_follow_from_those_of_the_step_before(first: str) -> None:
+    """Against E[relu(z)**2] and E[z >= 0] of a recursion by hand, with no covariance of different steps."""
+    variances = 0.5 + 0.25 * np.sin(np.arange(1, 151))
+    text = DIAGONAL.replace("INPUT", "mean: 0, cov: 'where(t == t_, 0.5 + 0.25 * sin(t), 0)'").replace("FIRST", first)
+    for phi in ("relu", "erf"):
+        own = text.replace("PHI", phi).replace("mean: 0.3", "mean: 0")
+        law = Law(loads(own))
+        found, error = law.var("y", with_error=True)
+        assert not law.recursion.recurrences.begun  # nothing was filled in as a whole
+        second, states = 0.0 if first == "0" else 0.1, []
+        for variance in variances:
+            total = 1.5 * second + variance + 0.1
+            second = total / 2 if phi == "relu" else 2 / np.pi * np.arcsin(2 * total / (1 + 2 * total))
+            states.append(1.2 * second)
+        assert np.all(np.abs(found - states) <= error + 1e-13)
+
+
+@pytest.mark.parametrize("change", ["none", "two steps", "mean", "one weight"])
+def test_variances_are_the_diagonal_of_the_whole_covariance(change: str) -> None:
+    text = DIAGONAL.replace("INPUT", "mean: 0, cov: 0.5**abs(t - t_)").replace("FIRST", "c").replace("PHI", "tanh")
+    text = text.replace("T: 150", "T: 130")
+    if change == "two steps":  # a step reads two steps before it, which are correlated: only the whole will do
+        text = text.replace("  - u[t] = MatMul(W, s[t - 1])", "  - s[-1] = Nonlin(c)\n  - u[t] = MatMul(W, s[t - 1])\n"
+                            "  - v[t] = MatMul(W, s[t - 2])").replace("u[t] + x", "u[t] + 0.5 * v[t] + x")  # fmt: skip
+    elif change == "mean":
+        text = text.replace("x[t] + c)", "x[t] + c) + 0.25 * x[t]")
+    elif change == "one weight":
+        text = text.replace("MatMul(V, s[t])", "MatMul(W, s[t])")
+    variance, error = Law(loads(text)).var("y", with_error=True)
+    whole = Law(loads(text)).cov("y")
+    assert np.all(np.abs(variance - np.asarray(whole).diagonal()) <= error + whole.error + 1e-13)
+
+
 def test_errors_of_a_long_recurrence_stay_small() -> None:
     """A contraction forgets the errors of earlier steps: those that are stated do not grow with the steps."""
     long = RNN.replace("PHI", "erf")

@@ -68,6 +68,7 @@ class Numbers(Recursion[Value, IndexedValues]):
     kind = IndexedValues
     each = False  # whether every draw has moments of its own
     making: tuple[str, ...] = ()  # the families of which a second moment is computed
+    diagonal = False  # whether covariances of recurrences are computed at equal positions only
     deferring = False  # whether values are written down, to be computed in windows (see `deferred`)
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:

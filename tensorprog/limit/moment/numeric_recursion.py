@@ -7,6 +7,7 @@ apart, as an axis of all values, until a number leaves the recursion.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial, reduce
 
@@ -21,6 +22,7 @@ from tensorprog.limit.moment.indexed import NOTHING, Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import ProductOfFunctions
 from tensorprog.limit.moment.recurrences import Recurrences
+from tensorprog.limit.moment.recursion import SMALL
 from tensorprog.limit.moment.reduced import Reduced, any_reduces, reducing_groups
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
 
@@ -34,18 +36,23 @@ class NumericRecursion(Numbers):
     """Moments of one program in numbers.
 
     A `pilot` takes one replicate of draws, to find the directions that matter; its numbers have no error.  Draws are of
-    all Gaussian variables `apart`, or of the sums that statements read.
+    all Gaussian variables `apart`, or of the sums that statements read.  On the `diagonal` recurrences are filled in at
+    equal positions only: one number a step, where a step needs no covariance of different steps before it.
 
     Raises    NotCompiledError for what this version does not compile, NotFiniteError for moments that are not finite
     """
 
     def __init__(
         self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS, symbols: Collection[str] = (),
-        pilot: bool = False, apart: bool = False,
+        pilot: bool = False, apart: bool = False, diagonal: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(program, expanded, symbols)
         self._apart: NumericRecursion | None = None
         self._made_apart = partial(NumericRecursion, program, expanded, numbers, symbols, apart=True)
+        self.diagonal = diagonal
+        self._made_diagonal = partial(NumericRecursion, program, expanded, numbers, symbols, diagonal=True)
+        self._on_diagonal: NumericRecursion | None = None
+        self._has_diagonal = not diagonal and not pilot and not apart
         self.paths: Paths | None = None
         self.start(Recurrences(self))
         if any(self.netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
@@ -138,6 +145,37 @@ class NumericRecursion(Numbers):
         """Fill the recurrences that define these families, unless that is under way."""
         self.recurrences.ensure(*names)
 
+    def on_diagonal(self, f: str) -> NumericRecursion | None:
+        """The recursion at equal positions, where that is to be had and the whole is large and not known."""
+        plain = self._has_diagonal and self.replicates is None and not self.each
+        large = math.prod(self.netsor.families[f].shape) ** 2 > SMALL
+        if not (plain and large and self.recurrences.loops) or self.recurrences.begun:
+            return None
+        self._on_diagonal = self._on_diagonal or self._made_diagonal()
+        return self._on_diagonal
+
+    def _alone(self, f: str, g: str, where: Equations) -> IndexedValues | None:
+        """The covariance of a family with itself at equal positions, by itself; None where that is not to be had."""
+        alone = self.on_diagonal(f) if f == g and where and where == self.equal(f) else None
+        try:
+            return None if alone is None else alone.centred(f, g, where)
+        except NotDeferredError:  # a step reads covariances of different steps
+            self._has_diagonal, self._on_diagonal = False, None
+            return None
+
+    def centred(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
+        """Cov(Z^f, Z^g) of vectors that no score reaches; `where`: at these positions, elsewhere any value."""
+        found = self._alone(f, g, where)
+        return super().centred(f, g, where) if found is None else found
+
+    def _centred(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
+        found = self._alone(f, g, where)
+        return super()._centred(f, g, where) if found is None else found
+
+    def worth(self, f: str, g: str, where: Equations) -> Equations:
+        """The equations themselves, or none where the whole is known, small, or not to be had in part."""
+        return where if self.diagonal else super().worth(f, g, where)
+
     def recurrent(self, name: str) -> bool:
         """Whether a family belongs to a recurrence."""
         return self.recurrences.recurrent(name)
@@ -157,6 +195,8 @@ class NumericRecursion(Numbers):
     def base(self, f: str, g: str) -> IndexedValues:
         """Covariance of two Gaussian families; of those in recurrences, as far as it is known."""
         self.ready(f, g)
+        if self.diagonal and self.recurrent(f) and self.recurrent(g):
+            raise NotDeferredError
         if self.deferring and not self.recurrences.active & {f, g}:
             return self._known_base(f, g)
         if self.recurrences.active & {f, g} or (f, g) in self.recurrences.covariances:
@@ -168,6 +208,10 @@ class NumericRecursion(Numbers):
         self.ready(f, g)
         if self.deferring and not self.recurrences.active & {f, g}:
             return self._known_base(f, g, where)
+        if self.diagonal and self.recurrent(f) and f == g:
+            if where != self.equal(f):
+                raise NotDeferredError
+            return self.recurrences.covariances.get((f, g), IndexedValues((), self.pair_ranges(f, g)))
         return super().base_at(f, g, where)
 
     def _known_base(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:

@@ -246,6 +246,9 @@ class PlannedRecursion(NumericRecursion):
     def _extent(self, ranges: Ranges) -> Extent:
         return Extent(self.ledger, {name: stop - start for name, (start, stop) in ranges.items()})
 
+    def on_diagonal(self, f: str) -> None:
+        """Nothing is filled in."""
+
     # -- what is noted --------------------------------------------------------------------------------------------
 
     def ready(self, *names: str) -> None:

@@ -20,7 +20,7 @@ from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
 from tensorprog.limit.form.definitions import Box, target_box
 from tensorprog.limit.moment.deferred import Changes, Held, KnownPart, NotDeferredError, deferred
-from tensorprog.limit.moment.indexed import Equations, Term, solve
+from tensorprog.limit.moment.indexed import NOTHING, Equations, Term, solve
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.values import IndexedValues, Value, check_memory
 
@@ -68,6 +68,11 @@ class Recurrences:
         again._start(numbers)
         return again
 
+    @property
+    def begun(self) -> bool:
+        """Whether some recurrence is filled in, or under way."""
+        return bool(self._started)
+
     def recurrent(self, name: str) -> bool:
         """Whether a family belongs to a recurrence."""
         return any(self._group[position] in self.loops for position in self.netsor.families[name].statements)
@@ -94,6 +99,8 @@ class Recurrences:
     def _fill(self, number: int) -> None:
         before = self.active
         self.active = before | {step.statement.target.name for step in self._steps[number]}
+        if self.numbers.diagonal and any(self.netsor.families[name].kind == "scalar" for name in self.active):
+            raise NotDeferredError
         if not self.numbers.each:
             self._write_down(number)
         self._base_cases()
@@ -125,6 +132,9 @@ class Recurrences:
 
     def _fill_rows(self, name: str, statement: MatMul, box: Box, number: int) -> None:
         self._filled[name] = merged([*self._filled.get(name, ()), box])
+        if self.numbers.diagonal:
+            self._fill_row(name, box, name, box)
+            return
         for position, other in self._partners(statement):
             for known in self._known(other, position, number):
                 self._fill_row(name, box, other.target.name, known)
@@ -181,6 +191,8 @@ class Recurrences:
                  if other.vector.name not in self.numbers.random and self._group[position] <= number}  # fmt: skip
         tables: dict[tuple[str, str], dict[Equations, KnownPart]] = {pair: {} for pair in pairs}
         tables |= {(g, f): {} for f, g in pairs}
+        if self.numbers.diagonal and any(f != g for f, g in pairs):
+            raise NotDeferredError
         bound = self._bound(number)
         try:
             while True:
@@ -201,6 +213,8 @@ class Recurrences:
                     for key, own in found.items()
                 }  # fmt: skip
         except NotDeferredError:
+            if self.numbers.diagonal:
+                raise
             for key in tables:
                 del self.covariances[key]
             return
@@ -218,8 +232,9 @@ class Recurrences:
     def _both(self, f: str, g: str) -> tuple[IndexedValues, IndexedValues]:
         """The covariance of two families, written down, and its mirror image."""
         whole, turned = self.numbers.pair_ranges(f, g), self.numbers.pair_ranges(g, f)
-        moment = self.numbers.gaussian(f, g, whole).mapped(lambda value: Held(deferred(value, whole)))
-        return moment, self.numbers.swapped(moment, turned)
+        where = self.numbers.equal(f) if self.numbers.diagonal else NOTHING
+        moment = self.numbers.gaussian(f, g, whole, where).mapped(lambda value: Held(deferred(value, whole)))
+        return (moment, moment) if where else (moment, self.numbers.swapped(moment, turned))
 
     def _bound(self, number: int) -> dict[str, set[int]]:
         """The slots of families that steps bind to part of their range."""
@@ -233,7 +248,8 @@ class Recurrences:
     def _table_axes(self, key: tuple[str, str], term: Term[Value], bound: Mapping[str, set[int]]) -> list[str]:
         """The axes of a term: those of its value, and those that are filled in step by step."""
         steps = [f"{k}{copy}" for name, copy in zip(key, ("", "_"), strict=True) for k in sorted(bound.get(name, ()))]
-        solved = solve(term.equations)
+        where = self.numbers.equal(key[0]) if self.numbers.diagonal else NOTHING
+        solved = solve(term.equations | where)
         ordered = self.numbers.pair_ranges(*key)
         return [name for name in ordered if name in term.value.axes or (name in steps and name not in solved)]
 

@@ -361,8 +361,11 @@ class Recursion(ABC, Generic[V, M]):
             for q in second:
                 held = p.within(ranges)
                 held = None if held is None else q.within(held, "_")
+                held = agreeing(held, at) if held is not None and at else held
                 if held is not None:
-                    total = total + self.expectation(p, q, held, at).widened(ranges)
+                    found = self.expectation(p, q, held, at)
+                    whole = {name: ranges[name] for name in at or () if name in ranges}
+                    total = total + self.kind(found.terms, {**found.ranges, **whole}).widened(ranges)
         return total
 
     def expectation(
@@ -730,6 +733,21 @@ class Forms(Generic[V]):
         """Covariance of two forms where exactly these equations hold."""
         found: V = self.covariances[max(j, k), min(j, k)].case(equations, solution)
         return found
+
+
+def agreeing(ranges: Ranges, at: Mapping[str, Affine]) -> dict[str, Range] | None:
+    """The ranges held to the positions that are others, `at` which they stand; None if there are none."""
+    held = dict(ranges)
+    for name, form in at.items():
+        for own, other in ((name, form), *((n, (Affine.index(name) + -form.offset) * c)
+                                           for n, c in form.terms if abs(c) == len(form.terms) == 1)):
+            if own not in held:
+                continue
+            low, high = other.bounds(held)
+            held[own] = max(held[own][0], low), min(held[own][1], high + 1)
+            if held[own][0] >= held[own][1]:
+                return None
+    return held
 
 
 def _copied(one: Inner, two: Inner, ranges: Ranges) -> dict[str, Affine] | None:
