@@ -208,6 +208,8 @@ class _Law:
             return None
         places = dict.fromkeys(place for factor in block for place in factor.places)
         forms = [self.forms[place] for place in places]
+        if any(True for form in forms for weight, _, _ in form for _ in variables(weight)):  # an average
+            return None
         read = [variable.name for form in forms for _, variable, _ in form]
         families, fixed = self.numbers.netsor.families, dict(self.numbers.netsor.fixed_widths)
         if any(families[n].statements or families[n].width in fixed for n in read):
@@ -217,7 +219,7 @@ class _Law:
         named |= {name for form in forms for weight, _, _ in form for name in indices_of(weight, self.ranges)}
         spans = tuple((name, self.ranges[name]) for name in sorted(named))
         equations = frozenset(form for form in self.equations if named.intersection(form.indices))
-        factors = tuple((factor.body, *(self.forms[place] for place in factor.places)) for factor in block)
+        factors = tuple((factor.body, *((place, self.forms[place]) for place in factor.places)) for factor in block)
         return factors, equations, spans
 
     def _later(self, block: Sequence[_Factor]) -> Value:
@@ -243,8 +245,9 @@ class _Law:
         for average in averages:
             known = self.numbers.average(average.name).estimate
             if np.any(known.error > ROUNDING * np.abs(known.value)):
-                moved = self._expectation(block, self.numbers.scope(self.ranges, average))
-                error = error + np.abs(moved.aligned(result.axes).value - value)
+                scopes = (self.numbers.scope(self.ranges, average, by) for by in (1.0, -1.0))
+                moved = [self._expectation(block, scope).aligned(result.axes).value for scope in scopes]
+                error = error + np.abs(np.stack(moved) - value).max(axis=0)  # a function may change to one side only
         return Value(result.axes, Estimate(value, error))
 
     def _expectation(self, block: Sequence[_Factor], scope: Scope) -> Value:
