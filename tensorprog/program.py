@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tensorprog.language.samples import Samples
     from tensorprog.law import Law
     from tensorprog.limit.formulas import SymbolicLaw
+    from tensorprog.results.imported import Imported
 
 __all__ = ["Program", "load"]
 
@@ -42,6 +43,8 @@ class Program(Builder, Shown):
 
     __hash__ = None  # type: ignore[assignment]  # declarations may follow
     _checked: tuple[Netsor, Report] | None = None  # what was judged last
+    imported: Imported | None = None
+    """What became of the parameters of a torch module, of a program that `from_torch` made."""
 
     @property
     def name(self) -> str:

@@ -30,6 +30,7 @@ ORDER = """
     law
     shipped
     program
+    importing
     jobs
     __main__
 """
@@ -49,6 +50,7 @@ HOMES = {
     "numba": ("finite",),
     "sympy": ("language.atoms", "check.falsifier", "limit"),
     "distributed": ("finite",), "xarray": ("jobs.sweeps",),
+    "torch": ("importing",),
 }
 SLOW = ("sympy", "scipy.stats", "matplotlib", "rich", "xarray", "networkx")  # to import: never at the top of a module
 FORMULAS = "limit.formulas"  # where everything is sympy; others import it inside functions only

@@ -34,6 +34,7 @@ from tensorprog.jobs.cli.frame import (
     show,
     writable,
 )
+from tensorprog.jobs.cli.modules import import_
 from tensorprog.jobs.cli.options import (
     EXACT,
     FILE,
@@ -395,7 +396,7 @@ def plan(
     return 0
 
 
-for command in (run, sweep, check, limit, sample, plan, graph, paper, list_, new, completion):
+for command in (run, sweep, check, limit, sample, plan, graph, paper, list_, new, import_, completion):
     main.add_command(command)
 
 

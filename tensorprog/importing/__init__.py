@@ -1,0 +1,84 @@
+"""Programs from torch modules: captured, translated, folded, written, and compared with the module itself.
+
+    laws            the law of the entries of a parameter
+    initialisers    laws recorded while a module's own initialisers run
+    capture         the module as operations at two widths
+    refusals        what cannot be imported: where, why, and what to do
+    values          tensors as axes and expressions
+    sketch          the program while it is drawn up
+    parameters      parameters as weights, initial vectors or numbers
+    products        linear layers, inner products, einsum
+    masks           fixed masks as conditions on indices
+    waves           fixed cosines and sines of rotary positions
+    operations      the table of rules
+    views, elementwise, layers, convolutions, recurrent   its rules
+    translation     the module, operation by operation
+    parts           parts that are read one by one get a name each
+    folding         layers that are alike become an index
+    text            names, letters and comments: the file
+    importer        all of this in order
+    beside          the module itself beside the program
+
+What is here is called without torch too, and says that it is needed; the files import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from tensorprog.language.errors import fail
+
+if TYPE_CHECKING:
+    from tensorprog.importing.beside import ModuleComparison
+    from tensorprog.program import Program
+
+__all__ = ["compare_torch", "from_torch", "needed"]
+
+
+def from_torch(
+    make: Callable[[int], Any], inputs: Any, widths: Sequence[int] = (64, 128), at: int | None = None, name: str = "",
+) -> Program:
+    """The program of a torch module as it is at initialisation; its `imported` says what each parameter became.
+
+    `make(n)` gives the `torch.nn.Module` of width n; `inputs` is a tensor, an array, a tuple of these, or a function
+    of n that gives them.  The module is traced at two widths: axes whose sizes differ are widths, all others become
+    indices.  Laws of parameters are those that the module's own initialisers draw from.  With `at`, a width, variances
+    are taken as they are there; without, what vanishes with n is left out, and what diverges is refused.
+
+    Accuracy  hidden weights that are not Gaussian are taken as Gaussian of the same variance, which the limit does not
+              see; laws of vectors that are not exactly kept are named in the notes of `imported`
+    Raises    ProgramError with the path of the module, the operation, its source line, and what to write instead
+    """
+    needed()
+    from tensorprog.importing.importer import imported_program
+
+    return imported_program(make, inputs, widths, at, name)
+
+
+def compare_torch(
+    program: Program, make: Callable[[int], Any], inputs: Any, width: int = 256, samples: int = 2000, *, seed: int = 0,
+    limit: bool = True,
+) -> ModuleComparison:
+    """The module of a width, made so many times by `make`, beside as many networks of the program of that width.
+
+    The columns `limit_..` and `z_..` of its rows are about the program; its `limit` is the same module beside the limit
+    of the program, None where that is not known or with `limit=False`.  A program that was imported with `at` is meant
+    for that width; one without lacks what vanishes with n, and differs from the module by as much.
+
+    Raises    ProgramError for a program that was not made by `from_torch`
+    """
+    needed()
+    from tensorprog.importing.beside import compared
+
+    return compared(program, make, inputs, width, samples, seed, limit)
+
+
+def needed() -> None:
+    """Nothing where torch is installed.
+
+    Raises    ProgramError with the command that installs it
+    """
+    if find_spec("torch") is None:
+        raise fail("torch is not installed, and modules are imported by it", fix='pip install "tensorprog[torch]"')

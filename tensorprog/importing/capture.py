@@ -1,0 +1,303 @@
+"""A module as a list of operations at two widths, with what is known of its tensors.
+
+`torch.export` traces the module without decomposing its operations.  What depends on inputs, buffers and constants
+alone is computed here and now, at both widths, so that masks, positions and scales are numbers when rules read them.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensorprog.importing.initialisers import built, laws_at, measured
+from tensorprog.importing.laws import Pieces, whole_law
+from tensorprog.importing.refusals import SourcePlace, refusal
+from tensorprog.language.errors import fail
+
+__all__ = ["Captured", "Operation", "Parameter", "Ref", "capture", "inputs_at"]
+
+Shapes = tuple[tuple[int, ...], tuple[int, ...]]
+MAX_KNOWN = 50_000_000  # numbers of one tensor that are computed
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The result of an earlier operation as an argument."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A random parameter: name, shapes at both widths, the laws of its rows at both, and at the width it is frozen."""
+
+    name: str
+    shapes: Shapes
+    laws: tuple[Pieces, Pieces]
+    frozen: Pieces | None = None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the traced module: its result by name, what it is called, and its arguments at both widths."""
+
+    name: str
+    kind: str
+    args: tuple[tuple[Any, ...], tuple[Any, ...]]
+    kwargs: tuple[Mapping[str, Any], Mapping[str, Any]]
+    shapes: Any  # of the result at both widths; None of what is no tensor
+    place: SourcePlace
+    users: tuple[str, ...]
+
+
+@dataclass
+class Captured:
+    """A module at two widths: operations in order, parameters, numbers that are known, and the name of its result."""
+
+    widths: tuple[int, int]
+    operations: list[Operation] = field(default_factory=list)
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    copies: dict[str, str] = field(default_factory=dict)  # parameters that begin as copies of others
+    known: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # arrays, or numbers, at both widths
+    module: str = ""  # its class
+    result: str = ""
+    results: int = 1  # tensors that the module returns, of which the first is imported
+    constants: dict[str, str] = field(default_factory=dict)  # parameters that are plain numbers, and which
+    padding: dict[str, int] = field(default_factory=dict)  # rows of tables that are zero
+
+
+def inputs_at(inputs: Any, width: int) -> tuple[Any, ...]:
+    """The inputs of the module of a width, as tensors."""
+    given = inputs(width) if callable(inputs) and not isinstance(inputs, torch.Tensor) else inputs
+    given = given if isinstance(given, tuple | list) else (given,)
+    made = []
+    for value in given:
+        tensor = value.detach().clone() if isinstance(value, torch.Tensor) else torch.tensor(np.asarray(value))
+        made.append(tensor.to(torch.get_default_dtype()) if tensor.is_floating_point() else tensor)
+    return tuple(made)
+
+
+def capture(make: Callable[[int], Any], inputs: Any, widths: tuple[int, int], at: int | None = None) -> Captured:
+    """Trace the modules of two widths, and find the law of every parameter.
+
+    Raises    ProgramError for modules that cannot be traced, or whose operations depend on the width
+    """
+    traced = []
+    for width in widths:
+        module, laws = built(make, width)
+        if not isinstance(module, torch.nn.Module):
+            raise fail(f"make({width}) gives {type(module).__name__}, no torch.nn.Module",
+                       fix="make(n) returns the module of width n, for instance lambda n: Net(n)")
+        tensors = inputs_at(inputs, width)
+        traced.append((_export(module.eval(), tensors, width), module, laws, tensors))
+    return _Graphs(make, traced, widths, at).captured
+
+
+def _export(module: Any, tensors: tuple[Any, ...], width: int) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return torch.export.export(module, tensors, strict=False)
+        except Exception as error:
+            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            place = _raised_at(error)
+            if "data-dependent" in str(error).lower() or "guard on" in str(error).lower():
+                raise refusal(place, "which way it goes depends on the numbers that flow through the network",
+                              "write the choice with torch.where, or leave that branch out") from None
+            raise refusal(place, f"torch.export stopped at width {width}: {first[:200]}",
+                          "torch.export.export(module, inputs, strict=False) must work; see its message") from None
+
+
+def _raised_at(error: BaseException) -> SourcePlace:
+    """The last line of the user's own code, or of a library's, that was on the way to an error."""
+    found, trace = SourcePlace(operation="the forward pass"), error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if "/torch/" not in code.co_filename and "tensorprog" not in code.co_filename:
+            found = SourcePlace("", "", "the forward pass", code.co_filename, trace.tb_lineno,
+                          linecache.getline(code.co_filename, trace.tb_lineno).strip())
+        trace = trace.tb_next
+    return found
+
+
+def _place(node: Any) -> SourcePlace:
+    """Where an operation of a graph stands."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path, owner = stack[-1] if stack else ("", "")
+    owner = owner if isinstance(owner, str) else getattr(owner, "__name__", "")
+    path = re.sub(r"@\d+$", "", str(path)).removeprefix("L['self'].").removeprefix("L['self']")
+    frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', node.meta.get("stack_trace") or "")
+    own = [frame for frame in frames if "/torch/" not in frame[0]] or frames
+    file, line, text = own[-1] if own else ("", 0, "")
+    return SourcePlace(path, owner.rsplit(".", 1)[-1], _kind(node), file, int(line), text)
+
+
+def _kind(node: Any) -> str:
+    if node.op != "call_function":
+        return str(node.op)
+    name = str(node.target)
+    if "getitem" in name:
+        return "getitem"
+    if "set_grad_enabled" in name:
+        return "set_grad_enabled"
+    name = name.removeprefix("aten.").split(".")[0]
+    return name if name.startswith("__") else name.rstrip("_")
+
+
+class _Graphs:
+    """The two graphs, read side by side."""
+
+    def __init__(self, make: Callable[[int], Any], traced: Sequence[Any], widths: tuple[int, int], at: int | None
+                 ) -> None:
+        self.captured = Captured(widths, module=type(traced[0][1]).__name__)
+        graphs = [list(exported.graph.nodes) for exported, *_ in traced]
+        self.values: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  # tensors that are known
+        if [(_kind(n), n.name) for n in graphs[0]] != [(_kind(n), n.name) for n in graphs[1]]:
+            one, other = next(((a, b) for a, b in zip(*graphs, strict=False) if _kind(a) != _kind(b)),
+                              (graphs[0][-1], graphs[1][-1]))
+            raise refusal(_place(one), f"at the other width there stands {_kind(other)}",
+                          "let the width change sizes, not which operations there are")
+        self._inputs(make, traced, at)
+        for one, other in zip(*graphs, strict=True):
+            self._node(traced, one, other)
+        for name in [name for name, value in self.values[0].items() if name not in self.captured.known]:
+            pair = self.values[0][name], self.values[1][name]
+            self.captured.known[name] = (_array(pair[0]), _array(pair[1]))
+
+    def _inputs(self, make: Callable[[int], Any], traced: Sequence[Any], at: int | None) -> None:
+        (one, _, laws_one, _), (_, _, laws_other, _) = traced
+        frozen = laws_at(make, at) if at else None
+        unsure = [name for name, pieces in laws_one.items() if any(law.kind == "unknown" for *_, law in pieces)]
+        for width, laws in zip((*self.captured.widths, at), (laws_one, laws_other, frozen), strict=True):
+            if width and unsure and laws is not None:
+                for name, law in measured(make, width, unsure).items():
+                    laws[name] = ((0, laws[name][-1][1], replace(law, draw=laws[name][0][2].draw)),)
+        targets = {**one.graph_signature.inputs_to_parameters, **one.graph_signature.inputs_to_buffers,
+                   **one.graph_signature.inputs_to_lifted_tensor_constants}
+        states = [{**dict(module.named_parameters(remove_duplicate=False)),
+                   **dict(module.named_buffers(remove_duplicate=False)), **exported.constants,
+                   **exported.state_dict} for exported, module, *_ in traced]
+        users = iter([list(entry[3]) for entry in traced])
+        free = [next(users), next(users)]
+        seen: dict[Any, str] = {}
+        drawn: dict[int, str] = {}
+        for node in one.graph.nodes:
+            if node.op != "placeholder":
+                continue
+            target = targets.get(node.name)
+            if target is None:
+                self.values[0][node.name], self.values[1][node.name] = free[0].pop(0), free[1].pop(0)
+            elif target in one.graph_signature.inputs_to_parameters.values() and _is_random(laws_one[target]):
+                shapes = tuple(states[0][target].shape), tuple(states[1][target].shape)
+                draws = tuple((low, high, law.draw, str(law)) for low, high, law in laws_one[target])
+                if draws in seen:
+                    self.captured.copies[node.name] = seen[draws]
+                elif twice := [drawn[draw] for *_, draw, _ in draws if draw in drawn]:
+                    raise fail(f"{target} and {twice[0]} are made of the same random numbers",
+                               fix="draw each parameter by itself, or use one parameter in both places")
+                drawn |= {draw: target for *_, draw, _ in draws if draw}
+                seen.setdefault(draws, node.name)
+                self.captured.parameters[node.name] = Parameter(
+                    target, shapes, (laws_one[target], laws_other[target]),
+                    frozen[target] if frozen else None)
+            else:
+                self.values[0][node.name], self.values[1][node.name] = states[0][target], states[1][target]
+                number = whole_law(laws_one.get(target, ()))
+                if number is not None:
+                    self.captured.constants[target] = str(number)
+
+    def _node(self, traced: Sequence[Any], one: Any, other: Any) -> None:
+        if one.op == "placeholder":
+            return
+        if one.op == "get_attr":
+            for k, (node, (exported, *_)) in enumerate(zip((one, other), traced, strict=True)):
+                self.values[k][node.name] = getattr(exported.graph_module, node.target)
+            return
+        if one.op == "output":
+            flat = [a for a in torch.utils._pytree.tree_leaves(one.args) if a is not None]
+            tensors = [a for a in flat if isinstance(a, torch.fx.Node)]
+            if not tensors:
+                raise fail("the module returns no tensor", fix="return the tensor whose law is wanted")
+            self.captured.result, self.captured.results = tensors[0].name, len(tensors)
+            return
+        nodes = [a for a in torch.utils._pytree.tree_leaves((one.args, one.kwargs)) if isinstance(a, torch.fx.Node)]
+        kind = _kind(one)
+        if kind in ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size"):
+            return
+        if all(node.name in self.values[0] for node in nodes) and kind not in _RANDOM:
+            for k, node in enumerate((one, other)):
+                self.values[k][node.name] = _computed(node, self.values[k])
+            return
+        self._inplace(one, kind)
+        converted = [_arguments(node) for node in (one, other)]
+        self.captured.operations.append(Operation(
+            one.name, kind, (converted[0][0], converted[1][0]), (converted[0][1], converted[1][1]),
+            (_shape(one.meta.get("val")), _shape(other.meta.get("val"))), _place(one),
+            tuple(user.name for user in one.users)))
+
+
+    @staticmethod
+    def _inplace(node: Any, kind: str) -> None:
+        """Refuse changes in place of what is read again as it was, or of a part of a tensor."""
+        name = str(node.target).removeprefix("aten.").split(".")[0]
+        changed = node.args[0] if node.args else None
+        if not name.endswith("_") or name.endswith("__") or not isinstance(changed, torch.fx.Node):
+            return
+        order = {each: k for k, each in enumerate(node.graph.nodes)}
+        later = [user for user in changed.users if order[user] > order[node]]
+        if later or _kind(changed) in _PARTS:
+            raise refusal(_place(node), "it changes a tensor in place that is read elsewhere, or a part of one",
+                          f"write x = x.{kind}(..), or torch.cat of parts")
+
+
+_PARTS = ("view", "select", "slice", "transpose", "permute", "getitem", "unsqueeze", "squeeze", "expand", "narrow",
+          "reshape", "flatten", "unflatten", "chunk", "split", "unbind")
+_RANDOM = ("randn", "rand", "randn_like", "rand_like", "bernoulli", "normal", "randint", "multinomial", "randperm")
+
+
+def _is_random(pieces: Pieces) -> bool:
+    return any(law.random for *_, law in pieces)
+
+
+def _shape(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return tuple(int(size) for size in value.shape)
+    return tuple(_shape(entry) for entry in value) if isinstance(value, list | tuple) else None
+
+
+def _arguments(node: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def plain(value: Any) -> Any:
+        if isinstance(value, torch.fx.Node):
+            return Ref(value.name)
+        if isinstance(value, list | tuple):
+            return tuple(plain(entry) for entry in value)
+        return value
+
+    return tuple(plain(arg) for arg in node.args), {key: plain(value) for key, value in node.kwargs.items()}
+
+
+def _computed(node: Any, values: Mapping[str, Any]) -> Any:
+    """The result of an operation whose arguments are all known."""
+    args, kwargs = torch.utils._pytree.tree_map(
+        lambda a: values[a.name] if isinstance(a, torch.fx.Node) else a, (node.args, node.kwargs))
+    with torch.no_grad():
+        if "set_grad_enabled" in str(node.target):
+            return args[1](*args[2:])
+        result = node.target(*args, **kwargs)
+    if isinstance(result, torch.Tensor) and result.numel() > MAX_KNOWN:
+        raise refusal(_place(node), f"a fixed tensor of {result.numel()} numbers", "use smaller inputs")
+    return result.clone() if isinstance(result, torch.Tensor) and str(node.target).endswith("_.Tensor") else result
+
+
+def _array(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        array = value.detach().cpu().numpy()
+        return array.astype(np.float64) if array.dtype.kind == "f" else array
+    return tuple(_array(entry) for entry in value) if isinstance(value, list | tuple) else value

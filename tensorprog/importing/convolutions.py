@@ -1,0 +1,193 @@
+"""Convolutions and pooling: sums over a shifted index, zeros beyond the border."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tensorprog.importing.layers import averaged, biased
+from tensorprog.importing.operations import Result, TracedCall, random, rule
+from tensorprog.importing.parameters import Parameters
+from tensorprog.importing.products import einsum
+from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, scaled
+from tensorprog.importing.views import reshaped
+from tensorprog.language.expr import Affine, Call, Reduction
+
+Numbers = Sequence[int]
+
+
+def _several(value: Any, count: int, default: int) -> list[int]:
+    """A number, or one for each dimension."""
+    if value is None or value == ():
+        return [default] * count
+    return [int(value)] * count if isinstance(value, int) else [int(v) for v in (value * count if len(value) == 1
+                                                                                 else value)]
+
+
+@rule("conv1d", "conv2d", "conv3d", "convolution")
+def convolution(sketch: Parameters, operation: TracedCall) -> Result:
+    """A convolution with weights of its own for each offset."""
+    x, weight, bias = operation.tensor(0), operation.tensor(1, "weight"), operation.tensor(2, "bias")
+    if not isinstance(weight, Traced):
+        raise sketch.refuse("the weights of a convolution are fixed", "use weights that are initialised at random")
+    count = len(weight.axes) - 2
+    kernel = [math.prod(atom.size for atom in axis) for axis in weight.axes[2:]]
+    stride, dilation = (_several(operation.plain(k, name), count, 1) for k, name in ((3, "stride"), (5, "dilation")))
+    padding = operation.plain(4, "padding", 0)
+    pads = [d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True)] if padding == "same" else _several(
+        0 if padding == "valid" else padding, count, 0)
+    groups = operation.pair(8 if operation.operation.kind == "convolution" else 6, "groups", 1)
+    sizes = [shape[2:] for shape in operation.shapes]
+    if sizes[0] != sizes[1]:
+        raise sketch.refuse("positions change with the width", "let channels grow, not images")
+    space = [f"y{k}" for k in range(count)]
+    offsets = [f"d{k}" for k in range(count)]
+    if isinstance(x, FixedTensor):
+        if groups != (1, 1):
+            raise sketch.refuse("a convolution of fixed inputs in groups", "use groups=1 in the first layer")
+        patches = FixedTensor(tuple(_patches(np.asarray(a, float), kernel, stride, pads, dilation, sizes[0])  # type: ignore[arg-type]
+                              for a in x.arrays))
+        flat = weight.on((weight.axes[0], atoms_of(weight.axes[1:])))
+        made = einsum(sketch, patches, ["b", "in", *space], flat, ["out", "in"], ["b", "out", *space])
+    else:
+        moved = _shifted(sketch, random(sketch, x), kernel, stride, pads, dilation, sizes[0], (operation.name,))
+        labels = [label for pair in zip(space, offsets, strict=True) for label in pair]
+        if groups == (1, 1):
+            made = einsum(sketch, moved, ["b", "in", *labels], weight, ["out", "in", *offsets], ["b", "out", *space])
+        else:
+            made = _grouped(sketch, operation, moved, weight, groups, labels, space, offsets)
+    if isinstance(bias, FixedTensor):
+        one, other = (np.asarray(a).reshape(-1, *[1] * count) for a in bias.arrays)
+        bias = FixedTensor((one, other))
+    elif isinstance(bias, Traced):
+        bias = bias.on((*bias.axes, *((),) * count))
+    return biased(sketch, made, bias)
+
+
+def _patches(array: Any, kernel: Numbers, stride: Numbers, pads: Numbers, dilation: Numbers, sizes: Numbers) -> Any:
+    """What a kernel sees at each position, (batch, channels * kernel, *positions)."""
+    padded = np.pad(array, [(0, 0), (0, 0), *((p, p) for p in pads)])
+    rows = []
+    for offset in np.ndindex(*kernel):
+        index = tuple(slice(d * o, d * o + s * (size - 1) + 1, s)
+                      for d, o, s, size in zip(dilation, offset, stride, sizes, strict=True))
+        rows.append(padded[(slice(None), slice(None), *index)])
+    found = np.stack(rows, axis=2)  # batch, channels, kernel, positions
+    return found.reshape(found.shape[0], -1, *found.shape[3:])
+
+
+def _shifted(sketch: Parameters, value: Traced, kernel: Numbers, stride: Numbers, pads: Numbers, dilation: Numbers,
+             sizes: Numbers, key: tuple[Any, ...]) -> Traced:
+    """The value on axes (batch, channels, then position and offset for each dimension)."""
+    value = sketch.settled(value)
+    bordered: dict[str, Affine] = {}
+    atoms: list[AxisPart | None] = []
+    axes = list(value.axes)
+    for k, pad in enumerate(pads):
+        axis = value.axes[2 + k]
+        if len(axis) > 1 or (not axis and (kernel[k] > 1 or pad)):
+            raise sketch.refuse("a convolution over an axis that is split, or of size 1", "convolve over whole images")
+        atom = axis[0] if axis else None
+        if atom is not None and pad and atom.boundary != "zero":
+            new = sketch.atom(atom.sizes, atom.key, boundary="zero")
+            bordered[atom.name] = new.slot
+            axes[2 + k] = (new,)
+            atom = new
+        atoms.append(atom)
+    if bordered:
+        value = sketch.read_at(value, bordered, tuple(axes))
+        if not value.expr.children:  # a family that is declared without a border
+            value = replace(value, expr=sketch.state("Nonlin", (value.expr,), "input"))
+        value = sketch.named(value, "input")[0]
+    elif value.expr.children:
+        value = sketch.named(value, "input")[0]
+    slots: dict[str, Affine] = {}
+    found = list(value.axes[:2])
+    for k, atom in enumerate(atoms):
+        place = sketch.axis((*key, "y", k), sizes[k], sizes[k])
+        offset = sketch.axis((*key, "d", k), kernel[k], kernel[k])
+        form = Affine((), -pads[k])
+        form = form + stride[k] * place[0].slot if place else form
+        form = form + dilation[k] * offset[0].slot if offset else form
+        if atom is not None:
+            slots[atom.name] = form
+        found += [place, offset]
+    return sketch.read_at(value, slots, tuple(found))
+
+
+def _grouped(sketch: Parameters, operation: TracedCall, moved: Traced, weight: Traced, groups: tuple[int, int],
+             labels: Sequence[str], space: Sequence[str], offsets: Sequence[str]) -> Traced:
+    """A convolution in which each group of channels reads its own."""
+    per = [shape[1] // g for shape, g in zip(operation.shapes, groups, strict=True)]
+    inside = [math.prod(atom.sizes[k] for atom in weight.axes[1]) for k in range(2)]
+    kernel = [tuple(math.prod(atom.sizes[k] for atom in axis) for axis in weight.axes[2:]) for k in range(2)]
+    spread = [tuple(math.prod(atom.sizes[k] for atom in axis) for axis in moved.axes) for k in range(2)]
+    x = reshaped(sketch, moved, tuple((s[0], g, i, *s[2:]) for s, g, i in zip(spread, groups, inside, strict=True)))  # type: ignore[arg-type]
+    w = reshaped(sketch, weight, tuple((g, p, i, *k) for g, p, i, k in zip(groups, per, inside, kernel, strict=True)))  # type: ignore[arg-type]
+    made = einsum(sketch, x, ["b", "g", "in", *labels], w, ["g", "out", "in", *offsets], ["b", "g", "out", *space])
+    return made.on((made.axes[0], (*made.axes[1], *made.axes[2]), *made.axes[3:]))
+
+
+def _window(sketch: Parameters, operation: TracedCall, value: Traced, reducer: str) -> Traced:
+    """A reduction over windows of positions."""
+    count = len(value.axes) - 2
+    kernel = _several(operation.plain(1, "kernel_size"), count, 1)
+    given = operation.plain(2, "stride")
+    stride = kernel if given is None or given == () else _several(given, count, 1)
+    pads = _several(operation.plain(3, "padding", 0), count, 0)
+    value = sketch.level(value, "what is pooled") if reducer == "max" else sketch.settled(value)
+    if any(pads) and reducer == "max" and not (isinstance(value.expr, Call) and value.expr.atom == "relu"):
+        raise sketch.refuse("a maximum over windows that leave the image", "use padding=0, or pool behind relu, where "
+                            "zeros beyond the border change nothing")
+    sizes = operation.shapes[0][2:]
+    if isinstance(operation.operation.shapes[0][0], tuple):
+        sizes = operation.operation.shapes[0][0][2:]
+    moved = _shifted(sketch, value, kernel, stride, pads, [1] * count, sizes, (operation.name,))
+    over = atoms_of(moved.axes[3::2])
+    axes = (*moved.axes[:2], *moved.axes[2::2])
+    expr = Reduction(reducer, tuple(atom.name for atom in over), moved.expr) if over else moved.expr
+    return replace(moved, expr=expr, axes=axes)
+
+
+@rule("max_pool1d", "max_pool2d", "max_pool2d_with_indices")
+def max_pool(sketch: Parameters, operation: TracedCall) -> Result:
+    """The largest of a window."""
+    value = random(sketch, operation.tensor(0))
+    if any(d != 1 for d in _several(operation.plain(4, "dilation", 1), len(value.axes) - 2, 1)):
+        raise sketch.refuse("pooling with dilation", "use dilation=1")
+    made = _window(sketch, operation, value, "max")
+    return (made, None) if "indices" in operation.operation.kind else made
+
+
+@rule("avg_pool1d", "avg_pool2d")
+def average_pool(sketch: Parameters, operation: TracedCall) -> Result:
+    """The mean of a window, zeros beyond the border included."""
+    value = random(sketch, operation.tensor(0))
+    padded = any(_several(operation.plain(3, "padding", 0), len(value.axes) - 2, 0))
+    if padded and not operation.plain(5, "count_include_pad", True):
+        raise sketch.refuse("a mean over windows that counts the border differently", "count_include_pad=True")
+    return _window(sketch, operation, value, "mean")
+
+
+@rule("adaptive_avg_pool1d", "adaptive_avg_pool2d")
+def adaptive_pool(sketch: Parameters, operation: TracedCall) -> Result:
+    """The mean over as many windows as are asked for; over all positions if that is one."""
+    value = random(sketch, operation.tensor(0))
+    count = len(value.axes) - 2
+    wanted = operation.shapes[0][2:]
+    if all(size == 1 for size in wanted):
+        dims = range(2, 2 + count)
+        axes = tuple(() if k in dims else axis for k, axis in enumerate(value.axes))
+        return averaged(sketch, value, atoms_of(tuple(value.axes[k] for k in dims)), axes)
+    have = [math.prod(atom.size for atom in axis) for axis in value.axes[2:]]
+    if any(h % w for h, w in zip(have, wanted, strict=True)):
+        raise sketch.refuse("windows of different sizes", "let the image be a multiple of the output")
+    kernel = [h // w for h, w in zip(have, wanted, strict=True)]
+    moved = _shifted(sketch, value, kernel, kernel, [0] * count, [1] * count, wanted, (operation.name,))
+    over = atoms_of(moved.axes[3::2])
+    expr = Reduction("mean", tuple(atom.name for atom in over), moved.expr) if over else moved.expr
+    return replace(moved, expr=scaled(expr, 1), axes=(*moved.axes[:2], *moved.axes[2::2]))

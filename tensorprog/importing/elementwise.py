@@ -1,0 +1,180 @@
+"""Arithmetic and functions, coordinate by coordinate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from tensorprog.importing.masks import NEVER, condition, masked
+from tensorprog.importing.operations import RULES, Result, Rule, TracedCall, random, rule
+from tensorprog.importing.parameters import Parameters
+from tensorprog.importing.products import added, met_on, multiplied, together
+from tensorprog.importing.values import FixedTensor, Traced, product, scaled
+from tensorprog.language.expr import Expr, Number, call
+
+HOMOGENEOUS = {"relu", "abs", "neg", "leaky_relu"}  # a power of n passes through
+
+# functions of one argument by torch's name; those in brackets read their argument more than once
+PLAIN = {name: name for name in ("relu", "tanh", "sigmoid", "erf", "exp", "log", "sin", "cos", "sqrt", "abs", "sign",
+                                 "silu", "softplus", "selu")}
+
+
+def _function(act: Callable[[Expr, TracedCall], Expr], several: bool = False) -> Rule:
+    """The rule of a function; an argument that it reads several times gets a name."""
+    def apply(sketch: Parameters, operation: TracedCall) -> Result:
+        value = sketch.settled(random(sketch, operation.tensor(0)))
+        if operation.operation.kind not in HOMOGENEOUS:
+            value = sketch.level(value, f"the argument of {operation.operation.kind}")
+        if several and value.expr.children:
+            value = sketch.named(value)[0]
+        return replace(value, expr=act(value.expr, operation))
+
+    return apply
+
+
+def _call(name: str) -> Callable[[Expr, TracedCall], Expr]:
+    return lambda x, _: call(name, x)
+
+
+def _gelu(x: Expr, operation: TracedCall) -> Expr:
+    if operation.plain(1, "approximate", "none") == "none":
+        return call("gelu", x)
+    inner = scaled(x + scaled(x**3, 0.044715), math.sqrt(2 / math.pi))
+    return product(Number(0.5), product(x, Number(1) + call("tanh", inner)))
+
+
+def _clip(x: Expr, operation: TracedCall) -> Expr:
+    low, high = operation.plain(1, "min"), operation.plain(2, "max")
+    if operation.operation.kind == "hardtanh":
+        low, high = operation.plain(1, "min_val", -1.0), operation.plain(2, "max_val", 1.0)
+    low = -math.inf if low is None else low
+    high = math.inf if high is None else high
+    return call("clip", x, Number(_whole(low)), Number(_whole(high)))
+
+
+def _whole(value: float) -> float | int:
+    return int(value) if math.isfinite(value) and float(value).is_integer() else value
+
+
+def _softplus(x: Expr, operation: TracedCall) -> Expr:
+    beta = operation.plain(1, "beta", 1)
+    return scaled(call("softplus", scaled(x, beta)), 1 / beta)
+
+
+RULES.update({name: _function(_call(own)) for name, own in PLAIN.items()})
+RULES.update({
+    "gelu": _function(_gelu, several=True),
+    "softplus": _function(_softplus),
+    "leaky_relu": _function(lambda x, c: call("leaky_relu", x, Number(c.plain(1, "negative_slope", 0.01)))),
+    "elu": _function(lambda x, c: call("elu", x, Number(c.plain(1, "alpha", 1.0)))),
+    "clamp": _function(_clip), "hardtanh": _function(_clip), "clip": _function(_clip),
+    "relu6": _function(lambda x, _: call("clip", x, Number(0), Number(6))),
+    "neg": _function(lambda x, _: scaled(x, -1)),
+    "rsqrt": _function(lambda x, _: call("divide", Number(1), call("sqrt", x))),
+    "reciprocal": _function(lambda x, _: call("divide", Number(1), x)),
+    "square": _function(lambda x, _: x**2),
+    "log_sigmoid": _function(lambda x, _: scaled(call("softplus", scaled(x, -1)), -1)),
+    "hardsigmoid": _function(lambda x, _: call("clip", x / 6 + 0.5, Number(0), Number(1))),
+    "hardswish": _function(lambda x, _: x * call("clip", x / 6 + 0.5, Number(0), Number(1)), several=True),
+    "mish": _function(lambda x, _: x * call("tanh", call("softplus", x)), several=True),
+})
+
+
+def raised(sketch: Parameters, value: Traced, exponent: float) -> Traced:
+    """A power; of an inner product in its power of n too."""
+    value = sketch.settled(value)
+    power = value.power * Fraction(exponent).limit_denominator(8)
+    whole = _whole(exponent)
+    expr = call("sqrt", value.expr) if exponent == 0.5 else (
+        call("divide", Number(1), call("sqrt", value.expr)) if exponent == -0.5 else
+        call("divide", Number(1), value.expr) if exponent == -1 else value.expr ** whole)
+    return replace(value, expr=expr, power=power)
+
+
+@rule("pow")
+def powered(sketch: Parameters, operation: TracedCall) -> Result:
+    """A power with a number as exponent."""
+    exponent = operation.plain(1, "exponent")
+    if not isinstance(exponent, int | float):
+        raise sketch.refuse("the exponent is a tensor", "use a number as exponent")
+    return raised(sketch, random(sketch, operation.tensor(0)), float(exponent))
+
+
+def _root(exponent: float) -> Rule:
+    return lambda sketch, operation: raised(sketch, random(sketch, operation.tensor(0)), exponent)
+
+
+RULES.update({"sqrt": _root(0.5), "rsqrt": _root(-0.5), "reciprocal": _root(-1.0), "square": _root(2.0)})
+
+
+@rule("add", "sub", "rsub", "__add__", "__radd__", "subtract")
+def sums(sketch: Parameters, operation: TracedCall) -> Result:
+    """A sum or a difference; what is minus infinity in a fixed tensor hides a score."""
+    left, right = operation.tensor(0), operation.tensor(1, "other")
+    factor = float(operation.plain(2, "alpha", 1) or 1)
+    if operation.operation.kind == "rsub":
+        left, right = right, left
+    factor *= -1 if operation.operation.kind in ("sub", "rsub", "subtract") else 1
+    if isinstance(left, FixedTensor) and factor == 1:
+        left, right = right, left
+    if isinstance(right, FixedTensor) and isinstance(left, Traced) and factor > 0:
+        _, _, axes = together(sketch, left, right)
+        if (np.asarray(right.arrays[0], float) <= NEVER).any():
+            left, rest = masked(sketch, left.on(axes), right.arrays[0])
+            right = FixedTensor((rest, masked(sketch, left.on(axes), right.arrays[1])[1]))
+    if isinstance(left, FixedTensor):
+        return added(sketch, sketch.constant(left, tuple(() for _ in left.shapes[0])) if not left.shapes[0] else
+                     random_of(sketch, left, right), right, factor)
+    return added(sketch, left, right, factor)
+
+
+def random_of(sketch: Parameters, known: FixedTensor, other: Traced) -> Traced:
+    """A fixed tensor on the axes of one that it meets."""
+    _, _, axes = together(sketch, known, other)
+    return sketch.constant(known, axes)
+
+
+@rule("mul", "multiply", "__mul__", "__rmul__")
+def products_(sketch: Parameters, operation: TracedCall) -> Result:
+    """A product."""
+    return multiplied(sketch, operation.tensor(0), operation.tensor(1, "other"))
+
+
+@rule("div", "divide", "true_divide")
+def quotients(sketch: Parameters, operation: TracedCall) -> Result:
+    """A quotient."""
+    if operation.plain(9, "rounding_mode") is not None:
+        raise sketch.refuse("a quotient is rounded", "divide without rounding")
+    return multiplied(sketch, operation.tensor(0), operation.tensor(1, "other"), divide=True)
+
+
+@rule("maximum", "minimum")
+def extremes(sketch: Parameters, operation: TracedCall) -> Result:
+    """The larger or the smaller of two."""
+    one, other, axes = met_on(sketch, operation.tensor(0), operation.tensor(1, "other"))
+    one, other = sketch.level(one, "an argument"), sketch.level(other, "an argument")
+    return Traced(axes, call(operation.operation.kind, one.expr, other.expr), copies=sketch.met(one, other))
+
+
+@rule("where", "masked_fill")
+def chosen(sketch: Parameters, operation: TracedCall) -> Result:
+    """One of two tensors, by a fixed mask."""
+    kind = operation.operation.kind
+    mask = operation.tensor(0 if kind == "where" else 1)
+    yes, no = (operation.tensor(1), operation.tensor(2)) if kind == "where" else (operation.tensor(2, "value"),
+                                                                                  operation.tensor(0))
+    if not isinstance(mask, FixedTensor):
+        raise sketch.refuse("a choice depends on numbers that flow through the network", "compare indices, not values")
+    one, other, axes = met_on(sketch, yes, no)
+    _, _, axes = together(sketch, one.on(axes), mask)
+    where = condition(sketch, mask.arrays[0], axes)
+    if isinstance(where, bool):
+        return (one if where else other).on(axes)
+    one, other = sketch.level(one, "a choice"), sketch.level(other, "a choice")
+    branches = [Number(-math.inf) if isinstance(branch.expr, Number) and branch.expr.value <= NEVER else branch.expr
+                for branch in (one, other)]
+    return Traced(axes, call("where", where, *branches), copies=sketch.met(one, other))

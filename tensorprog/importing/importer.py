@@ -1,0 +1,126 @@
+"""A torch module as a program: captured, translated, folded, written and read."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from tensorprog.importing.capture import Captured, capture
+from tensorprog.importing.folding import finished, folded
+from tensorprog.importing.laws import Pieces
+from tensorprog.importing.parts import pruned, separated, unrolled
+from tensorprog.importing.sketch import Sketch
+from tensorprog.importing.text import Written
+from tensorprog.importing.translation import translated
+from tensorprog.importing.values import Traced
+from tensorprog.language.errors import check_count, fail
+from tensorprog.language.expr import Variable
+from tensorprog.language.reading import loads
+from tensorprog.program import Program
+from tensorprog.results.imported import Fate, Imported
+
+__all__ = ["imported_program"]
+
+MAX_STATEMENTS = 100  # of a program whose layers are written out, where their recurrence has no compiled limit
+
+
+def imported_program(make: Callable[[int], Any], inputs: Any, widths: Sequence[int], at: int | None, name: str
+                     ) -> Program:
+    """What `from_torch` gives."""
+    one, other = _two(widths)
+    if at is not None:
+        check_count("at", at, 2)
+    captured = capture(make, inputs, (one, other), at)
+    chosen = _made(captured, at, name, fold=True)
+    if len(chosen.netsor.body) <= MAX_STATEMENTS and _not_compiled(chosen):
+        unrolled = _made(captured, at, name, fold=False)
+        if len(unrolled.netsor.body) <= MAX_STATEMENTS and not _not_compiled(unrolled):
+            return unrolled
+    return chosen
+
+
+def _not_compiled(program: Program) -> bool:
+    """Whether the limit of a program is claimed but not compiled."""
+    return any(finding.rule == "compiled limit" and finding.verdict != "holds" for finding in program.check().findings)
+
+
+def _made(captured: Captured, at: int | None, name: str, fold: bool) -> Program:
+    """The program of a module, with layers that are alike as an index or written out."""
+    one, other = captured.widths
+    sketch, value = translated(captured, at)
+    unrolled(sketch, value.expr)
+    result = separated(sketch, value.expr)
+    pruned(sketch, result)
+    if fold:
+        result = folded(sketch, result)
+        pruned(sketch, result)
+    result = finished(sketch, result)
+    if not fold:
+        sketch.note("layers are written out one by one: the limit of their recurrence is not compiled by this version")
+    fates = _fates(captured, sketch)
+    title = f"{captured.module} at initialisation"
+    comments = [f"Imported from the torch module {captured.module} at widths {one} and {other}" +
+                (f"; variances as they are at n = {at}." if at else "."), *_wrapped(sketch.notes)]
+    written = Written(sketch, result, _name(name or captured.module), title, comments)
+    program = Program.from_netsor(loads(written.text, base=written.arrays))
+    found = tuple(replace(fate, became=written.became(fate.parameter) or fate.became) for fate in fates)
+    program.imported = Imported(captured.module, (one, other), at, found, tuple(sketch.notes), written.text,
+                                written.arrays, _layout(value))
+    return program
+
+
+def _two(widths: Sequence[int]) -> tuple[int, int]:
+    if len(tuple(widths)) != 2:
+        raise fail(f"widths are two numbers, not {widths!r}", fix="widths=(64, 128)")
+    one, other = sorted(check_count("a width", width, 2) for width in widths)
+    if one == other:
+        raise fail("the two widths are equal", fix="widths=(64, 128)")
+    return one, other
+
+
+def _name(text: str) -> str:
+    name = re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", text)).strip("_").lower()
+    return name if name and not name[0].isdigit() else f"module_{name}".rstrip("_")
+
+
+def _wrapped(notes: Sequence[str]) -> list[str]:
+    return [line for note in notes for line in textwrap.wrap(f"{note[0].upper()}{note[1:]}.", 110)]
+
+
+def _shown(pieces: Pieces) -> str:
+    laws = list(dict.fromkeys(str(law) for *_, law in pieces))
+    return laws[0] if len(laws) == 1 else ", ".join(laws)
+
+
+def _fates(captured: Captured, sketch: Sketch) -> list[Fate]:
+    found = []
+    for node, parameter in captured.parameters.items():
+        if node in captured.copies:
+            first = captured.parameters[captured.copies[node]].name
+            found.append(Fate(parameter.name, _shown(parameter.frozen or parameter.laws[0]), f"a copy of {first}",
+                              sketch.exponents.get(first, Fraction(0))))
+            continue
+        exponent = sketch.exponents.get(parameter.name, Fraction(0))
+        law = _shown(parameter.frozen or parameter.laws[0])
+        vanishes = exponent < 0 and not sketch.at
+        found.append(Fate(parameter.name, law, "left out: it vanishes" if vanishes else "not used", exponent))
+    found += [Fate(name, law, "a number") for name, law in captured.constants.items()]
+    return found
+
+
+def _layout(value: Traced) -> tuple[tuple[int, int, int], ...]:
+    """For each atom of the output's axes: axis, place in the family (-1: none), and size (0: of a width)."""
+    assert isinstance(value.expr, Variable)
+    order = [slot.indices[0] for slot in value.expr.slots if slot.terms]
+    found: list[tuple[int, int, int]] = []
+    for axis, atoms in enumerate(value.axes):
+        for atom in atoms:
+            place = order.index(atom.name) if atom.name in order else -1
+            found.append((axis, place, 0 if atom.is_width else atom.size))
+        if not atoms:
+            found.append((axis, -1, 1))
+    return tuple(found)

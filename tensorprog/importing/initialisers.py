@@ -1,0 +1,261 @@
+"""What a module's own initialisers do to its parameters, recorded while they run: kinds and numbers, not estimates.
+
+`Recorder` is a dispatch mode of torch: it sees every draw (`normal_`, `uniform_`, ..), whoever calls it, and carries
+laws along through copies, shifts and scalings, storage by storage.  What it cannot follow is measured, with an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tensorprog.importing.laws import (
+    EntryLaw,
+    Pieces,
+    constant_law,
+    normal_law,
+    truncated_law,
+    uniform_law,
+)
+
+__all__ = ["built", "laws_at", "measured"]
+
+MEASURED = 8  # modules that are drawn where a law is only measured
+UNKNOWN = EntryLaw("unknown")
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[misc]
+    """The law of the entries of every tensor that is made while it is on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.laws: dict[int, Pieces] = {}
+        self.alive: list[Any] = []  # so that no storage gets the place of another
+        self.draws = 0
+
+    def of(self, tensor: Any) -> Pieces | None:
+        """What is known of a tensor's entries."""
+        return self.laws.get(tensor.untyped_storage()._cdata) if isinstance(tensor, torch.Tensor) else None
+
+    def write(self, tensor: Any, law: EntryLaw) -> None:
+        """Entries of a tensor get a law; of a part of it, its rows."""
+        if law.random and not law.draw:
+            self.draws += 1
+            law = replace(law, draw=self.draws)
+        place = tensor.untyped_storage()._cdata
+        self.alive.append(tensor.untyped_storage())
+        whole = tensor.untyped_storage().nbytes() // max(tensor.element_size(), 1)
+        if tensor.numel() == whole or place not in self.laws:
+            self.laws[place] = ((0, whole, law),)
+            return
+        if not tensor.is_contiguous():
+            self.laws[place] = ((0, whole, UNKNOWN),)
+            return
+        low, high = tensor.storage_offset(), tensor.storage_offset() + tensor.numel()
+        kept = [(max(a, s), min(b, t), own) for a, b, own in self.laws[place] for s, t in ((0, low), (high, whole))
+                if max(a, s) < min(b, t)]
+        self.laws[place] = tuple(sorted([*kept, (low, high, law)], key=lambda piece: piece[0]))
+
+    def change(self, tensor: Any, change: Callable[[EntryLaw], EntryLaw]) -> None:
+        """Entries of a tensor are changed in place."""
+        pieces = self.of(tensor)
+        whole = tensor.untyped_storage().nbytes() // max(tensor.element_size(), 1)
+        if pieces is not None and tensor.numel() == whole:
+            self.laws[tensor.untyped_storage()._cdata] = tuple((a, b, change(law)) for a, b, law in pieces)
+        else:
+            self.write(tensor, change(pieces[0][2]) if pieces and len(pieces) == 1 else UNKNOWN)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        name = str(func).removeprefix("aten.").split(".")[0]
+        if isinstance(result, torch.Tensor) and result.is_floating_point():
+            self._record(name, result, args, kwargs)
+        return result
+
+    def _record(self, name: str, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        inplace = name.endswith("_") and not name.endswith("__")
+        draws = {"normal_": _normal, "uniform_": _uniform, "fill_": _fill, "zero_": lambda *_: constant_law(0.0)}
+        makes = {"zeros": 0.0, "zeros_like": 0.0, "new_zeros": 0.0, "ones": 1.0, "ones_like": 1.0, "new_ones": 1.0}
+        if name in draws:
+            self.write(result, draws[name](args[1:], kwargs))
+        elif name in ("randn", "randn_like"):
+            self.write(result, normal_law(0.0, 1.0))
+        elif name in ("rand", "rand_like"):
+            self.write(result, uniform_law(0.0, 1.0))
+        elif name in ("full", "full_like", "new_full"):
+            self.write(result, constant_law(float(args[1])))
+        elif name in makes:
+            self.write(result, constant_law(makes[name]))
+        elif name in ("empty", "empty_like", "new_empty", "empty_strided"):
+            self.alive.append(result.untyped_storage())
+            self.laws.pop(result.untyped_storage()._cdata, None)
+        elif name.rstrip("_") in ("mul", "div", "add", "sub", "neg", "clamp", "erfinv") and _plain(args[1:], kwargs):
+            change = _affine(name.rstrip("_"), args[1:], kwargs)
+            self._through(result, args[0], change, inplace)
+        elif name == "copy_":
+            self._through(result, args[1], lambda law: law, False)
+        elif name in ("clone", "_to_copy", "detach_", "lift_fresh_copy", "contiguous"):
+            self._through(result, args[0], lambda law: law, False)
+        elif inplace:
+            self.write(result, UNKNOWN)
+
+    def _through(self, result: Any, source: Any, change: Callable[[EntryLaw], EntryLaw], inplace: bool) -> None:
+        if inplace:
+            self.change(result, change)
+            return
+        pieces = self.of(source)
+        laws = {law for _, _, law in pieces or ()}
+        whole = result.untyped_storage().nbytes() // max(result.element_size(), 1)
+        if pieces and result.numel() == pieces[-1][1] == whole and result.is_contiguous():
+            place = result.untyped_storage()._cdata
+            self.alive.append(result.untyped_storage())
+            self.laws[place] = tuple((a, b, change(law)) for a, b, law in pieces)
+        elif len(laws) == 1:
+            self.write(result, change(laws.pop()))
+        else:
+            self.write(result, UNKNOWN)
+
+
+def _normal(args: Sequence[Any], kwargs: Mapping[str, Any]) -> EntryLaw:
+    mean, deviation = [*args, *(0.0, 1.0)[len(args):]][:2]
+    return normal_law(float(kwargs.get("mean", mean)), float(kwargs.get("std", deviation)))
+
+
+def _uniform(args: Sequence[Any], kwargs: Mapping[str, Any]) -> EntryLaw:
+    low, high = [*args, *(0.0, 1.0)[len(args):]][:2]
+    return uniform_law(float(kwargs.get("from", low)), float(kwargs.get("to", high)))
+
+
+def _fill(args: Sequence[Any], kwargs: Mapping[str, Any]) -> EntryLaw:
+    value = args[0] if args else kwargs["value"]
+    return UNKNOWN if getattr(value, "is_meta", False) else constant_law(float(value))
+
+
+def _plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    values = [*args, *kwargs.values()]
+    return all(value is None or isinstance(value, int | float) or
+               (isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_meta) for value in values)
+
+
+def _affine(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[EntryLaw], EntryLaw]:
+    numbers = [None if value is None else float(value) for value in args]
+    first = numbers[0] if numbers and numbers[0] is not None else 0.0
+    if name == "clamp":
+        low = kwargs.get("min", numbers[0] if numbers else None)
+        high = kwargs.get("max", numbers[1] if len(numbers) > 1 else None)
+        return lambda law: _clamped(law, -math.inf if low is None else low, math.inf if high is None else high)
+    if name == "erfinv":  # of what is uniform: a normal that is cut
+        return _erfinv
+    rules: dict[str, tuple[float, float]] = {
+        "mul": (first, 0.0), "div": (1 / first if first else math.nan, 0.0), "add": (1.0, first), "sub": (1.0, -first),
+        "neg": (-1.0, 0.0),
+    }
+    factor, shift = rules[name]
+    return lambda law: law.moved(factor, shift)
+
+
+def _erfinv(law: EntryLaw) -> EntryLaw:
+    if law.kind != "uniform":
+        return UNKNOWN
+    from scipy.special import erfinv
+
+    low, high = (float(erfinv(end)) for end in (max(law.low, -1.0), min(law.high, 1.0)))
+    return replace(truncated_law(0.0, math.sqrt(0.5), low, high), draw=law.draw)
+
+
+def _clamped(law: EntryLaw, low: float, high: float) -> EntryLaw:
+    slack = 1e-6 * max(law.deviation, 1e-30)
+    inside = law.kind in ("uniform", "truncated") and low <= law.low + slack and high >= law.high - slack
+    far = law.kind == "normal" and min(law.mean - low, high - law.mean) > 7 * law.deviation
+    same = law.kind == "constant" and low <= law.mean <= high
+    return law if inside or far or same else UNKNOWN
+
+
+@contextmanager
+def _recording() -> Iterator[Recorder]:
+    """A recorder that is on; initialisers that are not made of plain draws are recorded by what they are called."""
+    recorder = Recorder()
+    init: Any = torch.nn.init
+    originals = {name: getattr(init, name) for name in ("_no_grad_trunc_normal_", "orthogonal_", "eye_", "dirac_",
+                                                        "sparse_") if hasattr(init, name)}
+
+    def told(name: str) -> Callable[..., Any]:
+        def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            result = originals[name](tensor, *args, **kwargs)
+            if name == "_no_grad_trunc_normal_":
+                mean, std, low, high = args[:4]
+                recorder.write(tensor, truncated_law(float(mean), float(std), float(low), float(high)))
+            else:
+                recorder.write(tensor, EntryLaw("orthogonal" if name == "orthogonal_" else "unknown"))
+            return result
+
+        return call
+
+    for name in originals:
+        setattr(init, name, told(name))
+    try:
+        with recorder:
+            yield recorder
+    finally:
+        for name, original in originals.items():
+            setattr(init, name, original)
+
+
+def built(make: Callable[[int], Any], width: int) -> tuple[Any, dict[str, Pieces]]:
+    """The module of a width, and the laws of its parameters by their rows."""
+    with _recording() as recorder:
+        module = make(width)
+    named = {**dict(module.named_parameters(remove_duplicate=False))}
+    return module, {name: _rows(recorder, parameter) for name, parameter in named.items()}
+
+
+def _rows(recorder: Recorder, parameter: Any) -> Pieces:
+    """The pieces of a parameter in rows of its first axis."""
+    size = parameter.shape[0] if parameter.dim() else 1
+    pieces = recorder.of(parameter)
+    if pieces is not None and parameter.storage_offset():  # one of several in a storage: not a copy of the first
+        pieces = tuple((a, b, replace(law, draw=hash((law.draw, parameter.storage_offset())) if law.draw else 0))
+                       for a, b, law in pieces)
+    if pieces is None:
+        return ((0, size, UNKNOWN),)
+    row = max(parameter.numel() // max(size, 1), 1)
+    if len(pieces) == 1 or any(a % row or b % row for a, b, _ in pieces):
+        laws = {law for _, _, law in pieces}
+        return ((0, size, laws.pop() if len(laws) == 1 else UNKNOWN),)
+    return tuple((a // row, b // row, law) for a, b, law in pieces)
+
+
+def laws_at(make: Callable[[int], Any], width: int) -> dict[str, Pieces]:
+    """The laws of the parameters of the module of a width."""
+    return built(make, width)[1]
+
+
+def measured(make: Callable[[int], Any], width: int, names: Sequence[str]) -> dict[str, EntryLaw]:
+    """Mean and deviation of parameters whose law was not recorded, over several modules, with an error."""
+    first: dict[str, list[float]] = {name: [] for name in names}
+    second: dict[str, list[float]] = {name: [] for name in names}
+    count: dict[str, int] = dict.fromkeys(names, 0)
+    for _ in range(MEASURED):
+        parameters = dict(make(width).named_parameters(remove_duplicate=False))
+        for name in names:
+            values = parameters[name].detach().double().numpy()
+            first[name].append(float(values.mean()))
+            second[name].append(float((values**2).mean()))
+            count[name] += values.size
+    found = {}
+    for name in names:
+        mean, square = float(np.mean(first[name])), float(np.mean(second[name]))
+        deviation = math.sqrt(max(square - mean**2, 0.0))
+        if abs(mean) < 4 * deviation / math.sqrt(count[name]):
+            mean = 0.0
+        found[name] = (EntryLaw("measured", mean, deviation, error=deviation / math.sqrt(2 * count[name]))
+                       if deviation > 1e-12 * abs(mean) and deviation else constant_law(mean))
+    return found

@@ -1,0 +1,261 @@
+"""Parameters as weights, initial vectors or numbers, with the law of their own initialiser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tensorprog.importing.capture import Parameter
+from tensorprog.importing.laws import EntryLaw, Pieces
+from tensorprog.importing.sketch import Again, RandomRows, Sketch, WeightMatrix, laws_of
+from tensorprog.importing.values import AxisPart, Traced, scaled
+from tensorprog.language.expr import Affine, Constant, Expr, IndexValue, Number, Variable, call, slots_of, sum_of
+
+__all__ = ["Parameters"]
+
+Laws = tuple[EntryLaw, EntryLaw, EntryLaw | None]
+ONE = Fraction(1)
+
+
+class Parameters(Sketch):
+    """A sketch that knows what parameters are."""
+
+    def parameter(self, node: str) -> Traced:
+        """A parameter that nothing has used yet."""
+        entry = self.captured.parameters[node]
+        axes = tuple(self.axis((node, k), one, other) for k, (one, other) in enumerate(zip(*entry.shapes, strict=True)))
+        own = [atom for axis in axes for atom in axis if not atom.is_width]
+        return Traced(axes, Variable(f"@{node}", tuple(atom.slot for atom in own)), parameter=node)
+
+    def entry(self, value: Traced) -> Parameter:
+        """The parameter of a value."""
+        return self.captured.parameters[value.parameter]
+
+    def slots(self, value: Traced) -> tuple[Affine, ...]:
+        """At which of its indices a parameter is read."""
+        assert isinstance(value.expr, Variable)
+        return value.expr.slots
+
+    def laws(self, value: Traced) -> list[Laws]:
+        """The laws of a parameter: one, or one for each value of the index that its first axis begins with.
+
+        Raises    ProgramError for entries that are not independent, or of an unknown law
+        """
+        entry = self.entry(value)
+        one = laws_of(entry)
+        found = [one] if one else self._by_first(entry, value)
+        if any(law.kind == "measured" for laws in found for law in laws[:2]):
+            self.note(f"{entry.name}: its initialiser was not recognised; it is measured, {found[0][0]}, and its entries "
+                      "are taken as independent and Gaussian")
+        for laws in found:
+            if any(law is not None and law.kind in ("orthogonal", "unknown") for law in laws):
+                kind = "orthogonal" if laws[0].kind == "orthogonal" else "of an unknown law"
+                raise self.refuse(f"the entries of {entry.name} are {kind}", "initialise it with independent normal "
+                                  "or uniform entries (torch.nn.init.normal_, kaiming_normal_, ..)")
+        return found
+
+    def _by_first(self, entry: Parameter, value: Traced) -> list[Laws]:
+        split = self.decisions.splits.get((value.parameter, 0))
+        count = split[0][0] if split and split[0][0] == split[0][1] else 0
+        sets: list[Pieces] = [*entry.laws, *([entry.frozen] if entry.frozen else [])]
+        found = []
+        for k in range(count):
+            row = []
+            for pieces in sets:
+                size = pieces[-1][1] // count
+                inside = {law for low, high, law in pieces if low < (k + 1) * size and high > k * size}
+                if len(inside) != 1:
+                    break
+                row.append(inside.pop())
+            else:
+                found.append((row[0], row[1], row[2] if entry.frozen else None))
+                continue
+            break
+        if not count or len(found) < count:
+            raise self.refuse(f"rows of {entry.name} are initialised differently", "use one initialiser for all of "
+                              "its entries, or several parameters")
+        return found
+
+    # -- vectors ------------------------------------------------------------------------------------------------
+
+    def as_vector(self, value: Traced) -> Traced:
+        """A parameter as random vectors; one without a width as numbers, or as copies of a number in coordinates."""
+        entry = self.entry(value)
+        widths = value.widths
+        if len(widths) > 1:
+            raise self.refuse(f"{entry.name} is a matrix of the width, used as if it were a vector",
+                              "multiply vectors by it: x @ W, nn.Linear")
+        ratio = self.ratio(widths[0]) if widths else ONE
+        made, power = self._declared(value, entry, ratio)
+        vector = Variable(made.name, self.slots(value))
+        expr: Expr = vector
+        copies = frozenset() if widths else frozenset([value.parameter])
+        if not widths and value.parameter in self.decisions.scores:
+            expr, copies = self.as_score(self.mixed(entry, vector)), frozenset()
+        return Traced(value.axes, scaled(expr, value.scale), value.power + power, copies=copies)
+
+    def _declared(self, value: Traced, entry: Parameter, ratio: Fraction) -> tuple[Variable, Fraction]:
+        """The family of vectors of a parameter, declared once, and its power of n."""
+        if self.used.get(entry.name, ("vector",))[0] != "vector":
+            raise self._twice(entry)
+        if entry.name in self.used:
+            found: tuple[str, Variable, Fraction] = self.used[entry.name]
+            return found[1], found[2]
+        laws = self.laws(value)
+        own = [self.atom(atom.sizes) for atom in self._index_atoms(value)]
+        names = tuple(atom.name for atom in own)
+        scales = [self.law(entry, law[:2], law[2], None) for law in laws]
+        powers = {power for number, power in scales if number}
+        if len(powers) > 1:
+            raise self.refuse(f"rows of {entry.name} vary with the width in different ways", "use several parameters")
+        power = powers.pop() / 2 if powers else Fraction(0)
+        means = [(law[2] or law[0]).mean for law in laws]
+        if power and any(means):
+            raise self.refuse(f"{entry.name} has a mean beside a variance that changes with the width", "give at=")
+        numbers = [number for number, _ in scales]
+        plain = all((law[2] or law[0]).gaussian or not (law[2] or law[0]).random for law in laws)
+        lasting = not self.exponents.get(entry.name)  # what vanishes with the width is small enough for a Gaussian
+        uniform = lasting and len(laws) == 1 and (laws[0][2] or laws[0][0]).kind == "uniform"
+        options: list[tuple[str, Any]] = []
+        if any(means) and not uniform:
+            options.append(("mean", self._over(means, own)))
+        if len(laws) == 1:
+            options.append(("cov", Number(1) if uniform else Number(numbers[0])))
+        else:
+            same = call("equal", _index(own[0]), _index(own[0], "_"))
+            options.append(("cov", call("where", same, self._over(numbers, own), Number(0))))
+        name = self.fresh("e")
+        self.rows[name] = RandomRows(name, names, tuple(options), ratio, entry.name, self.place)
+        made = Variable(name, slots_of(names))
+        if uniform:
+            wave = scaled(call("erf", call("divide", made, call("sqrt", Number(2)))), math.sqrt(3 * numbers[0]))
+            made = self.state("Nonlin", (sum_of([wave, Number(means[0])]),), "uniform", slots=slots_of(names))
+        elif not plain:
+            self.note("biases and other vectors that vanish with the width are taken as Gaussian of the same variance"
+                      if not lasting else
+                      f"{entry.name}: entries that are not Gaussian are taken as Gaussian of the same variance")
+        self.used[entry.name] = ("vector", made, power)
+        return made, power
+
+    def _index_atoms(self, value: Traced) -> list[AxisPart]:
+        """Fresh reading of the parameter's own indices, whatever has become of its axes."""
+        return [atom for atom in self.parameter(value.parameter).atoms if not atom.is_width]
+
+    def _over(self, numbers: Sequence[float], own: Sequence[AxisPart]) -> Expr:
+        """One number, or a table of numbers over the first index."""
+        if len(set(numbers)) == 1:
+            return Number(numbers[0])
+        return self.table(np.asarray(numbers), own[:1])
+
+    # -- weights ------------------------------------------------------------------------------------------------
+
+    def weight(self, value: Traced, fan: AxisPart, rows: Fraction) -> tuple[Variable, Fraction]:
+        """A parameter as weights that are multiplied along one of its widths; the weights, and their power of n."""
+        entry = self.entry(value)
+        use = ("weight", fan.key and fan.key[:2])
+        known = self.used.get(entry.name)
+        if known is not None and known[:2] != use:
+            raise self._twice(entry)
+        if known is None:
+            laws = self.laws(value)
+            if any(abs(law.mean) > 1e-12 * law.deviation for each in laws for law in each[:2]):
+                raise self.refuse(f"the entries of {entry.name} have a mean other than 0", "let it be 0")
+            ratio = self.ratio(fan)
+            scales = [self.law(entry, law[:2], law[2], ratio) for law in laws]
+            powers = {power for number, power in scales if number}
+            if len(powers) > 1:
+                raise self.refuse(f"rows of {entry.name} vary with the width in different ways", "split it")
+            own = [self.atom(atom.sizes) for atom in self._index_atoms(value)]
+            name = self.fresh("W")
+            names = tuple(atom.name for atom in own)
+            variance = self._over([number for number, _ in scales], own)
+            self.matrices[name] = WeightMatrix(name, names, variance, (rows, ratio), entry.name, self.place)
+            if any(not (law[2] or law[0]).gaussian for law in laws):
+                self.note("entries of hidden weights that are not Gaussian are taken as Gaussian of the same variance: "
+                          "the limit is the same, finite widths differ by O(1/n)")
+            known = self.used[entry.name] = (*use, Variable(name), (powers.pop() if powers else Fraction(0)) / 2)
+        made: Variable = known[2]
+        return Variable(made.name, self.slots(value)), known[3] + value.power
+
+    def _twice(self, entry: Parameter) -> Exception:
+        return self.refuse(f"{entry.name} is used in two ways (as a matrix and transposed, or as a table of vectors): "
+                           "weights tied to their transposes", "give each use a parameter of its own")
+
+    # -- input layers -------------------------------------------------------------------------------------------
+
+    def rows_of(self, value: Traced, batch: Sequence[AxisPart], own: Sequence[AxisPart], width: AxisPart | None,
+                data: Any, gram: Any, flat: int = 0) -> Traced:
+        """Random vectors whose covariance is a Gram matrix of fixed data: an input layer, or rows of a table.
+
+        `batch` are indices of the data, of which the last `flat` become one; `own` indices of the parameter, over which
+        vectors are independent.
+        """
+        slots = slots_of([atom.name for atom in (*own, *batch)])
+        if flat > 1:
+            row, size = Affine(), 1
+            for atom in reversed(batch[-flat:]):
+                row, size = size * atom.slot + row, size * atom.size
+            slots = (*slots[:-flat], row)
+            batch = [*batch[:-flat], self.atom((size, size))]
+        entry = self.entry(value)
+        laws = self.laws(value)
+        if entry.name in self.used:
+            raise self.refuse(f"{entry.name} reads fixed inputs in several places", "read all inputs in one call, "
+                              "joined by torch.cat or torch.stack")
+        if len(laws) > 1 or laws[0][0].mean:
+            raise self.refuse(f"{entry.name} has rows of different laws, or a mean", "use one initialiser of mean 0")
+        number, power = self.law(entry, laws[0][:2], laws[0][2], None)
+        if not (laws[0][2] or laws[0][0]).gaussian:
+            kind = "" if data is None else f"a sum over {data.shape[-1]} "
+            self.note(f"{entry.name}: {kind}entries that are not Gaussian are taken as Gaussian of one covariance")
+        names = tuple(atom.name for atom in (*own, *batch))
+        name = self.fresh("e")
+        options: tuple[tuple[str, Any], ...]
+        count = math.prod(atom.size for atom in batch)
+        diagonal = gram.reshape(count, count)
+        if np.allclose(diagonal, diagonal[0, 0] * np.eye(count), rtol=1e-12, atol=0):
+            options = (("cov", Number(number * float(diagonal[0, 0]))),)
+        elif not own and data is not None:
+            options = (("data", np.asarray(data, float)), ("variance", Number(number * data.shape[-1])))
+        else:
+            table = self.table(gram.reshape([atom.size for atom in (*batch, *batch)]), [*batch, *batch])
+            assert isinstance(table, Constant)
+            second = tuple(Affine.index(f"{atom.name}_") for atom in batch)
+            cov: Expr = scaled(Constant(table.name, (*(atom.slot for atom in batch), *second)), number)
+            for atom in own:
+                cov = call("where", call("equal", _index(atom), _index(atom, "_")), cov, Number(0))
+            options = (("cov", cov),)
+        ratio = self.ratio(width) if width is not None else ONE
+        self.rows[name] = RandomRows(name, names, options, ratio, entry.name, self.place)
+        self.used[entry.name] = ("rows", name)
+        copies = frozenset() if width is not None else frozenset([value.parameter])
+        if copies and value.parameter in self.decisions.scores:
+            made = self.as_score(self.mixed(entry, Variable(name, slots)))
+            return Traced(value.axes, made, power / 2)
+        return Traced(value.axes, Variable(name, slots), power / 2 + value.power, copies=copies)
+
+    def mixed(self, entry: Parameter, vector: Variable) -> Variable:
+        """Vectors behind a weight of their own: of the same covariance, and an operand of scores."""
+        name = self.fresh("W")
+        self.matrices[name] = WeightMatrix(name, (), Number(1), (ONE, ONE), entry.name, self.place, role="mix")
+        return self.state("MatMul", (Variable(name), vector), "product")
+
+    def met(self, one: Traced, other: Traced) -> frozenset[str]:
+        """Readouts in what two tensors make together; where one of them meets a vector, it must be a score.
+
+        Raises    Again after that is decided
+        """
+        both = one.copies | other.copies
+        if both and (one.is_vector or other.is_vector):
+            self.decisions.scores |= both
+            raise Again
+        return both
+
+
+def _index(atom: AxisPart, suffix: str = "") -> Expr:
+    return IndexValue(f"{atom.name}{suffix}")
+

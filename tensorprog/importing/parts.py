@@ -1,0 +1,236 @@
+"""Parts of families that are defined or read one by one get a statement and a name each: halves, queries and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tensorprog.importing.refusals import SourcePlace
+from tensorprog.importing.sketch import Sentence, Sketch
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    rebuild,
+    replace_variables,
+    substitute,
+    sum_of,
+    variables,
+    walk,
+)
+
+__all__ = ["pruned", "separated", "unrolled"]
+
+PARTS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n")}  # gates, in torch's order
+
+
+def _label(place: SourcePlace, size: int, value: int) -> str:
+    """What one of several parts is called."""
+    names = PARTS.get(place.operation, ("q", "k", "v") if size == 3 else ())
+    return names[value] if len(names) == size and value < size else str(value + 1)
+
+
+# ---- parts that are defined one by one ----------------------------------------------------------------------------
+
+FEW = 4  # parts that get a statement each
+
+
+def unrolled(sketch: Sketch, result: Expr) -> None:
+    """What reads a few joined parts by an index, statement by statement: the halves of rotary positions."""
+    joined = {line.name: len(line.slots) - 1 for line in sketch.lines if line.role == "joined"}
+    for name in list(joined):
+        places = [{slot.offset for slot in [line.slots[k]] if not slot.terms}
+                  for line in sketch.lines if line.name == name for k in range(len(line.slots))]
+        count = len([line for line in sketch.lines if line.name == name])
+        constant = [k for k in range(len(next(line for line in sketch.lines if line.name == name).slots))
+                    if all(not line.slots[k].terms for line in sketch.lines if line.name == name)]
+        if len(constant) != 1 or not 1 < count <= FEW or not places:
+            del joined[name]
+        else:
+            joined[name] = constant[0]
+    if any(variable.name in joined for variable in variables(result)):
+        return
+    lines: list[Sentence] = []
+    for line in sketch.lines:
+        indices = {index for arg in line.args for index in _read_by(arg, joined)}
+        if not indices or line.name in joined:
+            lines.append(line)
+            continue
+        versions = [line]
+        for index in indices:
+            size, start = sketch.atoms[index].size, sketch.atoms[index].start
+            own = [k for k, slot in enumerate(line.slots) if slot == Affine.index(index)]
+            if own:
+                joined[line.name] = own[0]
+                versions = [replace(each, slots=tuple(slot.at({index: Affine((), value)}) for slot in each.slots),
+                                    args=tuple(_at_value(arg, index, value) for arg in each.args))
+                            for each in versions for value in range(start, start + size)]
+            else:
+                versions = [replace(each, args=tuple(_summed_out(arg, index, range(start, start + size))
+                                                     for arg in each.args)) for each in versions]
+        lines += versions
+    sketch.lines = lines
+
+
+def _read_by(expr: Expr, joined: dict[str, int]) -> list[str]:
+    """Indices by which families with such parts are read."""
+    found: list[str] = []
+    for node in walk(expr):
+        if isinstance(node, Variable) and node.name in joined:
+            found += node.slots[joined[node.name]].indices
+    return found
+
+
+def _at_value(expr: Expr, index: str, value: int) -> Expr:
+    return substitute(expr, {index: Affine((), value)})
+
+
+def _summed_out(expr: Expr, index: str, values: range) -> Expr:
+    """Sums over an index written out."""
+    def change(node: Expr) -> Expr | None:
+        if not isinstance(node, Reduction) or index not in node.indices or node.reducer != "sum":
+            return None
+        rest = tuple(name for name in node.indices if name != index)
+        inside = Reduction("sum", rest, node.arg) if rest else node.arg
+        return sum_of(_at_value(inside, index, value) for value in values)
+
+    return rebuild(expr, change)
+
+
+# ---- parts that are read one by one ---------------------------------------------------------------------------------
+
+
+def separated(sketch: Sketch, result: Expr) -> Expr:
+    """Give families whose members are read one by one a name for each: queries, keys and values of one matrix."""
+    while True:
+        found = _to_separate(sketch, result)
+        if found is None:
+            return result
+        result = _separate(sketch, result, *found)
+
+
+def _references(sketch: Sketch, result: Expr) -> dict[str, list[Variable]]:
+    found: dict[str, list[Variable]] = {}
+    for expr in (*(arg for line in sketch.lines for arg in line.args), result):
+        for node in walk(expr):
+            if isinstance(node, Variable):
+                found.setdefault(node.name, []).append(node)
+    return found
+
+
+def _to_separate(sketch: Sketch, result: Expr) -> tuple[str, int, list[int]] | None:
+    count: dict[str, int] = {}
+    for line in sketch.lines:
+        count[line.name] = count.get(line.name, 0) + 1
+    kept = {line.name: {index for arg in line.args for node in walk(arg) if isinstance(node, Reduction)
+                        for index in node.indices} for line in sketch.lines}  # a softmax needs all its entries
+    parts: dict[str, list[str | None]] = {}
+    for line in sketch.lines:
+        if count[line.name] > 1:  # where all its definitions have numbers
+            before = parts.get(line.name, [""] * len(line.slots))
+            parts[line.name] = [None if slot.terms else own for slot, own in zip(line.slots, before, strict=True)]
+    single = {line.name: [None if slot.bare in kept[line.name] else slot.bare for slot in line.slots]
+              for line in sketch.lines if count[line.name] == 1}
+    declared: dict[str, list[str | None]] = {
+        **single, **parts, **{m.name: list(m.indices) for m in sketch.matrices.values()},
+        **{r.name: list(r.indices) for r in sketch.rows.values() if all(key != "data" for key, _ in r.options)}}
+    for name, read in _references(sketch, result).items():
+        for position, own in enumerate(declared.get(name, [])):
+            values = {ref.slots[position].offset if not ref.slots[position].terms else None for ref in read}
+            if own is not None and None not in values and len(values) <= 4:
+                return name, position, sorted(value for value in values if value is not None)
+    return None
+
+
+def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Sequence[int]) -> Expr:
+    names = {value: f"{name}_{value}" for value in values}
+
+    def change(ref: Variable) -> Expr | None:
+        if ref.name != name:
+            return None
+        return Variable(names[ref.slots[position].offset], (*ref.slots[:position], *ref.slots[position + 1:]))
+
+    def at(expr: Expr, index: str, value: int) -> Expr:
+        return substitute(expr, {index: Affine((), value), f"{index}_": Affine((), value)})
+
+    lines: list[Sentence] = []
+    for line in sketch.lines:
+        if line.name != name:
+            lines.append(replace(line, args=tuple(replace_variables(arg, change) for arg in line.args)))
+            continue
+        slots = (*line.slots[:position], *line.slots[position + 1:])
+        index = line.slots[position].bare
+        if index is None:
+            value = line.slots[position].offset
+            if value in names:
+                label = _label(line.place, 0, value)
+                lines.append(replace(line, name=names[value], slots=slots, role=f"{line.role}:{label}",
+                                     args=tuple(replace_variables(arg, change) for arg in line.args)))
+                sketch.vectors[names[value]] = sketch.vectors[name]
+            continue
+        size = sketch.atoms[index].size
+        lines += [replace(line, name=names[value], slots=slots, role=f"{line.role}:{_label(line.place, size, value)}",
+                          args=tuple(at(arg, index, value) for arg in line.args)) for value in values]
+        for value in values:
+            sketch.vectors[names[value]] = sketch.vectors[name]
+    sketch.lines = lines
+    for value in values if name in sketch.matrices else ():
+        matrix = sketch.matrices[name]
+        index = matrix.indices[position]
+        label = _label(matrix.place, sketch.atoms[index].size, value)
+        sketch.matrices[names[value]] = replace(
+            matrix, name=names[value], indices=(*matrix.indices[:position], *matrix.indices[position + 1:]),
+            variance=_looked_up(sketch, at(matrix.variance, index, value)), role=label)
+    for value in values if name in sketch.rows else ():
+        rows = sketch.rows[name]
+        index = rows.indices[position]
+        label = _label(rows.place, sketch.atoms[index].size, value)
+        options = tuple((key, _looked_up(sketch, at(option, index, value))) for key, option in rows.options)
+        sketch.rows[names[value]] = replace(
+            rows, name=names[value], indices=(*rows.indices[:position], *rows.indices[position + 1:]),
+            options=options, role=label)
+    sketch.matrices.pop(name, None)
+    sketch.rows.pop(name, None)
+    return replace_variables(result, change)
+
+
+def _looked_up(sketch: Sketch, expr: Expr) -> Expr:
+    """The number of a table that is read at numbers, and the branch of a choice between numbers."""
+    if isinstance(expr, Constant) and all(not slot.terms for slot in expr.slots):
+        return Number(float(sketch.tables[expr.name].array[tuple(slot.offset for slot in expr.slots)]))
+    if isinstance(expr, Call) and expr.atom == "where" and isinstance(expr.args[0], Call):
+        left, right = expr.args[0].args
+        if isinstance(left, Number | IndexValue) and left == right:
+            return _looked_up(sketch, expr.args[1])
+    return expr
+
+
+def pruned(sketch: Sketch, result: Expr) -> None:
+    """Leave out what nothing reads."""
+    wanted = {variable.name for variable in variables(result)}
+    kept: list[Sentence] = []
+    names = [*wanted]
+    by_name: dict[str, list[Sentence]] = {}
+    for line in sketch.lines:
+        by_name.setdefault(line.name, []).append(line)
+    while names:
+        for line in by_name.get(names.pop(), []):
+            new = {variable.name for arg in line.args for variable in variables(arg)} - wanted
+            wanted |= new
+            names += new
+    kept = [line for line in sketch.lines if line.name in wanted]
+    sketch.lines = kept
+    order = dict.fromkeys(variable.name for line in kept for arg in line.args for variable in variables(arg))
+    order |= dict.fromkeys(variable.name for variable in variables(result))
+    sketch.matrices = {name: sketch.matrices[name] for name in order if name in sketch.matrices}
+    sketch.rows = {name: sketch.rows[name] for name in order if name in sketch.rows}
+    exprs: list[Expr] = [arg for line in kept for arg in line.args]
+    exprs += [entry.variance for entry in sketch.matrices.values()]
+    exprs += [option for entry in sketch.rows.values() for _, option in entry.options if isinstance(option, Expr)]
+    tables = {node.name for expr in exprs for node in walk(expr) if isinstance(node, Constant)}
+    sketch.tables = {name: entry for name, entry in sketch.tables.items() if name in tables}

@@ -1,0 +1,338 @@
+"""Sums of products: linear layers, matrix products, einsum; and elementwise products and sums of two tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from tensorprog.importing.parameters import Parameters
+from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Inner, Traced, atoms_of, product, scaled
+from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, call, is_call
+
+__all__ = ["added", "einsum", "met_on", "multiplied", "summed", "together"]
+
+Operand = Traced | FixedTensor
+Labels = Sequence[Hashable]
+EXACT_INPUTS = 8  # features up to which an input layer that is not Gaussian is written out
+
+
+def together(sketch: Parameters, left: Operand, right: Operand) -> tuple[Operand, Operand, Axes]:
+    """Two tensors on the same axes, as broadcasting has it."""
+    ranks = [len(x.axes) if isinstance(x, Traced) else len(x.shapes[0]) for x in (left, right)]
+    rank = max(ranks)
+    if isinstance(left, FixedTensor) or isinstance(right, FixedTensor):
+        known, value = (left, right) if isinstance(left, FixedTensor) else (right, left)
+        assert isinstance(value, Traced) and isinstance(known, FixedTensor)
+        axes = list(((),) * (rank - len(value.axes)) + value.axes)
+        for k, (one, other) in enumerate(zip(*known.shapes, strict=True), start=rank - len(known.shapes[0])):
+            if not axes[k] and (one, other) != (1, 1):
+                axes[k] = (sketch.atom((one, other)),)
+        moved = value.on(tuple(axes))
+        return (known, moved, tuple(axes)) if isinstance(left, FixedTensor) else (moved, known, tuple(axes))
+    left, right = (x.on(((),) * (rank - len(x.axes)) + x.axes) for x in (left, right))
+    right = sketch.apart(right, left.atoms)
+    axes_of: list[tuple[AxisPart, ...]] = []
+    first: dict[str, object] = {}
+    second: dict[str, object] = {}
+    one_axes, other_axes = list(left.axes), list(right.axes)
+    for k, (a, b) in enumerate(zip(left.axes, right.axes, strict=True)):
+        if a and b:
+            both, sub_a, sub_b = sketch.unified(a, b)
+            first |= sub_a
+            second |= sub_b
+            one_axes[k] = other_axes[k] = both
+            axes_of.append(both)
+        else:
+            axes_of.append(a or b)
+    left = sketch.read_at(left, first, tuple(one_axes))  # type: ignore[arg-type]
+    right = sketch.read_at(right, second, tuple(other_axes))  # type: ignore[arg-type]
+    return left, right, tuple(axes_of)
+
+
+def met_on(sketch: Parameters, left: Operand, right: Operand) -> tuple[Traced, Traced, Axes]:
+    """The same, with fixed tensors as expressions."""
+    left, right, axes = together(sketch, left, right)
+    one = left if isinstance(left, Traced) else sketch.constant(left, axes)
+    other = right if isinstance(right, Traced) else sketch.constant(right, axes)
+    return one, other, axes
+
+
+def multiplied(sketch: Parameters, left: Operand, right: Operand, divide: bool = False) -> Traced:
+    """left * right, or left / right."""
+    one, other, axes = met_on(sketch, left, right)
+    sign = -1 if divide else 1
+    if one.parameter and isinstance(other.expr, Number) and not other.parameter:
+        factor = float(other.expr.value) ** sign
+        return replace(one, axes=axes, scale=one.scale * factor, power=one.power + sign * other.power)
+    if other.parameter and isinstance(one.expr, Number) and not divide and not one.parameter:
+        return replace(other, axes=axes, scale=other.scale * float(one.expr.value), power=one.power + other.power)
+    one, other = (sketch.settled(x) if x.parameter else x for x in (one, other))
+    scalars = not (one.is_vector or other.is_vector or one.copies or other.copies)
+    if other.inner is not None and (divide or one.inner is not None or not scalars):
+        other = sketch.settled(other)
+    if one.inner is not None and not scalars:
+        one = sketch.settled(one)
+    copies = sketch.met(one, other)
+    inner = one.inner or other.inner
+    expr = _quotient(one.expr, other.expr) if divide else product(one.expr, other.expr)
+    return Traced(axes, expr, one.power + sign * other.power, inner, copies)
+
+
+def _quotient(left: Expr, right: Expr) -> Expr:
+    if isinstance(right, Number):
+        return scaled(left, 1 / right.value) if not _short(right.value) or isinstance(left, Number) else (
+            left if right.value == 1 else call("divide", left, right))
+    return call("divide", left, right)
+
+
+def _short(value: float) -> bool:
+    return float(value).is_integer() and abs(value) < 1e6
+
+
+def added(sketch: Parameters, left: Operand, right: Operand, factor: float = 1.0) -> Traced:
+    """left + factor * right; what has the smaller power of n vanishes in the limit, and is left out."""
+    if isinstance(right, FixedTensor) and not np.any(right.arrays[0]) and not np.any(right.arrays[1]):
+        _, other, axes = together(sketch, left, right)
+        assert isinstance(left, Traced)
+        return left.on(axes)
+    one, other, axes = met_on(sketch, left, right)
+    one, other = sketch.settled(one), sketch.settled(other)
+    copies = sketch.met(one, other)
+    if one.power != other.power and sketch.at:
+        one, other = sketch.level(one, "a term"), sketch.level(other, "a term")
+    if one.power != other.power and not (one.expr == Number(0) or other.expr == Number(0)):
+        small, large = sorted((one, other), key=lambda value: value.power)
+        sketch.note(f"a term that falls like n**({small.power - large.power}) beside another is left out of the limit: "
+                    f"{sketch.place.alike}")
+        kept = large if large is one else replace(other, expr=scaled(other.expr, factor))
+        return replace(kept, axes=axes, copies=copies)
+    power = other.power if one.expr == Number(0) else one.power
+    return Traced(axes, _sum(one.expr, other.expr, factor), power, copies=copies)
+
+
+def _sum(left: Expr, right: Expr, factor: float) -> Expr:
+    if right == Number(0):
+        return left
+    if left == Number(0):
+        return scaled(right, factor)
+    if factor < 0:
+        return call("subtract", left, scaled(right, -factor))
+    return call("add", left, scaled(right, factor))
+
+
+def summed(sketch: Parameters, value: Traced, atoms: Sequence[AxisPart], axes: Axes) -> Traced:
+    """The sum over some atoms; over a width it is an inner product, whose scale is still to come."""
+    value = sketch.settled(value)
+    indices = [atom for atom in atoms if not atom.is_width]
+    widths = [atom for atom in atoms if atom.is_width]
+    if len(widths) > 1:
+        raise sketch.refuse("a sum over two widths", "sum over one after the other")
+    if widths:
+        return _over_width(sketch, value, widths[0], indices, axes)
+    expr, power = value.expr, value.power
+    mentioned = [atom for atom in indices if _mentions(expr, atom)]
+    repeated = math.prod(atom.size for atom in indices if atom not in mentioned)
+    if mentioned:
+        expr = Reduction("sum", tuple(atom.name for atom in mentioned), expr)
+    return replace(value, axes=axes, expr=scaled(expr, repeated), power=power)
+
+
+def _mentions(expr: Expr, atom: AxisPart) -> bool:
+    from tensorprog.language.expr import free_indices
+
+    return atom.name in free_indices(expr)
+
+
+def _over_width(sketch: Parameters, value: Traced, width: AxisPart, indices: Sequence[AxisPart], axes: Axes) -> Traced:
+    ratio = sketch.ratio(width)
+    factor, left, right = _factors(value.expr)
+    if right is None or not (sketch.holds_vector(left) and sketch.holds_vector(right)):
+        left, right = _without_number(value.expr, factor), None
+    one = sketch.named(Traced(((width,),), left))[1]
+    other = sketch.one(ratio) if right is None else one
+    if right is not None and right != left:
+        other = sketch.named(Traced(((width,),), right))[1]
+    inner = Inner(one, other, ratio, tuple(atom for atom in indices if _mentions(one, atom) or _mentions(other, atom)))
+    repeated = math.prod(atom.size for atom in indices if atom not in inner.over)
+    return Traced(axes, Number(1 if factor * repeated == 1 else factor * repeated), value.power, inner)
+
+
+def _without_number(expr: Expr, factor: float) -> Expr:
+    return expr.args[1] if is_call(expr, "multiply") and isinstance(expr.args[0], Number) and factor != 1 else expr
+
+
+def _factors(expr: Expr) -> tuple[float, Expr, Expr | None]:
+    """A number and two factors, if an expression is a product or a square."""
+    factor = 1.0
+    if is_call(expr, "multiply") and isinstance(expr.args[0], Number):
+        factor, expr = float(expr.args[0].value), expr.args[1]
+    if is_call(expr, "power") and expr.args[1] == Number(2):
+        return factor, expr.args[0], expr.args[0]
+    if isinstance(expr, Call) and expr.atom == "multiply":
+        return factor, expr.args[0], expr.args[1]
+    return factor, expr, None
+
+
+def einsum(sketch: Parameters, left: Operand, one: Labels, right: Operand, other: Labels, out: Labels) -> Traced:
+    """sum over labels that are not in `out` of left[one] * right[other]."""
+    shared = [label for label in one if label in other]
+    if isinstance(left, FixedTensor) or isinstance(right, FixedTensor):
+        return _with_known(sketch, left, one, right, other, out)
+    right = sketch.apart(right, left.atoms)
+    fans = [atom for label in other if label not in out for atom in right.axes[other.index(label)] if atom.is_width]
+    fans_left = [atom for label in one if label not in out for atom in left.axes[one.index(label)] if atom.is_width]
+    first: dict[str, object] = {}
+    second: dict[str, object] = {}
+    places: dict[Hashable, tuple[AxisPart, ...]] = {}
+    for label in dict.fromkeys([*one, *other]):
+        a = left.axes[one.index(label)] if label in one else ()
+        b = right.axes[other.index(label)] if label in other else ()
+        if label in shared and a and b:
+            places[label], sub_a, sub_b = sketch.unified(a, b)
+            first |= sub_a
+            second |= sub_b
+        else:
+            places[label] = a or b
+    left = sketch.read_at(left, first, _placed(one, left, places, shared))  # type: ignore[arg-type]
+    right = sketch.read_at(right, second, _placed(other, right, places, shared))  # type: ignore[arg-type]
+    axes = tuple(places[label] for label in out)
+    contracted = [atom for label, atoms in places.items() if label not in out for atom in atoms]
+    if left.parameter and right.parameter:
+        raise sketch.refuse("two parameters are multiplied with each other", "apply one after the other to the vector")
+    if right.parameter and fans:
+        return _weighted(sketch, left, right, fans, contracted, axes)
+    if left.parameter and fans_left:
+        return _weighted(sketch, right, left, fans_left, contracted, axes)
+    left, right = sketch.settled(left), sketch.settled(right)
+    widths = [atom for atom in contracted if atom.is_width]
+    if widths and left.is_vector and right.is_vector:
+        return _inner(sketch, left, right, widths, contracted, axes)
+    copies = sketch.met(left, right)
+    whole = Traced((*axes, tuple(contracted)), product(left.expr, right.expr), left.power + right.power, copies=copies)
+    return summed(sketch, whole, contracted, axes)
+
+
+def _placed(labels: Labels, value: Traced, places: Mapping[Hashable, tuple[AxisPart, ...]], shared: Labels) -> Axes:
+    return tuple(places[label] if label in shared and axis else axis
+                 for label, axis in zip(labels, value.axes, strict=True))
+
+
+def _inner(sketch: Parameters, left: Traced, right: Traced, widths: Sequence[AxisPart], contracted: Sequence[AxisPart],
+           axes: Axes) -> Traced:
+    if len(widths) > 1:
+        raise sketch.refuse("a sum over two widths", "sum over one after the other")
+    (factor, a), (other, b) = (_number_of(value.expr) for value in (left, right))
+    one = sketch.named(replace(left, expr=a), "operand")[1]
+    two = one if a == b else sketch.named(replace(right, expr=b), "operand")[1]
+    over = tuple(atom for atom in contracted if not atom.is_width)
+    return Traced(axes, Number(_plain(factor * other)), left.power + right.power,
+                 Inner(one, two, sketch.ratio(widths[0]), over))
+
+
+def _number_of(expr: Expr) -> tuple[float, Expr]:
+    if is_call(expr, "multiply") and isinstance(expr.args[0], Number):
+        return float(expr.args[0].value), expr.args[1]
+    if is_call(expr, "divide") and isinstance(expr.args[1], Number):
+        return 1 / float(expr.args[1].value), expr.args[0]
+    return 1.0, expr
+
+
+def _plain(value: float) -> float | int:
+    return int(value) if value.is_integer() else value
+
+
+def _weighted(sketch: Parameters, value: Traced, weight: Traced, fans: Sequence[AxisPart],
+              contracted: Sequence[AxisPart], axes: Axes) -> Traced:
+    """A weight matrix times vectors."""
+    if len(fans) > 1 or len([atom for atom in contracted if atom.is_width]) > 1:
+        raise sketch.refuse("a sum over two widths", "let the width be one axis")
+    (fan,) = (atom for atom in contracted if atom.is_width)
+    rows = [atom for atom in weight.widths if atom not in contracted]
+    if len(rows) > 1:
+        raise sketch.refuse("a weight with three widths", "use matrices, n by n")
+    value, x = sketch.named(value, "input")
+    entry = sketch.entry(weight)
+    fan_own = replace(fan, key=fans[0].key)
+    if not rows and weight.parameter in sketch.decisions.scores:
+        made, power = _score(sketch, weight, fan_own, x)
+        copies: frozenset[str] = frozenset()
+    else:
+        matrix, power = sketch.weight(weight, fan_own, sketch.ratio(rows[0]) if rows else Fraction(1))
+        made = sketch.state("MatMul", (matrix, x), "product")
+        copies = frozenset() if rows else frozenset([weight.parameter])
+    if copies and value.copies:
+        raise sketch.refuse(f"{entry.name} acts on readouts", "let vectors keep their width")
+    over = [atom for atom in contracted if not atom.is_width]
+    whole = Traced((*axes, tuple(over)), scaled(made, weight.scale), value.power + power, copies=copies)
+    return summed(sketch, whole, over, axes) if over else whole.on(axes)
+
+
+def _score(sketch: Parameters, weight: Traced, fan: AxisPart, x: Variable) -> tuple[Variable, Fraction]:
+    """A readout that is one number for all coordinates."""
+    matrix, power = sketch.weight(weight, fan, Fraction(1))
+    return sketch.as_score(sketch.state("MatMul", (matrix, x), "product")), power
+
+
+def _with_known(sketch: Parameters, left: Operand, one: Labels, right: Operand, other: Labels, out: Labels) -> Traced:
+    """A fixed tensor and a random one."""
+    pair = (left, one, right, other) if isinstance(left, FixedTensor) else (right, other, left, one)
+    known, labels, value, own = pair
+    assert isinstance(known, FixedTensor) and isinstance(value, Traced)
+    if value.parameter:
+        found = _input_layer(sketch, known, labels, value, own, out)
+        if found is not None:
+            return found
+    value = sketch.settled(value)
+    places = {label: value.axes[own.index(label)] for label in own}
+    for k, label in enumerate(labels):
+        sizes = (known.shapes[0][k], known.shapes[1][k])
+        if not places.get(label) and sizes != (1, 1):
+            places[label] = (sketch.atom(sizes),)
+    factor = sketch.constant(known, tuple(places.get(label, ()) for label in labels))
+    axes = tuple(places.get(label, ()) for label in out)
+    contracted = [atom for label, atoms in places.items() if label not in out for atom in atoms]
+    whole = Traced((*axes, tuple(contracted)), product(factor.expr, value.expr), factor.power + value.power,
+                  copies=value.copies)
+    return summed(sketch, whole, contracted, axes)
+
+
+def _input_layer(sketch: Parameters, known: FixedTensor, labels: Labels, value: Traced, own: Labels, out: Labels
+                 ) -> Traced | None:
+    """Fixed features times a parameter: random vectors with the Gram matrix of the features; None for other cases."""
+    inside = [label for label in labels if label not in out]
+    features = [value.axes[own.index(label)] for label in inside if label in own]
+    shared = [label for label in labels if label in own and label in out]
+    law = sketch.laws(value)[0]
+    count = math.prod(atom.size for atom in atoms_of(tuple(features)))
+    exact = not (law[2] or law[0]).gaussian and count <= EXACT_INPUTS
+    if shared or exact or not features or any(atom.is_width for atom in atoms_of(tuple(features))):
+        return None
+    if not np.array_equal(known.arrays[0], known.arrays[1]):
+        raise sketch.refuse("the fixed inputs of a layer change with the width", "use the same inputs at every width")
+    order = [k for k, label in enumerate(labels) if label in out] + [k for k, label in enumerate(labels) if
+                                                                       label in inside]
+    lead = len(labels) - len(inside)
+    array = np.transpose(np.asarray(known.arrays[0], float), order)
+    kept = [k for k in range(lead) if array.shape[k] > 1 and not (array == array.take([0], k)).all()]
+    places: dict[Hashable, tuple[AxisPart, ...]] = {}
+    key = ("input", value.parameter)
+    for k in range(lead):
+        size = array.shape[k]
+        places[labels[order[k]]] = sketch.axis((*key, k), size, size)
+    batch = [atom for k in kept for atom in places[labels[order[k]]]]
+    flat = sum(len(places[labels[order[k]]]) for k in kept if k > 0) if key in sketch.decisions.flat else 0
+    data = array[tuple(slice(None) if k in kept or k >= lead else 0 for k in range(array.ndim))]
+    data = data.reshape(-1, count)
+    for label in own:
+        if label in out:
+            places[label] = value.axes[own.index(label)]
+    rest = [atom for label in own if label in out for atom in places[label]]
+    widths = [atom for atom in rest if atom.is_width]
+    made = sketch.rows_of(value, batch, [atom for atom in rest if not atom.is_width], widths[0] if widths else None,
+                          data, data @ data.T, flat)
+    return replace(made, axes=tuple(places.get(label, ()) for label in out), expr=scaled(made.expr, value.scale),
+                   power=made.power)

@@ -1,0 +1,157 @@
+"""RNN, LSTM and GRU: recurrences over an index of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tensorprog.importing.operations import Result, TracedCall, rule
+from tensorprog.importing.parameters import Parameters
+from tensorprog.importing.products import added, einsum
+from tensorprog.importing.sketch import Sentence
+from tensorprog.importing.values import AxisPart, FixedTensor, Traced
+from tensorprog.importing.views import join, reshaped
+from tensorprog.language.expr import Affine, Expr, Number, Variable, call, free_indices
+
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """What one step of a layer reads: gates of the input, of the state before, and its bias, each by its number."""
+
+    x: Callable[[int], Expr]
+    u: Callable[[int], Expr]
+    b: Callable[[int], Expr]
+    state: Expr
+    memory: Expr
+
+    def gate(self, k: int) -> Expr:
+        """All that enters a gate."""
+        return self.x(k) + self.u(k) if self.b(k) == Number(0) else self.x(k) + self.u(k) + self.b(k)
+
+
+@rule("lstm", "gru", "rnn_tanh", "rnn_relu")
+def recurrent(sketch: Parameters, operation: TracedCall) -> Result:
+    """nn.RNN, nn.GRU, nn.LSTM, with several layers and both directions."""
+    kind = operation.operation.kind
+    x, start, flat = operation.tensor(0), operation.plain(1), operation.plain(2)
+    biases, layers, dropout, train, both = (operation.plain(k) for k in range(3, 8))
+    first = bool(operation.plain(8, "batch_first", False))
+    if isinstance(flat, bool) or not isinstance(flat, tuple):
+        raise sketch.refuse("sequences of different lengths, packed", "pad them, or import one length at a time")
+    if dropout and train:
+        raise sketch.refuse("dropout in training mode", "call module.eval(), or set dropout=0")
+    for initial in start if isinstance(start, tuple) else (start,):
+        if not isinstance(initial, FixedTensor) or np.any(initial.arrays[0]):
+            raise sketch.refuse("a recurrence that starts from a state that is not zero", "start from zeros")
+    directions = 2 if both else 1
+    per = 4 if biases else 2
+    if len(flat) != per * layers * directions:
+        raise sketch.refuse("a recurrence with projections", "use proj_size=0")
+    ends = []
+    for layer in range(layers):
+        outputs = []
+        for direction in range(directions):
+            place = per * (layer * directions + direction)
+            output, end = _layer(sketch, kind, x, flat[place:place + per], first, bool(direction))
+            outputs.append(output)
+            ends.append(end)
+        x = outputs[0] if len(outputs) == 1 else join(sketch, outputs, len(outputs[0].axes) - 1,
+                                                      f"{operation.name}.{layer}")
+    states = [_stacked(sketch, [end[k] for end in ends], f"{operation.name}.end{k}")
+              for k in range(2 if kind == "lstm" else 1)]
+    return (x, *states)
+
+
+def _stacked(sketch: Parameters, ends: Sequence[Traced], key: str) -> Traced:
+    ends = [end.on(((), *end.axes)) for end in ends]
+    return ends[0] if len(ends) == 1 else join(sketch, ends, 0, key)
+
+
+def _layer(sketch: Parameters, kind: str, x: Any, flat: Sequence[Any], first: bool, backward: bool
+           ) -> tuple[Traced, tuple[Traced, Traced]]:
+    """One layer in one direction: its output, and its last states."""
+    count = GATES[kind]
+    rank = len(x.axes) if isinstance(x, Traced) else len(x.shapes[0])
+    time = (1 if first else 0) if rank == 3 else 0
+    lead = [f"a{k}" for k in range(rank - 1)]
+    wide = [_by_gate(sketch, parameter, count) for parameter in flat]
+    inputs = einsum(sketch, x, [*lead, "in"], wide[0], ["gate", "out", "in"], [*lead, "gate", "out"])
+    if len(wide) > 2:
+        inputs = added(sketch, inputs, wide[2])
+    inputs = sketch.level(sketch.named(inputs, "inputs")[0], "the input of a gate")
+    if len(inputs.axes[time]) != 1:
+        raise sketch.refuse("a sequence of one step", "use at least two steps")
+    (steps,), gates = inputs.axes[time], inputs.axes[-2]
+    length = steps.size
+    step = sketch.atom((length, length), start=1)
+    at = (step.slot + -1) if not backward else (-1 * step.slot + length)
+    batch = [atom for k, axis in enumerate(inputs.axes[:-2]) if k != time for atom in axis
+             if atom.name in free_indices(inputs.expr)]
+    slots = tuple(atom.slot for atom in batch)
+    h, c = sketch.fresh("v"), sketch.fresh("v")
+    ratio = sketch.ratio(inputs.widths[0])
+    weight = wide[1]
+    fan = weight.axes[-1][0]
+    matrix, power = sketch.weight(weight, fan, ratio)
+    if power:
+        raise sketch.refuse("the recurrent weights change with the width in another way than 1/n"
+                            + sketch.blame(), "initialise them with variance 1/n, or give at=")
+    zero = Affine((), 0)
+    for name in (h, c) if kind == "lstm" else (h,):
+        sketch.enter(Sentence(name, (*slots, zero), "Nonlin", (Number(0),), sketch.place, "start", width=ratio))
+    before = Variable(h, (*slots, step.slot + -1))
+    own = weight.axes[0][0].name if weight.axes[0] else ""
+    u = sketch.state("MatMul", (matrix, before), "state",
+                     slots=(*((Affine.index(own),) if own else ()), *slots, step.slot))
+    bias = sketch.settled(wide[3]) if len(wide) > 2 and isinstance(wide[3], Traced) else None
+    if bias is not None:
+        bias = sketch.level(bias, "a bias") if not bias.power or sketch.at else None
+
+    def read(value: Traced | None, atoms: Sequence[AxisPart], k: int, **more: Affine) -> Expr:
+        if value is None:
+            return Number(0)
+        at_gate = {atom.name: Affine((), k) for atom in atoms}
+        return sketch.read_at(value, {**at_gate, **more}).expr
+
+    cell = _Cell(
+        x=lambda k: read(inputs, gates, k, **{steps.name: at}),
+        u=lambda k: Variable(u.name, ((Affine((), k),) if own else ()) + u.slots[1 if own else 0:]),
+        b=lambda k: read(bias, bias.axes[0] if bias else (), k),
+        state=before, memory=Variable(c, (*slots, step.slot + -1)))
+    if kind == "lstm":
+        i, f, g, o = (cell.gate(k) for k in range(4))
+        memory = call("sigmoid", f) * cell.memory + call("sigmoid", i) * call("tanh", g)
+        sketch.enter(Sentence(c, (*slots, step.slot), "Nonlin", (memory,), sketch.place, "memory"))
+        new = call("sigmoid", o) * call("tanh", Variable(c, (*slots, step.slot)))
+    elif kind == "gru":
+        z = sketch.state("Nonlin", (call("sigmoid", cell.gate(1)),), "update", slots=(*slots, step.slot))
+        hidden = cell.u(2) if cell.b(2) == Number(0) else cell.u(2) + cell.b(2)
+        fresh = call("tanh", cell.x(2) + call("sigmoid", cell.gate(0)) * hidden)
+        new = (Number(1) - z) * fresh + z * cell.state
+    else:
+        new = call(kind.removeprefix("rnn_"), cell.gate(0))
+    sketch.enter(Sentence(h, (*slots, step.slot), "Nonlin", (new,), sketch.place, "hidden"))
+    sketch.vectors |= dict.fromkeys((h, c), True)
+    out = sketch.atom((length, length))
+    seen = (out.slot + 1) if not backward else (-1 * out.slot + length)
+    axes = tuple((out,) if k == time else axis for k, axis in enumerate(inputs.axes) if k != rank - 1)
+    output = Traced(axes, Variable(h, (*slots, seen)))
+    last = tuple(axis for k, axis in enumerate(axes) if k != time)
+    ends = tuple(Traced(last, Variable(name, (*slots, Affine((), length)))) for name in (h, c))
+    return output, (ends[0], ends[1])
+
+
+def _by_gate(sketch: Parameters, parameter: Any, count: int) -> Any:
+    """The rows of a parameter by gates, on an axis of their own."""
+    if isinstance(parameter, FixedTensor):
+        one, other = (np.asarray(a) for a in parameter.arrays)
+        return FixedTensor((one.reshape(count, -1, *one.shape[1:]), other.reshape(count, -1, *other.shape[1:])))
+    shapes = [tuple(int(np.prod([atom.sizes[k] for atom in axis], dtype=int)) for axis in parameter.axes)
+              for k in range(2)]
+    split = tuple((count, shape[0] // count, *shape[1:]) for shape in shapes)
+    return reshaped(sketch, replace(parameter), (split[0], split[1]))

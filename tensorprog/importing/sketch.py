@@ -1,0 +1,484 @@
+"""`Sketch`: the program while it is drawn up, statement by statement, and what operations ask of it.
+
+Where an axis turns out to consist of several (heads times their width), or a readout turns out to be a score, that is
+noted and the whole module is read again from the beginning (`Again`): every rule sees tensors as they end up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tensorprog.importing.capture import Captured, Parameter
+from tensorprog.importing.laws import EntryLaw, whole_law
+from tensorprog.importing.refusals import SourcePlace, refusal
+from tensorprog.importing.values import AxisKey, AxisPart, FixedTensor, Traced, product, scaled
+from tensorprog.importing.waves import recognised
+from tensorprog.language.expr import (
+    Affine,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    bound_indices,
+    call,
+    free_indices,
+    reindexed,
+    slots_of,
+    substitute,
+    variables,
+    walk,
+)
+from tensorprog.language.schema import INITIAL
+
+__all__ = ["Again", "Decisions", "RandomRows", "Sentence", "Sketch", "TableOf", "WeightMatrix", "laws_of"]
+
+Scale = tuple[float, Fraction]  # coefficient and power of n
+
+
+class Again(Exception):
+    """What was decided makes it necessary to read the module once more."""
+
+
+@dataclass
+class Decisions:
+    """What earlier readings found: axes that consist of several, readouts that are scores, positions in one row."""
+
+    splits: dict[AxisKey, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    scores: set[str] = field(default_factory=set)
+    flat: set[AxisKey] = field(default_factory=set)  # positions of inputs that are one index
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One statement: `name[slots] = kind(args)`."""
+
+    name: str
+    slots: tuple[Affine, ...]
+    kind: str
+    args: tuple[Expr, ...]
+    place: SourcePlace
+    role: str = ""
+    scale: str = ""
+    width: Fraction | None = None  # of a constant vector
+    repeats: int = 1  # layers that this statement stands for
+
+
+@dataclass(frozen=True)
+class WeightMatrix:
+    """One declaration of weights."""
+
+    name: str
+    indices: tuple[str, ...]
+    variance: Expr
+    shape: tuple[Fraction, Fraction]
+    parameter: str
+    place: SourcePlace
+    role: str = ""
+    repeats: int = 1
+
+
+@dataclass(frozen=True)
+class RandomRows:
+    """One declaration of initial vectors."""
+
+    name: str
+    indices: tuple[str, ...]
+    options: tuple[tuple[str, Any], ...]  # mean, cov, data, variance: expressions, or arrays
+    width: Fraction
+    parameter: str
+    place: SourcePlace
+    role: str = ""
+    repeats: int = 1
+
+
+@dataclass(frozen=True)
+class TableOf:
+    """A constant with indices."""
+
+    name: str
+    indices: tuple[str, ...]
+    array: Any
+    place: SourcePlace
+
+
+class Sketch:
+    """Statements and declarations so far, with fresh names for both, and the rules' common questions."""
+
+    def __init__(self, captured: Captured, decisions: Decisions, at: int | None) -> None:
+        self.captured, self.decisions, self.at = captured, decisions, at
+        self.n = captured.widths
+        self.lines: list[Sentence] = []
+        self.matrices: dict[str, WeightMatrix] = {}
+        self.rows: dict[str, RandomRows] = {}
+        self.tables: dict[str, TableOf] = {}
+        self.atoms: dict[str, AxisPart] = {}
+        self.layers: list[AxisPart] = []  # indices that layers became
+        self.notes: list[str] = []
+        self.fates: dict[str, str] = {}  # what became of parameters
+        self.exponents: dict[str, Fraction] = {}
+        self.place = SourcePlace()
+        self.count = 0
+        self.used: dict[str, Any] = {}  # how parameters were used, to be used so again
+        self.ones: dict[Fraction, Variable] = {}
+        self.angles: dict[tuple[float, Fraction], Variable] = {}  # of rotary positions
+        self.vectors: dict[str, bool] = {}  # which families are vectors
+
+    # -- names and axes -----------------------------------------------------------------------------------------
+
+    def fresh(self, prefix: str) -> str:
+        """A name that nothing has yet."""
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def atom(self, sizes: tuple[int, int], key: AxisKey | None = None, start: int = 0, boundary: str = "") -> AxisPart:
+        """A new index or width."""
+        made = AxisPart(self.fresh("i"), sizes, key, start, boundary)
+        self.atoms[made.name] = made
+        return made
+
+    def axis(self, key: AxisKey, one: int, other: int) -> tuple[AxisPart, ...]:
+        """The atoms of a new axis of these sizes, as decisions have it."""
+        if (one, other) == (1, 1):
+            return ()
+        split = self.decisions.splits.get(key)
+        if split is None:
+            return (self.atom((one, other), key),)
+        return tuple(atom for k, sizes in enumerate(split) for atom in self.axis((*key, k), *sizes))
+
+    def split(self, atom: AxisPart, outer: tuple[int, int]) -> tuple[tuple[AxisPart, ...], dict[str, Affine]]:
+        """The atom as two, of which the outer one has these sizes, and what its index then is."""
+        inner = (atom.sizes[0] // outer[0], atom.sizes[1] // outer[1])
+        if outer[0] * inner[0] != atom.sizes[0] or outer[1] * inner[1] != atom.sizes[1]:
+            raise self.refuse(f"an axis of size {atom.sizes[0]} cannot be split into parts of {inner[0]}",
+                              "choose widths that the numbers of heads and groups divide")
+        if atom.key is not None:
+            self.decisions.splits[atom.key] = (outer, inner)
+            raise Again
+        if atom.is_width:
+            raise self.refuse("a width is split whose origin is not known", "split it where it arises")
+        parts = self.atom(outer), self.atom(inner)
+        return parts, {atom.name: inner[0] * parts[0].slot + parts[1].slot}
+
+    def ratio(self, atom: AxisPart) -> Fraction:
+        """The width as a multiple of n."""
+        ratio = Fraction(atom.sizes[0], self.n[0])
+        if ratio != Fraction(atom.sizes[1], self.n[1]):
+            raise self.refuse(f"an axis has sizes {atom.sizes[0]} and {atom.sizes[1]} at widths {self.n[0]} and "
+                              f"{self.n[1]}, which are no multiple of the width",
+                              "let widths grow in proportion: n, n/H, 4*n")
+        return ratio
+
+    def refuse(self, why: str, fix: str) -> Exception:
+        """The error for the operation that is being read."""
+        return refusal(self.place, why, fix)
+
+    # -- statements ---------------------------------------------------------------------------------------------
+
+    def state(self, kind: str, args: Sequence[Expr], role: str = "", scale: str = "", width: Fraction | None = None,
+              slots: Sequence[Affine] | None = None, name: str = "") -> Variable:
+        """Add a statement for all free indices of its arguments; the family as it is read with these indices."""
+        if slots is None:
+            slots = slots_of(self.ordered({index for arg in args for index in free_indices(arg)}, args))
+        name = name or self.fresh("v")
+        self.enter(Sentence(name, tuple(slots), kind, tuple(args), self.place, role, scale, width))
+        return Variable(name, tuple(slots))
+
+    def enter(self, line: Sentence, at: int | None = None) -> None:
+        """Add a statement."""
+        self.lines.insert(len(self.lines) if at is None else at, line)
+        vector = line.kind == "MatMul" or (line.kind == "Nonlin" and (line.width is not None or
+                                                                      self.holds_vector(line.args[0])))
+        self.vectors[line.name] = self.vectors.get(line.name, False) or vector
+
+    def ordered(self, names: set[str], args: Sequence[Expr]) -> tuple[str, ...]:
+        """Indices in the order in which arguments mention them."""
+        found = dict.fromkeys(index for arg in args for index in free_indices(arg))
+        return tuple(name for name in found if name in names)
+
+    def one(self, ratio: Fraction) -> Variable:
+        """The vector of ones of a width."""
+        if ratio not in self.ones:
+            name = self.fresh("v")
+            line = Sentence(name, (), "Nonlin", (Number(1),), SourcePlace(), "one", width=ratio)
+            self.enter(line, len(self.ones))
+            self.ones[ratio] = Variable(name)
+        return self.ones[ratio]
+
+    def named(self, value: Traced, role: str = "") -> tuple[Traced, Variable]:
+        """The value as a family of its own, and its reference."""
+        value = self.settled(value)
+        if isinstance(value.expr, Variable):
+            return value, value.expr
+        expr = value.expr
+        if value.is_vector and not self.holds_vector(expr):
+            expr = product(expr, self.one(self.ratio(value.widths[0])))
+        free = set(free_indices(expr))
+        slots = slots_of([atom.name for atom in value.atoms if atom.name in free])
+        made = self.state("Nonlin", (expr,), role, slots=slots if len(slots) == len(free) else None)
+        return replace(value, expr=made), made
+
+    def holds_vector(self, expr: Expr) -> bool:
+        """Whether an expression refers to a vector."""
+        return any(self.is_vector(variable.name) for variable in variables(expr))
+
+    def is_vector(self, name: str) -> bool:
+        """Whether a family is one of vectors."""
+        return name in self.rows or self.vectors.get(name, False)
+
+    def average(self, left: Variable, right: Variable, role: str = "") -> Variable:
+        """The average of products of two vectors."""
+        return self.state("Dot", (left, right), role, "1/n")
+
+    def as_score(self, vector: Variable) -> Variable:
+        """Random numbers for vectors with independent Gaussian coordinates: scores of the same covariance."""
+        self.note("numbers that all coordinates share (relative positions, gates) are written as scores of MatMul "
+                  "outputs: the limit is the same, at finite widths they are Gaussian up to O(1/n)")
+        name = self.fresh("W")
+        self.matrices[name] = WeightMatrix(name, (), Number(1), (Fraction(1), Fraction(1)), "", self.place, role="ones")
+        other = self.state("MatMul", (Variable(name), self.one(Fraction(1))), "ones")
+        return self.state("Dot", (vector, other), "score")
+
+    # -- values -------------------------------------------------------------------------------------------------
+
+    def as_vector(self, value: Traced) -> Traced:
+        """A parameter as random vectors: see `Parameters`."""
+        raise NotImplementedError
+
+    def settled(self, value: Traced) -> Traced:
+        """The value with its inner product stated, if one waited for its scale; parameters become vectors."""
+        if value.parameter:
+            return self.as_vector(value)
+        inner = value.inner
+        if inner is None:
+            return value
+        whole = inner.left == inner.right or value.power <= -1
+        made: Expr = self.state("Dot", (inner.left, inner.right), "average" if whole else "score",
+                                "1/n" if whole else "")
+        if inner.over:
+            made = Reduction("sum", tuple(atom.name for atom in inner.over), made)
+        factor = float(inner.ratio) if whole else math.sqrt(inner.ratio)
+        power = value.power + (1 if whole else Fraction(1, 2))
+        return replace(value, inner=None, expr=product(scaled(value.expr, factor), made), power=power)
+
+    def level(self, value: Traced, what: str) -> Traced:
+        """The value without a power of n, for functions to act on.
+
+        Raises    ProgramError where it diverges
+        """
+        value = self.settled(value)
+        if not value.power:
+            return value
+        if self.at:
+            return replace(value, expr=scaled(value.expr, self.at ** float(value.power)), power=Fraction(0))
+        if value.power < 0:
+            self.note(f"what {self.place.alike} reads vanishes like n**({value.power}) and is 0 in the limit")
+            return replace(value, expr=Number(0), power=Fraction(0))
+        raise self.refuse(f"{what} diverges like n**({value.power}) with the width{self.blame()}",
+                          "scale the initialisation with the width (variance 1/fan_in), or give at=, the width of "
+                          "your own network, at which all variances are then taken")
+
+    def blame(self) -> str:
+        """Parameters whose variance times fan-in grows."""
+        grown = [name for name, power in self.exponents.items() if power > 0]
+        return f"; the variances of {', '.join(grown[:3])} times their fan-in grow" if grown else ""
+
+    def note(self, text: str) -> None:
+        """Remember what users should know, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def read_at(self, value: Traced, slots: Mapping[str, Affine], axes: Any = None) -> Traced:
+        """The value with indices replaced by forms in others."""
+        slots = {name: slot for name, slot in slots.items() if slot != Affine.index(name)}
+        if not slots:
+            return value if axes is None else value.on(axes)
+        new = {index for slot in slots.values() for index in slot.indices}
+        parts = [value.expr, *((value.inner.left, value.inner.right) if value.inner else ())]
+        kept = {name for expr in parts for node in walk(expr) if isinstance(node, Reduction) and not node.removes
+                for name in node.indices}
+        bound = {name for expr in parts for name in bound_indices(expr)}
+        over = {atom.name for atom in value.inner.over} if value.inner else set()
+        bare = all(slot.bare for name, slot in slots.items() if name in kept)
+        if not value.parameter and (not bare or new & (bound | over) - set(slots)):
+            value = self.named(value)[0]
+        inner = value.inner and replace(value.inner, left=reindexed(value.inner.left, slots),
+                                        right=reindexed(value.inner.right, slots))
+        expr = substitute(value.expr, slots, along=True)
+        return replace(value, expr=expr, inner=inner, axes=value.axes if axes is None else axes)
+
+    def apart(self, value: Traced, taken: Sequence[AxisPart], keep: Sequence[AxisPart] = ()) -> Traced:
+        """The value with indices of its own where it shares them with `taken`, those in `keep` excepted."""
+        clash = {atom.name for atom in taken} - {atom.name for atom in keep}
+        new = {atom.name: self.atom(atom.sizes, atom.key, atom.start, atom.boundary) for atom in value.atoms
+               if atom.name in clash and not atom.is_width}
+        axes = tuple(tuple(new.get(atom.name, atom) for atom in axis) for axis in value.axes)
+        return self.read_at(value, {name: atom.slot for name, atom in new.items()}, axes)
+
+    def unified(self, left: Sequence[AxisPart], right: Sequence[AxisPart]) -> tuple[
+            tuple[AxisPart, ...], dict[str, Affine], dict[str, Affine]]:
+        """The atoms of two axes of one size as the same atoms; what indices of both sides then are."""
+        a, b = list(left), list(right)
+        found: list[AxisPart] = []
+        first: dict[str, Affine] = {}
+        second: dict[str, Affine] = {}
+        while a and b:
+            x, y = a.pop(0), b.pop(0)
+            if x.sizes == y.sizes:
+                found.append(x)
+                second[y.name] = x.slot
+            elif x.sizes[0] >= y.sizes[0] and x.sizes[1] >= y.sizes[1]:
+                parts, slots = self.split(x, y.sizes)
+                first.update(slots)
+                a[:0], b[:0] = list(parts), [y]
+            else:
+                parts, slots = self.split(y, x.sizes)
+                second.update(slots)
+                a[:0], b[:0] = [x], list(parts)
+        final = {atom.name: atom.slot for atom in found}
+        return tuple(found), first, {name: slot.at(final) for name, slot in self._closed(second).items()}
+
+    @staticmethod
+    def _closed(slots: dict[str, Affine]) -> dict[str, Affine]:
+        """Forms in which indices that were replaced later are replaced too."""
+        return {name: slot.at({k: v for k, v in slots.items() if k != name}) for name, slot in slots.items()}
+
+    # -- numbers ------------------------------------------------------------------------------------------------
+
+    def number(self, one: float, other: float) -> Scale:
+        """A number that stands at both widths as coefficient and power of n."""
+        one, other = float(one), float(other)
+        if one == other or one == 0 or other == 0 or not math.isfinite(one) or one * other < 0:
+            return one, Fraction(0)
+        exponent = math.log(other / one) / math.log(self.n[1] / self.n[0])
+        power = Fraction(round(4 * exponent), 4)
+        if abs(exponent - power) > 1e-6:
+            raise self.refuse(f"the numbers {one:g} and {other:g}, at widths {self.n[0]} and {self.n[1]}, are no power "
+                              "of the width", "scale by powers of the width, such as n**-0.5")
+        return one / self.n[0] ** float(power), power
+
+    def constant(self, known: FixedTensor, axes: Any) -> Traced:
+        """A fixed tensor as an expression, on the axes of a tensor that it meets."""
+        one, other = (np.asarray(array) for array in known.arrays)
+        if one.dtype == bool:
+            one, other = one.astype(float), other.astype(float)
+        lead = len(axes) - one.ndim
+        wave = self._wave(one, other, axes[lead:])
+        if wave is not None:
+            return Traced(axes, wave)
+        kept: list[AxisPart] = []
+        index: list[Any] = []
+        for k, size in enumerate(one.shape):
+            axis = axes[lead + k]
+            constant = size == 1 or all(bool((array == array.take([0], k)).all()) for array in (one, other))
+            if constant:
+                index.append(0)
+            elif any(atom.is_width for atom in axis):
+                raise self.refuse("a fixed tensor differs from coordinate to coordinate of a vector",
+                                  "of such vectors only cosines and sines of rotary positions are known, and none with "
+                                  "coordinates of their own frequency; make them random, or leave them out")
+            else:
+                kept += axis
+                index.append(slice(None))
+        small, large = one[tuple(index)], other[tuple(index)]
+        if not kept:
+            coefficient, power = self.number(float(small), float(large))
+            return Traced(axes, Number(_tidy(coefficient)), power)
+        if not np.array_equal(small, large):
+            raise self.refuse("a fixed table changes with the width", "keep tables the same at every width")
+        table = small.reshape([atom.size for atom in kept])
+        return Traced(axes, self.table(table, kept))
+
+    def _wave(self, one: Any, other: Any, axes: Any) -> Expr | None:
+        """Rotary positions: functions of an index and of the coordinate; None for what is no wave."""
+        varying = [k for k, size in enumerate(one.shape) if size > 1 and not (one == one.take([0], k)).all()]
+        wide = [k for k in varying if any(atom.is_width for atom in axes[k])]
+        if len(varying) != 2 or wide != varying[1:] or "grid" not in INITIAL.options or len(axes[varying[0]]) != 1:
+            return None
+        tables = [array.transpose([*varying, *(k for k in range(array.ndim) if k not in varying)]) for array in
+                  (one, other)]
+        tables = [table.reshape(*table.shape[:2], -1)[..., 0] for table in tables]
+        atoms = axes[wide[0]]
+        if all((table[:, :table.shape[1] // 2] == table[:, table.shape[1] // 2:]).all() for table in tables):
+            if len(atoms) == 1:
+                self.split(atoms[0], (2, 2))
+            tables = [table[:, :table.shape[1] // 2] for table in tables]
+            atoms = atoms[1:]
+        found = recognised(*tables) if len(atoms) == 1 else None
+        if found is None:
+            return None
+        ratio = self.ratio(atoms[0])
+        key = (found.base, ratio)
+        if key not in self.angles:
+            name = self.fresh("e")
+            self.rows[name] = RandomRows(name, (), (("grid", True),), ratio, "", self.place)
+            # coordinates of the module are k/m, not (k + 1/2)/m
+            shift = found.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0
+            power = call("exp", scaled(Variable(name), -math.log(found.base)))
+            self.angles[key] = self.state("Nonlin", (scaled(power, shift),), "angle")
+            if not self.at:
+                self.note("angles of rotary positions stand at the middles of their intervals, (k + 1/2)/m, where the "
+                          "module has them at k/m: the same in the limit; with at= they are those of the module")
+        wave = call(found.function, product(IndexValue(axes[varying[0]][0].name), self.angles[key]))
+        return scaled(wave, _tidy(found.scale))
+
+    def table(self, array: Any, atoms: Sequence[AxisPart]) -> Expr:
+        """A constant with indices; one that is there already is read again."""
+        for entry in self.tables.values():
+            if entry.array.shape == array.shape and np.array_equal(entry.array, array):
+                return Constant(entry.name, tuple(atom.slot for atom in atoms))
+        name = self.fresh("t")
+        own = [self.atom(atom.sizes) for atom in atoms]
+        self.tables[name] = TableOf(name, tuple(atom.name for atom in own), np.asarray(array, float), self.place)
+        return Constant(name, tuple(atom.slot for atom in atoms))
+
+    def law(self, parameter: Parameter, law: tuple[EntryLaw, EntryLaw], frozen: EntryLaw | None,
+            fan: Fraction | None) -> Scale:
+        """Variance (times fan-in, a multiple of n or a number of rows) as coefficient and power of n."""
+        ratio = float(fan) if fan is not None else 1.0
+        if self.at and frozen is not None:
+            self._exponent(parameter, law, fan)
+            return frozen.variance * (ratio * self.at if fan is not None else 1.0), Fraction(0)
+        sizes = [ratio * n if fan is not None else 1.0 for n in self.n]
+        variances = [entry.variance * size for entry, size in zip(law, sizes, strict=True)]
+        if not variances[0] or not variances[1]:
+            return 0.0, Fraction(0)
+        power = self._exponent(parameter, law, fan)
+        one, other = (v / n ** float(power) for v, n in zip(variances, self.n, strict=True))
+        if abs(one / other - 1) > 1e-9:
+            limit = (self.n[1] * other - self.n[0] * one) / (self.n[1] - self.n[0])
+            self.note(f"{parameter.name}: its variance at widths {self.n[0]} and {self.n[1]} is no pure power of n; "
+                      f"the limit {limit:.6g} is extrapolated in 1/n")
+            return limit, power
+        return one, power
+
+    def _exponent(self, parameter: Parameter, law: tuple[EntryLaw, EntryLaw], fan: Fraction | None) -> Fraction:
+        variances = [entry.variance * (n if fan is not None else 1.0) for entry, n in zip(law, self.n, strict=True)]
+        if not variances[0] or not variances[1]:
+            return Fraction(0)
+        exponent = math.log(variances[1] / variances[0]) / math.log(self.n[1] / self.n[0])
+        self.exponents[parameter.name] = power = Fraction(round(2 * exponent), 2)
+        return power
+
+
+def _tidy(value: float) -> float | int:
+    """A number as a person would write it: rounded where single precision left noise."""
+    short = float(f"{value:.7g}")
+    value = short if short and abs(value / short - 1) < 2e-8 else value
+    return int(value) if float(value).is_integer() and abs(value) < 1e15 else value
+
+
+def laws_of(parameter: Parameter) -> tuple[EntryLaw, EntryLaw, EntryLaw | None] | None:
+    """The one law of a parameter at both widths and where it is frozen; None where rows differ."""
+    one, other = (whole_law(pieces) for pieces in parameter.laws)
+    frozen = whole_law(parameter.frozen) if parameter.frozen else None
+    if one is None or other is None or (parameter.frozen and frozen is None):
+        return None
+    return one, other, frozen

@@ -1,0 +1,352 @@
+"""Views and joins: what moves numbers about without changing them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from tensorprog.importing.operations import Result, TracedCall, random, rule
+from tensorprog.importing.parameters import Parameters
+from tensorprog.importing.sketch import Again, Sentence
+from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of
+from tensorprog.language.expr import Affine, Constant, Expr, Variable, free_indices, rebuild
+
+Shape = tuple[int, ...]
+WHOLE = {f"torch.{name}" for name in ("bool", "uint8", "int8", "int16", "int32", "int64")}  # types without fractions
+
+
+@rule("dropout", "contiguous", "to", "_to_copy", "alias", "detach", "clone", "type_as", "feature_dropout", "float",
+      "identity", "lift_fresh_copy", "alpha_dropout")
+def same(sketch: Parameters, call: TracedCall) -> Result:
+    """The same numbers."""
+    if "dropout" in call.operation.kind and call.plain(2, "train", False):
+        raise sketch.refuse("dropout in training mode", "call module.eval(), or set p=0")
+    given = [*call.operation.args[0], *call.operation.kwargs[0].values()]
+    if any(str(value) in WHOLE for value in given):
+        raise sketch.refuse("numbers of the network are rounded to whole numbers", "keep them as they are")
+    return call.tensor(0)
+
+
+@rule("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as")
+def regrouped(sketch: Parameters, call: TracedCall) -> Result:
+    """The same numbers on other axes, in the same order."""
+    return reshaped(sketch, random(sketch, call.tensor(0)), call.shapes)
+
+
+def reshaped(sketch: Parameters, value: Traced, shapes: tuple[Shape, Shape]) -> Traced:
+    """The value on axes of these sizes; axes are split where that is needed."""
+    while True:
+        flat = list(value.atoms)
+        axes = []
+        for one, other in zip(*shapes, strict=True):
+            axis: list[AxisPart] = []
+            have = [1, 1]
+            while have != [one, other]:
+                if not flat:
+                    raise sketch.refuse("axes are regrouped in a way that does not follow their order", "use transpose")
+                atom = flat[0]
+                rest = one // have[0], other // have[1]
+                if rest[0] % atom.sizes[0] or rest[1] % atom.sizes[1]:
+                    break
+                axis.append(flat.pop(0))
+                have = [have[0] * atom.sizes[0], have[1] * atom.sizes[1]]
+            else:
+                axes.append(tuple(axis))
+                continue
+            break
+        else:
+            return value.on(tuple(axes))
+        common = math.gcd(rest[0], atom.sizes[0]), math.gcd(rest[1], atom.sizes[1])
+        if common in ((1, 1), atom.sizes):
+            raise sketch.refuse(f"an axis of size {atom.sizes[0]} is regrouped into {one}", "split axes into factors")
+        parts, slots = sketch.split(atom, common)
+        value = sketch.read_at(value, slots, tuple(
+            tuple(p for a in axis for p in (parts if a == atom else (a,))) for axis in value.axes))
+
+
+@rule("transpose", "swapaxes", "t", "permute", "movedim", "numpy_T", "mT", "adjoint")
+def permuted(sketch: Parameters, call: TracedCall) -> Result:
+    """Axes in another order."""
+    value = random(sketch, call.tensor(0))
+    rank = len(value.axes)
+    order = list(range(rank))
+    if call.operation.kind == "permute":
+        order = [k % rank for k in call.plain(1, "dims")]
+    elif call.operation.kind in ("transpose", "swapaxes"):
+        a, b = call.plain(1, "dim0") % rank, call.plain(2, "dim1") % rank
+        order[a], order[b] = order[b], order[a]
+    elif call.operation.kind == "movedim":
+        raise sketch.refuse("movedim", "use permute")
+    else:
+        order[-2:] = reversed(order[-2:])
+    return value.on(tuple(value.axes[k] for k in order))
+
+
+@rule("expand", "expand_as", "broadcast_to")
+def expanded(sketch: Parameters, call: TracedCall) -> Result:
+    """Axes of size 1 repeated."""
+    value = random(sketch, call.tensor(0))
+    axes: list[tuple[AxisPart, ...]] = []
+    lead = len(call.shapes[0]) - len(value.axes)
+    for k, (one, other) in enumerate(zip(*call.shapes, strict=True)):
+        axis = value.axes[k - lead] if k >= lead else ()
+        axes.append(axis or sketch.axis((call.name, k), one, other))
+    return value.on(tuple(axes))
+
+
+@rule("repeat_interleave")
+def repeated(sketch: Parameters, call: TracedCall) -> Result:
+    """Each entry of an axis several times in a row."""
+    value, times, dim = random(sketch, call.tensor(0)), call.plain(1, "repeats"), call.plain(2, "dim")
+    if not isinstance(times, int) or dim is None:
+        raise sketch.refuse("entries are repeated different numbers of times", "repeat all equally often, along a dim")
+    axes = list(value.axes)
+    axes[dim % len(axes)] = (*axes[dim % len(axes)], *sketch.axis((call.name, dim), times, times))
+    return value.on(tuple(axes))
+
+
+@rule("select")
+def selected(sketch: Parameters, call: TracedCall) -> Result:
+    """One place of an axis."""
+    value = random(sketch, call.tensor(0))
+    dim = call.plain(1, "dim") % len(value.axes)
+    places = call.pair(2, "index")
+    part = sliced(sketch, value, dim, places, (1, 1))
+    return part.on(tuple(axis for k, axis in enumerate(part.axes) if k != dim))
+
+
+@rule("slice", "narrow")
+def cut(sketch: Parameters, call: TracedCall) -> Result:
+    """A range of an axis."""
+    value = random(sketch, call.tensor(0))
+    dim = call.plain(1, "dim", 0) % len(value.axes)
+    sizes = _sizes(value, dim)
+    begin = call.pair(2, "start", 0)
+    steps = call.plain(4, "step", 1) if call.operation.kind == "slice" else 1
+    starts = tuple(_within(s, size) for s, size in zip(begin, sizes, strict=True))
+    return sliced(sketch, value, dim, (starts[0], starts[1]), (call.shapes[0][dim], call.shapes[1][dim]), steps)
+
+
+def _within(place: int | None, size: int) -> int:
+    return 0 if place is None else min(place + size if place < 0 else place, size)
+
+
+def _sizes(value: Traced, dim: int) -> tuple[int, int]:
+    atoms = value.axes[dim]
+    return math.prod(atom.sizes[0] for atom in atoms), math.prod(atom.sizes[1] for atom in atoms)
+
+
+def sliced(sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int],
+           step: int = 1) -> Traced:
+    """Entries from a place on, so many, of one axis."""
+    sizes = _sizes(value, dim)
+    starts = (starts[0] % sizes[0], starts[1] % sizes[1])
+    if lengths == sizes and step == 1:
+        return value
+    atoms = value.axes[dim]
+    first = atoms[0]
+    if len(atoms) == 1 and not first.is_width:
+        new = sketch.axis((value_key(value, dim), starts[0], lengths[0]), *lengths) if lengths[0] > 1 else ()
+        form = (step * new[0].slot if new else Affine()) + starts[0]
+        return sketch.read_at(value, {first.name: form}, _with(value, dim, new))
+    rest = (sizes[0] // first.sizes[0], sizes[1] // first.sizes[1])
+    aligned = all(not x % r for xs in (starts, lengths) for x, r in zip(xs, rest, strict=True))
+    if len(atoms) > 1 and aligned and step == 1 and not first.is_width:
+        begin, length = starts[0] // rest[0], lengths[0] // rest[0]
+        new = (sketch.atom((length, length)),) if length > 1 else ()
+        form = (new[0].slot if new else Affine()) + begin
+        return sketch.read_at(value, {first.name: form}, _with(value, dim, (*new, *atoms[1:])))
+    common = tuple(math.gcd(math.gcd(s, n), size) for s, n, size in zip(starts, lengths, sizes, strict=True))
+    outer = sizes[0] // common[0], sizes[1] // common[1]
+    if step != 1 or not first.is_width or outer[0] != outer[1] or len(atoms) > 1:
+        raise sketch.refuse("a part of the coordinates of a vector is taken that is no whole fraction of them",
+                            "cut vectors into equal parts: chunk, view")
+    sketch.split(first, outer)
+    raise AssertionError("axes are split where they arise")
+
+
+def value_key(value: Traced, dim: int) -> Any:
+    """A key for a part of an axis."""
+    return ("part", str(value.expr), dim)
+
+
+def _with(value: Traced, dim: int, atoms: Sequence[AxisPart]) -> tuple[tuple[AxisPart, ...], ...]:
+    return tuple(tuple(atoms) if k == dim else axis for k, axis in enumerate(value.axes))
+
+
+@rule("chunk", "split", "split_with_sizes", "unbind", "tensor_split")
+def parted(sketch: Parameters, call: TracedCall) -> Result:
+    """An axis in consecutive parts."""
+    value = random(sketch, call.tensor(0))
+    position = 1 if call.operation.kind == "unbind" else 2
+    dim = call.plain(position, "dim", 0) % len(value.axes)
+    parts = []
+    starts = [0, 0]
+    shapes: Any = call.operation.shapes
+    for one, other in zip(*shapes, strict=True):
+        lengths = (1, 1) if call.operation.kind == "unbind" else (one[dim], other[dim])
+        part = sliced(sketch, value, dim, (starts[0], starts[1]), lengths)
+        if call.operation.kind == "unbind":
+            part = part.on(tuple(axis for k, axis in enumerate(part.axes) if k != dim))
+        parts.append(part)
+        starts = [starts[0] + lengths[0], starts[1] + lengths[1]]
+    return tuple(parts)
+
+
+@rule("getitem")
+def item(sketch: Parameters, call: TracedCall) -> Result:
+    """One of several results."""
+    return call.plain(0)[call.plain(1)]
+
+
+@rule("flip")
+def flipped(sketch: Parameters, call: TracedCall) -> Result:
+    """Indices in reverse order."""
+    value = random(sketch, call.tensor(0))
+    for dim in call.plain(1, "dims"):
+        atoms = value.axes[dim % len(value.axes)]
+        if len(atoms) != 1 or atoms[0].is_width:
+            raise sketch.refuse("the coordinates of a vector in reverse order", "flip tokens, not coordinates")
+        new = sketch.atom(atoms[0].sizes)
+        value = sketch.read_at(value, {atoms[0].name: -1 * new.slot + (new.size - 1)},
+                               _with(value, dim % len(value.axes), (new,)))
+    return value
+
+
+@rule("cat", "concat", "stack")
+def joined(sketch: Parameters, call: TracedCall) -> Result:
+    """Tensors one after the other along an axis."""
+    given = call.plain(0)
+    values = [random(sketch, entry) if isinstance(entry, Traced) else entry for entry in given]
+    rank = max(len(v.axes) if isinstance(v, Traced) else len(v.shapes[0]) for v in values)
+    dim = call.plain(1, "dim", 0)
+    if call.operation.kind == "stack":
+        dim = dim % (rank + 1)
+        values = [_unsqueezed(v, dim) for v in values]
+    else:
+        dim = dim % rank
+    return join(sketch, values, dim, call.name)
+
+
+def _unsqueezed(value: Any, dim: int) -> Any:
+    if isinstance(value, FixedTensor):
+        one, other = value.arrays
+        return FixedTensor((one.reshape(*one.shape[:dim], 1, *one.shape[dim:]),
+                      other.reshape(*other.shape[:dim], 1, *other.shape[dim:])))
+    return value.on((*value.axes[:dim], (), *value.axes[dim:]))
+
+
+def join(sketch: Parameters, values: Sequence[Any], dim: int, key: str) -> Traced:
+    """One family, defined part by part along an axis."""
+    frame = next(v for v in values if isinstance(v, Traced))
+    made: list[Traced] = []
+    for k, v in enumerate(values):
+        if isinstance(v, FixedTensor):
+            axes = tuple(sketch.axis((key, "part", k), *_known_size(v, dim)) if a == dim else axis
+                         for a, axis in enumerate(frame.axes))
+            v = sketch.constant(v, axes)
+        made.append(_in_one_row(sketch, sketch.settled(v), dim))
+    sizes = [_sizes(v, dim) for v in made]
+    rest = _common_rest(sketch, made, dim, sizes)
+    counts = [size[0] // math.prod(a.sizes[0] for a in rest) for size in sizes]
+    (new,) = sketch.axis((key, dim), sum(counts), sum(counts))
+    target = sketch.fresh("v")
+    others = [sketch.axis((key, "other", k), *_sizes(frame, k)) if k != dim else () for k in range(len(frame.axes))]
+    powers = {v.power for v in made}
+    if len(powers) > 1:
+        made = [sketch.level(v, "a part") for v in made]
+    start = 0
+    used: set[str] = set()
+    pieces = []
+    for v, count in zip(made, counts, strict=True):
+        v = sketch.apart(v, atoms_of(tuple(others)))
+        slots: dict[str, Affine] = {}
+        for k, axis in enumerate(v.axes):
+            if k != dim and axis:
+                _, first, second = sketch.unified(others[k], axis)
+                if first:
+                    raise sketch.refuse("parts whose axes are split differently are joined", "join before splitting")
+                slots |= second
+        lead = [a for a in v.axes[dim] if a not in rest]
+        place = Affine((), start)
+        if count > 1:
+            own = sketch.atom((count, count), start=start)
+            slots[lead[0].name] = own.slot + -start
+            place = own.slot
+        v = sketch.read_at(v, slots, ())
+        used |= set(free_indices(v.expr)) & {a.name for a in atoms_of(tuple(others))}
+        pieces.append((v, place))
+        start += count
+    outer = [a for a in atoms_of(tuple(others)) if a.name in used]
+    for v, place in pieces:
+        expr = v.expr if not frame.is_vector or sketch.holds_vector(v.expr) else v.expr * sketch.one(
+            sketch.ratio(frame.widths[0]) if frame.widths else Fraction(1))
+        sketch.enter(Sentence(target, (*(a.slot for a in outer), place), "Nonlin", (expr,), sketch.place, "joined"))
+    axes = tuple((new, *rest) if k == dim else axis for k, axis in enumerate(others))
+    copies = frozenset(name for v in made for name in v.copies)
+    return replace(made[0], axes=axes, expr=Variable(target, (*(a.slot for a in outer), new.slot)), copies=copies)
+
+
+def _in_one_row(sketch: Parameters, value: Traced, dim: int) -> Traced:
+    """Positions in several dimensions as one index, on an axis that is joined with others."""
+    atoms = value.axes[dim]
+    if len(atoms) < 2 or any(atom.is_width for atom in atoms):
+        return value
+    keys = {atom.key[:2] for atom in atoms if atom.key is not None and atom.key[0] == "input"}
+    if len(keys) != 1:
+        raise sketch.refuse("an axis made of several indices is joined with another", "join before the axes are merged")
+    if not keys <= sketch.decisions.flat:
+        sketch.decisions.flat |= keys
+        raise Again
+    row, size = Affine(), 1
+    for atom in reversed(atoms):
+        row, size = size * atom.slot + row, size * atom.size
+    new = sketch.atom((size, size))
+    names = {atom.name for atom in atoms}
+
+    def change(node: Expr) -> Expr | None:
+        if not isinstance(node, Variable | Constant):
+            return None
+        slots = tuple(new.slot if slot.terms and set(slot.terms) == set(row.terms) and not slot.offset else slot
+                      for slot in node.slots)
+        if any(names & set(slot.indices) for slot in slots):
+            raise sketch.refuse("an axis made of several indices is joined with another", "join before they are merged")
+        return type(node)(node.name, slots)
+
+    return replace(value, expr=rebuild(value.expr, change), axes=_with(value, dim, (new,)))
+
+
+def _known_size(known: FixedTensor, dim: int) -> tuple[int, int]:
+    return known.shapes[0][dim], known.shapes[1][dim]
+
+
+def _common_rest(sketch: Parameters, made: Sequence[Traced], dim: int, sizes: Sequence[tuple[int, int]]
+                 ) -> tuple[AxisPart, ...]:
+    """The width that parts of an axis have in common; none if the axis is an index."""
+    if all(len(v.axes[dim]) <= 1 and not any(a.is_width for a in v.axes[dim]) for v in made):
+        return ()
+    common = (math.gcd(*(size[0] for size in sizes)), math.gcd(*(size[1] for size in sizes)))
+    for v, size in zip(made, sizes, strict=True):
+        atoms = v.axes[dim]
+        if size != common and len(atoms) == 1:
+            sketch.split(atoms[0], (size[0] // common[0], size[1] // common[1]))
+    rests = [v.axes[dim][-1:] for v in made]
+    if any(len(v.axes[dim]) > 2 or rest[0].sizes != common for v, rest in zip(made, rests, strict=True)):
+        raise sketch.refuse("vectors of different widths are joined", "join equal parts")
+    return rests[0]
+
+
+@rule("repeat")
+def tiled(sketch: Parameters, call: TracedCall) -> Result:
+    """A tensor several times, along axes of size 1."""
+    value = random(sketch, call.tensor(0))
+    times = call.plain(1, "repeats")
+    lead = len(times) - len(value.axes)
+    axes = ((),) * lead + value.axes
+    made = []
+    for k, (count, axis) in enumerate(zip(times, axes, strict=True)):
+        made.append((*(sketch.axis((call.name, k), count, count) if count > 1 else ()), *axis))
+    return value.on(tuple(made))

@@ -1,0 +1,406 @@
+"""Modules as programs, and the modules themselves beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: modules are not imported")
+
+import tensorprog as tp  # noqa: E402
+from tensorprog.importing.initialisers import built  # noqa: E402
+from tensorprog.language.reading import loads  # noqa: E402
+
+nn = torch.nn
+LARGEST = 4.9  # of z, over all that is compared here
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """torch warns of its own future; one thread, and seeds."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(3)
+    yield
+    torch.set_num_threads(threads)
+
+
+def tokens(count: int, size: int = 5) -> Any:
+    return torch.as_tensor(np.random.default_rng(count).normal(size=(1, count, size)), dtype=torch.float32)
+
+
+def mlp(n: int) -> Any:
+    return nn.Sequential(nn.Linear(5, n), nn.ReLU(), nn.Linear(n, 2 * n), nn.Tanh(), nn.Linear(2 * n, 3))
+
+
+class Attention(nn.Module):  # type: ignore[misc]
+    """Attention as people write it: one matrix for queries, keys and values, heads by views, an einsum or two."""
+
+    def __init__(self, n: int, heads: int = 2) -> None:
+        super().__init__()
+        self.embed, self.heads = nn.Linear(5, n), heads
+        self.qkv, self.out = nn.Linear(n, 3 * n, bias=False), nn.Linear(n, n, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        x = self.embed(x)
+        b, t, n = x.shape
+        q, k, v = (part.view(b, t, self.heads, n // self.heads).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(n // self.heads)
+        hidden = torch.triu(torch.ones(t, t, dtype=torch.bool), 1)
+        weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
+        return x + self.out((weights @ v).transpose(1, 2).reshape(b, t, n))
+
+
+class Encoder(nn.Module):  # type: ignore[misc]
+    def __init__(self, n: int, layers: int = 2, apart: bool = True, **options: Any) -> None:
+        super().__init__()
+        self.embed = nn.Linear(5, n)
+        layer = nn.TransformerEncoderLayer(n, 4, 2 * n, batch_first=True, **options)
+        self.stack = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)  # copies of one layer
+        if apart:
+            self.stack = nn.Sequential(*(nn.TransformerEncoderLayer(n, 4, 2 * n, batch_first=True, **options)
+                                         for _ in range(layers)))
+
+    def forward(self, x: Any) -> Any:
+        return self.stack(self.embed(x))
+
+
+class Decoder(nn.Module):  # type: ignore[misc]
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(5, n), nn.Linear(5, n)
+        self.layer = nn.TransformerDecoderLayer(n, 2, 2 * n, batch_first=True)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return self.layer(self.one(x), self.other(y))
+
+
+class Experts(nn.Module):  # type: ignore[misc]
+    """Two experts, mixed by a softmax of readouts."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.embed, self.route = nn.Linear(5, n), nn.Linear(n, 2, bias=False)
+        self.experts = nn.ModuleList(nn.Linear(n, n, bias=False) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        x = torch.tanh(self.embed(x))
+        gate = self.route(x).softmax(-1)
+        return sum(gate[..., k:k + 1] * torch.relu(expert(x)) for k, expert in enumerate(self.experts))
+
+
+class Reader(nn.Module):  # type: ignore[misc]
+    """A recurrent layer."""
+
+    def __init__(self, n: int, kind: Any = nn.LSTM, **options: Any) -> None:
+        super().__init__()
+        self.cell = kind(5, n, batch_first=True, **options)
+
+    def forward(self, x: Any) -> Any:
+        return self.cell(x)[0]
+
+
+def image_net(n: int) -> Any:
+    return nn.Sequential(nn.Conv2d(2, n, 3, padding=1), nn.BatchNorm2d(n), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Conv2d(n, n, 3, padding=1, stride=2), nn.GroupNorm(2, n), nn.GELU(),
+                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(n, 2))
+
+
+class Words(nn.Module):  # type: ignore[misc]
+    """Tokens, positions and a first token of its own, as vision transformers have it."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.table, self.first = nn.Embedding(10, n), nn.Parameter(torch.randn(1, 1, n))
+        self.place, self.norm = nn.Parameter(torch.randn(1, 4, n) * 0.5), nn.RMSNorm(n)
+        self.up, self.gate, self.down = (nn.Linear(n, n, bias=False) for _ in range(3))
+
+    def forward(self, ids: Any) -> Any:
+        x = torch.cat([self.first, self.table(ids)], 1) + self.place
+        h = self.norm(x)
+        return x + self.down(nn.functional.silu(self.gate(h)) * self.up(h))
+
+
+class Rotary(nn.Module):  # type: ignore[misc]
+    """Attention with rotary positions as Llama has it: cosines kept in a buffer, halves that turn."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.table, self.heads = nn.Embedding(10, n), 2
+        self.q, self.k, self.v = (nn.Linear(n, n, bias=False) for _ in range(3))
+        angles = torch.arange(4)[:, None] * 100.0 ** (-torch.arange(0, n // 2, 2) / (n // 2))
+        self.register_buffer("cos", torch.cat([angles, angles], -1).cos())
+        self.register_buffer("sin", torch.cat([angles, angles], -1).sin())
+
+    def turned(self, x: Any) -> Any:
+        one, other = x.chunk(2, -1)
+        return x * self.cos + torch.cat([-other, one], -1) * self.sin
+
+    def forward(self, ids: Any) -> Any:
+        x = self.table(ids)
+        b, t, n = x.shape
+        q, k, v = (layer(x).view(b, t, 2, n // 2).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        y = nn.functional.scaled_dot_product_attention(self.turned(q), self.turned(k), v, is_causal=True)
+        return y.transpose(1, 2).reshape(b, t, n)
+
+
+IMAGE = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 2, 4, 4)), dtype=torch.float32)
+MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
+    "mlp": (mlp, tokens(2)),
+    "attention": (Attention, tokens(3)),
+    "encoder": (Encoder, tokens(3)),
+    "copied layers": (lambda n: Encoder(n, apart=False, norm_first=True), tokens(3)),
+    "pre-norm encoder": (lambda n: Encoder(n, norm_first=True, activation="gelu"), tokens(3)),
+    "decoder": (Decoder, (tokens(2), tokens(3))),
+    "experts": (Experts, tokens(2)),
+    "lstm": (Reader, tokens(3)),
+    "gru": (lambda n: Reader(n, nn.GRU, num_layers=2), tokens(3)),
+    "rnn": (lambda n: Reader(n, nn.RNN, bidirectional=True), tokens(3)),
+    "images": (image_net, IMAGE),
+    "rotary": (Rotary, torch.tensor([[3, 1, 3, 2]])),
+    "words": (Words, torch.tensor([[3, 1, 3]])),
+}
+
+
+@pytest.fixture(scope="module")
+def imported() -> Callable[[str], Any]:
+    known: dict[str, Any] = {}
+
+    def get(name: str) -> Any:
+        if name not in known:
+            known[name] = tp.from_torch(*MODULES[name], widths=(32, 64), at=64)
+        return known[name]
+
+    return get
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_and_its_program_have_one_law(name: str, imported: Callable[[str], Any]) -> None:
+    program = imported(name)
+    assert (program.check().grade == "outside") == (name == "copied layers")
+    found = tp.compare_torch(program, *MODULES[name], width=64, samples=600, seed=5, limit=False)
+    assert len(found.rows) >= 2
+    for row in found.rows:
+        assert abs(row.z_variance) < LARGEST, row
+        assert abs(row.z_mean) < LARGEST, row
+        assert row.ks_p > 1e-5, row
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MODULES)
+def test_what_is_written_is_read_back_equal(name: str, imported: Callable[[str], Any]) -> None:
+    program = imported(name)
+    told = program.imported
+    assert tp.Program.from_netsor(loads(told.text, base=told.arrays)) == program
+    assert program.rewritten().check().grade == program.check().grade
+    assert {fate.parameter for fate in told.fates} == set(dict(MODULES[name][0](32).named_parameters()))
+    assert "not used" not in str(told)
+    assert ("a copy of" in str(told)) == (name == "copied layers")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_program_of_a_perceptron_is_the_one_that_a_person_writes() -> None:
+    program = tp.from_torch(lambda n: nn.Sequential(nn.Linear(12, n, bias=False), nn.ReLU(), nn.Linear(n, n)),
+                            torch.ones(2, 12), name="small")
+    lines = [line.split("#")[0].rstrip() for line in program.imported.text.splitlines() if not line.startswith("#")]
+    assert lines[lines.index("body:") + 1:-2] == ["  - relu_out = Nonlin(relu(layer0))",
+                                                  "  - y        = MatMul(W_layer2, relu_out)"]
+    assert program.netsor.weights[0].variance == loads("program: a\nweights: {W: 1/3}\nbody:\n  - y = Nonlin(1)\n"
+                                                       "outputs: [y]\n").weights[0].variance
+    assert program.imported["2.bias"].verdict == "vanishes"
+    assert program.imported["2.bias"].became == "left out: it vanishes"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_many_layers_are_one_text() -> None:
+    program = tp.from_torch(lambda n: Encoder(n, 24, norm_first=True), tokens(4), widths=(16, 32))
+    assert len(program.imported.text.splitlines()) < 60
+    assert {index.name: index.stop - 1 for index in program.netsor.indices}["l"] == 24
+
+
+def test_initialisers_are_recorded() -> None:
+    class Several(nn.Module):  # type: ignore[misc]
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.normal, self.shifted = nn.Parameter(torch.randn(n, n) / math.sqrt(n)), nn.Parameter(torch.rand(n))
+            self.cut = nn.Parameter(nn.init.trunc_normal_(torch.empty(n), std=1.0, a=-1, b=1))
+            self.kaiming = nn.Parameter(nn.init.kaiming_normal_(torch.empty(n, n)))
+            self.square, self.cell = nn.Parameter(nn.init.orthogonal_(torch.empty(n, n))), nn.LSTM(n, n)
+            self.shifted.data.mul_(2).add_(-1)
+            with torch.no_grad():
+                self.cell.bias_hh_l0[n:2 * n].fill_(1.0)
+            self.table = nn.Embedding(9, n, padding_idx=0)
+
+    _, laws = built(Several, 16)
+    only = {name: pieces[0][2] for name, pieces in laws.items() if len(pieces) == 1}
+    assert only["normal"].kind == "normal"
+    assert only["normal"].variance == pytest.approx(1 / 16)
+    assert (only["shifted"].kind, only["shifted"].low, only["shifted"].high) == ("uniform", -1.0, 1.0)
+    assert only["cut"].kind == "truncated"
+    assert only["kaiming"].variance == pytest.approx(2 / 16)
+    assert only["square"].kind == "orthogonal"
+    assert [(low, high, law.kind) for low, high, law in laws["cell.bias_hh_l0"]] == [
+        (0, 16, "uniform"), (16, 32, "constant"), (32, 64, "uniform")]
+    assert [(low, high, law.kind) for low, high, law in laws["table.weight"]] == [(0, 1, "constant"), (1, 9, "normal")]
+
+
+def test_what_is_copied_or_made_otherwise_is_not_taken_for_what_it_was() -> None:
+    class Copied(nn.Module):  # type: ignore[misc]
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.table, self.part, self.wave = nn.Linear(4, n), nn.Linear(n, n), nn.Parameter(torch.randn(n).tanh())
+            with torch.no_grad():
+                self.table.weight.copy_(torch.from_numpy(np.ones((n, 4), np.float32)))
+                self.part.bias[: n // 2].copy_(torch.randn(n // 2))
+
+    _, laws = built(Copied, 16)
+    assert [law.kind for *_, law in laws["table.weight"]] == ["unknown"]
+    assert [law.kind for *_, law in laws["wave"]] == ["unknown"]
+    assert [(low, high, law.kind) for low, high, law in laws["part.bias"]] == [(0, 8, "normal"), (8, 16, "uniform")]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_measured_says_so() -> None:
+    class Bounded(nn.Module):  # type: ignore[misc]
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.first, self.shift = nn.Linear(12, n, bias=False), nn.Parameter(torch.randn(n).tanh())
+
+        def forward(self, x: Any) -> Any:
+            return torch.relu(self.first(x) + self.shift)
+
+    program = tp.from_torch(Bounded, torch.ones(2, 12), widths=(64, 512))
+    assert "measured" in program.imported["shift"].law
+    assert "measured" in program.imported.text
+    (variance,) = (float(str(entry.cov)) for entry in program.netsor.initial if "shift" in entry.name)
+    assert variance == pytest.approx(0.394, abs=0.03)  # E tanh(z)^2
+
+
+class Fixed(nn.Module):  # type: ignore[misc]
+    """All weights N(0, 0.02**2), whatever the width, behind a normalisation."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.embed, self.norm, self.up = nn.Linear(12, n, bias=False), nn.LayerNorm(n), nn.Linear(n, n, bias=False)
+        for layer in (self.embed, self.up):
+            nn.init.normal_(layer.weight, std=0.02)
+
+    def forward(self, x: Any) -> Any:
+        return torch.tanh(self.up(self.norm(self.embed(x))))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_diverges_is_refused_and_frozen() -> None:
+    with pytest.raises(tp.ProgramError, match=r"diverges like n\*\*\(1/2\)[\s\S]*up\.weight"):
+        tp.from_torch(Fixed, torch.ones(2, 12))
+    program = tp.from_torch(Fixed, torch.ones(2, 12), at=768)
+    assert program.imported["up.weight"].verdict == "diverges"
+    assert float(str(program.netsor.weights[0].variance)) == pytest.approx(0.0004 * 768)
+
+
+class Choosing(nn.Module):  # type: ignore[misc]
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.one = nn.Linear(5, n)
+
+    def forward(self, x: Any) -> Any:
+        y = self.one(x)
+        return y if y.sum() > 0 else -y
+
+
+class Sorting(Choosing):
+    def forward(self, x: Any) -> Any:
+        return torch.sort(self.one(x), dim=-1)[0]
+
+
+class Tied(nn.Module):  # type: ignore[misc]
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.first, self.square = nn.Linear(5, n), nn.Linear(n, n, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu(self.square(self.first(x))) @ self.square.weight
+
+
+class Waves(Choosing):
+    """Fixed positions that differ from coordinate to coordinate."""
+
+    def forward(self, x: Any) -> Any:
+        y = self.one(x)
+        return y * torch.cos(torch.arange(y.shape[-1]))
+
+
+class Written(Choosing):
+    """A part of a tensor that is written over."""
+
+    def forward(self, x: Any) -> Any:
+        y = self.one(x)
+        y[:, 0].mul_(2.0)
+        return y
+
+
+class Halved(Choosing):
+    """A parameter that is made from another one."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n)
+        self.smaller = nn.Parameter(self.one.weight.data * 0.5)
+
+    def forward(self, x: Any) -> Any:
+        return self.one(x) + x @ self.smaller.T
+
+
+def orthogonal(n: int) -> Any:
+    made = nn.Sequential(nn.Linear(5, n), nn.Linear(n, n))
+    nn.init.orthogonal_(made[1].weight)
+    return made
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("make", "parts"), [
+    (Choosing, ("the numbers that flow", "if y.sum() > 0", "torch.where")),
+    (Sorting, ("sort in the module itself", "there is no rule", "torch.sort")),
+    (Tied, ("square.weight is used in two ways", "tied", "a parameter of its own")),
+    (Waves, ("mul in the module itself", "coordinate to coordinate", "torch.cos")),
+    (Written, ("changes a tensor in place", "y[:, 0].mul_(2.0)", "line")),
+    (Halved, ("smaller", "one.weight", "made of the same random numbers", "draw each parameter by itself")),
+    (orthogonal, ("linear in 1 (Linear)", "1.weight are orthogonal", "normal_")),
+])
+def test_refusals_say_where_and_what_to_do(make: Callable[[int], Any], parts: tuple[str, ...]) -> None:
+    with pytest.raises(tp.ProgramError) as refused:
+        tp.from_torch(make, tokens(2))
+    text = str(refused.value)
+    assert all(part in text for part in parts), text
+    assert "line" in text or make is Halved
+
+
+MODEL = """import torch
+
+
+def make(n):
+    return torch.nn.Sequential(torch.nn.Linear(5, n), torch.nn.ReLU(), torch.nn.Linear(n, n))
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_writes_a_file_that_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tensorprog.jobs.cli import main
+
+    (tmp_path / "model.py").write_text(MODEL)
+    np.save(tmp_path / "x.npy", tokens(3).numpy()[0])
+    out = tmp_path / "block.yaml"
+    command = ["import", f"{tmp_path / 'model.py'}:make", "--inputs", str(tmp_path / "x.npy"), "-o", str(out)]
+    for expected in (0, 2):  # the second time the files are there
+        with pytest.raises(SystemExit) as done:
+            main([*command, "--at", "64"], prog_name="tp")
+        assert done.value.code == expected
+    shown = capsys.readouterr()
+    assert "0.weight" in shown.out
+    assert "there already" in shown.err
+    assert tp.load(out).check().grade == "theorem"
