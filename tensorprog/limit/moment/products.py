@@ -170,7 +170,7 @@ class _Law:
                 factor.averages or not smooth(factor.body) for factor in block):
             return None
         mean, variance = self.mean(block[0].places[0]), self.cov(block[0].places[0], block[0].places[0])
-        if any(part.axes or part.estimate.error.any() for part in (mean, variance)):
+        if any(part.later or part.axes or part.estimate.error.any() for part in (mean, variance)):
             return None
         key = self._of_initials(block)
         if key is not None and key in self.numbers.of_initials:
