@@ -15,6 +15,7 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
 from tensorprog.gaussian.shared_line import on_shared_line
+from tensorprog.language.arrows import connected
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, broadcast, evaluate, union
 from tensorprog.language.expr import (
     Affine,
@@ -377,12 +378,7 @@ def _blocks(found: Sequence[_Factor], law: _Law) -> list[list[_Factor]]:
     def tied(one: _Factor, two: _Factor) -> bool:
         return any(j == k or not law.cov(j, k).zero() for j in one.places for k in two.places)
 
-    blocks: list[list[_Factor]] = []
-    for factor in found:
-        joined = [block for block in blocks if any(tied(other, factor) for other in block)]
-        blocks = [block for block in blocks if block not in joined]
-        blocks.append([*(other for block in joined for other in block), factor])
-    return blocks
+    return connected(found, tied)
 
 
 def _merged(block: Sequence[_Factor]) -> list[_Factor]:
