@@ -121,7 +121,11 @@ def without_inactive(
         assert isinstance(written, Nonlin)
         family = netsor.families[written.target.name]
         bare = not any(netsor.families[v.name].kind == "vector" for v in variables(expr))
+        if bare and variables(expr):  # scalars alone would make a scalar of a vector with equal coordinates
+            continue
         pairs.append((written, replace(written, expr=expr, width=family.width if bare else written.width)))
+    if not pairs:
+        return None
     drawn = {id(old): new for old, new in pairs}
     body = tuple(drawn.get(id(statement), statement) for statement in netsor.body)
     return Inactive(replace(netsor, body=body), tuple(pairs), log10_variation)

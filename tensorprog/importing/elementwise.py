@@ -84,6 +84,16 @@ RULES.update({
 })
 
 
+@rule("clamp_min")
+def at_least(sketch: Parameters, operation: TracedCall) -> Result:
+    """The larger of a tensor and a number, which what grows with the width does not meet."""
+    value, least = sketch.settled(random(sketch, operation.tensor(0))), operation.plain(1, "min")
+    if value.power > 0 and not sketch.at and 0 < least < 1e-3:
+        return value
+    value = sketch.level(value, "the argument of clamp_min")
+    return replace(value, expr=call("clip", value.expr, Number(_whole(least)), Number(math.inf)))
+
+
 def raised(sketch: Parameters, value: Traced, exponent: float) -> Traced:
     """A power; of an inner product in its power of n too."""
     value = sketch.settled(value)

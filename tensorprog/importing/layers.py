@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tensorprog.importing.elementwise import raised
 from tensorprog.importing.masks import condition, masked
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
@@ -169,14 +170,25 @@ def reductions(sketch: Parameters, operation: TracedCall) -> Result:
     elif correction:
         sketch.note(f"a variance over n coordinates divides by n, not by n - 1: {sketch.place.alike}")
     if kind == "std":
-        from tensorprog.importing.elementwise import raised
-
         return raised(sketch, spread, 0.5)
     return (spread, mean.on(_left(value, dims, keep))) if kind == "var_mean" else spread
 
 
+@rule("linalg_vector_norm", "norm")
+def norm(sketch: Parameters, operation: TracedCall) -> Result:
+    """The Euclidean norm over axes."""
+    value = random(sketch, operation.tensor(0))
+    if operation.plain(1, "ord" if operation.operation.kind == "linalg_vector_norm" else "p", 2) != 2:
+        raise sketch.refuse("a norm that is not Euclidean", "use the norm of order 2")
+    dims = _dims(operation, 2, len(value.axes))
+    atoms = atoms_of(tuple(value.axes[k] for k in dims))
+    keep = bool(operation.plain(3, "keepdim", False))
+    total = summed(sketch, _square(sketch, value), atoms, _left(value, dims, keep))
+    return raised(sketch, total, 0.5)
+
+
 def _square(sketch: Parameters, value: Traced) -> Traced:
-    value = sketch.named(value, "centred")[0]
+    value = sketch.named(value, "input")[0]
     return replace(value, expr=value.expr**2, power=2 * value.power)
 
 
@@ -206,7 +218,10 @@ def over_indices(sketch: Parameters, operation: TracedCall) -> Result:
     axes = value.axes if "softmax" in kind else _left(value, dims, keep)
     if kind == "log_softmax":
         value = sketch.named(value)[0]
-        return replace(value, expr=value.expr - Reduction("logsumexp", names, value.expr))
+        others = {atom.name: sketch.atom(atom.sizes, start=atom.start) for atom in atoms}
+        inside = sketch.read_at(value, {name: other.slot for name, other in others.items()})
+        total = Reduction("logsumexp", tuple(other.name for other in others.values()), inside.expr)
+        return replace(value, expr=value.expr - total)
     if kind in ("amin", "min"):
         made = replace(value, expr=-Reduction("max", names, -value.expr), axes=axes)
         return (made, None) if kind == "min" else made

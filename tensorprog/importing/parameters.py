@@ -49,8 +49,8 @@ class Parameters(Sketch):
         one = laws_of(entry)
         found = [one] if one else self._by_first(entry, value)
         if any(law.kind == "measured" for laws in found for law in laws[:2]):
-            self.note(f"{entry.name}: its initialiser was not recognised; it is measured, {found[0][0]}, and its entries "
-                      "are taken as independent and Gaussian")
+            self.note(f"{entry.name}: its initialiser was not recognised; it is measured, {found[0][0]}, and its "
+                      "entries are taken as independent and Gaussian")
         for laws in found:
             if any(law is not None and law.kind in ("orthogonal", "unknown") for law in laws):
                 kind = "orthogonal" if laws[0].kind == "orthogonal" else "of an unknown law"

@@ -152,10 +152,10 @@ def _over_width(sketch: Parameters, value: Traced, width: AxisPart, indices: Seq
     factor, left, right = _factors(value.expr)
     if right is None or not (sketch.holds_vector(left) and sketch.holds_vector(right)):
         left, right = _without_number(value.expr, factor), None
-    one = sketch.named(Traced(((width,),), left))[1]
+    one = sketch.named(Traced(((width,),), left), vector=True)[1]
     other = sketch.one(ratio) if right is None else one
     if right is not None and right != left:
-        other = sketch.named(Traced(((width,),), right))[1]
+        other = sketch.named(Traced(((width,),), right), vector=True)[1]
     inner = Inner(one, other, ratio, tuple(atom for atom in indices if _mentions(one, atom) or _mentions(other, atom)))
     repeated = math.prod(atom.size for atom in indices if atom not in inner.over)
     return Traced(axes, Number(1 if factor * repeated == 1 else factor * repeated), value.power, inner)
@@ -226,8 +226,8 @@ def _inner(sketch: Parameters, left: Traced, right: Traced, widths: Sequence[Axi
     if len(widths) > 1:
         raise sketch.refuse("a sum over two widths", "sum over one after the other")
     (factor, a), (other, b) = (_number_of(value.expr) for value in (left, right))
-    one = sketch.named(replace(left, expr=a), "operand")[1]
-    two = one if a == b else sketch.named(replace(right, expr=b), "operand")[1]
+    one = sketch.named(replace(left, expr=a), "operand", True)[1]
+    two = one if a == b else sketch.named(replace(right, expr=b), "operand", True)[1]
     over = tuple(atom for atom in contracted if not atom.is_width)
     return Traced(axes, Number(_plain(factor * other)), left.power + right.power,
                  Inner(one, two, sketch.ratio(widths[0]), over))
@@ -254,7 +254,7 @@ def _weighted(sketch: Parameters, value: Traced, weight: Traced, fans: Sequence[
     rows = [atom for atom in weight.widths if atom not in contracted]
     if len(rows) > 1:
         raise sketch.refuse("a weight with three widths", "use matrices, n by n")
-    value, x = sketch.named(value, "input")
+    value, x = sketch.named(value, "input", True)
     entry = sketch.entry(weight)
     fan_own = replace(fan, key=fans[0].key)
     if not rows and weight.parameter in sketch.decisions.scores:

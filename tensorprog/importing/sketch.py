@@ -212,13 +212,14 @@ class Sketch:
             self.ones[ratio] = Variable(name)
         return self.ones[ratio]
 
-    def named(self, value: Traced, role: str = "") -> tuple[Traced, Variable]:
-        """The value as a family of its own, and its reference."""
+    def named(self, value: Traced, role: str = "", vector: bool = False) -> tuple[Traced, Variable]:
+        """The value as a family of its own, and its reference; `vector` where it must be one of vectors."""
         value = self.settled(value)
-        if isinstance(value.expr, Variable):
+        vector = vector and value.is_vector and not self.holds_vector(value.expr)
+        if isinstance(value.expr, Variable) and not vector:
             return value, value.expr
         expr = value.expr
-        if value.is_vector and not self.holds_vector(expr):
+        if vector:
             expr = product(expr, self.one(self.ratio(value.widths[0])))
         free = set(free_indices(expr))
         slots = slots_of([atom.name for atom in value.atoms if atom.name in free])

@@ -242,3 +242,23 @@ def test_networks_without_their_clip_have_the_moments_of_those_with_it() -> None
             a, b = (draws[name].reshape(networks, -1)[:, 0] ** power for draws in (without, written))
             z = (a.mean() - b.mean()) / math.hypot(a.std(), b.std()) * math.sqrt(networks)
             assert abs(z) < 4
+
+
+def test_a_scalar_times_the_vector_of_ones_stays_a_vector() -> None:
+    text = """
+program: ones
+widths: {d: n/2}
+initial: {x: {cov: 1, width: d}}
+weights:
+  W: {variance: 1, shape: [d, d]}
+body:
+  - one = Nonlin(1, width=d)
+  - g = MatMul(W, x)
+  - p = Dot(g, g, scale=1/n)
+  - q = Nonlin(sqrt(p) * one)
+  - y = Nonlin(g / q)
+outputs: [y]
+"""
+    program = tp.Program.from_netsor(loads(text))
+    without, written = (program.run(64, 20, seed=1, exact=exact)["y"] for exact in (False, True))
+    assert np.allclose(without, written)

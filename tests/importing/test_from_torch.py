@@ -149,6 +149,26 @@ class Rotary(nn.Module):  # type: ignore[misc]
         return y.transpose(1, 2).reshape(b, t, n)
 
 
+class Odds(nn.Module):  # type: ignore[misc]
+    """What else people write: convolutions in groups, a fixed mixture of tokens, joins, norms, parts of an output."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.table, self.side, self.out = nn.Embedding(20, n), nn.Linear(n, n), nn.Linear(n, 4)
+        self.groups, self.each = nn.Conv1d(n, n, 3, padding=1, groups=4), nn.Conv1d(n, n, 3, padding=1, groups=n)
+        self.norm = nn.GroupNorm(4, n)
+
+    def forward(self, ids: Any) -> Any:
+        x = self.table(ids)
+        y = self.norm(torch.relu(self.groups(x.transpose(1, 2))))
+        y = (y + self.each(y)).transpose(1, 2)
+        near = torch.softmax(-(torch.arange(3)[:, None] - torch.arange(3)).abs().float(), -1)
+        y = torch.einsum("ij,bjn->bin", near, y) + x.mean(1, keepdim=True)
+        y = torch.stack([y, self.side(y)], 2).amax(2).flip(1)
+        y = nn.functional.normalize(y, dim=-1) * y.shape[-1]**0.5
+        return self.out(y)[:, 1:].log_softmax(-1)
+
+
 IMAGE = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 2, 4, 4)), dtype=torch.float32)
 MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "mlp": (mlp, tokens(2)),
@@ -163,6 +183,7 @@ MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "rnn": (lambda n: Reader(n, nn.RNN, bidirectional=True), tokens(3)),
     "images": (image_net, IMAGE),
     "rotary": (Rotary, torch.tensor([[3, 1, 3, 2]])),
+    "odds": (Odds, torch.tensor([[1, 2, 1], [4, 1, 2]])),
     "words": (Words, torch.tensor([[3, 1, 3]])),
 }
 

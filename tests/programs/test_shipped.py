@@ -112,7 +112,8 @@ def test_a_program_says_what_it_is_and_how_to_run_it(name: str) -> None:
 def test_the_grade_of_extensions_is_explained() -> None:
     standing = {claim.name: claim.standing for name in EXPECTED for claim in tp.load(name).check().claims}
     assert standing == {"averages": "proved", "several widths": "proved", "fixed width": "exact",
-                        "iterated layers": "conjecture"}
+                        "iterated layers": "conjecture", "coordinatewise operands": "proved",
+                        "coordinate vectors": "proved"}
 
 
 @pytest.mark.turns(3)
