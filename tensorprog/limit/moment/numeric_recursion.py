@@ -52,7 +52,7 @@ class NumericRecursion(Numbers):
         self.diagonal = diagonal
         self._made_diagonal = partial(NumericRecursion, program, expanded, numbers, symbols, diagonal=True)
         self._on_diagonal: NumericRecursion | None = None
-        self._has_diagonal = not diagonal and not pilot and not apart
+        self._has_diagonal = type(self) is NumericRecursion and not (diagonal or pilot or apart)
         self.paths: Paths | None = None
         self.start(Recurrences(self))
         if any(self.netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
