@@ -1,12 +1,15 @@
-"""Directed graphs, as the nodes to which arrows lead from each: what leads to each other both ways, and an order."""
+"""Directed graphs, as the nodes to which arrows lead from each: what leads to each other both ways, and an order.
+
+And graphs without directions: what is connected.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeVar
 
-__all__ = ["acyclic", "components", "ordered"]
+__all__ = ["acyclic", "components", "connected", "ordered"]
 
 Node = TypeVar("Node")
 
@@ -83,3 +86,13 @@ def acyclic(after: Mapping[Node, Collection[Node]]) -> bool:
     """Whether no node leads to itself, directly or through others."""
     known = {node: [other for other in others if other in after] for node, others in after.items()}
     return len(components(known)) == len(known) and not any(node in others for node, others in known.items())
+
+
+def connected(items: Iterable[Node], tied: Callable[[Node, Node], bool]) -> list[list[Node]]:
+    """Items in groups such that none is tied to one of another group; `tied` takes the earlier one first."""
+    groups: list[list[Node]] = []
+    for item in items:
+        met = [group for group in groups if any(tied(other, item) for other in group)]
+        groups = [group for group in groups if not any(group is one for one in met)]
+        groups.append([*(other for group in met for other in group), item])
+    return groups

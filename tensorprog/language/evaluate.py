@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 BATCH, COORDINATE = "#", "@"
+HELD = 1 << 12  # places read at a sum of indices that are remembered
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,9 @@ def gather(
     indices = dict.fromkeys(index for _, form, _ in read for index, _ in form.terms)
     spans = [(name, *ranges[name]) for name in indices]
     first = [(name, starts[name]) for name in value.axes if name in indices and name not in forms]
-    found = _reading(value.axes, value.data.shape, tuple(read), tuple(spans), tuple(first))
+    few = all(math.prod(ranges[n][1] - ranges[n][0] for n in form.indices) <= HELD for _, form, _ in read)
+    reading = _reading if few else _reading.__wrapped__
+    found = reading(value.axes, value.data.shape, tuple(read), tuple(spans), tuple(first))
     return value if found is None else found(value.data)
 
 
@@ -405,11 +408,12 @@ def index_array(netsor: Draft, expr: Expr, axes: Sequence[str]) -> NDArray[Any]:
 
 
 def index_values(netsor: Draft, expr: Expr) -> Open:
-    """An expression of constants and indices over the indices that matter.
+    """An expression of constants and indices over the indices that matter; truth values as 0 and 1.
 
     Raises    ProgramError if a vector or scalar of the program occurs in it
     """
     def refuse(node: Variable, _: Mapping[str, Range]) -> Open:
         raise ProgramError(f"{node} is not a constant or an index here")
 
-    return evaluate(expr, Scope(netsor, netsor.ranges, refuse))
+    found = evaluate(expr, Scope(netsor, netsor.ranges, refuse))
+    return replace(found, data=found.data.astype(float)) if found.data.dtype == bool else found

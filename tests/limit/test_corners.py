@@ -269,3 +269,12 @@ outputs: [rectified, square, cube, exponential, bent, fixed]
     # relu(u) + u = 2 u above 0, u below: E = m1, E of the square = 5/2
     assert law.var("bent[1]") == pytest.approx(2.5 - m[0] ** 2, rel=1e-10)
     assert np.isnan(law.kurtosis("fixed"))
+
+
+def test_a_covariance_may_be_a_comparison() -> None:
+    head = "program: own\nindices: {i: 3}\ninitial:\n  x[i]: {cov: COV}\nweights: {V: 1}\nbody:\n"
+    body = "  - g[i] = MatMul(V, x[i])\n  - y[i] = Nonlin(relu(g[i]))\noutputs: [y]\n"
+    compared, counted = (loads(head.replace("COV", cov) + body) for cov in ("i == i_", "1 - abs(sign(i - i_))"))
+    assert np.array_equal(tp.Law(compared).cov("y"), tp.Law(counted).cov("y"))
+    one, two = (tp.Program.from_netsor(netsor).run(16, 8, seed=1)["y"] for netsor in (compared, counted))
+    assert np.array_equal(one, two)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.integrate import quad
 
 import tensorprog as tp
 from tensorprog import Law
@@ -563,3 +564,49 @@ outputs: [y]
     for value, error in (law.cov("y", with_error=True), law.var("y", with_error=True)):
         assert 1e-6 < error < 0.05
         assert abs(value - 1) <= error  # E relu(u + w e)**2 = (1 + E e**2) / 2
+
+
+def test_functions_of_initial_vectors_are_averaged_with_the_averages_of_each_draw() -> None:
+    law = Law(loads(
+        "program: weighed\nindices: {i: 2}\ninitial:\n  x[i]: {cov: 0.5**abs(i - i_)}\nweights: {A: 1, B: 1, V: 1}\n"
+        "body:\n  - q[i] = MatMul(A, x[i])\n  - k[i] = MatMul(B, x[i])\n  - p[i] = Dot(q[i], k[0])\n"
+        "  - h = Nonlin(p[0]*x[0])\n  - c = Dot(h, h, scale=1/n)\n  - u[i] = Nonlin(tanh(c*x[i] + x[1]))\n"
+        "  - y[i] = MatMul(V, u[i])\noutputs: [y]\n"
+    ))  # fmt: skip
+    points, weights = np.polynomial.hermite_e.hermegauss(80)
+    weights = np.outer(weights, weights) / (2 * np.pi)
+    first = points[:, None]
+    second = 0.5 * first + np.sqrt(0.75) * points[None]
+
+    def cov(p: float) -> Array:
+        u = [np.tanh(p**2 * x + second) for x in (first, second)]
+        return np.array([[np.sum(weights * one * two) for two in u] for one in u])
+
+    law.cov("y")
+    scores = np.array([[0.0, 1.0], [1.2, 0.0], [-1.0, 0.5]])
+    for draws in (scores, scores[:2], scores[::-1]):
+        expected = np.array([cov(p) for p, _ in draws])
+        assert np.allclose(law.given({"p": draws}).cov("y"), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_errors_of_averages_count_where_a_function_turns_to_one_side_only(sign: int) -> None:
+    def law(kink: float) -> Law:
+        return Law(loads(
+            "program: turned\nindices: {i: 3}\ninitial:\n  x: {cov: 1}\n  z: {cov: 1}\nweights: {'V[i]': 1, W: 1}\n"
+            "body:\n  - g[i] = MatMul(V[i], x)\n  - one = Nonlin(1 + 0*z)\n"
+            f"  - h = Nonlin({sign}*where(abs(g[0])*abs(g[1]) > abs(g[2]), 1, 0))\n  - m = Dot(h, one, scale=1/n)\n"
+            f"  - u = Nonlin(tanh(z + 1000*relu({kink!r} - m)))\n  - v = Nonlin(tanh(z + 1000*relu(m - {kink!r})))\n"
+            "  - a = Nonlin(m*one)\n  - y = MatMul(W, u)\n  - w = MatMul(W, v)\noutputs: [y, w, a]\n"
+        ))  # fmt: skip
+
+    # P(|a b| > |c|) of independent normals
+    average = sign * quad(lambda a: 4 / np.pi * np.arctan(a) * np.exp(-(a**2) / 2) / np.sqrt(2 * np.pi), 0, 40)[0]
+    found, error = law(0.0).mean("a", with_error=True)
+    assert 1e-6 < abs(found - average) < error
+    kink = float(found + average) / 2
+    points, weights = np.polynomial.hermite_e.hermegauss(100)
+    for name, side in (("y", -1), ("w", 1)):
+        value, off = law(kink).var(name, with_error=True)
+        true = weights @ np.tanh(points + 1000 * max(0.0, side * (average - kink))) ** 2 / weights.sum()
+        assert abs(value - true) < off

@@ -243,9 +243,9 @@ class Context:
                 if o.definer is not None and isinstance(self.netsor.body[o.definer], Nonlin)
                 and o.definer not in self.zeros and not self.fixed(o.dot)}  # fmt: skip
         for dot in self.structure.scores:
-            weights = {m.side: m.statement.weight.name for o in self.structure.operands if o.dot == dot
-                       for m in self.makers([o])}  # fmt: skip
-            if dot not in made and not self.fixed(dot) and not any(map(self._read_by_dots, weights.values())):
+            makers = [m for o in self.structure.operands if o.dot == dot for m in self.makers([o])]
+            elsewhere = {m.side for m in makers if not self._read_by_dots(m.statement.weight.name)}
+            if dot not in made and not self.fixed(dot) and len(elsewhere) == len(SIDES):
                 return {}  # what is read elsewhere of both operands might depend on the coordinates of the others
         found = {dot: self._behind(dot) for dot in sorted(made)}
         return {dot: operands for dot, operands in found.items() if operands and self._centred(dot, operands)}

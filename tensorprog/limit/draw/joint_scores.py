@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY
+from tensorprog.language.arrows import connected
 from tensorprog.language.evaluate import BATCH, Open
 from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import triangular
@@ -41,16 +42,15 @@ def dependent(recursion: NumericRecursion, names: Collection[str]) -> list[list[
 
     Only groups with functions of MatMul outputs; the others are drawn by factors.
     """
-    groups: list[tuple[set[str], list[str]]] = []
+    made = []
     for name in (name for name in sorted(names) if name in recursion.summands):
         own = {recursion.parts.source(variable.name) for part in recursion.parts.of(recursion.summands[name])
                for factor in recursion.parts.factors_of(part) for _, variable, _ in factor.inner
                if recursion.netsor.families[variable.name].statements}  # fmt: skip
-        met = [group for group in groups if group[0] & own]
-        groups = [group for group in groups if group not in met]
-        groups.append((own.union(*(weights for weights, _ in met)), [*(n for _, other in met for n in other), name]))
+        made.append((name, own))
+    groups = [sorted(name for name, _ in group) for group in connected(made, lambda a, b: not a[1].isdisjoint(b[1]))]
     base = recursion.parts.is_base
-    return [sorted(group) for _, group in groups
+    return [group for group in groups
             if not all(base(operand.name) for name in group for operand in recursion.dot(name).inputs)]  # fmt: skip
 
 

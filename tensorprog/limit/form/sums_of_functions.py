@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from tensorprog.language.atoms import REDUCTIONS
 from tensorprog.language.expr import (
@@ -149,7 +150,7 @@ class SumsOfFunctions:
         self.bound_ranges: dict[str, Range] = {}
         self._cache: dict[str, tuple[WeightedFunction, ...]] = {}
         self._inlined: dict[int, Expr] = {}
-        self._fresh = 0
+        self._fresh = count(1)
         self.carried = carried(netsor)
         sums = {name: running_sum(self, name) for name in sorted(self.carried)}
         self._inlined = {found[0]: found[1] for found in sums.values() if found is not None}
@@ -274,9 +275,9 @@ class SumsOfFunctions:
 
     def bound(self, name: str, span: Range) -> str:
         """A new name of an index that a reduction removes, with its range."""
-        self._fresh += 1
-        self.bound_ranges[f"{name}~{self._fresh}"] = span
-        return f"{name}~{self._fresh}"
+        own = f"{name}~{next(self._fresh)}"  # one step, as laws of one program in several threads share the parts
+        self.bound_ranges[own] = span
+        return own
 
     def of(self, name: str) -> tuple[WeightedFunction, ...]:
         """Parts of a vector family (or of a scalar one, whose only part is a number)."""
@@ -377,11 +378,11 @@ class SumsOfFunctions:
         """1 for a sum, 1/count for a mean."""
         if expr.reducer == "sum":
             return ONE
-        count = 1
+        members = 1
         for name in expr.indices:
             start, stop = self.bound_ranges.get(name) or self.netsor.ranges[name]
-            count *= stop - start
-        return Number(1 / count)
+            members *= stop - start
+        return Number(1 / members)
 
     @staticmethod
     def scale(part: WeightedFunction, factor: Expr) -> WeightedFunction:

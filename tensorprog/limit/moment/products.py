@@ -15,6 +15,7 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
 from tensorprog.gaussian.shared_line import on_shared_line
+from tensorprog.language.arrows import connected
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, broadcast, evaluate, union
 from tensorprog.language.expr import (
     Affine,
@@ -208,6 +209,8 @@ class _Law:
             return None
         places = dict.fromkeys(place for factor in block for place in factor.places)
         forms = [self.forms[place] for place in places]
+        if any(True for form in forms for weight, _, _ in form for _ in variables(weight)):  # an average
+            return None
         read = [variable.name for form in forms for _, variable, _ in form]
         families, fixed = self.numbers.netsor.families, dict(self.numbers.netsor.fixed_widths)
         if any(families[n].statements or families[n].width in fixed for n in read):
@@ -217,7 +220,7 @@ class _Law:
         named |= {name for form in forms for weight, _, _ in form for name in indices_of(weight, self.ranges)}
         spans = tuple((name, self.ranges[name]) for name in sorted(named))
         equations = frozenset(form for form in self.equations if named.intersection(form.indices))
-        factors = tuple((factor.body, *(self.forms[place] for place in factor.places)) for factor in block)
+        factors = tuple((factor.body, *((place, self.forms[place]) for place in factor.places)) for factor in block)
         return factors, equations, spans
 
     def _later(self, block: Sequence[_Factor]) -> Value:
@@ -243,8 +246,9 @@ class _Law:
         for average in averages:
             known = self.numbers.average(average.name).estimate
             if np.any(known.error > ROUNDING * np.abs(known.value)):
-                moved = self._expectation(block, self.numbers.scope(self.ranges, average))
-                error = error + np.abs(moved.aligned(result.axes).value - value)
+                scopes = (self.numbers.scope(self.ranges, average, by) for by in (1.0, -1.0))
+                moved = [self._expectation(block, scope).aligned(result.axes).value for scope in scopes]
+                error = error + np.abs(np.stack(moved) - value).max(axis=0)  # a function may change to one side only
         return Value(result.axes, Estimate(value, error))
 
     def _expectation(self, block: Sequence[_Factor], scope: Scope) -> Value:
@@ -374,12 +378,7 @@ def _blocks(found: Sequence[_Factor], law: _Law) -> list[list[_Factor]]:
     def tied(one: _Factor, two: _Factor) -> bool:
         return any(j == k or not law.cov(j, k).zero() for j in one.places for k in two.places)
 
-    blocks: list[list[_Factor]] = []
-    for factor in found:
-        joined = [block for block in blocks if any(tied(other, factor) for other in block)]
-        blocks = [block for block in blocks if block not in joined]
-        blocks.append([*(other for block in joined for other in block), factor])
-    return blocks
+    return connected(found, tied)
 
 
 def _merged(block: Sequence[_Factor]) -> list[_Factor]:

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.several import REPLICATES, point_sets, rising_orders, spread_factor, standard_errors
+from tensorprog.language.arrows import connected
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, broadcast, contract, evaluate, gather
 from tensorprog.language.expr import (
@@ -97,11 +98,7 @@ def reducing_groups(
     def tied(one: WeightedFunction, two: WeightedFunction) -> bool:
         return any(u.name == v.name or base(u.name, v.name).terms for _, u, _ in one.inner for _, v, _ in two.inner)
 
-    groups: list[list[WeightedFunction]] = []
-    for factor in factors:
-        joined = [group for group in groups if any(tied(factor, other) for other in group)]
-        groups = [group for group in groups if not any(group is other for other in joined)]
-        groups.append([*(other for group in joined for other in group), factor])
+    groups = connected(factors, tied)
     drawn = [group for group in groups if any(reduces(parts, factor) for factor in group)]
     return [f for f in factors if not any(f is g for group in drawn for g in group)], drawn
 
@@ -243,15 +240,11 @@ class Reduced:
 
     def _apart(self) -> list[list[list[WeightedFunction]]]:
         """The sides of groups of factors that are independent of each other."""
-        groups: list[tuple[set[str], list[tuple[int, WeightedFunction]]]] = []
-        for side, (bodies, factors) in enumerate(zip(self._bodies, self.sides, strict=True)):
-            for body, factor in zip(bodies, factors, strict=True):
-                reads = {v.name for v in variables(body) if v.name in self._names}
-                joined = [g for g in groups if any(self._moments[key].terms for key in product(g[0], reads))]
-                groups = [group for group in groups if not any(group is other for other in joined)]
-                held = [*(entry for _, entries in joined for entry in entries), (side, factor)]
-                groups.append((reads.union(*(names for names, _ in joined)), held))
-        return [[[factor for side, factor in entries if side == k] for k in range(2)] for _, entries in groups]
+        found = [({v.name for v in variables(body) if v.name in self._names}, side, factor)
+                 for side, (bodies, factors) in enumerate(zip(self._bodies, self.sides, strict=True))
+                 for body, factor in zip(bodies, factors, strict=True)]  # fmt: skip
+        groups = connected(found, lambda one, two: any(self._moments[key].terms for key in product(one[0], two[0])))
+        return [[[factor for _, side, factor in group if side == k] for k in range(2)] for group in groups]
 
     def _law(self) -> tuple[dict[str, Value], dict[tuple[str, str], IndexedValues]]:
         """Means of all families of forms, and covariances of all pairs without what needs equations between cells."""
