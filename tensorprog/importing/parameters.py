@@ -134,7 +134,7 @@ class Parameters(Sketch):
         if uniform:
             wave = scaled(call("erf", call("divide", made, call("sqrt", Number(2)))), math.sqrt(3 * numbers[0]))
             made = self.state("Nonlin", (sum_of([wave, Number(means[0])]),), "uniform", slots=slots_of(names))
-        elif not plain:
+        elif not plain and (lasting or self.at):
             self.note("biases and other vectors that vanish with the width are taken as Gaussian of the same variance"
                       if not lasting else
                       f"{entry.name}: entries that are not Gaussian are taken as Gaussian of the same variance")
