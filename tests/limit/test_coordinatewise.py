@@ -162,6 +162,23 @@ def test_a_mean_of_one_operand_is_no_mean_of_the_score() -> None:
     assert np.abs(np.asarray(_read(text).limit().cov("p")) - expected).max() < 1e-12
 
 
+def test_one_score_without_an_index() -> None:
+    law = _read("""
+program: single
+initial:
+  x: {cov: 1}
+weights: {Q: 1, K: 1}
+body:
+  - q = MatMul(Q, x)
+  - k = MatMul(K, x)
+  - a = Nonlin(tanh(q))
+  - p = Dot(a, k)
+outputs: [p]
+""").limit()
+    drawn = np.asarray(law.sample(40_000, seed=1)["p"])
+    assert abs((drawn**2).mean() - law.var("p")) < 4.9 * (drawn**2).std() / 200
+
+
 def test_a_plain_score_beside_functions_of_the_same_vectors() -> None:
     text = _one_score("q[i]*cos(q[i])").replace("outputs: [y, p]", "outputs: [y, p, r]").replace(
         "  - y[i]", "  - r[i,j] = Dot(q[i], k[j])\n  - y[i]")

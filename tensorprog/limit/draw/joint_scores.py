@@ -88,8 +88,9 @@ class CovarianceOfScores:
             places = self._places(entries[k].box, "", 0) | self._places(entries[m].box, "_", 1)
             found = moment.at({**places, **batch})
             rows, columns = (slice(self.offsets[n], self.offsets[n + 1]) for n in (k, m))
-            self.cov[..., rows, columns] = found.value
-            self.wrong[..., rows, columns] = found.error.sum(axis=0) / max(1, len(found.error))
+            there = self.cov[..., rows, columns]
+            there[...] = found.value
+            self.wrong[..., rows, columns] = np.broadcast_to(found.error, there.shape).mean(axis=0)
         self.error = relative_error(self.cov, self.wrong)
         if self.lead > 1 and np.all(self.cov == self.cov[:, :1]):
             self.cov = self.cov[:, :1]
