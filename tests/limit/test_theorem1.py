@@ -283,7 +283,7 @@ def test_averages_over_score_dependent_vectors_are_functions_of_the_scores() -> 
 def test_theorem_1_for_attention_at_4096() -> None:
     """The law of (1/n) sum_a tanh(y_a)**2 over networks against that of its limit: mean, deviation and KS."""
     program = tp.load(ATTENTION)
-    net = program.run(4096, 4000, seed=1, averages={"m": "tanh(y[0])**2"})
+    net = program.run(4096, 4400, seed=1, averages={"m": "tanh(y[0])**2"})
     row = tp.compare(net, program.limit()).average("m")
     assert row.se < 0.01 * row.mean / 4.9  # a mistake of one percent would show
     assert abs(row.z_mean) < 4.9
