@@ -217,8 +217,9 @@ class Sketch:
             self.ones[ratio] = Variable(name)
         return self.ones[ratio]
 
-    def evaluated(self, expr: Expr) -> Expr:
-        """An expression that nothing random enters, as the number or the table that it is, if that is finite."""
+    def evaluated(self, value: Traced) -> Expr:
+        """What nothing random enters, as the number or the table that it is, if that is finite."""
+        expr = value.expr
         if not expr.children:
             return expr
         names = {*free_indices(expr), *bound_indices(expr)}
@@ -233,7 +234,9 @@ class Sketch:
             return expr
         if not found.axes:
             return Number(_tidy(float(found.data)))
-        return self.table(found.data, [self.atoms[name] for name in found.axes])
+        order = [atom.name for atom in value.atoms if atom.name in found.axes]
+        table = found.data.transpose([found.axes.index(name) for name in order])
+        return self.table(table, [self.atoms[name] for name in order])
 
     def named(self, value: Traced, role: str = "", vector: bool = False) -> Traced:
         """The value as a family of its own; `vector` where it must be one of vectors.
@@ -248,7 +251,7 @@ class Sketch:
         if vector:
             expr = product(expr, self.one(self.ratio(value.widths[0])))
         elif not variables(expr):
-            return replace(value, expr=self.evaluated(expr))
+            return replace(value, expr=self.evaluated(value))
         free = set(free_indices(expr))
         slots = slots_of([atom.name for atom in value.atoms if atom.name in free])
         made = self.state("Nonlin", (expr,), role, slots=slots if len(slots) == len(free) else None)

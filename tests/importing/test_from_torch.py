@@ -387,7 +387,7 @@ def test_what_does_not_depend_on_random_numbers_is_a_table() -> None:
         def forward(self, x: Any) -> Any:
             y = self.first(x)
             seen = torch.softmax(self.tiny(y).mean(-1)[..., None, :] + torch.full((3, 3), -math.inf).triu(1), -1)
-            return seen @ y
+            return seen @ (seen @ y)
 
     program = tp.from_torch(Even, tokens(3))
     (table,) = (entry.value for entry in program.netsor.constants if entry.value.shape == (3, 3))
