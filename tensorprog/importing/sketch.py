@@ -453,6 +453,9 @@ class Sketch:
             return 0.0, Fraction(0)
         power = self._exponent(parameter, law, fan)
         one, other = (v / n ** float(power) for v, n in zip(variances, self.n, strict=True))
+        unsure = sum(entry.error / entry.deviation for entry in law)
+        if unsure and abs(one / other - 1) <= 8 * unsure:  # no more than measuring explains
+            return math.sqrt(one * other), power
         if abs(one / other - 1) > 1e-9:
             limit = (self.n[1] * other - self.n[0] * one) / (self.n[1] - self.n[0])
             self.note(f"{parameter.name}: its variance at widths {self.n[0]} and {self.n[1]} is no pure power of n; "

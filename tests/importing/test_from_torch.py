@@ -401,6 +401,38 @@ def test_refusals_say_where_and_what_to_do(make: Callable[[int], Any], parts: tu
     assert "line" in text or make is Halved
 
 
+def changed(change: Callable[[Any], Any]) -> Callable[[int], Any]:
+    def make(n: int) -> Any:
+        made = nn.Sequential(nn.Linear(5, n), nn.Linear(n, n))
+        with torch.no_grad():
+            made[1].weight.copy_(change(torch.randn(n, n) / n**0.5))
+        return made
+
+    return make
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("change", [
+    torch.tril, lambda w: w + w.T, lambda w: w[:, :1] * w[:1] * len(w)**0.5, lambda w: torch.eye(len(w)),
+    lambda w: w * torch.arange(1, len(w) + 1) / len(w),
+], ids=["triangular", "symmetric", "rank one", "identity", "columns"])  # fmt: skip
+def test_entries_that_depend_on_each_other_are_not_taken_for_independent(change: Callable[[Any], Any]) -> None:
+    with pytest.raises(tp.ProgramError, match=r"1\.weight depend on each other"):
+        tp.from_torch(changed(change), tokens(2))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("change", "variance"), [
+    (lambda w: w / w.norm(dim=1, keepdim=True), 1.0), (lambda w: (w * len(w)**0.5)**3 / len(w)**0.5, 15.0),
+], ids=["rows of one length", "cubes"])  # fmt: skip
+def test_laws_that_are_measured(change: Callable[[Any], Any], variance: float) -> None:
+    """Entries are independent up to O(1/n): the program has their measured variance, of a few percent at most."""
+    program = tp.from_torch(changed(change), tokens(2))
+    assert program.imported is not None and "measured" in program.imported["1.weight"].law
+    weight, = program.netsor.weights
+    assert float(str(weight.variance)) == pytest.approx(variance, rel=0.1)
+
+
 MODEL = """import torch
 
 
