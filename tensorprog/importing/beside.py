@@ -54,6 +54,7 @@ def compared(program: Program, make: Callable[[int], Any], inputs: Any, width: i
     began = time.perf_counter()
     shape = program.netsor.families[name].shape
     values = _drawn(make, inputs, width, samples, seed, program.imported.layout, shape)
+    values /= width ** float(program.imported.power)
     module = Samples(program.netsor, {name: values}, samples, seed, "torch", width,
                      seconds=time.perf_counter() - began)
     networks = program.run(width, samples, seed=seed + 1)
