@@ -71,26 +71,28 @@ def compared(program: Program, make: Callable[[int], Any], inputs: Any, width: i
 def _drawn(make: Callable[[int], Any], inputs: Any, width: int, samples: int, seed: int,
            layout: Sequence[tuple[int, int, int]], shape: tuple[int, ...]) -> Any:
     """The output of so many modules, one coordinate of each: (samples, *members)."""
-    tensors = inputs_at(inputs, width)
+    tensors, generator = inputs_at(inputs, width), np.random.default_rng(seed)
     values = np.empty((samples, *shape))
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         for k in range(samples):
             result = make(width).eval()(*tensors)
             first = next(leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
-            values[k] = _members(first.double().numpy(), layout)
+            values[k] = _members(first.double().numpy(), layout, generator.random())
     return values
 
 
-def _members(array: Any, layout: Sequence[tuple[int, int, int]]) -> Any:
-    """The members of the output's family among the entries of the module's output; of a width the first coordinate."""
+def _members(array: Any, layout: Sequence[tuple[int, int, int]], where: float) -> Any:
+    """The members of the output's family among the entries of the module's output; of a width the coordinate at
+    `where`, from 0 to 1: coordinates with positions of their own are not alike."""
     sizes: list[int] = []
     for axis, size in enumerate(array.shape):
         inside = [entry[2] for entry in layout if entry[0] == axis]
         known = int(np.prod([entry for entry in inside if entry], dtype=int))
         sizes += [entry or size // known for entry in inside]
     split = array.reshape(sizes)
-    index = tuple(slice(None) if place >= 0 else 0 for _, place, _ in layout)
+    index = tuple(slice(None) if place >= 0 else int(where * size)
+                  for size, (_, place, _) in zip(sizes, layout, strict=True))
     places = [place for _, place, _ in layout if place >= 0]
     return np.transpose(split[index], np.argsort(places))
 

@@ -128,7 +128,8 @@ class Sketch:
         self.count = 0
         self.used: dict[str, Any] = {}  # how parameters were used, to be used so again
         self.ones: dict[Fraction, Variable] = {}
-        self.angles: dict[tuple[float, Fraction], Variable] = {}  # of rotary positions
+        self.angles: dict[tuple[float, Fraction, bool], tuple[Expr, Expr]] = {}  # of positions: coordinate and angle
+        self.arrangements: dict[Fraction, str] = {}  # of sines and cosines in a width
         self.vectors: dict[str, bool] = {}  # which families are vectors
 
     # -- names and axes -----------------------------------------------------------------------------------------
@@ -383,8 +384,8 @@ class Sketch:
                 index.append(0)
             elif any(atom.is_width for atom in axis):
                 raise self.refuse("a fixed tensor differs from coordinate to coordinate of a vector",
-                                  "of such vectors only cosines and sines of rotary positions are known, and none with "
-                                  "coordinates of their own frequency; make them random, or leave them out")
+                                  "of such vectors only cosines and sines of positions are known, of frequencies "
+                                  "base**(-k/m); make them random, or leave them out")
             else:
                 kept += axis
                 index.append(slice(None))
@@ -412,23 +413,51 @@ class Sketch:
                 self.split(atoms[0], (2, 2))
             tables = [table[:, :table.shape[1] // 2] for table in tables]
             atoms = atoms[1:]
-        found = recognised(*tables) if len(atoms) == 1 else None
-        if found is None:
+        if len(atoms) != 1:
             return None
-        ratio = self.ratio(atoms[0])
-        key = (found.base, ratio)
+        position, ratio = IndexValue(axes[varying[0]][0].name), self.ratio(atoms[0])
+        found = recognised(*tables)
+        if found is not None:
+            return scaled(call(found.function, product(position, self._angle(found.base, ratio)[1])),
+                          _tidy(found.scale))
+        for arrangement, parts in (("halves", lambda table: np.split(table, 2, 1)),
+                                   ("turns", lambda table: (table[:, ::2], table[:, 1::2]))):
+            if any(table.shape[1] % 2 for table in tables):
+                break
+            one_half, other_half = (recognised(*halves) for halves in zip(*map(parts, tables), strict=True))
+            if one_half is not None and other_half is not None and one_half.base == other_half.base:
+                self._arranged(ratio, arrangement)
+                place, angle = self._angle(one_half.base, ratio, halves=True)
+                waves = (scaled(call(half.function, product(position, angle)), _tidy(half.scale))
+                         for half in (one_half, other_half))
+                return call("where", call("less", place, Number(0.5)), *waves)
+        return None
+
+    def _angle(self, base: float, ratio: Fraction, halves: bool = False) -> tuple[Expr, Expr]:
+        """The coordinate and its angle for position 1, a vector; where both halves of the coordinates have the same
+        angles, that of the coordinate within its half."""
+        key = (base, ratio, halves)
         if key not in self.angles:
             name = self.fresh("e")
             self.rows[name] = RandomRows(name, (), (("grid", True),), ratio, "", self.place)
+            place: Expr = Variable(name)
+            inside = place
+            if halves:
+                inside = call("where", call("less", place, Number(0.5)), scaled(place, 2), scaled(place, 2) - 1)
             # coordinates of the module are k/m, not (k + 1/2)/m
-            shift = found.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0
-            power = call("exp", scaled(Variable(name), -math.log(found.base)))
-            self.angles[key] = self.state("Nonlin", (scaled(power, shift),), "angle")
+            shift = base ** float((2 if halves else 1) / (2 * ratio * self.at)) if self.at else 1.0
+            power = call("exp", scaled(inside, -math.log(base)))
+            self.angles[key] = place, self.state("Nonlin", (scaled(power, shift),), "angle")
             if not self.at:
-                self.note("angles of rotary positions stand at the middles of their intervals, (k + 1/2)/m, where the "
+                self.note("angles of positions stand at the middles of their intervals, (k + 1/2)/m, where the "
                           "module has them at k/m: the same in the limit; with at= they are those of the module")
-        wave = call(found.function, product(IndexValue(axes[varying[0]][0].name), self.angles[key]))
-        return scaled(wave, _tidy(found.scale))
+        return self.angles[key]
+
+    def _arranged(self, ratio: Fraction, arrangement: str) -> None:
+        """Note how sines and cosines stand in a width; by turns is the same as in halves in another order."""
+        if self.arrangements.setdefault(ratio, arrangement) != arrangement:
+            raise self.refuse("sines and cosines stand in halves in one place and by turns in another",
+                              "let all position tables of one width have one order")
 
     def table(self, array: Any, atoms: Sequence[AxisPart]) -> Expr:
         """A constant with indices; one that is there already is read again."""
