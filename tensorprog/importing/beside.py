@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensorprog.blocks import Block
+from tensorprog.blocks import Block, paragraph
 from tensorprog.importing.capture import inputs_at
 from tensorprog.language.errors import (
     AccuracyError,
@@ -33,6 +33,7 @@ class ModuleComparison(Comparison):
 
     limit: Comparison | None = None
     refused: str = ""  # why there is no limit to compare with
+    left_out: tuple[str, ...] = ()  # parameters that vanish as the width grows, which only the module has
 
     @property
     def title(self) -> str:
@@ -41,7 +42,13 @@ class ModuleComparison(Comparison):
 
     def blocks(self) -> list[Block]:
         """The table against the program, and the one against the limit."""
-        return [*super().blocks(), *(self.limit.blocks() if self.limit else ())]
+        found = [*super().blocks(), *(self.limit.blocks() if self.limit else ())]
+        if self.left_out:
+            names = ", ".join(self.left_out[:4]) + (", .." if len(self.left_out) > 4 else "")
+            found.append(paragraph(f"The program has no {names}: they vanish as the width grows, but the module of "
+                                   f"width {self.width} has them. from_torch(.., at={self.width}) keeps them.",
+                                   note=True))
+        return found
 
 
 def compared(program: Program, make: Callable[[int], Any], inputs: Any, width: int, samples: int, seed: int,
@@ -65,7 +72,8 @@ def compared(program: Program, make: Callable[[int], Any], inputs: Any, width: i
             beside = compare(module, program.limit())
         except (OutsideError, NotCompiledError, AccuracyError, MemoryLimitError) as error:
             refused = str(error)
-    return ModuleComparison(found.rows, found.width, found.reference, found.program, found.averages, beside, refused)
+    return ModuleComparison(found.rows, found.width, found.reference, found.program, found.averages, beside, refused,
+                            tuple(fate.parameter for fate in program.imported.fates if "left out" in fate.became))
 
 
 def _drawn(make: Callable[[int], Any], inputs: Any, width: int, samples: int, seed: int,

@@ -43,6 +43,7 @@ from tensorprog.language.schema import INITIAL
 
 __all__ = ["Again", "Decisions", "RandomRows", "Sentence", "Sketch", "TableOf", "WeightMatrix", "laws_of"]
 
+STEP = 1e-9  # of the coordinates, between sines and cosines
 Scale = tuple[float, Fraction]  # coefficient and power of n
 SMALL = 1e-3  # below it, a number that is added to squares only keeps quotients finite
 
@@ -493,9 +494,9 @@ class Sketch:
             if one_half is not None and other_half is not None and one_half.base == other_half.base:
                 self._arranged(ratio, arrangement)
                 place, angle = self._angle(one_half.base, ratio, halves=True)
-                waves = (scaled(call(half.function, product(position, angle)), _tidy(half.scale))
-                         for half in (one_half, other_half))
-                return call("where", call("less", place, Number(0.5)), *waves)
+                first, second = (scaled(call(half.function, product(position, angle)), _tidy(half.scale))
+                                 for half in (one_half, other_half))
+                return first + product(second - first, self._second_half(place))
         return None
 
     def _angle(self, base: float, ratio: Fraction, halves: bool = False) -> tuple[Expr, Expr]:
@@ -508,7 +509,7 @@ class Sketch:
             place: Expr = Variable(name)
             inside = place
             if halves:
-                inside = call("where", call("less", place, Number(0.5)), scaled(place, 2), scaled(place, 2) - 1)
+                inside = scaled(place, 2) - self._second_half(place)
             # coordinates of the module are k/m, not (k + 1/2)/m
             shift = base ** float((2 if halves else 1) / (2 * ratio * self.at)) if self.at else 1.0
             power = call("exp", scaled(inside, -math.log(base)))
@@ -517,6 +518,12 @@ class Sketch:
                 self.note("angles of positions stand at the middles of their intervals, (k + 1/2)/m, where the "
                           "module has them at k/m: the same in the limit; with at= they are those of the module")
         return self.angles[key]
+
+    def _second_half(self, place: Expr) -> Expr:
+        """1 in the second half of the coordinates, 0 in the first; continuous, as the theorems ask."""
+        self.note(f"between sines and cosines there is a ramp of {STEP:g} of the coordinates, since the theorems ask "
+                  "for continuous functions: networks below that many coordinates do not see it")
+        return call("clip", scaled(place - 0.5, 1 / STEP) + 0.5, Number(0), Number(1))
 
     def _arranged(self, ratio: Fraction, arrangement: str) -> None:
         """Note how sines and cosines stand in a width; by turns is the same as in halves in another order."""
