@@ -30,7 +30,7 @@ def _function(act: Callable[[Expr, TracedCall], Expr], several: bool = False) ->
         if operation.operation.kind not in HOMOGENEOUS:
             value = sketch.level(value, f"the argument of {operation.operation.kind}")
         if several and value.expr.children:
-            value = sketch.named(value)[0]
+            value = sketch.named(value)
         return replace(value, expr=act(value.expr, operation))
 
     return apply
@@ -88,7 +88,7 @@ RULES.update({
 def at_least(sketch: Parameters, operation: TracedCall) -> Result:
     """The larger of a tensor and a number, which what grows with the width does not meet."""
     value, least = sketch.settled(random(sketch, operation.tensor(0))), operation.plain(1, "min")
-    if value.power > 0 and not sketch.at and 0 < least < 1e-3:
+    if sketch.without_eps(value, least):
         return value
     value = sketch.level(value, "the argument of clamp_min")
     return replace(value, expr=call("clip", value.expr, Number(_whole(least)), Number(math.inf)))

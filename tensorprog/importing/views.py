@@ -8,6 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.sketch import Again, Sentence
@@ -140,9 +142,13 @@ def _sizes(value: Traced, dim: int) -> tuple[int, int]:
 
 
 def sliced(sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int],
-           step: int = 1) -> Traced:
-    """Entries from a place on, so many, of one axis."""
+           step: int = 1) -> Result:
+    """Entries from a place on, so many, of one axis; none of them are a fixed tensor without numbers."""
     sizes = _sizes(value, dim)
+    if lengths == (0, 0):
+        shapes = [[math.prod(atom.sizes[k] for atom in axis) for axis in value.axes] for k in range(2)]
+        return FixedTensor((np.zeros([*shapes[0][:dim], 0, *shapes[0][dim + 1:]]),
+                            np.zeros([*shapes[1][:dim], 0, *shapes[1][dim + 1:]])))
     starts = (starts[0] % sizes[0], starts[1] % sizes[1])
     if lengths == sizes and step == 1:
         return value
@@ -153,6 +159,11 @@ def sliced(sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int],
         form = (step * new[0].slot if new else Affine()) + starts[0]
         return sketch.read_at(value, {first.name: form}, _with(value, dim, new))
     rest = (sizes[0] // first.sizes[0], sizes[1] // first.sizes[1])
+    place = starts[0] // rest[0]
+    if len(atoms) > 1 and step == 1 and not first.is_width and all(
+            s // r == (s + length - 1) // r == place for s, length, r in zip(starts, lengths, rest, strict=True)):
+        inside = sketch.read_at(value, {first.name: Affine((), place)}, _with(value, dim, atoms[1:]))
+        return sliced(sketch, inside, dim, (starts[0] - place * rest[0], starts[1] - place * rest[1]), lengths)
     aligned = all(not x % r for xs in (starts, lengths) for x, r in zip(xs, rest, strict=True))
     if len(atoms) > 1 and aligned and step == 1 and not first.is_width:
         begin, length = starts[0] // rest[0], lengths[0] // rest[0]
@@ -228,6 +239,9 @@ def joined(sketch: Parameters, call: TracedCall) -> Result:
         values = [_unsqueezed(v, dim) for v in values]
     else:
         dim = dim % rank
+    values = [v for v in values if isinstance(v, Traced) or v.arrays[0].size]
+    if len(values) == 1 and isinstance(values[0], Traced):
+        return values[0]
     return join(sketch, values, dim, call.name)
 
 

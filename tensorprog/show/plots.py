@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import ProgramError, TensorprogError, did_you_mean
+from tensorprog.language.extras import how_to_install
 from tensorprog.language.files import whole
 from tensorprog.language.formats import label, members, name_of, one_or_several, short, split
 from tensorprog.language.samples import column, samples_of
@@ -47,7 +48,7 @@ def _figure(columns: int, width: float, height: float, windowed: bool = False) -
         else:
             from matplotlib.figure import Figure as make
     except ImportError:
-        raise PlotsUnavailableError('pictures need matplotlib: pip install "tensorprog[plot]"') from None
+        raise PlotsUnavailableError(f"pictures need matplotlib: {how_to_install('plot')}") from None
     figure = make(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(1, columns, squeeze=False)[0])
 

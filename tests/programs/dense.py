@@ -1,4 +1,4 @@
-"""Whole networks of the shipped architectures with all their matrices, in plain numpy; nothing here imports the package.
+"""Whole networks of shipped architectures with all their matrices, in plain numpy; nothing here imports the package.
 
 Each function draws `networks` networks of width n, with the sizes of the program as it ships, and gives their output,
 (networks, n, tokens).
@@ -18,7 +18,7 @@ Network = Callable[[int, int, np.random.Generator], Array]
 
 def weight(generator: np.random.Generator, networks: int, rows: int, columns: int, variance: float = 1) -> Array:
     """A matrix for each network, with entries of variance `variance` / columns."""
-    return generator.standard_normal((networks, rows, columns)) * np.sqrt(variance / columns)
+    return np.asarray(generator.standard_normal((networks, rows, columns)) * np.sqrt(variance / columns))
 
 
 def rms_norm(x: Array, eps: float = 1e-6) -> Array:
@@ -41,7 +41,7 @@ def attend(q: Array, k: Array, v: Array, causal: bool = False) -> Array:
     """Attention of one head; (networks, dimension, tokens) each."""
     scores = q.transpose(0, 2, 1) @ k / np.sqrt(q.shape[1])
     if causal:
-        scores = np.where(np.tri(*scores.shape[1:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[1:]) > 0, scores, -np.inf)
     return np.asarray(v @ softmax(scores, axis=2).transpose(0, 2, 1))
 
 
