@@ -18,7 +18,7 @@ from tensorprog.importing.capture import Captured, Parameter
 from tensorprog.importing.laws import EntryLaw, whole_law
 from tensorprog.importing.refusals import SourcePlace, refusal
 from tensorprog.importing.values import AxisKey, AxisPart, FixedTensor, Traced, product, scaled
-from tensorprog.importing.waves import recognised
+from tensorprog.importing.waves import Wave, recognised
 from tensorprog.language.evaluate import index_values
 from tensorprog.language.expr import (
     Affine,
@@ -43,7 +43,6 @@ from tensorprog.language.schema import INITIAL
 
 __all__ = ["Again", "Decisions", "RandomRows", "Sentence", "Sketch", "TableOf", "WeightMatrix", "laws_of"]
 
-STEP = 1e-9  # of the coordinates, between sines and cosines
 Scale = tuple[float, Fraction]  # coefficient and power of n
 SMALL = 1e-3  # below it, a number that is added to squares only keeps quotients finite
 
@@ -133,8 +132,7 @@ class Sketch:
         self.count = 0
         self.used: dict[str, Any] = {}  # how parameters were used, to be used so again
         self.ones: dict[Fraction, Variable] = {}
-        self.angles: dict[tuple[float, Fraction, bool], tuple[Expr, Expr]] = {}  # of positions: coordinate and angle
-        self.arrangements: dict[Fraction, str] = {}  # of sines and cosines in a width
+        self.angles: dict[tuple[float, float, Fraction], Variable] = {}  # of rotary positions
         self.vectors: dict[str, bool] = {}  # which families are vectors
 
     # -- names and axes -----------------------------------------------------------------------------------------
@@ -450,8 +448,9 @@ class Sketch:
                 index.append(0)
             elif any(atom.is_width for atom in axis):
                 raise self.refuse("a fixed tensor differs from coordinate to coordinate of a vector",
-                                  "of such vectors only cosines and sines of positions are known, of frequencies "
-                                  "base**(-k/m); make them random, or leave them out")
+                                  "of such vectors only cosines and sines of positions are known, with frequencies "
+                                  "f * base**(-k/m), not those that are scaled in parts (llama3, yarn); make them "
+                                  "random, or leave them out")
             else:
                 kept += axis
                 index.append(slice(None))
@@ -473,63 +472,41 @@ class Sketch:
         tables = [array.transpose([*varying, *(k for k in range(array.ndim) if k not in varying)]) for array in
                   (one, other)]
         tables = [table.reshape(*table.shape[:2], -1)[..., 0] for table in tables]
-        atoms = axes[wide[0]]
-        if all((table[:, :table.shape[1] // 2] == table[:, table.shape[1] // 2:]).all() for table in tables):
-            if len(atoms) == 1:
-                self.split(atoms[0], (2, 2))
-            tables = [table[:, :table.shape[1] // 2] for table in tables]
-            atoms = atoms[1:]
-        if len(atoms) != 1:
-            return None
-        position, ratio = IndexValue(axes[varying[0]][0].name), self.ratio(atoms[0])
-        found = recognised(*tables)
-        if found is not None:
-            return scaled(call(found.function, product(position, self._angle(found.base, ratio)[1])),
-                          _tidy(found.scale))
-        for arrangement, parts in (("halves", lambda table: np.split(table, 2, 1)),
-                                   ("turns", lambda table: (table[:, ::2], table[:, 1::2]))):
-            if any(table.shape[1] % 2 for table in tables):
-                break
-            one_half, other_half = (recognised(*halves) for halves in zip(*map(parts, tables), strict=True))
-            if one_half is not None and other_half is not None and one_half.base == other_half.base:
-                self._arranged(ratio, arrangement)
-                place, angle = self._angle(one_half.base, ratio, halves=True)
-                first, second = (scaled(call(half.function, product(position, angle)), _tidy(half.scale))
-                                 for half in (one_half, other_half))
-                return first + product(second - first, self._second_half(place))
+        atoms, position = axes[wide[0]], axes[varying[0]][0]
+        for cut, at_first in ((_whole, False), (_halves, True), (_pairs, False)):
+            if cut is not _whole and any(table.shape[1] % 2 for table in tables):
+                continue
+            parts = [cut(table) for table in tables]
+            found = [recognised(one, other) for one, other in zip(*parts, strict=True)]
+            waves = [wave for wave in found if wave is not None]
+            if len(waves) < len(found):
+                continue
+            if len(atoms) == 1 and len(waves) > 1:
+                self.split(atoms[0], (2, 2) if at_first else (atoms[0].sizes[0] // 2, atoms[0].sizes[1] // 2))
+            width, index = (atoms[-1], atoms[0]) if at_first else (atoms[0], atoms[-1])
+            if len(atoms) != len(waves) or not width.is_width or (len(waves) > 1 and index.sizes != (2, 2)):
+                continue
+            made = [self._turned(wave, position, width) for wave in waves]
+            if made[0] == made[-1]:
+                return made[0]
+            return call("where", call("equal", IndexValue(index.name), Number(0)), *made)
         return None
 
-    def _angle(self, base: float, ratio: Fraction, halves: bool = False) -> tuple[Expr, Expr]:
-        """The coordinate and its angle for position 1, a vector; where both halves of the coordinates have the same
-        angles, that of the coordinate within its half."""
-        key = (base, ratio, halves)
+    def _turned(self, wave: Wave, position: AxisPart, width: AxisPart) -> Expr:
+        """A wave as a function of a position and of the coordinate."""
+        ratio = self.ratio(width)
+        key = (wave.base, wave.frequency, ratio)
         if key not in self.angles:
             name = self.fresh("e")
             self.rows[name] = RandomRows(name, (), (("grid", True),), ratio, "", self.place)
-            place: Expr = Variable(name)
-            inside = place
-            if halves:
-                inside = scaled(place, 2) - self._second_half(place)
             # coordinates of the module are k/m, not (k + 1/2)/m
-            shift = base ** float((2 if halves else 1) / (2 * ratio * self.at)) if self.at else 1.0
-            power = call("exp", scaled(inside, -math.log(base)))
-            self.angles[key] = place, self.state("Nonlin", (scaled(power, shift),), "angle")
+            shift = wave.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0
+            power = call("exp", scaled(Variable(name), -math.log(wave.base)))
+            self.angles[key] = self.state("Nonlin", (scaled(power, shift * wave.frequency),), "angle")
             if not self.at:
-                self.note("angles of positions stand at the middles of their intervals, (k + 1/2)/m, where the "
+                self.note("angles of rotary positions stand at the middles of their intervals, (k + 1/2)/m, where the "
                           "module has them at k/m: the same in the limit; with at= they are those of the module")
-        return self.angles[key]
-
-    def _second_half(self, place: Expr) -> Expr:
-        """1 in the second half of the coordinates, 0 in the first; continuous, as the theorems ask."""
-        self.note(f"between sines and cosines there is a ramp of {STEP:g} of the coordinates, since the theorems ask "
-                  "for continuous functions: networks below that many coordinates do not see it")
-        return call("clip", scaled(place - 0.5, 1 / STEP) + 0.5, Number(0), Number(1))
-
-    def _arranged(self, ratio: Fraction, arrangement: str) -> None:
-        """Note how sines and cosines stand in a width; by turns is the same as in halves in another order."""
-        if self.arrangements.setdefault(ratio, arrangement) != arrangement:
-            raise self.refuse("sines and cosines stand in halves in one place and by turns in another",
-                              "let all position tables of one width have one order")
+        return scaled(call(wave.function, product(IndexValue(position.name), self.angles[key])), _tidy(wave.scale))
 
     def table(self, array: Any, atoms: Sequence[AxisPart]) -> Expr:
         """A constant with indices; one that is there already is read again."""
@@ -571,6 +548,18 @@ class Sketch:
         exponent = math.log(variances[1] / variances[0]) / math.log(self.n[1] / self.n[0])
         self.exponents[parameter.name] = power = Fraction(round(2 * exponent), 2)
         return power
+
+
+def _whole(table: Any) -> list[Any]:
+    return [table]
+
+
+def _halves(table: Any) -> list[Any]:
+    return [table[:, :table.shape[1] // 2], table[:, table.shape[1] // 2:]]
+
+
+def _pairs(table: Any) -> list[Any]:
+    return [table[:, ::2], table[:, 1::2]]
 
 
 def _tidy(value: float) -> float | int:

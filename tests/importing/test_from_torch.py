@@ -163,13 +163,13 @@ class RmsNorm(nn.Module):  # type: ignore[misc]
 class LlamaBlock(nn.Module):  # type: ignore[misc]
     """Grouped queries with rotary positions and normalised queries and keys, SwiGLU; w1, w2, w3 as Llama names them."""
 
-    def __init__(self, n: int, base: float = 100.0) -> None:
+    def __init__(self, n: int, turned: Any = None) -> None:
         super().__init__()
         self.d = n // 4
         self.norm1, self.norm2, self.q_norm, self.k_norm = (RmsNorm(size) for size in (n, n, self.d, self.d))
         self.wq, self.wk, self.wv, self.wo = (nn.Linear(n, out, bias=False) for out in (n, n // 2, n // 2, n))
         self.w1, self.w3, self.w2 = (nn.Linear(*sizes, bias=False) for sizes in ((n, 3 * n), (n, 3 * n), (3 * n, n)))
-        self.turned = half_rotated(self.d, base)
+        self.turned = (turned or half_rotated)(self.d, 100.0)
 
     def forward(self, x: Any) -> Any:
         b, t, n = x.shape
@@ -193,13 +193,56 @@ def half_rotated(d: int, base: float) -> Callable[[Any], Any]:
     return lambda x: x * cos + torch.cat([-x[..., d // 2:], x[..., :d // 2]], -1) * sin
 
 
+def in_pairs(d: int, base: float) -> Callable[[Any], Any]:
+    cos, sin = angles(d, base).cos(), angles(d, base).sin()
+
+    def turned(x: Any) -> Any:
+        a, b = x[..., ::2], x[..., 1::2]
+        return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+    return turned
+
+
+def with_signs(d: int, base: float) -> Callable[[Any], Any]:
+    cos, sin = (wave.repeat_interleave(2, -1) for wave in (angles(d, base / 2).cos(), angles(d, base / 2).sin()))
+    return lambda x: x * cos + torch.stack((-x[..., 1::2], x[..., ::2]), -1).reshape(x.shape) * sin
+
+
+def as_complex(d: int, base: float) -> Callable[[Any], Any]:
+    spin = torch.polar(torch.ones(3, 1, d // 2), angles(d, base) / 4)  # positions that are stretched
+
+    def turned(x: Any) -> Any:
+        pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * spin).flatten(3).type_as(x)
+
+    return turned
+
+
+def in_part(d: int, base: float) -> Callable[[Any], Any]:
+    turned = half_rotated(d // 2, base)
+    return lambda x: torch.cat([turned(x[..., :d // 2]), x[..., d // 2:]], -1)
+
+
+class Waves2017(nn.Module):  # type: ignore[misc]
+    """Sines and cosines of positions that are added to embeddings."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.table, self.side = nn.Embedding(20, n), nn.Linear(n, n)
+        self.waves = torch.stack((angles(n, 1e4).sin(), angles(n, 1e4).cos()), -1).reshape(3, n)
+
+    def forward(self, ids: Any) -> Any:
+        return torch.tanh(self.side(self.table(ids) + self.waves))
+
+
 class Llama(nn.Module):  # type: ignore[misc]
     """All entries N(0, 1/n), those of the table too."""
 
-    def __init__(self, n: int, block: Callable[[int], Any] = LlamaBlock, layers: int = 2) -> None:
+    def __init__(self, n: int, turned: Any = None, layers: int = 2
+                 ) -> None:
         super().__init__()
         self.table, self.norm = nn.Embedding(20, n), RmsNorm(n)
-        self.blocks = nn.ModuleList(block(n) for _ in range(layers))
+        self.blocks = nn.ModuleList(LlamaBlock(n, turned) for _ in range(layers))
         for each in self.modules():
             if isinstance(each, nn.Linear | nn.Embedding):
                 nn.init.normal_(each.weight, std=n**-0.5)
@@ -279,6 +322,11 @@ MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "images": (image_net, IMAGE),
     "rotary": (Rotary, torch.tensor([[3, 1, 3, 2]])),
     "llama": (Llama, torch.tensor([[3, 1, 3]])),
+    "pairs": (lambda n: Llama(n, in_pairs, 1), torch.tensor([[3, 1, 3]])),
+    "signs": (lambda n: Llama(n, with_signs, 1), torch.tensor([[3, 1, 3]])),
+    "complex": (lambda n: Llama(n, as_complex), torch.tensor([[3, 1, 3]])),
+    "in part": (lambda n: Llama(n, in_part, 1), torch.tensor([[3, 1, 3]])),
+    "sinusoidal": (Waves2017, torch.tensor([[3, 1, 3]])),
     "odds": (Odds, torch.tensor([[1, 2, 1], [4, 1, 2]])),
     "sinusoids": (lambda n: Sinusoids(n, False), tokens(3)),
     "sinusoids by turns": (lambda n: Sinusoids(n, True), tokens(3)),
