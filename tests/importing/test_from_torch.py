@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -440,6 +441,37 @@ def test_what_does_not_depend_on_random_numbers_is_a_table() -> None:
     program = tp.from_torch(Even, tokens(3))
     (table,) = (entry.value for entry in program.netsor.constants if entry.value.shape == (3, 3))
     assert table.array == pytest.approx(np.tril(np.ones((3, 3))) / np.arange(1, 4)[:, None])
+
+
+def gpt2_gelu(x: Any) -> Any:
+    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+
+
+SPELLED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "GPT-2": ("gelu_tanh", gpt2_gelu),
+    "cubes": ("gelu_tanh", lambda x: x * torch.sigmoid(1.5957691 * x * (1 + 0.044715 * x * x))),
+    "approximate": ("gelu_tanh", lambda x: nn.functional.gelu(x, approximate="tanh")),
+    "BERT": ("gelu", lambda x: x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))),
+    "swish": ("silu", lambda x: x * torch.sigmoid(x)),
+    "another number": ("tanh", lambda x: 0.5 * x * (1.0 + torch.tanh(0.8 * (x + 0.044715 * x**3)))),
+    "its own slope": ("sigmoid", lambda x: x * torch.sigmoid(1.702 * x)),
+    "two inputs": ("tanh", lambda x: 0.5 * x.flip(1) * (1.0 + torch.tanh(0.79788456 * (x + 0.044715 * x**3)))),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SPELLED)
+def test_functions_that_are_spelled_out_are_recognised(name: str) -> None:
+    atom, act = SPELLED[name]
+
+    class Spelled(Choosing):
+        def forward(self, x: Any) -> Any:
+            return act(self.one(x))
+
+    program = tp.from_torch(Spelled, tokens(2))
+    text = [line for line in program.imported.text.splitlines() if " y[" in line or "_out[" in line][-1]
+    found = set(re.findall(r"\b(gelu_tanh|gelu|silu|tanh|sigmoid)\(", text))
+    assert found == {atom}, text
 
 
 def test_a_text_that_the_language_refuses_names_the_operation() -> None:
