@@ -289,6 +289,12 @@ def _with_known(sketch: Parameters, left: Operand, one: Labels, right: Operand, 
     pair = (left, one, right, other) if isinstance(left, FixedTensor) else (right, other, left, one)
     known, labels, value, own = pair
     assert isinstance(known, FixedTensor) and isinstance(value, Traced)
+    if not np.any(known.arrays[0]) and not np.any(known.arrays[1]):  # such as the state before the first step
+        axes_of = {label: value.axes[own.index(label)] for label in own}
+        for label, size, large in zip(labels, *known.shapes, strict=True):
+            if label not in axes_of:
+                axes_of[label] = (sketch.atom((size, large)),) if (size, large) != (1, 1) else ()
+        return Traced(tuple(axes_of[label] for label in out), Number(0))
     if value.parameter:
         found = _input_layer(sketch, known, labels, value, own, out)
         if found is not None:

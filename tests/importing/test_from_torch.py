@@ -224,18 +224,6 @@ def in_part(d: int, base: float) -> Callable[[Any], Any]:
     return lambda x: torch.cat([turned(x[..., :d // 2]), x[..., d // 2:]], -1)
 
 
-class Waves2017(nn.Module):  # type: ignore[misc]
-    """Sines and cosines of positions that are added to embeddings."""
-
-    def __init__(self, n: int) -> None:
-        super().__init__()
-        self.table, self.side = nn.Embedding(20, n), nn.Linear(n, n)
-        self.waves = torch.stack((angles(n, 1e4).sin(), angles(n, 1e4).cos()), -1).reshape(3, n)
-
-    def forward(self, ids: Any) -> Any:
-        return torch.tanh(self.side(self.table(ids) + self.waves))
-
-
 class Llama(nn.Module):  # type: ignore[misc]
     """All entries N(0, 1/n), those of the table too."""
 
@@ -275,6 +263,39 @@ class Odds(nn.Module):  # type: ignore[misc]
         return self.out(y)[:, 1:].log_softmax(-1)
 
 
+class Sinusoids(nn.Module):  # type: ignore[misc]
+    """Positions of sines and cosines, in halves or by turns, under attention in which a triangle is cut out."""
+
+    def __init__(self, n: int, by_turns: bool) -> None:
+        super().__init__()
+        self.into, self.slope, self.out = nn.Linear(5, n), nn.PReLU(), nn.Linear(n, 2 * n)
+        self.q, self.k = (nn.Linear(n, n, bias=False) for _ in range(2))
+        angles = torch.arange(3)[:, None] * torch.exp(torch.arange(0, n, 2) * (-math.log(1e3) / n))
+        waves = torch.stack([angles.sin(), angles.cos()], -1 if by_turns else -2)
+        self.register_buffer("places", waves.reshape(3, n))
+
+    def forward(self, x: Any) -> Any:
+        x = self.slope(self.into(x) + self.places)
+        score = nn.functional.elu(self.q(x)) @ nn.functional.elu(self.k(x)).transpose(1, 2)
+        seen = torch.tril(score / x.shape[-1])
+        return nn.functional.glu(self.out(x + seen @ x), -1)
+
+
+class Steps(nn.Module):  # type: ignore[misc]
+    """A recurrence by hand, from a state of zeros; the output layer is as small as mup has it."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.into, self.back, self.out = nn.Linear(5, n), nn.Linear(n, n), nn.Linear(n, 2, bias=False)
+        nn.init.normal_(self.out.weight, std=1 / n)
+
+    def forward(self, x: Any) -> Any:
+        state = x.new_zeros(1, self.back.in_features)
+        for step in range(x.shape[1]):
+            state = torch.tanh(self.into(x[:, step]) + self.back(state))
+        return self.out(state)
+
+
 IMAGE = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 2, 4, 4)), dtype=torch.float32)
 MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "mlp": (mlp, tokens(2)),
@@ -294,8 +315,10 @@ MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "signs": (lambda n: Llama(n, with_signs, 1), torch.tensor([[3, 1, 3]])),
     "complex": (lambda n: Llama(n, as_complex), torch.tensor([[3, 1, 3]])),
     "in part": (lambda n: Llama(n, in_part, 1), torch.tensor([[3, 1, 3]])),
-    "sinusoidal": (Waves2017, torch.tensor([[3, 1, 3]])),
     "odds": (Odds, torch.tensor([[1, 2, 1], [4, 1, 2]])),
+    "sinusoids": (lambda n: Sinusoids(n, False), tokens(3)),
+    "sinusoids by turns": (lambda n: Sinusoids(n, True), tokens(3)),
+    "steps": (Steps, tokens(3)),
     "words": (Words, torch.tensor([[3, 1, 3]])),
 }
 
@@ -355,6 +378,14 @@ def test_many_layers_are_one_text() -> None:
     program = tp.from_torch(lambda n: Encoder(n, 24, norm_first=True), tokens(4), widths=(16, 32))
     assert len(program.imported.text.splitlines()) < 60
     assert {index.name: index.stop - 1 for index in program.netsor.indices}["l"] == 24
+
+
+def test_outputs_that_vanish_are_compared_at_their_scale() -> None:
+    program = tp.from_torch(Steps, tokens(3))
+    assert program.imported is not None and program.imported.power == -0.5
+    found = tp.compare_torch(program, Steps, tokens(3), width=128, samples=600, seed=5)
+    assert all(abs(row.z_variance) < LARGEST and row.ks_p > 1e-5 for row in found.rows)
+    assert "into.bias" not in str(found) and "back.bias" in str(found)  # which vanishes, and was left out
 
 
 def test_initialisers_are_recorded() -> None:
