@@ -46,6 +46,21 @@ body:
   - m[1] = Nonlin(mean[b](s[b]) * s[4])
   - f[l] = MatMul(V, m[l])
 """,
+    "pieces": """
+indices: {k: 1..3, i: 4, j: 6, t: 1..4}
+initial: {"b[i]": {cov: 1}, c: {cov: 1}}
+weights: {W: 1}
+body:
+  - y[0] = Nonlin(sin(c))
+  - y[k] = Nonlin(tanh(b[k - 1]))
+  - y[4] = Nonlin(b[3] * c)
+  - y[5] = Nonlin(y[4] * b[0])
+  - s[0] = Nonlin(b[0] + c)
+  - u[t] = MatMul(W, s[t - 1])
+  - s[t] = Nonlin(erf(u[t]) + s[t - 1] * y[t])
+  - s[5] = Nonlin(s[4]**2 + s[2])
+  - f[j] = Nonlin(y[j] * s[j] + s[5])
+""",
     "unrolled": """
 initial: {x: {cov: 1}}
 weights: {W: 1}
