@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from tensorprog.blocks import paragraph
+from tensorprog.jobs.cli.depths import depth, solve
 from tensorprog.jobs.cli.frame import (
     BAD_INPUT,
     COMMANDS,
@@ -399,7 +400,8 @@ def plan(
     return 0
 
 
-for command in (run, sweep, check, limit, sample, plan, graph, paper, list_, new, import_, cache, completion):
+for command in (run, sweep, depth, solve, check, limit, sample, plan, graph, paper, list_, new, import_, cache,
+                completion):
     main.add_command(command)
 
 
