@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from tensorprog.language.errors import ProgramError, WorkerError, fail
+from tensorprog.language.extras import how_to_install
 
 __all__ = ["adopted", "connected"]
 
@@ -47,7 +48,7 @@ def _connect(address: str, note: Callable[[str], None]) -> Any:
 
         import distributed
     except ImportError:
-        raise fail("a scheduler needs the package dask.distributed", fix='pip install "tensorprog[cluster]"') from None
+        raise fail("a scheduler needs the package dask.distributed", fix=how_to_install("cluster")) from None
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] in ("distributed", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)

@@ -29,6 +29,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tensorprog.language.errors import fail
+from tensorprog.language.extras import how_to_install
 
 if TYPE_CHECKING:
     from tensorprog.importing.beside import ModuleComparison
@@ -81,4 +82,4 @@ def needed() -> None:
     Raises    ProgramError with the command that installs it
     """
     if find_spec("torch") is None:
-        raise fail("torch is not installed, and modules are imported by it", fix='pip install "tensorprog[torch]"')
+        raise fail("torch is not installed, and modules are imported by it", fix=how_to_install("torch"))

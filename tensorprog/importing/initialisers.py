@@ -27,7 +27,8 @@ from tensorprog.importing.laws import (
 
 __all__ = ["built", "laws_at", "measured"]
 
-MEASURED = 8  # modules that are drawn where a law is only measured
+MEASURED, SHUFFLES = 8, 16  # modules that are drawn where a law is only measured; orders of their entries
+DEPENDENT = 12.0  # standard deviations from which entries are taken to depend on each other
 UNKNOWN = EntryLaw("unknown")
 
 
@@ -52,9 +53,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         place = tensor.untyped_storage()._cdata
         self.alive.append(tensor.untyped_storage())
         whole = tensor.untyped_storage().nbytes() // max(tensor.element_size(), 1)
-        if tensor.numel() == whole or place not in self.laws:
+        if tensor.numel() == whole:
             self.laws[place] = ((0, whole, law),)
             return
+        self.laws.setdefault(place, ((0, whole, UNKNOWN),))
         if not tensor.is_contiguous():
             self.laws[place] = ((0, whole, UNKNOWN),)
             return
@@ -146,7 +148,8 @@ def _plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _affine(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[EntryLaw], EntryLaw]:
-    numbers = [None if value is None else float(value) for value in args]
+    numbers = [None if value is None else float(value.detach() if isinstance(value, torch.Tensor) else value)
+               for value in args]
     first = numbers[0] if numbers and numbers[0] is not None else 0.0
     if name == "clamp":
         low = kwargs.get("min", numbers[0] if numbers else None)
@@ -239,23 +242,47 @@ def laws_at(make: Callable[[int], Any], width: int) -> dict[str, Pieces]:
 
 
 def measured(make: Callable[[int], Any], width: int, names: Sequence[str]) -> dict[str, EntryLaw]:
-    """Mean and deviation of parameters whose law was not recorded, over several modules, with an error."""
-    first: dict[str, list[float]] = {name: [] for name in names}
-    second: dict[str, list[float]] = {name: [] for name in names}
-    count: dict[str, int] = dict.fromkeys(names, 0)
+    """Mean and deviation of parameters whose law was not recorded, over several modules, with an error; or that their
+    entries depend on each other."""
+    drawn: dict[str, list[Any]] = {name: [] for name in names}
     for _ in range(MEASURED):
         parameters = dict(make(width).named_parameters(remove_duplicate=False))
         for name in names:
-            values = parameters[name].detach().double().numpy()
-            first[name].append(float(values.mean()))
-            second[name].append(float((values**2).mean()))
-            count[name] += values.size
+            drawn[name].append(parameters[name].detach().double().numpy())
     found = {}
-    for name in names:
-        mean, square = float(np.mean(first[name])), float(np.mean(second[name]))
-        deviation = math.sqrt(max(square - mean**2, 0.0))
-        if abs(mean) < 4 * deviation / math.sqrt(count[name]):
+    for name, draws in drawn.items():
+        entries = np.stack(draws)
+        mean, deviation = float(entries.mean()), float(entries.std())
+        if abs(mean) < 4 * deviation / math.sqrt(entries.size):
             mean = 0.0
-        found[name] = (EntryLaw("measured", mean, deviation, error=deviation / math.sqrt(2 * count[name]))
-                       if deviation > 1e-12 * abs(mean) and deviation else constant_law(mean))
+        if deviation <= 1e-12 * abs(mean) or not deviation:
+            found[name] = constant_law(mean)
+        elif _structured([(draw - mean) / deviation for draw in draws]):
+            found[name] = EntryLaw("dependent", mean, deviation)
+        else:
+            found[name] = EntryLaw("measured", mean, deviation, error=deviation / math.sqrt(2 * entries.size))
     return found
+
+
+def _structured(draws: Sequence[Any]) -> bool:
+    """Whether rows or columns of matrices differ more in size, are less orthogonal, or the matrices resemble their
+    transposes more, than the same entries in any other order."""
+    if draws[0].ndim < 2 or min(draws[0].shape[0], draws[0][0].size) < 2:
+        return False
+    matrices = np.stack([draw.reshape(len(draw), -1) for draw in draws])
+    shuffle = np.random.default_rng(0).permuted
+    others = np.array([_order(shuffle(matrices.reshape(len(matrices), -1), axis=1).reshape(matrices.shape))
+                       for _ in range(SHUFFLES)])
+    return bool(np.any(_order(matrices) > others.mean(axis=0) + DEPENDENT * others.std(axis=0)))
+
+
+def _order(matrices: Any) -> Any:
+    """What grows with the structure of matrices, averaged over several."""
+    sides = (matrices, np.swapaxes(matrices, 1, 2))
+    found = [((side**2).mean(axis=2) ** 2).mean() for side in sides]
+    for side in sides:
+        products = (side @ np.swapaxes(side, 1, 2)) ** 2
+        found.append(products.mean() - np.trace(products, axis1=1, axis2=2).mean() / products[0].size)
+    if matrices.shape[1] == matrices.shape[2]:
+        found.append((sides[0] * sides[1]).mean() ** 2)
+    return np.array(found)

@@ -19,6 +19,8 @@ __all__ = ["Parameters"]
 
 Laws = tuple[EntryLaw, EntryLaw, EntryLaw | None]
 ONE = Fraction(1)
+_NOT_INDEPENDENT = {"orthogonal": "are orthogonal", "unknown": "are of an unknown law",
+                    "dependent": "depend on each other"}
 
 
 class Parameters(Sketch):
@@ -52,9 +54,10 @@ class Parameters(Sketch):
             self.note(f"{entry.name}: its initialiser was not recognised; it is measured, {found[0][0]}, and its "
                       "entries are taken as independent and Gaussian")
         for laws in found:
-            if any(law is not None and law.kind in ("orthogonal", "unknown") for law in laws):
-                kind = "orthogonal" if laws[0].kind == "orthogonal" else "of an unknown law"
-                raise self.refuse(f"the entries of {entry.name} are {kind}", "initialise it with independent normal "
+            kinds = [law.kind for law in laws if law is not None and law.kind in _NOT_INDEPENDENT]
+            if kinds:
+                raise self.refuse(f"the entries of {entry.name} {_NOT_INDEPENDENT[kinds[0]]}", "initialise it with "
+                                  "independent normal "
                                   "or uniform entries (torch.nn.init.normal_, kaiming_normal_, ..)")
         return found
 

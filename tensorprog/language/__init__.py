@@ -10,5 +10,6 @@ options, whose values `schema` makes into records; `data_files` reads the arrays
 `averages` adds the statements of averages that users ask for.
 
 All others use `errors` (exceptions, and the one form of a problem), `facts` (HOLDS, FAILS or UNKNOWN), `formats`
-(members and numbers as text), `files` (written in one step, and locks) and `linalg` (matrices that may be singular).
+(members and numbers as text), `files` (written in one step, and locks), `extras` (which command installs
+what is missing) and `linalg` (matrices that may be singular).
 """

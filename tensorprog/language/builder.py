@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
 from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
@@ -60,8 +60,16 @@ class FamilyHandle:
     @property
     def usage_hint(self) -> str:
         """How to use the handle in an expression."""
-        example = ", ".join("ijklabcdefgh"[: self.count])
-        return f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}: write {self.name}[{example}]"
+        return f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}: write {self.member}"
+
+    @property
+    def member(self) -> str:
+        """A member, with the indices of its declaration or the first statement that defines it."""
+        draft = self.builder._draft
+        declared: tuple[Any, ...] = (*draft.constants, *draft.initial, *draft.weights)
+        slots = [entry.indices for entry in declared if entry.name == self.name]
+        slots += [tuple(map(str, s.target.slots)) for s in draft.body if s.target.name == self.name]
+        return f"{self.name}[{', '.join(slots[0] if slots else 'ijklabcdefgh'[: self.count])}]"
 
     def __getitem__(self, key: Any) -> Variable | Constant:
         """The member at these index expressions: indices, whole numbers, `t - 1`, or text such as "t-1"."""
@@ -83,8 +91,36 @@ class FamilyHandle:
         raise fail(f"{self.usage_hint}.T")
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise fail(f"{self.name} cannot stand in an expression: {self.usage_hint}")
+        raise fail(f"{self.name} cannot stand in an expression: {self.usage_hint}", fix=self.member)
 
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise fail(f"{self.name} is defined already, and nothing is assigned to its members", fix=(
+            f'a statement defines a new family: P.nonlin("{self.name}2[...]", ...)'))
+
+    def __call__(self, *args: Any) -> NoReturn:
+        """Refused: indices stand in square brackets."""
+        raise fail(f"{self.name} is no function: indices stand in square brackets",
+                   fix=f"{self.name}[{', '.join(map(str, args))}]")
+
+    def __len__(self) -> NoReturn:
+        raise fail(f"{self.name} has no length here: the sizes of its indices are those of the program",
+                   fix="P.netsor.ranges has the range of each index")
+
+    def __array_ufunc__(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse()
+
+    def __array_function__(self, *_: Any) -> NoReturn:
+        self._refuse()
+
+    if not TYPE_CHECKING:  # which would take every name for one of its own
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            fix = f"functions stand in front: tp.tanh({self.member})"
+            raise _NoName(Problem(f"{self.name} has no attribute {name}", fix=fix))
+
+    __matmul__ = __rmatmul__ = __mod__ = __xor__ = __and__ = __or__ = __invert__ = __float__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
     __pow__ = __rpow__ = __neg__ = __abs__ = __lt__ = __le__ = __gt__ = __ge__ = __iter__ = _refuse
 
@@ -186,11 +222,11 @@ class Builder:
 
     def second(self, index: IndexValue) -> IndexValue:
         """The second copy of an index, for covariances: `cov=P.rho ** abs(i - P.second(i))`."""
-        return IndexValue(f"{index.name}_")
+        return IndexValue(f"{getattr(index, 'name', index)}_")
 
     def initial(
         self, name: str, mean: Any = 0, cov: Any = 1, *, data: Any = None, gram: Any = None, variance: Any = None,
-        width: str = "n", grid: bool = False,
+        width: str = "n", grid: bool = False, **other: Any,
     ) -> Any:
         """Initial vectors with coordinates i.i.d. N(mean, cov): numbers, expressions, or matrices over the members.
 
@@ -198,6 +234,7 @@ class Builder:
         `data` (members, d) with `variance` gives variance * data data^T / d instead.  `grid=True` makes the coordinate
         vector of a width: not random, (a + 1/2)/n in coordinate a, in the limit uniform on (0, 1).
         """
+        _known("initial", name, other)
         short, indices = make_name(name, self.names, "an initial vector")
         plain = isinstance(mean, int) and mean == 0
         options = {"mean": None if grid and plain else mean, "cov": None if _is_one(cov) else cov, "gram": gram,
@@ -206,8 +243,9 @@ class Builder:
         self._add("initial", make_initial(short, indices, given, instead="cov=..."))
         return self[short]
 
-    def weight(self, name: str, variance: Any = 1, shape: Sequence[str] = ("n", "n")) -> Any:
+    def weight(self, name: str, variance: Any = 1, shape: Sequence[str] = ("n", "n"), **other: Any) -> Any:
         """Weights with i.i.d. N(0, variance / columns) entries, and their shape (rows, columns) by names of widths."""
+        _known("weight", name, other)
         short, indices = make_name(name, self.names, "a weight")
         given = self._taken(WEIGHT, short, {"variance": variance, "shape": shape})
         self._add("weights", make_weight(short, indices, given))
@@ -227,17 +265,17 @@ class Builder:
 
     # -- statements ---------------------------------------------------------------------------------------------
 
-    def matmul(self, target: str, weight: Any, vector: Any) -> Any:
+    def matmul(self, target: str, weight: Any, vector: Any = None) -> Any:
         """`target = MatMul(weight, vector)`; the weight may be transposed, `W[i].T`."""
         return self._state(target, "MatMul", (weight, vector))
 
-    def nonlin(self, target: str, expr: Any, width: str = "") -> Any:
+    def nonlin(self, target: str, expr: Any = None, width: str = "") -> Any:
         """`target = Nonlin(expr)`, coordinatewise; `width` for constant vectors that are not of width n."""
         return self._state(target, "Nonlin", (expr,), [("width", width)] if width else [])
 
-    def dot(self, target: str, left: Any, right: Any, scale: str = "n**-0.5") -> Any:
+    def dot(self, target: str, left: Any, right: Any = None, scale: str = "n**-0.5") -> Any:
         """`target = Dot(left, right)`: a score with "n**-0.5", an average with "1/n"."""
-        return self._state(target, "Dot", (left, right), [("scale", scale)])
+        return self._state(target, "Dot", (left, right), [("scale", str(scale))])
 
     def outputs(self, *handles: Any) -> None:
         """Name the results: handles or names of whole families."""
@@ -299,6 +337,9 @@ class Builder:
         self, target: str, instruction: str, args: Sequence[Any], keywords: Iterable[tuple[str, str]] = ()
     ) -> Any:
         names = self.names
+        if not isinstance(target, str):
+            raise fail(f"{instruction} defines a new family, whose name comes first, as text, and not {target}",
+                       fix=f'P.{instruction.lower()}("y[i]", ...)')
         left = parse_target(target, names)
         weights = 1 if instruction == "MatMul" else 0
         exprs = [_argument(arg, names, position < weights) for position, arg in enumerate(args)]
@@ -331,6 +372,16 @@ class Builder:
         if not same:
             raise fail("this expression uses names in another meaning than the program does", span,
                        "take indices and constants from this program, and families by u[i]")
+
+
+def _known(method: str, name: str, other: Mapping[str, Any]) -> None:
+    """Refuse options that a declaration does not have; a deviation is answered with the variance."""
+    for key, value in other.items():
+        option = "variance" if method == "weight" else "cov"
+        deviation = key in ("std", "sigma", "stddev", "scale") and isinstance(value, int | float)
+        fix = f"P.{method}({name!r}, {option}={value**2 if deviation else value!r})"
+        raise fail(f"{name} has no option {key}; its variance is {option}", fix=(
+            fix if deviation or key in ("var", "sigma2", "covariance", "cov", "variance") else f"P.{method}({name!r})"))
 
 
 def _argument(value: Any, names: Names, weight: bool) -> Expr:

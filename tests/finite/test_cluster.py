@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 import tensorprog as tp
 from tensorprog.finite import cluster, workers
 from tensorprog.jobs.cli import main
+from tensorprog.language.extras import how_to_install
 from tensorprog.shipped import shipped_programs
 
 pytest.importorskip("distributed")
@@ -184,7 +186,7 @@ def test_an_address_that_stays_silent_is_not_waited_for(monkeypatch: pytest.Monk
 def test_a_scheduler_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with (
-        pytest.raises(tp.ProgramError, match=r'pip install "tensorprog\[cluster\]"'),
+        pytest.raises(tp.ProgramError, match=re.escape(how_to_install("cluster"))),
         cluster.connected("tcp://host.invalid:8786", print),
     ):
         pass

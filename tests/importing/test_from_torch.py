@@ -14,6 +14,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed: modules are
 
 import tensorprog as tp  # noqa: E402
 from tensorprog.importing.initialisers import built  # noqa: E402
+from tensorprog.importing.refusals import SourcePlace, refused_text  # noqa: E402
+from tensorprog.language.errors import Problem, Span  # noqa: E402
 from tensorprog.language.reading import loads  # noqa: E402
 
 nn = torch.nn
@@ -149,6 +151,109 @@ class Rotary(nn.Module):  # type: ignore[misc]
         return y.transpose(1, 2).reshape(b, t, n)
 
 
+class RmsNorm(nn.Module):  # type: ignore[misc]
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(n))
+
+    def forward(self, x: Any) -> Any:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
+
+
+class LlamaBlock(nn.Module):  # type: ignore[misc]
+    """Grouped queries with rotary positions and normalised queries and keys, SwiGLU; w1, w2, w3 as Llama names them."""
+
+    def __init__(self, n: int, turned: Any = None) -> None:
+        super().__init__()
+        self.d = n // 4
+        self.norm1, self.norm2, self.q_norm, self.k_norm = (RmsNorm(size) for size in (n, n, self.d, self.d))
+        self.wq, self.wk, self.wv, self.wo = (nn.Linear(n, out, bias=False) for out in (n, n // 2, n // 2, n))
+        self.w1, self.w3, self.w2 = (nn.Linear(*sizes, bias=False) for sizes in ((n, 3 * n), (n, 3 * n), (3 * n, n)))
+        self.turned = (turned or half_rotated)(self.d, 100.0)
+
+    def forward(self, x: Any) -> Any:
+        b, t, n = x.shape
+        h = self.norm1(x)
+        q, k, v = (layer(h).view(b, t, -1, self.d) for layer in (self.wq, self.wk, self.wv))
+        q, k = self.turned(self.q_norm(q)), self.turned(self.k_norm(k))
+        k, v = (each[:, :, :, None].expand(b, t, 2, 2, self.d).reshape(b, t, 4, self.d) for each in (k, v))
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        score = q @ k.transpose(2, 3) / math.sqrt(self.d) + torch.full((t, t), -math.inf).triu(1)
+        x = x + self.wo((score.softmax(-1) @ v).transpose(1, 2).reshape(b, t, n))
+        h = self.norm2(x)
+        return x + self.w2(nn.functional.silu(self.w1(h)) * self.w3(h))
+
+
+def angles(d: int, base: float) -> Any:
+    return torch.outer(torch.arange(3).float(), base ** (-torch.arange(0, d, 2).float() / d))[:, None]
+
+
+def half_rotated(d: int, base: float) -> Callable[[Any], Any]:
+    cos, sin = (torch.cat([wave, wave], -1) for wave in (angles(d, base).cos(), angles(d, base).sin()))
+    return lambda x: x * cos + torch.cat([-x[..., d // 2:], x[..., :d // 2]], -1) * sin
+
+
+def in_pairs(d: int, base: float) -> Callable[[Any], Any]:
+    cos, sin = angles(d, base).cos(), angles(d, base).sin()
+
+    def turned(x: Any) -> Any:
+        a, b = x[..., ::2], x[..., 1::2]
+        return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+    return turned
+
+
+def with_signs(d: int, base: float) -> Callable[[Any], Any]:
+    cos, sin = (wave.repeat_interleave(2, -1) for wave in (angles(d, base / 2).cos(), angles(d, base / 2).sin()))
+    return lambda x: x * cos + torch.stack((-x[..., 1::2], x[..., ::2]), -1).reshape(x.shape) * sin
+
+
+def as_complex(d: int, base: float) -> Callable[[Any], Any]:
+    spin = torch.polar(torch.ones(3, 1, d // 2), angles(d, base) / 4)  # positions that are stretched
+
+    def turned(x: Any) -> Any:
+        pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * spin).flatten(3).type_as(x)
+
+    return turned
+
+
+def in_part(d: int, base: float) -> Callable[[Any], Any]:
+    turned = half_rotated(d // 2, base)
+    return lambda x: torch.cat([turned(x[..., :d // 2]), x[..., d // 2:]], -1)
+
+
+class Waves2017(nn.Module):  # type: ignore[misc]
+    """Sines and cosines of positions that are added to embeddings."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.table, self.side = nn.Embedding(20, n), nn.Linear(n, n)
+        self.waves = torch.stack((angles(n, 1e4).sin(), angles(n, 1e4).cos()), -1).reshape(3, n)
+
+    def forward(self, ids: Any) -> Any:
+        return torch.tanh(self.side(self.table(ids) + self.waves))
+
+
+class Llama(nn.Module):  # type: ignore[misc]
+    """All entries N(0, 1/n), those of the table too."""
+
+    def __init__(self, n: int, turned: Any = None, layers: int = 2
+                 ) -> None:
+        super().__init__()
+        self.table, self.norm = nn.Embedding(20, n), RmsNorm(n)
+        self.blocks = nn.ModuleList(LlamaBlock(n, turned) for _ in range(layers))
+        for each in self.modules():
+            if isinstance(each, nn.Linear | nn.Embedding):
+                nn.init.normal_(each.weight, std=n**-0.5)
+
+    def forward(self, ids: Any) -> Any:
+        x = self.table(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x)
+
+
 class Odds(nn.Module):  # type: ignore[misc]
     """What else people write: convolutions in groups, a fixed mixture of tokens, joins, norms, parts of an output."""
 
@@ -183,6 +288,12 @@ MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "rnn": (lambda n: Reader(n, nn.RNN, bidirectional=True), tokens(3)),
     "images": (image_net, IMAGE),
     "rotary": (Rotary, torch.tensor([[3, 1, 3, 2]])),
+    "llama": (Llama, torch.tensor([[3, 1, 3]])),
+    "pairs": (lambda n: Llama(n, in_pairs, 1), torch.tensor([[3, 1, 3]])),
+    "signs": (lambda n: Llama(n, with_signs, 1), torch.tensor([[3, 1, 3]])),
+    "complex": (lambda n: Llama(n, as_complex), torch.tensor([[3, 1, 3]])),
+    "in part": (lambda n: Llama(n, in_part, 1), torch.tensor([[3, 1, 3]])),
+    "sinusoidal": (Waves2017, torch.tensor([[3, 1, 3]])),
     "odds": (Odds, torch.tensor([[1, 2, 1], [4, 1, 2]])),
     "words": (Words, torch.tensor([[3, 1, 3]])),
 }
@@ -303,6 +414,43 @@ def test_what_is_measured_says_so() -> None:
     assert variance == pytest.approx(0.394, abs=0.03)  # E tanh(z)^2
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_small_number_beside_squares_that_vanish_is_left_out(layers: int) -> None:
+    program = tp.from_torch(lambda n: Llama(n, layers=layers), torch.tensor([[3, 1, 3]]))
+    assert program.imported["table.weight"].verdict == "vanishes"
+    assert "1e-06 is left out beside an average that falls like n**(-1)" in str(program.imported)
+    assert program.check().grade == "extension"
+    widths = dict(program.netsor.parts)["widths"]
+    assert {str(ratio) for _, ratio, _ in widths} == {"1/8", "1/4", "3"}
+
+
+def test_what_does_not_depend_on_random_numbers_is_a_table() -> None:
+    class Even(nn.Module):  # type: ignore[misc]
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.first, self.tiny = nn.Linear(5, n, bias=False), nn.Linear(n, n)
+            nn.init.normal_(self.tiny.weight, std=1 / n)
+
+        def forward(self, x: Any) -> Any:
+            y = self.first(x)
+            seen = torch.softmax(self.tiny(y).mean(-1)[..., None, :] + torch.full((3, 3), -math.inf).triu(1), -1)
+            return seen @ (seen @ y)
+
+    program = tp.from_torch(Even, tokens(3))
+    (table,) = (entry.value for entry in program.netsor.constants if entry.value.shape == (3, 3))
+    assert table.array == pytest.approx(np.tril(np.ones((3, 3))) / np.arange(1, 4)[:, None])
+
+
+def test_a_text_that_the_language_refuses_names_the_operation() -> None:
+    place = SourcePlace("layers.0.act", "Swish", "silu", "model.py", 7, "x = self.act(x)")
+    wrong = Problem("h has width n, but v has width d", Span("<text>", 3, 1, "h = Nonlin(v)"))
+    text = str(refused_text([wrong], {3: place}))
+    assert "silu in layers.0.act (Swish) cannot be imported" in text
+    assert "h has width n, but v has width d" in text
+    assert "[model.py, line 7]" in text
+
+
 class Fixed(nn.Module):  # type: ignore[misc]
     """All weights N(0, 0.02**2), whatever the width, behind a normalisation."""
 
@@ -399,6 +547,38 @@ def test_refusals_say_where_and_what_to_do(make: Callable[[int], Any], parts: tu
     text = str(refused.value)
     assert all(part in text for part in parts), text
     assert "line" in text or make is Halved
+
+
+def changed(change: Callable[[Any], Any]) -> Callable[[int], Any]:
+    def make(n: int) -> Any:
+        made = nn.Sequential(nn.Linear(5, n), nn.Linear(n, n))
+        with torch.no_grad():
+            made[1].weight.copy_(change(torch.randn(n, n) / n**0.5))
+        return made
+
+    return make
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("change", [
+    torch.tril, lambda w: w + w.T, lambda w: w[:, :1] * w[:1] * len(w)**0.5, lambda w: torch.eye(len(w)),
+    lambda w: w * torch.arange(1, len(w) + 1) / len(w),
+], ids=["triangular", "symmetric", "rank one", "identity", "columns"])  # fmt: skip
+def test_entries_that_depend_on_each_other_are_not_taken_for_independent(change: Callable[[Any], Any]) -> None:
+    with pytest.raises(tp.ProgramError, match=r"1\.weight depend on each other"):
+        tp.from_torch(changed(change), tokens(2))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("change", "variance"), [
+    (lambda w: w / w.norm(dim=1, keepdim=True), 1.0), (lambda w: (w * len(w)**0.5)**3 / len(w)**0.5, 15.0),
+], ids=["rows of one length", "cubes"])  # fmt: skip
+def test_laws_that_are_measured(change: Callable[[Any], Any], variance: float) -> None:
+    """Entries are independent up to O(1/n): the program has their measured variance, of a few percent at most."""
+    program = tp.from_torch(changed(change), tokens(2))
+    assert program.imported is not None and "measured" in program.imported["1.weight"].law
+    weight, = program.netsor.weights
+    assert float(str(weight.variance)) == pytest.approx(variance, rel=0.1)
 
 
 MODEL = """import torch

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tensorprog.finite import job
+from tensorprog.language.extras import how_to_install
 
 PROGRAM = """\
 program: small
@@ -120,4 +121,4 @@ def test_a_scheduler_without_the_extra(tp: Tp, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "distributed", None)
     code, _, err = tp("run", "small.yaml", "--scheduler", "tcp://host:8786")
     assert code == 2
-    assert 'pip install "tensorprog[cluster]"' in err
+    assert how_to_install("cluster") in err

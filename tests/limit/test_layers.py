@@ -582,7 +582,6 @@ def test_functions_of_initial_vectors_are_averaged_with_the_averages_of_each_dra
         u = [np.tanh(p**2 * x + second) for x in (first, second)]
         return np.array([[np.sum(weights * one * two) for two in u] for one in u])
 
-    law.cov("y")
     scores = np.array([[0.0, 1.0], [1.2, 0.0], [-1.0, 0.5]])
     for draws in (scores, scores[:2], scores[::-1]):
         expected = np.array([cov(p) for p, _ in draws])

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ import pytest
 from tensorprog import ProgramError, compare, load
 from tensorprog.blocks import Grid
 from tensorprog.jobs.run import SamplesFile
+from tensorprog.language.extras import how_to_install
 from tensorprog.language.files import json_text, write_text
 from tensorprog.show import plots
 from tensorprog.show.progress import Progress
@@ -205,7 +207,7 @@ def test_without_matplotlib_there_is_one_clear_message(monkeypatch, study, tmp_p
     for name in ("matplotlib", "matplotlib.pyplot", "matplotlib.figure", "matplotlib.backends.backend_agg"):
         monkeypatch.setitem(sys.modules, name, None)
     runs, law, _ = study
-    with pytest.raises(plots.PlotsUnavailableError, match=r'pip install "tensorprog\[plot\]"'):
+    with pytest.raises(plots.PlotsUnavailableError, match=re.escape(how_to_install("plot"))):
         plots.density(runs, law)
     with pytest.raises(plots.PlotsUnavailableError):
         plots.save(tmp_path / "a.png", lambda axes: None, 1)

@@ -118,6 +118,12 @@ def values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dic
     return found
 
 
+def lists(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, list[str]]:
+    """NAME=VALUE or NAME=VALUE,VALUE,.. of each constant, the last of equal names winning."""
+    return {name: [part.strip() for part in listed.split(",")]
+            for name, listed in _pairs(texts, "--set", "NAME=VALUE,VALUE,..", "g=1,4,16")}
+
+
 def whole_number(option: str, minimum: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
     """Reader of a whole number of at least `minimum`."""
     def convert(_: click.Context, __: click.Parameter, text: str | None) -> int | None:

@@ -17,6 +17,7 @@ from tensorprog.finite.workers import libraries
 from tensorprog.jobs.sweeps.cells import Finished
 from tensorprog.jobs.sweeps.design import LIMITS, NUMBERS, Cell, Design, Setting, described
 from tensorprog.language.errors import Problem, ProgramError, TensorprogError
+from tensorprog.language.extras import how_to_install
 from tensorprog.language.samples import program_text
 from tensorprog.results.comparison import HEADINGS, Comparison, Row
 from tensorprog.results.rates import NO_RATE, Rate, rate_of
@@ -33,15 +34,15 @@ class SweepsUnavailableError(TensorprogError):
     """xarray is not installed."""
 
 
-def need_xarray() -> Any:
-    """The module.
+def need_xarray(what: str = "sweeps") -> Any:
+    """The module, which results of this kind need.
 
     Raises    SweepsUnavailableError
     """
     try:
         import xarray
     except ImportError:
-        message = str(Problem("sweeps need the package xarray", fix='pip install "tensorprog[sweep]"'))
+        message = str(Problem(f"{what} need the package xarray", fix=how_to_install("sweep")))
         raise SweepsUnavailableError(message) from None
     return xarray
 

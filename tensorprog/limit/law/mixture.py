@@ -139,6 +139,7 @@ class Mixture:
             offset = summand.mean - self.rule.value(summand.average(summand.mean))
             own = np.stack([*map(summand.average, _raw(offset, summand.var, order))], axis=1)
             both = np.concatenate([self.rule.value(own)[None], own])
+            both = both / both[:, :1]  # a rounding of 1 would be raised to the number of copies
             total = _product(total, _across(_power(both, summand.count)))
         # each set around its own mean
         shift = total[:, 1] if order else total[:, 0] * 0
@@ -479,16 +480,15 @@ def _across(series: Array) -> Array:
 
 
 def _power(series: Array, exponent: int) -> Array:
-    """A power of a series, by repeated squaring."""
-    result: Array | None = None
-    while exponent:
-        if exponent % 2:
-            result = series if result is None else _product(result, series)
-        exponent //= 2
-        if exponent:
-            series = _product(series, series)
-    assert result is not None
-    return result
+    """A power of a series that begins with 1: its derivative times the series is `exponent` times the power times the
+    derivative of the series."""
+    if exponent == 1:
+        return series
+    found = [np.ones_like(series[:, 0])]
+    for m in range(1, series.shape[1]):
+        terms = [(k * (exponent + 1) - m) / m * series[:, k] * found[m - k] for k in range(1, m + 1)]
+        found.append(np.sum(terms, axis=0))
+    return np.stack(found, axis=1)
 
 
 def _pieces(count: int, width: int) -> list[slice]:

@@ -1,0 +1,103 @@
+"""`tp depth`: what happens to tokens from layer to layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tensorprog.jobs.cli.frame import (
+    COMMANDS,
+    OUTPUT,
+    RESOURCES,
+    Command,
+    digits,
+    echo,
+    exit_code,
+    notice,
+    open_program,
+    places,
+    print_json,
+    show,
+)
+from tensorprog.jobs.cli.options import (
+    FILE,
+    FORMAT,
+    QUIET,
+    REQUIRE,
+    SEED,
+    WIDTH,
+    Place,
+    constants,
+    indices,
+    lists,
+    option,
+    options,
+    whole_number,
+)
+
+SET = option("--set", "given", metavar="NAME=V,..", multiple=True, callback=lists, shell_complete=constants,
+             help="Replace a constant of the program, by one value or by several that are compared; may be repeated.")
+DRAWS = option("--draws", metavar="N", default="4096", show_default=True, callback=whole_number("--draws", 16),
+               heading=RESOURCES, help="Draws of the scores, the same for all values of constants.")
+
+
+@click.command(
+    cls=Command, heading=COMMANDS[2], short_help="Tokens from layer to layer: variance, correlation, rank, entropy.",
+    examples=[("deep_attention x --to 8", "a table of eight layers, and a picture"),
+              ("deep_attention x --to 8 --set C=1,2,4", "three curves"),
+              ("deep_attention x --to 4 --width 64", "networks of width 64 beside the limit")],
+)
+@options(FILE)
+@click.argument("family", metavar="Z")
+@option("--index", metavar="INDEX", shell_complete=indices, help="The index of layers; default the one that recurs.")
+@option("--to", metavar="LAYER", callback=whole_number("--to", 1),
+        help="The last layer, in place of the constant that bounds the index.")
+@option("--tokens", metavar="INDEX", shell_complete=indices, help="The index of tokens; default the last other one.")
+@options(SET, WIDTH)
+@option("--samples", metavar="N", default="1024", show_default=True, callback=whole_number("--samples", 32),
+        help="Networks drawn at each width.")
+@options(SEED, DRAWS)
+@option("--out", metavar="DIR", type=Place(), heading=OUTPUT, help="Where files go; default runs/<program>-depth.")
+@options(FORMAT, QUIET, REQUIRE)
+def depth(
+    file: str, family: str, index: str | None, to: int | None, tokens: str | None, given: dict[str, list[str]],
+    width: tuple[int, ...] | None, samples: int, seed: int | None, draws: int, out: Path | None, form: str,
+    quiet: bool, require: str | None,
+) -> int:
+    """Follow the tokens of a family Z of FILE, such as z of z[t,i], through the layers of the limit.
+
+    For every layer: the variance of a coordinate, the mean correlation of two tokens, the effective rank of all tokens,
+    the entropy of attention and the kurtosis, each with its error. The folder receives depth.json and depth.png: curves
+    for several values of one constant, maps of the last layer for several values of two. With --width networks stand
+    beside the limit.
+    """
+    program = open_program(file, {name: values[0] for name, values in given.items() if len(values) == 1})
+    from tensorprog.jobs.depths import profile
+    from tensorprog.jobs.depths.pictures import save_picture
+    from tensorprog.jobs.depths.question import ask
+    from tensorprog.language.files import json_text, write_text
+    from tensorprog.results.study import default_out
+    from tensorprog.show.plots import PlotsUnavailableError
+    from tensorprog.show.progress import Progress
+
+    over = {name: values for name, values in given.items() if len(values) > 1}
+    question = ask(program, family, index, to, over, tokens)
+    usual = default_out(program.netsor)
+    folder = out or usual.with_name(f"{usual.name}-depth")
+    with Progress(notes=not quiet).shown() as listener:
+        found = profile(question, width or (), draws, samples, seed or 0, listener)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "depth.json", json_text(found.to_json()))
+    found.written.append(folder / "depth.json")
+    try:
+        save_picture(folder / "depth.png", found)
+        found.written.append(folder / "depth.png")
+    except PlotsUnavailableError as error:
+        notice(str(error))
+    if form == "json":
+        print_json(found.to_json())
+    elif not quiet:
+        show(found.blocks(digits()), apart=True)
+        echo("\n" + places(folder, (path.relative_to(folder) for path in found.written)))
+    return exit_code(found.report.grade, require)

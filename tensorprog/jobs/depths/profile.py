@@ -1,0 +1,88 @@
+"""Depth profiles of the limit: the quantities of every layer with their errors, for each choice of constants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.several import REPLICATES, deviations, standard_errors
+from tensorprog.jobs.depths.quantities import QUANTITIES, Sums, widened
+from tensorprog.jobs.depths.question import Question, Variant
+from tensorprog.limit.law.by_layer import LayerDraws
+from tensorprog.limit.law.law import NumericLaw
+
+__all__ = ["Curves", "curves", "curves_of_limit", "entropies", "sums_of_limit"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The quantities of one choice of constants over the layers, each with its error; nan where there is none.
+
+    Shapes    each (layers,)
+    """
+
+    values: dict[str, Array]
+    errors: dict[str, Array]
+
+
+def sums_of_limit(
+    question: Question, choice: Variant, draws: int, seed: int, replicates: int = REPLICATES
+) -> list[Sums]:
+    """Sums over the draws of each replicate, all of them or the first few; one where nothing is random."""
+    law = NumericLaw(choice.larger)
+    source = LayerDraws(law, question.axes, [attention.name for attention in choice.attention], seed)
+    found: dict[int, Sums] = {}
+    for piece in source.replicates(draws, replicates):
+        total = found.setdefault(piece.replicate, Sums())
+        total.add(piece.gram, piece.raw, entropies(question, choice, piece.scalars), piece.relative)
+    return list(found.values())
+
+
+def entropies(question: Question, choice: Variant, scalars: dict[str, Array]) -> Array | None:
+    """The mean entropy of the rows of attention in each layer.
+
+    Shapes    each of scalars (draws, *members) -> (draws, layers), nan where there is none
+    """
+    if not choice.attention:
+        return None
+    draws = max(len(value) for value in scalars.values())
+    total, count = np.zeros((draws, len(question.layers))), np.zeros(len(question.layers))
+    first = question.layers[0]
+    for attention in choice.attention:
+        value = np.broadcast_to(scalars[attention.name], (draws, *scalars[attention.name].shape[1:]))
+        if attention.form is None:
+            total += value.reshape(draws, -1).mean(axis=1)[:, None]
+            count += 1
+            continue
+        rows = value.reshape(draws, value.shape[1], -1).mean(axis=-1)
+        (_, step), = attention.form.terms
+        for k in range(rows.shape[1]):
+            layer = step * (attention.start + k) + attention.form.offset - first
+            if 0 <= layer < len(question.layers):
+                total[:, layer] += rows[:, k]
+                count[layer] += 1
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+
+
+def curves_of_limit(question: Question, choice: Variant, draws: int, seed: int) -> Curves:
+    """The quantities in the limit, with errors that hold with a probability of 99.9 % where draws are averaged."""
+    return curves(sums_of_limit(question, choice, draws, seed))
+
+
+def curves(parts: Sequence[Sums], stated: bool = True) -> Curves:
+    """Values from the sums of all parts, errors from how far the parts differ: as laws state them, or standard ones."""
+    whole = sum(parts, start=Sums())
+    each = [part.values for part in parts]
+    values, errors = dict[str, Array](), dict[str, Array]()
+    for name in (name for name in QUANTITIES if name in whole.values):
+        values[name] = whole.values[name]
+        spread = standard_errors([found[name] for found in each]) if len(parts) > 1 else np.zeros(values[name].shape)
+        spread = spread if stated else spread / deviations(len(parts))
+        errors[name] = spread + widened(name, values[name], whole.tokens, whole.relative)
+    return Curves(values, errors)
