@@ -25,7 +25,7 @@ from tensorprog.limit.draw.normals import Streams
 from tensorprog.limit.draw.perturbed import Moved
 from tensorprog.results.conditional import with_conditional
 
-__all__ = ["QUANTITIES", "Correction", "Expansion", "correction", "first_order"]
+__all__ = ["QUANTITIES", "Correction", "FirstOrder", "correction", "first_order"]
 
 Array = NDArray[Any]
 Numbers = Mapping[str, Array]
@@ -38,7 +38,7 @@ NUMBERS = 1 << 21  # of one block of draws at once, about
 
 
 @dataclass(frozen=True)
-class Probe:
+class MemberMoments:
     """How the raw moments of one vector member, or scalar, are made of scalars of a program.
 
     `variance` is the conditional variance, `powers` the averages of the powers of the conditional mean, or of the
@@ -79,7 +79,7 @@ def _double(k: int) -> int:
     return math.prod(range(k, 0, -2))
 
 
-class Expansion:
+class FirstOrder:
     """First orders in 1/n of the moments, up to an order, of some expressions in vectors, or of a scalar.
 
     Raises    NotCompiledError where the first order in 1/n is not known
@@ -131,12 +131,12 @@ def first_order(groups: Array, quantity: Callable[[Array], Any]) -> tuple[float,
     return float(each.mean()), float(standard_errors(each))
 
 
-def _with_probes(netsor: Netsor, probes: Sequence[Expr], order: int) -> tuple[Netsor, list[Probe]]:
+def _with_probes(netsor: Netsor, probes: Sequence[Expr], order: int) -> tuple[Netsor, list[MemberMoments]]:
     """The program with the scalars that moments of some expressions are made of."""
     if isinstance(probes[0], Variable) and netsor.families[probes[0].name].kind == "scalar":
         family = netsor.families[probes[0].name]
         index = tuple(slot.offset - start for slot, (start, _) in zip(probes[0].slots, family.ranges, strict=True))
-        return netsor, [Probe(scalar=family.name, index=index)]
+        return netsor, [MemberMoments(scalar=family.name, index=index)]
     targets = [Variable(_unused(f"probe{k}", netsor)) for k in range(len(probes))]
     body = (*netsor.body, *(Nonlin(target, expr) for target, expr in zip(targets, probes, strict=True)))
     larger = replace(netsor, body=body, outputs=tuple(target.name for target in targets))
@@ -154,7 +154,7 @@ def _with_probes(netsor: Netsor, probes: Sequence[Expr], order: int) -> tuple[Ne
     assert not scalar, "a mean without coordinates"
     added = with_averages(larger, powers)
     found = [
-        Probe(variance.get(target.name, ""),
+        MemberMoments(variance.get(target.name, ""),
               tuple(added.families[f"power{k}{target.name}"] for k in range(1, order + 1))
               if target.name in mean else ())
         for target in targets
@@ -214,7 +214,7 @@ def correction(
             raise NotCompiledError(f"the first order in 1/n of covariances of scalars ({', '.join(scalars)})")
         probes = [Call(atom, tuple(members)) for atom in ("add", "subtract")]
     highest = {"mean": 1, "variance": 2, "covariance": 2, "kurtosis": 4}.get(quantity, order)
-    groups = Expansion(netsor, probes, highest).groups(check_count("draws", draws), check_count("seed", seed, 0))
+    groups = FirstOrder(netsor, probes, highest).groups(check_count("draws", draws), check_count("seed", seed, 0))
     function = _functions(order)[quantity]
     return Correction(quantity, tuple(names), float(np.real(function(groups.mean(axis=0)[0]))),
                       first_order(groups, function))
