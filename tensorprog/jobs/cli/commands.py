@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from tensorprog.blocks import paragraph
-from tensorprog.jobs.cli.depths import depth
+from tensorprog.jobs.cli.depths import depth, solve
 from tensorprog.jobs.cli.frame import (
     BAD_INPUT,
     COMMANDS,
@@ -397,7 +397,7 @@ def plan(
     return 0
 
 
-for command in (run, sweep, depth, check, limit, sample, plan, graph, paper, list_, new, import_, completion):
+for command in (run, sweep, depth, solve, check, limit, sample, plan, graph, paper, list_, new, import_, completion):
     main.add_command(command)
 
 
