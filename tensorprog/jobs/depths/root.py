@@ -28,7 +28,7 @@ from tensorprog.language.errors import (
 )
 from tensorprog.program import Program
 
-__all__ = ["NoSolutionError", "Root", "Wanted", "root"]
+__all__ = ["NoSolutionError", "Solution", "Wanted", "root"]
 
 FEW = 2  # replicates while a place is looked for
 REACH, STEP = 1e3, math.sqrt(10.0)  # how far from the program's value, in which steps
@@ -60,7 +60,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Root:
+class Solution:
     """A place with its error; the quantity there, its own error, and its slope."""
 
     value: float
@@ -112,7 +112,7 @@ class _Tried:
 
 def root(
     question: Question, wanted: Wanted, draws: int, seed: int, between: tuple[float, float] | None = None
-) -> Root:
+) -> Solution:
     """Find the place nearest to the value that the program has.
 
     Raises    ProgramError for mistakes; NoSolutionError where the value is not reached; what made the limit fail where
@@ -133,7 +133,7 @@ def root(
     if not math.isfinite(slope):
         slope = ((ahead if math.isfinite(ahead) else value) - (behind if math.isfinite(behind) else value)) / step
     own = abs(value - wanted.value) + error
-    return Root(place, own / abs(slope) if slope else math.inf, value, error, slope)
+    return Solution(place, own / abs(slope) if slope else math.inf, value, error, slope)
 
 
 def _start(question: Question, wanted: Wanted, between: tuple[float, float] | None) -> float:
