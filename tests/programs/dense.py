@@ -140,7 +140,7 @@ def mamba_like(n: int, networks: int, generator: np.random.Generator) -> Array:
         state = np.exp(-step * np.array([1, 2])) * state + step * reads[:, None, :, token] * s[:, :, token, None]
     last = (state * asks[:, None, :, -1]).sum(axis=2, keepdims=True) + s[:, :, -1:]
     gate = silu(weight(generator, networks, n, n) @ x[:, :, -1:])
-    return weight(generator, networks, n, n) @ (last * gate)
+    return np.asarray(weight(generator, networks, n, n) @ (last * gate))
 
 
 NETWORKS: dict[str, Network] = {
