@@ -73,7 +73,7 @@ def _made(captured: Captured, at: int | None, name: str, fold: bool) -> Program:
         raise refused_text(error.problems, written.places) from error
     found = tuple(replace(fate, became=written.became(fate.parameter) or fate.became) for fate in fates)
     program.imported = Imported(captured.module, (one, other), at, found, tuple(sketch.notes), written.text,
-                                written.arrays, _layout(value))
+                                written.arrays, value.power, _layout(value))
     return program
 
 

@@ -10,10 +10,11 @@ from fractions import Fraction
 import numpy as np
 
 from tensorprog.importing.parameters import Parameters
+from tensorprog.importing.spelled import said_shortly
 from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Inner, Traced, atoms_of, product, scaled
 from tensorprog.language.expr import Call, Expr, Number, Variable, call, is_call
 
-__all__ = ["added", "einsum", "met_on", "multiplied", "summed", "together"]
+__all__ = ["added", "einsum", "met_on", "multiplied", "number_of", "summed", "together"]
 
 Operand = Traced | FixedTensor
 Labels = Sequence[Hashable]
@@ -78,7 +79,7 @@ def multiplied(sketch: Parameters, left: Operand, right: Operand, divide: bool =
         one = sketch.settled(one)
     copies = sketch.met(one, other)
     inner = one.inner or other.inner
-    expr = _quotient(one.expr, other.expr) if divide else product(one.expr, other.expr)
+    expr = said_shortly(_quotient(one.expr, other.expr) if divide else product(one.expr, other.expr))
     return Traced(axes, expr, one.power + sign * other.power, inner, copies)
 
 
@@ -229,7 +230,7 @@ def _inner(sketch: Parameters, left: Traced, right: Traced, widths: Sequence[Axi
            axes: Axes) -> Traced:
     if len(widths) > 1:
         raise sketch.refuse("a sum over two widths", "sum over one after the other")
-    (factor, a), (other, b) = (_number_of(value.expr) for value in (left, right))
+    (factor, a), (other, b) = (number_of(value.expr) for value in (left, right))
     one = sketch.vector(replace(left, expr=a), "operand")
     two = one if a == b else sketch.vector(replace(right, expr=b), "operand")
     over = tuple(atom for atom in contracted if not atom.is_width)
@@ -237,7 +238,8 @@ def _inner(sketch: Parameters, left: Traced, right: Traced, widths: Sequence[Axi
                  Inner(one, two, sketch.ratio(widths[0]), over))
 
 
-def _number_of(expr: Expr) -> tuple[float, Expr]:
+def number_of(expr: Expr) -> tuple[float, Expr]:
+    """A number and what it multiplies."""
     if is_call(expr, "multiply") and isinstance(expr.args[0], Number):
         return float(expr.args[0].value), expr.args[1]
     if is_call(expr, "divide") and isinstance(expr.args[1], Number):
@@ -287,6 +289,12 @@ def _with_known(sketch: Parameters, left: Operand, one: Labels, right: Operand, 
     pair = (left, one, right, other) if isinstance(left, FixedTensor) else (right, other, left, one)
     known, labels, value, own = pair
     assert isinstance(known, FixedTensor) and isinstance(value, Traced)
+    if not np.any(known.arrays[0]) and not np.any(known.arrays[1]):  # such as the state before the first step
+        axes_of = {label: value.axes[own.index(label)] for label in own}
+        for label, size, large in zip(labels, *known.shapes, strict=True):
+            if label not in axes_of:
+                axes_of[label] = (sketch.atom((size, large)),) if (size, large) != (1, 1) else ()
+        return Traced(tuple(axes_of[label] for label in out), Number(0))
     if value.parameter:
         found = _input_layer(sketch, known, labels, value, own, out)
         if found is not None:

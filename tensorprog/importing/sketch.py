@@ -18,7 +18,7 @@ from tensorprog.importing.capture import Captured, Parameter
 from tensorprog.importing.laws import EntryLaw, whole_law
 from tensorprog.importing.refusals import SourcePlace, refusal
 from tensorprog.importing.values import AxisKey, AxisPart, FixedTensor, Traced, product, scaled
-from tensorprog.importing.waves import recognised
+from tensorprog.importing.waves import Wave, recognised
 from tensorprog.language.evaluate import index_values
 from tensorprog.language.expr import (
     Affine,
@@ -132,7 +132,7 @@ class Sketch:
         self.count = 0
         self.used: dict[str, Any] = {}  # how parameters were used, to be used so again
         self.ones: dict[Fraction, Variable] = {}
-        self.angles: dict[tuple[float, Fraction], Variable] = {}  # of rotary positions
+        self.angles: dict[tuple[float, float, Fraction], Variable] = {}  # of rotary positions
         self.vectors: dict[str, bool] = {}  # which families are vectors
 
     # -- names and axes -----------------------------------------------------------------------------------------
@@ -448,8 +448,9 @@ class Sketch:
                 index.append(0)
             elif any(atom.is_width for atom in axis):
                 raise self.refuse("a fixed tensor differs from coordinate to coordinate of a vector",
-                                  "of such vectors only cosines and sines of rotary positions are known, and none with "
-                                  "coordinates of their own frequency; make them random, or leave them out")
+                                  "of such vectors only cosines and sines of positions are known, with frequencies "
+                                  "f * base**(-k/m), not those that are scaled in parts (llama3, yarn); make them "
+                                  "random, or leave them out")
             else:
                 kept += axis
                 index.append(slice(None))
@@ -471,29 +472,41 @@ class Sketch:
         tables = [array.transpose([*varying, *(k for k in range(array.ndim) if k not in varying)]) for array in
                   (one, other)]
         tables = [table.reshape(*table.shape[:2], -1)[..., 0] for table in tables]
-        atoms = axes[wide[0]]
-        if all((table[:, :table.shape[1] // 2] == table[:, table.shape[1] // 2:]).all() for table in tables):
-            if len(atoms) == 1:
-                self.split(atoms[0], (2, 2))
-            tables = [table[:, :table.shape[1] // 2] for table in tables]
-            atoms = atoms[1:]
-        found = recognised(*tables) if len(atoms) == 1 else None
-        if found is None:
-            return None
-        ratio = self.ratio(atoms[0])
-        key = (found.base, ratio)
+        atoms, position = axes[wide[0]], axes[varying[0]][0]
+        for cut, at_first in ((_whole, False), (_halves, True), (_pairs, False)):
+            if cut is not _whole and any(table.shape[1] % 2 for table in tables):
+                continue
+            parts = [cut(table) for table in tables]
+            found = [recognised(one, other) for one, other in zip(*parts, strict=True)]
+            waves = [wave for wave in found if wave is not None]
+            if len(waves) < len(found):
+                continue
+            if len(atoms) == 1 and len(waves) > 1:
+                self.split(atoms[0], (2, 2) if at_first else (atoms[0].sizes[0] // 2, atoms[0].sizes[1] // 2))
+            width, index = (atoms[-1], atoms[0]) if at_first else (atoms[0], atoms[-1])
+            if len(atoms) != len(waves) or not width.is_width or (len(waves) > 1 and index.sizes != (2, 2)):
+                continue
+            made = [self._turned(wave, position, width) for wave in waves]
+            if made[0] == made[-1]:
+                return made[0]
+            return call("where", call("equal", IndexValue(index.name), Number(0)), *made)
+        return None
+
+    def _turned(self, wave: Wave, position: AxisPart, width: AxisPart) -> Expr:
+        """A wave as a function of a position and of the coordinate."""
+        ratio = self.ratio(width)
+        key = (wave.base, wave.frequency, ratio)
         if key not in self.angles:
             name = self.fresh("e")
             self.rows[name] = RandomRows(name, (), (("grid", True),), ratio, "", self.place)
             # coordinates of the module are k/m, not (k + 1/2)/m
-            shift = found.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0
-            power = call("exp", scaled(Variable(name), -math.log(found.base)))
-            self.angles[key] = self.state("Nonlin", (scaled(power, shift),), "angle")
+            shift = wave.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0
+            power = call("exp", scaled(Variable(name), -math.log(wave.base)))
+            self.angles[key] = self.state("Nonlin", (scaled(power, shift * wave.frequency),), "angle")
             if not self.at:
                 self.note("angles of rotary positions stand at the middles of their intervals, (k + 1/2)/m, where the "
                           "module has them at k/m: the same in the limit; with at= they are those of the module")
-        wave = call(found.function, product(IndexValue(axes[varying[0]][0].name), self.angles[key]))
-        return scaled(wave, _tidy(found.scale))
+        return scaled(call(wave.function, product(IndexValue(position.name), self.angles[key])), _tidy(wave.scale))
 
     def table(self, array: Any, atoms: Sequence[AxisPart]) -> Expr:
         """A constant with indices; one that is there already is read again."""
@@ -535,6 +548,18 @@ class Sketch:
         exponent = math.log(variances[1] / variances[0]) / math.log(self.n[1] / self.n[0])
         self.exponents[parameter.name] = power = Fraction(round(2 * exponent), 2)
         return power
+
+
+def _whole(table: Any) -> list[Any]:
+    return [table]
+
+
+def _halves(table: Any) -> list[Any]:
+    return [table[:, :table.shape[1] // 2], table[:, table.shape[1] // 2:]]
+
+
+def _pairs(table: Any) -> list[Any]:
+    return [table[:, ::2], table[:, 1::2]]
 
 
 def _tidy(value: float) -> float | int:

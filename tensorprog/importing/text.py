@@ -302,7 +302,7 @@ class Written:
 
     def _commented(self, text: str, entry: WeightMatrix | RandomRows) -> str:
         comment = self.sketch.fates.get(entry.parameter, "")
-        own = "to make numbers of vectors" if isinstance(entry, WeightMatrix) else "rotary positions"
+        own = "to make numbers of vectors" if isinstance(entry, WeightMatrix) else "positions"
         origin = _starred(entry.parameter, entry.repeats) or own
         return f"{text:48}  # {origin}" + (f": {comment}" if comment else "")
 

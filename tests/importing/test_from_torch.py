@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -163,13 +164,13 @@ class RmsNorm(nn.Module):  # type: ignore[misc]
 class LlamaBlock(nn.Module):  # type: ignore[misc]
     """Grouped queries with rotary positions and normalised queries and keys, SwiGLU; w1, w2, w3 as Llama names them."""
 
-    def __init__(self, n: int, base: float = 100.0) -> None:
+    def __init__(self, n: int, turned: Any = None) -> None:
         super().__init__()
         self.d = n // 4
         self.norm1, self.norm2, self.q_norm, self.k_norm = (RmsNorm(size) for size in (n, n, self.d, self.d))
         self.wq, self.wk, self.wv, self.wo = (nn.Linear(n, out, bias=False) for out in (n, n // 2, n // 2, n))
         self.w1, self.w3, self.w2 = (nn.Linear(*sizes, bias=False) for sizes in ((n, 3 * n), (n, 3 * n), (3 * n, n)))
-        self.turned = half_rotated(self.d, base)
+        self.turned = (turned or half_rotated)(self.d, 100.0)
 
     def forward(self, x: Any) -> Any:
         b, t, n = x.shape
@@ -193,13 +194,44 @@ def half_rotated(d: int, base: float) -> Callable[[Any], Any]:
     return lambda x: x * cos + torch.cat([-x[..., d // 2:], x[..., :d // 2]], -1) * sin
 
 
+def in_pairs(d: int, base: float) -> Callable[[Any], Any]:
+    cos, sin = angles(d, base).cos(), angles(d, base).sin()
+
+    def turned(x: Any) -> Any:
+        a, b = x[..., ::2], x[..., 1::2]
+        return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+    return turned
+
+
+def with_signs(d: int, base: float) -> Callable[[Any], Any]:
+    cos, sin = (wave.repeat_interleave(2, -1) for wave in (angles(d, base / 2).cos(), angles(d, base / 2).sin()))
+    return lambda x: x * cos + torch.stack((-x[..., 1::2], x[..., ::2]), -1).reshape(x.shape) * sin
+
+
+def as_complex(d: int, base: float) -> Callable[[Any], Any]:
+    spin = torch.polar(torch.ones(3, 1, d // 2), angles(d, base) / 4)  # positions that are stretched
+
+    def turned(x: Any) -> Any:
+        pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * spin).flatten(3).type_as(x)
+
+    return turned
+
+
+def in_part(d: int, base: float) -> Callable[[Any], Any]:
+    turned = half_rotated(d // 2, base)
+    return lambda x: torch.cat([turned(x[..., :d // 2]), x[..., d // 2:]], -1)
+
+
 class Llama(nn.Module):  # type: ignore[misc]
     """All entries N(0, 1/n), those of the table too."""
 
-    def __init__(self, n: int, block: Callable[[int], Any] = LlamaBlock, layers: int = 2) -> None:
+    def __init__(self, n: int, turned: Any = None, layers: int = 2
+                 ) -> None:
         super().__init__()
         self.table, self.norm = nn.Embedding(20, n), RmsNorm(n)
-        self.blocks = nn.ModuleList(block(n) for _ in range(layers))
+        self.blocks = nn.ModuleList(LlamaBlock(n, turned) for _ in range(layers))
         for each in self.modules():
             if isinstance(each, nn.Linear | nn.Embedding):
                 nn.init.normal_(each.weight, std=n**-0.5)
@@ -231,6 +263,39 @@ class Odds(nn.Module):  # type: ignore[misc]
         return self.out(y)[:, 1:].log_softmax(-1)
 
 
+class Sinusoids(nn.Module):  # type: ignore[misc]
+    """Positions of sines and cosines, in halves or by turns, under attention in which a triangle is cut out."""
+
+    def __init__(self, n: int, by_turns: bool) -> None:
+        super().__init__()
+        self.into, self.slope, self.out = nn.Linear(5, n), nn.PReLU(), nn.Linear(n, 2 * n)
+        self.q, self.k = (nn.Linear(n, n, bias=False) for _ in range(2))
+        angles = torch.arange(3)[:, None] * torch.exp(torch.arange(0, n, 2) * (-math.log(1e3) / n))
+        waves = torch.stack([angles.sin(), angles.cos()], -1 if by_turns else -2)
+        self.register_buffer("places", waves.reshape(3, n))
+
+    def forward(self, x: Any) -> Any:
+        x = self.slope(self.into(x) + self.places)
+        score = nn.functional.elu(self.q(x)) @ nn.functional.elu(self.k(x)).transpose(1, 2)
+        seen = torch.tril(score / x.shape[-1])
+        return nn.functional.glu(self.out(x + seen @ x), -1)
+
+
+class Steps(nn.Module):  # type: ignore[misc]
+    """A recurrence by hand, from a state of zeros; the output layer is as small as mup has it."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.into, self.back, self.out = nn.Linear(5, n), nn.Linear(n, n), nn.Linear(n, 2, bias=False)
+        nn.init.normal_(self.out.weight, std=1 / n)
+
+    def forward(self, x: Any) -> Any:
+        state = x.new_zeros(1, self.back.in_features)
+        for step in range(x.shape[1]):
+            state = torch.tanh(self.into(x[:, step]) + self.back(state))
+        return self.out(state)
+
+
 IMAGE = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 2, 4, 4)), dtype=torch.float32)
 MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "mlp": (mlp, tokens(2)),
@@ -246,7 +311,14 @@ MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "images": (image_net, IMAGE),
     "rotary": (Rotary, torch.tensor([[3, 1, 3, 2]])),
     "llama": (Llama, torch.tensor([[3, 1, 3]])),
+    "pairs": (lambda n: Llama(n, in_pairs, 1), torch.tensor([[3, 1, 3]])),
+    "signs": (lambda n: Llama(n, with_signs, 1), torch.tensor([[3, 1, 3]])),
+    "complex": (lambda n: Llama(n, as_complex), torch.tensor([[3, 1, 3]])),
+    "in part": (lambda n: Llama(n, in_part, 1), torch.tensor([[3, 1, 3]])),
     "odds": (Odds, torch.tensor([[1, 2, 1], [4, 1, 2]])),
+    "sinusoids": (lambda n: Sinusoids(n, False), tokens(3)),
+    "sinusoids by turns": (lambda n: Sinusoids(n, True), tokens(3)),
+    "steps": (Steps, tokens(3)),
     "words": (Words, torch.tensor([[3, 1, 3]])),
 }
 
@@ -306,6 +378,14 @@ def test_many_layers_are_one_text() -> None:
     program = tp.from_torch(lambda n: Encoder(n, 24, norm_first=True), tokens(4), widths=(16, 32))
     assert len(program.imported.text.splitlines()) < 60
     assert {index.name: index.stop - 1 for index in program.netsor.indices}["l"] == 24
+
+
+def test_outputs_that_vanish_are_compared_at_their_scale() -> None:
+    program = tp.from_torch(Steps, tokens(3))
+    assert program.imported is not None and program.imported.power == -0.5
+    found = tp.compare_torch(program, Steps, tokens(3), width=128, samples=600, seed=5)
+    assert all(abs(row.z_variance) < LARGEST and row.ks_p > 1e-5 for row in found.rows)
+    assert "into.bias" not in str(found) and "back.bias" in str(found)  # which vanishes, and was left out
 
 
 def test_initialisers_are_recorded() -> None:
@@ -392,6 +472,37 @@ def test_what_does_not_depend_on_random_numbers_is_a_table() -> None:
     program = tp.from_torch(Even, tokens(3))
     (table,) = (entry.value for entry in program.netsor.constants if entry.value.shape == (3, 3))
     assert table.array == pytest.approx(np.tril(np.ones((3, 3))) / np.arange(1, 4)[:, None])
+
+
+def gpt2_gelu(x: Any) -> Any:
+    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+
+
+SPELLED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "GPT-2": ("gelu_tanh", gpt2_gelu),
+    "cubes": ("gelu_tanh", lambda x: x * torch.sigmoid(1.5957691 * x * (1 + 0.044715 * x * x))),
+    "approximate": ("gelu_tanh", lambda x: nn.functional.gelu(x, approximate="tanh")),
+    "BERT": ("gelu", lambda x: x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))),
+    "swish": ("silu", lambda x: x * torch.sigmoid(x)),
+    "another number": ("tanh", lambda x: 0.5 * x * (1.0 + torch.tanh(0.8 * (x + 0.044715 * x**3)))),
+    "its own slope": ("sigmoid", lambda x: x * torch.sigmoid(1.702 * x)),
+    "two inputs": ("tanh", lambda x: 0.5 * x.flip(1) * (1.0 + torch.tanh(0.79788456 * (x + 0.044715 * x**3)))),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SPELLED)
+def test_functions_that_are_spelled_out_are_recognised(name: str) -> None:
+    atom, act = SPELLED[name]
+
+    class Spelled(Choosing):
+        def forward(self, x: Any) -> Any:
+            return act(self.one(x))
+
+    program = tp.from_torch(Spelled, tokens(2))
+    text = [line for line in program.imported.text.splitlines() if " y[" in line or "_out[" in line][-1]
+    found = set(re.findall(r"\b(gelu_tanh|gelu|silu|tanh|sigmoid)\(", text))
+    assert found == {atom}, text
 
 
 def test_a_text_that_the_language_refuses_names_the_operation() -> None:
@@ -513,12 +624,31 @@ def changed(change: Callable[[Any], Any]) -> Callable[[int], Any]:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("change", [
-    torch.tril, lambda w: w + w.T, lambda w: w[:, :1] * w[:1] * len(w)**0.5, lambda w: torch.eye(len(w)),
+    torch.tril, lambda w: w + w.T, lambda w: w[:, :1] * w[:1] * len(w)**0.5,
     lambda w: w * torch.arange(1, len(w) + 1) / len(w),
-], ids=["triangular", "symmetric", "rank one", "identity", "columns"])  # fmt: skip
+], ids=["triangular", "symmetric", "rank one", "columns"])  # fmt: skip
 def test_entries_that_depend_on_each_other_are_not_taken_for_independent(change: Callable[[Any], Any]) -> None:
     with pytest.raises(tp.ProgramError, match=r"1\.weight depend on each other"):
         tp.from_torch(changed(change), tokens(2))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_parameters_that_begin_as_the_same_numbers_each_time_are_these_numbers() -> None:
+    class Decays(nn.Module):  # type: ignore[misc]
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.into, self.log_rate = nn.Linear(5, n), nn.Parameter(torch.log(torch.arange(1.0, 4.0)))
+
+        def forward(self, x: Any) -> Any:
+            return self.into(x)[:, :, None] * torch.exp(-torch.exp(self.log_rate))[:, None]
+
+    program = tp.from_torch(Decays, tokens(2))
+    assert program.imported is not None and program.imported["log_rate"].law == "fixed numbers"
+    one = tp.from_torch(lambda n: nn.Linear(5, n), tokens(2)).limit().var("y")
+    expected = np.exp(-2 * np.arange(1, 4)) * np.asarray(one)[:, None]
+    np.testing.assert_allclose(program.limit().var("y"), expected, rtol=1e-6)
+    with pytest.raises(tp.ProgramError, match="cannot be imported"):
+        tp.from_torch(changed(lambda w: torch.eye(len(w))), tokens(2))
 
 
 @pytest.mark.filterwarnings("ignore")

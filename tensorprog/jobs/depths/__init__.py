@@ -11,12 +11,13 @@ from tensorprog.jobs.depths.networks import curves_of_networks
 from tensorprog.jobs.depths.profile import curves_of_limit
 from tensorprog.jobs.depths.question import Question, ask
 from tensorprog.jobs.depths.results import DepthProfile
+from tensorprog.jobs.depths.root import NoSolutionError, Wanted, root
 from tensorprog.jobs.sweeps.results import need_xarray
 from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, fail
 from tensorprog.program import Program
 from tensorprog.results.study import Listener
 
-__all__ = ["DRAWS", "NETWORKS", "depth", "per_replicate", "profile"]
+__all__ = ["DRAWS", "NETWORKS", "NoSolutionError", "depth", "per_replicate", "profile", "solve"]
 
 DRAWS, NETWORKS = 4096, 1024
 REPLICATES = 16
@@ -54,6 +55,28 @@ def depth(
     question = ask(program, of, index, to, over, tokens)
     told = _Telling(progress)
     return profile(question, _widths(width), draws, samples, seed, told).to_xarray()
+
+
+def solve(
+    program: Any, constant: str, quantity: str, value: float, *, of: str, index: str | None = None,
+    to: int | None = None, tokens: str | None = None, growth: bool = False,
+    between: tuple[float, float] | None = None, draws: int = DRAWS, seed: int = 0,
+) -> tuple[float, float]:
+    """The constant for which a quantity of the last layer of the limit has a value, and the error of that constant.
+
+    `quantity` is one of those of `depth`, of the family `of`; with `growth` it is the factor by which the quantity
+    changes from the last layer but one to the last.  Values are tried outwards from that in the program, up to a
+    thousand times as large and as small, or from one end of `between` to the other; the first that is met is given.
+
+    Shapes    (value, error)
+    Accuracy  the error of the quantity, as `depth` states it, divided by the slope of the quantity in the constant: to
+              first order, with the probability of that error
+    Raises    ProgramError for mistakes; NoSolutionError, with the values seen, where the quantity is never so large
+    """
+    question = ask(program, of, index, to, None, tokens)
+    with one_blas_thread():
+        found = root(question, Wanted(constant, quantity, float(value), growth), per_replicate(draws), seed, between)
+    return found.value, found.error
 
 
 class _Telling(Listener):

@@ -75,14 +75,32 @@ def curves_of_limit(question: Question, choice: Variant, draws: int, seed: int) 
     return curves(sums_of_limit(question, choice, draws, seed))
 
 
-def curves(parts: Sequence[Sums], stated: bool = True) -> Curves:
-    """Values from the sums of all parts, errors from how far the parts differ: as laws state them, or standard ones."""
+def curves(parts: Sequence[Sums], stated: bool = True, growth: bool = False) -> Curves:
+    """Values from the sums of all parts, errors from how far the parts differ: as laws state them, or standard ones.
+
+    With `growth` the factors by which the quantities change from layer to layer, beginning with the second.
+    """
     whole = sum(parts, start=Sums())
     each = [part.values for part in parts]
+    if growth:
+        relative = whole.relative[..., 1:] + whole.relative[..., :-1] if whole.relative.ndim else whole.relative
+        return _curves(_grown(whole.values), [_grown(values) for values in each], stated, whole.tokens, relative)
+    return _curves(whole.values, each, stated, whole.tokens, whole.relative)
+
+
+def _grown(values: dict[str, Array]) -> dict[str, Array]:
+    """Factors from layer to layer."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {name: value[1:] / value[:-1] for name, value in values.items()}
+
+
+def _curves(
+    whole: dict[str, Array], each: Sequence[dict[str, Array]], stated: bool, tokens: int, relative: Array
+) -> Curves:
     values, errors = dict[str, Array](), dict[str, Array]()
-    for name in (name for name in QUANTITIES if name in whole.values):
-        values[name] = whole.values[name]
-        spread = standard_errors([found[name] for found in each]) if len(parts) > 1 else np.zeros(values[name].shape)
-        spread = spread if stated else spread / deviations(len(parts))
-        errors[name] = spread + widened(name, values[name], whole.tokens, whole.relative)
+    for name in (name for name in QUANTITIES if name in whole):
+        values[name] = whole[name]
+        spread = standard_errors([found[name] for found in each]) if len(each) > 1 else np.zeros(values[name].shape)
+        spread = spread if stated else spread / deviations(len(each))
+        errors[name] = spread + widened(name, values[name], tokens, relative)
     return Curves(values, errors)

@@ -29,7 +29,7 @@ from tensorprog.language.writing import pack, unpack
 from tensorprog.limit.law.by_layer import Axes
 from tensorprog.shipped import resolve
 
-__all__ = ["Attention", "Question", "Variant", "ask", "netsor_of"]
+__all__ = ["NAME", "Attention", "Question", "Variant", "ask", "netsor_of", "variant"]
 
 Scalar = int | float
 NAME = re.compile(r"[A-Za-z_]\w*")
@@ -203,6 +203,19 @@ def _deeper(netsor: Netsor, name: str, slot: int, index: str, to: Any) -> Netsor
         raise fail(f"with {constant} = {wanted} the layers of {name} end at {reached}, not at {to}", declared.span,
                    f"{index}: {declared.start}..{constant} in the program")
     return found
+
+
+def variant(question: Question, values: Mapping[str, Scalar]) -> Variant:
+    """The program with other values of constants.
+
+    Raises    ProgramError where it has other layers then
+    """
+    netsor = _with(question.base, values)
+    name, slot = question.axes.name, question.axes.layer
+    if tuple(range(*netsor.families[name].ranges[slot])) != question.layers:
+        raise fail(f"{', '.join(values)} changes how many layers {name} has: a quantity is looked for at one of them",
+                   question.base.index[question.index].span)
+    return Variant((), tuple(values.items()), netsor, *_with_entropies(netsor, name, slot))
 
 
 def _with(netsor: Netsor, values: Mapping[str, Any]) -> Netsor:

@@ -18,15 +18,23 @@ from tensorprog.jobs.depths.quantities import LONG_NAMES, QUANTITIES
 from tensorprog.jobs.depths.question import Question, Variant
 from tensorprog.jobs.sweeps.results import need_xarray
 from tensorprog.language.formats import BRACKETS, quantity
+from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import program_text
 from tensorprog.results.study import constants_json
 
-__all__ = ["DepthProfile"]
+__all__ = ["DepthProfile", "summary"]
 
 ROWS = 12  # of layers in a table
 EXACT = 1e-9  # relative errors below it are not shown
 HEADINGS = {"variance": "variance", "token_correlation": "correlation", "effective_rank": "rank",
             "attention_entropy": "entropy", "kurtosis": "kurtosis"}
+
+
+def summary(netsor: Netsor, report: Any) -> Paragraph:
+    """The grade of a program's limit in a line, and what rests on a conjecture."""
+    guessed = [claim.name for claim in report.claims if claim.standing == "conjecture"]
+    more = (f"; rests on a conjecture: {', '.join(guessed)}",) if guessed else ()
+    return paragraph(netsor.name, ": ", *report.summary.words, *more)
 
 
 @dataclass
@@ -57,9 +65,7 @@ class DepthProfile(Shown):
     @property
     def head(self) -> Paragraph:
         """The grade of the limit, and what it rests on where that is a conjecture."""
-        guessed = [claim.name for claim in self.report.claims if claim.standing == "conjecture"]
-        more = (f"; rests on a conjecture: {', '.join(guessed)}",) if guessed else ()
-        return paragraph(self.question.base.name, ": ", *self.report.summary.words, *more)
+        return summary(self.question.base, self.report)
 
     # -- tables -------------------------------------------------------------------------------------------------
 
