@@ -514,10 +514,19 @@ class Backward:
             inside = all(isinstance(node, Variable) and self._inside(node, solved, ranges) for node in others)
             wanted = {places[index]: "wrap" if index in wrapped else "zero" for index in beyond}
             known = self.padded.get(factor.name, {})
-            if inside and all(known.get(place, rule) == rule for place, rule in wanted.items()):
+            spans = self.families[factor.name].ranges
+            alone = all(self._nothing_beyond(form, self.own[index], spans[places[index]], ranges)
+                        for index, form in beyond.items())
+            if inside and alone and all(known.get(place, rule) == rule for place, rule in wanted.items()):
                 self.padded[factor.name] = known | wanted
                 return True
         return False
+
+    @staticmethod
+    def _nothing_beyond(form: Affine, own: Range, span: Range, ranges: Mapping[str, Range]) -> bool:
+        """Whether a family has no members where a form leaves the range of an index, by another definition."""
+        low, high = form.bounds(ranges)
+        return (low >= own[0] or own[0] == span[0]) and (high < own[1] or own[1] == span[1])
 
     def _inside(self, reference: Variable, solved: Mapping[str, Affine], ranges: Mapping[str, Range]) -> bool:
         for slot, span in zip(reference.slots, self.families[reference.name].ranges, strict=True):

@@ -279,7 +279,20 @@ def _reversed_group(
         new[name] = made.unique(f"back_{name.removeprefix('grad_')}")
     total = {origin: sum(made.netsor.ranges[origin]) - 1 for name in families for origin in places[name].values()}
 
+    ranges = made.ranges()
+    boxes = {name: [[slot.bounds(ranges) for slot in body[p].target.slots] for p in group
+                    if body[p].target.name == name] for name in families}
+
     def turned(reference: Variable) -> Variable:
+        """The reference, unless it reads members that are defined outside of the recurrence only."""
+        name = reference.name
+        read = [slot.bounds(ranges) for slot in reference.slots]
+        if name in natural and all(any(high < first or last < low for (low, high), (first, last) in zip(
+                read, box, strict=True)) for box in boxes[name]):
+            return reference
+        return back(reference)
+
+    def back(reference: Variable) -> Variable:
         name = reference.name
         slots = [-1 * slot + total[places[name][k]] if k in places[name] else slot
                  for k, slot in enumerate(reference.slots)]
@@ -300,9 +313,8 @@ def _reversed_group(
     result: list[Statement] = []
     for position, statement in enumerate(body):
         name = statement.target.name
-        inside = position in group or name in families
-        change = {f: turned for f in families if inside or f not in natural}
-        if name not in families:
+        change = {f: turned for f in families if position in group or f not in natural}
+        if position not in group:
             result.append(_read_as(statement, change))
             continue
         values = {}
@@ -310,10 +322,13 @@ def _reversed_group(
             bare = statement.target.slots[k].bare
             if bare is not None:
                 values[bare] = -1 * Affine.index(index(origin, bare)) + total[origin]
-        moved = _read_as(_changed(statement, values), change)
-        result.append(replace(moved, target=turned(moved.target)))
+        moved = _changed(_read_as(statement, change), values)
+        target = {bare: form.indices[0] for bare, form in values.items()}
+        slots = tuple(Affine.index(target[slot.bare]) if slot.bare in target else slot
+                      for slot in statement.target.slots)
+        result.append(replace(moved, target=Variable(new[name], slots)))
         if name in natural:
-            result.append(Nonlin(statement.target, turned(statement.target)))
+            result.append(Nonlin(statement.target, back(statement.target)))
     for name in families:
         made.families[new[name]] = replace(made.families[name], name=new[name])
     return result

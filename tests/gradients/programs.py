@@ -46,6 +46,21 @@ body:
   - m[1] = Nonlin(mean[b](s[b]) * s[4])
   - f[l] = MatMul(V, m[l])
 """,
+    "pieces": """
+indices: {k: 1..3, i: 4, j: 6, t: 1..4}
+initial: {"b[i]": {cov: 1}, c: {cov: 1}}
+weights: {W: 1}
+body:
+  - y[0] = Nonlin(sin(c))
+  - y[k] = Nonlin(tanh(b[k - 1]))
+  - y[4] = Nonlin(b[3] * c)
+  - y[5] = Nonlin(y[4] * b[0])
+  - s[0] = Nonlin(b[0] + c)
+  - u[t] = MatMul(W, s[t - 1])
+  - s[t] = Nonlin(erf(u[t]) + s[t - 1] * y[t])
+  - s[5] = Nonlin(s[4]**2 + s[2])
+  - f[j] = Nonlin(y[j] * s[j] + s[5])
+""",
     "unrolled": """
 initial: {x: {cov: 1}}
 weights: {W: 1}
@@ -126,7 +141,7 @@ body:
   - a[i] = Nonlin(gelu(u[i]) + silu(u[i] * 2) - softplus(u[i]) + selu(u[i]) + elu(u[i], 0.7) + leaky_relu(u[i], 0.1))
   - b[i] = Nonlin(abs(u[i]) * sin(u[i]) * cos(z) + gaussian(u[i]) / (2 + tanh(z)) + c[i] * exp(z / 3))
   - d[i] = Nonlin(sqrt(1 + u[i]**2) * log(2 + z**2) + clip(u[i], -1, 0.5) + clip(z, 0, inf))
-  - h[i] = Nonlin(min(u[i], z) * max(u[i], z, 0.1))
+  - h[i] = Nonlin(min(u[i], z) * max(u[i], z, 0.1) - gelu_tanh(2 * u[i]))
   - e[i] = Nonlin(where(u[i] > z, a[i] * sigmoid(z), erf(b[i])) + sign(u[i]) * step(z) * d[i] - h[i])
   - f[i] = Nonlin(e[i] - u[i]**3 - 2**(u[i] / 4))
 outputs: [f]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -223,18 +224,6 @@ def in_part(d: int, base: float) -> Callable[[Any], Any]:
     return lambda x: torch.cat([turned(x[..., :d // 2]), x[..., d // 2:]], -1)
 
 
-class Waves2017(nn.Module):  # type: ignore[misc]
-    """Sines and cosines of positions that are added to embeddings."""
-
-    def __init__(self, n: int) -> None:
-        super().__init__()
-        self.table, self.side = nn.Embedding(20, n), nn.Linear(n, n)
-        self.waves = torch.stack((angles(n, 1e4).sin(), angles(n, 1e4).cos()), -1).reshape(3, n)
-
-    def forward(self, ids: Any) -> Any:
-        return torch.tanh(self.side(self.table(ids) + self.waves))
-
-
 class Llama(nn.Module):  # type: ignore[misc]
     """All entries N(0, 1/n), those of the table too."""
 
@@ -347,7 +336,6 @@ MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "signs": (lambda n: Llama(n, with_signs, 1), torch.tensor([[3, 1, 3]])),
     "complex": (lambda n: Llama(n, as_complex), torch.tensor([[3, 1, 3]])),
     "in part": (lambda n: Llama(n, in_part, 1), torch.tensor([[3, 1, 3]])),
-    "sinusoidal": (Waves2017, torch.tensor([[3, 1, 3]])),
     "odds": (Odds, torch.tensor([[1, 2, 1], [4, 1, 2]])),
     "sinusoids": (lambda n: Sinusoids(n, False), tokens(3)),
     "sinusoids by turns": (lambda n: Sinusoids(n, True), tokens(3)),
@@ -506,6 +494,37 @@ def test_what_does_not_depend_on_random_numbers_is_a_table() -> None:
     program = tp.from_torch(Even, tokens(3))
     (table,) = (entry.value for entry in program.netsor.constants if entry.value.shape == (3, 3))
     assert table.array == pytest.approx(np.tril(np.ones((3, 3))) / np.arange(1, 4)[:, None])
+
+
+def gpt2_gelu(x: Any) -> Any:
+    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+
+
+SPELLED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "GPT-2": ("gelu_tanh", gpt2_gelu),
+    "cubes": ("gelu_tanh", lambda x: x * torch.sigmoid(1.5957691 * x * (1 + 0.044715 * x * x))),
+    "approximate": ("gelu_tanh", lambda x: nn.functional.gelu(x, approximate="tanh")),
+    "BERT": ("gelu", lambda x: x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))),
+    "swish": ("silu", lambda x: x * torch.sigmoid(x)),
+    "another number": ("tanh", lambda x: 0.5 * x * (1.0 + torch.tanh(0.8 * (x + 0.044715 * x**3)))),
+    "its own slope": ("sigmoid", lambda x: x * torch.sigmoid(1.702 * x)),
+    "two inputs": ("tanh", lambda x: 0.5 * x.flip(1) * (1.0 + torch.tanh(0.79788456 * (x + 0.044715 * x**3)))),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SPELLED)
+def test_functions_that_are_spelled_out_are_recognised(name: str) -> None:
+    atom, act = SPELLED[name]
+
+    class Spelled(Choosing):
+        def forward(self, x: Any) -> Any:
+            return act(self.one(x))
+
+    program = tp.from_torch(Spelled, tokens(2))
+    text = [line for line in program.imported.text.splitlines() if " y[" in line or "_out[" in line][-1]
+    found = set(re.findall(r"\b(gelu_tanh|gelu|silu|tanh|sigmoid)\(", text))
+    assert found == {atom}, text
 
 
 def test_a_text_that_the_language_refuses_names_the_operation() -> None:
