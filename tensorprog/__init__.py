@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccuracyError", "Comparison", "Law", "MemoryLimitError", "NotCompiledError", "OutsideError", "Program",
     "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "backward", "compare",
-    "compare_torch", "depth", "from_torch", "kl", "kl_gaussian", "load", "ntk", "rate", "sweep",
+    "compare_torch", "depth", "from_torch", "kl", "kl_gaussian", "load", "ntk", "rate", "solve", "sweep",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
@@ -31,7 +31,7 @@ _HOMES = {
     "Samples": "language.samples",
     "Comparison": "results.comparison", "compare": "results.comparison", "atom": "check.declare",
     "kl": "results.divergence", "kl_gaussian": "results.divergence",
-    "sweep": "jobs.sweeps", "depth": "jobs.depths", "rate": "results.rates",
+    "sweep": "jobs.sweeps", "depth": "jobs.depths", "solve": "jobs.depths", "rate": "results.rates",
     "backward": "gradients", "ntk": "gradients",
     "from_torch": "importing", "compare_torch": "importing",
 }
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tensorprog.check.declare import atom
     from tensorprog.gradients import backward, ntk
     from tensorprog.importing import compare_torch, from_torch
-    from tensorprog.jobs.depths import depth
+    from tensorprog.jobs.depths import depth, solve
     from tensorprog.jobs.sweeps import sweep
     from tensorprog.language.errors import (
         AccuracyError,

@@ -13,7 +13,7 @@ from tensorprog.importing.masks import NEVER, condition, masked
 from tensorprog.importing.operations import RULES, Result, Rule, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import added, met_on, multiplied, number_of, together
-from tensorprog.importing.values import ComplexPair, FixedTensor, Traced, product, scaled
+from tensorprog.importing.values import ComplexPair, FixedTensor, Traced, scaled
 from tensorprog.importing.views import sliced
 from tensorprog.language.expr import Expr, Number, call, is_call
 
@@ -42,10 +42,7 @@ def _call(name: str) -> Callable[[Expr, TracedCall], Expr]:
 
 
 def _gelu(x: Expr, operation: TracedCall) -> Expr:
-    if operation.plain(1, "approximate", "none") == "none":
-        return call("gelu", x)
-    inner = scaled(x + scaled(x**3, 0.044715), math.sqrt(2 / math.pi))
-    return product(Number(0.5), product(x, Number(1) + call("tanh", inner)))
+    return call("gelu" if operation.plain(1, "approximate", "none") == "none" else "gelu_tanh", x)
 
 
 def _clip(x: Expr, operation: TracedCall) -> Expr:
@@ -68,7 +65,7 @@ def _softplus(x: Expr, operation: TracedCall) -> Expr:
 
 RULES.update({name: _function(_call(own)) for name, own in PLAIN.items()})
 RULES.update({
-    "gelu": _function(_gelu, several=True),
+    "gelu": _function(_gelu),
     "softplus": _function(_softplus),
     "leaky_relu": _function(lambda x, c: call("leaky_relu", x, Number(c.plain(1, "negative_slope", 0.01)))),
     "elu": _function(lambda x, c: call("elu", x, Number(c.plain(1, "alpha", 1.0)))),

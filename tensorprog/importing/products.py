@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from tensorprog.importing.parameters import Parameters
+from tensorprog.importing.spelled import said_shortly
 from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Inner, Traced, atoms_of, product, scaled
 from tensorprog.language.expr import Call, Expr, Number, Variable, call, is_call
 
@@ -78,7 +79,7 @@ def multiplied(sketch: Parameters, left: Operand, right: Operand, divide: bool =
         one = sketch.settled(one)
     copies = sketch.met(one, other)
     inner = one.inner or other.inner
-    expr = _quotient(one.expr, other.expr) if divide else product(one.expr, other.expr)
+    expr = said_shortly(_quotient(one.expr, other.expr) if divide else product(one.expr, other.expr))
     return Traced(axes, expr, one.power + sign * other.power, inner, copies)
 
 

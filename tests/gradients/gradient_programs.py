@@ -141,7 +141,7 @@ body:
   - a[i] = Nonlin(gelu(u[i]) + silu(u[i] * 2) - softplus(u[i]) + selu(u[i]) + elu(u[i], 0.7) + leaky_relu(u[i], 0.1))
   - b[i] = Nonlin(abs(u[i]) * sin(u[i]) * cos(z) + gaussian(u[i]) / (2 + tanh(z)) + c[i] * exp(z / 3))
   - d[i] = Nonlin(sqrt(1 + u[i]**2) * log(2 + z**2) + clip(u[i], -1, 0.5) + clip(z, 0, inf))
-  - h[i] = Nonlin(min(u[i], z) * max(u[i], z, 0.1))
+  - h[i] = Nonlin(min(u[i], z) * max(u[i], z, 0.1) - gelu_tanh(2 * u[i]))
   - e[i] = Nonlin(where(u[i] > z, a[i] * sigmoid(z), erf(b[i])) + sign(u[i]) * step(z) * d[i] - h[i])
   - f[i] = Nonlin(e[i] - u[i]**3 - 2**(u[i] / 4))
 outputs: [f]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -223,18 +224,6 @@ def in_part(d: int, base: float) -> Callable[[Any], Any]:
     return lambda x: torch.cat([turned(x[..., :d // 2]), x[..., d // 2:]], -1)
 
 
-class Waves2017(nn.Module):  # type: ignore[misc]
-    """Sines and cosines of positions that are added to embeddings."""
-
-    def __init__(self, n: int) -> None:
-        super().__init__()
-        self.table, self.side = nn.Embedding(20, n), nn.Linear(n, n)
-        self.waves = torch.stack((angles(n, 1e4).sin(), angles(n, 1e4).cos()), -1).reshape(3, n)
-
-    def forward(self, ids: Any) -> Any:
-        return torch.tanh(self.side(self.table(ids) + self.waves))
-
-
 class Llama(nn.Module):  # type: ignore[misc]
     """All entries N(0, 1/n), those of the table too."""
 
@@ -307,6 +296,27 @@ class Steps(nn.Module):  # type: ignore[misc]
         return self.out(state)
 
 
+class Scan(nn.Module):  # type: ignore[misc]
+    """Layers of a causal convolution of each channel and a linear recurrence of fixed rates, as in Mamba."""
+
+    def __init__(self, n: int, layers: int = 2) -> None:
+        super().__init__()
+        self.into, self.rate = nn.Linear(5, n), nn.Parameter(torch.log(torch.tensor([0.5])))
+        self.near = nn.ModuleList(nn.Conv1d(n, n, 3, padding=2, groups=n) for _ in range(layers))
+        self.mix = nn.ModuleList(nn.Linear(n, n, bias=False) for _ in range(layers))
+
+    def forward(self, x: Any) -> Any:
+        x = self.into(x)
+        for near, mix in zip(self.near, self.mix, strict=True):
+            h = nn.functional.silu(near(x.transpose(1, 2))[..., :x.shape[1]]).transpose(1, 2)
+            state, states = torch.zeros_like(h[:, 0]), []
+            for step in range(x.shape[1]):
+                state = state * self.rate.exp() + h[:, step]
+                states.append(state)
+            x = x + mix(torch.stack(states, 1))
+        return x
+
+
 IMAGE = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 2, 4, 4)), dtype=torch.float32)
 MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "mlp": (mlp, tokens(2)),
@@ -326,11 +336,11 @@ MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "signs": (lambda n: Llama(n, with_signs, 1), torch.tensor([[3, 1, 3]])),
     "complex": (lambda n: Llama(n, as_complex), torch.tensor([[3, 1, 3]])),
     "in part": (lambda n: Llama(n, in_part, 1), torch.tensor([[3, 1, 3]])),
-    "sinusoidal": (Waves2017, torch.tensor([[3, 1, 3]])),
     "odds": (Odds, torch.tensor([[1, 2, 1], [4, 1, 2]])),
     "sinusoids": (lambda n: Sinusoids(n, False), tokens(3)),
     "sinusoids by turns": (lambda n: Sinusoids(n, True), tokens(3)),
     "steps": (Steps, tokens(3)),
+    "scan": (Scan, tokens(3)),
     "words": (Words, torch.tensor([[3, 1, 3]])),
 }
 
@@ -484,6 +494,37 @@ def test_what_does_not_depend_on_random_numbers_is_a_table() -> None:
     program = tp.from_torch(Even, tokens(3))
     (table,) = (entry.value for entry in program.netsor.constants if entry.value.shape == (3, 3))
     assert table.array == pytest.approx(np.tril(np.ones((3, 3))) / np.arange(1, 4)[:, None])
+
+
+def gpt2_gelu(x: Any) -> Any:
+    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+
+
+SPELLED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "GPT-2": ("gelu_tanh", gpt2_gelu),
+    "cubes": ("gelu_tanh", lambda x: x * torch.sigmoid(1.5957691 * x * (1 + 0.044715 * x * x))),
+    "approximate": ("gelu_tanh", lambda x: nn.functional.gelu(x, approximate="tanh")),
+    "BERT": ("gelu", lambda x: x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))),
+    "swish": ("silu", lambda x: x * torch.sigmoid(x)),
+    "another number": ("tanh", lambda x: 0.5 * x * (1.0 + torch.tanh(0.8 * (x + 0.044715 * x**3)))),
+    "its own slope": ("sigmoid", lambda x: x * torch.sigmoid(1.702 * x)),
+    "two inputs": ("tanh", lambda x: 0.5 * x.flip(1) * (1.0 + torch.tanh(0.79788456 * (x + 0.044715 * x**3)))),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SPELLED)
+def test_functions_that_are_spelled_out_are_recognised(name: str) -> None:
+    atom, act = SPELLED[name]
+
+    class Spelled(Choosing):
+        def forward(self, x: Any) -> Any:
+            return act(self.one(x))
+
+    program = tp.from_torch(Spelled, tokens(2))
+    text = [line for line in program.imported.text.splitlines() if " y[" in line or "_out[" in line][-1]
+    found = set(re.findall(r"\b(gelu_tanh|gelu|silu|tanh|sigmoid)\(", text))
+    assert found == {atom}, text
 
 
 def test_a_text_that_the_language_refuses_names_the_operation() -> None:

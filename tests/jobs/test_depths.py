@@ -223,3 +223,139 @@ def test_pictures_are_drawn(given: list[str], tmp_path: Path) -> None:
                                      str(tmp_path / "out")])
     assert (done.exit_code, done.output) == (0, "")
     assert (tmp_path / "out" / "depth.png").stat().st_size > 10_000
+
+
+# ---- tp.solve -------------------------------------------------------------------------------------------------------
+
+
+TANH = """
+program: deep_tanh
+constants: {L: 4, rho: 0.5, sigma_w: 1.5, sigma_b: 0.3}
+indices: {i: 2, l: 1..L}
+initial:
+  x[i]: {mean: 0, cov: "where(i == i_, 1, rho)"}
+  b[l]: {mean: 0, cov: sigma_b**2}
+  e: {mean: 0, cov: 1}
+weights:
+  W[l]: sigma_w**2
+body:
+  - z[0,i] = Nonlin(x[i])
+  - h[l,i] = Nonlin(tanh(z[l - 1,i]))
+  - u[l,i] = MatMul(W[l], h[l,i])
+  - z[l,i] = Nonlin(u[l,i] + b[l])
+  - d[0] = Nonlin(e)                                     # a small change of the first input, carried along
+  - c[l] = Nonlin((1 - tanh(z[l - 1,0])**2) * d[l - 1])
+  - d[l] = MatMul(W[l], c[l])
+  - y[i] = Nonlin(z[L,i])
+  - f = Nonlin(d[L])
+outputs: [y, f]
+"""
+
+
+def critical(q: float) -> tuple[float, float]:
+    """sigma_w and sigma_b of tanh networks on the edge of chaos where the variance is q: Poole et al. 2016."""
+    import mpmath as mp
+
+    def average(f: Any) -> Any:
+        return mp.quad(lambda x: f(mp.sqrt(q) * x) * mp.npdf(x), [-12, -4, 0, 4, 12])
+
+    sigma_w2 = 1 / average(lambda h: mp.sech(h) ** 4)
+    return float(mp.sqrt(sigma_w2)), float(mp.sqrt(q - sigma_w2 * average(lambda h: mp.tanh(h) ** 2)))
+
+
+@pytest.mark.parametrize(("q", "layers"), [(1.0, 6), pytest.param(0.3, 60, marks=pytest.mark.slow)])
+def test_the_edge_of_chaos_of_tanh(q: float, layers: int, tmp_path: Path) -> None:
+    sigma_w, sigma_b = critical(q)
+    text = program(TANH, tmp_path, sigma_b=sigma_b)
+    value, error = tp.solve(text, "sigma_w", "variance", 1, of="d", to=layers, growth=True)
+    assert abs(value - sigma_w) < 1e-9
+    assert error < 1e-8
+    other, error = tp.solve(program(TANH, tmp_path, sigma_w=sigma_w), "sigma_b", "variance", 1, of="d", to=layers,
+                            growth=True)
+    assert abs(other - sigma_b) < 1e-8
+    assert error < 1e-7
+
+
+def test_weights_of_relu_and_scales_of_branches(tmp_path: Path) -> None:
+    value, error = tp.solve(program(RELU, tmp_path), "sigma_w2", "variance", 1, of="z", to=12, growth=True)
+    assert abs(value - 2) <= error + 1e-12 < 1e-8
+    branches = RELU.replace("rho: 0.25", "rho: 0.25, beta: 0.3").replace("z[l,i] = MatMul(W[l], r[l,i])",
+        "g[l,i] = MatMul(W[l], r[l,i])\n  - z[l,i] = Nonlin(z[l - 1,i] + beta * g[l,i])")  # fmt: skip
+    for layers in (4, 32):  # a branch adds beta**2 times the variance of its input
+        value, error = tp.solve(program(branches, tmp_path), "beta", "variance", np.e, of="z", to=layers)
+        assert abs(value - np.sqrt(np.exp(1 / layers) - 1)) <= error + 1e-12 < 1e-6
+        assert value * layers**0.5 == pytest.approx(1, abs=1 / layers)
+
+
+def test_a_constant_behind_scores_is_where_the_profile_says(tmp_path: Path) -> None:
+    text = program(PRENORM, tmp_path)
+    value, error = tp.solve(text, "g", "token_correlation", 0.72, of="x", to=3, draws=256)
+    there = tp.depth(text, "x", to=3, over={"g": [value]}, draws=256).sel(layer=3).isel(g=0)
+    assert float(there["token_correlation"]) == pytest.approx(0.72, abs=1e-6)
+    again = tp.depth(text, "x", to=3, over={"g": [value - error, value + error]}, draws=4096, seed=1)
+    low, high = sorted(again["token_correlation"].sel(layer=3).values)
+    assert low < 0.72 < high  # other draws agree within the error
+
+
+def test_what_is_never_reached_is_said_with_what_is(tmp_path: Path) -> None:
+    with pytest.raises(tp.TensorprogError, match=r"nowhere 0\.2(.|\n)*from 0\.002 to 2000(.|\n)*between") as told:
+        tp.solve(program(RELU, tmp_path), "sigma_w2", "token_correlation", 0.2, of="z", to=4)
+    assert told.value.exit_code == 3
+    value, _ = tp.solve(program(RELU, tmp_path), "rho", "token_correlation", 0.2, of="z", to=1, between=(-0.9, 0.9))
+    assert arc_cosine(value) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("sigma", "variance", 1), "did you mean"), (("rho", "varianz", 1), "did you mean"),
+    (("rho", "attention_entropy", 1), "has no attention_entropy"), (("rho", "variance", float("nan")), "finite"),
+    (("L", "variance", 3), "how many layers"),
+])  # fmt: skip
+def test_mistakes_of_solve_are_told(arguments: Any, said: str, tmp_path: Path) -> None:
+    with pytest.raises(tp.ProgramError, match=said):
+        tp.solve(program(RELU, tmp_path), *arguments, of="z")
+
+
+def test_the_command_solves(tmp_path: Path) -> None:
+    program(RELU, tmp_path)
+    words = ["solve", str(tmp_path / "program.yaml"), "sigma_w2", "--make", "variance", "--of", "z", "--to", "8"]
+    done = CliRunner().invoke(main, [*words, "--be", "1", "--growth"])
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[-1].startswith("sigma_w2 = 2: the growth of variance of z at l = 8 is 1")
+    done = CliRunner().invoke(main, [*words, "--be", "256", "--format", "json"])
+    found = json.loads(done.output)
+    assert abs(found["value"] - 4) <= found["error"] < 1e-3
+    assert found["slope"] == pytest.approx(256 * 8 / 4, rel=1e-3)
+    done = CliRunner().invoke(main, [*words[:4], "kurtosis", *words[5:], "--be", "2"])
+    assert done.exit_code == 3
+
+
+# ---- gradients ------------------------------------------------------------------------------------------------------
+
+
+def test_gradients_of_deep_networks(tmp_path: Path) -> None:
+    found = tp.depth(program(RELU, tmp_path, sigma_w2=3), "z", to=6, gradients=True, width=256, samples=256)
+    expected = 1.5 ** np.arange(6, -1, -1)  # half of the coordinates pass a relu on
+    assert np.all(np.abs(found["gradient_norm"] - expected) <= found["gradient_norm_error"] + 1e-10)
+    assert found.attrs["gradients_grade"] == "theorem"
+    drawn, se = found["gradient_norm_finite"].sel(width=256), found["gradient_norm_finite_se"].sel(width=256)
+    assert np.all(np.abs(drawn - expected) < 5 * se + 0.02 * expected)
+    tanh = tp.depth("resnet", "z", to=4, gradients=True)["gradient_norm"]
+    assert np.allclose(tanh, 1.25 ** np.arange(4, -1, -1), rtol=2e-3)  # T = 4 branches of sigma_w2 / (2 T)
+
+
+def test_gradients_at_the_edge_of_chaos(tmp_path: Path) -> None:
+    alone = "\n".join(line for line in TANH.splitlines() if not line.startswith(("  - d", "  - c", "  - f", "  e:")))
+    sigma_w, sigma_b = critical(1.0)
+    text = program(alone.replace("[y, f]", "[y]"), tmp_path, sigma_b=sigma_b)
+    value, error = tp.solve(text, "sigma_w", "gradient_norm", 1, of="z", to=4, growth=True)
+    assert abs(value - sigma_w) < 1e-9
+    assert error < 1e-8
+
+
+def test_gradients_behind_scores_are_those_of_networks(tmp_path: Path) -> None:
+    found = tp.depth(program(PRENORM, tmp_path), "x", gradients=True, draws=64, width=16, samples=64)
+    assert "variance" in found
+    assert found["gradient_norm_finite"].values[0, -1] == pytest.approx(1, abs=0.2)  # of the output itself
+    if found.attrs["gradients_grade"] == "outside":  # then the limit has none, and says so
+        assert "gradient_norm" not in found or np.isnan(found["gradient_norm"]).all()
+        assert "none is claimed" in found.attrs["no_gradients"]

@@ -14,7 +14,8 @@ from tensorprog.jobs.depths.question import Question, Variant
 from tensorprog.limit.law.by_layer import LayerDraws
 from tensorprog.limit.law.law import NumericLaw
 
-__all__ = ["Curves", "curves", "curves_of_limit", "entropies", "sums_of_limit"]
+__all__ = ["Curves", "curves", "curves_of_limit", "entropies", "gradients_of_limit", "sums_of_limit",
+           "with_gradients"]
 
 Array = NDArray[np.float64]
 
@@ -41,6 +42,32 @@ def sums_of_limit(
         total = found.setdefault(piece.replicate, Sums())
         total.add(piece.gram, piece.raw, entropies(question, choice, piece.scalars), piece.relative)
     return list(found.values())
+
+
+def gradients_of_limit(
+    question: Question, choice: Variant, draws: int, seed: int, replicates: int = REPLICATES
+) -> list[Sums]:
+    """The same sums of gradients, by the adjoint program: coordinates of its families are those of gradients."""
+    assert choice.backward is not None
+    source = LayerDraws(NumericLaw(choice.backward), question.gradient, (), seed, moments=False)
+    found: dict[int, Sums] = {}
+    for piece in source.replicates(draws, replicates):
+        found.setdefault(piece.replicate, Sums()).add(piece.gram, None, None, piece.relative)
+    return list(found.values())
+
+
+def with_gradients(question: Question, choice: Variant, forward: Curves, backward: Curves) -> Curves:
+    """Curves with the squared norms of gradients; nan in layers that no output depends on."""
+    assert choice.backward is not None
+    start, _ = choice.backward.families[question.gradient.name].ranges[question.axes.layer]
+    both = []
+    for found in (backward.values["variance"], backward.errors["variance"]):
+        placed = np.full(len(question.layers), np.nan)
+        for k, number in enumerate(found):
+            if 0 <= start + k - question.layers[0] < len(placed):
+                placed[start + k - question.layers[0]] = number
+        both.append(placed)
+    return Curves({**forward.values, "gradient_norm": both[0]}, {**forward.errors, "gradient_norm": both[1]})
 
 
 def entropies(question: Question, choice: Variant, scalars: dict[str, Array]) -> Array | None:
@@ -75,14 +102,32 @@ def curves_of_limit(question: Question, choice: Variant, draws: int, seed: int) 
     return curves(sums_of_limit(question, choice, draws, seed))
 
 
-def curves(parts: Sequence[Sums], stated: bool = True) -> Curves:
-    """Values from the sums of all parts, errors from how far the parts differ: as laws state them, or standard ones."""
+def curves(parts: Sequence[Sums], stated: bool = True, growth: bool = False) -> Curves:
+    """Values from the sums of all parts, errors from how far the parts differ: as laws state them, or standard ones.
+
+    With `growth` the factors by which the quantities change from layer to layer, beginning with the second.
+    """
     whole = sum(parts, start=Sums())
     each = [part.values for part in parts]
+    if growth:
+        relative = whole.relative[..., 1:] + whole.relative[..., :-1] if whole.relative.ndim else whole.relative
+        return _curves(_grown(whole.values), [_grown(values) for values in each], stated, whole.tokens, relative)
+    return _curves(whole.values, each, stated, whole.tokens, whole.relative)
+
+
+def _grown(values: dict[str, Array]) -> dict[str, Array]:
+    """Factors from layer to layer."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {name: value[1:] / value[:-1] for name, value in values.items()}
+
+
+def _curves(
+    whole: dict[str, Array], each: Sequence[dict[str, Array]], stated: bool, tokens: int, relative: Array
+) -> Curves:
     values, errors = dict[str, Array](), dict[str, Array]()
-    for name in (name for name in QUANTITIES if name in whole.values):
-        values[name] = whole.values[name]
-        spread = standard_errors([found[name] for found in each]) if len(parts) > 1 else np.zeros(values[name].shape)
-        spread = spread if stated else spread / deviations(len(parts))
-        errors[name] = spread + widened(name, values[name], whole.tokens, whole.relative)
+    for name in (name for name in QUANTITIES if name in whole):
+        values[name] = whole[name]
+        spread = standard_errors([found[name] for found in each]) if len(each) > 1 else np.zeros(values[name].shape)
+        spread = spread if stated else spread / deviations(len(each))
+        errors[name] = spread + widened(name, values[name], tokens, relative)
     return Curves(values, errors)

@@ -22,6 +22,8 @@ BOUNDED = Regularity(0, 0, 1.0)
 UNIT = ((0.0, 1.0),)  # structure at 0 with length scale 1
 SELU_ALPHA = 1.6732632423543772  # Klambauer et al. 2017 (arXiv 1706.02515)
 GELU_BOTTOM, SILU_BOTTOM = -0.7517915246935645, -1.2784645427610738  # where they are smallest
+GELU_TANH_BOTTOM = -0.7524614220710162
+LINEAR, CUBIC = 1.5957691216057308, 0.07135481627260025  # of the sigmoid in gelu_tanh: 2 sqrt(2/pi), times 0.044715
 SELU_SCALE = 1.0507009873554805
 TAIL = 2048.0  # relative error of exp(-x**2) in units in the last place, where x**2 <= 745 is rounded first
 
@@ -74,6 +76,17 @@ def _valley_end(function: Callable[[float], float], x: float) -> Interval:
 
 def _silu_value(x: float) -> float:
     return x / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+def _gelu_tanh_slope(x: NDArray[Any]) -> NDArray[Any]:
+    x = np.clip(x, -40, 40)  # beyond, it is 0 or 1 to the last place
+    s = _special().expit(x * (LINEAR + CUBIC * np.square(x)))
+    return s * (1 + x * (1 - s) * (LINEAR + 3 * CUBIC * np.square(x)))  # type: ignore[no-any-return]
+
+
+def _gelu_tanh_value(x: float) -> float:
+    y = x * (LINEAR + CUBIC * x * x)
+    return x / (1 + math.exp(-y)) if y > -700 else 0.0
 
 
 def _gelu_value(x: float) -> float:
@@ -324,6 +337,24 @@ register(
         features=lambda: UNIT,
         terms=lambda: ((0.5, 1, "one", 1.0, 0.0), (0.5, 1, "erf", math.sqrt(0.5), 0.0)),
         doc="x times the normal cdf at x (the exact form)",
+    )
+)
+register(
+    Atom(
+        name="gelu_tanh",
+        ulps=TAIL,
+        numpy=lambda x: x * _special().expit(x * (LINEAR + CUBIC * np.square(x))),
+        passing=2,
+        pullback=(f"d * sigmoid({LINEAR!r} * x + {CUBIC!r} * x**3) * (1 + x * ({LINEAR!r} + {3 * CUBIC!r} * x**2) * "
+                  f"sigmoid(-{LINEAR!r} * x - {CUBIC!r} * x**3))",),
+        sympy=lambda sp, x: x * (1 + sp.tanh(sp.sqrt(2 / sp.pi) * (x + sp.Rational(44715, 1000000) * x**3))) / 2,
+        derivative=_gelu_tanh_slope,
+        bounds=lambda: (-0.1701, INF),
+        image=_valley(_gelu_tanh_value, GELU_TANH_BOTTOM),
+        regularity=Regularity(1, 0, 1.13),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        doc="x (1 + tanh(sqrt(2/pi) (x + 0.044715 x**3))) / 2, the approximation of gelu in GPT-2",
     )
 )
 register(
