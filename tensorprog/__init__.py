@@ -16,8 +16,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyError", "Comparison", "Law", "MemoryLimitError", "NotCompiledError", "OutsideError", "Program",
-    "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "compare", "compare_torch",
-    "from_torch", "kl", "kl_gaussian", "load", "rate", "sweep",
+    "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "backward", "compare",
+    "compare_torch", "depth", "from_torch", "kl", "kl_gaussian", "load", "rate", "solve", "sweep",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
@@ -31,14 +31,17 @@ _HOMES = {
     "Samples": "language.samples",
     "Comparison": "results.comparison", "compare": "results.comparison", "atom": "check.declare",
     "kl": "results.divergence", "kl_gaussian": "results.divergence",
-    "sweep": "jobs.sweeps", "rate": "results.rates",
+    "sweep": "jobs.sweeps", "depth": "jobs.depths", "solve": "jobs.depths", "rate": "results.rates",
+    "backward": "gradients",
     "from_torch": "importing", "compare_torch": "importing",
 }
 
 if TYPE_CHECKING:
     from tensorprog.check.clauses import Report
     from tensorprog.check.declare import atom
+    from tensorprog.gradients import backward
     from tensorprog.importing import compare_torch, from_torch
+    from tensorprog.jobs.depths import depth, solve
     from tensorprog.jobs.sweeps import sweep
     from tensorprog.language.errors import (
         AccuracyError,

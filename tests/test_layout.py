@@ -30,6 +30,7 @@ ORDER = """
     law
     shipped
     program
+    gradients
     importing
     jobs
     __main__

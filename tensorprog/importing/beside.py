@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensorprog.blocks import Block
+from tensorprog.blocks import Block, paragraph
 from tensorprog.importing.capture import inputs_at
 from tensorprog.language.errors import (
     AccuracyError,
@@ -33,6 +33,7 @@ class ModuleComparison(Comparison):
 
     limit: Comparison | None = None
     refused: str = ""  # why there is no limit to compare with
+    left_out: tuple[str, ...] = ()  # parameters that vanish as the width grows, which only the module has
 
     @property
     def title(self) -> str:
@@ -41,7 +42,13 @@ class ModuleComparison(Comparison):
 
     def blocks(self) -> list[Block]:
         """The table against the program, and the one against the limit."""
-        return [*super().blocks(), *(self.limit.blocks() if self.limit else ())]
+        found = [*super().blocks(), *(self.limit.blocks() if self.limit else ())]
+        if self.left_out:
+            names = ", ".join(self.left_out[:4]) + (", .." if len(self.left_out) > 4 else "")
+            found.append(paragraph(f"The program has no {names}: they vanish as the width grows, but the module of "
+                                   f"width {self.width} has them. from_torch(.., at={self.width}) keeps them.",
+                                   note=True))
+        return found
 
 
 def compared(program: Program, make: Callable[[int], Any], inputs: Any, width: int, samples: int, seed: int,
@@ -54,6 +61,7 @@ def compared(program: Program, make: Callable[[int], Any], inputs: Any, width: i
     began = time.perf_counter()
     shape = program.netsor.families[name].shape
     values = _drawn(make, inputs, width, samples, seed, program.imported.layout, shape)
+    values /= width ** float(program.imported.power)
     module = Samples(program.netsor, {name: values}, samples, seed, "torch", width,
                      seconds=time.perf_counter() - began)
     networks = program.run(width, samples, seed=seed + 1)
@@ -64,32 +72,35 @@ def compared(program: Program, make: Callable[[int], Any], inputs: Any, width: i
             beside = compare(module, program.limit())
         except (OutsideError, NotCompiledError, AccuracyError, MemoryLimitError) as error:
             refused = str(error)
-    return ModuleComparison(found.rows, found.width, found.reference, found.program, found.averages, beside, refused)
+    return ModuleComparison(found.rows, found.width, found.reference, found.program, found.averages, beside, refused,
+                            tuple(fate.parameter for fate in program.imported.fates if "left out" in fate.became))
 
 
 def _drawn(make: Callable[[int], Any], inputs: Any, width: int, samples: int, seed: int,
            layout: Sequence[tuple[int, int, int]], shape: tuple[int, ...]) -> Any:
     """The output of so many modules, one coordinate of each: (samples, *members)."""
-    tensors = inputs_at(inputs, width)
+    tensors, generator = inputs_at(inputs, width), np.random.default_rng(seed)
     values = np.empty((samples, *shape))
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         for k in range(samples):
             result = make(width).eval()(*tensors)
             first = next(leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
-            values[k] = _members(first.double().numpy(), layout)
+            values[k] = _members(first.double().numpy(), layout, generator.random())
     return values
 
 
-def _members(array: Any, layout: Sequence[tuple[int, int, int]]) -> Any:
-    """The members of the output's family among the entries of the module's output; of a width the first coordinate."""
+def _members(array: Any, layout: Sequence[tuple[int, int, int]], where: float) -> Any:
+    """The members of the output's family among the entries of the module's output; of a width the coordinate at
+    `where`, from 0 to 1: coordinates with positions of their own are not alike."""
     sizes: list[int] = []
     for axis, size in enumerate(array.shape):
         inside = [entry[2] for entry in layout if entry[0] == axis]
         known = int(np.prod([entry for entry in inside if entry], dtype=int))
         sizes += [entry or size // known for entry in inside]
     split = array.reshape(sizes)
-    index = tuple(slice(None) if place >= 0 else 0 for _, place, _ in layout)
+    index = tuple(slice(None) if place >= 0 else int(where * size)
+                  for size, (_, place, _) in zip(sizes, layout, strict=True))
     places = [place for _, place, _ in layout if place >= 0]
     return np.transpose(split[index], np.argsort(places))
 

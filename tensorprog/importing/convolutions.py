@@ -102,9 +102,9 @@ def _shifted(sketch: Parameters, value: Traced, kernel: Numbers, stride: Numbers
         value = sketch.read_at(value, bordered, tuple(axes))
         if not value.expr.children:  # a family that is declared without a border
             value = replace(value, expr=sketch.state("Nonlin", (value.expr,), "input"))
-        value = sketch.named(value, "input")[0]
+        value = sketch.named(value, "input")
     elif value.expr.children:
-        value = sketch.named(value, "input")[0]
+        value = sketch.named(value, "input")
     slots: dict[str, Affine] = {}
     found = list(value.axes[:2])
     for k, atom in enumerate(atoms):

@@ -12,9 +12,10 @@ import numpy as np
 from tensorprog.importing.masks import NEVER, condition, masked
 from tensorprog.importing.operations import RULES, Result, Rule, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.products import added, met_on, multiplied, together
-from tensorprog.importing.values import FixedTensor, Traced, product, scaled
-from tensorprog.language.expr import Expr, Number, call
+from tensorprog.importing.products import added, met_on, multiplied, number_of, together
+from tensorprog.importing.values import ComplexPair, FixedTensor, Traced, scaled
+from tensorprog.importing.views import sliced
+from tensorprog.language.expr import Expr, Number, call, is_call
 
 HOMOGENEOUS = {"relu", "abs", "neg", "leaky_relu"}  # a power of n passes through
 
@@ -30,7 +31,7 @@ def _function(act: Callable[[Expr, TracedCall], Expr], several: bool = False) ->
         if operation.operation.kind not in HOMOGENEOUS:
             value = sketch.level(value, f"the argument of {operation.operation.kind}")
         if several and value.expr.children:
-            value = sketch.named(value)[0]
+            value = sketch.named(value)
         return replace(value, expr=act(value.expr, operation))
 
     return apply
@@ -41,10 +42,7 @@ def _call(name: str) -> Callable[[Expr, TracedCall], Expr]:
 
 
 def _gelu(x: Expr, operation: TracedCall) -> Expr:
-    if operation.plain(1, "approximate", "none") == "none":
-        return call("gelu", x)
-    inner = scaled(x + scaled(x**3, 0.044715), math.sqrt(2 / math.pi))
-    return product(Number(0.5), product(x, Number(1) + call("tanh", inner)))
+    return call("gelu" if operation.plain(1, "approximate", "none") == "none" else "gelu_tanh", x)
 
 
 def _clip(x: Expr, operation: TracedCall) -> Expr:
@@ -67,11 +65,11 @@ def _softplus(x: Expr, operation: TracedCall) -> Expr:
 
 RULES.update({name: _function(_call(own)) for name, own in PLAIN.items()})
 RULES.update({
-    "gelu": _function(_gelu, several=True),
+    "gelu": _function(_gelu),
     "softplus": _function(_softplus),
     "leaky_relu": _function(lambda x, c: call("leaky_relu", x, Number(c.plain(1, "negative_slope", 0.01)))),
     "elu": _function(lambda x, c: call("elu", x, Number(c.plain(1, "alpha", 1.0)))),
-    "clamp": _function(_clip), "hardtanh": _function(_clip), "clip": _function(_clip),
+    "hardtanh": _function(_clip),
     "relu6": _function(lambda x, _: call("clip", x, Number(0), Number(6))),
     "neg": _function(lambda x, _: scaled(x, -1)),
     "rsqrt": _function(lambda x, _: call("divide", Number(1), call("sqrt", x))),
@@ -84,14 +82,20 @@ RULES.update({
 })
 
 
-@rule("clamp_min")
+@rule("clamp_min", "clamp", "clip")
 def at_least(sketch: Parameters, operation: TracedCall) -> Result:
-    """The larger of a tensor and a number, which what grows with the width does not meet."""
+    """Between bounds; the larger of a tensor and a number, which what grows with the width does not meet."""
     value, least = sketch.settled(random(sketch, operation.tensor(0))), operation.plain(1, "min")
-    if value.power > 0 and not sketch.at and 0 < least < 1e-3:
+    if operation.plain(2, "max") is not None or not isinstance(least, int | float):
+        return _function(_clip)(sketch, operation)
+    if sketch.without_eps(value, least):
         return value
     value = sketch.level(value, "the argument of clamp_min")
-    return replace(value, expr=call("clip", value.expr, Number(_whole(least)), Number(math.inf)))
+    factor, inside = number_of(value.expr)
+    root = is_call(inside, "sqrt") and least > 0 and factor > 0  # which keeps away from 0 what has no slope there
+    inside, least = (inside.children[0], (least / factor)**2) if root else (value.expr, least)
+    made = call("clip", inside, Number(_whole(least)), Number(math.inf))
+    return replace(value, expr=scaled(call("sqrt", made), factor) if root else made)
 
 
 def raised(sketch: Parameters, value: Traced, exponent: float) -> Traced:
@@ -150,8 +154,21 @@ def random_of(sketch: Parameters, known: FixedTensor, other: Traced) -> Traced:
 
 @rule("mul", "multiply", "__mul__", "__rmul__")
 def products_(sketch: Parameters, operation: TracedCall) -> Result:
-    """A product."""
-    return multiplied(sketch, operation.tensor(0), operation.tensor(1, "other"))
+    """A product; of complex numbers too, as those of rotary positions."""
+    left, right = operation.tensor(0), operation.tensor(1, "other")
+    if not isinstance(left, ComplexPair) and not isinstance(right, ComplexPair):
+        return multiplied(sketch, left, right)
+    (a, b), (c, d) = _parts(left), _parts(right)
+    return ComplexPair(added(sketch, multiplied(sketch, a, c), multiplied(sketch, b, d), -1.0),
+                       added(sketch, multiplied(sketch, a, d), multiplied(sketch, b, c)))
+
+
+def _parts(value: ComplexPair | FixedTensor) -> tuple[Traced | FixedTensor, Traced | FixedTensor]:
+    """Real and imaginary part."""
+    if isinstance(value, ComplexPair):
+        return value.real, value.imag
+    one, other = (np.asarray(array) for array in value.arrays)
+    return FixedTensor((one.real, other.real)), FixedTensor((one.imag, other.imag))
 
 
 @rule("div", "divide", "true_divide")
@@ -168,6 +185,42 @@ def extremes(sketch: Parameters, operation: TracedCall) -> Result:
     one, other, axes = met_on(sketch, operation.tensor(0), operation.tensor(1, "other"))
     one, other = sketch.level(one, "an argument"), sketch.level(other, "an argument")
     return Traced(axes, call(operation.operation.kind, one.expr, other.expr), copies=sketch.met(one, other))
+
+
+@rule("tril", "triu")
+def triangle(sketch: Parameters, operation: TracedCall) -> Result:
+    """The entries of a matrix on one side of a diagonal, and zeros."""
+    value = sketch.settled(random(sketch, operation.tensor(0)))
+    shape, other = operation.shapes
+    if shape[-2:] != other[-2:]:
+        raise sketch.refuse("a triangle of a matrix of the width", "take triangles of tokens, not of coordinates")
+    side = np.tril if operation.operation.kind == "tril" else np.triu
+    mask = side(np.ones(shape[-2:], bool), operation.plain(1, "diagonal", 0))
+    where = condition(sketch, mask, value.axes)
+    if isinstance(where, bool):
+        return value if where else replace(value, expr=Number(0))
+    return replace(value, expr=call("where", where, value.expr, Number(0)))
+
+
+@rule("prelu")
+def leaky(sketch: Parameters, operation: TracedCall) -> Result:
+    """A relu with a slope that is a parameter, which begins as one number."""
+    slope = operation.tensor(1, "weight")
+    if not isinstance(slope, FixedTensor) or len(np.unique(np.concatenate([np.ravel(a) for a in slope.arrays]))) != 1:
+        raise sketch.refuse("the slopes of a relu are random or not the same", "initialise them with one number")
+    value = sketch.settled(random(sketch, operation.tensor(0)))
+    return replace(value, expr=call("leaky_relu", value.expr, Number(_whole(float(np.ravel(slope.arrays[0])[0])))))
+
+
+@rule("glu")
+def gated(sketch: Parameters, operation: TracedCall) -> Result:
+    """The first half of an axis times the sigmoid of the other half."""
+    value = random(sketch, operation.tensor(0))
+    dim = operation.plain(1, "dim", -1) % len(value.axes)
+    one, other = operation.shapes[0][dim], operation.shapes[1][dim]
+    first, second = (sliced(sketch, value, dim, (k * one, k * other), (one, other)) for k in (0, 1))
+    gate = sketch.level(second, "the argument of glu")
+    return multiplied(sketch, first, replace(gate, expr=call("sigmoid", gate.expr)))
 
 
 @rule("where", "masked_fill")

@@ -13,11 +13,12 @@ from tensorprog.importing.capture import Captured, capture
 from tensorprog.importing.folding import finished, folded
 from tensorprog.importing.laws import Pieces
 from tensorprog.importing.parts import pruned, separated, unrolled
+from tensorprog.importing.refusals import refused_text
 from tensorprog.importing.sketch import Sketch
 from tensorprog.importing.text import Written
 from tensorprog.importing.translation import translated
 from tensorprog.importing.values import Traced
-from tensorprog.language.errors import check_count, fail
+from tensorprog.language.errors import ProgramError, check_count, fail
 from tensorprog.language.expr import Variable
 from tensorprog.language.reading import loads
 from tensorprog.program import Program
@@ -66,10 +67,13 @@ def _made(captured: Captured, at: int | None, name: str, fold: bool) -> Program:
     comments = [f"Imported from the torch module {captured.module} at widths {one} and {other}" +
                 (f"; variances as they are at n = {at}." if at else "."), *_wrapped(sketch.notes)]
     written = Written(sketch, result, _name(name or captured.module), title, comments)
-    program = Program.from_netsor(loads(written.text, base=written.arrays))
+    try:
+        program = Program.from_netsor(loads(written.text, base=written.arrays))
+    except ProgramError as error:
+        raise refused_text(error.problems, written.places) from error
     found = tuple(replace(fate, became=written.became(fate.parameter) or fate.became) for fate in fates)
     program.imported = Imported(captured.module, (one, other), at, found, tuple(sketch.notes), written.text,
-                                written.arrays, _layout(value))
+                                written.arrays, value.power, _layout(value))
     return program
 
 

@@ -242,8 +242,8 @@ def laws_at(make: Callable[[int], Any], width: int) -> dict[str, Pieces]:
 
 
 def measured(make: Callable[[int], Any], width: int, names: Sequence[str]) -> dict[str, EntryLaw]:
-    """Mean and deviation of parameters whose law was not recorded, over several modules, with an error; or that their
-    entries depend on each other."""
+    """Mean and deviation of parameters whose law was not recorded, over several modules, with an error; that their
+    entries are the same each time, or that they depend on each other."""
     drawn: dict[str, list[Any]] = {name: [] for name in names}
     for _ in range(MEASURED):
         parameters = dict(make(width).named_parameters(remove_duplicate=False))
@@ -257,6 +257,8 @@ def measured(make: Callable[[int], Any], width: int, names: Sequence[str]) -> di
             mean = 0.0
         if deviation <= 1e-12 * abs(mean) or not deviation:
             found[name] = constant_law(mean)
+        elif all(np.array_equal(draw, draws[0]) for draw in draws):
+            found[name] = EntryLaw("fixed", mean, deviation)
         elif _structured([(draw - mean) / deviation for draw in draws]):
             found[name] = EntryLaw("dependent", mean, deviation)
         else:

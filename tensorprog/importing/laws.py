@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 __all__ = ["EntryLaw", "Pieces", "constant_law", "whole_law"]
 
 NEVER_CUT = 7.0  # standard deviations beyond which the bounds of a truncated normal are none, in double precision
-KINDS = ("normal", "uniform", "truncated", "constant", "measured", "unknown", "orthogonal", "dependent")
+KINDS = ("normal", "uniform", "truncated", "constant", "measured", "unknown", "orthogonal", "dependent", "fixed")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class EntryLaw:
     @property
     def random(self) -> bool:
         """Whether entries are random."""
-        return self.kind != "constant"
+        return self.kind not in ("constant", "fixed")
 
     def moved(self, factor: float = 1.0, shift: float = 0.0) -> EntryLaw:
         """The law of factor * entry + shift."""
@@ -49,6 +49,8 @@ class EntryLaw:
                        error=self.error * abs(factor))
 
     def __str__(self) -> str:
+        if self.kind == "fixed":
+            return "fixed numbers"
         if self.kind == "constant":
             return f"{self.mean:.6g}"
         if self.kind == "uniform":

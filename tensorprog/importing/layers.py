@@ -141,8 +141,8 @@ def averaged(sketch: Parameters, value: Traced, atoms: Sequence[AxisPart], axes:
     if not any(atom.is_width for atom in atoms):
         from tensorprog.language.expr import free_indices
 
-        mentioned = tuple(atom.name for atom in indices if atom.name in free_indices(value.expr))
-        expr = Reduction("mean", mentioned, value.expr) if mentioned else value.expr
+        mentioned = [atom for atom in indices if atom.name in free_indices(value.expr)]
+        expr = sketch.reduced("mean", mentioned, value.expr) if mentioned else value.expr
         return replace(value, expr=expr, axes=axes)
     sizes = [float(math.prod(atom.sizes[k] for atom in atoms)) for k in range(2)]
     return multiplied(sketch, summed(sketch, value, atoms, axes), FixedTensor((1 / sizes[0], 1 / sizes[1])))
@@ -188,15 +188,15 @@ def norm(sketch: Parameters, operation: TracedCall) -> Result:
 
 
 def _square(sketch: Parameters, value: Traced) -> Traced:
-    value = sketch.named(value, "input")[0]
+    value = sketch.named(value, "input")
     return replace(value, expr=value.expr**2, power=2 * value.power)
 
 
 def _centred(sketch: Parameters, value: Traced, dims: Sequence[int]) -> tuple[Traced, Traced]:
     """The mean over axes, kept with size 1, and the value minus it."""
-    value = sketch.named(value)[0]
+    value = sketch.named(value)
     atoms = atoms_of(tuple(value.axes[k] for k in dims))
-    mean = sketch.named(averaged(sketch, value, atoms, _left(value, dims, True)), "mean")[0]
+    mean = sketch.named(averaged(sketch, value, atoms, _left(value, dims, True)), "mean")
     return mean, added(sketch, value, mean, -1.0)
 
 
@@ -217,16 +217,17 @@ def over_indices(sketch: Parameters, operation: TracedCall) -> Result:
     names = tuple(atom.name for atom in atoms)
     axes = value.axes if "softmax" in kind else _left(value, dims, keep)
     if kind == "log_softmax":
-        value = sketch.named(value)[0]
+        value = sketch.named(value)
         others = {atom.name: sketch.atom(atom.sizes, start=atom.start) for atom in atoms}
         inside = sketch.read_at(value, {name: other.slot for name, other in others.items()})
         total = Reduction("logsumexp", tuple(other.name for other in others.values()), inside.expr)
         return replace(value, expr=value.expr - total)
+    if kind == "softmax":
+        return replace(value, expr=Reduction(kind, names, value.expr))
     if kind in ("amin", "min"):
-        made = replace(value, expr=-Reduction("max", names, -value.expr), axes=axes)
+        made = replace(value, expr=-sketch.reduced("max", atoms, -value.expr), axes=axes)
         return (made, None) if kind == "min" else made
-    reducer = {"amax": "max"}.get(kind, kind)
-    made = replace(value, expr=Reduction(reducer, names, value.expr), axes=axes)
+    made = replace(value, expr=sketch.reduced({"amax": "max"}.get(kind, kind), atoms, value.expr), axes=axes)
     return (made, None) if kind == "max" else made
 
 
@@ -235,19 +236,19 @@ def over_indices(sketch: Parameters, operation: TracedCall) -> Result:
 
 def normalised(sketch: Parameters, value: Traced, dims: Sequence[int], eps: float, centre: bool = True) -> Traced:
     """(x - mean) / sqrt(variance + eps) over some axes; without the mean if it is not centred."""
-    value = sketch.named(value, "input")[0]
+    value = sketch.named(value, "input")
     atoms = atoms_of(tuple(value.axes[k] for k in dims))
     plain = replace(value, power=value.power * 0)
     if centre:
-        mean = sketch.named(averaged(sketch, plain, atoms, _left(value, dims, True)), "mean")[0]
-        plain = sketch.named(added(sketch, plain, mean, -1.0), "centred")[0]
+        mean = sketch.named(averaged(sketch, plain, atoms, _left(value, dims, True)), "mean")
+        plain = sketch.named(added(sketch, plain, mean, -1.0), "centred")
     square = averaged(sketch, replace(plain, expr=plain.expr**2), atoms, _left(value, dims, True))
-    square = sketch.named(square, "square")[0]
-    if value.power > 0 and sketch.at is None:
-        eps = 0.0  # beside what grows with n
-    if value.power < 0 and eps and sketch.at is None:
-        raise sketch.refuse("what is normalised vanishes with the width, beside eps", "scale the initialisation with "
-                            "the width, or give at=")
+    square = sketch.named(square, "square")
+    if sketch.without_eps(replace(square, power=2 * value.power), eps):
+        eps = 0.0
+    if value.power and eps and sketch.at is None:
+        raise sketch.refuse("what is normalised vanishes or grows with the width, beside eps", "scale the "
+                            "initialisation with the width, or give at=")
     if value.power and sketch.at is not None:
         eps = eps * sketch.at ** float(-2 * value.power)
     root = call("sqrt", square.expr + _number(eps) if eps else square.expr)

@@ -10,10 +10,11 @@ from fractions import Fraction
 import numpy as np
 
 from tensorprog.importing.parameters import Parameters
+from tensorprog.importing.spelled import said_shortly
 from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Inner, Traced, atoms_of, product, scaled
-from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, call, is_call
+from tensorprog.language.expr import Call, Expr, Number, Variable, call, is_call
 
-__all__ = ["added", "einsum", "met_on", "multiplied", "summed", "together"]
+__all__ = ["added", "einsum", "met_on", "multiplied", "number_of", "summed", "together"]
 
 Operand = Traced | FixedTensor
 Labels = Sequence[Hashable]
@@ -78,7 +79,7 @@ def multiplied(sketch: Parameters, left: Operand, right: Operand, divide: bool =
         one = sketch.settled(one)
     copies = sketch.met(one, other)
     inner = one.inner or other.inner
-    expr = _quotient(one.expr, other.expr) if divide else product(one.expr, other.expr)
+    expr = said_shortly(_quotient(one.expr, other.expr) if divide else product(one.expr, other.expr))
     return Traced(axes, expr, one.power + sign * other.power, inner, copies)
 
 
@@ -105,6 +106,10 @@ def added(sketch: Parameters, left: Operand, right: Operand, factor: float = 1.0
     if one.power != other.power and sketch.at:
         one, other = sketch.level(one, "a term"), sketch.level(other, "a term")
     if one.power != other.power and not (one.expr == Number(0) or other.expr == Number(0)):
+        for square, number in ((one, other), (other, one)):
+            if factor > 0 and isinstance(number.expr, Number) and not number.power and sketch.without_eps(
+                    square, float(number.expr.value)):
+                return replace(square, axes=axes)
         small, large = sorted((one, other), key=lambda value: value.power)
         sketch.note(f"a term that falls like n**({small.power - large.power}) beside another is left out of the limit: "
                     f"{sketch.place.alike}")
@@ -137,7 +142,7 @@ def summed(sketch: Parameters, value: Traced, atoms: Sequence[AxisPart], axes: A
     mentioned = [atom for atom in indices if _mentions(expr, atom)]
     repeated = math.prod(atom.size for atom in indices if atom not in mentioned)
     if mentioned:
-        expr = Reduction("sum", tuple(atom.name for atom in mentioned), expr)
+        expr = sketch.reduced("sum", mentioned, expr)
     return replace(value, axes=axes, expr=scaled(expr, repeated), power=power)
 
 
@@ -152,10 +157,10 @@ def _over_width(sketch: Parameters, value: Traced, width: AxisPart, indices: Seq
     factor, left, right = _factors(value.expr)
     if right is None or not (sketch.holds_vector(left) and sketch.holds_vector(right)):
         left, right = _without_number(value.expr, factor), None
-    one = sketch.named(Traced(((width,),), left), vector=True)[1]
+    one = sketch.vector(Traced(((width,),), left))
     other = sketch.one(ratio) if right is None else one
     if right is not None and right != left:
-        other = sketch.named(Traced(((width,),), right), vector=True)[1]
+        other = sketch.vector(Traced(((width,),), right))
     inner = Inner(one, other, ratio, tuple(atom for atom in indices if _mentions(one, atom) or _mentions(other, atom)))
     repeated = math.prod(atom.size for atom in indices if atom not in inner.over)
     return Traced(axes, Number(1 if factor * repeated == 1 else factor * repeated), value.power, inner)
@@ -225,15 +230,16 @@ def _inner(sketch: Parameters, left: Traced, right: Traced, widths: Sequence[Axi
            axes: Axes) -> Traced:
     if len(widths) > 1:
         raise sketch.refuse("a sum over two widths", "sum over one after the other")
-    (factor, a), (other, b) = (_number_of(value.expr) for value in (left, right))
-    one = sketch.named(replace(left, expr=a), "operand", True)[1]
-    two = one if a == b else sketch.named(replace(right, expr=b), "operand", True)[1]
+    (factor, a), (other, b) = (number_of(value.expr) for value in (left, right))
+    one = sketch.vector(replace(left, expr=a), "operand")
+    two = one if a == b else sketch.vector(replace(right, expr=b), "operand")
     over = tuple(atom for atom in contracted if not atom.is_width)
     return Traced(axes, Number(_plain(factor * other)), left.power + right.power,
                  Inner(one, two, sketch.ratio(widths[0]), over))
 
 
-def _number_of(expr: Expr) -> tuple[float, Expr]:
+def number_of(expr: Expr) -> tuple[float, Expr]:
+    """A number and what it multiplies."""
     if is_call(expr, "multiply") and isinstance(expr.args[0], Number):
         return float(expr.args[0].value), expr.args[1]
     if is_call(expr, "divide") and isinstance(expr.args[1], Number):
@@ -254,7 +260,8 @@ def _weighted(sketch: Parameters, value: Traced, weight: Traced, fans: Sequence[
     rows = [atom for atom in weight.widths if atom not in contracted]
     if len(rows) > 1:
         raise sketch.refuse("a weight with three widths", "use matrices, n by n")
-    value, x = sketch.named(value, "input", True)
+    value = sketch.settled(value)
+    x = sketch.vector(value, "input")
     entry = sketch.entry(weight)
     fan_own = replace(fan, key=fans[0].key)
     if not rows and weight.parameter in sketch.decisions.scores:
@@ -282,6 +289,12 @@ def _with_known(sketch: Parameters, left: Operand, one: Labels, right: Operand, 
     pair = (left, one, right, other) if isinstance(left, FixedTensor) else (right, other, left, one)
     known, labels, value, own = pair
     assert isinstance(known, FixedTensor) and isinstance(value, Traced)
+    if not np.any(known.arrays[0]) and not np.any(known.arrays[1]):  # such as the state before the first step
+        axes_of = {label: value.axes[own.index(label)] for label in own}
+        for label, size, large in zip(labels, *known.shapes, strict=True):
+            if label not in axes_of:
+                axes_of[label] = (sketch.atom((size, large)),) if (size, large) != (1, 1) else ()
+        return Traced(tuple(axes_of[label] for label in out), Number(0))
     if value.parameter:
         found = _input_layer(sketch, known, labels, value, own, out)
         if found is not None:

@@ -83,7 +83,7 @@ def _layer(sketch: Parameters, kind: str, x: Any, flat: Sequence[Any], first: bo
     inputs = einsum(sketch, x, [*lead, "in"], wide[0], ["gate", "out", "in"], [*lead, "gate", "out"])
     if len(wide) > 2:
         inputs = added(sketch, inputs, wide[2])
-    inputs = sketch.level(sketch.named(inputs, "inputs")[0], "the input of a gate")
+    inputs = sketch.level(sketch.named(inputs, "inputs"), "the input of a gate")
     if len(inputs.axes[time]) != 1:
         raise sketch.refuse("a sequence of one step", "use at least two steps")
     (steps,), gates = inputs.axes[time], inputs.axes[-2]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorprog.language.errors import ProgramError, Span, fail
+from tensorprog.language.errors import Problem, ProgramError, Span
 
-__all__ = ["SourcePlace", "refusal"]
+__all__ = ["Refusal", "SourcePlace", "refusal", "refused_text"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,23 @@ class SourcePlace:
         return f"{self.operation} in {self.path or 'the module itself'}{owner}"
 
 
-def refusal(place: SourcePlace, why: str, fix: str) -> ProgramError:
+class Refusal(ProgramError):
+    """A ProgramError that names the operation of a module which cannot be imported."""
+
+
+def refusal(place: SourcePlace, why: str, fix: str) -> Refusal:
     """The error for an operation that cannot be imported."""
-    return fail(f"{place} cannot be imported: {why}", Span(place.file, place.line, text=place.text), fix)
+    return Refusal(_problem(place, why, fix))
+
+
+def refused_text(problems: Sequence[Problem], places: Mapping[int, SourcePlace]) -> Refusal:
+    """The error for a program that the language refuses, with the operations that its lines came from."""
+    fix = "write this operation in its plainest form, or with other operations; the import should have said so before"
+    found = [_problem(places.get(problem.span.line, SourcePlace(operation="an operation")),
+                      f"in the program it becomes {problem.span.text or 'a statement'}, which is not valid: "
+                      f"{problem.message}", fix) for problem in problems]
+    return Refusal(found)
+
+
+def _problem(place: SourcePlace, why: str, fix: str) -> Problem:
+    return Problem(f"{place} cannot be imported: {why}", Span(place.file, place.line, text=place.text), fix)

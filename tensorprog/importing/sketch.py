@@ -18,7 +18,8 @@ from tensorprog.importing.capture import Captured, Parameter
 from tensorprog.importing.laws import EntryLaw, whole_law
 from tensorprog.importing.refusals import SourcePlace, refusal
 from tensorprog.importing.values import AxisKey, AxisPart, FixedTensor, Traced, product, scaled
-from tensorprog.importing.waves import recognised
+from tensorprog.importing.waves import Wave, recognised
+from tensorprog.language.evaluate import index_values
 from tensorprog.language.expr import (
     Affine,
     Constant,
@@ -30,17 +31,20 @@ from tensorprog.language.expr import (
     bound_indices,
     call,
     free_indices,
+    is_call,
     reindexed,
     slots_of,
     substitute,
     variables,
     walk,
 )
+from tensorprog.language.records import ConstantDef, Draft, Index, Table
 from tensorprog.language.schema import INITIAL
 
 __all__ = ["Again", "Decisions", "RandomRows", "Sentence", "Sketch", "TableOf", "WeightMatrix", "laws_of"]
 
 Scale = tuple[float, Fraction]  # coefficient and power of n
+SMALL = 1e-3  # below it, a number that is added to squares only keeps quotients finite
 
 
 class Again(Exception):
@@ -128,7 +132,7 @@ class Sketch:
         self.count = 0
         self.used: dict[str, Any] = {}  # how parameters were used, to be used so again
         self.ones: dict[Fraction, Variable] = {}
-        self.angles: dict[tuple[float, Fraction], Variable] = {}  # of rotary positions
+        self.angles: dict[tuple[float, float, Fraction], Variable] = {}  # of rotary positions
         self.vectors: dict[str, bool] = {}  # which families are vectors
 
     # -- names and axes -----------------------------------------------------------------------------------------
@@ -156,7 +160,8 @@ class Sketch:
     def split(self, atom: AxisPart, outer: tuple[int, int]) -> tuple[tuple[AxisPart, ...], dict[str, Affine]]:
         """The atom as two, of which the outer one has these sizes, and what its index then is."""
         inner = (atom.sizes[0] // outer[0], atom.sizes[1] // outer[1])
-        if outer[0] * inner[0] != atom.sizes[0] or outer[1] * inner[1] != atom.sizes[1]:
+        whole = outer[0] * inner[0] == atom.sizes[0] and outer[1] * inner[1] == atom.sizes[1]
+        if not whole or (1, 1) in (outer, inner):
             raise self.refuse(f"an axis of size {atom.sizes[0]} cannot be split into parts of {inner[0]}",
                               "choose widths that the numbers of heads and groups divide")
         if atom.key is not None:
@@ -212,19 +217,73 @@ class Sketch:
             self.ones[ratio] = Variable(name)
         return self.ones[ratio]
 
-    def named(self, value: Traced, role: str = "", vector: bool = False) -> tuple[Traced, Variable]:
-        """The value as a family of its own, and its reference; `vector` where it must be one of vectors."""
+    def evaluated(self, value: Traced) -> Expr:
+        """What nothing random enters, as the number or the table that it is, if that is finite."""
+        expr = value.expr
+        if not expr.children:
+            return expr
+        names = {*free_indices(expr), *bound_indices(expr)}
+        own = [self.atoms[name] for name in names]
+        entries = [table for table in self.tables.values() if any(
+            isinstance(node, Constant) and node.name == table.name for node in walk(expr))]
+        own += [self.atoms[name] for table in entries for name in table.indices if name not in names]
+        draft = Draft("", tuple(ConstantDef(table.name, Table.of(table.array), table.indices) for table in entries),
+                      tuple(Index(atom.name, atom.start, atom.start + atom.size) for atom in own))
+        found = index_values(draft, expr)
+        if not np.isfinite(found.data).all():
+            return expr
+        if not found.axes:
+            return Number(_tidy(float(found.data)))
+        order = [atom.name for atom in value.atoms if atom.name in found.axes]
+        table = found.data.transpose([found.axes.index(name) for name in order])
+        return self.table(table, [self.atoms[name] for name in order])
+
+    def named(self, value: Traced, role: str = "", vector: bool = False) -> Traced:
+        """The value as a family of its own; `vector` where it must be one of vectors.
+
+        What is not random is no family, but a number or a table.
+        """
         value = self.settled(value)
         vector = vector and value.is_vector and not self.holds_vector(value.expr)
         if isinstance(value.expr, Variable) and not vector:
-            return value, value.expr
+            return value
         expr = value.expr
         if vector:
             expr = product(expr, self.one(self.ratio(value.widths[0])))
+        elif not variables(expr):
+            return replace(value, expr=self.evaluated(value))
         free = set(free_indices(expr))
         slots = slots_of([atom.name for atom in value.atoms if atom.name in free])
         made = self.state("Nonlin", (expr,), role, slots=slots if len(slots) == len(free) else None)
-        return replace(value, expr=made), made
+        return replace(value, expr=made)
+
+    def vector(self, value: Traced, role: str = "") -> Variable:
+        """The reference of a value that is a family of vectors of its own."""
+        made = self.named(value, role, vector=True).expr
+        if not isinstance(made, Variable):
+            raise self.refuse("a tensor of fixed numbers stands where vectors of the width are read", "leave it out")
+        return made
+
+    def is_square(self, expr: Expr) -> bool:
+        """Whether an expression is the average of squares of a vector, a multiple or the root of one: not negative."""
+        if is_call(expr, "sqrt"):
+            return True
+        if is_call(expr, "multiply") and isinstance(expr.args[0], Number):
+            return expr.args[0].value > 0 and self.is_square(expr.args[1])
+        if isinstance(expr, Reduction):
+            return expr.reducer in ("sum", "mean") and self.is_square(expr.arg)
+        return isinstance(expr, Variable) and any(
+            (line.kind == "Dot" and line.args[0] == line.args[1]) or
+            (line.kind == "Nonlin" and self.is_square(line.args[0])) for line in self.lines if line.name == expr.name)
+
+    def without_eps(self, value: Traced, eps: float) -> bool:
+        """Whether a small number beside squares that grow or fall with the width is left out, as a note then says."""
+        if not value.power or self.at is not None or not 0 < eps < SMALL or not self.is_square(value.expr):
+            return False
+        if value.power < 0:
+            self.note(f"{eps:g} is left out beside an average that falls like n**({value.power}): the limit is that of "
+                      f"networks whose width is large, but too small for it to matter: {self.place.alike}")
+        return True
 
     def holds_vector(self, expr: Expr) -> bool:
         """Whether an expression refers to a vector."""
@@ -264,7 +323,7 @@ class Sketch:
         made: Expr = self.state("Dot", (inner.left, inner.right), "average" if whole else "score",
                                 "1/n" if whole else "")
         if inner.over:
-            made = Reduction("sum", tuple(atom.name for atom in inner.over), made)
+            made = self.reduced("sum", inner.over, made)
         factor = float(inner.ratio) if whole else math.sqrt(inner.ratio)
         power = value.power + (1 if whole else Fraction(1, 2))
         return replace(value, inner=None, expr=product(scaled(value.expr, factor), made), power=power)
@@ -309,11 +368,17 @@ class Sketch:
         over = {atom.name for atom in value.inner.over} if value.inner else set()
         bare = all(slot.bare for name, slot in slots.items() if name in kept)
         if not value.parameter and (not bare or new & (bound | over) - set(slots)):
-            value = self.named(value)[0]
+            value = self.named(value)
         inner = value.inner and replace(value.inner, left=reindexed(value.inner.left, slots),
                                         right=reindexed(value.inner.right, slots))
         expr = substitute(value.expr, slots, along=True)
         return replace(value, expr=expr, inner=inner, axes=value.axes if axes is None else axes)
+
+    def reduced(self, reducer: str, atoms: Sequence[AxisPart], expr: Expr) -> Expr:
+        """A reduction over indices, which get names of their own: the same indices may be read beside it."""
+        own = {atom.name: self.atom(atom.sizes, atom.key, atom.start, atom.boundary) for atom in atoms}
+        value = self.read_at(Traced((), expr), {name: atom.slot for name, atom in own.items()})
+        return Reduction(reducer, tuple(atom.name for atom in own.values()), value.expr)
 
     def apart(self, value: Traced, taken: Sequence[AxisPart], keep: Sequence[AxisPart] = ()) -> Traced:
         """The value with indices of its own where it shares them with `taken`, those in `keep` excepted."""
@@ -383,8 +448,9 @@ class Sketch:
                 index.append(0)
             elif any(atom.is_width for atom in axis):
                 raise self.refuse("a fixed tensor differs from coordinate to coordinate of a vector",
-                                  "of such vectors only cosines and sines of rotary positions are known, and none with "
-                                  "coordinates of their own frequency; make them random, or leave them out")
+                                  "of such vectors only cosines and sines of positions are known, with frequencies "
+                                  "f * base**(-k/m), not those that are scaled in parts (llama3, yarn); make them "
+                                  "random, or leave them out")
             else:
                 kept += axis
                 index.append(slice(None))
@@ -406,29 +472,41 @@ class Sketch:
         tables = [array.transpose([*varying, *(k for k in range(array.ndim) if k not in varying)]) for array in
                   (one, other)]
         tables = [table.reshape(*table.shape[:2], -1)[..., 0] for table in tables]
-        atoms = axes[wide[0]]
-        if all((table[:, :table.shape[1] // 2] == table[:, table.shape[1] // 2:]).all() for table in tables):
-            if len(atoms) == 1:
-                self.split(atoms[0], (2, 2))
-            tables = [table[:, :table.shape[1] // 2] for table in tables]
-            atoms = atoms[1:]
-        found = recognised(*tables) if len(atoms) == 1 else None
-        if found is None:
-            return None
-        ratio = self.ratio(atoms[0])
-        key = (found.base, ratio)
+        atoms, position = axes[wide[0]], axes[varying[0]][0]
+        for cut, at_first in ((_whole, False), (_halves, True), (_pairs, False)):
+            if cut is not _whole and any(table.shape[1] % 2 for table in tables):
+                continue
+            parts = [cut(table) for table in tables]
+            found = [recognised(one, other) for one, other in zip(*parts, strict=True)]
+            waves = [wave for wave in found if wave is not None]
+            if len(waves) < len(found):
+                continue
+            if len(atoms) == 1 and len(waves) > 1:
+                self.split(atoms[0], (2, 2) if at_first else (atoms[0].sizes[0] // 2, atoms[0].sizes[1] // 2))
+            width, index = (atoms[-1], atoms[0]) if at_first else (atoms[0], atoms[-1])
+            if len(atoms) != len(waves) or not width.is_width or (len(waves) > 1 and index.sizes != (2, 2)):
+                continue
+            made = [self._turned(wave, position, width) for wave in waves]
+            if made[0] == made[-1]:
+                return made[0]
+            return call("where", call("equal", IndexValue(index.name), Number(0)), *made)
+        return None
+
+    def _turned(self, wave: Wave, position: AxisPart, width: AxisPart) -> Expr:
+        """A wave as a function of a position and of the coordinate."""
+        ratio = self.ratio(width)
+        key = (wave.base, wave.frequency, ratio)
         if key not in self.angles:
             name = self.fresh("e")
             self.rows[name] = RandomRows(name, (), (("grid", True),), ratio, "", self.place)
             # coordinates of the module are k/m, not (k + 1/2)/m
-            shift = found.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0
-            power = call("exp", scaled(Variable(name), -math.log(found.base)))
-            self.angles[key] = self.state("Nonlin", (scaled(power, shift),), "angle")
+            shift = wave.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0
+            power = call("exp", scaled(Variable(name), -math.log(wave.base)))
+            self.angles[key] = self.state("Nonlin", (scaled(power, shift * wave.frequency),), "angle")
             if not self.at:
                 self.note("angles of rotary positions stand at the middles of their intervals, (k + 1/2)/m, where the "
                           "module has them at k/m: the same in the limit; with at= they are those of the module")
-        wave = call(found.function, product(IndexValue(axes[varying[0]][0].name), self.angles[key]))
-        return scaled(wave, _tidy(found.scale))
+        return scaled(call(wave.function, product(IndexValue(position.name), self.angles[key])), _tidy(wave.scale))
 
     def table(self, array: Any, atoms: Sequence[AxisPart]) -> Expr:
         """A constant with indices; one that is there already is read again."""
@@ -470,6 +548,18 @@ class Sketch:
         exponent = math.log(variances[1] / variances[0]) / math.log(self.n[1] / self.n[0])
         self.exponents[parameter.name] = power = Fraction(round(2 * exponent), 2)
         return power
+
+
+def _whole(table: Any) -> list[Any]:
+    return [table]
+
+
+def _halves(table: Any) -> list[Any]:
+    return [table[:, :table.shape[1] // 2], table[:, table.shape[1] // 2:]]
+
+
+def _pairs(table: Any) -> list[Any]:
+    return [table[:, ::2], table[:, 1::2]]
 
 
 def _tidy(value: float) -> float | int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorprog.importing.refusals import SourcePlace
 from tensorprog.importing.sketch import RandomRows, Sentence, Sketch, WeightMatrix
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.expr import (
@@ -43,9 +44,12 @@ class Written:
         self.constants: dict[str, int] = {}
         self.arrays: dict[str, Any] = {}
         self.names: dict[str, str] = {}
+        self.places: dict[int, SourcePlace] = {}  # of the operations that lines of the text came from
         self._choose_letters()
-        self._choose_names()
+        self.taken = {*RESERVED, *(letter for pool in self.pools.values() for letter in pool), *self.constants}
         self.widths = self._choose_widths()
+        self.taken |= {*self.widths.values()}
+        self._choose_names()
         assert isinstance(result, Variable)
         self.output = self.names[result.name]
         self.text = self._whole(name, title, comments)
@@ -94,7 +98,9 @@ class Written:
             letter = next((c for c in pool if c not in taken), None)
             number = 2
             while letter is None:
-                letter = f"{pool[0]}{number}" if f"{pool[0]}{number}" not in taken else None
+                wish = f"{pool[0]}{number}"
+                letter = wish if wish not in taken and self.index.get(wish, kind) == kind and (
+                    wish not in self.taken) else None
                 number += 1
             found[name] = letter
             self.index[letter] = kind
@@ -102,8 +108,7 @@ class Written:
 
     def _choose_names(self) -> None:
         """Names of families after the modules and parameters that made them."""
-        letters = {letter for pool in self.pools.values() for letter in pool}
-        taken = {*RESERVED, *letters, *self.constants, "d", "w"}
+        taken = self.taken
 
         def give(own: str, wish: str) -> None:
             wish = re.sub(r"\W", "_", wish).strip("_") or "x"
@@ -166,8 +171,9 @@ class Written:
         found = {Fraction(1): "n"}
         for ratio in dict.fromkeys(ratios):
             if ratio not in found:
-                found[ratio] = "d" if ratio < 1 and "d" not in found.values() else "w" if (
-                    "w" not in found.values()) else f"w{len(found)}"
+                names = ["d"] if ratio < 1 else []
+                names += ["w", *(f"w{k}" for k in range(2, len(found) + 3))]
+                found[ratio] = next(name for name in names if name not in found.values())
         return found
 
     # -- text ---------------------------------------------------------------------------------------------------
@@ -189,12 +195,18 @@ class Written:
         if len(self.widths) > 1:
             lines.append("widths: {" + ", ".join(f"{key}: {_multiple(ratio)}" for ratio, key in
                                                  self.widths.items() if ratio != 1) + "}")
-        lines += ["initial:", *initial] if initial else []
-        lines += ["weights:", *weights] if weights else []
+        declared: tuple[tuple[str, list[str], Iterable[RandomRows | WeightMatrix]], ...] = (
+            ("initial:", initial, self.sketch.rows.values()), ("weights:", weights, self.sketch.matrices.values()))
+        for section, texts, entries in declared:
+            lines += [section] if texts else []
+            for text, entry in zip(texts, entries, strict=True):
+                lines.append(text)
+                self.places[len(lines)] = entry.place
         target = max((len(left) for left, _, _ in body if len(left) <= 30), default=0)
         lines.append("body:")
         shown = ""
-        for left, right, path in body:
+        for (left, right, path), line in zip(body, self.sketch.lines, strict=True):
+            self.places[len(lines) + 1] = line.place
             text = f"  - {left:{target}} = {right}"
             if path and path != shown:
                 text = f"{text:70}  # {path}"
@@ -290,7 +302,7 @@ class Written:
 
     def _commented(self, text: str, entry: WeightMatrix | RandomRows) -> str:
         comment = self.sketch.fates.get(entry.parameter, "")
-        own = "to make numbers of vectors" if isinstance(entry, WeightMatrix) else "rotary positions"
+        own = "to make numbers of vectors" if isinstance(entry, WeightMatrix) else "positions"
         origin = _starred(entry.parameter, entry.repeats) or own
         return f"{text:48}  # {origin}" + (f": {comment}" if comment else "")
 

@@ -11,11 +11,11 @@ from tensorprog.importing import convolutions, elementwise, layers, recurrent, v
 from tensorprog.importing.capture import Captured, Operation
 from tensorprog.importing.operations import RULES, Rule, TracedCall
 from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.refusals import refusal
+from tensorprog.importing.refusals import Refusal, refusal
 from tensorprog.importing.sketch import Again, Decisions
 from tensorprog.importing.values import FixedTensor, Traced
-from tensorprog.language.errors import TensorprogError
-from tensorprog.language.expr import Number
+from tensorprog.language.errors import ProgramError
+from tensorprog.language.expr import variables
 
 __all__ = ["translated"]
 
@@ -56,7 +56,7 @@ def _read(captured: Captured, decisions: Decisions, at: int | None) -> tuple[Par
         result = _applied(rule, sketch, TracedCall(operation, tensors))
         named = len(operation.users) > 1 or operation.name == captured.result or _leaves(operation, places, blocks)
         if named and isinstance(result, Traced) and result.inner is None and not result.parameter:
-            result = sketch.named(result)[0] if result.expr.children else result
+            result = sketch.named(result) if result.expr.children else result
         tensors[operation.name] = result
     found = tensors[captured.result]
     if not isinstance(found, Traced):
@@ -70,18 +70,18 @@ def _read(captured: Captured, decisions: Decisions, at: int | None) -> tuple[Par
             value = sketch.level(value, "the output")
         else:
             sketch.note(f"the output of the module grows like n**({value.power}); the program gives it divided by that")
-    if isinstance(value.expr, Number):
+    if not variables(value.expr):
         raise refusal(sketch.place, "the output vanishes in the limit", "give at=, the width of your own network")
-    return sketch, sketch.named(value)[0]
+    return sketch, sketch.named(value)
 
 
 def _applied(rule: Rule, sketch: Parameters, operation: TracedCall) -> Any:
     """What a rule makes of an operation; a form of it that the rule does not expect is refused."""
     try:
         return rule(sketch, operation)
-    except (Again, TensorprogError):
+    except (Again, Refusal):
         raise
-    except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (ProgramError, AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise refusal(sketch.place, f"its rule does not know this form of it ({type(error).__name__}: {error})",
                       "write it in its plainest form, or with other operations") from error
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorprog.language.expr import Affine, Expr, Number, Variable, call, is_call
 
-__all__ = ["Axes", "AxisPart", "FixedTensor", "Inner", "Traced", "atoms_of", "product", "scaled"]
+__all__ = ["Axes", "AxisPart", "ComplexPair", "FixedTensor", "Inner", "Traced", "atoms_of", "product", "scaled"]
 
 AxisKey = tuple[Any, ...]
 Sizes = tuple[int, int]
@@ -105,6 +105,14 @@ class FixedTensor:
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Its shape at both widths."""
         return tuple(np.shape(self.arrays[0])), tuple(np.shape(self.arrays[1]))
+
+
+@dataclass(frozen=True)
+class ComplexPair:
+    """A complex tensor: its real and its imaginary part."""
+
+    real: Traced
+    imag: Traced
 
 
 def atoms_of(axes: Axes) -> tuple[AxisPart, ...]:

@@ -8,10 +8,12 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.sketch import Again, Sentence
-from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of
+from tensorprog.importing.values import AxisPart, ComplexPair, FixedTensor, Traced, atoms_of
 from tensorprog.language.expr import Affine, Constant, Expr, Variable, free_indices, rebuild
 
 Shape = tuple[int, ...]
@@ -140,9 +142,13 @@ def _sizes(value: Traced, dim: int) -> tuple[int, int]:
 
 
 def sliced(sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int],
-           step: int = 1) -> Traced:
-    """Entries from a place on, so many, of one axis."""
+           step: int = 1) -> Result:
+    """Entries from a place on, so many, of one axis; none of them are a fixed tensor without numbers."""
     sizes = _sizes(value, dim)
+    if lengths == (0, 0):
+        shapes = [[math.prod(atom.sizes[k] for atom in axis) for axis in value.axes] for k in range(2)]
+        return FixedTensor((np.zeros([*shapes[0][:dim], 0, *shapes[0][dim + 1:]]),
+                            np.zeros([*shapes[1][:dim], 0, *shapes[1][dim + 1:]])))
     starts = (starts[0] % sizes[0], starts[1] % sizes[1])
     if lengths == sizes and step == 1:
         return value
@@ -152,20 +158,40 @@ def sliced(sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int],
         new = sketch.axis((value_key(value, dim), starts[0], lengths[0]), *lengths) if lengths[0] > 1 else ()
         form = (step * new[0].slot if new else Affine()) + starts[0]
         return sketch.read_at(value, {first.name: form}, _with(value, dim, new))
+    if step > 1:
+        return _strided(sketch, value, dim, starts, lengths, step)
     rest = (sizes[0] // first.sizes[0], sizes[1] // first.sizes[1])
+    place = starts[0] // rest[0]
+    if len(atoms) > 1 and not first.is_width and all(
+            s // r == (s + length - 1) // r == place for s, length, r in zip(starts, lengths, rest, strict=True)):
+        inside = sketch.read_at(value, {first.name: Affine((), place)}, _with(value, dim, atoms[1:]))
+        return sliced(sketch, inside, dim, (starts[0] - place * rest[0], starts[1] - place * rest[1]), lengths)
     aligned = all(not x % r for xs in (starts, lengths) for x, r in zip(xs, rest, strict=True))
-    if len(atoms) > 1 and aligned and step == 1 and not first.is_width:
+    if len(atoms) > 1 and aligned and not first.is_width:
         begin, length = starts[0] // rest[0], lengths[0] // rest[0]
         new = (sketch.atom((length, length)),) if length > 1 else ()
         form = (new[0].slot if new else Affine()) + begin
         return sketch.read_at(value, {first.name: form}, _with(value, dim, (*new, *atoms[1:])))
     common = tuple(math.gcd(math.gcd(s, n), size) for s, n, size in zip(starts, lengths, sizes, strict=True))
     outer = sizes[0] // common[0], sizes[1] // common[1]
-    if step != 1 or not first.is_width or outer[0] != outer[1] or len(atoms) > 1:
+    if not first.is_width or outer[0] != outer[1] or len(atoms) > 1:
         raise sketch.refuse("a part of the coordinates of a vector is taken that is no whole fraction of them",
                             "cut vectors into equal parts: chunk, view")
     sketch.split(first, outer)
     raise AssertionError("axes are split where they arise")
+
+
+def _strided(sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int], step: int
+             ) -> Traced:
+    """Every second (third, ..) entry of one axis, which is then one of (entries, step)."""
+    sizes, atoms = _sizes(value, dim), value.axes[dim]
+    last = atoms[-1]
+    whole = all(length * step == size for length, size in zip(lengths, sizes, strict=True))
+    if starts[0] != starts[1] or starts[0] >= step or not whole:
+        raise sketch.refuse("entries are taken in steps that do not divide the axis", "take all of x[..., k::step]")
+    if last.sizes != (step, step) or len(atoms) == 1:
+        sketch.split(last, (last.sizes[0] // step, last.sizes[1] // step))
+    return sketch.read_at(value, {last.name: Affine((), starts[0])}, _with(value, dim, atoms[:-1]))
 
 
 def value_key(value: Traced, dim: int) -> Any:
@@ -202,6 +228,25 @@ def item(sketch: Parameters, call: TracedCall) -> Result:
     return call.plain(0)[call.plain(1)]
 
 
+@rule("view_as_complex", "complex")
+def complex_of(sketch: Parameters, call: TracedCall) -> Result:
+    """Pairs of numbers as complex ones."""
+    if call.operation.kind == "complex":
+        return ComplexPair(random(sketch, call.tensor(0)), random(sketch, call.tensor(1, "imag")))
+    value = random(sketch, call.tensor(0))
+    dim = len(value.axes) - 1
+    parts = [sliced(sketch, value, dim, (k, k), (1, 1)) for k in range(2)]
+    return ComplexPair(*(part.on(part.axes[:-1]) for part in parts))
+
+
+@rule("view_as_real")
+def real_of(sketch: Parameters, call: TracedCall) -> Result:
+    """Complex numbers as pairs."""
+    value = call.tensor(0)
+    parts = [part.on((*part.axes, ())) for part in (value.real, value.imag)]
+    return join(sketch, parts, len(value.real.axes), call.name)
+
+
 @rule("flip")
 def flipped(sketch: Parameters, call: TracedCall) -> Result:
     """Indices in reverse order."""
@@ -228,6 +273,9 @@ def joined(sketch: Parameters, call: TracedCall) -> Result:
         values = [_unsqueezed(v, dim) for v in values]
     else:
         dim = dim % rank
+    values = [v for v in values if isinstance(v, Traced) or v.arrays[0].size]
+    if len(values) == 1 and isinstance(values[0], Traced):
+        return values[0]
     return join(sketch, values, dim, call.name)
 
 
@@ -328,14 +376,15 @@ def _common_rest(sketch: Parameters, made: Sequence[Traced], dim: int, sizes: Se
     """The width that parts of an axis have in common; none if the axis is an index."""
     if all(len(v.axes[dim]) <= 1 and not any(a.is_width for a in v.axes[dim]) for v in made):
         return ()
-    common = (math.gcd(*(size[0] for size in sizes)), math.gcd(*(size[1] for size in sizes)))
-    for v, size in zip(made, sizes, strict=True):
-        atoms = v.axes[dim]
-        if size != common and len(atoms) == 1:
-            sketch.split(atoms[0], (size[0] // common[0], size[1] // common[1]))
+    last = [(v.axes[dim][-1].sizes if v.axes[dim] else (1, 1)) for v in made]
+    common = (math.gcd(*(size[0] for size in (*sizes, *last))), math.gcd(*(size[1] for size in (*sizes, *last))))
+    for v, size in zip(made, last, strict=True):
+        if size != common:
+            sketch.split(v.axes[dim][-1], (size[0] // common[0], size[1] // common[1]))
     rests = [v.axes[dim][-1:] for v in made]
-    if any(len(v.axes[dim]) > 2 or rest[0].sizes != common for v, rest in zip(made, rests, strict=True)):
-        raise sketch.refuse("vectors of different widths are joined", "join equal parts")
+    if any(len(v.axes[dim]) > 2 for v in made):
+        raise sketch.refuse("vectors of different widths are joined", "join equal parts (rotary positions for half of "
+                            "each head or all of it, not for a quarter)")
     return rests[0]
 
 

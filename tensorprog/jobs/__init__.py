@@ -1,8 +1,10 @@
-"""What is asked of the whole: the main job, sweeps, and the command line.
+"""What is asked of the whole: the main job, sweeps, depth profiles, and the command line.
 
 In go requests, as arguments or settings; out come files, printed blocks and exit codes.
 
     run      `tp run`: check, limit, networks of each width, comparison, files
     sweeps   one program at several widths and constants, several times over
+    depths   tokens of a family from layer to layer, over constants
+    cache    the folder in which commands remember what they found; `remembered_law`, the numbers of limits in it
     cli      arguments in, exit code out: one function for each command
 """

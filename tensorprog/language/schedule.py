@@ -38,10 +38,10 @@ class Step:
 
 
 def _uses(reference: Variable, definition: Variable, ranges: Mapping[str, Range], boundary: Sequence[str]) -> bool:
-    """Whether a reference can read a member that this definition binds."""
+    """Whether a reference can read a member that this definition binds; beyond a boundary of zeros there is none."""
     for slot, target, rule in zip(reference.slots, definition.slots, boundary, strict=True):
         (low, high), (first, last) = slot.bounds(ranges), target.bounds(ranges)
-        if not rule and (high < first or last < low):
+        if rule != "wrap" and (high < first or last < low):
             return False
     return True
 

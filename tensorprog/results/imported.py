@@ -45,6 +45,7 @@ class Imported(Shown):
     notes: tuple[str, ...]
     text: str = field(repr=False)  # the program file, with comments
     arrays: Mapping[str, Any] = field(repr=False)  # data files beside it, by name
+    power: Fraction = Fraction(0)  # of n, by which the module's output is divided
     layout: tuple[tuple[int, int, int], ...] = ()  # of the output: axis, place in the family, size; see `importing`
 
     def __getitem__(self, parameter: str) -> Fate:

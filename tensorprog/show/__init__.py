@@ -7,4 +7,5 @@ In go results and their blocks; out come text for a screen, a page, or pictures.
     page                  report.html: a list of blocks for each section
     graphs, graph_layout  drawings of programs, and where their boxes and arrows go
     plots                 densities, convergence in the width, covariances
+    layers                curves over layers, maps over two constants
 """

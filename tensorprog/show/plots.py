@@ -39,8 +39,10 @@ class PlotsUnavailableError(TensorprogError):
     """matplotlib is not installed."""
 
 
-def _figure(columns: int, width: float, height: float, windowed: bool = False) -> tuple[Any, list[Any]]:
-    """A figure with panels side by side; one that is not `windowed` belongs to no window system."""
+def _figure(
+    columns: int, width: float, height: float, windowed: bool = False, rows: int = 1
+) -> tuple[Any, list[Any]]:
+    """A figure with panels side by side, in rows; one that is not `windowed` belongs to no window system."""
     make: Any
     try:
         if windowed:
@@ -50,7 +52,7 @@ def _figure(columns: int, width: float, height: float, windowed: bool = False) -
     except ImportError:
         raise PlotsUnavailableError(f"pictures need matplotlib: {how_to_install('plot')}") from None
     figure = make(figsize=(width, height), layout="constrained")
-    return figure, list(figure.subplots(1, columns, squeeze=False)[0])
+    return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
 def axes_of(ax: Any, columns: int, width: float, height: float) -> list[Any]:
@@ -63,12 +65,14 @@ def axes_of(ax: Any, columns: int, width: float, height: float) -> list[Any]:
     return axes
 
 
-def save(path: str | os.PathLike[str], draw: Any, columns: int, width: float = 10.0, height: float = 4.2) -> None:
+def save(
+    path: str | os.PathLike[str], draw: Any, columns: int, width: float = 10.0, height: float = 4.2, rows: int = 1
+) -> None:
     """Draw a figure and write it in one step: `draw(axes)` gets the axes.
 
     Raises    PlotsUnavailableError without matplotlib
     """
-    figure, axes = _figure(columns, width, height)
+    figure, axes = _figure(columns, width, height, rows=rows)
     draw(axes)
     with whole(path) as partial:
         _write(figure, partial, dpi=200)

@@ -77,6 +77,7 @@ ATOMS = {
     "sign": mp.sign, "step": lambda x: mp.mpf(x > 0), "tanh": _capped(mp.tanh), "erf": _capped(mp.erf),
     "sin": _wave(mp.sin), "cos": _wave(mp.cos),
     "exp": _positive, "sigmoid": lambda x: 1 / (1 + _exp(-x)), "gelu": lambda x: x * mp.ncdf(MAX(MIN(x, FAR), -FAR)),
+    "gelu_tanh": lambda x: x / (1 + _exp(-mp.sqrt(8 / mp.pi) * (x + mp.mpf("0.044715") * x**3))),
     "silu": lambda x: x / (1 + _exp(-x)), "elu": _elu,
     "softplus": lambda x: MAX(x, mp.mpf(0)) + mp.log1p(mp.exp(-MIN(abs(x), FAR))),
     "selu": lambda x: mp.mpf("1.05070098735548049342") * _elu(x, mp.mpf("1.67326324235437728482")),

@@ -50,8 +50,8 @@ G, E, P, V, M = (
 CJ, DI = Constant("c", (AT_J,)), Constant("d", (AT_I,))
 NAMES = Names({"C": 2, "c": None, "d": None}, frozenset({"i", "j", "l"}))
 UNARY = [
-    "tanh", "sigmoid", "erf", "gelu", "silu", "softplus", "selu", "sin", "cos", "exp", "gaussian", "abs", "relu",
-    "sign", "step", "sqrt", "log", "negative",
+    "tanh", "sigmoid", "erf", "gelu", "gelu_tanh", "silu", "softplus", "selu", "sin", "cos", "exp", "gaussian", "abs",
+    "relu", "sign", "step", "sqrt", "log", "negative",
 ]
 NUMBERS = st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.1, 0.5, 1.0, 2.0, 3.0]).map(Number)
 EXPONENTS = st.sampled_from([2, 3, 4, -1, -2, 0.5, -0.5, 1.5, 2.5]).map(Number)

@@ -63,4 +63,5 @@ FUNCTIONS = {
     "sigmoid": smooth(special.expit),
     "softplus": smooth(softplus),
     "silu": smooth(lambda x: x * special.expit(x)),
+    "gelu_tanh": smooth(lambda x: x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2),
 }

@@ -166,7 +166,7 @@ def test_rounding_beyond_correlation_one_counts_as_one():
     assert above.value == pytest.approx(v / 2, rel=1e-14)
 
 
-NAMES = ["relu", "clip", "abs", "gelu", "erf", "step", "tanh", "elu", "silu"]
+NAMES = ["relu", "clip", "abs", "gelu", "erf", "step", "tanh", "elu", "silu", "gelu_tanh"]
 
 
 @settings(max_examples=40)

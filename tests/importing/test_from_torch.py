@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed: modules are
 
 import tensorprog as tp  # noqa: E402
 from tensorprog.importing.initialisers import built  # noqa: E402
+from tensorprog.importing.refusals import SourcePlace, refused_text  # noqa: E402
+from tensorprog.language.errors import Problem, Span  # noqa: E402
 from tensorprog.language.reading import loads  # noqa: E402
 
 nn = torch.nn
@@ -149,6 +152,97 @@ class Rotary(nn.Module):  # type: ignore[misc]
         return y.transpose(1, 2).reshape(b, t, n)
 
 
+class RmsNorm(nn.Module):  # type: ignore[misc]
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(n))
+
+    def forward(self, x: Any) -> Any:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
+
+
+class LlamaBlock(nn.Module):  # type: ignore[misc]
+    """Grouped queries with rotary positions and normalised queries and keys, SwiGLU; w1, w2, w3 as Llama names them."""
+
+    def __init__(self, n: int, turned: Any = None) -> None:
+        super().__init__()
+        self.d = n // 4
+        self.norm1, self.norm2, self.q_norm, self.k_norm = (RmsNorm(size) for size in (n, n, self.d, self.d))
+        self.wq, self.wk, self.wv, self.wo = (nn.Linear(n, out, bias=False) for out in (n, n // 2, n // 2, n))
+        self.w1, self.w3, self.w2 = (nn.Linear(*sizes, bias=False) for sizes in ((n, 3 * n), (n, 3 * n), (3 * n, n)))
+        self.turned = (turned or half_rotated)(self.d, 100.0)
+
+    def forward(self, x: Any) -> Any:
+        b, t, n = x.shape
+        h = self.norm1(x)
+        q, k, v = (layer(h).view(b, t, -1, self.d) for layer in (self.wq, self.wk, self.wv))
+        q, k = self.turned(self.q_norm(q)), self.turned(self.k_norm(k))
+        k, v = (each[:, :, :, None].expand(b, t, 2, 2, self.d).reshape(b, t, 4, self.d) for each in (k, v))
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        score = q @ k.transpose(2, 3) / math.sqrt(self.d) + torch.full((t, t), -math.inf).triu(1)
+        x = x + self.wo((score.softmax(-1) @ v).transpose(1, 2).reshape(b, t, n))
+        h = self.norm2(x)
+        return x + self.w2(nn.functional.silu(self.w1(h)) * self.w3(h))
+
+
+def angles(d: int, base: float) -> Any:
+    return torch.outer(torch.arange(3).float(), base ** (-torch.arange(0, d, 2).float() / d))[:, None]
+
+
+def half_rotated(d: int, base: float) -> Callable[[Any], Any]:
+    cos, sin = (torch.cat([wave, wave], -1) for wave in (angles(d, base).cos(), angles(d, base).sin()))
+    return lambda x: x * cos + torch.cat([-x[..., d // 2:], x[..., :d // 2]], -1) * sin
+
+
+def in_pairs(d: int, base: float) -> Callable[[Any], Any]:
+    cos, sin = angles(d, base).cos(), angles(d, base).sin()
+
+    def turned(x: Any) -> Any:
+        a, b = x[..., ::2], x[..., 1::2]
+        return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+    return turned
+
+
+def with_signs(d: int, base: float) -> Callable[[Any], Any]:
+    cos, sin = (wave.repeat_interleave(2, -1) for wave in (angles(d, base / 2).cos(), angles(d, base / 2).sin()))
+    return lambda x: x * cos + torch.stack((-x[..., 1::2], x[..., ::2]), -1).reshape(x.shape) * sin
+
+
+def as_complex(d: int, base: float) -> Callable[[Any], Any]:
+    spin = torch.polar(torch.ones(3, 1, d // 2), angles(d, base) / 4)  # positions that are stretched
+
+    def turned(x: Any) -> Any:
+        pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * spin).flatten(3).type_as(x)
+
+    return turned
+
+
+def in_part(d: int, base: float) -> Callable[[Any], Any]:
+    turned = half_rotated(d // 2, base)
+    return lambda x: torch.cat([turned(x[..., :d // 2]), x[..., d // 2:]], -1)
+
+
+class Llama(nn.Module):  # type: ignore[misc]
+    """All entries N(0, 1/n), those of the table too."""
+
+    def __init__(self, n: int, turned: Any = None, layers: int = 2
+                 ) -> None:
+        super().__init__()
+        self.table, self.norm = nn.Embedding(20, n), RmsNorm(n)
+        self.blocks = nn.ModuleList(LlamaBlock(n, turned) for _ in range(layers))
+        for each in self.modules():
+            if isinstance(each, nn.Linear | nn.Embedding):
+                nn.init.normal_(each.weight, std=n**-0.5)
+
+    def forward(self, ids: Any) -> Any:
+        x = self.table(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x)
+
+
 class Odds(nn.Module):  # type: ignore[misc]
     """What else people write: convolutions in groups, a fixed mixture of tokens, joins, norms, parts of an output."""
 
@@ -169,6 +263,60 @@ class Odds(nn.Module):  # type: ignore[misc]
         return self.out(y)[:, 1:].log_softmax(-1)
 
 
+class Sinusoids(nn.Module):  # type: ignore[misc]
+    """Positions of sines and cosines, in halves or by turns, under attention in which a triangle is cut out."""
+
+    def __init__(self, n: int, by_turns: bool) -> None:
+        super().__init__()
+        self.into, self.slope, self.out = nn.Linear(5, n), nn.PReLU(), nn.Linear(n, 2 * n)
+        self.q, self.k = (nn.Linear(n, n, bias=False) for _ in range(2))
+        angles = torch.arange(3)[:, None] * torch.exp(torch.arange(0, n, 2) * (-math.log(1e3) / n))
+        waves = torch.stack([angles.sin(), angles.cos()], -1 if by_turns else -2)
+        self.register_buffer("places", waves.reshape(3, n))
+
+    def forward(self, x: Any) -> Any:
+        x = self.slope(self.into(x) + self.places)
+        score = nn.functional.elu(self.q(x)) @ nn.functional.elu(self.k(x)).transpose(1, 2)
+        seen = torch.tril(score / x.shape[-1])
+        return nn.functional.glu(self.out(x + seen @ x), -1)
+
+
+class Steps(nn.Module):  # type: ignore[misc]
+    """A recurrence by hand, from a state of zeros; the output layer is as small as mup has it."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.into, self.back, self.out = nn.Linear(5, n), nn.Linear(n, n), nn.Linear(n, 2, bias=False)
+        nn.init.normal_(self.out.weight, std=1 / n)
+
+    def forward(self, x: Any) -> Any:
+        state = x.new_zeros(1, self.back.in_features)
+        for step in range(x.shape[1]):
+            state = torch.tanh(self.into(x[:, step]) + self.back(state))
+        return self.out(state)
+
+
+class Scan(nn.Module):  # type: ignore[misc]
+    """Layers of a causal convolution of each channel and a linear recurrence of fixed rates, as in Mamba."""
+
+    def __init__(self, n: int, layers: int = 2) -> None:
+        super().__init__()
+        self.into, self.rate = nn.Linear(5, n), nn.Parameter(torch.log(torch.tensor([0.5])))
+        self.near = nn.ModuleList(nn.Conv1d(n, n, 3, padding=2, groups=n) for _ in range(layers))
+        self.mix = nn.ModuleList(nn.Linear(n, n, bias=False) for _ in range(layers))
+
+    def forward(self, x: Any) -> Any:
+        x = self.into(x)
+        for near, mix in zip(self.near, self.mix, strict=True):
+            h = nn.functional.silu(near(x.transpose(1, 2))[..., :x.shape[1]]).transpose(1, 2)
+            state, states = torch.zeros_like(h[:, 0]), []
+            for step in range(x.shape[1]):
+                state = state * self.rate.exp() + h[:, step]
+                states.append(state)
+            x = x + mix(torch.stack(states, 1))
+        return x
+
+
 IMAGE = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 2, 4, 4)), dtype=torch.float32)
 MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "mlp": (mlp, tokens(2)),
@@ -183,7 +331,16 @@ MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "rnn": (lambda n: Reader(n, nn.RNN, bidirectional=True), tokens(3)),
     "images": (image_net, IMAGE),
     "rotary": (Rotary, torch.tensor([[3, 1, 3, 2]])),
+    "llama": (Llama, torch.tensor([[3, 1, 3]])),
+    "pairs": (lambda n: Llama(n, in_pairs, 1), torch.tensor([[3, 1, 3]])),
+    "signs": (lambda n: Llama(n, with_signs, 1), torch.tensor([[3, 1, 3]])),
+    "complex": (lambda n: Llama(n, as_complex), torch.tensor([[3, 1, 3]])),
+    "in part": (lambda n: Llama(n, in_part, 1), torch.tensor([[3, 1, 3]])),
     "odds": (Odds, torch.tensor([[1, 2, 1], [4, 1, 2]])),
+    "sinusoids": (lambda n: Sinusoids(n, False), tokens(3)),
+    "sinusoids by turns": (lambda n: Sinusoids(n, True), tokens(3)),
+    "steps": (Steps, tokens(3)),
+    "scan": (Scan, tokens(3)),
     "words": (Words, torch.tensor([[3, 1, 3]])),
 }
 
@@ -245,6 +402,14 @@ def test_many_layers_are_one_text() -> None:
     assert {index.name: index.stop - 1 for index in program.netsor.indices}["l"] == 24
 
 
+def test_outputs_that_vanish_are_compared_at_their_scale() -> None:
+    program = tp.from_torch(Steps, tokens(3))
+    assert program.imported is not None and program.imported.power == -0.5
+    found = tp.compare_torch(program, Steps, tokens(3), width=128, samples=600, seed=5)
+    assert all(abs(row.z_variance) < LARGEST and row.ks_p > 1e-5 for row in found.rows)
+    assert "into.bias" not in str(found) and "back.bias" in str(found)  # which vanishes, and was left out
+
+
 def test_initialisers_are_recorded() -> None:
     class Several(nn.Module):  # type: ignore[misc]
         def __init__(self, n: int) -> None:
@@ -301,6 +466,74 @@ def test_what_is_measured_says_so() -> None:
     assert "measured" in program.imported.text
     (variance,) = (float(str(entry.cov)) for entry in program.netsor.initial if "shift" in entry.name)
     assert variance == pytest.approx(0.394, abs=0.03)  # E tanh(z)^2
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_small_number_beside_squares_that_vanish_is_left_out(layers: int) -> None:
+    program = tp.from_torch(lambda n: Llama(n, layers=layers), torch.tensor([[3, 1, 3]]))
+    assert program.imported["table.weight"].verdict == "vanishes"
+    assert "1e-06 is left out beside an average that falls like n**(-1)" in str(program.imported)
+    assert program.check().grade == "extension"
+    widths = dict(program.netsor.parts)["widths"]
+    assert {str(ratio) for _, ratio, _ in widths} == {"1/8", "1/4", "3"}
+
+
+def test_what_does_not_depend_on_random_numbers_is_a_table() -> None:
+    class Even(nn.Module):  # type: ignore[misc]
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.first, self.tiny = nn.Linear(5, n, bias=False), nn.Linear(n, n)
+            nn.init.normal_(self.tiny.weight, std=1 / n)
+
+        def forward(self, x: Any) -> Any:
+            y = self.first(x)
+            seen = torch.softmax(self.tiny(y).mean(-1)[..., None, :] + torch.full((3, 3), -math.inf).triu(1), -1)
+            return seen @ (seen @ y)
+
+    program = tp.from_torch(Even, tokens(3))
+    (table,) = (entry.value for entry in program.netsor.constants if entry.value.shape == (3, 3))
+    assert table.array == pytest.approx(np.tril(np.ones((3, 3))) / np.arange(1, 4)[:, None])
+
+
+def gpt2_gelu(x: Any) -> Any:
+    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+
+
+SPELLED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "GPT-2": ("gelu_tanh", gpt2_gelu),
+    "cubes": ("gelu_tanh", lambda x: x * torch.sigmoid(1.5957691 * x * (1 + 0.044715 * x * x))),
+    "approximate": ("gelu_tanh", lambda x: nn.functional.gelu(x, approximate="tanh")),
+    "BERT": ("gelu", lambda x: x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))),
+    "swish": ("silu", lambda x: x * torch.sigmoid(x)),
+    "another number": ("tanh", lambda x: 0.5 * x * (1.0 + torch.tanh(0.8 * (x + 0.044715 * x**3)))),
+    "its own slope": ("sigmoid", lambda x: x * torch.sigmoid(1.702 * x)),
+    "two inputs": ("tanh", lambda x: 0.5 * x.flip(1) * (1.0 + torch.tanh(0.79788456 * (x + 0.044715 * x**3)))),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SPELLED)
+def test_functions_that_are_spelled_out_are_recognised(name: str) -> None:
+    atom, act = SPELLED[name]
+
+    class Spelled(Choosing):
+        def forward(self, x: Any) -> Any:
+            return act(self.one(x))
+
+    program = tp.from_torch(Spelled, tokens(2))
+    text = [line for line in program.imported.text.splitlines() if " y[" in line or "_out[" in line][-1]
+    found = set(re.findall(r"\b(gelu_tanh|gelu|silu|tanh|sigmoid)\(", text))
+    assert found == {atom}, text
+
+
+def test_a_text_that_the_language_refuses_names_the_operation() -> None:
+    place = SourcePlace("layers.0.act", "Swish", "silu", "model.py", 7, "x = self.act(x)")
+    wrong = Problem("h has width n, but v has width d", Span("<text>", 3, 1, "h = Nonlin(v)"))
+    text = str(refused_text([wrong], {3: place}))
+    assert "silu in layers.0.act (Swish) cannot be imported" in text
+    assert "h has width n, but v has width d" in text
+    assert "[model.py, line 7]" in text
 
 
 class Fixed(nn.Module):  # type: ignore[misc]
@@ -413,12 +646,31 @@ def changed(change: Callable[[Any], Any]) -> Callable[[int], Any]:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("change", [
-    torch.tril, lambda w: w + w.T, lambda w: w[:, :1] * w[:1] * len(w)**0.5, lambda w: torch.eye(len(w)),
+    torch.tril, lambda w: w + w.T, lambda w: w[:, :1] * w[:1] * len(w)**0.5,
     lambda w: w * torch.arange(1, len(w) + 1) / len(w),
-], ids=["triangular", "symmetric", "rank one", "identity", "columns"])  # fmt: skip
+], ids=["triangular", "symmetric", "rank one", "columns"])  # fmt: skip
 def test_entries_that_depend_on_each_other_are_not_taken_for_independent(change: Callable[[Any], Any]) -> None:
     with pytest.raises(tp.ProgramError, match=r"1\.weight depend on each other"):
         tp.from_torch(changed(change), tokens(2))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_parameters_that_begin_as_the_same_numbers_each_time_are_these_numbers() -> None:
+    class Decays(nn.Module):  # type: ignore[misc]
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.into, self.log_rate = nn.Linear(5, n), nn.Parameter(torch.log(torch.arange(1.0, 4.0)))
+
+        def forward(self, x: Any) -> Any:
+            return self.into(x)[:, :, None] * torch.exp(-torch.exp(self.log_rate))[:, None]
+
+    program = tp.from_torch(Decays, tokens(2))
+    assert program.imported is not None and program.imported["log_rate"].law == "fixed numbers"
+    one = tp.from_torch(lambda n: nn.Linear(5, n), tokens(2)).limit().var("y")
+    expected = np.exp(-2 * np.arange(1, 4)) * np.asarray(one)[:, None]
+    np.testing.assert_allclose(program.limit().var("y"), expected, rtol=1e-6)
+    with pytest.raises(tp.ProgramError, match="cannot be imported"):
+        tp.from_torch(changed(lambda w: torch.eye(len(w))), tokens(2))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -179,7 +179,7 @@ def test_what_is_printed_and_written(tmp_path: Path) -> None:
 
 # ---- shipped programs -----------------------------------------------------------------------------------------------
 
-DRAWS = dict.fromkeys(("attention_fixed_head", "gru", "lstm"), 2**14)
+DRAWS = dict.fromkeys(("attention_fixed_head", "gru", "llama_block", "lstm"), 2**14)
 # of each width; they leave a standard error of 0.2 % to 1.2 % on a variance at infinite width
 NETWORKS = dict.fromkeys(("gru", "lstm", "transformer_yang", "rnn", "rnn_avgpool", "attention_fixed_head"), 512)
 SLOW = {"deep_attention"}  # takes minutes; its covariances are compared in test_finite_meets_limit

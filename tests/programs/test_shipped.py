@@ -37,6 +37,8 @@ THEOREM = Expected("theorem")
 REMARK = Expected("remark", rule="operand inputs bounded")
 AVERAGES = Expected("extension", frozenset({"averages"}))
 
+IMPORTED = frozenset({"averages", "iterated layers", "several widths"})  # norms, weights behind scores, heads of n/H
+
 
 def outside(rule: str, consequence: str = "not covered") -> Expected:
     return Expected("outside", rule=rule, consequence=consequence)
@@ -73,6 +75,12 @@ EXPECTED = {
     "attention_infinite_heads": THEOREM,
     "transformer_yang": AVERAGES,
     "deep_attention": Expected("extension", frozenset({"iterated layers"})),
+    "llama_block": Expected("extension", IMPORTED | {"coordinatewise operands", "coordinate vectors"}),
+    "gpt2": Expected("extension", IMPORTED),
+    "vit": Expected("extension", IMPORTED),
+    "mixture_of_experts": AVERAGES,
+    "mamba_like": Expected("extension", frozenset({"coordinatewise operands"})),
+    "whisper_like": Expected("extension", frozenset({"averages", "iterated layers"})),
     "attention_tied": outside("weights of one score differ", "diverges"),
     "attention_same_bias": outside("scales", "diverges"),
     "attention_reused_weight": outside("dedicated weights"),
@@ -156,7 +164,7 @@ def test_programs_are_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.
 # -- finite width
 
 # widths at which every part of a program is there; heads of fixed width are as wide as they can be tested
-SMALL = {"attention_fixed_head": {"D": 3}, "attention_infinite_heads": {"H": 4}}
+SMALL = {"llama_block": {"G": 1}, "attention_fixed_head": {"D": 3}, "attention_infinite_heads": {"H": 4}}
 DENSE_ONLY = {"autoencoder_tied"}
 WIDTH = 4
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from tensorprog.check.certificates import Calculus
 from tensorprog.check.clauses.advice import WARNINGS
-from tensorprog.check.clauses.context import DIVERGES, NETSOR_PLUS, NOT_COVERED, SAKAI, YANG, Context, Rule
+from tensorprog.check.clauses.context import DIVERGES, GRADIENTS, NETSOR_PLUS, NOT_COVERED, SAKAI, YANG, Context, Rule
 from tensorprog.check.clauses.extensions import averages, coordinates, induction, one_layer, widths
 from tensorprog.check.clauses.functions import declared, limiting_values, nonlinearities
 from tensorprog.check.clauses.report import GRADES, Claim, Finding, Fix, Grade, Report, Standing
@@ -65,6 +65,8 @@ def check(netsor: Netsor, numbers: LimitNumbers | None = None) -> Report:
     source = SAKAI if context.scored else YANG
     if grade == "extension" and any(c.name == averages.name for c in claims):
         source = f"{SAKAI}, with {NETSOR_PLUS}" if context.scored else NETSOR_PLUS
+    if any(f.source == GRADIENTS for f in findings):
+        source = f"{source}, with {GRADIENTS}"
     together = _together(claims) if grade == "extension" else ()
     rate = "sqrt(n)" if consequence == DIVERGES else ""
     return Report(netsor.name, grade, source, tuple(findings), together, consequence, rate, rewritten.steps)

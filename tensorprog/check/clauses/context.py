@@ -21,13 +21,14 @@ from tensorprog.language.facts import FAILS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement, Weight
 
 __all__ = [
-    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "SAKAI", "YANG", "Context", "Maker", "Rule",
+    "ASSUMPTION", "DIVERGES", "GRADIENTS", "NETSOR_PLUS", "NOT_COVERED", "SAKAI", "YANG", "Context", "Maker", "Rule",
     "rule", "shown_place",
 ]
 
 SAKAI = "Sakai et al. 2025, Theorem 1"
 ASSUMPTION = "Sakai et al. 2025, Assumption 1"
 YANG = "Yang 2019, Theorem 5.4"
+GRADIENTS = "Yang 2020 (arXiv 2006.14548), BP-like programs"
 NETSOR_PLUS = "Yang 2019, Netsor+ master theorem"
 DIVERGES, NOT_COVERED = "diverges", "not covered"
 SIDES = ("left", "right")

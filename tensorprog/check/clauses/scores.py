@@ -8,9 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tensorprog.check.clauses.context import ASSUMPTION, DIVERGES, NOT_COVERED, Context, Maker, rule, shown_place
+from tensorprog.check.clauses.context import (
+    ASSUMPTION,
+    DIVERGES,
+    GRADIENTS,
+    NOT_COVERED,
+    Context,
+    Maker,
+    rule,
+    shown_place,
+)
 from tensorprog.check.clauses.report import Claim, Finding, Fix, Replacement, Says
 from tensorprog.check.graph import Operand
+from tensorprog.check.independence import independence
 from tensorprog.check.limit_numbers import ScoreMean
 from tensorprog.language.expr import (
     Call,
@@ -382,6 +392,17 @@ def transposes(check: Context) -> Iterator[Finding]:
     Source    Yang 2020 (arXiv 2006.14548), NetsorT: the limit of W^T y is a Gaussian variable plus, for each W x that y
               depends on, a multiple of E[dZ^y / dZ^(W x)] Z^x
     """
+    independent = independence(check.netsor)
+    if independent.holds:
+        read = [p for name in independent.weights for p in check.structure.weight_uses(name)]
+        turned = tuple(p for p in read if p in check.structure.relevant and check.product(p).transposed)
+        yield check.finding(
+            "holds", turned,
+            f"{', '.join(independent.weights)}: in the limit independent of their transposes (gradient independence): "
+            f"what these multiply changes its sign with {', '.join(independent.seeds)}, and what the weights multiply "
+            "does not depend on that", source=GRADIENTS,
+        )
+        return
     for weight in check.netsor.weights:
         uses: dict[bool, list[int]] = {False: [], True: []}
         for position in check.structure.weight_uses(weight.name):
@@ -401,6 +422,8 @@ def transposes(check: Context) -> Iterator[Finding]:
                 f"{two.target} has a further term: for each {one.weight} x that {two.vector} depends on, "
                 "a multiple of Z^x"
             )
+            if independent.reason:
+                message += f"; the multiples do not vanish by gradient independence: {independent.reason}"
             yield check.used_again(verdict, plain, position, message, (chain,) if chain else ())
 
 

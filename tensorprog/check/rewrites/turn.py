@@ -13,7 +13,7 @@ from tensorprog.check.rewrites.editor import Editor, Rewrite
 from tensorprog.language.expr import Call, Number
 from tensorprog.language.ir import MatMul, Netsor, Weight
 
-__all__ = ["turn"]
+__all__ = ["transposed_weight", "turn"]
 
 
 def turn(editor: Editor) -> Iterator[Rewrite]:
@@ -27,7 +27,7 @@ def turn(editor: Editor) -> Iterator[Rewrite]:
         finite = {width in dict(editor.netsor.fixed_widths) for width in weight.shape}
         if uses and len(finite) == 1 and all(s.transposed for s in uses.values()):
             name = editor.name(f"{weight.name}_T")
-            editor.weights.append(_transposed(editor.netsor, weight, name))
+            editor.weights.append(transposed_weight(editor.netsor, weight, name))
             editor.replaced.add(weight.name)
             for position, s in uses.items():
                 editor.changed[position] = replace(s, weight=replace(s.weight, name=name), transposed=False)
@@ -36,7 +36,7 @@ def turn(editor: Editor) -> Iterator[Rewrite]:
             yield Rewrite("turn", editor.origin[first], uses[first].span.line, text)
 
 
-def _transposed(netsor: Netsor, weight: Weight, name: str) -> Weight:
+def transposed_weight(netsor: Netsor, weight: Weight, name: str) -> Weight:
     """The weight with the law of a transpose: entries N(0, v / columns) = N(0, v' / rows)."""
     rows, columns = (netsor.width_of(width, 1) for width in weight.shape)
     ratio = rows / columns

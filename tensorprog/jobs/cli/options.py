@@ -118,6 +118,23 @@ def values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dic
     return found
 
 
+def lists(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, list[str]]:
+    """NAME=VALUE or NAME=VALUE,VALUE,.. of each constant, the last of equal names winning."""
+    return {name: [part.strip() for part in listed.split(",")]
+            for name, listed in _pairs(texts, "--set", "NAME=VALUE,VALUE,..", "g=1,4,16")}
+
+
+def interval(_: click.Context, __: click.Parameter, text: str | None) -> tuple[float, float] | None:
+    """Two numbers A,B."""
+    if text is None:
+        return None
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise fail(f"--between {text}: is not two numbers", fix="--between 0.01,10") from None
+    return low, high
+
+
 def whole_number(option: str, minimum: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
     """Reader of a whole number of at least `minimum`."""
     def convert(_: click.Context, __: click.Parameter, text: str | None) -> int | None:

@@ -34,15 +34,15 @@ class SweepsUnavailableError(TensorprogError):
     """xarray is not installed."""
 
 
-def need_xarray() -> Any:
-    """The module.
+def need_xarray(what: str = "sweeps") -> Any:
+    """The module, which results of this kind need.
 
     Raises    SweepsUnavailableError
     """
     try:
         import xarray
     except ImportError:
-        message = str(Problem("sweeps need the package xarray", fix=how_to_install("sweep")))
+        message = str(Problem(f"{what} need the package xarray", fix=how_to_install("sweep")))
         raise SweepsUnavailableError(message) from None
     return xarray
 

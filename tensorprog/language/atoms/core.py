@@ -47,6 +47,7 @@ class Atom:
     arity: int = 1
     params: Mapping[str, float | None] = field(default_factory=dict)  # name -> default (None: must be given)
     derivative: Callable[..., NDArray[Any]] | None = None  # almost everywhere, of the first argument
+    pullback: tuple[str, ...] = ()  # for each argument x, y, z its derivative times d, as a text of the language
     bounds: Callable[..., Interval] | None = None  # range over all real arguments, from the parameters
     image: Callable[..., Interval] | None = None  # range over argument intervals (one per argument), then parameters
     monotone: int = 0  # +1 increasing, -1 decreasing, 0 neither or not known

@@ -22,6 +22,8 @@ BOUNDED = Regularity(0, 0, 1.0)
 UNIT = ((0.0, 1.0),)  # structure at 0 with length scale 1
 SELU_ALPHA = 1.6732632423543772  # Klambauer et al. 2017 (arXiv 1706.02515)
 GELU_BOTTOM, SILU_BOTTOM = -0.7517915246935645, -1.2784645427610738  # where they are smallest
+GELU_TANH_BOTTOM = -0.7524614220710162
+LINEAR, CUBIC = 1.5957691216057308, 0.07135481627260025  # of the sigmoid in gelu_tanh: 2 sqrt(2/pi), times 0.044715
 SELU_SCALE = 1.0507009873554805
 TAIL = 2048.0  # relative error of exp(-x**2) in units in the last place, where x**2 <= 745 is rounded first
 
@@ -74,6 +76,17 @@ def _valley_end(function: Callable[[float], float], x: float) -> Interval:
 
 def _silu_value(x: float) -> float:
     return x / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+def _gelu_tanh_slope(x: NDArray[Any]) -> NDArray[Any]:
+    x = np.clip(x, -40, 40)  # beyond, it is 0 or 1 to the last place
+    s = _special().expit(x * (LINEAR + CUBIC * np.square(x)))
+    return s * (1 + x * (1 - s) * (LINEAR + 3 * CUBIC * np.square(x)))  # type: ignore[no-any-return]
+
+
+def _gelu_tanh_value(x: float) -> float:
+    y = x * (LINEAR + CUBIC * x * x)
+    return x / (1 + math.exp(-y)) if y > -700 else 0.0
 
 
 def _gelu_value(x: float) -> float:
@@ -161,6 +174,7 @@ register(
         name="abs",
         ulps=0,
         numpy=np.abs,
+        pullback=("d * sign(x)",),
         sympy=lambda sp, x: sp.Abs(x),
         derivative=np.sign,
         bounds=lambda: (0.0, INF),
@@ -177,6 +191,7 @@ register(
         name="relu",
         ulps=0,
         numpy=lambda x: np.clip(x, 0, np.inf),
+        pullback=("d * step(x)",),
         sympy=lambda sp, x: sp.Max(x, 0),
         derivative=lambda x: (x > 0).astype(float),
         bounds=lambda: (0.0, INF),
@@ -193,6 +208,7 @@ register(
         params={"slope": 0.01},
         numpy=lambda x, slope: np.where(x > 0, x, slope * x),
         passing=1,
+        pullback=("d * (slope + (1 - slope) * step(x))",),
         sympy=lambda sp, x, slope: sp.Piecewise((x, x > 0), (slope * x, True)),
         derivative=lambda x, slope: np.where(x > 0, 1.0, slope),
         image=_leaky_image,
@@ -208,6 +224,7 @@ register(
         ulps=0,
         params={"lo": None, "hi": None},
         numpy=np.clip,
+        pullback=("d * (step(x - lo) - step(x - hi))",),
         sympy=lambda sp, x, lo, hi: sp.Min(hi, sp.Max(lo, x)),  # hi wins where lo > hi, as in numpy
         derivative=lambda x, lo, hi: ((lo < x) & (x < hi)).astype(float),
         bounds=lambda lo, hi: (min(lo, hi), hi),
@@ -223,6 +240,7 @@ register(
         name="sign",
         ulps=0,
         numpy=np.sign,
+        pullback=("0",),
         sympy=lambda sp, x: sp.sign(x),
         derivative=np.zeros_like,
         bounds=lambda: (-1.0, 1.0),
@@ -239,6 +257,7 @@ register(
         name="step",
         ulps=0,
         numpy=lambda x: (np.asarray(x) > 0).astype(float),
+        pullback=("0",),
         sympy=lambda sp, x: sp.Piecewise((1, x > 0), (0, True)),
         derivative=np.zeros_like,
         bounds=lambda: (0.0, 1.0),
@@ -258,6 +277,7 @@ register(
     Atom(
         name="tanh",
         numpy=np.tanh,
+        pullback=("d * (1 - tanh(x)**2)",),
         sympy=lambda sp, x: sp.tanh(x),
         derivative=lambda x: 1 / np.cosh(np.clip(x, -350, 350)) ** 2,
         bounds=lambda: (-1.0, 1.0),
@@ -273,6 +293,7 @@ register(
     Atom(
         name="sigmoid",
         numpy=lambda x: _special().expit(x),
+        pullback=("d * sigmoid(x) * (1 - sigmoid(x))",),
         sympy=lambda sp, x: 1 / (1 + sp.exp(-x)),
         derivative=_sigmoid_slope,
         bounds=lambda: (0.0, 1.0),
@@ -287,6 +308,7 @@ register(
     Atom(
         name="erf",
         numpy=lambda x: _special().erf(x),
+        pullback=("d * 2 / sqrt(pi) * gaussian(x)",),
         sympy=lambda sp, x: sp.erf(x),
         derivative=lambda x: 2 / math.sqrt(math.pi) * np.exp(-np.square(x)),
         bounds=lambda: (-1.0, 1.0),
@@ -305,6 +327,7 @@ register(
         ulps=TAIL,
         numpy=lambda x: x * _special().ndtr(x),
         passing=1,
+        pullback=("d * ((1 + erf(x / sqrt(2))) / 2 + x * gaussian(x / sqrt(2)) / sqrt(2 * pi))",),
         sympy=lambda sp, x: x * (1 + sp.erf(x / sp.sqrt(2))) / 2,
         derivative=_gelu_slope,
         bounds=lambda: (-0.17, INF),
@@ -318,9 +341,28 @@ register(
 )
 register(
     Atom(
+        name="gelu_tanh",
+        ulps=TAIL,
+        numpy=lambda x: x * _special().expit(x * (LINEAR + CUBIC * np.square(x))),
+        passing=2,
+        pullback=(f"d * sigmoid({LINEAR!r} * x + {CUBIC!r} * x**3) * (1 + x * ({LINEAR!r} + {3 * CUBIC!r} * x**2) * "
+                  f"sigmoid(-{LINEAR!r} * x - {CUBIC!r} * x**3))",),
+        sympy=lambda sp, x: x * (1 + sp.tanh(sp.sqrt(2 / sp.pi) * (x + sp.Rational(44715, 1000000) * x**3))) / 2,
+        derivative=_gelu_tanh_slope,
+        bounds=lambda: (-0.1701, INF),
+        image=_valley(_gelu_tanh_value, GELU_TANH_BOTTOM),
+        regularity=Regularity(1, 0, 1.13),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        doc="x (1 + tanh(sqrt(2/pi) (x + 0.044715 x**3))) / 2, the approximation of gelu in GPT-2",
+    )
+)
+register(
+    Atom(
         name="silu",
         numpy=lambda x: x * _special().expit(x),
         passing=1,
+        pullback=("d * sigmoid(x) * (1 + x * (1 - sigmoid(x)))",),
         sympy=lambda sp, x: x / (1 + sp.exp(-x)),
         derivative=_silu_slope,
         bounds=lambda: (-0.2785, INF),
@@ -335,6 +377,7 @@ register(
     Atom(
         name="softplus",
         numpy=lambda x: np.logaddexp(x, 0.0),
+        pullback=("d * sigmoid(x)",),
         sympy=lambda sp, x: sp.log(1 + sp.exp(x)),
         derivative=lambda x: _special().expit(x),
         bounds=lambda: (0.0, INF),
@@ -351,6 +394,7 @@ register(
         params={"alpha": 1.0},
         numpy=_elu,
         passing=1,
+        pullback=("d * (alpha * exp(min(x, 0)) + (1 - alpha) * step(x))",),
         sympy=lambda sp, x, alpha: sp.Piecewise((x, x > 0), (alpha * (sp.exp(x) - 1), True)),
         derivative=lambda x, alpha: np.where(x > 0, 1.0, alpha * np.exp(np.minimum(x, 0))),
         bounds=lambda alpha: (min(-alpha, 0.0), INF),
@@ -366,6 +410,7 @@ register(
         name="selu",
         numpy=lambda x: SELU_SCALE * _elu(x, SELU_ALPHA),
         passing=2,
+        pullback=(f"{SELU_SCALE!r} * d * ({SELU_ALPHA!r} * exp(min(x, 0)) + {1 - SELU_ALPHA!r} * step(x))",),
         sympy=lambda sp, x: (
             sp.Float(SELU_SCALE, 17) * sp.Piecewise((x, x > 0), (sp.Float(SELU_ALPHA, 17) * (sp.exp(x) - 1), True))
         ),
@@ -382,6 +427,7 @@ register(
     Atom(
         name="sin",
         numpy=np.sin,
+        pullback=("d * cos(x)",),
         sympy=lambda sp, x: sp.sin(x),
         derivative=np.cos,
         bounds=lambda: (-1.0, 1.0),
@@ -398,6 +444,7 @@ register(
     Atom(
         name="cos",
         numpy=np.cos,
+        pullback=("-d * sin(x)",),
         sympy=lambda sp, x: sp.cos(x),
         derivative=lambda x: -np.sin(x),
         bounds=lambda: (-1.0, 1.0),
@@ -414,6 +461,7 @@ register(
     Atom(
         name="exp",
         numpy=np.exp,
+        pullback=("d * exp(x)",),
         sympy=lambda sp, x: sp.exp(x),
         derivative=np.exp,
         image=_exp_image,
@@ -431,6 +479,7 @@ register(
         ulps=TAIL,
         numpy=lambda x: np.exp(-np.square(x)),
         passing=1,
+        pullback=("-2 * d * x * gaussian(x)",),
         sympy=lambda sp, x: sp.exp(-(x**2)),
         derivative=lambda x: -2 * x * np.exp(-np.square(x)),
         bounds=lambda: (0.0, 1.0),

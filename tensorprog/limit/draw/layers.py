@@ -196,8 +196,12 @@ class Conditioned(NumericRecursion):
 
     # -- draws ----------------------------------------------------------------------------------------------------
 
-    def _factor(self, weight: str, members: Array, stop: int) -> Array:
-        """Triangular factors of the covariance of the first columns of some weight members.
+    def operand_moment(self, f: str, g: str) -> IndexedValues:
+        """The average over coordinates of products of two families that are operands of scores: their covariance."""
+        return self.base(f, g)
+
+    def _factor(self, weight: str, members: Array, stop: int, operands: bool = False) -> Array:
+        """Triangular factors of the covariance of the first columns of some weight members, as `operands` of scores.
 
         Shapes    (draws, members, columns, columns)
         """
@@ -211,7 +215,8 @@ class Conditioned(NumericRecursion):
                 if not w.size:
                     continue
                 at = self._positions(f, place[w, r], "") | self._positions(g, place[w, c], "_")
-                found = self.base(f, g).at({**at, REPLICATE: draws})
+                moment = self.operand_moment(f, g) if operands else self.base(f, g)
+                found = moment.at({**at, REPLICATE: draws})
                 cov[:, w, r, c] = found.value
                 error[w, r, c] = np.broadcast_to(found.error, (len(draws), len(w))).sum(axis=0) / max(1, len(draws))
         self.relative = max(self.relative, relative_error(cov, error))
@@ -233,7 +238,7 @@ class Conditioned(NumericRecursion):
         for side, weight in enumerate(meeting.weights):
             members, back = np.unique(pairs // self.columns.most if side == 0 else pairs % self.columns.most,
                                       return_inverse=True)  # fmt: skip
-            factor = self._factor(weight, members, stops[side])[:, back]
+            factor = self._factor(weight, members, stops[side], True)[:, back]
             block = factor @ block if side == 0 else block @ np.swapaxes(factor, -1, -2)
         drawn = block[:, place.reshape(meeting.pairs.shape), meeting.columns[0], meeting.columns[1]]
         return Value.of(drawn, (REPLICATE, *meeting.axes))

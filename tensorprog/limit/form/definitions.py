@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
 
+from tensorprog.check.independence import with_copies
 from tensorprog.language.arrows import acyclic
 from tensorprog.language.errors import NotCompiledError, Problem, Span
 from tensorprog.language.expr import (
@@ -165,10 +166,11 @@ def is_layered(netsor: Netsor, random: frozenset[str]) -> bool:
 
 
 def without_transposes(netsor: Netsor) -> Netsor:
-    """The program without what transposed weights make, if no output depends on that.
+    """The program without what transposed weights make, if no output depends on that, or with weights of their own.
 
-    Raises    NotCompiledError if one does
+    Raises    NotCompiledError if an output depends on a transpose that is not independent of its weight in the limit
     """
+    netsor = with_copies(netsor)
     transposed = [s for s in netsor.body if isinstance(s, MatMul) and s.transposed]
     used = upstream(netsor, netsor.outputs) if transposed else frozenset()
     for statement in transposed:

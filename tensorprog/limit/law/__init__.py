@@ -10,6 +10,6 @@ In goes a program, through the recursion of `moment` and the draws of `draw`; ou
     mixture, convolution, joint     densities and distribution functions from what was averaged
 
 `conditional_law` is `law.given`, `infinite_heads` the Gaussian for infinitely many heads, `structured_covariance` what
-`law.cov` returns, `plan` what it would compute, `summary` a law and its quantities in words, `score_checks` what the
-check asks.
+`law.cov` returns, `plan` what it would compute, `by_layer` the tokens of every layer given draws, `summary` a law and
+its quantities in words, `score_checks` what the check asks.
 """

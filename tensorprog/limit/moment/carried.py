@@ -25,7 +25,7 @@ from scipy.linalg import lapack, solve_triangular
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.several import REPLICATES, point_sets
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, contract, evaluate, gather, multiply
-from tensorprog.language.expr import Affine, Expr, Variable, indices_of, product_of, substitute, variables
+from tensorprog.language.expr import Affine, Expr, Variable, free_indices, indices_of, product_of, substitute, variables
 from tensorprog.language.ir import MatMul, Nonlin, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.limit.form.definitions import Box, place, target_box
@@ -228,7 +228,7 @@ class Paths:
             slots = tuple(slot.at(names) for slot in variable.slots)
             own = self.netsor.families[variable.name]
             plain = len(names) == len(first.slots) and not bound and not any(own.boundaries)
-            plain = plain and not any(True for _ in variables(weight)) and not indices_of(weight, self.netsor.ranges)
+            plain = plain and not any(True for _ in variables(weight)) and not free_indices(weight)
             for slot, (low, high) in zip(slots, own.ranges, strict=True):
                 plain = plain and {name for name, _ in slot.terms} <= whole.keys()
                 plain = plain and low <= slot.bounds(whole)[0] and slot.bounds(whole)[1] < high
@@ -402,6 +402,8 @@ class Paths:
             return sum_.last[1][part]
         few = len(rows) * self.replicates * self.points <= 4 * TOGETHER
         held, count = slice(None) if few else part, int(rows.max(initial=-1)) + 1
+        if not count:  # all beyond a boundary, where nothing is drawn yet
+            return np.zeros((len(range(self.replicates)[part]), len(rows), self.points), dtype=np.float32)
         factor = joint.factor[held][:, rows, :count].astype(np.float32)
         drawn = _product(factor, self.normals[held, joint.start : joint.start + count])
         if not few:
