@@ -116,7 +116,7 @@ def compare_imported() -> None:
         (first, error), (second, slack) = (law.cov(law.outputs[0], with_error=True)
                                            for law in (program.limit(), tp.load(name).limit()))
         largest_difference = float(np.abs(np.asarray(first) - np.asarray(second)).max())
-        lines = len(program.imported.text.splitlines())
+        lines = len(program.imported.text.splitlines()) if program.imported else 0
         print(line([name, str(lines), program.check().grade, f"{largest_difference:.1e}",
                     f"{np.max(error):.1e}, {np.max(slack):.1e}"]), flush=True)
 
