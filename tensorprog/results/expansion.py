@@ -8,6 +8,7 @@ scalars of a program with a few more statements, whose second differences `limit
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +26,7 @@ from tensorprog.limit.draw.normals import Streams
 from tensorprog.limit.draw.perturbed import Moved
 from tensorprog.results.conditional import with_conditional
 
-__all__ = ["QUANTITIES", "Correction", "FirstOrder", "correction", "first_order"]
+__all__ = ["QUANTITIES", "Correction", "FirstOrder", "correction", "first_order", "first_orders"]
 
 Array = NDArray[Any]
 Numbers = Mapping[str, Array]
@@ -34,6 +35,7 @@ GROUPS = 16  # of draws, whose spread is the error
 STEP = 2.0**-11
 DRAWS = 1 << 15
 TINY = 1e-20
+PILOT = 8  # draws of each group that tell how long others take
 NUMBERS = 1 << 21  # of one block of draws at once, about
 
 
@@ -190,6 +192,24 @@ class Correction:
             raise ProgramError(f"the limit of the {self.quantity} of {' and '.join(self.names)} is 0: ask with "
                                "relative=False")
         return max(1, math.ceil((abs(value) + error) / (within * scale)))
+
+
+def first_orders(netsor: Netsor, name: str, draws: int, seconds: float) -> dict[str, tuple[float, float]] | float:
+    """The first orders of variance and kurtosis of one member, or the seconds that they would take, if more than these.
+
+    Raises    NotCompiledError where they are not known
+    """
+    started = time.process_time()
+    order = FirstOrder(netsor, [parse_target(name, netsor.names)], 4)
+    order.groups(GROUPS, 1)
+    small = time.process_time() - started
+    order.groups(PILOT * GROUPS, 1)
+    large = time.process_time() - started - small
+    expected = small + draws / GROUPS * max(large - small, 0.0) / PILOT
+    if expected > seconds:
+        return expected
+    groups, functions = order.groups(draws, 0), _functions(4)
+    return {quantity: first_order(groups, functions[quantity]) for quantity in ("variance", "kurtosis")}
 
 
 def correction(
