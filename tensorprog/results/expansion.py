@@ -100,22 +100,18 @@ class FirstOrder:
         Shapes    (groups, 2, probes, order)
         """
         each = max(1, -(-draws // GROUPS))
-        block = min(each, max(1, NUMBERS // self.layers.width))
-        steps = 0.0, self.step, -self.step
-        found = []
-        for number in range(GROUPS):
-            total, done = np.zeros(()), 0
-            while done < each:
-                size = min(block, each - done)
-                normals = Streams(self.layers.sources, size, seed, number * each + done)
-                limit, more, less = (
-                    np.array([probe.moments(values, self.order) for probe in self.probes])
-                    for values in self.layers.at_steps(normals, steps)
-                )
-                second = (more + less - 2 * limit) / (2 * self.step**2)
-                total, done = total + np.array([limit, second]).sum(axis=-1), done + size
-            found.append(total / each)
-        return np.array(found)
+        at_once = max(1, min(each, NUMBERS // (GROUPS * self.layers.width)))
+        total, steps = np.zeros(()), (0.0, self.step, -self.step)
+        for number, done in enumerate(range(0, each, at_once)):
+            size = GROUPS * min(at_once, each - done)
+            values = self.layers.at_steps(Streams(self.layers.sources, size, seed, number), steps)
+            limit, more, less = (
+                np.array([probe.moments({name: value[k] for name, value in values.items()}, self.order)
+                          for probe in self.probes]) for k in range(len(steps))
+            )  # fmt: skip
+            found = np.array([limit, (more + less - 2 * limit) / (2 * self.step**2)])
+            total = total + found.reshape(*found.shape[:-1], GROUPS, -1).sum(axis=-1)
+        return np.moveaxis(total, -1, 0) / each
 
 
 def first_order(groups: Array, quantity: Callable[[Array], Any]) -> tuple[float, float]:
@@ -151,7 +147,7 @@ def _with_probes(netsor: Netsor, probes: Sequence[Expr], order: int) -> tuple[Ne
     else:
         larger, variance = given.netsor, given.variance
         mean = dict(given.mean) | {name: name for name in given.refused}
-    powers = {f"power{k}{name}": f"{mean[name]}**{k}" for name in mean for k in range(1, order + 1)}
+    powers = {f"power{k}{name}": mean[name] + (f"**{k}" if k > 1 else "") for name in mean for k in range(1, order + 1)}
     scalar = [name for name in mean if larger.families[mean[name]].kind == "scalar"]
     assert not scalar, "a mean without coordinates"
     added = with_averages(larger, powers)
