@@ -79,9 +79,9 @@ class Perturbed(Conditioned):
         """Number of coordinates that one draw has."""
         return super().width(name) if self.is_finite(name) else COORDINATES
 
-    def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> IndexedValues:
-        """The average of products that statements read: E[Z^f Z^g], moved."""
-        return self._moved(f, g, super().between(f, g, names, ranges))
+    def products(self, f: str, g: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> IndexedValues:
+        """E[Z^f Z^g] where a statement averages over all coordinates, moved."""
+        return self._moved(f, g, super().products(f, g, names, ranges))
 
     def operand_moment(self, f: str, g: str) -> IndexedValues:
         """The average of products of operands of scores: of one of each two, moved."""
