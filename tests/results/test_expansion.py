@@ -55,7 +55,7 @@ outputs: [y]
 
 @pytest.mark.parametrize("indexed", [True, False])
 def test_a_residual_stream(indexed: bool) -> None:
-    """z + sqrt(2) W z twice: |z|**2 gets a factor of mean 3 and variance 16/n, and kurtosis 3 (1 + 2/n) (1 + 16/9n)**2."""
+    """z + sqrt(2) W z twice: |z|**2 gets factors of mean 3 and variance 16/n, kurtosis 3 (1 + 2/n) (1 + 16/9n)**2."""
     layers = "- z[0] = Nonlin(x)\n  - u[l] = MatMul(W[l], z[l-1])\n  - z[l] = Nonlin(z[l-1] + u[l])"
     plain = "- u1 = MatMul(W[1], x)\n  - z1 = Nonlin(x + u1)\n  - u2 = MatMul(W[2], z1)\n  - z2 = Nonlin(z1 + u2)"
     law = limit(f"""
