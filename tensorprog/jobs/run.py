@@ -87,7 +87,7 @@ def run(
     """
     from tensorprog import __version__
     from tensorprog.check.graph import build
-    from tensorprog.finite.run import check_store
+    from tensorprog.finite.run import Interrupted, check_store
     from tensorprog.show.graphs import to_svg
 
     told = listener or Listener()
@@ -124,8 +124,13 @@ def run(
         study.written += list(folders.values()) if store is None else [store.path]
         for width in settings.width:
             told.stage(f"n = {width}")
-            samples = program.run(width=width, progress=told.progress, executor=executor, store=folders.get(width),
-                                  **settings.options)
+            try:
+                samples = program.run(width=width, progress=told.progress, executor=executor,
+                                      store=folders.get(width), **settings.options)
+            except Interrupted as stop:
+                if store is not None and stop.drawn is not None:
+                    _keep(study, stop.drawn, store, told)
+                raise
             _width(study, samples, store, stream, told)
             _save_report(study, out)
     if out is not None:
@@ -224,6 +229,15 @@ def _width(study: Study, samples: Samples, store: SamplesFile | None, stream: bo
         for name, values in samples.averages.items():
             store.add(f"averages/{name}_n{width}", values)
         store.meta["width"].append(width)
+
+
+def _keep(study: Study, drawn: Samples, store: SamplesFile, told: Listener) -> None:
+    """Write what was drawn at the width at which a run was interrupted."""
+    for name in study.names:
+        store.add(f"{name}_n{drawn.width}", drawn[name])
+    store.meta["width"].append(drawn.width)
+    store.meta["interrupted"] = {"width": drawn.width, "samples": drawn.samples}
+    told.note(f"n = {drawn.width}: the first {drawn.samples:,} networks are kept in {store.path.name}")
 
 
 def _head(study: Study, samples: Samples) -> Samples:
