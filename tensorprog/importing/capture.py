@@ -235,6 +235,11 @@ class _Graphs:
             for k, node in enumerate((one, other)):
                 self.values[k][node.name] = _computed(node, self.values[k])
             return
+        if kind in _OF_SHAPES:
+            for k, node in enumerate((one, other)):
+                shapes = {a.name: torch.zeros(a.meta["val"].shape) for a in node.all_input_nodes}
+                self.values[k][node.name] = _computed(node, self.values[k] | shapes)
+            return
         self._inplace(one, kind)
         converted = [_arguments(node) for node in (one, other)]
         self.captured.operations.append(Operation(
@@ -259,6 +264,7 @@ class _Graphs:
 
 _PARTS = ("view", "select", "slice", "transpose", "permute", "getitem", "unsqueeze", "squeeze", "expand", "narrow",
           "reshape", "flatten", "unflatten", "chunk", "split", "unbind")
+_OF_SHAPES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")  # whatever the numbers
 _RANDOM = ("randn", "rand", "randn_like", "rand_like", "bernoulli", "normal", "randint", "multinomial", "randperm")
 
 

@@ -70,10 +70,10 @@ def unrolled(sketch: Sketch, result: Expr) -> None:
             if own:
                 joined[line.name] = own[0]
                 versions = [replace(each, slots=tuple(slot.at({index: Affine((), value)}) for slot in each.slots),
-                                    args=tuple(_at_value(arg, index, value) for arg in each.args))
+                                    args=tuple(_at_value(sketch, arg, index, value) for arg in each.args))
                             for each in versions for value in range(start, start + size)]
             else:
-                versions = [replace(each, args=tuple(_summed_out(arg, index, range(start, start + size))
+                versions = [replace(each, args=tuple(_summed_out(sketch, arg, index, range(start, start + size))
                                                      for arg in each.args)) for each in versions]
         lines += versions
     sketch.lines = [replace(line, args=tuple(_read_through(sketch, arg, line.kind == "Nonlin") for arg in line.args))
@@ -115,18 +115,18 @@ def _read_by(expr: Expr, joined: dict[str, int]) -> list[str]:
     return found
 
 
-def _at_value(expr: Expr, index: str, value: int) -> Expr:
-    return substitute(expr, {index: Affine((), value)})
+def _at_value(sketch: Sketch, expr: Expr, index: str, value: int) -> Expr:
+    return _without_border(sketch, substitute(expr, {index: Affine((), value)}))
 
 
-def _summed_out(expr: Expr, index: str, values: range) -> Expr:
+def _summed_out(sketch: Sketch, expr: Expr, index: str, values: range) -> Expr:
     """Sums over an index written out."""
     def change(node: Expr) -> Expr | None:
         if not isinstance(node, Reduction) or index not in node.indices or node.reducer != "sum":
             return None
         rest = tuple(name for name in node.indices if name != index)
         inside = Reduction("sum", rest, node.arg) if rest else node.arg
-        return sum_of(_at_value(inside, index, value) for value in values)
+        return sum_of(_at_value(sketch, inside, index, value) for value in values)
 
     return rebuild(expr, change)
 
@@ -185,7 +185,7 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
         return Variable(names[ref.slots[position].offset], (*ref.slots[:position], *ref.slots[position + 1:]))
 
     def at(expr: Expr, index: str, value: int) -> Expr:
-        return substitute(expr, {index: Affine((), value), f"{index}_": Affine((), value)})
+        return _without_border(sketch, substitute(expr, {index: Affine((), value), f"{index}_": Affine((), value)}))
 
     lines: list[Sentence] = []
     for line in sketch.lines:
@@ -203,6 +203,7 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
                 sketch.vectors[names[value]] = sketch.vectors[name]
             continue
         size = sketch.atoms[index].size
+        size = size if line.kind == "MatMul" else 0  # queries, keys and values are products
         lines += [replace(line, name=names[value], slots=slots, role=f"{line.role}:{_label(line.place, size, value)}",
                           args=tuple(at(arg, index, value) for arg in line.args)) for value in values]
         for value in values:
@@ -226,6 +227,35 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
     sketch.matrices.pop(name, None)
     sketch.rows.pop(name, None)
     return replace_variables(result, change)
+
+
+def _without_border(sketch: Sketch, expr: Expr) -> Expr:
+    """Members of families outside of their borders are zero, and so are products with them."""
+    if not any(isinstance(node, Variable) and any(not slot.terms for slot in node.slots) for node in walk(expr)):
+        return expr
+    inside: dict[tuple[str, int], set[int]] = {}
+    for line in sketch.lines:
+        for k, slot in enumerate(line.slots):
+            atom = sketch.atoms[slot.bare] if slot.bare else None
+            values = range(atom.start, atom.start + atom.size) if atom else (slot.offset,)
+            inside.setdefault((line.name, k), set()).update(values)
+
+    def outside(node: Expr) -> bool:
+        return isinstance(node, Variable) and any(
+            not slot.terms and (node.name, k) in inside and slot.offset not in inside[node.name, k]
+            for k, slot in enumerate(node.slots))
+
+    def change(node: Expr) -> Expr | None:
+        if outside(node):
+            return Number(0)
+        if not is_call(node, "multiply", "add"):
+            return None
+        left, right = (rebuild(arg, change) for arg in node.args)
+        if node.atom == "add" and Number(0) in (left, right):
+            return right if left == Number(0) else left
+        return Number(0) if Number(0) in (left, right) else call(node.atom, left, right)
+
+    return rebuild(expr, change) if any(map(outside, walk(expr))) else expr
 
 
 def _looked_up(sketch: Sketch, expr: Expr) -> Expr:

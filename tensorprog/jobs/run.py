@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.jobs.remembered_law import RememberedLaw
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import NotCompiledError, OutsideError, TensorprogError
 from tensorprog.language.files import json_text, partial_name, write_text, writing
@@ -140,7 +141,7 @@ def _limit(program: Any, study: Study, told: Listener) -> None:
         return
     told.stage("compiling the limit")
     try:
-        reference = Reference(program.limit(max_memory=study.settings.max_memory))
+        reference = Reference(RememberedLaw(program, max_memory=study.settings.max_memory))
         found = reference.to_json(study.settings.keep)
     except Exception as error:  # networks of finite width do not depend on it
         _refused(study, error, told)

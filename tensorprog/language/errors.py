@@ -10,7 +10,7 @@ from typing import Any
 __all__ = [
     "AccuracyError", "MemoryLimitError", "NotCompiledError", "OutsideError", "Problem", "ProgramError", "Span",
     "TensorprogError", "WorkerError", "check_count", "check_precision", "did_you_mean", "fail", "in_order",
-    "shorten",
+    "shorten", "visible",
 ]
 
 
@@ -53,8 +53,8 @@ class Problem:
         if self.span.text:
             lines.append(f"  in    {self.span.text}")
         if self.fix:
-            lines.append(f"  try   {self.fix}")
-        return "\n".join(lines)
+            lines.append("  try   " + self.fix.replace("\n", "\n        "))
+        return visible("\n".join(lines))
 
 
 class TensorprogError(Exception):
@@ -115,6 +115,14 @@ class WorkerError(TensorprogError):
     """Workers did not survive, or could not do, what they were given."""
 
     exit_code = 3
+
+
+def visible(text: str) -> str:
+    """The text with what is not printable written out, as \\x1b is: terminals would obey it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else " " if c == "\t" else c.encode("unicode_escape").decode()
+                   for c in text)
 
 
 def did_you_mean(name: str, known: Sequence[str], otherwise: str | None = None) -> str:

@@ -11,6 +11,7 @@ is the way to interpret expressions: one table of rules for each interpretation;
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,8 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, TypeVar, Union, cast
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.errors import Problem, ProgramError, did_you_mean, fail
+from tensorprog.language.errors import Problem, ProgramError, fail
+from tensorprog.language.meant import function_meant, not_here
 
 __all__ = [
     "COMPARISONS", "LOGICAL", "MAX_NODES", "PAIRWISE", "Affine", "Call", "Constant", "Expr", "Function", "IndexValue",
@@ -442,18 +444,18 @@ def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operan
         ["x", "y", "z"][: atom.arity] + [p if d is None else f"{p}={d:g}" for p, d in atom.params.items()]
     )
     if not atom.arity <= len(given) <= atom.arity + len(names):
-        raise ProgramError(f"{name} takes ({signature}), not {len(given)} arguments")
+        raise fail(f"{name} takes ({signature}), not {len(given)} arguments", fix=f"{name}({signature})")
     values: dict[str, Expr] = dict(zip(names, given[atom.arity :], strict=False))
     for key, value in (params or {}).items():
         if key not in names or key in values:
             problem = "is given twice" if key in values else f"is not one of its parameters ({signature})"
-            raise ProgramError(f"{name}: {key} {problem}")
+            raise fail(f"{name}: {key} {problem}", fix=f"{name}({signature})")
         values[key] = as_expr(value)
     for key in names:
         if key not in values:
             default = atom.params[key]
             if default is None:
-                raise ProgramError(f"{name} takes ({signature}): {key} is missing")
+                raise fail(f"{name} takes ({signature}): {key} is missing", fix=f"{name}({signature})")
             values[key] = Number(default)
     for key in names:
         other = next((node for node in walk(values[key]) if isinstance(node, Variable)), None)
@@ -478,8 +480,11 @@ def function(name: str) -> Function:
     Raises    ProgramError with the closest name
     """
     if name not in ATOMS and name not in REDUCTIONS and name not in PAIRWISE:
-        own = "; one of your own is declared in Python, by tp.atom, before the file is read"
-        raise ProgramError(Problem(f"there is no function {name}", fix=did_you_mean(name, function_names()) + own))
+        close = difflib.get_close_matches(name, function_names(), n=1, cutoff=0.75)
+        near = function_meant(name) or "".join(close)
+        all_of_them = "`tp list --atoms` shows all functions; tp.atom declares one of your own, in Python"
+        fix = f"did you mean {near}?" if near else not_here(name) or all_of_them
+        raise fail(f"there is no function {name}", fix=fix)
     return Function(name)
 
 

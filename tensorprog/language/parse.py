@@ -27,6 +27,7 @@ from tensorprog.language.expr import (
     function,
     is_call,
 )
+from tensorprog.language.meant import not_here
 
 __all__ = [
     "MAX_DEPTH", "Names", "affine", "constant_value", "parse_expression", "parse_statement", "parse_target",
@@ -411,8 +412,9 @@ def parse_statement(text: str, names: Names, span: Span = Span()) -> ParsedState
         if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in INSTRUCTIONS):
             called = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
             fix = f"{_text(body[0].targets[0])} = {_product(value) or f'Nonlin({_text(value)})'}"
-            raise _Error("the right side must be MatMul(...), Nonlin(...) or Dot(...)", value,
-                         fix if called in ATOMS else did_you_mean(called, INSTRUCTIONS, fix))
+            if called and called not in ATOMS:
+                fix = not_here(called) or did_you_mean(called, INSTRUCTIONS, "u[i] = Nonlin(tanh(x[i])), say")
+            raise _Error("the right side must be MatMul(...), Nonlin(...) or Dot(...)", value, fix)
         first = reader.weight if value.func.id == "MatMul" else reader.expression
         args = (*map(first, value.args[:1]), *map(reader.expression, value.args[1:]))
         keywords = tuple((keyword.arg or "**", ast.unparse(keyword.value)) for keyword in value.keywords)

@@ -27,6 +27,7 @@ from tensorprog.language.data_files import DataError, read_array
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, in_order, shorten
 from tensorprog.language.expr import Expr, Number
 from tensorprog.language.ir import ConstantDef, Draft, Netsor, Statement, Table
+from tensorprog.language.meant import Surroundings, rewritten
 from tensorprog.language.parse import Names, parse_statement
 from tensorprog.language.schema import (
     CONSTANT,
@@ -120,22 +121,48 @@ def compose(text: str, file: str) -> Node | None:
                    "remove it") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        message, fix = _explain(error, lines[mark.line] if mark is not None and mark.line < len(lines) else "")
-        raise fail(message, at(mark), fix) from None
+        before = lines[: mark.line + 1] if mark is not None else []
+        message, fix, *place = _explain(error, lines[mark.line] if mark is not None and mark.line < len(lines) else "",
+                                        before)
+        span = Span(file, place[0] + 1, 1, shorten(lines[place[0]].strip())) if place else at(mark)
+        raise fail(message, span, fix) from None
     except (RecursionError, MemoryError):
         raise fail("the file is nested too deeply", Span(file), "programs need about five levels") from None
     except yaml.YAMLError as error:
         raise fail(f"this is not YAML: {str(error).splitlines()[0]}", Span(file)) from None
 
 
-def _explain(error: Any, line: str) -> tuple[str, str]:
+def _without_colon(lines: Sequence[str]) -> tuple[str, str, int] | None:
+    """The last of some lines, or the one before it, if it lacks the space behind its colon, or its dash."""
+    for back in range(1, min(4, len(lines) + 1)):
+        number = len(lines) - back
+        text = lines[number].split(" #")[0].strip()
+        if text.startswith("-"):
+            continue
+        statement = re.fullmatch(r"(\w+(?:\[[^\]]*\])?\s*=\s*[A-Z]\w*\(.*\))", text)
+        if statement:
+            return "a statement of the body begins with a dash", f"- {text}", number
+        entry = re.fullmatch(r"(\w+(?:\[[^\]]*\])?)\s*(?:=|:(?=\S))\s*(.+)", text)
+        if entry:
+            return "an entry is written `name: value`, with a space behind the colon", f"{entry[1]}: {entry[2]}", number
+    return None
+
+
+def _explain(error: Any, line: str, before: Sequence[str] = ()) -> tuple[str, str] | tuple[str, str, int]:
     """A YAML error in the words of a program's author."""
     problem = str(error.problem or error.context or "invalid text")
+    if any(part in problem for part in ("could not find expected ':'", "expected <block end>", "mapping values")):
+        found = _without_colon(before)
+        if found:
+            return found
     if "expected ',' or" in problem:
         if "<stream end>" in problem or not line.strip():
             return "a bracket { or [ is never closed", "close it, one bracket for each opened"
         name = re.search(r"\w+\[[^\]]*\]?", line[max(line.find("{" if "{" in line else "["), 0):])
         example = name.group() if name else "W[i]"
+        if line.strip().startswith("outputs:"):
+            named = dict.fromkeys(re.findall(r"([^\W\d]\w*)\s*(?=[,\[\]])", line.partition(":")[2]))
+            return "an output is the name of a whole family, without indices", f"outputs: [{', '.join(named)}]"
         return ("inside {...} or [...] YAML cannot hold unquoted brackets or commas",
                 f'write "{example}" in quotes, or give the section one entry per line without {{ }}')
     if "'\\t'" in problem:
@@ -199,9 +226,11 @@ def read_program(reader: Reader, overrides: Mapping[str, Any]) -> Netsor:
     sections = {name: value for name, (_, value) in reader.entries(root, "section", SECTIONS).items()}
     required = {"program": "program: name", "body": "body: and below it one `- name = Instruction(...)` per line",
                 "outputs": "outputs: [y]"}
+    written = {str(key.value).strip().lower() for key, _ in root.value}
     for section, fix in required.items():
         if section not in sections:
-            reader.error(f"the section {section}: is missing", Span(reader.file), fix)
+            if section not in {SECTION_WORDS.get(name) for name in written}:
+                reader.error(f"the section {section}: is missing", Span(reader.file), fix)
             reader.broken.add("outputs")
     given = {what: reader.entries(sections.get(section), what) for section, what in DECLARING.items()}
     # names of constants and indices first, so that texts can be read whatever their order
@@ -223,15 +252,27 @@ def read_program(reader: Reader, overrides: Mapping[str, Any]) -> Netsor:
         "outputs": read_outputs(reader, sections.get("outputs")),
         "run": read_run(reader, sections.get("run")),
     }
+    known = surroundings(reader, given)
     if reader.problems:
         reader.problems += reader.placed(problems_of(Draft(**parts), frozenset(reader.broken)))
-        raise ProgramError(in_order(reader.problems))
+        raise ProgramError(with_rewritings(reader, in_order(reader.problems), parts, known))
     try:
         return Netsor(**parts)
     except ProgramError as error:
-        raise ProgramError(reader.placed(error.problems)) from None
+        raise ProgramError(with_rewritings(reader, reader.placed(error.problems), parts, known)) from None
 
 
+SECTION_WORDS = {  # what sections are called elsewhere
+    **dict.fromkeys(("statements", "forward", "code", "network", "layers", "model"), "body"),
+    **dict.fromkeys(("inputs", "input", "vectors", "inits"), "initial"),
+    **dict.fromkeys(("weight", "params", "parameters", "matrices"), "weights"),
+    **dict.fromkeys(("hyperparameters", "hparams", "consts", "constant", "config"), "constants"),
+    **dict.fromkeys(("index", "dims", "axes", "ranges"), "indices"),
+    **dict.fromkeys(("output", "returns", "return"), "outputs"), "name": "program",
+}
+DEVIATIONS, VARIANCES = ("std", "sigma", "stddev", "sd"), ("var", "variance", "sigma2", "sigma_w2", "covariance")
+RUN_WORDS = {"n": "width", "widths": "width", "n_samples": "samples", "num_samples": "samples", "networks": "samples",
+             "memory": "max_memory", "n_threads": "threads", "precision": "dtype", "random_state": "seed"}
 DECLARING = {"constants": "constant", "indices": "index", "initial": "initial vector", "weights": "weight"}
 Given = dict[str, tuple[Node, Node]]  # key and value by the text of the key
 
@@ -246,6 +287,7 @@ class Reader:
         self.broken: set[str] = set()  # names whose declaration is wrong: nothing is concluded from them
         self.places: dict[str, Span] = {}  # where names were written that have no span of their own
         self.names = Names()
+        self.written: list[tuple[str, Span, Statement | None]] = []  # the body: texts, and what was read of them
 
     def error(self, message: str, span: Span, fix: str = "") -> None:
         """Note a problem."""
@@ -264,6 +306,17 @@ class Reader:
         plain = node.style not in ("|", ">") and str(node.value) in self.lines[mark.line]
         column = mark.column + 1 + (node.style is not None) if plain else 0
         return Span(self.file, span.line, column, shorten(text or span.text))
+
+    @contextmanager
+    def whole(self, key: str, value: Node, span: Span) -> Iterator[None]:
+        """Give fixes of an entry that stands beside others on one line the whole line."""
+        try:
+            yield
+        except ProgramError as error:
+            fixes = [self.instead(value, span, p.fix, key) if p.fix.startswith(f"{key}: ") else p.fix
+                     for p in error.problems]
+            raise ProgramError(Problem(p.message, p.span, fix)
+                               for p, fix in zip(error.problems, fixes, strict=True)) from None
 
     @contextmanager
     def guard(self, span: Span, *names: str) -> Iterator[None]:
@@ -294,13 +347,31 @@ class Reader:
                 self.error("merge keys (<<) are not part of program files", span, "write the entries out")
             elif node.flow_style and (cut or (isinstance(value, ScalarNode) and _is_open(value.value))):
                 if not cut:
+                    line = self.lines[span.line - 1]
+                    held = re.search(rf"\b{re.escape(name)}\s*:\s*([^,{{}}]*\((?:[^()]|\([^()]*\))*\)[^,{{}}]*)", line)
+                    inside = held[1].strip() if held else "max(a, b)"
+                    pair = re.fullmatch(r"\(\s*(\w+)\s*,\s*(\w+)\s*\)", inside)
+                    quoted = f"[{pair[1]}, {pair[2]}]" if pair else f'"{inside}"'
+                    fix = line[: held.start(1)] + quoted + line[held.start(1) + len(inside):] if held else ""
                     self.error("a comma inside {...} ends the entry, so this text was cut in two", span,
-                               'quote it: "max(a, b)"')
+                               fix.strip() or f"quote it: {quoted}")
                 cut = not any(_is_open(part.value, closing=True)
                               for part in (key, value) if isinstance(part, ScalarNode))
                 self.broken.update(re.findall(r"^[^\W\d]\w*", name))
+            elif node.flow_style and result and plain_number(name) is not None and value.value == "":
+                last, (_, behind) = next(reversed(result.items()))
+                place = self.instead(behind, self.span(result[last][0]), "LIST", last)
+                parts = re.match(r".*?LIST((?:\s*,\s*[\d_.]+)+)", place)
+                texts = [self.source(behind), *re.findall(r"[\d_.]+", parts[1] if parts else name)]
+                whole = what == "run option" and "items" not in RUN_KEYS.get(last, {})
+                text = f"{last}: {''.join(texts) if whole else '[' + ', '.join(texts) + ']'}"
+                fix = place.replace("LIST" + parts[1], text) if parts else text
+                self.error(f"a comma inside {{...}} ends the entry {last}", span, fix)
+                self.broken.add(last)
+                break
             elif known is not None and name not in known:
-                self.error(f"there is no {what} {name}", span, did_you_mean(name, list(known)))
+                self.error(f"there is no {what} {name}", span,
+                           self.meant(what, name, value, span, known) or did_you_mean(name, list(known)))
                 if what == "section":  # what it declares is missing elsewhere, for this reason alone
                     keys = [key for key, _ in value.value] if isinstance(value, MappingNode) else []
                     self.broken.update(first_word(str(key.value)) for key in keys)
@@ -313,6 +384,38 @@ class Reader:
                 if known is None:
                     self.places.setdefault(first_word(name), span)
         return result
+
+    def meant(self, what: str, name: str, value: Node, span: Span, known: Mapping[str, Any]) -> str:
+        """The line, or the section, that was meant by an unknown name; '' if that is not known."""
+        section = SECTION_WORDS.get(name.lower(), "") if what == "section" else ""
+        if section:
+            inline = value.start_mark.line + 1 == value.end_mark.line + 1 == span.line
+            return f"{section}: {self.source(value)}" if inline and self.source(value) else f"{section}:"
+        if what == "run option":
+            option = RUN_WORDS.get(name.lower(), "")
+            return self.instead(value, span, f"{option}: {self.source(value)}", name) if option in known else ""
+        key = "variance" if "shape" in known else "cov" if "cov" in known else ""
+        beside = re.search(rf"\b{key}\s*:", self.lines[span.line - 1])
+        if beside and key:
+            return f"leave {name} out: {key} is its square" if name.lower() in DEVIATIONS else ""
+        if key and name.lower() in (*DEVIATIONS, *VARIANCES) and isinstance(value, ScalarNode):
+            number = plain_number(value.value)
+            squared = f"{number**2:.12g}" if number is not None else f"({value.value})**2"
+            return self.instead(value, span, f"{key}: {squared if name.lower() in DEVIATIONS else value.value}", name)
+        return ""
+
+    def source(self, node: Node) -> str:
+        """The text of a node as it is written."""
+        return self.text[node.start_mark.index : node.end_mark.index]
+
+    def instead(self, value: Node, span: Span, text: str, name: str) -> str:
+        """The line of an entry with `text` in the place of `name: value`; the text alone where that is not one line."""
+        line = self.lines[span.line - 1]
+        held = re.search(rf"\b{re.escape(name)}\s*:\s*{re.escape(self.source(value))}", line[span.column - 1:])
+        if held is None or span.line != value.end_mark.line + 1 != value.start_mark.line + 1:
+            return text
+        start = span.column - 1 + held.start()
+        return (line[:start] + text + line[span.column - 1 + held.end():]).strip()
 
     def plain(self, node: Node | None, what: str) -> str:
         """Text of a section that is one line."""
@@ -410,14 +513,18 @@ def read_entries(reader: Reader, given: Given, what: Entries, make: Callable[...
     """A section whose entries have options, from which `make` makes the records."""
     result = []
     for text, name, indices, entry, span in declared(reader, given, what):
-        with reader.guard(span, text if what.short else name, name):
+        with reader.guard(span, text if what.short else name, name), reader.whole(text, entry, span):
             if isinstance(entry, MappingNode):
                 options = {key: value for key, (_, value) in reader.entries(
                     entry, f"option of {what.article} {what.called}", what.options).items()}
             elif what.short:
                 options = {what.short: entry}
             else:
-                raise fail(f"{what.called} {name} takes {{mean: ..., cov: ...}}", span, f"{name}: {{mean: 0, cov: 1}}")
+                gaussian = re.fullmatch(r"\s*[Nn]\w*\(([^,]+),([^,]+)\)\s*", str(entry.value))
+                single = isinstance(entry, ScalarNode) and plain_number(entry.value) is not None
+                mean, cov = gaussian.groups() if gaussian else (0, entry.value if single else 1)
+                raise fail(f"{what.called} {name} takes {{mean: ..., cov: ...}}", span,
+                           f"{text}: {{mean: {str(mean).strip()}, cov: {str(cov).strip()}}}")
             owner = name if what.indexed else f"{what.called} {name}"
             values = {key: read_option(reader, value, what.options[key], f"the {key} of {owner}")
                       for key, value in options.items()}
@@ -433,7 +540,7 @@ def read_option(reader: Reader, node: Node, option: Option, what: str) -> Any:
             return table
         if "expression" not in option.kinds:
             raise fail(f"{what} must be a matrix or a file", reader.span(node), f"{what.split()[1]}: numbers.npy")
-    if "shape" in option.kinds and isinstance(node, SequenceNode):
+    if {"shape", "size"} & set(option.kinds) and isinstance(node, SequenceNode):
         return take(option, reader.data(node, what), reader.names, what, reader.span(node))
     return take(option, reader.value(node, what), reader.names, what, reader.inside(node))
 
@@ -545,13 +652,82 @@ def read_body(reader: Reader, node: Node | None) -> tuple[Statement, ...]:
         span = reader.inside(item, " ".join(text.split()))
         target = re.match(r"\s*([^\W\d]\w*)", text)
         name = target.group(1) if target else ""
+        reader.written.append((text, span, None))
         if name not in reader.broken and reader.mentions(text):
             reader.broken.add(name)
             continue
         with reader.guard(span, name):
             parsed = parse_statement(text, reader.names, span)
             statements.append(make_statement(parsed.target, parsed.instruction, parsed.args, parsed.keywords, span))
+            reader.written[-1] = text, span, statements[-1]
     return tuple(statements)
+
+
+# ---- statements in other words --------------------------------------------------------------------------------------
+
+MAX_REWRITTEN = 20  # statements that are rewritten in messages: each is checked with the whole program
+
+
+def surroundings(reader: Reader, given: Mapping[str, Given]) -> Surroundings:
+    """The names of a program, as far as they can be read."""
+    def listed(text: str) -> tuple[str, ...]:
+        return tuple(re.findall(r"[^,\[\]\s]+", text.partition("[")[2]))
+
+    weights, initial = ({first_word(key): listed(key) for key in given[what]} for what in ("weight", "initial vector"))
+    others, scalars = dict(initial), set()
+    for text, *_ in reader.written:
+        target = re.match(r"\s*([^\W\d]\w*)\s*((?:\[[^\]=]*\])*)", text)
+        if target:
+            name, slots = target[1], listed(target[2] or "")
+            if name not in others or not reader.names.indices.issuperset(others[name]):
+                others[name] = slots
+            scalars |= {name} if re.search(r"=\s*Dot\b", text) else set()
+    return Surroundings(reader.names.indices, set(reader.names.constants), weights, others, scalars)
+
+
+def with_rewritings(
+    reader: Reader, problems: Sequence[Problem], parts: Mapping[str, Any], known: Surroundings
+) -> list[Problem]:
+    """The problems, with statements that are written in the words of other languages rewritten as fixes."""
+    seen: set[str] = set()
+    found = []
+    for problem in problems:  # an index that is not declared is told once
+        if not problem.message.endswith("is not an index or a constant") or problem.message not in seen:
+            found.append(problem)
+        seen.add(problem.message)
+    for position, (text, span, _) in enumerate(reader.written):
+        place = span.line, span.text
+        places = [k for k, problem in enumerate(found) if (problem.span.line, problem.span.text) == place]
+        if not places or places[0] > MAX_REWRITTEN:
+            continue
+        lines = rewritten(text, known)
+        if lines and _is_valid(reader, position, lines, parts):
+            first = found[places[0]]
+            found[places[0]] = Problem(first.message, first.span, "\n".join(lines))
+            for k in places[1:]:
+                found[k] = Problem(found[k].message, found[k].span)
+            name, left = first_word(lines[-1]), lines[-1].partition(" =")[0]
+            if not text.replace(" ", "").startswith(f"{left}=") and left != name:  # readers may have meant that one
+                found = [problem for problem in found if not problem.message.startswith(f"{name} has 0 indices")]
+    return found
+
+
+def _is_valid(reader: Reader, position: int, lines: Sequence[str], parts: Mapping[str, Any]) -> bool:
+    """Whether nothing is wrong with the lines in the place of a statement."""
+    new: list[Statement] = []
+    try:
+        for line in lines:
+            parsed = parse_statement(line, reader.names, Span(text=line))
+            new.append(make_statement(parsed.target, parsed.instruction, parsed.args, parsed.keywords, Span(text=line)))
+    except ProgramError:
+        return False
+    before, after = (
+        [statement for _, _, statement in part if statement is not None]
+        for part in (reader.written[:position], reader.written[position + 1:])
+    )
+    draft = Draft(**{**parts, "body": (*before, *new, *after)})
+    unknown = reader.broken - {statement.target.name for statement in new}
+    return not any(problem.span.text in lines for problem in problems_of(draft, unknown))
 
 
 def read_outputs(reader: Reader, node: Node | None) -> tuple[str, ...]:
@@ -577,6 +753,11 @@ def read_run(reader: Reader, node: Node | None) -> tuple[tuple[str, Any], ...]:
     result: list[tuple[str, Any]] = []
     for key, (_, entry) in reader.entries(node, "run option", RUN_KEYS).items():
         with reader.guard(reader.span(entry)):
+            if isinstance(entry, ScalarNode) and re.fullmatch(r"\d[\d_]*(\s*,\s*\d[\d_]*)+", entry.value.strip()):
+                several = "items" in RUN_KEYS[key]
+                text = f"[{entry.value.strip()}]" if several else re.sub(r"[\s,]", "", entry.value)
+                raise fail(f"{key} takes {'a list in square brackets' if several else 'one number, without commas'}",
+                           reader.span(entry), f"{key}: {text}")
             result.append((key, make_option(key, reader.data(entry, key), reader.span(entry), reader.names)))
     return tuple(result)
 

@@ -237,6 +237,7 @@ def text() -> str:
 
 
 MAX_WHOLE = 2**53
+MAX_LISTED = 10**6  # values of a range in another spelling that are looked at
 
 _SCALES: dict[str, Literal["n**-0.5", "1/n"]] = {
     "n**-0.5": "n**-0.5", "n**(-0.5)": "n**-0.5", "1/sqrt(n)": "n**-0.5", "1/n**0.5": "n**-0.5",
@@ -253,7 +254,7 @@ _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 
 def is_program_name(text: str) -> bool:
     """Whether a text can name a program: short, one line, and no path."""
-    return 0 < len(text) <= 100 and not any(c in text for c in "/\\\n\0")
+    return 0 < len(text) <= 100 and text.isprintable() and not any(c in text for c in "/\\")
 
 
 def plain_number(text: str) -> int | float | None:
@@ -332,6 +333,19 @@ def _range(size: Any, names: Names, what: str, span: Span) -> tuple[int, int, st
     """First value, the one after the last, and the text of a size (0..size-1) or of a range with both ends."""
     text = str(size).strip()
     name = what.removeprefix("the size of ")
+    spelt = re.fullmatch(r"(?:range|arange|np\.arange)\((\d+)(?:,\s*(\d+))?\)|(\d+)\s*[:-]\s*(\d+)", text)
+    if spelt or isinstance(size, list | tuple | range):
+        try:
+            values = [int(value) for value in size] if not isinstance(size, str) else []
+        except (TypeError, ValueError):
+            values = []
+        edges = [int(part) for part in spelt.groups() if part] if spelt else []
+        if spelt:  # Python's ranges end before their last number, 1-4 edges with it
+            edges = [0, *edges] if len(edges) == 1 else edges
+            values = list(range(edges[0], edges[1] + ("-" in text))) if edges[1] - edges[0] <= MAX_LISTED else []
+        runs = values == list(range(values[0], values[0] + len(values))) if values else False
+        plain = values[-1] + 1 if runs and values[0] == 0 else f'"{values[0]}..{values[-1]}"' if runs else 4
+        raise fail(f"{what} is a number, or a range with both ends", span, f"{name.removeprefix('index ')}: {plain}")
     if not (isinstance(size, str) and ".." in text):
         stop = whole(size, names, what, span)
         if stop < 1:
@@ -457,7 +471,10 @@ def make_initial(
         raise fail(f"initial vector {name}: {' and '.join(sources)} both give its covariance", span,
                    "keep one of cov, gram and data")
     if "variance" in given and "data" not in given:
-        raise fail(f"initial vector {name}: variance belongs to data", span, f"write {instead} for the covariance")
+        listed = f"{name}[{', '.join(indices)}]" if indices else name
+        cov = given["variance"]
+        fix = f"P.initial({listed!r}, cov={cov})" if "=" in instead else f"{listed}: {{cov: {cov}}}"
+        raise fail(f"initial vector {name}: variance belongs to data", span, fix)
     source = {"data": "variance", "gram": "gram"}.get(sources[0] if sources else "", "cov")
     mean, cov = (given.get(key, Number(INITIAL.options[key].default)) for key in ("mean", source))
     return Initial(name, indices, mean, cov, given.get("data"), width, span)

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import cached_property, reduce
 from itertools import islice
 
@@ -126,8 +127,10 @@ def is_closed(
     allowed = {*indices, *(f"{name}_" for name in indices if copies)}
     for node in walk(expr):
         if isinstance(node, Variable):
-            checker.error(f"{what} must be made of constants and indices; {node.name} is neither", span,
-                          did_you_mean(node.name, [*checker.netsor.constant, *allowed]))
+            fix = did_you_mean(node.name, [*checker.netsor.constant, *allowed])
+            if node.name == "n" and what.startswith("the variance of "):
+                fix = f"{what.removeprefix('the variance of ')}: 1, whose entries are N(0, 1/n) already"
+            checker.error(f"{what} must be made of constants and indices; {node.name} is neither", span, fix)
         elif isinstance(node, IndexValue) and node.name not in allowed:
             second = node.name.endswith("_") and node.name[:-1] in allowed
             checker.error(f"{what} may not depend on the {'second copy' if second else 'index'} {node.name}", span,
@@ -223,6 +226,7 @@ def is_condition(expr: Expr) -> bool:
 
 
 MAX_TABLE = 10**8  # entries of a constant given by an expression
+LARGE = 1e200  # entries of a covariance whose sums may overflow
 ASYMMETRY, INDEFINITE = 1e-10, 1e-8  # allowed whatever the precision of a covariance, relative to its largest entry
 MAX_CHECKED = 10**7  # entries evaluated to check their values; larger ones are checked where they are used
 
@@ -329,6 +333,9 @@ def check_semidefinite(checker: Checker, matrix: NDArray[np.float64], what: str,
         checker.error(f"{what}: cov has entries that are not finite", span)
         return
     scale = np.abs(matrix).max(initial=1e-300)
+    if scale > LARGE:  # sums of entries overflow; a power of two changes no bit
+        check_semidefinite(checker, matrix * 2.0**-512, what, span)
+        return
     skew = np.abs(matrix - matrix.T).max()
     if skew > ASYMMETRY * scale and skew > 4 * unit_roundoff(matrix) * scale:
         checker.error(f"{what}: cov is not symmetric", span, "it must not change when i and i_ swap")
@@ -718,7 +725,7 @@ def check_right_side(checker: Checker, statement: Statement, families: Mapping[s
     parts = ((statement.weight, True), (statement.vector, False)) if isinstance(statement, MatMul) else (
         (statement.left, False), (statement.right, False))
     for reference, is_weight in parts:
-        if not is_reference(checker, reference, left, statement, families):
+        if not is_reference(checker, reference, left, statement, families, is_weight):
             continue
         kind = families[reference.name].kind
         if is_weight and kind != "weight":
@@ -761,7 +768,8 @@ def check_expression(
 
 
 def is_reference(
-    checker: Checker, reference: Variable, bound: set[str], statement: Statement, families: Mapping[str, Family]
+    checker: Checker, reference: Variable, bound: set[str], statement: Statement, families: Mapping[str, Family],
+    weight: bool = False,
 ) -> bool:
     """Whether a name refers to a known family, with slots that fit; complains if not."""
     checker.used.add(reference.name)
@@ -774,11 +782,30 @@ def is_reference(
             checker.error("n may occur only as scale=1/n in Dot", statement.span.at(reference.column),
                           "limits need programs whose text does not depend on the width")
             return False
-        known = [*families, *checker.netsor.constant, *checker.netsor.index]
         checker.error(f"{reference.name} is not defined", statement.span.at(reference.column),
-                      did_you_mean(reference.name, known))
+                      how_to_define(checker, reference, statement, families, weight))
         return False
     return check_slots(checker, reference, family.ranges, family.boundaries, bound, statement.span)
+
+
+def how_to_define(
+    checker: Checker, reference: Variable, statement: Statement, families: Mapping[str, Family], weight: bool
+) -> str:
+    """What to do about a name that is not defined: a name that is nearly the same, or the line that declares it."""
+    kinds = [name for name, family in families.items() if (family.kind == "weight") == weight]
+    known = kinds if weight else [*kinds, *checker.netsor.constant, *checker.netsor.index]
+    same = next((name for name in known if name.lower() == reference.name.lower()), "")
+    near = same or "".join(get_close_matches(reference.name, known, n=1, cutoff=0.75 if weight else 0.6))
+    if near:
+        return f"did you mean {near}?"
+    listed = f"[{','.join(map(str, reference.slots))}]" if reference.slots else ""
+    if not all(slot.bare for slot in reference.slots):
+        return f"known names: {', '.join(sorted(known)[:12])}"
+    if weight:
+        return f"add `{reference.name}{listed}: 1` under `weights:`, where 1 is the variance"
+    vector = f"add `{reference.name}{listed}: {{cov: 1}}` under `initial:` for a Gaussian vector"
+    number = f", or `{reference.name}: 1` under `constants:` for a number" if isinstance(statement, Nonlin) else ""
+    return vector + ("" if listed else number)
 
 
 # ---- kinds and widths ----------------------------------------------------------------------------------------------

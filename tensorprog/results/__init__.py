@@ -7,6 +7,7 @@ Nothing here is printed or written.
     conditional             outputs given all but the weights used last: exactly Gaussian at every width
     reference               what displays and comparisons ask of a law, asked once
     comparison, rates       samples beside a law, and the power of the width with which they approach it
+    expansion               moments of wide networks to first order in 1/n
     imported                what became of a torch module: its parameters, their laws and powers of n
     selfcheck               a law beside its own draws and beside networks
     study                   what `tp run` is asked and what it finds

@@ -296,6 +296,27 @@ class Steps(nn.Module):  # type: ignore[misc]
         return self.out(state)
 
 
+class Scan(nn.Module):  # type: ignore[misc]
+    """Layers of a causal convolution of each channel and a linear recurrence of fixed rates, as in Mamba."""
+
+    def __init__(self, n: int, layers: int = 2) -> None:
+        super().__init__()
+        self.into, self.rate = nn.Linear(5, n), nn.Parameter(torch.log(torch.tensor([0.5])))
+        self.near = nn.ModuleList(nn.Conv1d(n, n, 3, padding=2, groups=n) for _ in range(layers))
+        self.mix = nn.ModuleList(nn.Linear(n, n, bias=False) for _ in range(layers))
+
+    def forward(self, x: Any) -> Any:
+        x = self.into(x)
+        for near, mix in zip(self.near, self.mix, strict=True):
+            h = nn.functional.silu(near(x.transpose(1, 2))[..., :x.shape[1]]).transpose(1, 2)
+            state, states = torch.zeros_like(h[:, 0]), []
+            for step in range(x.shape[1]):
+                state = state * self.rate.exp() + h[:, step]
+                states.append(state)
+            x = x + mix(torch.stack(states, 1))
+        return x
+
+
 IMAGE = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 2, 4, 4)), dtype=torch.float32)
 MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "mlp": (mlp, tokens(2)),
@@ -319,6 +340,7 @@ MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "sinusoids": (lambda n: Sinusoids(n, False), tokens(3)),
     "sinusoids by turns": (lambda n: Sinusoids(n, True), tokens(3)),
     "steps": (Steps, tokens(3)),
+    "scan": (Scan, tokens(3)),
     "words": (Words, torch.tensor([[3, 1, 3]])),
 }
 

@@ -327,3 +327,35 @@ def test_the_command_solves(tmp_path: Path) -> None:
     assert found["slope"] == pytest.approx(256 * 8 / 4, rel=1e-3)
     done = CliRunner().invoke(main, [*words[:4], "kurtosis", *words[5:], "--be", "2"])
     assert done.exit_code == 3
+
+
+# ---- gradients ------------------------------------------------------------------------------------------------------
+
+
+def test_gradients_of_deep_networks(tmp_path: Path) -> None:
+    found = tp.depth(program(RELU, tmp_path, sigma_w2=3), "z", to=6, gradients=True, width=256, samples=256)
+    expected = 1.5 ** np.arange(6, -1, -1)  # half of the coordinates pass a relu on
+    assert np.all(np.abs(found["gradient_norm"] - expected) <= found["gradient_norm_error"] + 1e-10)
+    assert found.attrs["gradients_grade"] == "theorem"
+    drawn, se = found["gradient_norm_finite"].sel(width=256), found["gradient_norm_finite_se"].sel(width=256)
+    assert np.all(np.abs(drawn - expected) < 5 * se + 0.02 * expected)
+    tanh = tp.depth("resnet", "z", to=4, gradients=True)["gradient_norm"]
+    assert np.allclose(tanh, 1.25 ** np.arange(4, -1, -1), rtol=2e-3)  # T = 4 branches of sigma_w2 / (2 T)
+
+
+def test_gradients_at_the_edge_of_chaos(tmp_path: Path) -> None:
+    alone = "\n".join(line for line in TANH.splitlines() if not line.startswith(("  - d", "  - c", "  - f", "  e:")))
+    sigma_w, sigma_b = critical(1.0)
+    text = program(alone.replace("[y, f]", "[y]"), tmp_path, sigma_b=sigma_b)
+    value, error = tp.solve(text, "sigma_w", "gradient_norm", 1, of="z", to=4, growth=True)
+    assert abs(value - sigma_w) < 1e-9
+    assert error < 1e-8
+
+
+def test_gradients_behind_scores_are_those_of_networks(tmp_path: Path) -> None:
+    found = tp.depth(program(PRENORM, tmp_path), "x", gradients=True, draws=64, width=16, samples=64)
+    assert "variance" in found
+    assert found["gradient_norm_finite"].values[0, -1] == pytest.approx(1, abs=0.2)  # of the output itself
+    if found.attrs["gradients_grade"] == "outside":  # then the limit has none, and says so
+        assert "gradient_norm" not in found or np.isnan(found["gradient_norm"]).all()
+        assert "none is claimed" in found.attrs["no_gradients"]

@@ -86,7 +86,71 @@ def gpt2(n: int, networks: int, generator: np.random.Generator) -> Array:
     return layer_norm(blocks(x, generator, heads=2, share=1 / 2, eps=1e-5, causal=True))
 
 
-NETWORKS: dict[str, Network] = {"llama_block": llama_block, "gpt2": gpt2}
+def vit(n: int, networks: int, generator: np.random.Generator) -> Array:
+    places = np.array([(row, column) for row in range(2) for column in range(2)])
+    distance = np.abs(places[:, None] - places).sum(axis=2)
+    patches = generator.standard_normal((networks, n, 4)) @ np.linalg.cholesky(0.5**distance).T
+    x = np.concatenate([generator.standard_normal((networks, n, 1)), patches], axis=2)
+    x = x + generator.standard_normal(x.shape)
+    return layer_norm(blocks(x, generator, heads=2, share=1, eps=1e-12, causal=False), 1e-12)
+
+
+def mixture_of_experts(n: int, networks: int, generator: np.random.Generator) -> Array:
+    x = generator.standard_normal((networks, n, 2)) @ np.array([[1, 0.5], [0, np.sqrt(0.75)]])
+    h = rms_norm(x)
+    shares = softmax(weight(generator, networks, 4, n) @ h, axis=1)
+    for expert in range(4):
+        gate, up = (weight(generator, networks, n, n) @ h for _ in range(2))
+        x = x + shares[:, expert, None] * (weight(generator, networks, n, n) @ (silu(gate) * up))
+    return np.asarray(x)
+
+
+def whisper_like(n: int, networks: int, generator: np.random.Generator) -> Array:
+    def attention(asks: Array, answers: Array, causal: bool = False) -> Array:
+        q, k, v = (weight(generator, networks, n, n) @ x for x in (asks, answers, answers))
+        return weight(generator, networks, n, n) @ attend(q, k, v, causal)
+
+    def network(x: Array) -> Array:
+        return weight(generator, networks, n, n) @ gelu(weight(generator, networks, n, n) @ rms_norm(x, 1e-5))
+
+    apart = np.abs(np.arange(4)[:, None] - np.arange(4))
+    frames = generator.standard_normal((networks, n, 4)) @ np.linalg.cholesky(0.5**apart).T
+    padded = np.concatenate([np.zeros((networks, n, 1)), frames], axis=2)  # zero before the first frame
+    x = gelu(sum(weight(generator, networks, n, n, 2 / 3) @ padded[:, :, tap : tap + 3 : 2] for tap in range(3)))
+    h = rms_norm(x, 1e-5)
+    x = x + attention(h, h)
+    encoded = rms_norm(x + network(x), 1e-5)
+    text = generator.standard_normal((networks, n, 2))
+    h = rms_norm(text, 1e-5)
+    text = text + attention(h, h, causal=True)
+    text = text + attention(rms_norm(text, 1e-5), encoded)
+    return text + network(text)
+
+
+def mamba_like(n: int, networks: int, generator: np.random.Generator) -> Array:
+    apart = np.abs(np.arange(3)[:, None] - np.arange(3))
+    x = generator.standard_normal((networks, n, 3)) @ np.linalg.cholesky(0.5**apart).T
+    s = silu(weight(generator, networks, n, n) @ x)
+    reads, asks = (weight(generator, networks, 2, n) @ s for _ in range(2))
+    bias = generator.standard_normal((networks, n, 1)) - 1
+    steps = np.log1p(np.exp(weight(generator, networks, n, n) @ s + bias))
+    state = np.zeros((networks, n, 2))
+    for token in range(3):
+        step = steps[:, :, token, None]
+        state = np.exp(-step * np.array([1, 2])) * state + step * reads[:, None, :, token] * s[:, :, token, None]
+    last = (state * asks[:, None, :, -1]).sum(axis=2, keepdims=True) + s[:, :, -1:]
+    gate = silu(weight(generator, networks, n, n) @ x[:, :, -1:])
+    return np.asarray(weight(generator, networks, n, n) @ (last * gate))
+
+
+NETWORKS: dict[str, Network] = {
+    "llama_block": llama_block,
+    "gpt2": gpt2,
+    "vit": vit,
+    "mixture_of_experts": mixture_of_experts,
+    "mamba_like": mamba_like,
+    "whisper_like": whisper_like,
+}
 
 
 def moments(outputs: Array) -> tuple[Array, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import shutil
 from pathlib import Path
@@ -243,3 +244,15 @@ def test_infinitely_many_heads_are_the_limit_of_many() -> None:
     np.testing.assert_allclose(np.asarray(infinite.cov("y")), np.asarray(many.cov("y")), atol=1e-4)
     (first, error), (second, slack) = (law.kurtosis("y[0]", with_error=True) for law in (few, many))
     assert abs(16 * (first - 3) - 64 * (second - 3)) <= 16 * error + 64 * slack
+
+
+def test_names_of_indices_are_nothing_but_names(tmp_path: Path) -> None:
+    text = PROGRAMS["attention_correlated"].read_text(encoding="utf-8")
+    renamed = text
+    for old, new in (("i", "r"), ("j", "r2"), ("a", "rank")):
+        renamed = re.sub(rf"(?<=[\[,( {{]){old}(?=[\],:_) ])", new, renamed)
+    assert "p[rank,r,r2]" in renamed
+    (tmp_path / "renamed.yaml").write_text(renamed, encoding="utf-8")
+    first, second = (tp.load(file).limit() for file in ("attention_correlated", tmp_path / "renamed.yaml"))
+    np.testing.assert_array_equal(first.sample(50, seed=1)["y"], second.sample(50, seed=1)["y"])
+    np.testing.assert_array_equal(np.asarray(first.cov("y")), np.asarray(second.cov("y")))

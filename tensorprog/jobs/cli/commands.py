@@ -54,7 +54,7 @@ from tensorprog.jobs.cli.options import (
     options,
     whole_number,
 )
-from tensorprog.jobs.cli.programs import completion, graph, list_, new
+from tensorprog.jobs.cli.programs import cache, completion, graph, list_, new
 from tensorprog.jobs.cli.studies import paper, sweep
 from tensorprog.language.errors import NotCompiledError, TensorprogError, fail
 
@@ -268,9 +268,12 @@ def limit(
 
     if accuracy is not None and not 0 < accuracy < float("inf"):
         raise fail(f"--accuracy {accuracy}: is not a positive number", fix="--accuracy 1e-4")
-    law = program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
     if self_check:
+        law = program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
         return _self_check(law, program, width, samples, seed or 0, form, quiet)
+    from tensorprog.jobs.remembered_law import RememberedLaw
+
+    law = RememberedLaw(program, accuracy=accuracy, max_memory=max_memory or "1GiB")
     reference = Reference(law if infinite is None else law.infinite_heads(infinite))
     if form == "json":
         found: dict[str, Any] | None = reference.to_json()
@@ -279,10 +282,10 @@ def limit(
         if refused:
             raise refused
     elif not quiet:
-        from tensorprog.limit.law.law import widths_text
-
         show(program.check().blocks()[:1])
         if len(law.widths) > 1:
+            from tensorprog.limit.law.law import widths_text
+
             show([paragraph(widths_text(law.widths))])
         if infinite is not None:
             show([paragraph(f"the range of {infinite} to infinity, after the widths (extension: a conjecture)")])
@@ -397,7 +400,8 @@ def plan(
     return 0
 
 
-for command in (run, sweep, depth, solve, check, limit, sample, plan, graph, paper, list_, new, import_, completion):
+for command in (run, sweep, depth, solve, check, limit, sample, plan, graph, paper, list_, new, import_, cache,
+                completion):
     main.add_command(command)
 
 

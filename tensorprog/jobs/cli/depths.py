@@ -59,7 +59,9 @@ DRAWS = option("--draws", metavar="N", default="4096", show_default=True, callba
 )
 @options(FILE)
 @click.argument("family", metavar="Z")
-@options(INDEX, TO, TOKENS, SET, WIDTH)
+@options(INDEX, TO, TOKENS, SET)
+@option("--gradients", is_flag=True, help="Squared norms of gradients too, by the adjoint program.")
+@options(WIDTH)
 @option("--samples", metavar="N", default="1024", show_default=True, callback=whole_number("--samples", 32),
         help="Networks drawn at each width.")
 @options(SEED, DRAWS)
@@ -67,8 +69,8 @@ DRAWS = option("--draws", metavar="N", default="4096", show_default=True, callba
 @options(FORMAT, QUIET, REQUIRE)
 def depth(
     file: str, family: str, index: str | None, to: int | None, tokens: str | None, given: dict[str, list[str]],
-    width: tuple[int, ...] | None, samples: int, seed: int | None, draws: int, out: Path | None, form: str,
-    quiet: bool, require: str | None,
+    gradients: bool, width: tuple[int, ...] | None, samples: int, seed: int | None, draws: int, out: Path | None,
+    form: str, quiet: bool, require: str | None,
 ) -> int:
     """Follow the tokens of a family Z of FILE, such as z of z[t,i], through the layers of the limit.
 
@@ -87,7 +89,7 @@ def depth(
     from tensorprog.show.progress import Progress
 
     over = {name: values for name, values in given.items() if len(values) > 1}
-    question = ask(program, family, index, to, over, tokens)
+    question = ask(program, family, index, to, over, tokens, gradients)
     usual = default_out(program.netsor)
     folder = out or usual.with_name(f"{usual.name}-depth")
     with Progress(notes=not quiet).shown() as listener:
@@ -117,7 +119,7 @@ def depth(
 @options(FILE)
 @click.argument("constant", metavar="CONSTANT")
 @option("--make", "quantity", metavar="QUANTITY", required=True,
-        help="variance, token_correlation, effective_rank, attention_entropy or kurtosis.")
+        help="variance, token_correlation, effective_rank, attention_entropy, kurtosis or gradient_norm.")
 @option("--of", "family", metavar="Z", required=True, help="The family, such as z of z[t,i].")
 @option("--be", "value", metavar="X", type=float, required=True, help="The value that the quantity is to have.")
 @option("--growth", is_flag=True, help="Make the factor from the last layer but one to the last so large.")
@@ -143,7 +145,7 @@ def solve(
     from tensorprog.language.formats import quantity as number
 
     wanted = Wanted(constant, quantity, value, growth)
-    question = ask(program, family, index, to, None, tokens)
+    question = ask(program, family, index, to, None, tokens, quantity == "gradient_norm")
     report = program.check()
     with one_blas_thread():
         found = root(question, wanted, per_replicate(draws), seed or 0, between)
@@ -153,8 +155,9 @@ def solve(
             "of": family, "index": question.index, "layer": question.layers[-1], "reached": found.reached,
             "reached_error": found.reached_error, "slope": found.slope})
     elif not quiet:
-        show([summary(program.netsor, report)])
+        show([summary(program.netsor.name, report)])
         error = found.error if found.error > 1e-9 * abs(found.value) else 0.0
-        echo(f"{constant} = {number(found.value, error)}: {wanted.said} of {family} at {question.index} = "
-             f"{question.layers[-1]} is {value:g}")
+        layer = question.layers[0 if quantity == "gradient_norm" and not growth else -1]
+        echo(f"{constant} = {number(found.value, error)}: {wanted.said} of {family} at {question.index} = {layer} is "
+             f"{value:g}")
     return exit_code(report.grade, require)

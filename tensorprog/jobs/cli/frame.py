@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from tensorprog.language.errors import Problem, TensorprogError, did_you_mean, fail
+from tensorprog.language.errors import Problem, TensorprogError, did_you_mean, fail, visible
 from tensorprog.language.files import json_text
 from tensorprog.show.terminal import columns_of, prepare
 
@@ -60,7 +60,7 @@ def _guarded(call: Callable[[], Any]) -> NoReturn:
     except (Exception, KeyboardInterrupt) as error:
         text, code = _said(error)
         with contextlib.suppress(OSError):  # with the notes of the error: where it happened
-            print("\n  ".join([text, *getattr(error, "__notes__", ())]), file=sys.stderr, flush=True)
+            complain("\n  ".join([text, *getattr(error, "__notes__", ())]))
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -217,7 +217,7 @@ def echo(text: str = "") -> None:
 
 def complain(text: str) -> None:
     """Print an error on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 def notice(text: str) -> None:

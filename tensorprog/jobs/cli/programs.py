@@ -1,4 +1,4 @@
-"""`tp list`, `tp new`, `tp graph` and `tp completion`: programs and the shell, with nothing computed."""
+"""`tp list`, `tp new`, `tp graph`, `tp cache` and `tp completion`: programs and the shell, with nothing computed."""
 
 from __future__ import annotations
 
@@ -206,6 +206,31 @@ def _page(title: str, picture: str, captions: Sequence[str]) -> str:
 
 
 # ---- tp completion --------------------------------------------------------------------------------------------------
+
+
+@click.command(
+    cls=Command, heading=COMMANDS[3], exits=SIMPLE, short_help="Show what commands remember, or forget it.",
+    examples=[("", "the folder and its size"), ("--clear", "forget all laws")],
+)
+@option("--clear", is_flag=True, help="Forget everything; the next command computes it again.")
+@options(FORMAT, QUIET)
+def cache(clear: bool, form: str, quiet: bool) -> int:
+    """Show the laws that commands remember, so that the same question is answered at once, to the same bits.
+
+    The environment variable TENSORPROG_CACHE names another folder, or says `off`. A law is computed again when the
+    program, its constants, a setting, tensorprog or the libraries that it computes with have changed.
+    """
+    from tensorprog.jobs import cache as kept
+
+    if clear:
+        kept.clear()
+    folder, (laws, size) = kept.folder(), kept.usage()
+    if form == "json":
+        print_json({"folder": None if folder is None else str(folder), "laws": laws, "bytes": size})
+    elif not quiet:
+        what = "nothing is remembered" if folder is None else f"{laws:,} laws, {size / 2**20:.1f} MiB in {folder}"
+        echo(what)
+    return 0
 
 
 @click.command(

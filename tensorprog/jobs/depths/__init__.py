@@ -8,8 +8,8 @@ from typing import Any
 
 from tensorprog.finite.workers import one_blas_thread
 from tensorprog.jobs.depths.networks import curves_of_networks
-from tensorprog.jobs.depths.profile import curves_of_limit
-from tensorprog.jobs.depths.question import Question, ask
+from tensorprog.jobs.depths.profile import Curves, curves, curves_of_limit, gradients_of_limit, with_gradients
+from tensorprog.jobs.depths.question import Question, Variant, ask
 from tensorprog.jobs.depths.results import DepthProfile
 from tensorprog.jobs.depths.root import NoSolutionError, Wanted, root
 from tensorprog.jobs.sweeps.results import need_xarray
@@ -25,8 +25,9 @@ REPLICATES = 16
 
 def depth(
     program: Any, of: str, *, index: str | None = None, to: int | None = None,
-    over: Mapping[str, Iterable[Any]] | None = None, tokens: str | None = None, width: int | Iterable[int] = (),
-    draws: int = DRAWS, samples: int = NETWORKS, seed: int = 0, progress: Callable[[int, int], None] | None = None,
+    over: Mapping[str, Iterable[Any]] | None = None, tokens: str | None = None, gradients: bool = False,
+    width: int | Iterable[int] = (), draws: int = DRAWS, samples: int = NETWORKS, seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """What happens to the tokens of a family in every layer of the limit: `of` is its name, z of z[t,i].
 
@@ -40,6 +41,8 @@ def depth(
     effective_rank      exp of the entropy of the eigenvalues of the Gram matrix E[z_i z_j], divided by its trace
     attention_entropy   mean over all rows of softmaxes of scalars of the entropy of the row
     kurtosis            mean over tokens of the fourth central moment over the squared variance
+    gradient_norm       with `gradients`: mean over tokens of |d(sum_i xi_i . y_i / sqrt(n)) / dz_i|**2 for all outputs
+                        y_i with fresh standard normal xi_i, by the program `tp.backward` makes: 1 for the identity
 
     Expectations over coordinates are given the scores; what they make is averaged over draws of the scores, the same
     for all values of constants, so that curves are smooth.  A quantity that there is none of is left out.
@@ -52,7 +55,7 @@ def depth(
               unless networks are asked for
     """
     need_xarray("depth profiles")
-    question = ask(program, of, index, to, over, tokens)
+    question = ask(program, of, index, to, over, tokens, gradients)
     told = _Telling(progress)
     return profile(question, _widths(width), draws, samples, seed, told).to_xarray()
 
@@ -65,15 +68,18 @@ def solve(
     """The constant for which a quantity of the last layer of the limit has a value, and the error of that constant.
 
     `quantity` is one of those of `depth`, of the family `of`; with `growth` it is the factor by which the quantity
-    changes from the last layer but one to the last.  Values are tried outwards from that in the program, up to a
-    thousand times as large and as small, or from one end of `between` to the other; the first that is met is given.
+    changes from the last layer but one to the last.  Gradients go backwards: `gradient_norm` is that of the first
+    layer, with `growth` its factor from the last layer to the one before.
+
+    Values are tried outwards from that in the program, up to a thousand times as large and as small, or from one end of
+    `between` to the other; the first that is met is given.
 
     Shapes    (value, error)
     Accuracy  the error of the quantity, as `depth` states it, divided by the slope of the quantity in the constant: to
               first order, with the probability of that error
     Raises    ProgramError for mistakes; NoSolutionError, with the values seen, where the quantity is never so large
     """
-    question = ask(program, of, index, to, None, tokens)
+    question = ask(program, of, index, to, None, tokens, quantity == "gradient_norm")
     with one_blas_thread():
         found = root(question, Wanted(constant, quantity, float(value), growth), per_replicate(draws), seed, between)
     return found.value, found.error
@@ -113,6 +119,9 @@ def profile(
     check_count("seed", seed, 0)
     report = Program.from_netsor(question.base).check()
     found = DepthProfile(question, report, REPLICATES * each, samples, seed, {})
+    backward = question.choices[0].backward
+    gradient = None if backward is None else Program.from_netsor(backward).check()
+    found.gradients = gradient
     with one_blas_thread():
         for number, choice in enumerate(question.choices):
             told.progress(number, len(question.choices))
@@ -125,9 +134,27 @@ def profile(
                 if not widths:
                     raise
                 found.refused[choice.position] = str(error)
+            if gradient is not None and choice.position in found.limit:
+                try:
+                    found.limit[choice.position] = _with_gradients(question, choice, found, gradient, each)
+                except (OutsideError, NotCompiledError) as error:
+                    found.refused_gradients[choice.position] = str(error)
             for width in widths:
                 found.finite[choice.position, width] = curves_of_networks(question, choice, width, samples, seed)
     told.progress(len(question.choices), len(question.choices))
     if not found.names:
         raise fail(f"there is nothing to say of {question.axes.name}")
     return found
+
+
+def _with_gradients(question: Question, choice: Variant, found: DepthProfile, report: Any, draws: int) -> Curves:
+    """The limit's curves of one choice of constants with those of gradients.
+
+    Raises    OutsideError where no limit of gradients is claimed, NotCompiledError
+    """
+    if report.grade == "outside":
+        failing = ", ".join(dict.fromkeys(finding.rule for finding in report.failing))
+        raise OutsideError(f"none is claimed ({failing}; tp.backward(P).check() says more); networks of given widths "
+                           "have gradients")
+    backward = curves(gradients_of_limit(question, choice, draws, found.seed))
+    return with_gradients(question, choice, found.limit[choice.position], backward)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from tensorprog.jobs.depths.profile import Curves, curves, entropies
+from tensorprog.jobs.depths.profile import Curves, curves, entropies, with_gradients
 from tensorprog.jobs.depths.quantities import Sums
 from tensorprog.jobs.depths.question import Question, Variant
 from tensorprog.language.expr import Variable, slots_of
-from tensorprog.language.ir import Index
+from tensorprog.language.ir import Index, Netsor
 from tensorprog.limit.law.by_layer import ordered
 from tensorprog.program import Program
 
@@ -38,7 +38,7 @@ def curves_of_networks(question: Question, choice: Variant, width: int, samples:
     averages = {f"{gram}[{free}]": str(one * two)}
     averages |= {f"{own}[{','.join(names)}]": str(one**k) for own, k in zip(raw, ORDERS, strict=True)}
     program, keep = Program.from_netsor(extended), [attention.name for attention in choice.attention]
-    parts = []
+    parts, gradients = list[Sums](), list[Sums]()
     for group in range(GROUPS):
         drawn = program.run(width, max(1, samples // GROUPS), seed=GROUPS * seed + group, keep=keep, averages=averages)
         matrix = np.asarray(drawn.averages[gram])
@@ -53,7 +53,27 @@ def curves_of_networks(question: Question, choice: Variant, width: int, samples:
                   np.stack([ordered(np.asarray(drawn.averages[own]), question.axes) for own in raw]),
                   entropies(question, choice, {own: np.asarray(drawn[own]) for own in keep}))
         parts.append(total)
-    return curves(parts, stated=False)
+        if choice.backward is not None:
+            gradients.append(_gradients(question, choice.backward, width, max(1, samples // GROUPS),
+                                        GROUPS * seed + group))
+    found = curves(parts, stated=False)
+    return with_gradients(question, choice, found, curves(gradients, stated=False)) if gradients else found
+
+
+def _gradients(question: Question, backward: Netsor, width: int, samples: int, seed: int) -> Sums:
+    """Squares of gradients of some networks, as diagonals of Gram matrices."""
+    name, ranges = question.gradient.name, backward.families[question.gradient.name].ranges
+    taken = {*backward.index, *backward.families, *backward.constant}
+    names = [_unused(f"place{k}", taken) for k in range(len(ranges))]
+    indices = [Index(own, *span) for own, span in zip(names, ranges, strict=True)]
+    square = _unused("square", taken)
+    program = Program.from_netsor(replace(backward, indices=(*backward.indices, *indices)))
+    drawn = program.run(width, samples, seed=seed,
+                        averages={f"{square}[{','.join(names)}]": str(Variable(name, slots_of(names)) ** 2)})
+    squares = ordered(np.asarray(drawn.averages[square]), question.gradient).mean(axis=-1)
+    total = Sums()
+    total.add(squares[..., None, None], None, None)
+    return total
 
 
 def _unused(name: str, taken: set[str]) -> str:

@@ -14,7 +14,8 @@ from tensorprog.jobs.depths.question import Question, Variant
 from tensorprog.limit.law.by_layer import LayerDraws
 from tensorprog.limit.law.law import NumericLaw
 
-__all__ = ["Curves", "curves", "curves_of_limit", "entropies", "sums_of_limit"]
+__all__ = ["Curves", "curves", "curves_of_limit", "entropies", "gradients_of_limit", "sums_of_limit",
+           "with_gradients"]
 
 Array = NDArray[np.float64]
 
@@ -41,6 +42,32 @@ def sums_of_limit(
         total = found.setdefault(piece.replicate, Sums())
         total.add(piece.gram, piece.raw, entropies(question, choice, piece.scalars), piece.relative)
     return list(found.values())
+
+
+def gradients_of_limit(
+    question: Question, choice: Variant, draws: int, seed: int, replicates: int = REPLICATES
+) -> list[Sums]:
+    """The same sums of gradients, by the adjoint program: coordinates of its families are those of gradients."""
+    assert choice.backward is not None
+    source = LayerDraws(NumericLaw(choice.backward), question.gradient, (), seed, moments=False)
+    found: dict[int, Sums] = {}
+    for piece in source.replicates(draws, replicates):
+        found.setdefault(piece.replicate, Sums()).add(piece.gram, None, None, piece.relative)
+    return list(found.values())
+
+
+def with_gradients(question: Question, choice: Variant, forward: Curves, backward: Curves) -> Curves:
+    """Curves with the squared norms of gradients; nan in layers that no output depends on."""
+    assert choice.backward is not None
+    start, _ = choice.backward.families[question.gradient.name].ranges[question.axes.layer]
+    both = []
+    for found in (backward.values["variance"], backward.errors["variance"]):
+        placed = np.full(len(question.layers), np.nan)
+        for k, number in enumerate(found):
+            if 0 <= start + k - question.layers[0] < len(placed):
+                placed[start + k - question.layers[0]] = number
+        both.append(placed)
+    return Curves({**forward.values, "gradient_norm": both[0]}, {**forward.errors, "gradient_norm": both[1]})
 
 
 def entropies(question: Question, choice: Variant, scalars: dict[str, Array]) -> Array | None:

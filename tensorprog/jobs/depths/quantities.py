@@ -5,6 +5,7 @@
     effective_rank       E of exp of the entropy of the eigenvalues of the Gram matrix over its trace
     attention_entropy    mean over rows of E[-sum_j a_j log a_j]
     kurtosis             mean over tokens of the fourth central moment over the squared variance
+    gradient_norm        mean over tokens of |d(sum xi . y / sqrt(n)) / dz_i|**2, xi standard normal for every output
 
 Inner expectations are over coordinates, given the scores; the outer ones over draws of the scores.
 """
@@ -25,6 +26,7 @@ LONG_NAMES = {
     "effective_rank": "effective rank of the tokens",
     "attention_entropy": "entropy of attention",
     "kurtosis": "kurtosis (Gaussian = 3)",
+    "gradient_norm": "squared norm of the gradient",
 }
 QUANTITIES = tuple(LONG_NAMES)
 SECOND = QUANTITIES[:3]  # of Gram matrices
@@ -115,6 +117,15 @@ class Sums:
         total._sums = {name: self._sums.get(name, zero) + other._sums.get(name, zero) for name in names}
         total._raw = self._raw + other._raw
         return total
+
+    @property
+    def backwards(self) -> Sums:
+        """The same sums with the last layer first; without plain moments."""
+        found = Sums()
+        found.draws, found.tokens, found._known = self.draws, self.tokens, False
+        found._sums = {name: value[::-1] for name, value in self._sums.items()}
+        found.relative = self.relative[..., ::-1] if self.relative.ndim else self.relative
+        return found
 
     @property
     def values(self) -> dict[str, Array]:

@@ -54,6 +54,7 @@ class Variant:
     netsor: Netsor
     larger: Netsor = field(repr=False)
     attention: tuple[Attention, ...]
+    backward: Netsor | None = field(default=None, repr=False)  # the adjoint program, if gradients are asked for
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value:g}" for name, value in self.values)
@@ -71,6 +72,12 @@ class Question:
     layers: tuple[int, ...]
     over: tuple[tuple[str, tuple[Scalar, ...]], ...]
     choices: tuple[Variant, ...]
+    gradients: bool = False
+
+    @property
+    def gradient(self) -> Axes:
+        """The family of gradients, whose members are those of the family."""
+        return replace(self.axes, name=f"grad_{self.axes.name}")
 
 
 def netsor_of(program: Any, what: str) -> Netsor:
@@ -84,9 +91,9 @@ def netsor_of(program: Any, what: str) -> Netsor:
 
 def ask(
     program: Any, name: str, index: str | None = None, to: int | None = None,
-    over: Mapping[str, Any] | None = None, tokens: str | None = None,
+    over: Mapping[str, Any] | None = None, tokens: str | None = None, gradients: bool = False,
 ) -> Question:
-    """Read and check what is asked of a program.
+    """Read and check what is asked of a program, with `gradients` also of its adjoint program.
 
     Raises    ProgramError with place and advice
     """
@@ -96,7 +103,7 @@ def ask(
         base = _deeper(base, name, slot, declared, to)
     token, token_name = _token_index(base, name, slot, tokens)
     wanted = {key: _listed(base, key, values, declared) for key, values in (over or {}).items()}
-    choices = tuple(_choices(base, wanted, name, slot))
+    choices = tuple(_choices(base, wanted, name, slot, gradients))
     ranges = {choice.netsor.families[name].ranges[slot] for choice in choices}
     if len(ranges) > 1:
         raise fail(f"{', '.join(wanted)} changes how many layers {name} has", fix="the number of layers with to=, "
@@ -104,7 +111,7 @@ def ask(
     first = choices[0].netsor.families[name].ranges
     return Question(base, Axes(name, slot, token), declared, token_name,
                     1 if token is None else first[token][1] - first[token][0], tuple(range(*first[slot])),
-                    tuple(wanted.items()), choices)
+                    tuple(wanted.items()), choices, gradients)
 
 
 # ---- the indices ----------------------------------------------------------------------------------------------------
@@ -215,7 +222,22 @@ def variant(question: Question, values: Mapping[str, Scalar]) -> Variant:
     if tuple(range(*netsor.families[name].ranges[slot])) != question.layers:
         raise fail(f"{', '.join(values)} changes how many layers {name} has: a quantity is looked for at one of them",
                    question.base.index[question.index].span)
-    return Variant((), tuple(values.items()), netsor, *_with_entropies(netsor, name, slot))
+    return _variant((), tuple(values.items()), netsor, name, slot, question.gradients)
+
+
+def _variant(
+    position: tuple[int, ...], values: tuple[tuple[str, Scalar], ...], netsor: Netsor, name: str, slot: int,
+    gradients: bool,
+) -> Variant:
+    """The programs of one choice of constants."""
+    backward: Netsor | None = None
+    if gradients:
+        from tensorprog.gradients.assembly import adjoint
+
+        backward = adjoint(netsor)
+        if f"grad_{name}" not in backward.families:
+            raise fail(f"no output of {netsor.name} depends on {name}: there are no gradients", _span(netsor, name))
+    return Variant(position, values, netsor, *_with_entropies(netsor, name, slot), backward)
 
 
 def _with(netsor: Netsor, values: Mapping[str, Any]) -> Netsor:
@@ -242,7 +264,9 @@ def _listed(netsor: Netsor, name: str, values: Any, index: str) -> tuple[Any, ..
     return found
 
 
-def _choices(base: Netsor, wanted: dict[str, tuple[Any, ...]], name: str, slot: int) -> Iterable[Variant]:
+def _choices(
+    base: Netsor, wanted: dict[str, tuple[Any, ...]], name: str, slot: int, gradients: bool
+) -> Iterable[Variant]:
     """The program of each choice of values, which stand in `wanted` as numbers afterwards."""
     numbers: dict[str, list[Scalar]] = {key: [] for key in wanted}
     found = []
@@ -255,7 +279,7 @@ def _choices(base: Netsor, wanted: dict[str, tuple[Any, ...]], name: str, slot: 
             raise ProgramError([Problem(f"with {said}: {problem.message}", problem.span, problem.fix)
                                 for problem in error.problems]) from None
         values = tuple((key, netsor.scalars[key] or 0) for key in wanted)
-        found.append(Variant(position, values, netsor, *_with_entropies(netsor, name, slot)))
+        found.append(_variant(position, values, netsor, name, slot, gradients))
     for choice in found:
         for (key, value), place in zip(choice.values, choice.position, strict=True):
             if place == len(numbers[key]):

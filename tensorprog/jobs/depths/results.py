@@ -18,7 +18,6 @@ from tensorprog.jobs.depths.quantities import LONG_NAMES, QUANTITIES
 from tensorprog.jobs.depths.question import Question, Variant
 from tensorprog.jobs.sweeps.results import need_xarray
 from tensorprog.language.formats import BRACKETS, quantity
-from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import program_text
 from tensorprog.results.study import constants_json
 
@@ -27,14 +26,14 @@ __all__ = ["DepthProfile", "summary"]
 ROWS = 12  # of layers in a table
 EXACT = 1e-9  # relative errors below it are not shown
 HEADINGS = {"variance": "variance", "token_correlation": "correlation", "effective_rank": "rank",
-            "attention_entropy": "entropy", "kurtosis": "kurtosis"}
+            "attention_entropy": "entropy", "kurtosis": "kurtosis", "gradient_norm": "gradient"}
 
 
-def summary(netsor: Netsor, report: Any) -> Paragraph:
+def summary(name: str, report: Any) -> Paragraph:
     """The grade of a program's limit in a line, and what rests on a conjecture."""
     guessed = [claim.name for claim in report.claims if claim.standing == "conjecture"]
     more = (f"; rests on a conjecture: {', '.join(guessed)}",) if guessed else ()
-    return paragraph(netsor.name, ": ", *report.summary.words, *more)
+    return paragraph(name, ": ", *report.summary.words, *more)
 
 
 @dataclass
@@ -49,6 +48,8 @@ class DepthProfile(Shown):
     limit: dict[tuple[int, ...], Curves]  # by choice
     finite: dict[tuple[tuple[int, ...], int], Curves] = field(default_factory=dict)  # by choice and width
     refused: dict[tuple[int, ...], str] = field(default_factory=dict)  # why a choice has no limit
+    gradients: Any = None  # the report of the adjoint program
+    refused_gradients: dict[tuple[int, ...], str] = field(default_factory=dict)  # why their limit is left out
     written: list[Path] = field(default_factory=list)
 
     @property
@@ -65,16 +66,19 @@ class DepthProfile(Shown):
     @property
     def head(self) -> Paragraph:
         """The grade of the limit, and what it rests on where that is a conjecture."""
-        return summary(self.question.base, self.report)
+        return summary(self.question.base.name, self.report)
 
     # -- tables -------------------------------------------------------------------------------------------------
 
     def blocks(self, figures: int = 2) -> list[Block]:
         """The grade first, then layers of the only choice of constants, or the last layer of all of them."""
         rows = self._layers(figures) if len(self.question.choices) == 1 else self._choices(figures)
-        return [self.head, rows, *(paragraph(f"no limit{': ' if not str(choice) else f' with {choice}: '}{reason}")
-                                   for choice in self.question.choices
-                                   for place, reason in self.refused.items() if place == choice.position)]
+        head = [self.head] if self.gradients is None else [self.head, summary("gradients", self.gradients)]
+        said = [paragraph(f"no limit{' of gradients' if found is self.refused_gradients else ''}"
+                          f"{f' with {choice}' if str(choice) else ''}: {found[choice.position]}")
+                for choice in self.question.choices for found in (self.refused, self.refused_gradients)
+                if choice.position in found]
+        return [*head, rows, *said]
 
     @property
     def _note(self) -> str:
@@ -185,6 +189,9 @@ class DepthProfile(Shown):
                 "claims": json.dumps([str(claim) for claim in self.report.claims]), "family": question.axes.name,
                 "draws": self.draws, "seed": str(self.seed), "versions": json.dumps(libraries()),
                 **({"samples": self.samples} if self.finite else {}),
+                **({} if self.gradients is None else {"gradients_grade": self.gradients.grade}),
+                **({"no_gradients": next(iter(self.refused_gradients.values()))} if self.refused_gradients
+                   else {}),
                 **({"no_limit": json.dumps(refused)} if refused else {})}
 
     def to_json(self) -> dict[str, Any]:
@@ -195,13 +202,17 @@ class DepthProfile(Shown):
             entry: dict[str, Any] = {"constants": dict(choice.values), "limit": _json(self.limit.get(choice.position))}
             if choice.position in self.refused:
                 entry["limit_refused"] = self.refused[choice.position]
+            if choice.position in self.refused_gradients:
+                entry["gradients_refused"] = self.refused_gradients[choice.position]
             if self.widths:
                 entry["finite"] = [{"width": width, **(_json(self.finite[choice.position, width]) or {})}
                                    for width in self.widths]
             profiles.append(entry)
         return {"program": question.base.name, "constants": constants_json(question.base),
-                "assumptions": self.report.to_json(), "family": question.axes.name, "index": question.index,
-                "tokens": question.tokens, "layers": list(question.layers), "draws": self.draws, "seed": self.seed,
+                "assumptions": self.report.to_json(),
+                **({} if self.gradients is None else {"gradients": self.gradients.to_json()}),
+                "family": question.axes.name, "index": question.index, "tokens": question.tokens,
+                "layers": list(question.layers), "draws": self.draws, "seed": self.seed,
                 **({"samples": self.samples} if self.finite else {}), "profiles": profiles}
 
 

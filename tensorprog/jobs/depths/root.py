@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tensorprog.gaussian.several import REPLICATES
-from tensorprog.jobs.depths.profile import curves, sums_of_limit
+from tensorprog.jobs.depths.profile import curves, gradients_of_limit, sums_of_limit
 from tensorprog.jobs.depths.quantities import QUANTITIES
-from tensorprog.jobs.depths.question import NAME, Question, variant
+from tensorprog.jobs.depths.question import NAME, Question, Variant, variant
 from tensorprog.language.errors import (
     AccuracyError,
     NotCompiledError,
@@ -28,7 +28,7 @@ from tensorprog.language.errors import (
 )
 from tensorprog.program import Program
 
-__all__ = ["NoSolutionError", "Root", "Wanted", "root"]
+__all__ = ["NoSolutionError", "Solution", "Wanted", "root"]
 
 FEW = 2  # replicates while a place is looked for
 REACH, STEP = 1e3, math.sqrt(10.0)  # how far from the program's value, in which steps
@@ -46,7 +46,10 @@ class NoSolutionError(TensorprogError):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be made how large: a quantity of the last layer, or its factor of growth from the layer before."""
+    """What is to be made how large: a quantity of the last layer, or its factor of growth from the layer before.
+
+    Gradients go backwards: theirs is the first layer, and growth that from the last layer to the one before.
+    """
 
     constant: str
     quantity: str
@@ -60,7 +63,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Root:
+class Solution:
     """A place with its error; the quantity there, its own error, and its slope."""
 
     value: float
@@ -100,19 +103,34 @@ class _Tried:
         checked = Program.from_netsor(choice.netsor).check()
         if checked.grade == "outside":
             raise OutsideError(f"no limit is claimed with {self.wanted.constant} = {constant:g}:\n{checked}")
+        if self.wanted.quantity == "gradient_norm":
+            return self._gradient(choice, replicates)
         parts = sums_of_limit(self.question, choice, self.draws, self.seed, replicates)
         self.exact = len(parts) == 1
-        found = curves(parts, growth=True) if self.wanted.growth else curves(parts)
+        found = curves(parts, growth=self.wanted.growth)
         if self.wanted.quantity not in found.values:
             raise fail(f"{self.question.axes.name} has no {self.wanted.quantity}",
                        fix=f"one of {', '.join(found.values)}")
         name = self.wanted.quantity
         return float(found.values[name][-1]), float(found.errors[name][-1])
 
+    def _gradient(self, choice: Variant, replicates: int) -> tuple[float, float]:
+        """Gradients go backwards: that of the first layer, or its factor from the last layer to the one before."""
+        assert choice.backward is not None
+        checked = Program.from_netsor(choice.backward).check()
+        if checked.grade == "outside":
+            raise OutsideError(f"no limit is claimed for gradients with {self.wanted.constant} = "
+                               f"{choice.values[0][1]:g}:\n{checked}")
+        parts = gradients_of_limit(self.question, choice, self.draws, self.seed, replicates)
+        self.exact = len(parts) == 1
+        found = curves([part.backwards for part in parts], growth=self.wanted.growth)
+        place = 0 if self.wanted.growth else -1
+        return float(found.values["variance"][place]), float(found.errors["variance"][place])
+
 
 def root(
     question: Question, wanted: Wanted, draws: int, seed: int, between: tuple[float, float] | None = None
-) -> Root:
+) -> Solution:
     """Find the place nearest to the value that the program has.
 
     Raises    ProgramError for mistakes; NoSolutionError where the value is not reached; what made the limit fail where
@@ -133,7 +151,7 @@ def root(
     if not math.isfinite(slope):
         slope = ((ahead if math.isfinite(ahead) else value) - (behind if math.isfinite(behind) else value)) / step
     own = abs(value - wanted.value) + error
-    return Root(place, own / abs(slope) if slope else math.inf, value, error, slope)
+    return Solution(place, own / abs(slope) if slope else math.inf, value, error, slope)
 
 
 def _start(question: Question, wanted: Wanted, between: tuple[float, float] | None) -> float:

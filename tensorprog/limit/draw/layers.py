@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,15 +28,16 @@ from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, dependent, given_before, relative_error
 from tensorprog.limit.draw.normals import Normals, Points, Source
-from tensorprog.limit.form.definitions import place
-from tensorprog.limit.form.sums_of_functions import FORMAL, WeightedFunction, position_names
+from tensorprog.limit.draw.statements import Statements, formal, meet
+from tensorprog.limit.form.definitions import place, target_box
+from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction, position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import numbers_at_once
 from tensorprog.limit.moment.compilable import refuse_cells, refuse_sums
 from tensorprog.limit.moment.indexed import Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-from tensorprog.limit.moment.recurrences import Box
+from tensorprog.limit.moment.recurrences import Box, box_ranges
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
 
 __all__ = ["ARRAYS", "Conditioned", "Drawn", "Layers", "given_scalars"]
@@ -68,6 +70,11 @@ class Conditioned(NumericRecursion):
         self.random, self.paths = frozenset(), None
         self.relative, self.wrong = 0.0, np.zeros(())
         self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
+        known = whole.program.known
+        if "statements" not in known:
+            known["statements"] = Statements(self.netsor, self.parts, whole.recurrences.steps)
+        self.statements: Statements = known["statements"]
+        self._windows: dict[Any, IndexedValues] = {}  # second moments and means of members in boxes
         self._evaluated: dict[tuple[Any, ...], Value] = {}  # coefficients, until more averages are known
         self._coordinates: dict[str, Array] = {}
         self._known_scores: dict[int, list[Members]] = {}  # that were drawn jointly, by group
@@ -112,7 +119,39 @@ class Conditioned(NumericRecursion):
         centred = (one and p.function == FORMAL) or (two and q.function == FORMAL)
         if centred and one is not None and two is not None and not one & two:
             return self.nothing(ranges)
-        return super().expectation(p, q, ranges, at)
+        named = any(v is not None and not self.parts.is_base(v.name) for v in map(formal, (p, q)))
+        return self._of_vectors(p, q, ranges, at or {}) if named else super().expectation(p, q, ranges, at)
+
+    def _of_vectors(
+        self, p: WeightedFunction, q: WeightedFunction, ranges: Mapping[str, Range], at: Mapping[str, Affine]
+    ) -> IndexedValues:
+        """The same of multiples of vectors that are not Gaussian, by the moments of these."""
+        one, two, local = self.paired(p, q, ranges)
+        two = two.renamed(at) if at else two
+        u, v = formal(one), formal(two)
+        if u is not None and v is not None:
+            names = {str(k): slot for k, slot in enumerate(u.slots)}
+            names |= {f"{k}_": slot for k, slot in enumerate(v.slots)}
+            moment = self.between(u.name, v.name, names, local).read(names, local)
+            return self.summed(one, two, moment, local, ranges)
+        nothing = WeightedFunction(ONE)
+        if p.function is None or q.function is None:
+            reference = v if u is None else u
+            assert reference is not None
+            slots = dict(enumerate(reference.slots))
+            box = tuple((low, high + 1) for low, high in (slot.bounds(local) for slot in slots.values()))
+            mean = self._mean_in(reference.name, box).read({str(k): slot for k, slot in slots.items()}, local)
+            return self.summed(one, two, mean, local, ranges)
+        if not meet(self.statements.sources_of(one, local), self.statements.sources_of(two, local)):
+            return self.expectation(p, nothing, ranges) * self.expectation(nothing, q, ranges, at)
+        first, second = (
+            self.statements.written_out(part) if formal(part) is not None else [part] for part in (p, q)
+        )
+        total = self.nothing(ranges)
+        for a in first:
+            for b in second:
+                total = total + super().expectation(a, b, ranges, at)
+        return total
 
     def _weights(self, part: WeightedFunction) -> frozenset[str] | None:
         """The weights whose products a part reads, beside initial vectors; None where it reads anything else."""
@@ -163,6 +202,12 @@ class Conditioned(NumericRecursion):
         """Nothing: every draw keeps its own numbers."""
         return found
 
+    def _compute(self, f: str, g: str, ranges: Mapping[str, Range]) -> IndexedValues:
+        key = f, g, *ranges.values()
+        if key not in self._windows:
+            self._windows[key] = super()._compute(f, g, ranges)
+        return self._windows[key]
+
     def _uncentred(
         self, f: str, g: str, ranges: Mapping[str, Range], at: Mapping[str, Affine] | None = None
     ) -> IndexedValues:
@@ -170,7 +215,56 @@ class Conditioned(NumericRecursion):
             return self._empirical(f, g, ranges)
         for name in (f, g) if self.whole.layered else ():
             refuse_sums(self.whole, name)
-        return super()._uncentred(f, g, ranges, at)
+        copies = ((f, ""), (g, "_"))
+        boxes = [tuple(ranges[name] for name in position_names(self.netsor, of, copy)) for of, copy in copies]
+        with self.guarded(f, g):
+            if not meet(self.statements.sources(f, boxes[0]), self.statements.sources(g, boxes[1])):
+                one, two = self._mean_in(f, boxes[0]), self._mean_in(g, boxes[1])
+                if one.zero() or two.zero():
+                    return self.nothing(ranges)
+                names = {name: Affine.index(f"{name}_").at(at or {}) for name in position_names(self.netsor, g)}
+                return one.read({}, ranges) * two.read(names, ranges)
+            first, second = self._in_terms(f, g, boxes)
+            return self._summed_parts(first, second, ranges, at)
+
+    def _in_terms(self, f: str, g: str, boxes: Sequence[Box]) -> list[Sequence[WeightedFunction]]:
+        """Two vectors as sums of parts: the later one in terms of the vectors that its statement reads.
+
+        The other one stands for itself, unless both are made by one step.
+        """
+        own = [self.statements.own(name, box) for name, box in zip((f, g), boxes, strict=True)]
+        times = [self.statements.time(name, box) for name, box in zip((f, g), boxes, strict=True)]
+        found: list[Sequence[WeightedFunction]] = []
+        for k, name in enumerate((f, g)):
+            mine, other = own[k], own[1 - k]
+            if mine is not None and (times[k] >= times[1 - k] or other is None):
+                found.append(mine)
+            elif self.parts.is_base(name) or other is None:
+                found.append(self.parts.of(name))
+            else:
+                slots = tuple(Affine.index(str(slot)) for slot in range(len(boxes[k])))
+                found.append([WeightedFunction(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))])
+        return found
+
+    def _mean_in(self, name: str, box: Box) -> IndexedValues:
+        """E[Z^f] of the members in a box for every draw, over positions '0', '1', ...."""
+        if name not in self.whole.random:
+            whole = self.over(position_names(self.netsor, name))
+            return IndexedValues((Term(frozenset(), self.whole.mean(name)),), whole)
+        key = name, box
+        if key not in self._windows:
+            ranges = self.over({str(k): span for k, span in enumerate(box)})
+            own = self.statements.own(name, box)
+            with self.guarded(name):
+                parts = self.parts.of(name) if own is None else own
+                self._windows[key] = self._summed_parts(parts, [WeightedFunction(ONE)], ranges)
+        return self._windows[key]
+
+    def first(self, name: str, parts: Sequence[WeightedFunction] | None = None) -> IndexedValues:
+        """E[Z^f] for every draw, over positions '0', '1', ..., of a vector or of some of its parts."""
+        if parts is not None or self.is_finite(name):
+            return super().first(name, parts)
+        return self._mean_in(name, tuple(self.netsor.families[name].ranges))
 
     def average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
         """What one statement gives for every draw: scores given or drawn, averages, and functions of them."""
@@ -196,8 +290,12 @@ class Conditioned(NumericRecursion):
 
     # -- draws ----------------------------------------------------------------------------------------------------
 
-    def _factor(self, weight: str, members: Array, stop: int) -> Array:
-        """Triangular factors of the covariance of the first columns of some weight members.
+    def operand_moment(self, f: str, g: str) -> IndexedValues:
+        """The average over coordinates of products of two families that are operands of scores: their covariance."""
+        return self.base(f, g)
+
+    def _factor(self, weight: str, members: Array, stop: int, operands: bool = False) -> Array:
+        """Triangular factors of the covariance of the first columns of some weight members, as `operands` of scores.
 
         Shapes    (draws, members, columns, columns)
         """
@@ -211,7 +309,8 @@ class Conditioned(NumericRecursion):
                 if not w.size:
                     continue
                 at = self._positions(f, place[w, r], "") | self._positions(g, place[w, c], "_")
-                found = self.base(f, g).at({**at, REPLICATE: draws})
+                moment = self.operand_moment(f, g) if operands else self.base(f, g)
+                found = moment.at({**at, REPLICATE: draws})
                 cov[:, w, r, c] = found.value
                 error[w, r, c] = np.broadcast_to(found.error, (len(draws), len(w))).sum(axis=0) / max(1, len(draws))
         self.relative = max(self.relative, relative_error(cov, error))
@@ -233,7 +332,7 @@ class Conditioned(NumericRecursion):
         for side, weight in enumerate(meeting.weights):
             members, back = np.unique(pairs // self.columns.most if side == 0 else pairs % self.columns.most,
                                       return_inverse=True)  # fmt: skip
-            factor = self._factor(weight, members, stops[side])[:, back]
+            factor = self._factor(weight, members, stops[side], True)[:, back]
             block = factor @ block if side == 0 else block @ np.swapaxes(factor, -1, -2)
         drawn = block[:, place.reshape(meeting.pairs.shape), meeting.columns[0], meeting.columns[1]]
         return Value.of(drawn, (REPLICATE, *meeting.axes))
@@ -337,16 +436,18 @@ class Conditioned(NumericRecursion):
 
         Shapes    (draws, *members)
         """
-        whole = self.netsor.families[name].ranges
+        box = tuple(self.netsor.families[name].ranges) if box is None else tuple(box)
+        if name in self.whole.random and self.netsor.families[name].kind == "vector" and not self.is_finite(name):
+            return self._numbers_at(self._mean_in(name, box), _places(box, ""))
         moment = IndexedValues((Term(frozenset(), self.mean(name)),), self.over(position_names(self.netsor, name)))
-        return self._numbers_at(moment, _places(whole if box is None else box, ""))
+        return self._numbers_at(moment, _places(box, ""))
 
     def variances(self, name: str, box: Box) -> Array:
         """Variances of the members in a box, of a vector or of a score given what its operands depend on.
 
         Shapes    (draws, *members)
         """
-        return self._numbers_at(self._moment(name, name), _places(box, "") | _places(box, "_"))
+        return self._numbers_at(self._moment(name, name, box, box), _places(box, "") | _places(box, "_"))
 
     def covariances(self, f: str, g: str, first: Box | None = None, second: Box | None = None) -> Array:
         """Covariances of the members in two boxes, by default all, of two vectors or two scores.
@@ -356,10 +457,28 @@ class Conditioned(NumericRecursion):
         one, two = (
             self.netsor.families[name].ranges if box is None else box for name, box in ((f, first), (g, second))
         )
-        return self._numbers_at(self._moment(f, g), _places(one, "", len(two)) | _places(two, "_"))
+        return self._numbers_at(self._moment(f, g, one, two), _places(one, "", len(two)) | _places(two, "_"))
 
-    def _moment(self, f: str, g: str) -> IndexedValues:
-        return self.score(f, g) if f in self.scores else self.centred(f, g)
+    def second_moments(self, f: str, g: str, first: Box, second: Box) -> Array:
+        """E[Z^f Z^g] of the members in two boxes of two vectors, of which at least one depends on scores.
+
+        Shapes    (draws, *members of the first, *members of the second)
+        Scale     what the members in the boxes are made of, layer by layer; what is known is not computed again
+        """
+        moment = self._compute(f, g, self.over(box_ranges(first, second)))
+        return self._numbers_at(moment, _places(first, "", len(second)) | _places(second, "_"))
+
+    def _moment(self, f: str, g: str, first: Box, second: Box) -> IndexedValues:
+        if f in self.scores:
+            return self.score(f, g)
+        both = self.parts.is_base(f) and self.parts.is_base(g)
+        part = (tuple(first), tuple(second)) != tuple(self.netsor.families[name].ranges for name in (f, g))
+        if both or not part or not self.whole.random & {f, g}:
+            return self.centred(f, g)
+        ranges = self.over(box_ranges(first, second))
+        names = {name: Affine.index(f"{name}_") for name in position_names(self.netsor, g)}
+        one, two = self._mean_in(f, tuple(first)), self._mean_in(g, tuple(second))
+        return self._compute(f, g, ranges) - one.read({}, ranges) * two.read(names, ranges)
 
     def halves(
         self, gaussian: Sequence[WeightedFunction], others: Sequence[WeightedFunction], name: str, box: Box
@@ -467,13 +586,20 @@ class Layers:
         """Standard normals per draw."""
         return sum(math.prod(shape) for _, shape in self.sources)
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Numbers that one draw takes, about."""
-        random = self.recursion.random
-        products = {s.vector.name for s in self.netsor.body if isinstance(s, MatMul) and s.vector.name in random}
-        names = [*products, *self.netsor.outputs]
-        return max(1, self.dim, sum(math.prod(self.netsor.families[name].shape) ** 2 for name in names))
+        random, families, made = self.recursion.random, self.netsor.families, 0
+        for step in self.recursion.recurrences.steps:
+            if step.statement.target.name in random and not isinstance(step.statement, MatMul):
+                box = target_box(step.statement, step.ranges(self.netsor.ranges))
+                size = math.prod(stop - start for start, stop in box)
+                made += size**2 if self._is_vector(step.statement.target.name) else size
+        for weight in {s.weight.name for s in self.netsor.body if isinstance(s, MatMul) and s.vector.name in random}:
+            targets = {s.target.name for s in self.netsor.body if isinstance(s, MatMul) and s.weight.name == weight}
+            members = math.prod(families[weight].shape)  # whose products depend on each other
+            made += sum(math.prod(families[name].shape) for name in targets) ** 2 // max(1, members)
+        return max(1, self.dim, made, sum(math.prod(families[name].shape) ** 2 for name in self.netsor.outputs))
 
     def numbers(self, later: Collection[str] = ()) -> int:
         """Numbers of one draw, about."""

@@ -57,8 +57,7 @@ from tensorprog.limit.moment.values import REPLICATE, IndexedValues
 __all__ = ["Box", "Sampler", "members_read", "without_coordinates"]
 
 Array = NDArray[Any]
-RANK2 = "r2"
-RANK = "r"
+RANK, RANK2 = "%rank", "%rank2"  # axes of factors; no index is called so
 FACTORED = 5  # arrays of the size of second moments while they are factored
 TOGETHER = 1 << 19  # second moments computed at once
 NEAR = 4.0  # deviations of the squared length of normals within which draws are not far out

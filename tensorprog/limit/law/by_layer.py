@@ -63,15 +63,17 @@ class LayerDraws:
     curves over constants are as smooth as the moments.
     """
 
-    def __init__(self, law: NumericLaw, axes: Axes, scalars: Sequence[str], seed: int = 0) -> None:
+    def __init__(
+        self, law: NumericLaw, axes: Axes, scalars: Sequence[str], seed: int = 0, moments: bool = True
+    ) -> None:
         self.law, self.axes, self.scalars, self.seed = law, axes, tuple(scalars), seed
         self.recursion: NumericRecursion = law.recursion
         self.random = bool(self.recursion.random & {axes.name, *scalars})
-        self.has_moments = True  # beyond the second
+        self.has_moments = moments  # beyond the second
         if self.random:
             ranges = law.compiled.families
             wanted = [(name, ranges[name].ranges) for name in (axes.name, *scalars)]
-            self.source = SeveralLayers(self.recursion, wanted, by_parts=True)
+            self.source = SeveralLayers(self.recursion, wanted, by_parts=moments)
 
     def replicates(self, draws: int, count: int = REPLICATES) -> Iterator[LayerMoments]:
         """The moments of replicates of so many draws each, a power of 2, in pieces; of one where nothing is random."""
@@ -129,6 +131,7 @@ class LayerDraws:
         order = [self.axes.layer, *(k for k in shared if k != self.axes.layer)]
         forms = (difference(Affine.index(str(k)), Affine.index(f"{k}_")) for k in shared)
         moment = recursion.second_at(name, name, frozenset(form for form in forms if form is not None))
+        moment = moment if isinstance(recursion, Conditioned) else recursion.settle(moment)
         sizes = [ranges[k][1] - ranges[k][0] for k in order]
         tokens = 1 if token is None else ranges[token][1] - ranges[token][0]
         places: dict[str, NDArray[np.int64]] = {REPLICATE: _along(np.arange(draws), 0, len(order) + 3)}
@@ -153,7 +156,7 @@ class LayerDraws:
         name = self.axes.name
         gram, relative = self._gram(self.recursion, 1)
         raw: Array | None = None
-        if is_linear(self.recursion, name):
+        if self.has_moments and is_linear(self.recursion, name):
             mean = ordered(self.law.mean(name)[None], self.axes)
             raw = _of_gaussians(mean, np.einsum("...ii->...i", gram) - mean**2)
         scalars = {scalar: self.law.number(scalar) for scalar in self.scalars}

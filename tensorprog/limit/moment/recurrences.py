@@ -175,7 +175,13 @@ class Recurrences:
         whole = self.numbers.pair_ranges(*key)
         table = {term.equations: term.value for term in self.covariances.get(key, IndexedValues((), whole)).terms}
         for term in row.terms:
-            table[term.equations] = overwritten(table.get(term.equations), term.value, row.ranges, whole)
+            held = _held(row.ranges, term.equations)
+            if held is not None:
+                along = {name: span for name, span in held.items() if name not in solve(term.equations)}
+                narrower = {name: Affine.index(name) for name in along if along[name] != row.ranges[name]}
+                starts = {name: span[0] for name, span in row.ranges.items()}
+                value = term.value.gather(narrower, along, starts) if narrower else term.value
+                table[term.equations] = overwritten(table.get(term.equations), value, along, whole)
         self.covariances[key] = IndexedValues(tuple(Term(e, value) for e, value in table.items()), whole)
 
     # -- rows that are written down once --------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class _Prepared:
         self.netsor, self.summands = with_summands(netsor, self.scores)
         self.random = random_families(self.netsor)
         self.parts = SumsOfFunctions(self.netsor)
-        self.known: dict[str, bool] = {}  # what else is asked of it
+        self.known: dict[str, Any] = {}  # what else is asked of it
 
 
 class Recursion(ABC, Generic[V, M]):

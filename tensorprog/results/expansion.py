@@ -1,0 +1,236 @@
+"""The first order in 1/n of moments: quantity(n) = limit + a/n + O(n**-2).
+
+Given all but the weights used last a coordinate of an output is N(m, V) (`conditional`), so that its moments are
+averages of polynomials in V and in averages of powers of m; of other vectors they are averages of powers.  These are
+scalars of a program with a few more statements, whose second differences `limit.draw.perturbed` has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.several import standard_errors
+from tensorprog.language.averages import with_averages
+from tensorprog.language.errors import NotCompiledError, ProgramError, check_count
+from tensorprog.language.expr import Call, Expr, Variable
+from tensorprog.language.ir import Netsor, Nonlin
+from tensorprog.language.parse import parse_target
+from tensorprog.limit.draw.normals import Streams
+from tensorprog.limit.draw.perturbed import Moved
+from tensorprog.results.conditional import with_conditional
+
+__all__ = ["QUANTITIES", "Correction", "FirstOrder", "correction", "first_order"]
+
+Array = NDArray[Any]
+Numbers = Mapping[str, Array]
+QUANTITIES = ("mean", "variance", "kurtosis", "moment", "covariance")
+GROUPS = 16  # of draws, whose spread is the error
+STEP = 2.0**-11
+DRAWS = 1 << 15
+TINY = 1e-20
+NUMBERS = 1 << 21  # of one block of draws at once, about
+
+
+@dataclass(frozen=True)
+class MemberMoments:
+    """How the raw moments of one vector member, or scalar, are made of scalars of a program.
+
+    `variance` is the conditional variance, `powers` the averages of the powers of the conditional mean, or of the
+    variable itself; `scalar` is a family of scalars, of which `index` is the member.
+    """
+
+    variance: str = ""
+    powers: tuple[str, ...] = ()
+    scalar: str = ""
+    index: tuple[int, ...] = ()
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The families that are read."""
+        return tuple(name for name in (self.variance, *self.powers, self.scalar) if name)
+
+    def moments(self, values: Numbers, order: int) -> Array:
+        """E[y**k | all that is drawn] for k = 1, ..., order.
+
+        Shapes    (order, draws)
+        """
+        draws = len(values[self.read[0]])
+        if self.scalar:
+            found = np.moveaxis(values[self.scalar], 0, -1)[self.index]
+            powers = [found**k for k in range(order + 1)]
+        else:
+            powers = [np.ones(draws), *(values[name].reshape(draws) for name in self.powers)]
+            powers += [np.zeros(draws)] * (order + 1 - len(powers))
+        variance = values[self.variance].reshape(draws) if self.variance else np.zeros(draws)
+        return np.array([
+            sum(math.comb(k, 2 * j) * _double(2 * j - 1) * variance**j * powers[k - 2 * j] for j in range(k // 2 + 1))
+            for k in range(1, order + 1)
+        ])  # fmt: skip
+
+
+def _double(k: int) -> int:
+    """k (k - 2) (k - 4) ... 1."""
+    return math.prod(range(k, 0, -2))
+
+
+class FirstOrder:
+    """First orders in 1/n of the moments, up to an order, of some expressions in vectors, or of a scalar.
+
+    Raises    NotCompiledError where the first order in 1/n is not known
+    """
+
+    def __init__(self, netsor: Netsor, probes: Sequence[Expr], order: int) -> None:
+        self.order, self.step = order, STEP
+        whole, self.probes = _with_probes(netsor, probes, order)
+        wanted = dict.fromkeys(name for probe in self.probes for name in probe.read)
+        self.layers = Moved(whole, tuple(wanted), NUMBERS)
+        self.layers.wanted = tuple(wanted)
+
+    def groups(self, draws: int, seed: int) -> Array:
+        """Means and second differences of the moments in each group of draws.
+
+        Shapes    (groups, 2, probes, order)
+        """
+        each = max(1, -(-draws // GROUPS))
+        block = min(each, max(1, NUMBERS // self.layers.width))
+        steps = 0.0, self.step, -self.step
+        found = []
+        for number in range(GROUPS):
+            total, done = np.zeros(()), 0
+            while done < each:
+                size = min(block, each - done)
+                normals = Streams(self.layers.sources, size, seed, number * each + done)
+                limit, more, less = (
+                    np.array([probe.moments(values, self.order) for probe in self.probes])
+                    for values in self.layers.at_steps(normals, steps)
+                )
+                second = (more + less - 2 * limit) / (2 * self.step**2)
+                total, done = total + np.array([limit, second]).sum(axis=-1), done + size
+            found.append(total / each)
+        return np.array(found)
+
+
+def first_order(groups: Array, quantity: Callable[[Array], Any]) -> tuple[float, float]:
+    """The first order of a function of moments and its error, by leaving out one group after the other.
+
+    Shapes    groups (groups, 2, *moments); quantity maps complex moments to a number
+    """
+
+    def along(group: Array) -> float:
+        return float(np.imag(quantity(group[0] + TINY * 1j * group[1])) / TINY)
+
+    total, count = groups.sum(axis=0), len(groups)
+    whole = along(total / count)
+    each = np.array([count * whole - (count - 1) * along((total - group) / (count - 1)) for group in groups])
+    return float(each.mean()), float(standard_errors(each))
+
+
+def _with_probes(netsor: Netsor, probes: Sequence[Expr], order: int) -> tuple[Netsor, list[MemberMoments]]:
+    """The program with the scalars that moments of some expressions are made of."""
+    if isinstance(probes[0], Variable) and netsor.families[probes[0].name].kind == "scalar":
+        family = netsor.families[probes[0].name]
+        index = tuple(slot.offset - start for slot, (start, _) in zip(probes[0].slots, family.ranges, strict=True))
+        return netsor, [MemberMoments(scalar=family.name, index=index)]
+    targets = [Variable(_unused(f"probe{k}", netsor)) for k in range(len(probes))]
+    body = (*netsor.body, *(Nonlin(target, expr) for target, expr in zip(targets, probes, strict=True)))
+    larger = replace(netsor, body=body, outputs=tuple(target.name for target in targets))
+    variance: Mapping[str, str] = {}
+    mean: Mapping[str, str] = {target.name: target.name for target in targets}
+    try:
+        given = with_conditional(larger)
+    except NotCompiledError:
+        pass
+    else:
+        larger, variance = given.netsor, given.variance
+        mean = dict(given.mean) | {name: name for name in given.refused}
+    powers = {f"power{k}{name}": f"{mean[name]}**{k}" for name in mean for k in range(1, order + 1)}
+    scalar = [name for name in mean if larger.families[mean[name]].kind == "scalar"]
+    assert not scalar, "a mean without coordinates"
+    added = with_averages(larger, powers)
+    found = [
+        MemberMoments(variance.get(target.name, ""),
+              tuple(added.families[f"power{k}{target.name}"] for k in range(1, order + 1))
+              if target.name in mean else ())
+        for target in targets
+    ]  # fmt: skip
+    return added.netsor, found
+
+
+def _unused(name: str, netsor: Netsor) -> str:
+    """The name, with underscores behind it if the program has it already."""
+    taken = {*netsor.families, *netsor.index, *netsor.constant, *(width for width, *_ in netsor.widths)}
+    taken |= set(dict(netsor.fixed_widths))
+    while name in taken:
+        name += "x"
+    return name
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A quantity is `limit` + a/n + O(1/n**2), `first` = (a, its error); the limit is the average over the draws."""
+
+    quantity: str
+    names: tuple[str, ...]
+    limit: float
+    first: tuple[float, float]
+
+    def width(self, within: float, relative: bool) -> int:
+        """The n from which the first order is at most `within`, of the limit if `relative`."""
+        if isinstance(within, bool) or not isinstance(within, int | float) or not 0 < within < math.inf:
+            raise ProgramError(f"within is a positive number, not {within!r}")
+        scale = abs(self.limit) if relative else 1.0
+        value, error = self.first
+        if not scale > 0:
+            raise ProgramError(f"the limit of the {self.quantity} of {' and '.join(self.names)} is 0: ask with "
+                               "relative=False")
+        return max(1, math.ceil((abs(value) + error) / (within * scale)))
+
+
+def correction(
+    netsor: Netsor, quantity: str, names: Sequence[str], order: int, draws: int = DRAWS, seed: int = 0
+) -> Correction:
+    """The first order in 1/n of a quantity of one member, or of two.
+
+    Raises    ProgramError for an unknown quantity, NotCompiledError where the first order is not known
+    """
+    count = 2 if quantity == "covariance" else 1
+    if quantity not in QUANTITIES:
+        raise ProgramError(f"the quantities are {', '.join(QUANTITIES)}, not {quantity!r}")
+    if len(names) != count:
+        raise ProgramError(f"a {quantity} is of {('one variable', 'two variables')[count - 1]}, not of {len(names)}")
+    if quantity == "covariance" and names[0] == names[1]:
+        quantity, names = "variance", names[:1]
+    members = [parse_target(name, netsor.names) for name in names]
+    probes: list[Expr] = [*members]
+    if quantity == "covariance":
+        scalars = [name for name, v in zip(names, members, strict=True) if netsor.families[v.name].kind == "scalar"]
+        if scalars:
+            raise NotCompiledError(f"the first order in 1/n of covariances of scalars ({', '.join(scalars)})")
+        probes = [Call(atom, tuple(members)) for atom in ("add", "subtract")]
+    highest = {"mean": 1, "variance": 2, "covariance": 2, "kurtosis": 4}.get(quantity, order)
+    groups = FirstOrder(netsor, probes, highest).groups(check_count("draws", draws), check_count("seed", seed, 0))
+    function = _functions(order)[quantity]
+    return Correction(quantity, tuple(names), float(np.real(function(groups.mean(axis=0)[0]))),
+                      first_order(groups, function))
+
+
+def _central(raw: Array, order: int) -> Any:
+    mean, raws = raw[0], [1.0, *raw]
+    return sum(math.comb(order, k) * raws[k] * (-mean) ** (order - k) for k in range(order + 1))
+
+
+def _functions(order: int) -> dict[str, Callable[[Array], Any]]:
+    """Each quantity as a function of raw moments (probes, orders)."""
+    return {
+        "mean": lambda m: m[0, 0],
+        "variance": lambda m: _central(m[0], 2),
+        "kurtosis": lambda m: _central(m[0], 4) / _central(m[0], 2) ** 2,
+        "moment": lambda m: _central(m[0], order),
+        "covariance": lambda m: (_central(m[0], 2) - _central(m[1], 2)) / 4,
+    }
