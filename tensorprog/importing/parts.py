@@ -84,6 +84,8 @@ def _read_through(sketch: Sketch, expr: Expr, signs: bool) -> Expr:
     """References to joined parts that only repeat other families, or their negatives, as references to these."""
     def change(ref: Variable) -> Expr | None:
         parts = [line for line in sketch.lines if line.name == ref.name and line.role == "joined"]
+        if any(all(slot.terms for slot in line.slots) for line in parts):
+            return None  # a part that is several members
         for line in parts:
             if all(own.terms or own == slot for own, slot in zip(line.slots, ref.slots, strict=True)):
                 arg = line.args[0]
