@@ -64,6 +64,9 @@ def settings_of(netsor: Netsor, given: Mapping[str, Any]) -> Settings:
 class Listener:
     """What a run or a sweep tells while it runs; the base class is silent."""
 
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """How long the steps to come will take, by what `stage` will call them."""
+
     def stage(self, text: str) -> None:
         """A step begins."""
 
