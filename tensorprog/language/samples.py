@@ -70,7 +70,8 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
         name, position = split(self.netsor, variable)
         array, shape = self.arrays[name], self.netsor.families[name].shape
         place: tuple[Any, ...] = (..., *np.unravel_index(position, shape))
-        return array[place]
+        found: NDArray[Any] = array[place]
+        return found
 
     def __contains__(self, name: object) -> bool:
         return name in self.arrays
