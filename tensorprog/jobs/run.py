@@ -28,6 +28,7 @@ from tensorprog.language.samples import Samples, column
 from tensorprog.language.writing import pack
 from tensorprog.results.comparison import MAX_MEMBERS, compare
 from tensorprog.results.conditional import with_conditional
+from tensorprog.results.expansion import first_orders
 from tensorprog.results.reference import MAX_COVARIANCE, Reference
 from tensorprog.results.study import Listener, Settings, Study, duration, finite_json
 
@@ -36,6 +37,7 @@ __all__ = ["SamplesFile", "estimate", "run"]
 Array = NDArray[Any]
 
 MAX_PRECISE = 16  # members of outputs together up to which precise divergences are shown: each takes a second or so
+DRAWS, SECONDS = 1 << 12, 2.0  # of the first order in 1/n: draws, and the time that it may take
 MOST_TIMES = 2.0  # as long may a run take for them
 LIMIT, REPORT, PICTURES = "compiling the limit", "writing the report", "drawing pictures"  # steps of a run
 COMPARING = 0.02, 1e-6  # rough seconds to compare one variable, and more for each network
@@ -140,6 +142,9 @@ def run(
                     _keep(study, stop.drawn, store, told)
                 raise
             _width(study, samples, store, stream, told)
+            _save_report(study, out)
+        if study.compared is not None and study.comparisons:
+            _first_orders(study, told)
             _save_report(study, out)
     if out is not None:
         told.stage(PICTURES)
@@ -310,6 +315,21 @@ def _head(study: Study, samples: Samples) -> Samples:
     return replace(samples, arrays=arrays, averages=averages, conditional=laws, samples=count)
 
 
+def _first_orders(study: Study, told: Listener) -> None:
+    """The first order in 1/n of the first output, where it takes no longer than a moment."""
+    told.stage("first order in 1/n")
+    variable = study.pictured[0]
+    try:
+        found = first_orders(study.netsor, variable, DRAWS, SECONDS)
+    except (TensorprogError, FloatingPointError):
+        return
+    if isinstance(found, float):
+        told.note(f"the first order in 1/n of {variable} would take about {duration(found)}: "
+                  f'law.correction("kurtosis", "{variable}") has it')
+        return
+    study.first_orders[variable] = found
+
+
 def _write(study: Study, out: Path, name: str, write: Callable[[Path], None]) -> None:
     with writing(out / name):
         write(out / name)
@@ -332,7 +352,8 @@ def _pictures(study: Study, out: Path, told: Listener) -> None:
         _write(study, out, "density.png", lambda path: plots.save(
             path, lambda axes: plots.density_of(study.columns[first], first, study.compared, axes), 2, 10.0, 4.4))
         _write(study, out, "convergence.png", lambda path: plots.save(
-            path, lambda axes: plots.convergence(study.comparisons, first, axes, panels), len(panels),
+            path, lambda axes: plots.convergence(study.comparisons, first, axes, panels, study.first_orders.get(first)),
+            len(panels),
             4.1 * len(panels), 4.2))
 
     try:
