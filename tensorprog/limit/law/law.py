@@ -149,8 +149,8 @@ class NumericLaw:
         if what and self.accuracy is not None and worst > self.accuracy * size:
             more = "" if self.recursion.paths is None else ", or allow more draws with max_memory="
             raise AccuracyError(
-                f"{what}: error {worst / size:.1e}, {self.accuracy:.1e} asked for (relative to numbers above 1); "
-                f"ask for less with accuracy={more}"
+                f"{what} has an error of {worst / size:.1e}, and {self.accuracy:.1e} was asked for (errors of numbers "
+                f"above 1 are relative): ask for less with accuracy={more}"
             )
 
     # -- means and covariances ----------------------------------------------------------------------------------
