@@ -113,6 +113,8 @@ class Tangents:
         target = Variable(self.tangent[statement.target.name], statement.target.slots)
         slots = tuple(slot for slot in target.slots if slot.bare)
         made: list[Statement] = []
+        if isinstance(statement, MatMul) and self.copies:
+            return self._product(statement, target, slots)
         if isinstance(statement, MatMul):
             if statement.weight.name in self.directions:
                 weight = Variable(self.directions[statement.weight.name], statement.weight.slots)
@@ -138,6 +140,24 @@ class Tangents:
         if not made:  # another definition of the family moves
             return [Nonlin(target, Call("multiply", (Number(0), statement.target)))]
         return made if len(made) == 1 else self._summed(target, slots, made, 1)
+
+    def _product(self, statement: MatMul, target: Variable, slots: tuple[Affine, ...]) -> list[Statement]:
+        """The tangent of a product in the limit: one weight times x, if the weight moves, plus tangent_x.
+
+        For in the limit W' x and W tangent_x are independent of each other and of W x, and x and tangent_x are
+        uncorrelated: (x + tangent_x) times one weight has the law of their sum.
+        """
+        moves, vector = statement.weight.name in self.directions, statement.vector
+        if vector.name not in self.tangent:
+            weight = Variable(self.directions[statement.weight.name], statement.weight.slots)
+            return [replace(statement, target=target, weight=weight)]
+        weight = Variable(self.directions.get(statement.weight.name) or self._copy(statement.weight.name),
+                          statement.weight.slots)
+        if not moves:
+            return [replace(statement, target=target, weight=weight, vector=self._of(vector))]
+        both = Variable(self._unique(f"moved_{vector.name}"), slots)
+        total = Nonlin(both, Call("add", (vector, self._of(vector))))
+        return [total, replace(statement, target=target, weight=weight, vector=both)]
 
     def _summed(
         self, target: Variable, slots: tuple[Affine, ...], made: list[Statement], factor: int

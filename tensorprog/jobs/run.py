@@ -28,6 +28,7 @@ from tensorprog.language.samples import Samples, column
 from tensorprog.language.writing import pack
 from tensorprog.results.comparison import MAX_MEMBERS, compare
 from tensorprog.results.conditional import with_conditional
+from tensorprog.results.expansion import first_orders
 from tensorprog.results.reference import MAX_COVARIANCE, Reference
 from tensorprog.results.study import Listener, Settings, Study, duration, finite_json
 
@@ -36,6 +37,7 @@ __all__ = ["SamplesFile", "estimate", "run"]
 Array = NDArray[Any]
 
 MAX_PRECISE = 16  # members of outputs together up to which precise divergences are shown: each takes a second or so
+DRAWS, SECONDS = 1 << 12, 2.0  # of the first order in 1/n: draws, and the time that it may take
 MOST_TIMES = 2.0  # as long may a run take for them
 LIMIT, REPORT, PICTURES = "compiling the limit", "writing the report", "drawing pictures"  # steps of a run
 COMPARING = 0.02, 1e-6  # rough seconds to compare one variable, and more for each network
@@ -92,7 +94,7 @@ def run(
     """
     from tensorprog import __version__
     from tensorprog.check.graph import build
-    from tensorprog.finite.run import check_store
+    from tensorprog.finite.run import Interrupted, check_store
     from tensorprog.show.graphs import to_svg
 
     told = listener or Listener()
@@ -132,9 +134,17 @@ def run(
         study.written += list(folders.values()) if store is None else [store.path]
         for width in settings.width:
             told.stage(_drawing(width))
-            samples = program.run(width=width, progress=told.progress, executor=executor, store=folders.get(width),
-                                  **settings.options)
+            try:
+                samples = program.run(width=width, progress=told.progress, executor=executor,
+                                      store=folders.get(width), **settings.options)
+            except Interrupted as stop:
+                if store is not None and stop.drawn is not None:
+                    _keep(study, stop.drawn, store, told)
+                raise
             _width(study, samples, store, stream, told)
+            _save_report(study, out)
+        if study.compared is not None and study.comparisons:
+            _first_orders(study, told)
             _save_report(study, out)
     if out is not None:
         told.stage(PICTURES)
@@ -281,6 +291,15 @@ def _width(study: Study, samples: Samples, store: SamplesFile | None, stream: bo
         store.meta["width"].append(width)
 
 
+def _keep(study: Study, drawn: Samples, store: SamplesFile, told: Listener) -> None:
+    """Write what was drawn at the width at which a run was interrupted."""
+    for name in study.names:
+        store.add(f"{name}_n{drawn.width}", drawn[name])
+    store.meta["width"].append(drawn.width)
+    store.meta["interrupted"] = {"width": drawn.width, "samples": drawn.samples}
+    told.note(f"n = {drawn.width}: the first {drawn.samples:,} networks are kept in {store.path.name}")
+
+
 def _head(study: Study, samples: Samples) -> Samples:
     """As many of the first networks as can be compared within the memory allowed."""
     sizes = (math.prod(samples.netsor.families[name].shape) for name in study.names)
@@ -294,6 +313,21 @@ def _head(study: Study, samples: Samples) -> Samples:
     )
     laws = {name: (mean[:count], variance[:count]) for name, (mean, variance) in samples.conditional.items()}
     return replace(samples, arrays=arrays, averages=averages, conditional=laws, samples=count)
+
+
+def _first_orders(study: Study, told: Listener) -> None:
+    """The first order in 1/n of the first output, where it takes no longer than a moment."""
+    told.stage("first order in 1/n")
+    variable = study.pictured[0]
+    try:
+        found = first_orders(study.netsor, variable, DRAWS, SECONDS)
+    except (TensorprogError, FloatingPointError):
+        return
+    if isinstance(found, float):
+        told.note(f"the first order in 1/n of {variable} would take about {duration(found)}: "
+                  f'law.correction("kurtosis", "{variable}") has it')
+        return
+    study.first_orders[variable] = found
 
 
 def _write(study: Study, out: Path, name: str, write: Callable[[Path], None]) -> None:
@@ -318,7 +352,8 @@ def _pictures(study: Study, out: Path, told: Listener) -> None:
         _write(study, out, "density.png", lambda path: plots.save(
             path, lambda axes: plots.density_of(study.columns[first], first, study.compared, axes), 2, 10.0, 4.4))
         _write(study, out, "convergence.png", lambda path: plots.save(
-            path, lambda axes: plots.convergence(study.comparisons, first, axes, panels), len(panels),
+            path, lambda axes: plots.convergence(study.comparisons, first, axes, panels, study.first_orders.get(first)),
+            len(panels),
             4.1 * len(panels), 4.2))
 
     try:
