@@ -228,7 +228,7 @@ def test_one_factor_serves_all_heads_where_they_are_alike() -> None:
     law = tp.load("attention_correlated", s=5, H=3).limit()
     drawing = Sampler(law.recursion, {"y": ((0, 5),)})
     assert {name: rows.values.axes for name, rows in drawing.rows.items()} == {
-        "q": ("i", "r"), "k": ("j", "r"), "o": ("j", "r"),
+        "q": ("i", "%rank"), "k": ("j", "%rank"), "o": ("j", "%rank"),
     }
 
 
