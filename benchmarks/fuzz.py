@@ -417,16 +417,16 @@ def examined(text: str, base: Path, stages: tuple[str, ...], seconds: float, fou
 
     for stage in stages:
         found.seen[stage] += 1
-        shown = ""
+        shown = stated = ""
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             try:
                 with within(seconds):
                     shown = reached(stage)
             except TensorprogError as error:
-                shown = str(error)
                 found.seen[f"{stage} refused"] += 1
                 done = stage == "load"
+                shown = stated = str(error)
             except SlowError as error:
                 found.note("slow", stage, place(error), text, "")
                 done = True
@@ -448,7 +448,7 @@ def examined(text: str, base: Path, stages: tuple[str, ...], seconds: float, fou
             )
         if re.search("[^\\n\x20-\x7e\xa0-\u2027\u2030-\uffff]|\u202e", shown):
             found.note("control character", stage, "", text, repr(shown))
-        if stage in ("limit", "run") and odd_numbers(shown) and "refused" not in shown:
+        if stage in ("limit", "run") and not stated and odd_numbers(shown):
             found.note("nan or inf", stage, "", text, shown)
         if done:
             return stage

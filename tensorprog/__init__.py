@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccuracyError", "Comparison", "Law", "MemoryLimitError", "NotCompiledError", "OutsideError", "Program",
     "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "backward", "compare",
-    "compare_torch", "depth", "from_torch", "kl", "kl_gaussian", "load", "rate", "solve", "sweep",
+    "compare_torch", "depth", "from_torch", "kl", "kl_gaussian", "load", "ntk", "rate", "solve", "sweep",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
@@ -32,14 +32,14 @@ _HOMES = {
     "Comparison": "results.comparison", "compare": "results.comparison", "atom": "check.declare",
     "kl": "results.divergence", "kl_gaussian": "results.divergence",
     "sweep": "jobs.sweeps", "depth": "jobs.depths", "solve": "jobs.depths", "rate": "results.rates",
-    "backward": "gradients",
+    "backward": "gradients", "ntk": "gradients",
     "from_torch": "importing", "compare_torch": "importing",
 }
 
 if TYPE_CHECKING:
     from tensorprog.check.clauses import Report
     from tensorprog.check.declare import atom
-    from tensorprog.gradients import backward
+    from tensorprog.gradients import backward, ntk
     from tensorprog.importing import compare_torch, from_torch
     from tensorprog.jobs.depths import depth, solve
     from tensorprog.jobs.sweeps import sweep

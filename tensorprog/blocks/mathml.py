@@ -29,7 +29,8 @@ NAMED_OPERATORS = (
     "top perp subsetneq"
 )
 LETTERS = {name: html5[f"{name};"] for name in NAMED_LETTERS.split()} | {
-    "infty": "\u221e", "varepsilon": "\u03b5", "epsilon": "\u03f5", "varphi": "\u03c6", "phi": "\u03d5",
+    "infty": "\u221e", "partial": "\u2202", "varepsilon": "\u03b5", "epsilon": "\u03f5",
+    "varphi": "\u03c6", "phi": "\u03d5",
 }
 OPERATORS = {name: html5[f"{name};"] for name in NAMED_OPERATORS.split()} | {
     "cdot": "\u22c5", "to": "\u2192", "neq": "\u2260", "neg": "\u00ac", "ldots": "\u2026", "dots": "\u2026",

@@ -86,6 +86,7 @@ def culprit(job: Job, number: int) -> str:
     return ""
 
 
+@np.errstate(all="ignore")  # what is not finite in the end is told with its statement
 def _draw(job: Job, number: int, watched: bool = False) -> dict[str, Array]:
     generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(job.seed, spawn_key=(number,))))
     block = _Networks(job, generator, job.block, watched)

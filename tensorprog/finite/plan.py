@@ -253,7 +253,7 @@ class Plan(Shown):
             filled = np.zeros(math.prod(own[0][1].weight.shape), np.int64)
             starts = []
             for _, group in own:
-                starts.append(int(filled[group.members].max()))
+                starts.append(int(filled[group.members].max(initial=0)))  # none are read beyond a boundary of zeros
                 filled[group.members] = starts[-1] + group.columns
             shared = all(not group.reads_members and len(group.members) == filled.size for _, group in own)
             for k, (at, _) in enumerate(own):

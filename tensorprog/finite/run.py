@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from tensorprog.language.ir import Netsor
 from tensorprog.language.memory import parse_memory, too_much
 from tensorprog.language.samples import Samples
 
-__all__ = ["check_store", "estimate", "run"]
+__all__ = ["Interrupted", "check_store", "estimate", "run"]
 
 Array = NDArray[Any]
 
@@ -101,8 +102,18 @@ def run(
                 start = number * job.block
                 for name, value in values.items():
                     arrays[name][start : start + job.block] = value[: samples - start]
+                finished.add(number)
 
-            _fill(job, samples, way, executor, 0, range(-(-samples // job.block)), write, progress)
+            finished: set[int] = set()
+            try:
+                _fill(job, samples, way, executor, 0, range(-(-samples // job.block)), write, progress)
+            except KeyboardInterrupt as stop:
+                whole = next(k for k in count() if k not in finished)  # blocks may come in any order
+                first = {name: array[: whole * job.block] for name, array in arrays.items()}
+                raise Interrupted(Samples(
+                    netsor, first, min(whole * job.block, samples), seed, job.plan.method, width, coordinates,
+                    time.perf_counter() - started,
+                ) if finished and whole else None) from stop
         else:
             with Store(store, job, samples) as folder:
                 _fill(job, samples, way, executor, folder.done, folder.unfinished(), folder.write, progress)
@@ -112,6 +123,14 @@ def run(
         netsor, arrays, samples, seed, job.plan.method, width, coordinates, time.perf_counter() - started,
         log10_variation=-math.inf if inactive is None else inactive.of_run(samples),
     )  # fmt: skip
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was interrupted; `drawn` are the networks that were finished, if there are any."""
+
+    def __init__(self, drawn: Samples | None) -> None:
+        super().__init__()
+        self.drawn = drawn
 
 
 def _fill(

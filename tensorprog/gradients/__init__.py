@@ -1,16 +1,25 @@
-"""Gradients of programs, as programs: `backward`.
+"""Gradients of programs, as programs, and tangent kernels: `backward`, `ntk`.
 
     derivatives    derivatives of the language's functions as expressions
     adjoint        what each statement hands on to the families that it reads
     assembly       the adjoint program as a whole, recurrences backwards
+    tangents       how families move when parameters do, as a program
+    kernel         the program whose covariance is the tangent kernel
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from tensorprog.gradients.assembly import adjoint
+from tensorprog.gradients.kernel import tangents_in_the_limit
 from tensorprog.program import Program
 
-__all__ = ["backward"]
+if TYPE_CHECKING:
+    from tensorprog.limit.law.structured_covariance import Covariance
+
+__all__ = ["backward", "ntk"]
 
 
 def backward(P: Program) -> Program:
@@ -26,3 +35,24 @@ def backward(P: Program) -> Program:
     found = Program.from_netsor(adjoint(P.netsor))
     assert isinstance(found, Program)
     return found
+
+
+def ntk(
+    P: Program, name: str, *, parameters: Sequence[str] | None = None, max_memory: str | int = "1GiB"
+) -> Covariance:
+    """The neural tangent kernel of a family of vectors in the limit, between all its members, with errors.
+
+    Each weight is sigma / sqrt(n_in) times standard normals, and the kernel the inner product of the derivatives of one
+    coordinate by these.  `parameters` names the weights and initial vectors (biases) that count; by default all weights
+    and the layers that read `data`.
+
+    Shapes    as those of law.cov(name)
+    Raises    NotCompiledError where the kernel stays random in the limit (scores, widths that stay finite),
+              OutsideError for a program outside the theorems
+    Source    Jacot, Gabriel & Hongler 2018 (arXiv 1806.07572); Yang 2020 (arXiv 2006.14548)
+    """
+    netsor, tangent = tangents_in_the_limit(P.netsor, name, parameters)
+    found = Program.from_netsor(netsor)
+    assert isinstance(found, Program)
+    kernel: Covariance = found.limit(max_memory=max_memory).cov(tangent)
+    return kernel

@@ -76,7 +76,36 @@ def unrolled(sketch: Sketch, result: Expr) -> None:
                 versions = [replace(each, args=tuple(_summed_out(sketch, arg, index, range(start, start + size))
                                                      for arg in each.args)) for each in versions]
         lines += versions
-    sketch.lines = lines
+    sketch.lines = [replace(line, args=tuple(_read_through(sketch, arg, line.kind == "Nonlin") for arg in line.args))
+                    for line in lines]
+
+
+def _read_through(sketch: Sketch, expr: Expr, signs: bool) -> Expr:
+    """References to joined parts that only repeat other families, or their negatives, as references to these."""
+    def change(ref: Variable) -> Expr | None:
+        parts = [line for line in sketch.lines if line.name == ref.name and line.role == "joined"]
+        if any(all(slot.terms for slot in line.slots) for line in parts):
+            return None  # a part that is several members
+        for line in parts:
+            if all(own.terms or own == slot for own, slot in zip(line.slots, ref.slots, strict=True)):
+                arg = line.args[0]
+                inner = arg.args[0] if signs and is_call(arg, "negative") else arg
+                bare = all(slot.bare or not slot.terms for slot in line.slots)
+                if not isinstance(inner, Variable) or not bare:
+                    return None
+                return substitute(arg, {own.bare: slot for own, slot in zip(line.slots, ref.slots, strict=True)
+                                        if own.bare is not None})
+        return None
+
+    return rebuild(replace_variables(expr, change), _difference)
+
+
+def _difference(node: Expr) -> Expr | None:
+    """a + (-b) * c as a - b * c."""
+    if is_call(node, "add") and is_call(node.args[1], "multiply") and is_call(node.args[1].args[0], "negative"):
+        second = node.args[1]
+        return call("subtract", node.args[0], call("multiply", second.args[0].children[0], second.args[1]))
+    return None
 
 
 def _read_by(expr: Expr, joined: dict[str, int]) -> list[str]:

@@ -6,5 +6,6 @@ In go requests, as arguments or settings; out come files, printed blocks and exi
     sweeps   one program at several widths and constants, several times over
     depths   tokens of a family from layer to layer, over constants
     cache    the folder in which commands remember what they found; `remembered_law`, the numbers of limits in it
+    pace     how long the steps of a command take on this machine
     cli      arguments in, exit code out: one function for each command
 """

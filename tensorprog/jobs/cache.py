@@ -12,10 +12,10 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["LAWS", "clear", "folder", "inside", "keep_below", "usage", "write"]
+__all__ = ["LAWS", "PACE", "clear", "folder", "inside", "keep_below", "usage", "write"]
 
 VARIABLE = "TENSORPROG_CACHE"  # names another folder; `off` remembers nothing
-LAWS = "laws"
+LAWS, PACE = "laws", "pace.json"
 MOST = 256 << 20  # bytes; beyond them the oldest laws are forgotten
 
 
@@ -78,6 +78,8 @@ def clear() -> None:
     found = folder()
     if found is not None:
         shutil.rmtree(found / LAWS, ignore_errors=True)
+        with suppress(OSError):
+            (found / PACE).unlink()
 
 
 def keep_below(most: int = MOST) -> None:

@@ -57,6 +57,7 @@ class RememberedLaw:
         self._folder = _folder(program, self._settings)
         self._worst = 0.0
         about = _read(self._folder, ABOUT)
+        self.known = about is not None  # by another command
         if about is None:
             about = self._remember(ABOUT, {name: _plain(getattr(self._law(), name)) for name in _KNOWN}, 0.0)
         found = about[0]

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.jobs.pace import Pace, Paced, about
 from tensorprog.jobs.remembered_law import RememberedLaw
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import NotCompiledError, OutsideError, TensorprogError
@@ -27,6 +28,7 @@ from tensorprog.language.samples import Samples, column
 from tensorprog.language.writing import pack
 from tensorprog.results.comparison import MAX_MEMBERS, compare
 from tensorprog.results.conditional import with_conditional
+from tensorprog.results.expansion import first_orders
 from tensorprog.results.reference import MAX_COVARIANCE, Reference
 from tensorprog.results.study import Listener, Settings, Study, duration, finite_json
 
@@ -35,7 +37,12 @@ __all__ = ["SamplesFile", "estimate", "run"]
 Array = NDArray[Any]
 
 MAX_PRECISE = 16  # members of outputs together up to which precise divergences are shown: each takes a second or so
+DRAWS, SECONDS = 1 << 12, 2.0  # of the first order in 1/n: draws, and the time that it may take
 MOST_TIMES = 2.0  # as long may a run take for them
+LIMIT, REPORT, PICTURES = "compiling the limit", "writing the report", "drawing pictures"  # steps of a run
+COMPARING = 0.02, 1e-6  # rough seconds to compare one variable, and more for each network
+CURVE = 0.15  # to compute the law of one variable
+FIRST = 0.3  # before the first network is drawn
 
 
 def _whole(netsor: Netsor, settings: Settings) -> Netsor:
@@ -87,7 +94,7 @@ def run(
     """
     from tensorprog import __version__
     from tensorprog.check.graph import build
-    from tensorprog.finite.run import check_store
+    from tensorprog.finite.run import Interrupted, check_store
     from tensorprog.show.graphs import to_svg
 
     told = listener or Listener()
@@ -97,16 +104,19 @@ def run(
     if report.grade != "outside" and _conditional(netsor, settings):
         settings = replace(settings, conditional=True)
     study = Study(netsor, report, settings)
-    seconds, memory = estimate(netsor, settings, executor, stream)
-    told.note(f"estimate: about {duration(seconds)} and {memory / 2**20:.0f} MiB for drawing "
-              f"{settings.samples:,} networks at each of {', '.join(f'n = {width}' for width in settings.width)}")
+    _, memory = estimate(netsor, settings, executor, stream)
+    law = _compiled(program, study)
+    told = Paced(told, Pace(), _steps(program, study, law, out, executor, stream))
+    told.note(f"estimate: about {duration(sum(told.expected.values()))} and {memory / 2**20:.0f} MiB for the limit, "
+              f"{settings.samples:,} networks at each of {', '.join(f'n = {width}' for width in settings.width)}"
+              f"{'' if out is None else ', pictures and report'}")
     folders = {width: out / "samples" / f"n{width}" for width in settings.width if out is not None and stream}
     for width, folder in folders.items():
         check_store(_whole(netsor, settings), width, settings.samples, folder, settings.seed, settings.method,
                     settings.coordinates, settings.keep, settings.dtype, settings.exact)
     with ExitStack() as stack:
         if out is not None and page is not None:
-            stack.callback(_write, study, out, "report.html", lambda path: write_text(path, page(study)))
+            stack.callback(_report, study, out, page, told)
         store = None
         if out is not None:
             with writing(out):
@@ -117,31 +127,86 @@ def run(
                         "width": [], "method": settings.method, "coordinates": settings.coordinates}
                 store = stack.enter_context(SamplesFile(out / "samples.npz", meta, tables))
             _write(study, out, "program.svg", lambda path: write_text(path, to_svg(build(netsor), report)))
-        _limit(program, study, told)
+        _limit(study, law, told)
         if settings.averages:
             _note_averages(study, told)
         _save_report(study, out)
         study.written += list(folders.values()) if store is None else [store.path]
         for width in settings.width:
-            told.stage(f"n = {width}")
-            samples = program.run(width=width, progress=told.progress, executor=executor, store=folders.get(width),
-                                  **settings.options)
+            told.stage(_drawing(width))
+            try:
+                samples = program.run(width=width, progress=told.progress, executor=executor,
+                                      store=folders.get(width), **settings.options)
+            except Interrupted as stop:
+                if store is not None and stop.drawn is not None:
+                    _keep(study, stop.drawn, store, told)
+                raise
             _width(study, samples, store, stream, told)
             _save_report(study, out)
+        if study.compared is not None and study.comparisons:
+            _first_orders(study, told)
+            _save_report(study, out)
     if out is not None:
-        told.stage("drawing")
+        told.stage(PICTURES)
         _pictures(study, out, told)
+    told.done()
     return study
 
 
-def _limit(program: Any, study: Study, told: Listener) -> None:
+def _steps(
+    program: Any, study: Study, law: Any, out: Path | None, executor: Executor | None, stream: bool
+) -> dict[str, tuple[str, float]]:
+    """What is to be done, in order: kind and rough seconds of each step."""
+    settings, netsor = study.settings, study.netsor
+    compared = sum(min(math.prod(netsor.families[name].shape), MAX_MEMBERS) for name in study.names)
+    fixed, each = COMPARING
+    steps = {LIMIT: ("limit", 0.0 if law is None else about(program, law))}
+    for number, width in enumerate(settings.width):
+        seconds, _ = estimate(netsor, replace(settings, width=(width,)), executor, stream)
+        steps[_drawing(width)] = "drawing", seconds + (FIRST if number == 0 else 0.0)
+        curves = CURVE * compared if number == 0 and netsor.scores and law is not None else 0.0
+        steps[_comparing(width)] = "comparing", compared * (fixed + each * settings.samples) + curves
+    if out is not None:
+        steps |= {REPORT: ("report", 2.0), PICTURES: ("pictures", 0.9)}
+    return steps
+
+
+def _drawing(width: int) -> str:
+    return f"n = {width}"
+
+
+def _comparing(width: int | None) -> str:
+    return f"comparing n = {width}"
+
+
+def _report(study: Study, out: Path, page: Callable[[Study], str], told: Listener) -> None:
+    told.stage(REPORT)
+    _write(study, out, "report.html", lambda path: write_text(path, page(study)))
+
+
+def _compiled(program: Any, study: Study) -> RememberedLaw | None:
+    """The limit; where there is none, the study knows why."""
     if study.report.grade == "outside":
-        told.note("no limit is claimed for this program; finite widths are run all the same")
         study.refusal = OutsideError(str(study.report))
-        return
-    told.stage("compiling the limit")
+        return None
     try:
-        reference = Reference(RememberedLaw(program, max_memory=study.settings.max_memory))
+        return RememberedLaw(program, max_memory=study.settings.max_memory)
+    except Exception as error:  # networks of finite width do not depend on it
+        study.refusal = error
+        return None
+
+
+def _limit(study: Study, law: RememberedLaw | None, told: Listener) -> None:
+    if law is None:
+        if study.report.grade == "outside":
+            told.note("no limit is claimed for this program; finite widths are run all the same")
+        else:
+            assert study.refusal is not None
+            _refused(study, study.refusal, told)
+        return
+    told.stage(LIMIT)
+    try:
+        reference = Reference(law)
         found = reference.to_json(study.settings.keep)
     except Exception as error:  # networks of finite width do not depend on it
         _refused(study, error, told)
@@ -199,7 +264,7 @@ def uncertified(added: Averages) -> dict[str, list[str]]:
 
 def _width(study: Study, samples: Samples, store: SamplesFile | None, stream: bool, told: Listener) -> None:
     width = samples.width
-    told.stage(f"comparing n = {width}")
+    told.stage(_comparing(width))
     shown = _head(study, samples) if stream else samples
     if shown.samples < samples.samples:
         told.note(f"n = {width}: comparing the first {shown.samples:,} networks, which is what max_memory allows")
@@ -226,6 +291,15 @@ def _width(study: Study, samples: Samples, store: SamplesFile | None, stream: bo
         store.meta["width"].append(width)
 
 
+def _keep(study: Study, drawn: Samples, store: SamplesFile, told: Listener) -> None:
+    """Write what was drawn at the width at which a run was interrupted."""
+    for name in study.names:
+        store.add(f"{name}_n{drawn.width}", drawn[name])
+    store.meta["width"].append(drawn.width)
+    store.meta["interrupted"] = {"width": drawn.width, "samples": drawn.samples}
+    told.note(f"n = {drawn.width}: the first {drawn.samples:,} networks are kept in {store.path.name}")
+
+
 def _head(study: Study, samples: Samples) -> Samples:
     """As many of the first networks as can be compared within the memory allowed."""
     sizes = (math.prod(samples.netsor.families[name].shape) for name in study.names)
@@ -239,6 +313,21 @@ def _head(study: Study, samples: Samples) -> Samples:
     )
     laws = {name: (mean[:count], variance[:count]) for name, (mean, variance) in samples.conditional.items()}
     return replace(samples, arrays=arrays, averages=averages, conditional=laws, samples=count)
+
+
+def _first_orders(study: Study, told: Listener) -> None:
+    """The first order in 1/n of the first output, where it takes no longer than a moment."""
+    told.stage("first order in 1/n")
+    variable = study.pictured[0]
+    try:
+        found = first_orders(study.netsor, variable, DRAWS, SECONDS)
+    except (TensorprogError, FloatingPointError):
+        return
+    if isinstance(found, float):
+        told.note(f"the first order in 1/n of {variable} would take about {duration(found)}: "
+                  f'law.correction("kurtosis", "{variable}") has it')
+        return
+    study.first_orders[variable] = found
 
 
 def _write(study: Study, out: Path, name: str, write: Callable[[Path], None]) -> None:
@@ -263,7 +352,8 @@ def _pictures(study: Study, out: Path, told: Listener) -> None:
         _write(study, out, "density.png", lambda path: plots.save(
             path, lambda axes: plots.density_of(study.columns[first], first, study.compared, axes), 2, 10.0, 4.4))
         _write(study, out, "convergence.png", lambda path: plots.save(
-            path, lambda axes: plots.convergence(study.comparisons, first, axes, panels), len(panels),
+            path, lambda axes: plots.convergence(study.comparisons, first, axes, panels, study.first_orders.get(first)),
+            len(panels),
             4.1 * len(panels), 4.2))
 
     try:

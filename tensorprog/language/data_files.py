@@ -103,6 +103,8 @@ def read_npy(stream: IO[bytes], size: int) -> Any:
         raise DataError("has no valid .npy header", "np.save('numbers.npy', array) writes one") from None
     if dtype.hasobject or dtype.kind not in "fiu":
         raise DataError(f"holds {dtype}, not real numbers", "save an array of floats; objects are never unpickled")
+    if any(isinstance(size, bool) or size < 0 for size in shape):
+        raise DataError(f"has the shape {shape}, which is none", "np.save('numbers.npy', array) writes a good header")
     count = math.prod(shape)
     if count > MAX_ENTRIES or len(shape) > 8:
         raise DataError(f"announces {count} numbers in {len(shape)} dimensions; at most {MAX_ENTRIES} in 8 are allowed")

@@ -76,6 +76,12 @@ class ProgramError(TensorprogError):
         super().__init__("\n".join(shown))
 
 
+class FullDiskError(ProgramError):
+    """There is no room left where something is written."""
+
+    exit_code = 3
+
+
 class OutsideError(TensorprogError):
     """No limit is claimed for this program; the text names the findings that caused it."""
 

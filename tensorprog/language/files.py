@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tensorprog.language.errors import Problem, ProgramError, fail
+from tensorprog.language.errors import FullDiskError, Problem, ProgramError, fail
 
-__all__ = ["Lock", "is_reserved", "json_text", "partial_name", "whole", "write_text", "writing"]
+__all__ = ["FULL", "Lock", "is_reserved", "json_text", "partial_name", "whole", "write_text", "writing"]
 
+FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG}  # no room left on the disk, or allowed
 DEVICES = {"con", "prn", "aux", "nul"} | {f"{port}{digit}" for port in ("com", "lpt") for digit in "123456789"}
 
 
@@ -34,6 +35,8 @@ def writing(path: str | os.PathLike[str], fix: str = "choose another place with 
         yield
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
+        if error.errno in FULL:
+            raise FullDiskError(Problem(f"{path} cannot be written: {reason}", fix=f"make room, or {fix}")) from None
         raise ProgramError(Problem(f"{path} cannot be written: {reason}", fix=fix)) from None
 
 

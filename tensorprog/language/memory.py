@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tensorprog.language.errors import MemoryLimitError, ProgramError
+from tensorprog.language.errors import MemoryLimitError, fail
 
 __all__ = ["amount", "parse_memory", "too_much"]
 
@@ -14,6 +14,8 @@ UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 def parse_memory(text: str | int) -> int:
     """Bytes meant by '1GiB', '500 MB' or a number of bytes."""
     if isinstance(text, int | float):
+        if not 1 <= text < math.inf:
+            raise fail(f"{text} bytes are not an amount of memory", fix="1GiB, say")
         return int(text)
     units = {"": 1, "b": 1}
     units |= {f"{letter}b": 1000**k for k, letter in enumerate("kmgt", 1)}
@@ -21,9 +23,12 @@ def parse_memory(text: str | int) -> int:
     digits = text.strip().rstrip("BbiIkKmMgGtT ")
     unit = text.strip()[len(digits) :].strip().lower()
     try:
-        return int(float(digits) * units[unit])
+        found = int(float(digits) * units[unit])
     except (ValueError, KeyError, OverflowError):
-        raise ProgramError(f"{text!r} is not an amount of memory; write for example 1GiB or 500MB") from None
+        found = 0
+    if found < 1:
+        raise fail(f"{text!r} is not an amount of memory", fix="1GiB or 500MB, say")
+    return found
 
 
 def amount(size: float, up: bool = False) -> str:

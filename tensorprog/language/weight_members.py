@@ -109,7 +109,7 @@ class Grouping:
         order = np.argsort(numbers, kind="stable")
         order = order[numbers[order] >= 0]
         _, starts, counts = np.unique(numbers[order], return_index=True, return_counts=True)
-        column = np.arange(counts.max())
+        column = np.arange(counts.max(initial=0))
         exists = column < counts[:, None]
         flat = np.where(exists, starts[:, None] + np.minimum(column, counts[:, None] - 1), 0)
         return order[flat].astype(np.int64), exists

@@ -8,6 +8,7 @@ scalars of a program with a few more statements, whose second differences `limit
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +26,7 @@ from tensorprog.limit.draw.normals import Streams
 from tensorprog.limit.draw.perturbed import Moved
 from tensorprog.results.conditional import with_conditional
 
-__all__ = ["QUANTITIES", "Correction", "FirstOrder", "correction", "first_order"]
+__all__ = ["QUANTITIES", "Correction", "FirstOrder", "correction", "first_order", "first_orders"]
 
 Array = NDArray[Any]
 Numbers = Mapping[str, Array]
@@ -34,6 +35,7 @@ GROUPS = 16  # of draws, whose spread is the error
 STEP = 2.0**-11
 DRAWS = 1 << 15
 TINY = 1e-20
+PILOT = 8  # draws of each group that tell how long others take
 NUMBERS = 1 << 21  # of one block of draws at once, about
 
 
@@ -98,22 +100,18 @@ class FirstOrder:
         Shapes    (groups, 2, probes, order)
         """
         each = max(1, -(-draws // GROUPS))
-        block = min(each, max(1, NUMBERS // self.layers.width))
-        steps = 0.0, self.step, -self.step
-        found = []
-        for number in range(GROUPS):
-            total, done = np.zeros(()), 0
-            while done < each:
-                size = min(block, each - done)
-                normals = Streams(self.layers.sources, size, seed, number * each + done)
-                limit, more, less = (
-                    np.array([probe.moments(values, self.order) for probe in self.probes])
-                    for values in self.layers.at_steps(normals, steps)
-                )
-                second = (more + less - 2 * limit) / (2 * self.step**2)
-                total, done = total + np.array([limit, second]).sum(axis=-1), done + size
-            found.append(total / each)
-        return np.array(found)
+        at_once = max(1, min(each, NUMBERS // (GROUPS * self.layers.width)))
+        total, steps = np.zeros(()), (0.0, self.step, -self.step)
+        for number, done in enumerate(range(0, each, at_once)):
+            size = GROUPS * min(at_once, each - done)
+            values = self.layers.at_steps(Streams(self.layers.sources, size, seed, number), steps)
+            limit, more, less = (
+                np.array([probe.moments({name: value[k] for name, value in values.items()}, self.order)
+                          for probe in self.probes]) for k in range(len(steps))
+            )  # fmt: skip
+            found = np.array([limit, (more + less - 2 * limit) / (2 * self.step**2)])
+            total = total + found.reshape(*found.shape[:-1], GROUPS, -1).sum(axis=-1)
+        return np.moveaxis(total, -1, 0) / each
 
 
 def first_order(groups: Array, quantity: Callable[[Array], Any]) -> tuple[float, float]:
@@ -149,7 +147,7 @@ def _with_probes(netsor: Netsor, probes: Sequence[Expr], order: int) -> tuple[Ne
     else:
         larger, variance = given.netsor, given.variance
         mean = dict(given.mean) | {name: name for name in given.refused}
-    powers = {f"power{k}{name}": f"{mean[name]}**{k}" for name in mean for k in range(1, order + 1)}
+    powers = {f"power{k}{name}": mean[name] + (f"**{k}" if k > 1 else "") for name in mean for k in range(1, order + 1)}
     scalar = [name for name in mean if larger.families[mean[name]].kind == "scalar"]
     assert not scalar, "a mean without coordinates"
     added = with_averages(larger, powers)
@@ -190,6 +188,24 @@ class Correction:
             raise ProgramError(f"the limit of the {self.quantity} of {' and '.join(self.names)} is 0: ask with "
                                "relative=False")
         return max(1, math.ceil((abs(value) + error) / (within * scale)))
+
+
+def first_orders(netsor: Netsor, name: str, draws: int, seconds: float) -> dict[str, tuple[float, float]] | float:
+    """The first orders of variance and kurtosis of one member, or the seconds that they would take, if more than these.
+
+    Raises    NotCompiledError where they are not known
+    """
+    started = time.process_time()
+    order = FirstOrder(netsor, [parse_target(name, netsor.names)], 4)
+    order.groups(GROUPS, 1)
+    small = time.process_time() - started
+    order.groups(PILOT * GROUPS, 1)
+    large = time.process_time() - started - small
+    expected = small + draws / GROUPS * max(large - small, 0.0) / PILOT
+    if expected > seconds:
+        return expected
+    groups, functions = order.groups(draws, 0), _functions(4)
+    return {quantity: first_order(groups, functions[quantity]) for quantity in ("variance", "kurtosis")}
 
 
 def correction(

@@ -16,7 +16,7 @@ from tensorprog.blocks.html import Shown
 from tensorprog.language.averages import average_members, with_averages
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.files import is_reserved
-from tensorprog.language.formats import BRACKETS, label, members
+from tensorprog.language.formats import BRACKETS, label, members, quantity
 from tensorprog.language.ir import Netsor, Table
 from tensorprog.results.comparison import HEADINGS, MAX_MEMBERS, Comparison
 from tensorprog.results.distances import moments
@@ -64,6 +64,9 @@ def settings_of(netsor: Netsor, given: Mapping[str, Any]) -> Settings:
 class Listener:
     """What a run or a sweep tells while it runs; the base class is silent."""
 
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """How long the steps to come will take, by what `stage` will call them."""
+
     def stage(self, text: str) -> None:
         """A step begins."""
 
@@ -90,6 +93,7 @@ class Study(Shown):
     finite: list[dict[str, Any]] = field(default_factory=list)
     columns: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)  # draws of `pictured`, width by width
     limit: dict[str, Any] | None = None
+    first_orders: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)  # in 1/n, with errors
     written: list[Path] = field(default_factory=list)
 
     @property
@@ -128,17 +132,26 @@ class Study(Shown):
         names = [name for name in HEADINGS if name not in hidden] if limited else ["variance", "kurtosis"]
         found = [[(str(c.width), c[variable]) for c in self.comparisons] for variable in variables]
         groups = [([[width, *row.cells(names, figures)] for width, row in rows],
-                   ["limit", *rows[0][1].limit_cells(names, figures)] if limited and rows else []) for rows in found]
+                   ["limit", *rows[0][1].limit_cells(names, figures)] if limited and rows else [],
+                   self._first_order(variable, names, figures) if limited and rows else [])
+                  for variable, rows in zip(variables, found, strict=True)]
         note = BRACKETS + (" (for the limit: its error); KL in nats" if limited else "")
         note += " (the paper's estimator); precise KL: of the densities themselves, without a floor" if precise else ""
+        if any(variable in self.first_orders for variable in variables):
+            note += "; a: limit + a/n to first order in 1/n, an asymptotic expansion, not a bound"
         if size > SHOWN:
             note += f"; {size - SHOWN:,} further members of {name} are in report.json"
         header = ("output", "n", *(HEADINGS[name] for name in names))
         return _grouped(f"{self.netsor.name}: {name}", header, dict(zip(variables, groups, strict=True)), note)
 
+    def _first_order(self, variable: str, names: Sequence[str], figures: int) -> list[str]:
+        """The row of a, where limit + a/n is known of a variable."""
+        known = self.first_orders.get(variable)
+        return ["a", *(quantity(*known[name], figures) if name in known else "" for name in names)] if known else []
+
     def _averages_table(self, figures: int) -> Grid:
         """The averages over the coordinates of a network at each width against E[psi | p-ring]."""
-        groups: dict[str, tuple[list[list[str]], list[str]]] = {}
+        groups: dict[str, tuple[list[list[str]], list[str], list[str]]] = {}
         families: dict[str, int] = {}
         limited = any(math.isfinite(row.limit_mean) for row in self.comparisons[0].averages)
         columns = 4 if limited else 2
@@ -148,7 +161,7 @@ class Study(Shown):
             if families[name] <= SHOWN:
                 rows = [[str(c.width), *c.averages[place].cells(figures)[:columns]] for c in self.comparisons]
                 limit = ["limit", *first.limit_cells(figures)] if math.isfinite(first.limit_mean) else []
-                groups[first.average] = rows, limit
+                groups[first.average] = rows, limit, []
         psi = ", ".join(f"{k} = {v}" for k, v in self.averaged.items())
         note = BRACKETS
         note += "; limit: E[psi | scores] over draws of the scores; KS and p of the two samples" if limited else ""
@@ -161,6 +174,7 @@ class Study(Shown):
         """The object of `tp run --format json`."""
         return {"program": self.netsor.name, "constants": constants_json(self.netsor),
                 "assumptions": self.report.to_json(), "limit": self.limit,
+                **({"first_order": self.first_orders} if self.first_orders else {}),
                 **({} if self.reason is None else {"limit_refused": self.reason}), "finite": self.finite}
 
     @property
@@ -180,16 +194,18 @@ def default_out(netsor: Netsor) -> Path:
 
 
 def _grouped(
-    title: str, header: tuple[str, ...], groups: Mapping[str, tuple[list[list[str]], list[str]]], note: str
+    title: str, header: tuple[str, ...], groups: Mapping[str, tuple[list[list[str]], list[str], list[str]]], note: str
 ) -> Grid:
-    """A table of variables, each with its rows and that of its limit, if there is one, which stands out."""
+    """A table of variables, each with its rows, that of its limit, if there is one, which stands out, and one below."""
     rows: list[tuple[str, ...]] = []
     marked, sections = [], []
-    for variable, (found, limit) in groups.items():
+    for variable, (found, limit, below) in groups.items():
         rows += [(variable if k == 0 else "", *row) for k, row in enumerate(found)]
         if limit:
             marked.append(len(rows))
             rows.append(("", *limit))
+        if below:
+            rows.append(("", *below))
         sections.append(len(rows) - 1)
     return Grid(title, header, tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
 

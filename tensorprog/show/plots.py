@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -377,17 +377,19 @@ class _Series:
     widths: list[float]
     rows: list[Row]
     others: list[list[Row]]
+    first_order: Mapping[str, tuple[float, float]]
 
 
 def convergence(
     comparisons: Comparison | Iterable[Comparison], variable: str | None = None, ax: Any = None,
-    panels: Sequence[str] | None = None,
+    panels: Sequence[str] | None = None, first_order: Mapping[str, tuple[float, float]] | None = None,
 ) -> Any:
     """Distances to the limit against the width n, on log axes, with standard errors and noise floors.
 
     `panels` are among "kl" (the paper's kernel estimate, and where rows have it the precise one), "distances" (KS and
     Wasserstein-1), "excess" (distance of the kurtosis from the limit's), "variance" and "kurtosis"; by default the
-    first three, without a limit the last two.  Other members of the same comparisons are drawn faintly.
+    first three, without a limit the last two.  Other members of the same comparisons are drawn faintly.  `first_order`
+    has a and its error where a quantity is its limit + a/n + .. (`law.correction`).
 
     Shapes    one axes object for each panel, as `ax` and as what is returned
     """
@@ -408,7 +410,7 @@ def convergence(
     axes = axes_of(ax, len(chosen), 4.1 * len(chosen), 4.0)
     faint = [row.variable for row in ordered[0].rows[:8] if row.variable != variable]
     series = _Series(variable, [float(c.width or 0) for c in ordered], [c[variable] for c in ordered],
-                     [[c[other] for c in ordered] for other in faint])
+                     [[c[other] for c in ordered] for other in faint], first_order or {})
     for kind, panel in zip(chosen, axes, strict=True):
         title = known[kind](panel, series)
         panel.set_xlabel("width n")
@@ -440,7 +442,12 @@ def _excess(ax: Any, series: _Series) -> str:
     rows = series.rows
     error = np.hypot(_numbers(rows, "kurtosis_se"), np.nan_to_num(_numbers(rows, "limit_kurtosis_error")))
     _log(ax, _measured(ax, series, _excesses, error, series.variable, floor=error, floor_name="standard error"))
-    _guide(ax, series.widths, abs(rows[0].kurtosis - rows[0].limit_kurtosis), -1)
+    if "kurtosis" in series.first_order:
+        a, _ = series.first_order["kurtosis"]
+        ax.plot(series.widths, abs(a) / np.asarray(series.widths), color=VERMILION, linewidth=1.4, zorder=2.5,
+                label="|a|/n, first order")
+    else:
+        _guide(ax, series.widths, abs(rows[0].kurtosis - rows[0].limit_kurtosis), -1)
     return "|kurtosis \u2212 limit|"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self, TextIO
 
@@ -25,6 +26,9 @@ class Progress(Listener):
         self.notes = notes
         self.bar: Any = None
         self.task: Any = None
+        self._expected: dict[str, float] = {}
+        self._begun: set[str] = set()
+        self._now, self._shown, self._since, self._share = "", "", time.monotonic(), 0.0
 
     @contextmanager
     def shown(self) -> Iterator[Self]:
@@ -32,21 +36,48 @@ class Progress(Listener):
         if not (self.notes and is_terminal(self.stream)):
             yield self
             return
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
+        from rich.text import Text
+
+        told = self
+
+        class Remaining(ProgressColumn):
+            """The time that the whole command still takes, where that is known, else the step."""
+
+            def render(self, task: Any) -> Any:
+                left = told.left()
+                return TimeRemainingColumn().render(task) if left is None else Text(_clock(left), "progress.remaining")
 
         room = columns_of(self.stream) - TEXTS
         bars = [BarColumn(bar_width=min(room, 24))] if room > 4 else []
         counts = (MofNCompleteColumn(),) if self.counted else ()
-        self.bar = Bar(TextColumn("{task.description}", markup=False), *bars, *counts, TimeRemainingColumn(),
+        self.bar = Bar(TextColumn("{task.description}", markup=False), *bars, *counts, Remaining(),
                        console=console(self.stream), transient=True)
         with self.bar:
             self.task = self.bar.add_task("", total=None)
             yield self
         self.bar = None
 
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """Take how long the steps to come will take."""
+        self._expected = dict(seconds)
+        self._begun = set()
+
+    def left(self) -> float | None:
+        """Seconds that the command still takes; nothing if that is not known."""
+        if self._now not in self._expected:
+            return None
+        passed, expected = time.monotonic() - self._since, self._expected[self._now]
+        rest = expected - passed if not self._share else passed * (1 / self._share - 1)
+        return max(rest, 0.0) + sum(value for text, value in self._expected.items() if text not in self._begun)
+
     def stage(self, text: str) -> None:
         """Name the step that begins."""
+        if text in self._expected:  # others are parts of these
+            self._now, self._since = text, time.monotonic()
+            self._begun.add(text)
+        self._shown, self._share = text, 0.0
         if self.bar is not None:
             self.bar.reset(self.task, total=None, description=text)
 
@@ -61,6 +92,8 @@ class Progress(Listener):
 
     def progress(self, done: int, total: int) -> None:
         """Move the bar."""
+        if self._shown == self._now:
+            self._share = done / total if total else 0.0
         if self.bar is not None:
             self.bar.update(self.task, completed=done, total=total)
 
@@ -76,3 +109,9 @@ class SweepProgress(Progress):
         self.said = f"{done:,} of {total:,} cells are finished"
         if self.bar is not None:
             self.bar.update(self.task, description=f"{done:,} of {total:,} cells", completed=share, total=1.0)
+
+
+def _clock(seconds: float) -> str:
+    """Hours, minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tests.gradients.dense import Network, Values, drawn, numpy_functions, torch_functions
-from tests.gradients.programs import TEXTS, made
+from tests.gradients.dense_networks import Network, Values, drawn, numpy_functions, torch_functions
+from tests.gradients.gradient_programs import TEXTS, made
 
 torch: Any = pytest.importorskip("torch")
 

@@ -13,8 +13,8 @@ import pytest
 import tensorprog as tp
 from tensorprog import ProgramError
 from tensorprog.language.atoms import ATOMS
-from tests.gradients.dense import Network, Values, drawn, numpy_functions
-from tests.gradients.programs import TEXTS, made
+from tests.gradients.dense_networks import Network, Values, drawn, numpy_functions
+from tests.gradients.gradient_programs import TEXTS, made
 from tests.reading import loads
 
 SHIPPED = ("mlp_bias", "resnet", "attention_gqa", "attention_masked", "attention_regimes", "attention_relpos",

@@ -554,7 +554,7 @@ def test_a_pipe_that_closes_early_is_quiet(folder):
     result = _shell(f"{TP} list --atoms | head -n 1; {TP} graph small.yaml > /dev/full; echo $?")
     assert "Traceback" not in result.stderr
     assert result.stdout.splitlines()[0].startswith("name")
-    assert result.stdout.splitlines()[-1] == "2"
+    assert result.stdout.splitlines()[-1] == "3"
 
 
 def test_help_and_check_import_nothing_heavy(folder):

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import pickle
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from tensorprog.jobs import sweeps
 from tensorprog.jobs.sweeps import cells
 from tensorprog.jobs.sweeps.design import NUMBERS, design
 from tensorprog.jobs.sweeps.results import mean_of, netcdf
+from tensorprog.language.extras import how_to_install
 from tensorprog.results.comparison import Row
 from tensorprog.show import plots
 from tests.reading import loads
@@ -382,7 +384,7 @@ def test_a_folder_that_cannot_be(small: Path) -> None:
 
 def test_without_xarray(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xarray", None)
-    with pytest.raises(tp.TensorprogError, match=r"tensorprog\[sweep\]"):
+    with pytest.raises(tp.TensorprogError, match=re.escape(how_to_install("sweep"))):
         tp.sweep(small, [4], **SIZES)
 
 

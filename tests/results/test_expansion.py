@@ -53,6 +53,33 @@ outputs: [y]
     assert abs(a - 2) < error < 1
 
 
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_residual_stream(indexed: bool) -> None:
+    """z + sqrt(2) W z twice: |z|**2 gets factors of mean 3 and variance 16/n, kurtosis 3 (1 + 2/n) (1 + 16/9n)**2."""
+    layers = "- z[0] = Nonlin(x)\n  - u[l] = MatMul(W[l], z[l-1])\n  - z[l] = Nonlin(z[l-1] + u[l])"
+    plain = "- u1 = MatMul(W[1], x)\n  - z1 = Nonlin(x + u1)\n  - u2 = MatMul(W[2], z1)\n  - z2 = Nonlin(z1 + u2)"
+    law = limit(f"""
+program: residual
+indices: {{l: 1..2}}
+initial: {{x: {{mean: 0, cov: 1}}}}
+weights: {{"W[l]": 2, V: 1}}
+body:
+  {layers if indexed else plain}
+  - y = MatMul(V, {"z[2]" if indexed else "z2"})
+outputs: [y]
+""")
+    a, error = law.correction("kurtosis", "y", draws=2**13)
+    assert abs(a - 3 * (2 + 32 / 9)) < error < 3
+
+
+def test_scores() -> None:
+    """The shipped program of the paper: 26.82(5)/n and 0.753(2)/n, from a program of its own in plain numpy."""
+    law = tp.load("attention").limit()
+    for quantity, value in (("variance", 0.753), ("kurtosis", 26.82)):
+        a, error = law.correction(quantity, "y[0]", draws=2**12)
+        assert abs(a - value) < error < 0.4 * value
+
+
 def test_questions_that_have_no_answer() -> None:
     """Unknown quantities, too many names, functions that jump, and a precision relative to zero."""
     law = deep(1, "sign({})", 1.0)

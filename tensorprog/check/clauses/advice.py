@@ -69,13 +69,13 @@ def _second_moment(check: Context, vector: Variable, position: int, depth: int =
             return math.inf
         copies = rebuild(initial.cov, _first_copy)
         cov, mean = calculus.closed(copies), calculus.closed(initial.mean)
-        return math.inf if cov is None or mean is None else cov[1] + max(abs(mean[0]), abs(mean[1])) ** 2
+        return math.inf if cov is None or mean is None else cov[1] + math.prod(2 * [max(map(abs, mean))])
     profile = calculus.vector(vector, position)
     bound = max(abs(profile.low), abs(profile.high))
     definers = check.structure.definers(position, vector)
     statement = check.netsor.body[definers[0]] if len(definers) == 1 and depth < 8 else None
     if not isinstance(statement, MatMul) or statement.transposed:  # beside W, W^T makes more than Gaussian vectors
-        return bound**2
+        return bound * bound  # inf where it overflows
     variance = calculus.closed(check.netsor.weight[statement.weight.name].variance)
     return (
         math.inf if variance is None else variance[1] * _second_moment(check, statement.vector, definers[0], depth + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -282,6 +283,7 @@ def limit(
         if refused:
             raise refused
     elif not quiet:
+        _computed(program, law, reference)
         show(program.check().blocks()[:1])
         if len(law.widths) > 1:
             from tensorprog.limit.law.law import widths_text
@@ -293,6 +295,24 @@ def limit(
         last = f"in brackets: the error of the last digits; largest error: {reference.law.error:.1e}"
         show([paragraph(last)], apart=True)
     return 0
+
+
+def _computed(program: Any, law: Any, reference: Any) -> None:
+    """Compute what will be shown, behind a bar if a person looks at it; what fails is said in its place."""
+    from tensorprog.show.progress import Progress
+
+    with Progress().shown() as listener:
+        if listener.bar is None:
+            return
+        from tensorprog.jobs.pace import Pace, Paced, about
+
+        step = "compiling the limit"
+        told = Paced(listener, Pace(), {step: ("limit", about(program, law))})
+        told.stage(step)
+        for name in (*reference.law.outputs, *reference.law.scores):
+            with suppress(Exception):  # `Reference` raises it again
+                reference.moments(name)
+        told.done()
 
 
 def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from tensorprog.language.errors import Problem, TensorprogError, did_you_mean, fail, visible
-from tensorprog.language.files import json_text
+from tensorprog.language.files import FULL, json_text
 from tensorprog.show.terminal import columns_of, prepare
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ FILE_TEXT = "FILE is the path of a program file, or the bare name of a shipped p
 DONE, OUTSIDE, BAD_INPUT, NOT_MET, OUR_BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 70, 130, 141
 MEANING = {  # those that `--help` explains
     DONE: "done", OUTSIDE: "the program is outside the theory, or below --require", BAD_INPUT: "bad input",
-    NOT_MET: "accuracy or memory not met, or a limit that is not compiled", INTERRUPTED: "interrupted",
+    NOT_MET: "accuracy, memory or disk do not suffice, or a limit that is not compiled", INTERRUPTED: "interrupted",
 }
 REQUIRED = ("theorem", "remark", "extension")  # grades that --require takes
 SIMPLE = (DONE, BAD_INPUT)  # of commands that neither judge nor compute
@@ -78,7 +78,8 @@ def _said(error: BaseException) -> tuple[str, int]:
     if isinstance(error, MemoryError):
         return "there is not enough memory: ask for fewer --samples or a smaller --width", NOT_MET
     if isinstance(error, OSError):
-        return str(Problem(f"{error.filename or 'a file'}: {(error.strerror or str(error)).lower()}")), BAD_INPUT
+        return str(Problem(f"{error.filename or 'a file'}: {(error.strerror or str(error)).lower()}")), (
+            NOT_MET if error.errno in FULL else BAD_INPUT)
     if os.environ.get("TENSORPROG_DEBUG"):
         raise error
     return (f"This is a bug of tensorprog, not a mistake of yours: {type(error).__name__}: {error}\n"

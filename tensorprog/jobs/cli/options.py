@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from tensorprog.jobs.cli.frame import OUTPUT, REQUIRED, RESOURCES, HeadedOption
 from tensorprog.language.errors import Problem, ProgramError, fail
+from tensorprog.language.memory import parse_memory
 
 if TYPE_CHECKING:
     from tensorprog.language.ir import Netsor
@@ -168,6 +169,16 @@ def widths(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tup
     return tuple(found) or None
 
 
+def memory(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """An amount of memory, refused before anything is done if it is none."""
+    if text is not None:
+        try:
+            parse_memory(text)
+        except ProgramError:
+            raise fail(f"--max-memory {text}: is not an amount of memory", fix="--max-memory 1GiB") from None
+    return text
+
+
 class Place(click.Path):
     """The path of something to write."""
 
@@ -208,7 +219,7 @@ QUIET = option("--quiet", is_flag=True, heading=OUTPUT, help="Print nothing but 
 REQUIRE = option("--require", type=click.Choice(REQUIRED), metavar="GRADE", heading=OUTPUT,
                  help="Leave with exit code 1 if the check's grade is below theorem, remark or extension.")
 SEED = option("--seed", metavar="N", callback=whole_number("--seed", 0), help="Seed of the random streams.")
-MEMORY = option("--max-memory", "max_memory", metavar="SIZE", heading=RESOURCES,
+MEMORY = option("--max-memory", "max_memory", metavar="SIZE", heading=RESOURCES, callback=memory,
                 help="What networks, results and limits may take, e.g. 500MB; default 1GiB.")
 WIDTH = option("--width", metavar="N,..", multiple=True, callback=widths, help="Widths n to run at, e.g. 16,64,256.")
 METHOD = option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]), metavar="METHOD",

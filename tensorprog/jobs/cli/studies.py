@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
     from tensorprog.jobs.sweeps import Outcome
 
+OVERHEAD, MEASURING = 0.5, 3.0  # seconds of a figure; and what it takes beside the drawing of its networks, in these
+
 
 @click.command(
     cls=Command, heading=COMMANDS[2], short_help="Several widths, constants and repeats, each against its limit.",
@@ -173,15 +175,22 @@ def paper(
         raise fail(f"there is no figure {', '.join(wrong)}", fix=hint)
     if not names:
         return _list(known.values(), form, quiet)
+    from tensorprog.jobs.pace import Pace, Paced
     from tensorprog.results.study import duration
     from tensorprog.show.progress import Progress
 
     settings = example.Settings(samples, seed or 0, repeats)
     chosen = [known[name] for name in (known if ALL in names else dict.fromkeys(names))]
-    seconds = sum(figure.drawing.cost(settings) for figure in chosen)
+    rough = {figure.name: (f"figure {figure.name}", OVERHEAD + MEASURING * figure.drawing.cost(settings))
+             for figure in chosen}
+    made = []
     with Progress(notes=not quiet).shown() as listener:
-        listener.note(f"estimate: about {duration(seconds)} for drawing networks")
-        made = [example.make(figure, settings, out, listener) for figure in chosen]
+        told = Paced(listener, Pace(), rough)
+        listener.note(f"estimate: about {duration(sum(told.expected.values()))} for networks, limits and pictures")
+        for figure in chosen:
+            told.stage(figure.name)
+            made.append(example.make(figure, settings, out, listener))
+        told.done()
     if form == "json":
         print_json({"figures": made})
     elif not quiet:

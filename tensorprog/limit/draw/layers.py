@@ -423,7 +423,7 @@ class Conditioned(NumericRecursion):
         for value, names in ((one, first), (two, second)):
             data = align(value, (REPLICATE, *names, COORDINATE))
             full = (self.normals.draws, *(ranges[n][1] - ranges[n][0] for n in names), self.width(f))
-            arrays.append(np.broadcast_to(data, full).reshape(len(data), -1, full[-1]))
+            arrays.append(np.broadcast_to(data, full).reshape(full[0], -1, full[-1]))
         found = np.matmul(arrays[0], np.swapaxes(arrays[1], 1, 2)) / self.width(f)
         axes = (REPLICATE, *first, *second)
         shape = [ranges[name][1] - ranges[name][0] for name in axes[1:]]

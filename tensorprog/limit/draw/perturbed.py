@@ -18,7 +18,7 @@ over the coordinates drawn, which themselves follow from the moments moved.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ from tensorprog.limit.form.definitions import not_compiled
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.moment.indexed import Term
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-from tensorprog.limit.moment.values import IndexedValues
+from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
 
 __all__ = ["COORDINATES", "Moved", "Perturbed"]
 
@@ -63,25 +63,25 @@ class Varying(NumericRecursion):
 
 
 class Perturbed(Conditioned):
-    """Moments for each of some draws, averages over coordinates moved by `step` times G.
+    """Moments for each of some draws, averages over coordinates moved by G times a step of every draw.
 
-    `ratios` are the multiples of n that other widths are; `averaged` are the weights whose products, as operands of
+    `ratios` are the multiples of n that other widths are; `averaging` are the weights whose products, as operands of
     scores, are averaged over.
+
+    Shapes    steps (draws,)
     """
 
-    def __init__(
-        self, layers: Moved, normals: Normals, step: float
-    ) -> None:
+    def __init__(self, layers: Moved, normals: Normals, steps: Array) -> None:
         super().__init__(layers.recursion, layers.columns, normals)
-        self.moved_by, self.ratios, self.averaging = step, layers.ratios, layers.averaging
+        self.steps, self.ratios, self.averaging = steps, layers.ratios, layers.averaging
 
     def width(self, name: str) -> int:
         """Number of coordinates that one draw has."""
         return super().width(name) if self.is_finite(name) else COORDINATES
 
-    def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> IndexedValues:
-        """The average of products that statements read: E[Z^f Z^g], moved."""
-        return self._moved(f, g, super().between(f, g, names, ranges))
+    def products(self, f: str, g: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> IndexedValues:
+        """E[Z^f Z^g] where a statement averages over all coordinates, moved."""
+        return self._moved(f, g, super().products(f, g, names, ranges))
 
     def operand_moment(self, f: str, g: str) -> IndexedValues:
         """The average of products of operands of scores: of one of each two, moved."""
@@ -89,16 +89,17 @@ class Perturbed(Conditioned):
         return self._moved(f, g, found) if self.columns.weight[f] in self.averaging else found
 
     def _moved(self, f: str, g: str, found: IndexedValues) -> IndexedValues:
-        if self.is_finite(f) or not self.moved_by:
+        if self.is_finite(f):
             return found
         width = self.netsor.families[f].width
-        share = self.moved_by * (COORDINATES / self.ratios.get(width, 1.0)) ** 0.5
+        share = self.steps * (COORDINATES / self.ratios.get(width, 1.0)) ** 0.5
+        kept, taken = (Value.of(part, (REPLICATE,)) for part in (1 - share, share))
         whole = self.over(position_names(self.netsor, f) | position_names(self.netsor, g, "_"))
         ranges = {name: found.ranges.get(name, span) for name, span in whole.items()}
         drawn = self._empirical(f, g, ranges)
-        terms = [Term(term.equations, term.value.scaled(1 - share)) for term in found.terms]
-        terms += [Term(term.equations, term.value.scaled(share)) for term in drawn.terms]
-        return IndexedValues(tuple(terms), found.ranges)
+        terms = [Term(term.equations, term.value * kept) for term in found.terms]
+        terms += [Term(term.equations, term.value * taken) for term in drawn.terms]
+        return IndexedValues(tuple(terms), self.over(found.ranges))
 
     def entered(self, name: str, box: Sequence[Range]) -> None:
         """Draw the coordinates of members that a recurrence has made known."""
@@ -162,15 +163,27 @@ class Moved(Layers):
         own = pairs // self.columns.most if key[1] == weight else pairs % self.columns.most
         return len(np.unique(own)) == len(own)
 
-    def at_steps(self, normals: Normals, steps: Sequence[float]) -> Iterator[dict[str, Array]]:
-        """The scalars wanted for every draw, averages moved by each of the steps.
+    def at_steps(self, normals: Normals, steps: Sequence[float]) -> dict[str, Array]:
+        """The scalars wanted for every draw, with averages moved by each of the steps.
 
-        Shapes    name -> (draws, *members)
+        Shapes    name -> (steps, draws, *members)
         """
-        for step in steps:
-            found = Perturbed(self, normals, step)
-            yield {name: self.drawn(found, name).data for name in self.wanted}
-            found.forget()
+        found = Perturbed(self, Repeated(normals, len(steps)), np.repeat(steps, normals.draws))
+        values = {name: self.drawn(found, name).data for name in self.wanted}
+        found.forget()
+        return {name: value.reshape(len(steps), -1, *value.shape[1:]) for name, value in values.items()}
+
+
+class Repeated:
+    """The same normals several times, one after the other."""
+
+    def __init__(self, once: Normals, times: int) -> None:
+        self.draws, self._once, self._times = times * once.draws, once, times
+
+    def of(self, key: tuple[str, ...], places: Array) -> Array:
+        """See `Normals.of`."""
+        block = self._once.of(key, places)
+        return np.tile(block, (self._times, *[1] * (block.ndim - 1)))
 
 
 def not_compiled_yet(statement: Any, what: str) -> NotCompiledError:

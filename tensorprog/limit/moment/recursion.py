@@ -282,7 +282,7 @@ class Recursion(ABC, Generic[V, M]):
                 solution = solve(same | where)
                 names = {str(k): slot.at(solution) for k, slot in enumerate(one)}
                 names |= {f"{k}_": slot.at(solution) for k, slot in enumerate(two)}
-                read = self.between_around if around else self.between
+                read = self.between_around if around else self.products
                 moment = read(a.vector.name, b.vector.name, names, ranges)
                 if moment is None:
                     return None
@@ -340,6 +340,10 @@ class Recursion(ABC, Generic[V, M]):
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> M:
         """E[Z^f Z^g] with at least the members that are read at these forms of other indices."""
         return self.second_at(f, g, self.wanted(f, g, names))
+
+    def products(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> M:
+        """The same, where a statement averages over all coordinates: a MatMul its vectors, or a Dot."""
+        return self.between(f, g, names, ranges)
 
     def _compute(self, f: str, g: str, ranges: Ranges) -> M:
         """E[Z^f Z^g] over members in some ranges."""
@@ -613,7 +617,7 @@ class Recursion(ABC, Generic[V, M]):
             for two in self._readings(right, names, ranges):
                 read = {str(k): slot for k, slot in enumerate(one.slots)}
                 read |= {f"{k}_": slot for k, slot in enumerate(two.slots)}
-                moment = self.between(left.name, right.name, read, ranges).read(read, ranges)
+                moment = self.products(left.name, right.name, read, ranges).read(read, ranges)
                 held = indicator((*one.inside, *two.inside))
                 total = total + (moment if held == ONE else moment.times(self.number(held, ranges)))
         return self.value_of(total)

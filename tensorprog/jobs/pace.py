@@ -1,0 +1,128 @@
+"""How long the steps of a command take on this machine: rough seconds, corrected by what such steps took before.
+
+The first command measures the machine for a moment; each command corrects what is remembered by the time that its own
+steps took.  Where nothing can be remembered, every command measures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tensorprog.jobs.cache import PACE, inside, write
+from tensorprog.results.study import Listener
+
+__all__ = ["Pace", "Paced"]
+
+MEASURED = 0.012  # seconds of what is measured, on the machine on which rough seconds are right
+SLOWEST, WEIGHT = 50.0, 0.5  # of one correction: how far it may go, and how much it counts
+SHORTEST = 0.05  # seconds; shorter steps say nothing
+
+
+class Pace:
+    """How much longer than roughly expected each kind of step takes here."""
+
+    def __init__(self) -> None:
+        self._machine = [platform.node(), platform.machine(), os.cpu_count()]
+        self._factors = self._remembered()
+
+    def _remembered(self) -> dict[str, float]:
+        path = inside(PACE)
+        try:
+            assert path is not None
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if found["machine"] == self._machine:
+                factors = {str(kind): float(factor) for kind, factor in found["factors"].items()}
+                if all(1 / SLOWEST <= factor <= SLOWEST for factor in factors.values()) and "" in factors:
+                    return factors
+        except Exception:  # there is none, or whatever is wrong with it
+            pass
+        factors = {"": _bounded(_measured() / MEASURED)}
+        self._save(factors)
+        return factors
+
+    def _save(self, factors: Mapping[str, float]) -> None:
+        path = inside(PACE)
+        if path is not None:
+            write(path, json.dumps({"machine": self._machine, "factors": factors}, indent=1).encode())
+
+    def seconds(self, kind: str, rough: float) -> float:
+        """What a step of this kind takes here."""
+        return rough * self._factors.get(kind, self._factors[""])
+
+    def learn(self, took: Mapping[str, tuple[float, float]]) -> None:
+        """Correct what is remembered: by kind of step the rough seconds, and those that it took."""
+        for kind, (rough, seconds) in took.items():
+            if min(rough, seconds) > SHORTEST:
+                known = self._factors.get(kind, self._factors[""])
+                self._factors[kind] = _bounded(known * (seconds / (rough * known)) ** WEIGHT)
+        self._save(self._factors)
+
+
+def _bounded(factor: float) -> float:
+    return min(max(factor, 1 / SLOWEST), SLOWEST)
+
+
+def _measured() -> float:
+    """Seconds of some random numbers and matrix products, the least of three times."""
+    rng, found = np.random.Generator(np.random.SFC64(0)), []
+    for _ in range(3):
+        start = time.perf_counter()
+        x = rng.standard_normal((256, 256))
+        for _ in range(8):
+            x = np.tanh(x @ x / 256)
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+class Paced(Listener):
+    """Passes on what a command tells, says how long its steps will take, and learns how long they took."""
+
+    def __init__(self, told: Listener, pace: Pace, steps: Mapping[str, tuple[str, float]]) -> None:
+        self._told, self._pace, self._steps = told, pace, dict(steps)
+        self._now, self._since = "", time.perf_counter()
+        self._took: dict[str, tuple[float, float]] = {}
+        self.expected = {text: pace.seconds(kind, rough) for text, (kind, rough) in self._steps.items()}
+        told.expect(self.expected)
+
+    def stage(self, text: str) -> None:
+        """A step begins, and the one before it is over."""
+        now = time.perf_counter()
+        if self._now in self._steps:
+            kind, rough = self._steps[self._now]
+            known = self._took.get(kind, (0.0, 0.0))
+            self._took[kind] = known[0] + rough, known[1] + now - self._since
+        self._now, self._since = text, now
+        if text:
+            self._told.stage(text)
+
+    def done(self) -> None:
+        """The last step is over."""
+        self.stage("")
+        self._pace.learn(self._took)
+
+    def note(self, text: str) -> None:
+        """Pass on a note."""
+        self._told.note(text)
+
+    def progress(self, done: int, total: int) -> None:
+        """Pass on how many networks are drawn."""
+        self._told.progress(done, total)
+
+    def cells(self, done: int, total: int, share: float) -> None:
+        """Pass on which cells are done."""
+        self._told.cells(done, total, share)
+
+
+def about(program: Any, law: Any) -> float:
+    """Rough seconds that the numbers of a limit take."""
+    if law.known:
+        return 0.05
+    seconds = 0.2 + (0.8 if program.netsor.scores else 0.0)
+    return seconds + float(law.plan().seconds) + (8.0 if law.recursion.layered else 0.0)

@@ -1,0 +1,149 @@
+"""What goes wrong around a program: damaged files, disks that are full, limits that are none, interrupts."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tensorprog as tp
+from tensorprog.jobs.cli.commands import main
+from tests.reading import loads
+
+PROGRAM = """program: small
+indices: {i: 2}
+initial:
+  h[i]: {cov: 1}
+weights:
+  W: 1
+body:
+  - y[i] = MatMul(W, h[i])
+outputs: [y]
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "small.yaml"
+    path.write_text(PROGRAM, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("shape", ["(True, 3)", "(-1, 3)", "(-1, -3)", "(3, -1)", "(False,)", "(2.0, 3)", "()"])
+def test_a_header_with_an_odd_shape_is_named(small: Path, shape: str) -> None:
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    raw = b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + bytes(24)
+    (small.parent / "x.npy").write_bytes(raw)
+    with pytest.raises(tp.ProgramError, match=r"x\.npy"):
+        tp.load(_with("h[i]: {data: x.npy}", small))
+
+
+def _with(entry: str, small: Path) -> Path:
+    small.write_text(PROGRAM.replace("h[i]: {cov: 1}", entry), encoding="utf-8")
+    return small
+
+
+@pytest.mark.parametrize("indices", ["{t: (}", "{t: [}", "{t: )}", "{(: t}", "{i: (, j: )}"])
+def test_brackets_in_indices_are_answered(indices: str) -> None:
+    with pytest.raises(tp.ProgramError):
+        loads(PROGRAM.replace("{i: 2}", indices))
+
+
+@pytest.mark.parametrize("size", ["-1GiB", "0", "nan", "1e-9", "GiB", "-inf", "1 XB"])
+@pytest.mark.parametrize("command", ["run", "limit"])
+def test_an_amount_of_memory_that_is_none_is_refused_at_once(small: Path, size: str, command: str) -> None:
+    result = CliRunner().invoke(main, [command, str(small), f"--max-memory={size}"])
+    assert result.exit_code == 2
+    assert f"--max-memory {size}: is not an amount of memory" in result.output
+    assert not (small.parent / "runs").exists()
+
+
+@pytest.mark.parametrize("size", [-1, 0, float("nan"), float("inf"), "-1GiB"])
+def test_an_amount_of_memory_that_is_none_is_refused_in_python(small: Path, size: float | str) -> None:
+    program = tp.load(small)
+    for act in (lambda: program.limit(max_memory=size), lambda: program.run(8, 10, max_memory=size)):
+        with pytest.raises(tp.ProgramError, match="not an amount of memory"):
+            act()
+
+
+def test_a_full_disk_is_no_bad_input(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "draws.npz")
+
+    draws = tp.load(small).limit().sample(10)
+    monkeypatch.setattr(type(draws), "save", full)
+    result = CliRunner().invoke(main, ["sample", str(small), "--size", "10", "--out", "draws.npz"])
+    assert result.exit_code == 3
+    assert "no space left on device" in result.output
+
+
+def test_what_an_interrupted_run_has_drawn_is_kept(small: Path) -> None:
+    from tensorprog.jobs.run import run
+    from tensorprog.results.study import Listener, Settings
+
+    program = tp.load(small)
+    drawn: list[int] = []
+
+    class Stopping(Listener):
+        def progress(self, done: int, samples: int) -> None:
+            drawn.append(done)
+            if done > samples // 2:
+                raise KeyboardInterrupt
+
+    settings = Settings(width=(8,), samples=60_000, threads=1)
+    with pytest.raises(KeyboardInterrupt):
+        run(program, settings, small.parent / "out", Stopping())
+    with np.load(small.parent / "out" / "samples.npz") as held:
+        kept = held["y_n8"]
+    whole = program.run(8, 60_000, threads=1)["y"]
+    assert 0 < len(kept) == drawn[-1] < 60_000
+    assert np.array_equal(kept, whole[: len(kept)])
+
+
+def test_no_control_character_of_a_file_reaches_a_screen() -> None:
+    with pytest.raises(tp.ProgramError) as caught:
+        loads(PROGRAM.replace("program: small", 'program: "\\e[31mred"'))
+    assert "\x1b" not in str(caught.value)
+    for text in (PROGRAM.replace("{i: 2}", "{i: \u202e2}"), PROGRAM.replace("{i: 2}", "i:\t2\t\u2028")):
+        with pytest.raises(tp.ProgramError) as caught:
+            loads(text)
+        assert str(caught.value).replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("entry", ["h[i]: {mean: 1e308, cov: 1}", 'h[i]: {cov: "where(i == i_, 1, 1e308)"}'])
+def test_numbers_whose_squares_overflow_are_answered(entry: str) -> None:
+    text = PROGRAM.replace("h[i]: {cov: 1}", entry).replace(
+        "y[i] = MatMul(W, h[i])", "x[i] = MatMul(W, h[i])\n  - y[i] = Nonlin(clip(x[i], -100, 100))")
+
+    try:
+        program = tp.Program.from_netsor(loads(text))
+        program.check()
+        drawn = program.run(8, 20)["y"]
+    except tp.ProgramError as error:
+        said = str(error)
+        drawn = np.zeros(1)
+    else:
+        said = "not finite"
+    assert re.search(r"not finite|semidefinite", said)
+    assert np.abs(drawn).max() <= 100
+
+
+def test_a_weight_of_which_every_member_is_outside_the_range_draws_zeros() -> None:
+    text = PROGRAM.replace("{i: 2}", "{i: {size: 2, boundary: zero}}").replace("W: 1", "W[i]: 1").replace(
+        "MatMul(W, h[i])", "MatMul(W[i-2], h[i])")
+    assert not np.any(tp.Program.from_netsor(loads(text)).run(8, 20)["y"])
+
+
+def test_the_header_of_a_good_file_is_read(small: Path) -> None:
+    stream = io.BytesIO()
+    np.save(stream, np.eye(2))
+    (small.parent / "x.npy").write_bytes(stream.getvalue())
+    assert tp.load(_with("h[i]: {data: x.npy}", small)).check().grade != "outside"

@@ -1,0 +1,97 @@
+"""Estimates of whole commands: measured once, corrected by what commands take, and never a reason to fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tensorprog.jobs import pace
+from tensorprog.jobs.pace import Pace, Paced
+from tensorprog.results.study import Listener
+from tensorprog.show.progress import Progress
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TENSORPROG_CACHE", str(tmp_path / "kept"))
+    monkeypatch.setattr(pace, "_measured", lambda: 2 * pace.MEASURED)
+    return tmp_path / "kept" / "pace.json"
+
+
+def test_a_machine_is_measured_once_and_then_corrected(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Pace().seconds("drawing", 3.0) == 6.0
+    monkeypatch.setattr(pace, "_measured", lambda: 7 * pace.MEASURED)
+    known = Pace()
+    assert known.seconds("drawing", 3.0) == 6.0
+    errors = []
+    for _ in range(5):  # steps that take eight times as long as roughly expected
+        known.learn({"drawing": (1.0, 8.0), "limit": (0.001, 0.04)})
+        errors.append(abs(Pace().seconds("drawing", 1.0) - 8.0))
+        known = Pace()
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 0.5
+    assert known.seconds("limit", 1.0) == 2.0  # what is so short says nothing
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"machine": 3, "factors": {"": 1}}', "nan", "factors"])
+def test_a_damaged_file_is_measured_again(file: Path, content: str) -> None:
+    Pace()
+    good = json.loads(file.read_text())
+    if content == "factors":
+        content = json.dumps(good | {"factors": {"": 0.0}})
+    file.write_text(content)
+    assert Pace().seconds("drawing", 1.0) == 2.0
+    assert json.loads(file.read_text()) == good
+
+
+def test_without_a_folder_each_command_measures(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSORPROG_CACHE", "off")
+    known = Pace()
+    known.learn({"drawing": (1.0, 8.0)})
+    assert not file.exists()
+    assert Pace().seconds("drawing", 1.0) == 2.0
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_steps_say_what_is_left_and_are_learned(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("time.monotonic", clock)
+    monkeypatch.setattr("time.perf_counter", clock)
+    shown = Progress(notes=False)
+    told = Paced(shown, Pace(), {"limit": ("limit", 2.0), "n = 8": ("drawing", 5.0), "pictures": ("pictures", 0.5)})
+    assert sum(told.expected.values()) == 15.0
+    told.stage("limit")
+    assert shown.left() == 15.0
+    clock.now += 3
+    assert shown.left() == 12.0
+    clock.now += 5  # longer than it should
+    assert shown.left() == 11.0
+    told.stage("n = 8")
+    clock.now += 2
+    told.progress(10, 100)
+    assert shown.left() == pytest.approx(18 + 1)
+    shown.stage("a part of it")
+    told.progress(1, 2)
+    assert shown.left() == 9.0
+    told.stage("pictures")
+    clock.now += 1
+    told.done()
+    assert Pace().seconds("limit", 2.0) == pytest.approx((4.0 * 8.0) ** 0.5)
+    assert Pace().seconds("pictures", 0.5) == 1.0
+
+
+def test_a_silent_listener_is_told_too(file: Path) -> None:
+    told = Paced(Listener(), Pace(), {"a": ("limit", 1.0)})
+    for text in ("a", "b"):
+        told.stage(text)
+    told.note("said")
+    told.cells(1, 2, 0.5)
+    told.done()
