@@ -82,7 +82,7 @@ def moments(text: str, path: Path) -> tuple[np.ndarray, np.ndarray]:
     return products.mean(axis=0), products.std(axis=0) / np.sqrt(len(y))
 
 
-@pytest.mark.parametrize("text, depth, tied", [(by_hand, 4, False), (by_index, 6, False), (by_hand, 2, True)])
+@pytest.mark.parametrize(("text", "depth", "tied"), [(by_hand, 4, False), (by_index, 6, False), (by_hand, 2, True)])
 def test_a_stack_has_the_moments_of_the_chain_of_its_gram_matrices(text, depth, tied, tmp_path):
     """Weights that two layers share tie what these add to the residual stream."""
     written = text(depth)
@@ -95,7 +95,7 @@ def test_a_stack_has_the_moments_of_the_chain_of_its_gram_matrices(text, depth, 
         assert np.all(np.abs(found - grams(depth, 40_000, 1).mean(axis=0)) > 6 * error)
 
 
-@pytest.mark.parametrize("short, long", [(4, 12)])
+@pytest.mark.parametrize(("short", "long"), [(4, 12)])
 def test_a_layer_costs_the_same_at_every_depth(short, long, tmp_path, monkeypatch):
     """The expectations that are computed are counted: as many for each layer."""
     from tensorprog.limit.moment.numeric_recursion import NumericRecursion
