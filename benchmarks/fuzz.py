@@ -446,7 +446,7 @@ def examined(text: str, base: Path, stages: tuple[str, ...], seconds: float, fou
                 text,
                 "",
             )
-        if re.search("[^\\n\x20-\x7e\xa0-\u2027\u2030-\uffff]|\u202e", shown):
+        if not shown.replace("\n", "").isprintable():
             found.note("control character", stage, "", text, repr(shown))
         if stage in ("limit", "run") and not stated and odd_numbers(shown):
             found.note("nan or inf", stage, "", text, shown)

@@ -17,7 +17,7 @@ from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import ProgramError, did_you_mean
 from tensorprog.language.files import whole, writing
-from tensorprog.language.formats import BRACKETS, label, quantity
+from tensorprog.language.formats import BRACKETS, label, quantity, split
 from tensorprog.language.ir import Netsor
 
 __all__ = ["Samples", "column", "is_samples", "program_text", "samples_of"]
@@ -38,7 +38,7 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
     """Draws of outputs, scores and kept variables by name.
 
     Shapes    a vector family (samples, *members), or (samples, coordinates, *members) if coordinates > 1; a scalar
-              family (samples, *members)
+              family (samples, *members); a member such as "y[0]" the same without the members
     """
 
     netsor: Netsor = field(repr=False)
@@ -56,11 +56,22 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
     conditional: Mapping[str, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
+        family, bracket, _ = name.partition("[") if isinstance(name, str) else (name, "", "")
+        if bracket and family in self.arrays:
+            return self._member(name)
         try:
             return self.arrays[name]
         except KeyError:
             hint = f"pass keep=('{name}',)" if name in self.netsor.families else did_you_mean(name, list(self.arrays))
             raise ProgramError(f"{name} was not kept; {hint}") from None
+
+    def _member(self, variable: str) -> NDArray[Any]:
+        """Draws of one member, written as 'y[0]'."""
+        name, position = split(self.netsor, variable)
+        array, shape = self.arrays[name], self.netsor.families[name].shape
+        place: tuple[Any, ...] = (..., *np.unravel_index(position, shape))
+        found: NDArray[Any] = array[place]
+        return found
 
     def __contains__(self, name: object) -> bool:
         return name in self.arrays

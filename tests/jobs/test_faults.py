@@ -142,6 +142,14 @@ def test_a_weight_of_which_every_member_is_outside_the_range_draws_zeros() -> No
     assert not np.any(tp.Program.from_netsor(loads(text)).run(8, 20)["y"])
 
 
+def test_a_score_of_nothing_but_zeros_is_judged() -> None:
+    text = PROGRAM.replace("{i: 2}", "{i: {size: 2, boundary: zero}}").replace(
+        "y[i] = MatMul(W, h[i])", "k[i] = MatMul(W, h[i])\n  - p[i] = Dot(k[i], k[i-2])\n  - y[i] = Nonlin(tanh(p[i]))")
+    report = tp.Program.from_netsor(loads(text)).check()
+    assert report.grade == "outside"
+    assert "zeros that are read beyond a boundary" in str(report)
+
+
 def test_the_header_of_a_good_file_is_read(small: Path) -> None:
     stream = io.BytesIO()
     np.save(stream, np.eye(2))

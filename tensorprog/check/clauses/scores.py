@@ -174,8 +174,8 @@ def _not_coordinatewise(check: Context, dot: int) -> str:
     body = check.netsor.body
     if any(o.definer is None or not isinstance(body[o.definer], MatMul | Nonlin) for o in check.sides[dot]):
         return ""
-    return (", or functions of such whose product changes its sign with the weights of one side, coordinate by "
-            "coordinate, so that its mean is 0 in each; that is not seen here")
+    return (", or functions of MatMul outputs whose product changes its sign with the weights of one side, coordinate "
+            "by coordinate, so that its mean is 0; these operands cannot be shown to be such functions")
 
 
 def _own_products(check: Context, dot: int, wrong: Sequence[Operand]) -> Fix:
@@ -202,7 +202,9 @@ def _kind(check: Context, operand: Operand) -> str:
     """What an operand is that is no MatMul output."""
     if operand.definer is not None:
         return "a Nonlin output"
-    initial = check.structure.initial[operand.reference.name]
+    initial = check.structure.initial.get(operand.reference.name)
+    if initial is None:
+        return "zeros that are read beyond a boundary"
     centred = isinstance(initial.mean, Expr) and check.calculus.closed(initial.mean) == (0.0, 0.0)
     return "an initial vector of too many members" if centred else "an initial vector that is not centred"
 

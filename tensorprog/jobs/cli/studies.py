@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from tensorprog.jobs.sweeps import Outcome
 
-OVERHEAD, MEASURING = 0.5, 3.0  # seconds of a figure; and what it takes beside the drawing of its networks, in these
+OVERHEAD, MEASURING = 3.0, 3.0  # seconds of a figure, and what it takes in all for each second of drawing its networks
 
 
 @click.command(

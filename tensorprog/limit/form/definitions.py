@@ -134,7 +134,7 @@ def reads_beyond(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range
 
 def not_compiled(statement: Statement, what: str, fix: str) -> NotCompiledError:
     """What this version does not compile: the statement, its line, and what to write instead."""
-    said = f"{what}: the limit of this is not compiled by this version"
+    said = f"{what}: this version does not compute such a limit"
     return NotCompiledError(Problem(said, shown_at(statement), fix))
 
 
@@ -291,7 +291,7 @@ def uniform_coordinates(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
     for initial in netsor.initial:
         if initial.grid and initial.width in dict(netsor.fixed_widths):
             said = f"{initial.name} is the coordinate vector of a width that stays finite"
-            raise NotCompiledError(Problem(f"{said}: the limit of this is not compiled by this version", initial.span,
+            raise NotCompiledError(Problem(f"{said}: this version does not compute such a limit", initial.span,
                                            "a width that goes to infinity"))
         if initial.grid:
             gaussian = fresh(initial.name)

@@ -149,8 +149,8 @@ class NumericLaw:
         if what and self.accuracy is not None and worst > self.accuracy * size:
             more = "" if self.recursion.paths is None else ", or allow more draws with max_memory="
             raise AccuracyError(
-                f"{what}: error {worst / size:.1e}, {self.accuracy:.1e} asked for (relative to numbers above 1); "
-                f"ask for less with accuracy={more}"
+                f"{what} has an error of {worst / size:.1e}, and {self.accuracy:.1e} was asked for (errors of numbers "
+                f"above 1 are relative): ask for less with accuracy={more}"
             )
 
     # -- means and covariances ----------------------------------------------------------------------------------
@@ -213,10 +213,14 @@ class NumericLaw:
         """Centred covariance of two families: of Z for vectors, of p-ring for scores, over both for outputs of scores.
 
         Shapes    a `Covariance`; np.asarray of it has the members of the first, then of the second.  For variables
-                  that depend on scores, an array of that shape (and its error)
+                  that depend on scores, an array of that shape (and its error).  For two members such as 'y[0]' and
+                  'y[1]' a number
         Source    Sakai et al. 2025, Definition 1 (ii), (iv)
         """
         second = first if second is None else second
+        (one, at, single), (two, where, both) = self.member(first), self.member(second)
+        if single and both and (one, two) != (first, second):
+            return self._cov_of_members((one, at), (two, where), with_error)
         for name in (first, second):
             self._family(name)
         random = {first, second} & self.recursion.random
@@ -237,6 +241,19 @@ class NumericLaw:
         self._note(moment.error, moment.size, f"the covariance of {first} and {second}")
         result = self._covariance(moment, first, second)
         return (result, np.full(result.shape, result.error)) if with_error else result
+
+    def _cov_of_members(self, first: tuple[str, Box], second: tuple[str, Box], with_error: bool) -> Any:
+        """The covariance of two members: an entry of that of their families."""
+        (one, at), (two, where) = ((name, [start for start, _ in box]) for name, box in (first, second))
+        found = self.cov(one, two)
+        if isinstance(found, Covariance):
+            value, error = found.at(at, where), np.asarray(found.error)
+        else:
+            value, error = self.cov(one, two, with_error=True)
+            ranges = (*self.compiled.families[one].ranges, *self.compiled.families[two].ranges)
+            key = tuple(k - start for k, (start, _) in zip((*at, *where), ranges, strict=True))
+            value, error = value[key], error[key]
+        return self._answer(value, error, True, with_error)
 
     def plan(self, first: str | None = None, second: str | None = None) -> LawPlan:
         """What `cov` of two families would compute, without computing it; by default of all outputs.
@@ -443,6 +460,13 @@ class NumericLaw:
     def var(self, name: str, with_error: bool = False) -> Any:
         """Variance."""
         return self.moment(name, 2, with_error)
+
+    def std(self, name: str, with_error: bool = False) -> Any:
+        """Standard deviation, the square root of the variance, with the error that the variance leaves it."""
+        value, error = (np.asarray(part) for part in self.var(name, with_error=True))
+        root = np.sqrt(np.maximum(value, 0.0))
+        off = np.maximum(np.sqrt(np.maximum(value + error, 0.0)) - root, root - np.sqrt(np.maximum(value - error, 0.0)))
+        return self._answer(root, off, not root.shape, with_error)
 
     def kurtosis(self, name: str, with_error: bool = False) -> Any:
         """Fourth central moment over squared variance; a Gaussian has 3."""

@@ -409,7 +409,7 @@ def _finite(moment: IndexedValues, name: str) -> IndexedValues:
     for term in moment.terms:
         bound = term.value.bound
         if not (np.isfinite(bound.value) and np.isfinite(bound.error)):
-            raise NotFiniteError(f"{name} is infinite, or its numbers overflow: no limit can be stated")
+            raise NotFiniteError(f"{name} is infinite or too large for a computer, so that no limit can be stated")
     return moment
 
 
