@@ -36,13 +36,14 @@ def depth(
     default the last of the family; quantities are means over further indices.  `over` has values of constants,
     {"g": [1, 4, 16]}.  With widths, networks of these widths are drawn beside the limit.
 
-    variance            mean over tokens of E[z_i**2]
-    token_correlation   mean over pairs of tokens of E[z_i z_j / sqrt(E z_i**2 E z_j**2)]
-    effective_rank      exp of the entropy of the eigenvalues of the Gram matrix E[z_i z_j], divided by its trace
-    attention_entropy   mean over all rows of softmaxes of scalars of the entropy of the row
-    kurtosis            mean over tokens of the fourth central moment over the squared variance
-    gradient_norm       with `gradients`: mean over tokens of |d(sum_i xi_i . y_i / sqrt(n)) / dz_i|**2 for all outputs
-                        y_i with fresh standard normal xi_i, by the program `tp.backward` makes: 1 for the identity
+    - variance: mean over tokens of `E[z_i**2]`
+    - token_correlation: mean over pairs of tokens of `E[z_i z_j / sqrt(E z_i**2 E z_j**2)]`
+    - effective_rank: exp of the entropy of the eigenvalues of the Gram matrix `E[z_i z_j]`, divided by its trace
+    - attention_entropy: mean over all rows of softmaxes of scalars of the entropy of the row
+    - kurtosis: mean over tokens of the fourth central moment over the squared variance
+    - gradient_norm, with `gradients`: mean over tokens of the squared norm of the gradient of
+      `sum_i xi_i . y_i / sqrt(n)` by z_i, for all outputs y_i with fresh standard normal xi_i, by the program that
+      `tp.backward` makes: 1 for the identity
 
     Expectations over coordinates are given the scores; what they make is averaged over draws of the scores, the same
     for all values of constants, so that curves are smooth.  A quantity that there is none of is left out.

@@ -142,6 +142,7 @@ class Sums:
 def _kurtosis(raw: Array) -> Array:
     """From plain moments of orders 1 to 4."""
     mean, second, third, fourth = raw
-    variance = second - mean**2
-    central = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4
-    return np.asarray(central / np.maximum(variance, TINY) ** 2)
+    with np.errstate(over="ignore", invalid="ignore"):  # nan where the fourth moment is no number
+        variance = second - mean**2
+        central = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4
+        return np.asarray(central / np.maximum(variance, TINY) ** 2)

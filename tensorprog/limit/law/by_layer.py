@@ -177,7 +177,8 @@ def ordered(values: Array, axes: Axes) -> Array:
 def _of_gaussians(mean: Array, var: Array) -> Array:
     """Plain moments of orders 1 to 4."""
     second = var + mean**2
-    return np.stack([mean, second, mean * (second + 2 * var), second**2 + 4 * mean**2 * var + 2 * var**2])
+    with np.errstate(over="ignore"):
+        return np.stack([mean, second, mean * (second + 2 * var), second**2 + 4 * mean**2 * var + 2 * var**2])
 
 
 def _along(values: NDArray[np.int64], axis: int, axes: int) -> NDArray[np.int64]:
