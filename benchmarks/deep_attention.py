@@ -1,10 +1,13 @@
 """Deep attention: kurtosis of the limit and of finite widths, by number of layers.
 
     python benchmarks/deep_attention.py [--layers 1,2,4,8] [--error 0.01]
+    python benchmarks/deep_attention.py --time [--layers 8,50]
 
 The limit conditions layer after layer on the scores of the layers before, which is a conjecture beyond the paper; this
 table is its evidence.  z is the difference at n = 4096 from limit + b/n fitted at n = 256 and 1024, in standard errors,
 as in shipped.py: the largest of all second moments and kurtoses.  The kurtosis shown is that of y[0].
+
+With --time: processor seconds of the covariance of y in the limit, with the relative error of its largest entry.
 """
 
 from __future__ import annotations
@@ -38,11 +41,27 @@ def row(layers: int, error: float) -> list[str]:
     return [str(layers), limit, *kurtosis, z, networks, f"{time.perf_counter() - start:.0f}"]
 
 
+def timed(layers: int) -> list[str]:
+    """The covariance of y by the limit, and how long it takes."""
+    law = tp.load("deep_attention", L=layers).limit()
+    start = time.process_time()
+    cov = law.cov("y")
+    seconds = time.process_time() - start
+    return [str(layers), f"{cov[0, 0]:.6g}", f"{float(np.max(law.error)) / cov.max():.1e}", f"{seconds:.1f}"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", default="1,2,4,8")
     parser.add_argument("--error", type=float, default=0.01, help="standard error of each kurtosis")
+    parser.add_argument("--time", action="store_true", help="only what the limit takes, without networks")
     arguments = parser.parse_args()
+    if arguments.time:
+        print(line(("layers", "variance", "relative error", "processor seconds")))
+        print(line(["---:"] * 4))
+        for layers in map(int, arguments.layers.split(",")):
+            print(line(timed(layers)), flush=True)
+        return
     print(line(HEADER))
     print(line(["---:"] * len(HEADER)))
     for layers in map(int, arguments.layers.split(",")):

@@ -24,15 +24,15 @@ def show(name: str, variable: str) -> None:
     law = program.limit()
     limit = law.kurtosis(variable)
     a, error = law.correction("kurtosis", variable, draws=DRAWS)
-    print(f"{name}: kurtosis of {variable} = {limit:.5f} + {a:.4g}({error:.1g})/n", flush=True)
+    print(f"{name}: kurtosis of {variable} = {limit:.5f} + a/n, a = {a:.4g} +- {error:.2g}", flush=True)
     left = []
     for width in WIDTHS:
         samples = program.run(width=width, samples=NETWORKS, conditional=True)
         row = tp.compare(samples, law, variable)[variable]
         left.append(abs(row.kurtosis - limit - a / width))
         wrong = math.hypot(row.kurtosis_se, error / 4 / width)
-        print(f"  n = {width:5d}  networks {row.kurtosis:.4f} +- {row.kurtosis_se:.4f}  limit + a/n {limit + a / width:.4f}"
-              f"  rest {left[-1]:.4f} +- {wrong:.4f}", flush=True)
+        print(f"  n = {width:5d}  networks {row.kurtosis:.4f} +- {row.kurtosis_se:.4f}"
+              f"  limit + a/n {limit + a / width:.4f}  rest {left[-1]:.4f} +- {wrong:.4f}", flush=True)
     print(f"  the rest falls like n**-{math.log(left[0] / left[1]) / math.log(WIDTHS[1] / WIDTHS[0]):.2f}", flush=True)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.memory import amount
-from tensorprog.limit.draw.layers import ARRAYS, Layers
+from tensorprog.limit.draw.layers import Layers
 from tensorprog.limit.draw.normals import CHUNK, Joined, Normals, Some, Streams
 from tensorprog.limit.draw.sampler import Sampler, without_coordinates
 from tensorprog.limit.memory import Budget, need, numbers_at_once
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 BLOCK = 1024  # draws per random stream, at most
 TOGETHER = 1 << 20  # numbers that draws take at once, about
 # the same behind several layers, where every piece computes its moments again; blocks that are worked on together
-SEVERAL, MOST_BLOCKS = 1 << 23, 16
+WORKING, MOST_BLOCKS = 1 << 25, 16
 
 
 class Draws(Mapping[str, NDArray[Any]]):
@@ -64,7 +64,10 @@ class Draws(Mapping[str, NDArray[Any]]):
         later = {n for n, shape in shapes.items() if n not in held and self._block * math.prod(shape) > CHUNK}
         self._later = later if isinstance(self.sampler, Sampler) and not self.sampler.averages else ()
         # results of draws that take many numbers are worked on some at a time, of those that take few several blocks
-        self._together = max(1, min(self._block, TOGETHER // self.sampler.numbers(self._later)))
+        at_once = TOGETHER // self.sampler.numbers(self._later)
+        if isinstance(self.sampler, Layers):
+            at_once = WORKING // self.sampler.working
+        self._together = max(1, min(self._block, at_once))
         self._most = self._blocks_together(held)
         self._check(held, self.sampler.most(self._block, self._together, self._later))
         self._draw(held)
@@ -126,7 +129,7 @@ class Draws(Mapping[str, NDArray[Any]]):
         """A power of 2 of blocks that are worked on together, at most; fewer where results leave them no room."""
         if not isinstance(self.sampler, Layers) or self._together < self._block:
             return 1
-        most = max(1, min(MOST_BLOCKS, numbers_at_once(SEVERAL, ARRAYS) // (self._block * self.sampler.width)))
+        most = max(1, min(MOST_BLOCKS, numbers_at_once(WORKING, 1) // (self._block * self.sampler.working)))
         most = 1 << (most.bit_length() - 1)
         room = numbers_at_once(1 << 60, 1) - self._size * sum(math.prod(self._families[name].shape) for name in held)
         while most > 1 and self.sampler.most(most * self._block, most * self._block) > room:

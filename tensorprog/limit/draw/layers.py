@@ -44,7 +44,7 @@ __all__ = ["ARRAYS", "Conditioned", "Drawn", "Layers", "given_scalars"]
 
 Array = NDArray[Any]
 Drawn = tuple[Open, Box]  # draws of the members of a scalar family in a box
-ARRAYS = 20  # of the size of all that is drawn, while moments are computed
+ARRAYS, HELD = 20, 4  # of the size of the largest moments, while they are computed; of the size of all of them
 NUMBERS, DRAWS = 1 << 20, 4096  # that are worked on together given scalars
 
 
@@ -587,19 +587,32 @@ class Layers:
         return sum(math.prod(shape) for _, shape in self.sources)
 
     @cached_property
-    def width(self) -> int:
-        """Numbers that one draw takes, about."""
-        random, families, made = self.recursion.random, self.netsor.families, 0
+    def _sizes(self) -> tuple[int, int]:
+        """Numbers of one draw that the moments of all layers are, about, and those of the largest."""
+        random, families, made, largest = self.recursion.random, self.netsor.families, 0, 1
         for step in self.recursion.recurrences.steps:
             if step.statement.target.name in random and not isinstance(step.statement, MatMul):
                 box = target_box(step.statement, step.ranges(self.netsor.ranges))
                 size = math.prod(stop - start for start, stop in box)
-                made += size**2 if self._is_vector(step.statement.target.name) else size
+                size = size**2 if self._is_vector(step.statement.target.name) else size
+                made, largest = made + size, max(largest, size)
         for weight in {s.weight.name for s in self.netsor.body if isinstance(s, MatMul) and s.vector.name in random}:
             targets = {s.target.name for s in self.netsor.body if isinstance(s, MatMul) and s.weight.name == weight}
             members = math.prod(families[weight].shape)  # whose products depend on each other
-            made += sum(math.prod(families[name].shape) for name in targets) ** 2 // max(1, members)
-        return max(1, self.dim, made, sum(math.prod(families[name].shape) ** 2 for name in self.netsor.outputs))
+            size = sum(math.prod(families[name].shape) for name in targets) ** 2 // max(1, members) ** 2
+            made, largest = made + members * size, max(largest, size)
+        outputs = sum(math.prod(families[name].shape) ** 2 for name in self.netsor.outputs)
+        return max(1, self.dim, made, outputs), max(largest, outputs)
+
+    @property
+    def width(self) -> int:
+        """Numbers that one draw takes, about."""
+        return self._sizes[0]
+
+    @property
+    def working(self) -> int:
+        """Numbers held at once for one draw, about: of all layers what is known, and what one layer takes."""
+        return HELD * self._sizes[0] + ARRAYS * self._sizes[1]
 
     def numbers(self, later: Collection[str] = ()) -> int:
         """Numbers of one draw, about."""
@@ -607,7 +620,7 @@ class Layers:
 
     def most(self, block: int, draws: int, later: Collection[str] = ()) -> int:
         """Numbers held at once, about, while some draws of a block are evaluated."""
-        return block * self.dim + ARRAYS * draws * self.width
+        return block * self.dim + draws * self.working
 
     # -- what is needed -------------------------------------------------------------------------------------------
 

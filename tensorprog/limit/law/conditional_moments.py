@@ -18,7 +18,7 @@ from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.evaluate import Open
 from tensorprog.language.ir import MatMul
 from tensorprog.language.schedule import upstream
-from tensorprog.limit.draw.layers import ARRAYS, Conditioned, Layers
+from tensorprog.limit.draw.layers import Conditioned, Layers
 from tensorprog.limit.draw.sampler import Sampler, without_coordinates
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import WeightedFunction
@@ -33,7 +33,7 @@ __all__ = ["DrawSource", "Given", "OneLayer", "ScoreBlocks", "SeveralLayers", "i
 Array = NDArray[Any]
 Member = tuple[str, Box]  # a variable: members of a family in a box
 CHUNK_NUMBERS = 1 << 18  # held at once while draws behind one layer are evaluated
-NUMBERS = 1 << 22  # behind several layers: more, since every piece compiles again
+NUMBERS = 1 << 25  # behind several layers: more, since every piece compiles again
 
 
 def is_linear(recursion: NumericRecursion, name: str) -> bool:
@@ -222,8 +222,8 @@ class SeveralLayers(DrawSource):
 
     def draws_at_once(self, results: int, what: str) -> int:
         """See `DrawSource.draws_at_once`: a power of 2."""
-        need(ARRAYS * self.layers.width, f"one draw of {what}, with all the moments that it needs,")
-        return 1 << max(0, (numbers_at_once(NUMBERS, ARRAYS) // max(self.layers.width, results)).bit_length() - 1)
+        need(self.layers.working, f"one draw of {what}, with all the moments that it needs,")
+        return 1 << max(0, (numbers_at_once(NUMBERS, 1) // (self.layers.working + results)).bit_length() - 1)
 
     @contextmanager
     def at(self, points: Array) -> Iterator[_GivenLayers]:
