@@ -37,7 +37,7 @@ __all__ = ["SamplesFile", "estimate", "run"]
 Array = NDArray[Any]
 
 MAX_PRECISE = 16  # members of outputs together up to which precise divergences are shown: each takes a second or so
-DRAWS, SECONDS = 1 << 12, 2.0  # of the first order in 1/n: draws, and the time that it may take
+DRAWS, SECONDS = 1 << 12, 8.0  # of the first order in 1/n: draws, and the time that it may take
 MOST_TIMES = 2.0  # as long may a run take for them
 LIMIT, REPORT, PICTURES = "compiling the limit", "writing the report", "drawing pictures"  # steps of a run
 COMPARING = 0.02, 1e-6  # rough seconds to compare one variable, and more for each network
@@ -324,8 +324,9 @@ def _first_orders(study: Study, told: Listener) -> None:
     except (TensorprogError, FloatingPointError):
         return
     if isinstance(found, float):
-        told.note(f"the first order in 1/n of {variable} would take about {duration(found)}: "
-                  f'law.correction("kurtosis", "{variable}") has it')
+        takes = f"about {duration(found)}" if math.isfinite(found) else "long behind several layers of scores"
+        told.note(f"the first order in 1/n of {variable} would take {takes}: "
+                  f'law.correction("kurtosis", "{variable}") computes it')
         return
     study.first_orders[variable] = found
 

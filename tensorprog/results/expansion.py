@@ -24,6 +24,7 @@ from tensorprog.language.ir import Netsor, Nonlin
 from tensorprog.language.parse import parse_target
 from tensorprog.limit.draw.normals import Streams
 from tensorprog.limit.draw.perturbed import Moved
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.results.conditional import with_conditional
 
 __all__ = ["QUANTITIES", "Correction", "FirstOrder", "correction", "first_order", "first_orders"]
@@ -35,7 +36,7 @@ GROUPS = 16  # of draws, whose spread is the error
 STEP = 2.0**-11
 DRAWS = 1 << 15
 TINY = 1e-20
-PILOT = 8  # draws of each group that tell how long others take
+PILOT, STEPPED, BLOCK = 8, 4, 64  # draws of each group that tell: how long others take, what the step adds; at once
 NUMBERS = 1 << 21  # of one block of draws at once, about
 
 
@@ -88,20 +89,28 @@ class FirstOrder:
     """
 
     def __init__(self, netsor: Netsor, probes: Sequence[Expr], order: int) -> None:
-        self.order, self.step = order, STEP
+        self.order = order
         whole, self.probes = _with_probes(netsor, probes, order)
         wanted = dict.fromkeys(name for probe in self.probes for name in probe.read)
         self.layers = Moved(whole, tuple(wanted), NUMBERS)
         self.layers.wanted = tuple(wanted)
+        self.behind = NumericRecursion(netsor, True, NUMBERS).layered
 
-    def groups(self, draws: int, seed: int) -> Array:
+    def first(self, groups: Array, quantity: Callable[[Array], Any], seed: int) -> tuple[float, float]:
+        """The first order of a function of moments and its error: of chance, and of the step of the differences."""
+        value, error = first_order(groups, quantity)
+        few = (self.groups(GROUPS * STEPPED, seed, step) for step in (STEP, 2 * STEP))
+        one, other = (first_order(each, quantity)[0] for each in few)
+        return value, error + abs(other - one)  # three times what the step adds, as its square
+
+    def groups(self, draws: int, seed: int, step: float = STEP) -> Array:
         """Means and second differences of the moments in each group of draws.
 
         Shapes    (groups, 2, probes, order)
         """
         each = max(1, -(-draws // GROUPS))
-        at_once = max(1, min(each, NUMBERS // (GROUPS * self.layers.width)))
-        total, steps = np.zeros(()), (0.0, self.step, -self.step)
+        at_once = max(1, min(each, BLOCK, NUMBERS // (GROUPS * self.layers.width)))
+        total, steps = np.zeros(()), (0.0, step, -step)
         for number, done in enumerate(range(0, each, at_once)):
             size = GROUPS * min(at_once, each - done)
             values = self.layers.at_steps(Streams(self.layers.sources, size, seed, number), steps)
@@ -109,7 +118,7 @@ class FirstOrder:
                 np.array([probe.moments({name: value[k] for name, value in values.items()}, self.order)
                           for probe in self.probes]) for k in range(len(steps))
             )  # fmt: skip
-            found = np.array([limit, (more + less - 2 * limit) / (2 * self.step**2)])
+            found = np.array([limit, (more + less - 2 * limit) / (2 * step**2)])
             total = total + found.reshape(*found.shape[:-1], GROUPS, -1).sum(axis=-1)
         return np.moveaxis(total, -1, 0) / each
 
@@ -197,6 +206,8 @@ def first_orders(netsor: Netsor, name: str, draws: int, seconds: float) -> dict[
     """
     started = time.process_time()
     order = FirstOrder(netsor, [parse_target(name, netsor.names)], 4)
+    if order.behind:
+        return math.inf
     order.groups(GROUPS, 1)
     small = time.process_time() - started
     order.groups(PILOT * GROUPS, 1)
@@ -205,7 +216,7 @@ def first_orders(netsor: Netsor, name: str, draws: int, seconds: float) -> dict[
     if expected > seconds:
         return expected
     groups, functions = order.groups(draws, 0), _functions(4)
-    return {quantity: first_order(groups, functions[quantity]) for quantity in ("variance", "kurtosis")}
+    return {quantity: order.first(groups, functions[quantity], 0) for quantity in ("variance", "kurtosis")}
 
 
 def correction(
@@ -230,10 +241,11 @@ def correction(
             raise NotCompiledError(f"the first order in 1/n of covariances of scalars ({', '.join(scalars)})")
         probes = [Call(atom, tuple(members)) for atom in ("add", "subtract")]
     highest = {"mean": 1, "variance": 2, "covariance": 2, "kurtosis": 4}.get(quantity, order)
-    groups = FirstOrder(netsor, probes, highest).groups(check_count("draws", draws), check_count("seed", seed, 0))
+    moved = FirstOrder(netsor, probes, highest)
+    groups = moved.groups(check_count("draws", draws), check_count("seed", seed, 0))
     function = _functions(order)[quantity]
     return Correction(quantity, tuple(names), float(np.real(function(groups.mean(axis=0)[0]))),
-                      first_order(groups, function))
+                      moved.first(groups, function, seed))
 
 
 def _central(raw: Array, order: int) -> Any:

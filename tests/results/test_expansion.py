@@ -37,6 +37,14 @@ def test_moments_of_networks_whose_layers_are_independent_factors(
     assert abs(a) < error < 0.5
 
 
+def test_the_step_of_the_differences_counts() -> None:
+    """E[c exp(-2c)] with c = |x|**2/n has no first order, for each draw: only what the step adds is left."""
+    law = limit("program: damped\ninitial: {x: {mean: 0, cov: 1}}\nweights: {V: 1}\nbody:\n"
+                "  - c = Dot(x, x, scale=1/n)\n  - z = Nonlin(exp(-c)*x)\n  - y = MatMul(V, z)\noutputs: [y]\n")
+    a, error = law.correction("variance", "y", draws=2**13)
+    assert abs(a) < error < 1e-5
+
+
 def test_a_coordinate_stands_in_the_averages_that_it_meets() -> None:
     """z = x g, g ~ N(0, |x|**2/n) given x: E z_a**2 = E x_a**2 |x|**2/n = 1 + 2/n exactly, as x_a is in |x|**2."""
     text = """

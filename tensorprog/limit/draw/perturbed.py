@@ -74,6 +74,7 @@ class Perturbed(Conditioned):
     def __init__(self, layers: Moved, normals: Normals, steps: Array) -> None:
         super().__init__(layers.recursion, layers.columns, normals)
         self.steps, self.ratios, self.averaging = steps, layers.ratios, layers.averaging
+        self.bases = layers.bases
 
     def width(self, name: str) -> int:
         """Number of coordinates that one draw has."""
@@ -103,7 +104,8 @@ class Perturbed(Conditioned):
 
     def entered(self, name: str, box: Sequence[Range]) -> None:
         """Draw the coordinates of members that a recurrence has made known."""
-        self._draw(name, tuple(box))
+        if name in self.bases:
+            self._draw(name, tuple(box))
 
 
 class Moved(Layers):
