@@ -274,7 +274,7 @@ def broken_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def broken_variance(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transpose keeps the variance of the matrix."""
-    monkeypatch.setattr(sys.modules[STEPS["turn"].__module__], "_transposed",
+    monkeypatch.setattr(sys.modules[STEPS["turn"].__module__], "transposed_weight",
                         lambda netsor, weight, name: replace(weight, name=name, shape=weight.shape[::-1]))
 
 

@@ -48,6 +48,7 @@ def check(f, g, known):
 
 def test_the_battery_has_every_atom_of_one_argument_on_the_whole_line():
     whole = {name for name, atom in ATOMS.items() if atom.arity == 1 and atom.domain == (-np.inf, np.inf)}
+    whole -= {"gelu_tanh"}  # is compared with mpmath in test_gaussian_expectation
     assert {atom for atom, _ in USED.values()} == whole
     with_parameters = {name for name in whole if ATOMS[name].params}
     assert all(sum(atom == name for atom, _ in USED.values()) > 1 for name in with_parameters)

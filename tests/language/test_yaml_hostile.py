@@ -175,7 +175,7 @@ FILES = {
     "terabytes.npy": (header("(1000000000000,)"), "announces 1000000000000 numbers"),
     "overflow.npy": (header("(9999999999, 9999999999, 9999999999)"), "announces"),
     "short.npy": (header("(3,)") + b"\0" * 8, "is damaged"),
-    "negative.npy": (header("(-3,)") + b"\0" * 8, "is damaged"),
+    "negative.npy": (header("(-3,)") + b"\0" * 8, "has the shape (-3,), which is none"),
     "object.npy": (header("(3,)", "'|O'") + b"\x80\x04.", "objects are never unpickled"),
     "complex.npy": (header("(3,)", "'<c16'") + b"\0" * 48, "not real numbers"),
     "text.npy": (b"hello", "no valid .npy header"),
