@@ -151,8 +151,9 @@ def test_the_command_in_an_environment_of_pipx(index: Path, pip: list[str]) -> N
     assert installs(str(Path(os.environ["PIPX_HOME"]) / "venvs" / "tensorprog")).startswith("pipx inject tensorprog ")
 
 
-def test_the_command_with_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_with_pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An environment with a pip of its own, the system's Python, and one that refuses packages."""
+    monkeypatch.chdir(tmp_path)  # paths below the current folder are written from there
     folder = Path(sys.executable).parent
     monkeypatch.setattr(extras, "find_spec", lambda name: object())
     monkeypatch.setattr(extras, "_made_by_uv", lambda prefix: False)
@@ -166,7 +167,8 @@ def test_the_command_with_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     assert " -m pip install --break-system-packages " in extras.how_to_install("sweep")
 
 
-def test_the_command_where_no_pip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_where_no_pip_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(extras, "_made_by_uv", lambda prefix: False)
     monkeypatch.setattr(extras, "_interpreter_with_pip", lambda: None)
     monkeypatch.setattr(extras, "find_spec", lambda name: find_spec("ensurepip") if name == "ensurepip" else None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import sympy as sp
@@ -9,7 +11,7 @@ import sympy as sp
 import tensorprog as tp
 from tensorprog import Law
 from tensorprog.limit.formulas import SymbolicLaw, estimate
-from tensorprog.limit.formulas.nodes import Softmax
+from tensorprog.limit.formulas.nodes import IndexSum, Softmax, index_symbol
 from tests.reading import loads
 
 from .symbolic_programs import SHARED_KEYS
@@ -30,6 +32,15 @@ BODIES = {
   - p[i,j] = Dot(x[i], x[j], scale=1/n)
   - o[i] = MatMul(V, x[i])
   - y[i] = Nonlin(tanh(sum[j](softmax[j](where(j <= i, p[i,j], -inf))*o[j])))
+""",
+    "averaged attention twice": """
+  - p[i,j] = Dot(h[i], h[j], scale=1/n)
+  - o[i] = MatMul(V, h[i])
+  - a[i] = Nonlin(sum[j](softmax[j](p[i,j])*o[j]))
+  - g[i] = MatMul(W, a[i])
+  - b[i] = Nonlin(clip(g[i], -1, 2))
+  - q[i,j] = Dot(b[i], b[j], scale=1/n)
+  - y[i] = Nonlin(sum[j](softmax[j](q[i,j])*b[j]))
 """,
     "choice": "  - y[i] = Nonlin(where(i < 2, u[i], 0))\n",
     "condition": "  - m[i] = Nonlin(i < 2)\n  - y[i] = Nonlin(relu(u[i]) + m[i]*c*u[i])\n",
@@ -102,3 +113,24 @@ def test_arguments_that_are_refused() -> None:
 def test_derivatives_of_expectations_are_refused() -> None:
     with pytest.raises(tp.NotCompiledError, match="derivative of an expectation"):
         tp.load("mlp").limit(symbolic=["sigma_w2"]).cov("x1")[0, 0].diff("sigma_w2")
+
+
+def test_replacing_symbols_neither_touches_bound_indices_nor_is_caught_by_them() -> None:
+    """Against the same expression with indices that have nothing in common."""
+    i, j, k = (index_symbol(name) for name in "ijk")
+    g = sp.Function("g")
+    inner = Softmax.over(g(i, j), {"j": (0, 3)}, (j,))
+    for outer, place in ((inner, {i: j}), (inner, {i: index_symbol("j*")}), (IndexSum(g(i, j), (j, 0, 2)), {i: j})):
+        apart = outer.xreplace({i: k})
+        for again in (outer.xreplace(place), outer.subs(place)):
+            free = dict.fromkeys(again.free_symbols, sp.Integer(1))
+            expected = apart.xreplace({k: sp.Integer(1), j: sp.Integer(1)}).doit()
+            assert sp.simplify(again.xreplace(free).doit() - expected) == 0
+    total = IndexSum(IndexSum(g(i, j), (j, 0, 2)) * g(j, j), (j, 5, 5))
+    assert total.doit() == (g(i, 0) + g(i, 1) + g(i, 2)) * g(5, 5)
+    nested = Softmax.over(inner.xreplace({i: j}) * g(i, j), {"j": (0, 2)}, (j,))
+    values = {(a, b): 0.3 * a + 0.1 * b * b for a in range(3) for b in range(3)}
+    shares = [[math.exp(values[a, b]) for b in range(3)] for a in range(3)]
+    logits = [shares[b][b] / sum(shares[b]) * values[2, b] for b in range(2)]
+    found = nested.subs({i: 2, j: 1}).doit().replace(g, lambda a, b: sp.Float(values[int(a), int(b)]))
+    assert float(found) == pytest.approx(math.exp(logits[1]) / sum(map(math.exp, logits)), rel=1e-12)

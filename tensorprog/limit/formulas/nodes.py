@@ -172,8 +172,55 @@ class Choice(sp.Expr):  # type: ignore[misc]
         return rf"\begin{{cases}} {value} & {condition} \\ {other} & \text{{otherwise}} \end{{cases}}"
 
 
-class IndexSum(Node, sp.Sum):  # type: ignore[misc]
+class Binder(Node):
+    """What binds indices in its first argument: replacing symbols neither touches them nor lets them catch others."""
+
+    @property
+    def bound_symbols(self) -> list[Any]:
+        """The indices it runs over."""
+        raise NotImplementedError
+
+    def _xreplace(self, rule: Mapping[Any, Any]) -> tuple[Any, bool]:
+        """Sympy's replacement by a rule; an index that would catch a symbol of what comes in gets another name."""
+        if self in rule:
+            return rule[self], True
+        bound = self.bound_symbols
+        inside = {old: new for old, new in rule.items() if old not in bound}
+        coming: set[Any] = set()
+        for old, new in inside.items():
+            if self.args[0].has(old):
+                coming |= new.free_symbols - old.free_symbols
+        names: dict[Any, Any] = {}
+        for index in coming.intersection(bound):
+            name = f"{index}*"
+            while index_symbol(name) in coming.union(self.args[0].free_symbols, bound, names.values()):
+                name += "*"
+            names[index] = index_symbol(name)
+        renamed = self.args[0].xreplace(names) if names else self.args[0]
+        argument, changed = renamed._xreplace(inside)
+        rest, moved = self._rest(rule, names)
+        return (self.func(argument, *rest), True) if changed or moved or names else (self, False)
+
+    def _rest(self, rule: Mapping[Any, Any], names: Mapping[Any, Any]) -> tuple[list[Any], bool]:
+        """The other arguments with bound indices renamed; the rule holds outside."""
+        raise NotImplementedError
+
+    def _eval_subs(self, old: Any, new: Any) -> Any:
+        return self._xreplace({old: new})[0] if old.is_Symbol else None
+
+
+def _renamed(limits: Any, names: Mapping[Any, Any]) -> list[Any]:
+    """Limits (index, start, stop) with other names of indices."""
+    return [sp.Tuple(names.get(index, index), *span) for index, *span in limits]
+
+
+class IndexSum(Binder, sp.Sum):  # type: ignore[misc]
     """A sum over an index that stays a sum; `doit` writes its terms out, `evalf` adds numbers."""
+
+    @property
+    def bound_symbols(self) -> list[Any]:
+        """The indices it runs over."""
+        return [limit[0] for limit in self.limits]
 
     def __new__(cls, function: Any, *limits: Any) -> Any:
         """As it is given."""
@@ -183,12 +230,15 @@ class IndexSum(Node, sp.Sum):  # type: ignore[misc]
         """Term by term."""
         return sp.Add(*(term.doit(**hints) for term in written_out(self.function, self.limits)))
 
+    def _rest(self, rule: Mapping[Any, Any], names: Mapping[Any, Any]) -> tuple[list[Any], bool]:
+        return _renamed(self.limits, names), False
+
     def _sympystr(self, printer: Any) -> str:
         limits = ", ".join(f"{printer._print(i)}={a}..{b}" for i, a, b in self.limits)
         return f"sum[{limits}]({printer._print(self.function)})"
 
 
-class Softmax(RealNode, Node):
+class Softmax(RealNode, Binder):
     """softmax over indices, args (argument, limits (index, start, stop) it runs over, where it is read)."""
 
     def __new__(cls, argument: Any, limits: Any, at: Any) -> Any:
@@ -225,10 +275,9 @@ class Softmax(RealNode, Node):
         terms = (sp.exp(term.doit(**hints)) for term in written_out(self.args[0], self.args[1]))
         return sp.exp(self.here.doit(**hints)) / sp.Add(*terms)
 
-    def _eval_subs(self, old: Any, new: Any) -> Any:
-        if old not in self.bound_symbols:
-            return None
-        return Softmax(self.args[0], self.args[1], self.args[2]._subs(old, new))
+    def _rest(self, rule: Mapping[Any, Any], names: Mapping[Any, Any]) -> tuple[list[Any], bool]:
+        at, moved = self.args[2]._xreplace(rule)
+        return [_renamed(self.args[1], names), at], moved
 
     def _eval_derivative(self, symbol: Any) -> Any:
         if not self.has_free(symbol):

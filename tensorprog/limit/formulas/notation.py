@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy as sp
+from sympy.core.traversal import bottom_up
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, fold
@@ -65,17 +66,17 @@ def readable(formula: Any, positions: Mapping[str, str]) -> Any:
     symbols = {s for s in formula.atoms(sp.Symbol) if s.is_integer and s not in names}
     for symbol in sorted(symbols, key=str):
         text = str(symbol)
-        star = "*" * text.endswith("*")
+        star = text.endswith("*")
         base = text.rstrip("*_'").split("~")[0]
         base = base if not base.isdigit() else "k"
         tail = "_" * text.endswith("_")
-        new, number = f"{base}{tail}", 2
-        while new in taken and not star:
-            new, number = f"{base}{number}{tail}", number + 1
-        if not star:
-            taken.add(new)
-        names[symbol] = new + star
-    return formula.xreplace({old: index_symbol(new) for old, new in names.items()})
+        new, number = f"{base}*" if star else f"{base}{tail}", 2
+        while new in taken:
+            new, number = f"{new}*" if star else f"{base}{number}{tail}", number + 1
+        taken.add(new)
+        names[symbol] = new
+    places = {old: index_symbol(new) for old, new in names.items()}
+    return bottom_up(formula, lambda node: places.get(node, node), atoms=True)
 
 
 def sides(equation: Affine, names: Mapping[str, str]) -> list[Affine]:
