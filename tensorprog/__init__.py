@@ -37,6 +37,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
+    from tensorprog import sklearn as sklearn
     from tensorprog.check.clauses import Report
     from tensorprog.check.declare import atom
     from tensorprog.gradients import backward, ntk
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from tensorprog.results.comparison import Comparison, compare
     from tensorprog.results.divergence import kl, kl_gaussian
     from tensorprog.results.rates import rate
-    from tensorprog import sklearn as sklearn
     from tensorprog.show import plots as plots
 
 

@@ -1,4 +1,4 @@
-"""Networks as kernels of scikit-learn: against formulas of Cho & Saul, numpy's linear algebra, and its own interface."""
+"""Networks as kernels of scikit-learn: against formulas of Cho & Saul, numpy's linear algebra, and its interface."""
 
 from __future__ import annotations
 
