@@ -209,9 +209,15 @@ def _pictures(drawings: Mapping[str, Draw]) -> Block:
 
 def _drawn(draw: Draw) -> tuple[str, str]:
     """A panel as picture, and in numbers where it is one of `Readable`."""
-    panels: list[Any] = []
-    picture = plots.svg(lambda ax: panels.append(ax) or draw(ax))
-    return picture, readings(panels[0], draw.kind, draw.output) if isinstance(draw, Readable) else ""
+    numbers = ""
+
+    def both(ax: Any) -> None:
+        nonlocal numbers
+        draw(ax)
+        if isinstance(draw, Readable):
+            numbers = readings(ax, draw.kind, draw.output)
+
+    return plots.svg(both), numbers
 
 
 @dataclass(frozen=True)

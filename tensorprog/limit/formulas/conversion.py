@@ -137,8 +137,8 @@ class Converter:
 
     def span(self, name: str, ranges: Mapping[str, Range]) -> tuple[Any, Any]:
         """The range of an index, by the symbol of its size where there is one."""
-        numbers, symbols = self._sized.get(name.split("~")[0].rstrip("*_"), ((), ()))
-        return symbols if ranges[name] == numbers else ranges[name]
+        found = self._sized.get(name.split("~")[0].rstrip("*_"))
+        return found[1] if found is not None and ranges[name] == found[0] else ranges[name]
 
     def number(self, expr: Expr, scalar: Callable[[Variable], Any], ranges: Mapping[str, Range]) -> Any:
         """An expression of constants, indices and scalars, which `scalar` gives; a condition is 1 or 0."""
