@@ -39,18 +39,23 @@ def readings(ax: Any, kind: str, output: str) -> str:
 
 
 def _curve(line: Any, name: str, errors: Array) -> dict[str, Any]:
-    from matplotlib.colors import to_hex
-
     x, y = (np.asarray(values, dtype=np.float64) for values in line.get_data())
     step = max(1, len(x) // POINTS)
     style = line.get_linestyle()
     return {
-        "name": name.replace("\\$", "$"), "colour": to_hex(line.get_color()),
+        "name": name.replace("\\$", "$"), "colour": _hex(line.get_color()),
         "x": _rounded(x[::step]), "y": _rounded(y[::step]),
         "errors": _rounded(errors) if len(errors) == len(x) else [],
         "points": line.get_marker() not in ("None", "none", "", " ", None), "line": style not in ("None", "none", ""),
         "dashed": style in ("--", ":", "-."), "faint": line.get_alpha() is not None,
     }
+
+
+def _hex(colour: Any) -> str:
+    """A colour of a line, which is text or its red, green and blue between 0 and 1."""
+    if isinstance(colour, str):
+        return colour.lower()
+    return "#" + "".join(f"{round(255 * float(channel)):02x}" for channel in tuple(colour)[:3])
 
 
 def _rounded(values: Any) -> list[float | None]:
