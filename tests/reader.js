@@ -35,7 +35,8 @@
     ...(node.getAttribute("aria-labelledby") || "").split(" ").map((id) => document.getElementById(id)?.textContent),
     ...[...(node.labels || [])].map((label) => label.textContent || label.getAttribute("aria-label"))].some((text) => text?.trim());
   const hidden = (node) => node.closest("[aria-hidden=true]") || node.type === "hidden" || !shown(node);
-  for (const node of all("img")) if (!node.hasAttribute("alt") && !hidden(node)) found.push(`no alt text: ${node.src.slice(-60)}`);
+  const worded = (node) => node.hasAttribute("alt") && !/\.(png|svg|jpe?g)$/.test(node.alt); // a file's name says nothing
+  for (const node of all("img")) if (!worded(node) && !hidden(node)) found.push(`no alt text: ${node.src.slice(-60)}`);
   for (const node of all("svg[role=img], canvas, a[href], button, input, select, textarea, [role=region], [role=group]"))
     if (!hidden(node) && !named(node) && !(node.tagName === "INPUT" && node.type === "submit"))
       found.push(`no name: ${name(node)} ${node.outerHTML.slice(0, 90)}`);
