@@ -73,7 +73,7 @@ def networks(program: tp.Program, law: tp.Law, variable: str, width: int, count:
 
 
 def rates() -> None:
-    """The power of n with which kurtosis - limit - a/n falls: of a network known exactly, and of programs with scores."""
+    """The power of n with which kurtosis - limit - a/n falls, also of a network known exactly."""
     print("kurtosis - limit - a/n = b n**p exp(c/n), fitted; standard errors in brackets")
     law = tp.Program.from_netsor(loads(RELU)).limit()
     exact = np.array([3 * (1 + 2 / n) * (1 + 5 / n) ** 2 for n in FITTED_WIDTHS])
@@ -97,8 +97,8 @@ def rate(name: str, a: float, error: float, rest: Array, se: Array) -> None:
     whitened = np.linalg.inv(np.linalg.cholesky(noise / np.outer(rest, rest)))
     design = np.stack([np.ones_like(n), np.log(n), 1 / n], axis=1)
     coefficients, cov = solved(whitened @ design, whitened @ np.log(np.abs(rest)))
-    print(f"  {name:27s} a = {shown(a, error / BOUND):>11s}  rest at n = {n[0]:.0f} {shown(rest[0], noise[0, 0] ** 0.5):>10s}"
-          f"  n = {n[-1]:.0f} {shown(rest[-1], noise[-1, -1] ** 0.5):>11s}"
+    ends = [f"{shown(rest[k], noise[k, k] ** 0.5)} at n = {n[k]:.0f}" for k in (0, -1)]
+    print(f"  {name:27s} a = {shown(a, error / BOUND):>11s}  rest {ends[0]:>20s}, {ends[1]:>21s}"
           f"  power {shown(coefficients[1], cov[1, 1] ** 0.5)}", flush=True)
 
 
@@ -114,8 +114,9 @@ def precise() -> None:
     for quantity, known, se, accuracy in (("variance", 0.753, 0.002, 0.0082), ("kurtosis", 26.82, 0.05, 0.0076)):
         start = time.process_time()
         a, error = law.correction(quantity, "y[0]", accuracy=accuracy)
+        z, spent = (a - known) / math.hypot(error / BOUND, se), time.process_time() - start
         print(f"  {quantity:9s} a = {shown(a, error / BOUND)}, bound {error:.2g}; known {shown(known, se)};"
-              f" z = {(a - known) / math.hypot(error / BOUND, se):+.1f}; {time.process_time() - start:.0f} s", flush=True)
+              f" z = {z:+.1f}; {spent:.0f} s", flush=True)
 
 
 # -- strangers ---------------------------------------------------------------------------------------------------------
@@ -166,7 +167,8 @@ def one(stranger: Stranger, law: tp.Law, asked: tuple[str, ...], grams: dict[int
     """One quantity: z of its first order."""
     quantity, *names = asked
     places = [stranger.members.index(name) for name in names]
-    limit = float(law.kurtosis(*names)) if quantity == "kurtosis" else float(np.asarray(law.cov(names[0], names[-1])).squeeze())
+    known = law.kurtosis(names[0]) if quantity == "kurtosis" else law.cov(names[0], names[-1])
+    limit = float(np.asarray(known).squeeze())
     a, error = law.correction(quantity, *names, draws=1 << 14)
     rows = np.array([measured(quantity, gram[:, places[0], places[-1]]) for gram in grams.values()])
     n = np.array(list(grams), dtype=float)

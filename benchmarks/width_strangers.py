@@ -239,7 +239,8 @@ STRANGERS = (
         g[c,d] = MatMul(G[d], h[c + d])
         z[c] = Nonlin(h[c] + relu(sum[d](g[c,d])))
         y[c] = MatMul(V, z[c])""", "indices: {c: {size: 4, boundary: wrap}, d: -1..1}\n"), _convolution, PAIR),
-    Stranger("recurrence with shared weights", text("recurrence", 'x[t]: {mean: 0, cov: "0.5**abs(t - t_)"}', "W: 1.5", """
+    Stranger("recurrence with shared weights", text("recurrence", 'x[t]: {mean: 0, cov: "0.5**abs(t - t_)"}',
+        "W: 1.5", """
         h[0] = Nonlin(0)
         u[t] = MatMul(W, h[t - 1])
         h[t] = Nonlin(erf(u[t] + x[t]))
