@@ -159,7 +159,7 @@ class _Run:
             if streamed.is_file():
                 array = np.load(streamed, mmap_mode="r", allow_pickle=False)
             elif packed.is_file():
-                with np.load(packed, allow_pickle=False) as held:
+                with packed.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
                     array = held[f"{name}_n{width}"]
             else:
                 raise fail(f"there are no samples in {self.folder}: neither samples.npz nor {streamed}",

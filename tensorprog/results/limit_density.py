@@ -36,7 +36,7 @@ class LimitDensity:
         """The same numbers, read."""
         curve = None
         if found["at"] is not None:
-            curve = LawCurve(*(np.array(found[key], dtype=np.float64) for key in ("at", "density")))
+            curve = LawCurve(np.array(found["at"], dtype=np.float64), np.array(found["density"], dtype=np.float64))
         return cls(float(found["mean"]), float(found["deviation"]), curve)
 
 

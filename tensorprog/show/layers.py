@@ -11,7 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.formats import short
-from tensorprog.show.plots import LIMIT, MARKERS, Style, colours, frame, legend_below, name_axis, plain, save, sized
+from tensorprog.show.plots import (
+    LIMIT,
+    MARKERS,
+    FigureStyle,
+    colours,
+    frame,
+    legend_below,
+    name_axis,
+    plain,
+    save,
+    sized,
+)
 
 __all__ = ["LayerCurve", "LayerMap", "LayerPanel", "save_layers"]
 
@@ -59,7 +70,7 @@ class LayerPanel:
 
 def save_layers(
     path: str | os.PathLike[str], panels: Sequence[LayerPanel], layers: Sequence[int], index: str, shades: int,
-    style: str | Style = "page",
+    style: str | FigureStyle = "page",
 ) -> None:
     """Write a picture with one panel for each quantity, curves in so many shades.
 

@@ -31,8 +31,8 @@ from tensorprog.results.limit_density import LimitDensity, limit_density
 from tensorprog.results.reference import Reference
 
 __all__ = [
-    "FORMATS", "STYLES", "PlotsUnavailableError", "Style", "convergence", "covariance", "density", "density_of", "save",
-    "svg", "tail_bins",
+    "FORMATS", "STYLES", "FigureStyle", "PlotsUnavailableError", "convergence", "covariance", "density", "density_of",
+    "save", "svg", "tail_bins",
 ]
 
 Array = NDArray[Any]
@@ -56,7 +56,7 @@ class PlotsUnavailableError(TensorprogError):
 
 
 @dataclass(frozen=True)
-class Style:
+class FigureStyle:
     """The size of a figure for papers, in inches: of so many panels in a row, how wide and how high each is."""
 
     name: str
@@ -87,12 +87,12 @@ class Style:
 
 
 STYLES = {style.name: style for style in (
-    Style("column", 3.3, (1.95,)),  # one column of a page of two
-    Style("page", 6.9, (3.2, 2.5, 2.1)),  # the whole width
+    FigureStyle("column", 3.3, (1.95,)),  # one column of a page of two
+    FigureStyle("page", 6.9, (3.2, 2.5, 2.1)),  # the whole width
 )}
 
 
-def style_named(name: str) -> Style:
+def style_named(name: str) -> FigureStyle:
     """A style by its name.
 
     Raises    ProgramError
@@ -134,7 +134,7 @@ def axes_of(ax: Any, columns: int, width: float, height: float) -> list[Any]:
 
 def save(
     path: str | os.PathLike[str], draw: Any, columns: int, width: float = 10.0, height: float = 4.2, rows: int = 1,
-    style: str | Style | None = None,
+    style: str | FigureStyle | None = None,
 ) -> None:
     """Draw a figure and write it in one step: `draw(axes)` gets the axes, one for each panel.
 
@@ -152,7 +152,7 @@ def save(
         draw(axes)
         _put(figure, path, kind)
         return
-    chosen = style if isinstance(style, Style) else style_named(style)
+    chosen = style if isinstance(style, FigureStyle) else style_named(style)
     _figure(1, 1.0, 1.0)  # which says what is missing without matplotlib
     with chosen.settings():
         figure, axes = _figure(columns, *chosen.size(columns), grid=chosen.grid(columns), dpi=RESOLUTION)
