@@ -30,7 +30,7 @@ Save = Callable[[Path, str], None]  # writes one figure to a path, in a style
 FIGURES = ("density", "convergence", "covariance")  # of a run
 SCALES = ("linear", "log")
 MOST = 1 << 24  # draws of one variable that are read
-STATISTICS = tuple(entry.name for entry in fields(Row) if entry.name not in ("variable", "n", "effective"))
+STATISTICS = tuple(entry.name for entry in fields(Row) if entry.name not in ("variable", "n", "effective", "kl_method"))
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class _Run:
 
     def _row(self, entry: Mapping[str, Any], name: str, position: int) -> Row:
         about = entry["outputs"][name]
-        numbers = {key: _number(about[key], position) for key in STATISTICS if key in about and key != "kl_method"}
+        numbers: dict[str, Any] = {key: _number(about[key], position) for key in STATISTICS if key in about}
         limit = ((self.found["limit"] or {}).get("outputs") or {}).get(name) or {}
         for key in ("kurtosis", "kurtosis_error"):
             numbers[f"limit_{key}"] = _number(limit.get(key), position)

@@ -78,12 +78,13 @@ class FigureStyle:
         import matplotlib
 
         small = LETTERS - 1.0
-        widths = dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6)
-        return matplotlib.rc_context({
+        settings: dict[Any, Any] = {
             "font.size": LETTERS, "axes.titlesize": LETTERS, "axes.labelsize": LETTERS, "xtick.labelsize": small,
             "ytick.labelsize": small, "legend.fontsize": small, "axes.titlepad": 4.0, "axes.labelpad": 2.0,
             "xtick.major.size": 2.5, "ytick.major.size": 2.5, "xtick.minor.size": 1.5, "ytick.minor.size": 1.5,
-            "xtick.minor.width": 0.5, "ytick.minor.width": 0.5, **widths})
+            "xtick.minor.width": 0.5, "ytick.minor.width": 0.5, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
+            "axes.linewidth": 0.6}
+        return matplotlib.rc_context(settings)
 
 
 STYLES = {style.name: style for style in (

@@ -46,11 +46,11 @@ def _curves(profiles: list[Found], name: str) -> LayerPanel:
     shown = []
     several = len(profiles) > 1
     for shade, profile in enumerate(profiles):
-        choice = ", ".join(f"{key} = {value:g}" for key, value in profile["constants"].items())
+        choice = ", ".join(f"{key}={number:g}" for key, number in profile["constants"].items())
         limit, *finite = _parts(profile)
         if name in limit:
-            label = choice if several else "limit"
-            shown.append(LayerCurve(label, *(_numbers(limit[name][key]) for key in ("value", "error")), shade))
+            value, error = (_numbers(limit[name][key]) for key in ("value", "error"))
+            shown.append(LayerCurve(choice if several else "limit", value, error, shade))
         for number, networks in enumerate(finite):
             if name in networks:
                 label = f"n = {networks['width']}" + (f", {choice}" if several else "")
