@@ -7,6 +7,7 @@ its notebooks, where sphinx is installed.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -83,6 +84,40 @@ def test_reports_are_read_at_any_width_in_light_and_dark(tab: Tab, tmp_path: Pat
     job.run(program, settings, tmp_path, page=report_page)
     for width, dark in VIEWS:
         assert faults(tab, tmp_path / "report.html", width, dark) == []
+
+
+def test_panels_answer_to_pointing_and_are_pictures_without_scripts(tab: Tab, tmp_path: Path) -> None:
+    program = tp.load("attention", **PROGRAMS["attention"])
+    job.run(program, settings_of(program.netsor, {"width": (8, 16), "samples": 200}), tmp_path, page=report_page)
+    tab.size(800, False)
+    tab.show(tmp_path / "report.html")
+    pictures = "[...document.querySelectorAll('figure.pointed > .picture')]"
+    shown = f"{pictures}.filter((node) => node.checkVisibility()).length"
+    assert tab.run("document.querySelectorAll('.panel canvas').length") == tab.run(
+        "document.querySelectorAll('script.readings').length") >= 5
+    assert tab.run(shown) == 0
+    place = tab.run("""(() => { const over = document.querySelector(".u-over");
+        over.scrollIntoView({behavior: "instant"});
+        const box = over.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })()""")
+    tab.ask("Input.dispatchMouseEvent", type="mouseMoved", x=place[0] - 9, y=place[1])
+    tab.ask("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
+    said = tab.run("""new Promise((answer) => setTimeout(() => answer([...document.querySelector(".panel")
+        .querySelectorAll(".u-value")].map((node) => node.textContent)), 200))""")
+    assert len(said) >= 4 and all(re.search(r"\d", text) for text in said)
+    axis = "document.querySelector('.tools button').textContent"
+    assert tab.run(axis) == "logarithmic scale"
+    tab.run("document.querySelector('.tools button').click()")
+    assert tab.run(axis) == "linear scale"
+    assert tab.complaints() == []
+    tab.ask("Emulation.setEmulatedMedia", media="print")
+    assert tab.run("[...document.querySelectorAll('.panel, .tools')].some((node) => node.checkVisibility())") is False
+    assert tab.run(shown) >= 5
+    tab.ask("Emulation.setScriptExecutionDisabled", value=True)
+    tab.size(800, False)
+    tab.show(tmp_path / "report.html")
+    tab.ask("Emulation.setScriptExecutionDisabled", value=False)
+    assert tab.run("document.querySelectorAll('.panel').length") == 0
+    assert tab.run("[...document.querySelectorAll('figure > .picture')].every((node) => node.checkVisibility())")
 
 
 def test_primes_take_room(tab: Tab, tmp_path: Path) -> None:
