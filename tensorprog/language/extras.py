@@ -6,7 +6,6 @@ wheel and an archive alike, and leaves tensorprog itself as it is.
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import os
 import re
@@ -18,11 +17,8 @@ import sysconfig
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from tensorprog.language.errors import Problem, TensorprogError
-
-__all__ = ["MissingPackageError", "how_to_install", "need_package", "need_xarray"]
+__all__ = ["how_to_install"]
 
 PACKAGE = "tensorprog"
 HAS_PIP = "import sys; from importlib.util import find_spec; sys.exit(find_spec('pip') is None)"
@@ -31,27 +27,6 @@ HAS_PIP = "import sys; from importlib.util import find_spec; sys.exit(find_spec(
 def how_to_install(extra: str) -> str:
     """The command that adds the packages of an extra to the environment of the running interpreter."""
     return " ".join([*map(_quoted, _installer()), *(f'"{name}"' for name in requirements(extra))])
-
-
-class MissingPackageError(TensorprogError):
-    """A package that only a part of tensorprog needs is not installed."""
-
-
-def need_package(package: str, what: str, extra: str) -> Any:
-    """The module, which `what` need.
-
-    Raises    MissingPackageError with the command that installs the extra
-    """
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        text = str(Problem(f"{what} need the package {package}", fix=how_to_install(extra)))
-        raise MissingPackageError(text) from None
-
-
-def need_xarray(what: str) -> Any:
-    """The module xarray."""
-    return need_package("xarray", what, "sweep")
 
 
 # ---- which packages --------------------------------------------------------------------------------------------------

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from tensorprog.blocks import Block, Grid, code
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import declared_function
-from tensorprog.language.errors import ProgramError, did_you_mean
-from tensorprog.language.extras import need_package
+from tensorprog.language.errors import ProgramError, did_you_mean, need_package
 from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import BRACKETS, label, quantity, split
 from tensorprog.language.ir import Netsor

@@ -15,8 +15,14 @@ from tensorprog.blocks import Block, Grid, paragraph
 from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.language.averages import average_members
-from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
-from tensorprog.language.extras import need_package, need_xarray
+from tensorprog.language.errors import (
+    MemoryLimitError,
+    NotCompiledError,
+    ProgramError,
+    did_you_mean,
+    need_package,
+    need_xarray,
+)
 from tensorprog.language.formats import (
     BRACKETS,
     chance,

@@ -95,7 +95,7 @@ def sweep(
     from tensorprog.jobs.sweeps import perform
     from tensorprog.jobs.sweeps.cells import pool
     from tensorprog.jobs.sweeps.design import design
-    from tensorprog.language.extras import need_xarray
+    from tensorprog.language.errors import need_xarray
     from tensorprog.results.study import default_out, settings_of
     from tensorprog.show.progress import SweepProgress
 

@@ -16,8 +16,7 @@ from tensorprog.blocks import Grid
 from tensorprog.finite.workers import libraries
 from tensorprog.jobs.sweeps.cells import Finished
 from tensorprog.jobs.sweeps.design import LIMITS, NUMBERS, Cell, Design, Setting, described
-from tensorprog.language.errors import ProgramError
-from tensorprog.language.extras import need_xarray
+from tensorprog.language.errors import ProgramError, need_xarray
 from tensorprog.language.samples import program_text
 from tensorprog.results.comparison import HEADINGS, Comparison, Row
 from tensorprog.results.rates import NO_RATE, Rate, rate_of

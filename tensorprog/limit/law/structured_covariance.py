@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import ProgramError, check_count
+from tensorprog.language.errors import ProgramError, check_count, need_xarray
 from tensorprog.language.evaluate import BATCH, Open, align, broadcast, contract
 from tensorprog.language.expr import Affine
-from tensorprog.language.extras import need_xarray
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.limit.memory import Budget, budgeted, need
 from tensorprog.limit.moment.indexed import Term, difference
