@@ -11,8 +11,8 @@ from typing import Any
 from tensorprog.language.extras import how_to_install
 
 __all__ = [
-    "AccuracyError", "MemoryLimitError", "MissingPackageError", "NotCompiledError", "OutsideError", "Problem", "ProgramError",
-    "Span", "TensorprogError", "WorkerError", "check_count", "check_precision", "did_you_mean", "fail",
+    "AccuracyError", "MemoryLimitError", "MissingPackageError", "NotCompiledError", "OutsideError", "Problem",
+    "ProgramError", "Span", "TensorprogError", "WorkerError", "check_count", "check_precision", "did_you_mean", "fail",
     "in_order", "need_package", "need_xarray", "shorten", "visible",
 ]
 
