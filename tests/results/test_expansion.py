@@ -91,7 +91,7 @@ def test_scores() -> None:
 
 
 def test_scores_behind_kinks() -> None:
-    """The variance is E c (1 + relu(p))**2, p ~ N(0, c d X), with independent c = |x0|**2/n, d = |x1 - x0/2|**2/n and X.
+    """The variance is E c (1 + relu(p))**2, p ~ N(0, c d X), independent c = |x0|**2/n, d = |x1 - x0/2|**2/n and X.
 
     The last is |k|**2/n of a vector of standard normals: d = 3/4 of such a mean, and E relu(p) = sqrt(c d X / 2 pi).
     """
