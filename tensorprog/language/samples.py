@@ -150,7 +150,8 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
         Raises    TensorprogError where pandas is not installed
         """
         pandas = need_package("pandas", "tables of samples", "sweep")
-        rows, columns = (self.samples, self.coordinates), {}
+        rows = self.samples, self.coordinates
+        columns: dict[str, NDArray[Any]] = {}
         for name, values, ranges in self._tabled():
             spread = np.asarray(values)
             if not (self.coordinates > 1 and name in self and self.netsor.families[name].kind == "vector"):
