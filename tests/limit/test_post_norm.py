@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import tensorprog as tp
 
+Array = NDArray[Any]
 POST_NORM = """
 program: postnorm
 constants: {T: 2}
@@ -37,20 +40,20 @@ outputs: [y]
 """
 
 
-def normalised(x: np.ndarray) -> np.ndarray:
-    return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + 0.1)
+def normalised(x: Array) -> Array:
+    return np.asarray(x / np.sqrt((x * x).mean(axis=1, keepdims=True) + 0.1))
 
 
-def dense(n: int, networks: int, rng: np.random.Generator) -> np.ndarray:
+def dense(n: int, networks: int, rng: np.random.Generator) -> Array:
     """Mean variance and covariance of the two outputs of dense networks, a row each."""
 
-    def weight() -> np.ndarray:
-        return rng.standard_normal((n, n)) / np.sqrt(n)
+    def weight() -> Array:
+        return np.asarray(rng.standard_normal((n, n)) / np.sqrt(n))
 
-    def attended(x: np.ndarray) -> np.ndarray:
+    def attended(x: Array) -> Array:
         scores = (x @ weight()) @ (x @ weight()).T / np.sqrt(n)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return x + weights / weights.sum(axis=1, keepdims=True) @ (x @ weight())
+        return np.asarray(x + weights / weights.sum(axis=1, keepdims=True) @ (x @ weight()))
 
     found = []
     for _ in range(networks):
