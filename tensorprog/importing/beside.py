@@ -84,7 +84,7 @@ def _drawn(make: Callable[[int], Any], inputs: Any, width: int, samples: int, se
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         for k in range(samples):
-            result = make(width).eval()(*tensors)
+            result = make(width).eval()(*(tensor.clone() for tensor in tensors))
             first = next(leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
             values[k] = _members(first.double().numpy(), layout, generator.random())
     return values
