@@ -173,6 +173,11 @@ class _Graphs:
 
     def _inputs(self, make: Callable[[int], Any], traced: Sequence[Any], at: int | None) -> None:
         (one, _, laws_one, _), (_, _, laws_other, _) = traced
+        again = laws_at(make, self.captured.widths[0])
+        for name, pieces in laws_one.items():
+            if again.get(name) != pieces:
+                raise fail(f"{name} is drawn from another law each time that make is called",
+                           fix="let numbers that are drawn not enter the laws of others")
         frozen = laws_at(make, at) if at else None
         unsure = [name for name, pieces in laws_one.items() if any(law.kind == "unknown" for *_, law in pieces)]
         for width, laws in zip((*self.captured.widths, at), (laws_one, laws_other, frozen), strict=True):
@@ -262,18 +267,25 @@ class _Graphs:
         if not name.endswith("_") or name.endswith("__") or not isinstance(changed, torch.fx.Node):
             return
         order = {each: k for k, each in enumerate(node.graph.nodes)}
-        alike = [each for each in order if order[each] < order[node] and _storage(each) == _storage(changed)]
+        handed = {_storage(each): _storage(each.args[0]) for each in order if _kind(each) in _DROPOUTS}
+        homes = {each: _home(_storage(each), handed) for each in order}
+        alike = [each for each in order if order[each] < order[node] and homes[each] == homes[changed]]
         if any(order[user] > order[node] for each in (changed, *alike) for user in each.users):
             raise refusal(_place(node), "it changes a tensor in place that is read elsewhere, or a part of one",
                           f"write x = x.{kind}(..), or torch.cat of parts")
 
 
 def _storage(node: Any) -> int:
-    """Which storage the result of an operation lives in; dropout that is off hands its argument on."""
-    if _kind(node) in _DROPOUTS and isinstance(node.args[0], torch.fx.Node):
-        return _storage(node.args[0])
+    """Which storage the result of an operation lives in."""
     value = node.meta.get("val")
     return int(value.untyped_storage()._cdata) if isinstance(value, torch.Tensor) else -id(node)
+
+
+def _home(storage: int, handed: Mapping[int, int]) -> int:
+    """The storage behind dropouts that are off, which hand their arguments on."""
+    while storage in handed:
+        storage = handed[storage]
+    return storage
 
 
 _OF_SHAPES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")  # whatever the numbers
@@ -318,6 +330,7 @@ def _computed(node: Any, values: Mapping[str, Any]) -> Any:
 
 def _array(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        array = value.detach().cpu().numpy()
+        value = value.detach().cpu()
+        array = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
         return array.astype(np.float64) if array.dtype.kind == "f" else array
     return tuple(_array(entry) for entry in value) if isinstance(value, list | tuple) else value
