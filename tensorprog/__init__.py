@@ -37,6 +37,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
+    from tensorprog import sklearn as sklearn
     from tensorprog.check.clauses import Report
     from tensorprog.check.declare import atom
     from tensorprog.gradients import backward, ntk
@@ -68,6 +69,8 @@ def __getattr__(name: str) -> Any:
         return value
     if name == "plots":
         return import_module("tensorprog.show.plots")
+    if name == "sklearn":
+        return import_module("tensorprog.sklearn")
     if not name.startswith("_"):
         from tensorprog.language.expr import function, function_names
 
@@ -79,7 +82,7 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from tensorprog.language.expr import function_names
 
-    return sorted({*__all__, *function_names(), "__version__", "plots"})
+    return sorted({*__all__, *function_names(), "__version__", "plots", "sklearn"})
 
 
 class _Package(ModuleType):

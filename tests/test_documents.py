@@ -46,7 +46,8 @@ LONG = {"run": "--samples 200", "sweep": "--samples 200 --repeats 2", "paper": "
 # what becomes of each kind of block; there is no other
 RUN = ("python", "yaml", "console", "sh", "text")  # by `walk`: executed, loaded, compared
 APPLIED = ("diff",)  # by `test_diffs`
-BUILT = ("{code-cell}", "{eval-rst}", "{generated}", "{toctree}", "{figure}", "{image}")  # when the site is built
+# when the site is built
+BUILT = ("{code-cell}", "{picture}", "{eval-rst}", "{generated}", "{toctree}", "{figure}", "{image}")
 PLAIN = {"command-line.md": 1, "development.md": 1, "reading.md": 1}  # without a kind: outlines, and the import order
 
 

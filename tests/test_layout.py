@@ -32,6 +32,7 @@ ORDER = """
     program
     gradients
     importing
+    sklearn
     jobs
     __main__
 """
@@ -51,7 +52,7 @@ HOMES = {
     "numba": ("finite",),
     "sympy": ("language.atoms", "check.falsifier", "limit"),
     "distributed": ("finite",), "xarray": ("jobs.sweeps",),
-    "torch": ("importing",),
+    "torch": ("importing",), "sklearn": ("sklearn",),
 }
 SLOW = ("sympy", "scipy.stats", "matplotlib", "rich", "xarray", "networkx")  # to import: never at the top of a module
 FORMULAS = "limit.formulas"  # where everything is sympy; others import it inside functions only

@@ -132,7 +132,8 @@ class Mathematics:
 class Picture:
     """An SVG picture; `name` makes its identifiers its own, `label` says what it shows.
 
-    One that may `scroll` keeps its letters readable on narrow screens; colours in `fixed` stay as they are.
+    One that may `scroll` keeps its letters readable on narrow screens; colours in `fixed` stay as they are.  `readings`
+    are the numbers in it as JSON, for pages with a script that shows them.
     """
 
     svg: str
@@ -141,6 +142,7 @@ class Picture:
     caption: str = ""
     scroll: bool = False
     fixed: Collection[str] = ()
+    readings: str = ""
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,8 @@ def _picture(block: Picture) -> Html:
                      fixed=block.fixed)
     if not block.caption:
         return shown
-    return tag("figure", shown, tag("figcaption", block.caption), class_="graph" if block.scroll else None)
+    numbers = tag("script", Html(block.readings), type="application/json", class_="readings") if block.readings else ""
+    return tag("figure", shown, tag("figcaption", block.caption), numbers, class_="graph" if block.scroll else None)
 
 
 def _details(summary: str, *content: Any, opened: bool) -> Html:

@@ -127,7 +127,9 @@ class _Formula:
         self.skip()
         while self.token in ("_", "^", "'"):
             mark = self.take()
-            if mark == "'":
+            if mark == "'" and not above:  # beside the letter: raised and small, fonts without mathematics lose it
+                base = tag("mrow", base, tag("mo", "\u2032", lspace="0", rspace="0"))
+            elif mark == "'":
                 above.append(tag("mo", "\u2032"))
             elif mark == "^":
                 above.append(self.argument())

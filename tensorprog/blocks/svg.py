@@ -77,8 +77,8 @@ def _repaint(node: ElementTree.Element, key: str, colour: str) -> None:
     red, green, blue = _channels(colour)
     least = min(red, green, blue)
     if red == green == blue:
-        if least == 1.0 and node.tag != f"{{{SVG}}}text":
-            node.set(key, "none")
+        if least == 1.0:  # letters stand on a colour
+            node.set(key, f"var(--c{colour[1:]}, {colour})" if node.tag == f"{{{SVG}}}text" else "none")
         elif least < 1.0:
             node.set(key, "currentColor")
             if least:
@@ -106,6 +106,8 @@ def _hex(*channels: float) -> str:
 def palette(page: str, dark: bool) -> str:
     """Declarations of the colours that pictures of a page use; those for a dark ground are lighter in OKLab.
 
+    White letters stand on colours, which are lighter then, so they are black.
+
     Source    B. Ottosson 2020, "A perceptual color space for image processing"
     """
     names = sorted(set(VARIABLE.findall(page)))
@@ -113,6 +115,8 @@ def palette(page: str, dark: bool) -> str:
 
 
 def _lighter(colour: str) -> str:
+    if colour == "#ffffff":
+        return "#000000"
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in _channels(colour))
     long = (0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue) ** (1 / 3)
     middle = (0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue) ** (1 / 3)

@@ -1,5 +1,8 @@
 """E f(X) g(Y) at zero means for f, g built of 1, x, |x|, sign(x), erf(a x) and x erf(a x): arc-cosine, arcsine kernels.
 
+For chains of kernels also of B(x) = exp(-x^2 / (2 h)) and x B(x), of which derivatives of erf(a x) and x erf(a x) are
+built: E f'(X) g'(Y) is the derivative of E f(X) g(Y) by the covariance (Price 1958), of the same correlation.
+
     E |X| |Y|                        = (2 / pi) sd sd' (s + rho asin rho)                    Cho & Saul 2009, n = 1
     E sign(X + dX) sign(Y + dY)      = (2 / pi) asin(c / sqrt((v + h) (v' + h')))            Sheppard 1899
     E Y sign(X + dX)                 = c sqrt(2 / pi) / sqrt(v + h)
@@ -9,7 +12,12 @@
 with dX ~ N(0, h) independent, S^2 = v + h, p = v / (v + h) and r = c / (S S'); erf(a x) is the mean of sign(x + dX)
 for h = 1 / (2 a^2), which turns Sheppard's formula into Williams' (1998). The last but one is Stein's lemma,
 E X F = v E dF/dX + c E dF/dY, for F = Y sign(..) sign(..); with h = h' = 0 it is the first. Products of opposite parity
-vanish. One pass over the covariances, in place.
+vanish. With V = v + h, W = w + k, r the correlation c / sqrt(V W) and s^2 = 1 - r^2,
+
+    E B(X) B(Y)                      = sqrt(h k / (V W)) / s
+    E X B(X) Y B(Y)                  = h^(3/2) k^(3/2) / (V W) r / s^3
+    E sign(X + dX) Y B(Y)            = sqrt(2 / pi) k^(3/2) / W r / s
+    E X Y B(Y)                       = c (k / W)^(3/2)
 """
 
 from __future__ import annotations
@@ -38,7 +46,7 @@ from tensorprog.language.linalg import alike
 Array = NDArray[np.floating]
 
 __all__ = [
-    "Elementary", "arc_dual", "arc_kernel", "elementary", "kernel", "kernel_error", "kernel_sensitivity",
+    "Correlated", "Elementary", "arc_dual", "arc_kernel", "elementary", "kernel", "kernel_error", "kernel_sensitivity",
     "small_kernel",
 ]  # fmt: skip
 
@@ -56,6 +64,8 @@ RAMP_SLOPE, RAMP_SIZE = 1.258, 1.39
 FAIR = 0.1
 # errors of the argument of an arc sine, times its slope, from which first order may not be enough
 LINEAR = 1e-6
+ALIKE = 4.0  # how much larger than a norm a bound on it may be to be replaced by it
+ROUNDED = 1e-12  # errors of correlations that are rounding
 TILE = 1 << 16  # members at once, so that a handful of arrays stay in cache
 
 
@@ -63,8 +73,9 @@ TILE = 1 << 16  # members at once, so that a handful of arrays stay in cache
 class Elementary:
     """constant + linear x + modulus |x| + sum of amplitude * erf(x / sqrt(2 spread)); spread 0 means the sign.
 
-    at_zero   f(0), which differs from the constant where a step counts as 0 at its own place
+    at_zero   the constant at 0, which differs where a step counts as 0 at its own place
     ramps     further summands amplitude * x erf(x / sqrt(2 spread)), with spreads above 0
+    bells     further summands amplitude * exp(-x**2 / (2 spread)); `moved_bells` these times x
     """
 
     constant: float
@@ -73,6 +84,13 @@ class Elementary:
     modulus: float
     sigmoids: tuple[tuple[float, float], ...]  # amplitude, spread
     ramps: tuple[tuple[float, float], ...] = ()
+    bells: tuple[tuple[float, float], ...] = ()
+    moved_bells: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def spreads(self) -> list[float]:
+        """The spreads of summands that depend on 1 / sqrt(1 - r^2)."""
+        return [h for _, h in (*self.sigmoids, *self.bells, *self.moved_bells)]
 
     @property
     def even_slope(self) -> float:
@@ -85,14 +103,22 @@ class Elementary:
         return ((self.modulus, 0.0), *self.ramps) if self.modulus else self.ramps
 
 
-@lru_cache(maxsize=64)
 def elementary(f: RealFunction) -> Elementary | None:
+    """f in that form, without bells, if its terms have it."""
+    found = _with_bells(f)
+    return None if found is None or found.bells or found.moved_bells else found
+
+
+@lru_cache(maxsize=64)
+def _with_bells(f: RealFunction) -> Elementary | None:
     """f in that form, if its terms have it: step(x) = (1 + sign x) / 2 and x step(x) = (x + |x|) / 2."""
     if f.terms is None:
         return None
     constant = at_zero = linear = modulus = 0.0
     sigmoids: dict[float, float] = {}
     ramps: dict[float, float] = {}
+    bells: dict[float, float] = {}
+    moved: dict[float, float] = {}
     for term in f.terms:
         numbers = _numbers(term)
         if numbers is None or term.power > 1:
@@ -103,6 +129,8 @@ def elementary(f: RealFunction) -> Elementary | None:
         elif term.kind == "one":
             linear += amplitude
         elif scale == 0:
+            if term.kind == "gaussian":
+                return None
             continue  # step(0) = erf(0) = 0
         elif term.kind == "step" and term.power == 1:
             linear, modulus = linear + amplitude / 2, modulus + np.sign(scale) * amplitude / 2
@@ -112,9 +140,12 @@ def elementary(f: RealFunction) -> Elementary | None:
         elif term.kind == "erf" and SMALL < scale * scale < LARGE:
             spread, found = 0.5 / (scale * scale), ramps if term.power else sigmoids
             found[spread] = found.get(spread, 0.0) + np.sign(scale) * amplitude
+        elif term.kind == "gaussian" and SMALL < scale * scale < LARGE:
+            spread, found = 1 / (scale * scale), moved if term.power else bells
+            found[spread] = found.get(spread, 0.0) + amplitude
         else:
             return None
-    bends = (tuple((float(a), h) for h, a in found.items()) for found in (sigmoids, ramps))
+    bends = (tuple((float(a), h) for h, a in found.items()) for found in (sigmoids, ramps, bells, moved))
     return Elementary(constant, at_zero, linear, float(modulus), *bends)
 
 
@@ -141,14 +172,54 @@ def arc_kernel(integrand: Integrand) -> Estimate | None:
     return Estimate(value, np.broadcast_to(kernel_error(f, g, v, w), value.shape))
 
 
-def _elementary(integrand: FactoredIntegrand) -> tuple[Elementary, Elementary] | None:
+def _elementary(
+    integrand: FactoredIntegrand, form: Callable[[RealFunction], Elementary | None] = elementary
+) -> tuple[Elementary, Elementary] | None:
     """Both functions in that form if they have it, means are zero, and variances zero or far from extreme."""
-    f, g = map(elementary, integrand.functions)
+    f, g = map(form, integrand.functions)
     if f is None or g is None or any(map(np.any, integrand.mu)):
         return None
     if not all(map(_ordinary, integrand.var)):
         return None
     return f, g
+
+
+class Correlated:
+    """Pairs of variables at some members, with what their kernels share: correlations, their arc sines and roots.
+
+    Shapes    variances broadcast to the covariances; nothing here may be overwritten
+    """
+
+    def __init__(self, var_f: Array, var_g: Array, cov: Array) -> None:
+        self.var, self.cov = (var_f, var_g), cov
+        self._known: dict[tuple[str, float, float], Array] = {}
+
+    def rho(self, h: float, k: float) -> Array:
+        """The correlation of X + dX and Y + dY, dX ~ N(0, h) and dY ~ N(0, k)."""
+        if ("rho", h, k) not in self._known:
+            first, second = (_inverse_root(var + spread) for var, spread in zip(self.var, (h, k), strict=True))
+            self._known["rho", h, k] = _correlation(self.cov, first, second)
+        return self._known["rho", h, k]
+
+    def angle(self, h: float, k: float) -> Array:
+        """Its arc sine."""
+        if ("angle", h, k) not in self._known:
+            self._known["angle", h, k] = np.arcsin(self.rho(h, k))
+        return self._known["angle", h, k]
+
+    def square(self, h: float, k: float) -> Array:
+        """1 - rho**2, without cancellation."""
+        if ("square", h, k) not in self._known:
+            square = 1 - self.rho(h, k)
+            square *= 1 + self.rho(h, k)
+            self._known["square", h, k] = square
+        return self._known["square", h, k]
+
+    def root(self, h: float, k: float) -> Array:
+        """Its square root."""
+        if ("root", h, k) not in self._known:
+            self._known["root", h, k] = np.sqrt(self.square(h, k))
+        return self._known["root", h, k]
 
 
 class ArcDual:
@@ -157,39 +228,100 @@ class ArcDual:
     def __init__(self, one: _Variable, two: _Variable, sizes: Sizes) -> None:
         self.one, self.two, self.sizes = one, two, sizes
 
-    def values(self, index: Index, cov: Array, out: Array | None) -> Array:
-        """At the covariances of a part of the pairs, which may be overwritten if they are `out`."""
-        return _kernel(self.one, self.two, self.one.part(index), self.two.part(index), cov, out)
+    def values(self, index: Index, at: Correlated) -> Array:
+        """At the covariances of a part of the pairs."""
+        return _kernel(self.one, self.two, self.one.part(index), self.two.part(index), at, True)
 
 
-def arc_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float]) -> ArcDual | None:
+def arc_dual(integrand: FactoredIntegrand, moved: tuple[float, float, float], jumps: bool) -> ArcDual | None:
     """E f(X) g(Y) for laws that are uncertain: `moved` bounds the errors of the covariance over both deviations, and of
     these over themselves.
 
     The bounds are those of `kernel_error` and `kernel_sensitivity`, whose sums over products of something of X and
-    something of Y are taken at the largest of each.
+    something of Y are taken at the largest of each. For functions that jump the bound for all pairs is that of a pair
+    at correlation 1, where an arc sine moves by arccos(1 - d) for a small d: only if such `jumps` are wanted.
     """
-    found = _elementary(integrand)
+    found = _elementary(integrand, _with_bells)
     if found is None:
         return None
     (f, g), (v, w) = found, integrand.var
-    slope = _slope(f, g, v, w)
-    sizes = kernel_size(f, v), kernel_size(g, w)
-    (one_f, sd_f, tilt_f), (one_g, sd_g, tilt_g) = (
-        [largest_ratio(array, size) for array in (np.ones(()), np.sqrt(var), _tilt(h, var) * np.sqrt(var))]
-        for h, var, size in zip((f, g), (v, w), sizes, strict=True)
-    )
-    steep = slope * tilt_f * tilt_g if tilt_f and tilt_g else 0.0
-    total = sum(moved)
-    if not steep * total <= LINEAR:
+    relative = (_bell_bound if any(h.bells or h.moved_bells for h in found) else _arc_bound)(f, g, v, w, moved, jumps)
+    if relative is None or not np.isfinite(relative):
         return None
-    rate = (abs(f.linear * g.linear) + f.even_slope * g.even_slope) * sd_f * sd_g + steep
+    one, two = _Variable(f, v, g), _Variable(g, w, f)
+    sizes, relative = _norm(one, relative)
+    others, relative = _norm(two, relative)
+    return ArcDual(one, two, Sizes(sizes, others, relative))
+
+
+def _slopes(f: Elementary, var: Array) -> tuple[Array, Array]:
+    """Bounds on sd sqrt(E f'(X)^2) and on sqrt(E f'(X)^2 X^2), by the sums of those of the summands.
+
+    Under exp(-x^2 / h) the law of X has the mass (h / (h + 2 v))^(1/2) and the variance t = h v / (h + 2 v).
+    """
+    sd = np.sqrt(var)
+    slope = moved = np.asarray(abs(f.linear) * sd)
+    parts = [*((MEAN_ABS * abs(a) / math.sqrt(h) if h else math.inf, h, 0) for a, h in f.sigmoids),
+             *((abs(a), h, 1) for a, h in f.bells), *((abs(a), h, 2) for a, h in f.moved_bells)]  # fmt: skip
+    for a, h, kind in parts:
+        if not h:
+            return np.where(var > 0, np.inf, 0.0), np.where(var > 0, np.inf, 0.0)
+        root, t = (h / (h + 2 * var)) ** 0.25, var / (h + 2 * var)  # t over h
+        square = (np.ones(()), t / h, 1 - 2 * t + 3 * t * t)[kind]
+        further = (h * t, 3 * t * t, h * (t - 6 * t * t + 15 * t**3))[kind]
+        slope, moved = slope + a * sd * root * np.sqrt(square), moved + a * root * np.sqrt(further)
+    return slope, moved
+
+
+def _norm(one: _Variable, relative: float) -> tuple[Array, float]:
+    """sqrt(E f(X)^2), and an error relative to it in the place of one relative to the size, where both are alike."""
+    f, v = one.f, one.arrays["var"]
+    size, given = kernel_size(f, v), one.arrays.__getitem__
+    norm = np.sqrt(np.maximum(_kernel(one, one, given, given, Correlated(v, v, v), False), 0.0))
+    norm = norm + math.sqrt(relative) * size
+    ratio = largest_ratio(size, norm)
+    return (norm, relative * ratio) if ratio <= ALIKE else (size, relative)
+
+
+def _arc_bound(
+    f: Elementary, g: Elementary, v: Array, w: Array, moved: tuple[float, float, float], jumps: bool
+) -> float | None:
+    """The error of the kernel relative to the product of the sizes; None where that says too little."""
+    slope, sizes = _slope(f, g, v, w), (kernel_size(f, v), kernel_size(g, w))
+    (one_f, sd_f, tilt_f, jump_f), (one_g, sd_g, tilt_g, jump_g) = (
+        [largest_ratio(array, size) for array in (np.ones(()), sd, _tilt(h, sd**2) * sd, _jump(h, sd))]
+        for h, sd, size in zip((f, g), map(np.sqrt, (v, w)), sizes, strict=True)
+    )
+    total = sum(moved)
+    steep = slope * tilt_f * tilt_g * total if tilt_f and tilt_g else 0.0
+    if not steep <= LINEAR:
+        if not jumps or total > ROUNDED:
+            return None
+        steep = min(steep, jump_f * jump_g * math.acos(1 - total))
+    rate = (abs(f.linear * g.linear) + f.even_slope * g.even_slope) * sd_f * sd_g
     rate += abs(f.linear) * sd_f * tilt_g + abs(g.linear) * sd_g * tilt_f
     even = abs(f.constant) * g.even_slope * moved[2] * sd_g * one_f
     even += abs(g.constant) * f.even_slope * moved[1] * sd_f * one_g
-    rounding = _rounding(f, g, v, w)
-    relative = float(rounding + rate * total + (even if f.constant or g.constant else 0.0))
-    return ArcDual(_Variable(f, v, g), _Variable(g, w, f), Sizes(*sizes, relative)) if np.isfinite(relative) else None
+    return float(_rounding(f, g, v, w) + rate * total + steep + (even if f.constant or g.constant else 0.0))
+
+
+def _bell_bound(
+    f: Elementary, g: Elementary, v: Array, w: Array, moved: tuple[float, float, float], jumps: bool
+) -> float | None:
+    """The same for functions with bells, by the inequality of Cauchy and Schwarz.
+
+    The derivative by c is E f' g', that by sd_f at one correlation E f' g X / sd_f.
+    """
+    if f.even or g.even:
+        return None
+    slopes = [[largest_ratio(array, kernel_size(h, var)) for array in _slopes(h, var)] for h, var in ((f, v), (g, w))]
+    top, other = (max((var.max(initial=0.0) / (var.max(initial=0.0) + spread) for spread in h.spreads if var.any()),
+                      default=0.0) for h, var in ((f, v), (g, w)))
+    steep = 1 / (1 - top * other) if top * other < 1 else math.inf  # of r / s^3, times r over the same
+    if not EPS * steep <= LINEAR:
+        return None
+    changed = sum(moved) * slopes[0][0] * slopes[1][0] + moved[1] * slopes[0][1] + moved[2] * slopes[1][1]
+    return float(EPS * (2 * ULPS + 4 * ULPS_ARGUMENT * steep) + changed)
 
 
 def kernel_size(f: Elementary, var: Array) -> Array:
@@ -203,6 +335,10 @@ def kernel_size(f: Elementary, var: Array) -> Array:
         size = size + abs(amplitude) * sd * _inverse_root(var + spread)
     for amplitude, spread in f.ramps:
         size = size + RAMP_SIZE * abs(amplitude) * var * _inverse_root(var + spread)
+    for amplitude, spread in f.bells:
+        size = size + abs(amplitude) * (spread / (spread + 2 * var)) ** 0.25
+    for amplitude, spread in f.moved_bells:
+        size = size + abs(amplitude) * sd * (spread / (spread + 2 * var)) ** 0.75
     return np.asarray(size)
 
 
@@ -220,7 +356,7 @@ def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array,
     if np.isfinite(slack):
         refuse_correlation(np.abs(cov * (_inverse_root(var_f) * _inverse_root(var_g))).max(initial=0.0), slack)
     one, two = _Variable(f, var_f, g), _Variable(g, var_g, f)
-    return _kernel(one, two, one.arrays.__getitem__, two.arrays.__getitem__, cov)
+    return _kernel(one, two, one.arrays.__getitem__, two.arrays.__getitem__, Correlated(var_f, var_g, cov), False)
 
 
 class _Variable:
@@ -231,68 +367,112 @@ class _Variable:
 
     def __init__(self, f: Elementary, var: Array, other: Elementary) -> None:
         self.f = f
-        self.arrays = {"var": var, "inverse": _inverse_root(var), "modulus": MEAN_ABS * f.modulus * np.sqrt(var)}
-        if f.sigmoids:
+        self.arrays = {"var": var, "modulus": MEAN_ABS * f.modulus * np.sqrt(var)}
+        if f.sigmoids or f.moved_bells:
             self.arrays["tilt"] = MEAN_ABS * _tilt(f, var, float)
-            self.arrays |= {f"inverse{k}": _inverse_root(var + h) for k, (_, h) in enumerate(f.sigmoids)}
+        for a, h in f.moved_bells:
+            self.arrays["tilt"] = self.arrays["tilt"] + a * (h / (var + h)) ** 1.5
         if f.constant or f.at_zero:
             self.arrays["one"] = _constant(f, var)
         self.arrays["even"] = self.arrays["modulus"]
         for k, (a, h) in enumerate(f.even if f.ramps or other.ramps else ()):
             inverse = _inverse_root(var + h)
-            named = {"inverse": inverse, "size": MEAN_ABS * a * np.sqrt(var + h)}
+            named = {"size": MEAN_ABS * a * np.sqrt(var + h)}
             named |= {"share": var * inverse**2, "rest": h * inverse**2 if h else np.where(var > 0, 0.0, 1.0)}
             self.arrays |= {f"ramp {name} {k}": array for name, array in named.items()}
             if h:
                 self.arrays["even"] = self.arrays["even"] + MEAN_ABS * a * var * inverse
+        for k, (a, h) in enumerate(f.bells):
+            self.arrays[f"bell {k}"] = a * np.sqrt(h / (var + h))
+            self.arrays["even"] = self.arrays["even"] + self.arrays[f"bell {k}"]
+        for k, (a, h) in enumerate(f.moved_bells):
+            self.arrays[f"moved {k}"] = a * h**1.5 / (var + h)
 
     def part(self, index: Index) -> Callable[[str], Array]:
         """The arrays by name, of some members."""
         return lambda name: part(self.arrays[name], index)
 
 
+class _Total:
+    """A sum of arrays of one shape, in the first of them."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape, self.value = shape, None
+
+    value: Array | None
+
+    def add(self, summand: Array) -> None:
+        """Add an array, which may be overwritten if it has the shape of the batch."""
+        if self.value is None:
+            self.value = summand if summand.shape == self.shape else np.broadcast_to(summand, self.shape).copy()
+        else:
+            np.add(self.value, summand, out=self.value)
+
+
 def _kernel(
-    one: _Variable, two: _Variable, first: Callable[[str], Array], second: Callable[[str], Array], cov: Array,
-    out: Array | None = None,
+    one: _Variable, two: _Variable, first: Callable[[str], Array], second: Callable[[str], Array], at: Correlated,
+    together: bool,
 ) -> Array:  # fmt: skip
     """The kernel at some members, for covariances of the shape of the batch, which may exceed both deviations."""
-    f, g, shape = one.f, two.f, cov.shape
-    total: Array | None = None
-    straight = bool((f.linear or g.linear) and (f.linear or f.sigmoids) and (g.linear or g.sigmoids))
+    f, g, cov = one.f, two.f, at.cov
+    total = _Total(cov.shape)
+    odd = [bool(h.linear or h.sigmoids or h.moved_bells) for h in (f, g)]
+    straight = bool((f.linear or g.linear) and all(odd))
     if f.modulus and g.modulus:
-        # where it may be overwritten, c goes along as q rho
-        joint = straight and out is not None and not (f.sigmoids or g.sigmoids)
+        # c goes along as q rho
+        joint = together and straight and not any(h.sigmoids or h.moved_bells for h in (f, g))
         lean = np.pi / 2 * (f.linear / f.modulus) * (g.linear / g.modulus) if joint else 0.0
         straight = straight and not joint
-        rho = _correlation(cov, first("inverse"), second("inverse"))
-        total = _arc_cosine(rho, lean, None if straight or f.ramps or g.ramps else out)
-        total *= first("modulus") * second("modulus")
+        product = _arc_cosine(at, lean)
+        product *= first("modulus") * second("modulus")
+        total.add(product)
     for j, (_, h) in enumerate(f.even):
         for k, (_, other) in enumerate(g.even):
             if not h and not other:
                 continue
-            both = [[of(f"ramp {name} {number}") for name in ("inverse", "size", "share", "rest")]
+            both = [[of(f"ramp {name} {number}") for name in ("size", "share", "rest")]
                     for of, number in ((first, j), (second, k))]
-            product = _ramps(_correlation(cov, both[0][0], both[1][0]), *both[0][2:], *both[1][2:])
-            product *= both[0][1] * both[1][1]
-            total = product if total is None else np.add(total, product, out=total)
-    for j, (a, h) in enumerate(f.sigmoids):
-        for k, (b, other) in enumerate(g.sigmoids):
-            rho = _correlation(cov, first(f"inverse{j}"), second(f"inverse{k}"))
-            angle = _arc_sine(rho, cov, (first("var"), h), (second("var"), other))
+            product = _ramps(at, (h, other), *both[0][1:], *both[1][1:])
+            product *= both[0][0] * both[1][0]
+            total.add(product)
+    for a, h in f.sigmoids:
+        for b, other in g.sigmoids:
+            angle = _arc_sine(at, h, other)
             angle *= a * b * 2 / np.pi
-            total = angle if total is None else np.add(total, angle, out=total)
+            total.add(angle)
+    _add_bells(total, f, g, first, second, at)
     if straight:
         mixed = np.zeros(())
-        for slope, of, tilted in ((f.linear, second, g.sigmoids), (g.linear, first, f.sigmoids)):
-            mixed = mixed + slope * of("tilt") if slope and tilted else mixed
-        summand = cov * (f.linear * g.linear + mixed)
-        total = summand if total is None else np.add(total, summand, out=total)
+        for slope, of, tilted in ((f.linear, second, g), (g.linear, first, f)):
+            mixed = mixed + slope * of("tilt") if slope and (tilted.sigmoids or tilted.moved_bells) else mixed
+        total.add(cov * (f.linear * g.linear + mixed))
     if f.constant or g.constant or f.at_zero or g.at_zero:
         ones = [of("one") if h.constant or h.at_zero else np.zeros(()) for h, of in ((f, first), (g, second))]
-        even = ones[0] * ones[1] + (ones[0] * second("even") + first("even") * ones[1])
-        total = np.broadcast_to(even, shape).copy() if total is None else np.add(total, even, out=total)
-    return np.zeros(shape) if total is None else total
+        total.add(ones[0] * ones[1] + (ones[0] * second("even") + first("even") * ones[1]))
+    return np.zeros(cov.shape) if total.value is None else total.value
+
+
+def _add_bells(
+    total: _Total, f: Elementary, g: Elementary, first: Callable[[str], Array], second: Callable[[str], Array],
+    at: Correlated,
+) -> None:  # fmt: skip
+    """Add the expectations of products with bells."""
+    for j, (_, h) in enumerate(f.bells):
+        for k, (_, other) in enumerate(g.bells):
+            total.add(first(f"bell {j}") * second(f"bell {k}") / at.root(h, other))
+    for one, two, by, turned in ((f, g, second, False), (g, f, first, True)):
+        for a, h in one.sigmoids:
+            for k, (_, other) in enumerate(two.moved_bells):
+                pair = (other, h) if turned else (h, other)
+                product = at.rho(*pair) / at.root(*pair)
+                product *= by(f"moved {k}") * (MEAN_ABS * a)
+                total.add(product)
+    for j, (_, h) in enumerate(f.moved_bells):
+        for k, (_, other) in enumerate(g.moved_bells):
+            product = at.rho(h, other) / at.square(h, other)
+            product /= at.root(h, other)
+            product *= first(f"moved {j}") * second(f"moved {k}")
+            total.add(product)
 
 
 def kernel_error(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Array:
@@ -429,6 +609,11 @@ def _tilt(h: Elementary, var: Array, size: Callable[[float], float] = abs) -> Ar
     return np.asarray(sum(tilts, np.zeros((1,) * var.ndim)))
 
 
+def _jump(h: Elementary, var: Array) -> Array:
+    """Sum over sigmoids of |amplitude| sqrt(2 / pi), where there is a variance."""
+    return np.asarray(np.where(var > 0, MEAN_ABS * sum(abs(a) for a, _ in h.sigmoids), 0.0))
+
+
 def _slope(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> float:
     """The largest 1 / sqrt(1 - r^2) of an arc sine: r^2 <= v w / ((v + h) (w + k)) whatever the covariance."""
     v, w = var_f.max(initial=0.0), var_g.max(initial=0.0)
@@ -450,33 +635,26 @@ def _correlation(cov: Array, inverse_f: Array, inverse_g: Array) -> Array:
     return np.clip(rho, -1, 1, out=rho)
 
 
-def _arc_cosine(rho: Array, lean: float = 0.0, out: Array | None = None) -> Array:
-    """J + lean rho with J = sqrt(1 - rho^2) + rho asin rho, in [1, pi / 2]; rho is overwritten, and `out` used.
+def _arc_cosine(at: Correlated, lean: float = 0.0) -> Array:
+    """J + lean rho with J = sqrt(1 - rho^2) + rho asin rho, in [1, pi / 2].
 
     dJ / d rho = asin rho is at most pi / 2: the rounding of rho costs no more than that anywhere, provided that the
     root belongs to the same rounded rho. (1 - rho) (1 + rho) does: where rho is near 1, 1 - rho is exact.
     """
-    root = np.subtract(1, rho, out=out)
-    angle = 1 + rho
-    root *= angle
-    np.sqrt(root, out=root)
-    np.arcsin(rho, out=angle)
-    if lean:
-        angle += lean
-    rho *= angle
-    root += rho
-    return root
+    rho, angle = at.rho(0.0, 0.0), at.angle(0.0, 0.0)
+    product: Array = rho * (angle + lean if lean else angle)
+    product += at.root(0.0, 0.0)
+    return product
 
 
-def _ramps(rho: Array, p: Array, rest: Array, q: Array, other: Array) -> Array:
+def _ramps(at: Correlated, spreads: tuple[float, float], p: Array, rest: Array, q: Array, other: Array) -> Array:
     """rho asin rho + (p q + rho^2 (1 - p - q)) / s with s^2 = 1 - rho^2, for rho^2 <= p q; `rest` is 1 - p.
 
     With t = p + q - 1 the dividend is t s^2 + (1 - p) (1 - q), and p q - t rho^2: of both all summands are positive,
     for t > 0 and for t < 0. The derivative by rho is bounded, so that its rounding costs little anywhere, provided that
     s belongs to the same rounded rho.
     """
-    square = 1 - rho
-    square *= 1 + rho
+    rho, square = at.rho(*spreads), at.square(*spreads)
     lowest, lowest_other = p.min(initial=1.0), q.min(initial=1.0)
     fair = min(lowest, lowest_other) > FAIR
     tilt = p - other if fair else np.minimum(p, q) - np.minimum(rest, other)
@@ -487,24 +665,22 @@ def _ramps(rho: Array, p: Array, rest: Array, q: Array, other: Array) -> Array:
         top = np.maximum(tilt, 0.0) * square
         top -= np.minimum(tilt, 0.0) * np.square(rho)
         top += np.minimum(rest * other, p * q)
-    top /= np.sqrt(np.maximum(square, EPS**2, out=square), out=square)
-    rho *= np.arcsin(rho, out=square)
-    rho += top
-    return rho
+    top /= np.maximum(at.root(*spreads), EPS)
+    top += rho * at.angle(*spreads)
+    return np.asarray(top)
 
 
-def _arc_sine(rho: Array, cov: Array, first: tuple[Array, float], second: tuple[Array, float]) -> Array:
+def _arc_sine(at: Correlated, h: float, k: float) -> Array:
     """asin of the correlation of X + dX and Y + dY, dX ~ N(0, h): d asin = d rho / s, so that small s are refined.
 
     With r, s of X and Y themselves, the tangent of the angle is r / sqrt(s^2 + p + q + p q), p = h / v and q = k / w.
     """
+    rho, angle = at.rho(h, k), np.array(at.angle(h, k))
     if max(rho.max(initial=0.0), -rho.min(initial=0.0)) <= STEEP:
-        return np.asarray(np.arcsin(rho, out=rho))
-    (var_f, h), (var_g, k) = first, second
+        return angle
     steep = np.abs(rho) > STEEP
-    angle = np.arcsin(rho, out=rho)
-    v, w, c = (np.broadcast_to(array, rho.shape)[steep] for array in (var_f, var_g, cov))
+    v, w, c = (np.broadcast_to(array, rho.shape)[steep] for array in (*at.var, at.cov))
     plain = correlation(v, w, c, np.inf)  # beyond 1 counts as 1
     p, q = h / v, k / w
     angle[steep] = np.arctan2(plain.rho, np.sqrt(plain.s**2 + (p + q + p * q)))
-    return np.asarray(angle)
+    return angle

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.arc_kernels import arc_dual
+from tensorprog.gaussian.arc_kernels import Correlated, arc_dual
 from tensorprog.gaussian.estimate import Estimate, Sizes, largest_ratio
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.integrand import FactoredIntegrand, Index
@@ -30,14 +30,17 @@ class Dual(Protocol):
 
     sizes: Sizes
 
-    def values(self, index: Index, cov: Array, out: Array | None) -> Array:
-        """At the covariances of a part of the pairs, which may be overwritten if they are `out`."""
+    def values(self, index: Index, at: Correlated) -> Array:
+        """At the covariances of a part of the pairs."""
 
 
 def dual(
-    f: RealFunction, g: RealFunction, mu: tuple[Estimate, Estimate], var: tuple[Estimate, Estimate], cov: Sizes
+    f: RealFunction, g: RealFunction, mu: tuple[Estimate, Estimate], var: tuple[Estimate, Estimate], cov: Sizes,
+    jumps: bool = False,
 ) -> Dual | None:
     """E f(X) g(Y) by a closed form or Mehler's series, for covariances of these sizes; None where neither serves all.
+
+    Functions that both jump have large bounds on their errors, which are those at correlation 1: only if wanted.
 
     Shapes    means and variances broadcast to the array of pairs
     """
@@ -55,4 +58,4 @@ def dual(
     if not (wide <= UNEVEN and all(even)):
         return None
     moved = cov.relative * wide, 0.5 * spread[0], 0.5 * spread[1]
-    return arc_dual(integrand, moved) or series_dual(integrand, moved)
+    return arc_dual(integrand, moved, jumps) or series_dual(integrand, moved)

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.arc_kernels import Correlated
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate, Sizes, largest_ratio
 from tensorprog.gaussian.function import RealFunction, density, evaluate
 from tensorprog.gaussian.integrand import FactoredIntegrand, Index, Integrand, part
@@ -175,17 +176,13 @@ class SeriesDual:
     ) -> None:
         self.coefficients, self.sizes, self.left = (one.coefficients, two.coefficients), sizes, left
         self.places = integrand.places
-        self.inverse = [np.where(var > 0, 1 / sd, 0.0) for var, sd in zip(integrand.var, integrand.sd, strict=True)]
         # odd functions have odd orders only, even ones even
         even, odd = (not any(c[k::2].any() for c in self.coefficients) for k in (1, 0))
         self.first, self.step = (1, 2) if odd else (0, 2 if even else 1)
 
-    def values(self, index: Index, cov: Array, out: Array | None) -> Array:
-        """At the covariances of a part of the pairs, which are overwritten if they are `out`."""
-        rho = np.multiply(cov, part(self.inverse[0], index), out=out)
-        rho *= part(self.inverse[1], index)
-        np.clip(rho, -1, 1, out=rho)
-        return self._at(rho, [part(place, index) for place in self.places])
+    def values(self, index: Index, at: Correlated) -> Array:
+        """At the covariances of a part of the pairs."""
+        return self._at(at.rho(0.0, 0.0).copy(), [part(place, index) for place in self.places])
 
     def _at(self, rho: Array, places: Sequence[NDArray[np.intp]]) -> Array:
         """At correlations, which are overwritten."""

@@ -7,5 +7,6 @@ In go results and their blocks; out come text for a screen, a page, or pictures.
     page                  report.html: a list of blocks for each section
     graphs, graph_layout  drawings of programs, and where their boxes and arrows go
     plots                 densities, convergence in the width, covariances
+    readings              what a plot shows as numbers, for panels of the page that can be pointed at
     layers                curves over layers, maps over two constants
 """

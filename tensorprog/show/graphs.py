@@ -20,7 +20,7 @@ GREY = "#777777"
 TIP = 9.0  # length of an arrowhead
 
 # Okabe & Ito's colours, safe for colour-blind readers; vermillion is kept for faults
-BLAME, REMARK = "#d55e00", "#0072b2"
+BLAME, REMARK = "#b34700", "#0072b2"
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ def _box(plan: Placement, node: str, data: Any, marks: Marks, tag: str, origin: 
         left, middle = (x, True) if len(text) == 1 else (x - w / 2 + PAD, False)
         out.append(_text(left, first + k * LINE, line, style.ink, middle=middle))
     if tag:
-        out.append(_text(x - w / 2 + PAD, y - h / 2 + TAG, tag, "#555555", size=10))
+        out.append(_text(x - w / 2 + PAD, y - h / 2 + TAG, tag, "#333333", size=10))
     if node in marks.numbers:
         out.append(_numbers(x + w / 2, y - h / 2, marks.numbers[node], marks))
     return f"<g>{''.join(out)}</g>"

@@ -10,8 +10,11 @@ import platform
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.util import find_spec
@@ -31,6 +34,7 @@ from tensorprog.results.study import Study, default_out, duration
 from tensorprog.show import plots
 from tensorprog.show.graphs import to_svg
 from tensorprog.show.plots import DISTANCES, INKS, STATISTICS
+from tensorprog.show.readings import readings
 
 __all__ = ["derived", "report_page"]
 
@@ -61,20 +65,36 @@ def report_page(study: Study) -> str:
     entries = (tag("li", tag("a", title, href=f"#{key}")) for key, (title, _) in sections.items())
     shown = (tag("section", tag("h2", title, id=f"{key}-title"), content, id=key, aria_labelledby=f"{key}-title")
              for key, (title, content) in sections.items())
+    scripts = _scripts() if any('class="readings"' in content for _, content in sections.values()) else []
     body = tag("body", tag("header", _heading(study), tag("nav", tag("ul", *entries), aria_label="sections")),
-               tag("main", *shown), tag("footer", SIGNATURE))
-    return "<!DOCTYPE html>\n" + tag("html", _head(study, body), body, lang="en") + "\n"
+               tag("main", *shown), tag("footer", SIGNATURE),
+               *(tag("script", Html(script)) for script in scripts))
+    return "<!DOCTYPE html>\n" + tag("html", _head(study, body, scripts), body, lang="en") + "\n"
 
 
-def _head(study: Study, body: str) -> Html:
+def _beside(name: str) -> str:
+    """A file of this package."""
+    return files("tensorprog.show").joinpath(name).read_text(encoding="utf-8")
+
+
+def _scripts() -> list[str]:
+    """What makes panels answer to pointing: a library for plots, and what hands it the numbers."""
+    return [_beside("uplot.min.js"), _beside("panels.js")]
+
+
+def _head(study: Study, body: str, scripts: Sequence[str]) -> Html:
     # nothing in this text comes from the program
-    sheet = files("tensorprog.show").joinpath("page.css").read_text(encoding="utf-8")
+    sheet = (_beside("uplot.min.css") if scripts else "") + _beside("page.css")
+    # scripts run if they are those of this package, to the letter
+    digests = (b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     style = f"{sheet}:root{{{palette(body, dark=False)}}}\n{DARK}{{:root{{{palette(body, dark=True)}}}}}\n"
     return tag(
         "head", tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", http_equiv="Content-Security-Policy",
-            content="default-src 'none'; style-src 'unsafe-inline'; img-src data:"),
+            content="default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+            + (f"; script-src {allowed}" if scripts else "")),
         tag("meta", name="generator", content=SIGNATURE),
         tag("title", f"{study.netsor.title or study.netsor.name} - tensorprog"), tag("style", Html(style)),
     )
@@ -148,7 +168,7 @@ def derived(netsor: Netsor, grade: str, seconds: float = SECONDS) -> Blocks:
     remark = ""
     end = time.monotonic() + seconds
     try:
-        for line in blocks(SymbolicLaw(netsor).formulas):
+        for line in blocks(SymbolicLaw(netsor).derivation):
             lines.append(line)
             if time.monotonic() > end:
                 remark = (f"Formulas beyond {seconds:.3g} seconds of work are left out here; "
@@ -180,11 +200,37 @@ def _covariances(reference: Reference) -> Blocks:
 def _pictures(drawings: Mapping[str, Draw]) -> Block:
     """Pictures side by side, by what they show."""
     try:
-        drawn = {label: plots.svg(draw) for label, draw in drawings.items()}
+        drawn = {label: _drawn(draw) for label, draw in drawings.items()}
     except TensorprogError as error:  # without matplotlib, or a number that the law does not offer
         return paragraph(error, note=True)
-    return Pictures(tuple(Picture(picture, re.sub(r"\W+", "-", label), label, label[0].upper() + label[1:], fixed=INKS)
-                          for label, picture in drawn.items()))
+    return Pictures(tuple(Picture(picture, re.sub(r"\W+", "-", label), label, label[0].upper() + label[1:], fixed=INKS,
+                                  readings=numbers) for label, (picture, numbers) in drawn.items()))
+
+
+def _drawn(draw: Draw) -> tuple[str, str]:
+    """A panel as picture, and in numbers where it is one of `Readable`."""
+    numbers = ""
+
+    def both(ax: Any) -> None:
+        nonlocal numbers
+        draw(ax)
+        if isinstance(draw, Readable):
+            numbers = readings(ax, draw.kind, draw.output)
+
+    return plots.svg(both), numbers
+
+
+@dataclass(frozen=True)
+class Readable:
+    """A panel that is read in numbers too: what it shows, of which output."""
+
+    draw: Draw
+    kind: str
+    output: str
+
+    def __call__(self, ax: Any) -> Any:
+        """Draw it."""
+        return self.draw(ax)
 
 
 # ---- finite widths --------------------------------------------------------------------------------------------------
@@ -216,14 +262,15 @@ def _widths(study: Study) -> Blocks:
 
 def _densities(study: Study, of: str, *scales: str) -> dict[str, Draw]:
     """One panel for each scale, by what it shows."""
-    return {f"density of {of}, {scale} scale": partial(plots.density_of, study.columns[of], of, study.compared,
-                                                       scale=scale) for scale in scales}
+    return {f"density of {of}, {scale} scale": Readable(
+        partial(plots.density_of, study.columns[of], of, study.compared, scale=scale), f"density, {scale}", of)
+        for scale in scales}
 
 
 def _convergence(study: Study, of: str, *panels: str) -> dict[str, Draw]:
     """The panels of convergence named, by what they show."""
-    return {f"{TITLES[name].format(of)} against the width": partial(plots.convergence, study.comparisons, of,
-                                                                    panels=[name]) for name in panels}
+    return {f"{TITLES[name].format(of)} against the width": Readable(
+        partial(plots.convergence, study.comparisons, of, panels=[name]), name, of) for name in panels}
 
 
 # ---- to reproduce ---------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,52 @@ def test_a_relu_network_on_data() -> None:
         products, steps = arcs(second)
         second, tangents = 2 * products, 2 * products + 2 * steps * tangents
     assert np.asarray(tp.ntk(P, "u2")) == pytest.approx(tangents, rel=1e-13)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "relu": tp.relu, "erf": tp.erf, "gelu": tp.gelu, "tanh": tp.tanh, "sines": tp.sin,
+    "leaky": lambda u: tp.leaky_relu(u, 0.1), "sum": lambda u: tp.erf(2 * u) + u / 2 + 0.1,
+    "bells": lambda u: tp.erf(2 * u) + u * tp.gaussian(u) + 0.3 * tp.gaussian(2 * u) + 0.2,
+}  # fmt: skip
+
+
+def of_data(x: Array, function: Callable[..., Any]) -> tp.Program:
+    P = tp.Program("net")
+    i = P.index("i", len(x))
+    u = P.initial("x[i]", data=x, variance=1.5)
+    for k in (1, 2):
+        u = P.matmul(f"u{k}[i]", P.weight(f"W{k}", 1.6), P.nonlin(f"h{k}[i]", function(u[i]))[i])
+    P.outputs(u)
+    return P
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_many_inputs_have_the_kernel_of_a_few(name: str) -> None:
+    x = np.random.default_rng(3).standard_normal((140, 5))
+    x[3], x[5], x[7] = x[2], x[4] * (1 + 1e-9), -2 * x[6]
+    if name not in ("relu", "leaky"):  # at 0 a step of a variance that is uncertain says nothing
+        x[0] = 0
+    many, few = (tp.ntk(of_data(rows, FUNCTIONS[name]), "u2") for rows in (x, x[:12]))
+    whole = np.asarray(many)
+    apart = np.abs(whole[:12, :12] - np.asarray(few))
+    assert apart.max() <= many.error + few.error
+    distinct = 1.0 - np.abs(np.corrcoef(x[1:12])) > 1e-3
+    assert apart[1:, 1:][distinct].max() < 1e-11 * np.abs(whole).max()
+    assert np.array_equal(whole, whole.T)
+    assert many.error < 1e-5 * np.abs(whole).max()
+
+
+def test_an_erf_network_on_many_inputs() -> None:
+    x = np.random.default_rng(4).standard_normal((150, 5))
+    second = tangents = 1.5 * x @ x.T / 5
+    for _ in range(2):
+        wide = 1 + 2 * np.diag(second)
+        products = 2 / np.pi * np.arcsin(2 * second / np.sqrt(np.outer(wide, wide)))
+        slopes = 4 / np.pi / np.sqrt(np.outer(wide, wide) - 4 * second**2)
+        second, tangents = 1.6 * products, 1.6 * (products + slopes * tangents)
+    kernel = tp.ntk(of_data(x, tp.erf), "u2")
+    assert np.abs(np.asarray(kernel) - tangents).max() <= kernel.error + 1e-13
+    assert kernel.error < 1e-10
 
 
 @pytest.mark.parametrize("pooled", [False, True])

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import sympy as sp
 from click.testing import CliRunner
 
 import tensorprog as tp
@@ -179,3 +180,20 @@ def test_the_command_gives_formulas_as_strings() -> None:
     well_formed(found["limit"]["latex"])
     outside = CliRunner().invoke(main, ["limit", "attention_tied", "--symbolic"])
     assert outside.exit_code == 1
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_1n", "attention_gelu", "attention_gqa", "cross_attention"])
+def test_the_derivation_names_sizes_and_says_the_same(name: str) -> None:
+    law = tp.load(name).limit(symbolic=True)
+    assert r"^{H - 1}" in law.latex() or r"^{G - 1}" in law.latex() or name == "attention_1n"
+    assert not any(size in law.symbols for size in ("H", "s", "G"))
+    shown, known = law.derivation, law.formulas
+    values = {symbol: sp.Integer(law.netsor.scalars[str(symbol)]) for symbol in shown.converter.symbols.values()
+              if str(symbol) not in law.symbols}
+    assert values
+    for output in law.outputs:
+        pairs = [(shown.second(output, output), known.second(output, output))] if name == "attention_1n" else [
+            (shown.conditional(output, output), known.conditional(output, output))]
+        for one, other in pairs:
+            found = {key: shown.expand(value).xreplace(values).doit() for key, value in one.table.items()}
+            assert found == {key: known.expand(value).doit() for key, value in other.table.items()}

@@ -88,6 +88,19 @@ def test_scores() -> None:
         assert abs(a - value) < error < 0.4 * value
 
 
+def test_an_accuracy_is_met_or_refused() -> None:
+    """Draws go on until the error is as small as asked for, and never without end."""
+    law = deep(1, "2*{}", 0.25)
+    first = law.correction("kurtosis", "y", draws=2**7)
+    a, error = law.correction("kurtosis", "y", draws=2**7, accuracy=0.1)
+    assert first[1] > 2 * error
+    assert abs(a - 12) < error <= 0.1 * abs(a)
+    with pytest.raises(tp.AccuracyError, match="more than 16,777,216 draws"):
+        law.correction("kurtosis", "y", draws=2**7, accuracy=1e-6)
+    with pytest.raises(tp.ProgramError, match="positive"):
+        law.correction("kurtosis", "y", accuracy=0)
+
+
 def test_questions_that_have_no_answer() -> None:
     """Unknown quantities, too many names, functions that jump, and a precision relative to zero."""
     law = deep(1, "sign({})", 1.0)

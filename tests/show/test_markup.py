@@ -41,7 +41,8 @@ def content(formula: str) -> str:
 
 @pytest.mark.parametrize(("formula", "inner"), [
     (r"\frac{a}{2}", "<mfrac><mrow><mi>a</mi></mrow><mrow><mn>2</mn></mrow></mfrac>"),
-    (r"x_{i}'", "<msubsup><mi>x</mi><mrow><mi>i</mi></mrow><mrow><mo>\u2032</mo></mrow></msubsup>"),
+    (r"x_{i}'", '<msub><mrow><mi>x</mi><mo lspace="0" rspace="0">\u2032</mo></mrow><mrow><mi>i</mi></mrow></msub>'),
+    (r"x^{2}'", "<msup><mi>x</mi><mrow><mrow><mn>2</mn></mrow><mo>\u2032</mo></mrow></msup>"),
     (r"\sqrt{H}", "<msqrt><mrow><mi>H</mi></mrow></msqrt>"),
     (r"\mathring{p}", '<mover accent="true"><mrow><mi>p</mi></mrow><mo stretchy="false">\u02da</mo></mover>'),
     (r"\mathit{WQ}", '<mi style="font-style:italic">WQ</mi>'),
@@ -100,6 +101,8 @@ def test_pictures_take_the_ink_of_the_page() -> None:
     for k, channel in zip((1, 3, 5), (0xD9, 0xEE, 0xFA), strict=True):  # the same on white
         value = 255 * (1 - float(share)) + float(share) * int(colour[k : k + 2], 16)
         assert abs(value - channel) < 1
-    assert 'stroke-opacity="0.53"' in shown and 'fill="#111111"' in shown and 'fill="#ffffff"' in shown
+    assert 'stroke-opacity="0.53"' in shown and 'fill="#111111"' in shown
+    assert '<text fill="var(--cffffff, #ffffff)">' in shown
     assert "DejaVu" not in shown
-    assert palette(shown, dark=False) == "--c56b4e9:#56b4e9;"
+    assert palette(shown, dark=False) == "--c56b4e9:#56b4e9;--cffffff:#ffffff;"
+    assert palette(shown, dark=True).endswith("--cffffff:#000000;")

@@ -325,7 +325,7 @@ def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
         found = {"symbols": list(law.symbols), "formulas": law_json(law.formulas), "latex": law.latex()}
         print_json(header(program.netsor, program.check()) | {"limit": found})
     elif latex and not quiet:
-        echo(document(law.formulas, law.grade).rstrip("\n"))
+        echo(document(law.derivation, law.grade).rstrip("\n"))
     elif not quiet:
         echo(str(program.check()).splitlines()[0])
         echo(f"\n{law_text(law.formulas)}")

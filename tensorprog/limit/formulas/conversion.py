@@ -34,7 +34,8 @@ from tensorprog.language.ir import Netsor, Range, Table
 from tensorprog.limit.form.univariate import TermExpansion, whole_number
 from tensorprog.limit.formulas.nodes import Data, Lookup, Softmax, affine, index_symbol, summed
 
-__all__ = ["Converter", "SymbolicExpansion", "exact", "expand_terms", "kept_constants", "scalar_function", "within"]
+__all__ = ["Converter", "SymbolicExpansion", "exact", "expand_terms", "kept_constants", "scalar_function",
+           "sizes", "within"]
 
 ZERO, ONE = sp.S.Zero, sp.S.One
 LOGICAL = (BooleanAtom, BooleanFunction, Relational)  # symbols are Boolean too, to sympy
@@ -123,11 +124,21 @@ def as_number(value: Any) -> Any:
 
 
 class Converter:
-    """Numbers of one program as sympy expressions, with the constants named in `kept` as symbols."""
+    """Numbers of one program as sympy expressions, with the constants named in `kept` as symbols.
+
+    Sums over an index whose range is the size of such a constant go up to the symbol.
+    """
 
     def __init__(self, netsor: Netsor, kept: frozenset[str]) -> None:
         self.netsor = netsor
         self.symbols = {name: _symbol(name, netsor.scalars[name]) for name in netsor.scalars if name in kept}
+        self._sized = {index.name: ((index.start, index.stop), (index.start, self.symbols[index.text]))
+                       for index in netsor.indices if index.start == 0 and index.text in self.symbols}
+
+    def span(self, name: str, ranges: Mapping[str, Range]) -> tuple[Any, Any]:
+        """The range of an index, by the symbol of its size where there is one."""
+        found = self._sized.get(name.split("~")[0].rstrip("*_"))
+        return found[1] if found is not None and ranges[name] == found[0] else ranges[name]
 
     def number(self, expr: Expr, scalar: Callable[[Variable], Any], ranges: Mapping[str, Range]) -> Any:
         """An expression of constants, indices and scalars, which `scalar` gives; a condition is 1 or 0."""
@@ -159,7 +170,7 @@ class Converter:
         total = sp.exp(arg) if node.reducer == "logsumexp" else arg
         count = 1
         for symbol, name in zip(over, node.indices, strict=True):
-            start, stop = ranges[name]
+            start, stop = self.span(name, ranges)
             count *= stop - start
             total = summed(total, symbol, (start, stop))
         return total / count if node.reducer == "mean" else sp.log(total) if node.reducer == "logsumexp" else total
@@ -213,6 +224,21 @@ def kept_constants(netsor: Netsor, asked: bool | Sequence[str]) -> frozenset[str
             reason = fixed.get(name, "is an array or an expression, of which entries stay numbers")
             raise ProgramError(f"symbolic: {name} {reason}, so it cannot stay a symbol")
     return frozenset(names)
+
+
+def sizes(netsor: Netsor) -> frozenset[str]:
+    """Constants that are sizes of indices and nothing else that must be a number.
+
+    Formulas that keep them as symbols are true for the values that they have.  Means over an index are divided by a
+    number.
+    """
+    means = {name for expr in netsor.expressions for node in walk(expr)
+             if isinstance(node, Reduction) and node.reducer == "mean" for name in node.indices}
+    found = {index.text for index in netsor.indices if index.start == 0 and index.text in netsor.scalars}
+    found -= {index.text for index in netsor.indices if index.name in means}
+    others = [index.text for index in netsor.indices if index.text not in found]
+    return frozenset(found.difference(_fixed(replace(
+        netsor, indices=tuple(i if i.text in others else replace(i, text="") for i in netsor.indices)))))
 
 
 def _fixed(netsor: Netsor) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
 from tensorprog.language.ir import Netsor, Table
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.formulas.conversion import kept_constants
+from tensorprog.limit.formulas.conversion import kept_constants, sizes
 from tensorprog.limit.formulas.functions import Phi, phi
 from tensorprog.limit.formulas.latex import blocks, cases_latex
 from tensorprog.limit.formulas.nodes import Data, Lookup, Score
@@ -104,11 +105,18 @@ class SymbolicLaw(Shown):
         ):
             raise ProgramError(f'symbolic takes True, False, or names of constants such as ["C"], not {symbolic!r}')
         self.grade = grade
+        self._sized = netsor, sizes(netsor) if symbolic is True else frozenset()
         self.formulas = FormulaRecursion(netsor, kept_constants(netsor, symbolic))
         self.netsor = self.formulas.netsor
         inside = self.formulas.converter.symbols
         self.symbols = {name: sp.Symbol(name) for name in inside}
         self._plain = {symbol: self.symbols[name] for name, symbol in inside.items()}
+
+    @cached_property
+    def derivation(self) -> FormulaRecursion:
+        """What is shown line by line: with all constants as symbols sizes are too, for the values that they have."""
+        program, found = self._sized
+        return FormulaRecursion(program, frozenset(self.symbols), found) if found else self.formulas
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -138,11 +146,11 @@ class SymbolicLaw(Shown):
     def blocks(self) -> list[Block]:
         """The derivation, line by line."""
         title = strong(self.netsor.title or self.netsor.name)
-        return [paragraph(title, ": infinite-width limit in formulas"), Mathematics(tuple(blocks(self.formulas)))]
+        return [paragraph(title, ": infinite-width limit in formulas"), Mathematics(tuple(blocks(self.derivation)))]
 
     def latex(self) -> str:
         """The derivation, line by line: statement, clause of Definition 1, formula; then the law of the outputs."""
-        return "\n\n".join(blocks(self.formulas))
+        return "\n\n".join(blocks(self.derivation))
 
     # -- formulas -----------------------------------------------------------------------------------------------
 

@@ -231,7 +231,8 @@ class IndexSum(Binder, sp.Sum):  # type: ignore[misc]
         return sp.Add(*(term.doit(**hints) for term in written_out(self.function, self.limits)))
 
     def _rest(self, rule: Mapping[Any, Any], names: Mapping[Any, Any]) -> tuple[list[Any], bool]:
-        return _renamed(self.limits, names), False
+        ends = [sp.Tuple(index, *(end.xreplace(rule) for end in span)) for index, *span in self.limits]
+        return _renamed(ends, names), ends != list(self.limits)
 
     def _sympystr(self, printer: Any) -> str:
         limits = ", ".join(f"{printer._print(i)}={a}..{b}" for i, a, b in self.limits)
@@ -311,7 +312,7 @@ def _chosen(*pairs: Any) -> Any:
     return value
 
 
-def summed(value: Any, symbol: Any, span: Range) -> Any:
+def summed(value: Any, symbol: Any, span: tuple[Any, Any]) -> Any:
     """Sum over start <= symbol < stop; a value without the symbol counts that often."""
     start, stop = span
     return value * (stop - start) if not value.has(symbol) else IndexSum(value, (symbol, start, stop - 1))

@@ -163,7 +163,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
 
     kind = IndexedFormulas
 
-    def __init__(self, netsor: Netsor, kept: frozenset[str]) -> None:
+    def __init__(self, netsor: Netsor, kept: frozenset[str], sizes: frozenset[str] = frozenset()) -> None:
         refuse_steps(netsor)
         super().__init__(netsor, symbols=kept)
         if self.layered:
@@ -171,7 +171,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
                 "formulas for layers of scores and for finite widths are not compiled by this version; numbers are"
             )
         self.joint = {name: law.joint for name, law in initial_laws(self.netsor).items()}
-        self.converter = Converter(self.netsor, kept)
+        self.converter = Converter(self.netsor, kept | sizes)
         self.definitions: dict[tuple[str, str, int], tuple[tuple[Any, ...], Any]] = {}
         self._expanded: dict[Any, Any] = {}
         self._shallow: dict[Any, Any] = {}
@@ -252,7 +252,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         for form, span in inside:
             value = value * within(form, span, ranges)
         for name in over:
-            value = summed(value, index_symbol(name), ranges[name])
+            value = summed(value, index_symbol(name), self.converter.span(name, ranges))
         return value
 
     def summed(

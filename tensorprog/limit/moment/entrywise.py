@@ -12,10 +12,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.arc_kernels import Correlated
 from tensorprog.gaussian.dual import dual
 from tensorprog.gaussian.estimate import EPS, Estimate, Sizes, largest_ratio
 from tensorprog.gaussian.function import RealFunction
@@ -44,11 +46,13 @@ class Pairwise:
 
     def __init__(
         self, shape: tuple[int, ...], pairs: int, symmetric: bool, args: Sequence[Pairwise] = (),
-        compute: Callable[[Index, Sequence[Array], Array | None], Array] | None = None, known: Array | None = None,
+        compute: Callable[[Index, Sequence[Any], Array | None], Any] | None = None, known: Array | None = None,
         moves: bool = False,
     ) -> None:  # fmt: skip
         self.shape, self.pairs, self.symmetric, self.args = shape, pairs, symmetric, tuple(args)
         self.compute, self.known = compute, known
+        # what kernels of these covariances share, by the variances
+        self.correlated: WeakValueDictionary[tuple[bytes, ...], Pairwise] = WeakValueDictionary()
         self._last: tuple[Index, Array] | None = None  # pairs that were read, and the array there
         self.whole_rows: bool = moves or any(arg.whole_rows for arg in args)
 
@@ -56,6 +60,21 @@ class Pairwise:
     def shared(self) -> tuple[int, ...]:
         """The lengths of the axes before those of pairs."""
         return self.shape[: len(self.shape) - 2 * self.pairs]
+
+    def correlation(self, var_f: Array, var_g: Array) -> Pairwise:
+        """Covariances with what their kernels have in common: a step whose value is `Correlated`.
+
+        Shapes    variances broadcast to the array
+        """
+        key = var_f.tobytes(), var_g.tobytes()
+        found = self.correlated.get(key)
+        if found is None:
+            one, two = (np.maximum(array, 0.0) for array in (var_f, var_g))
+            found = self.correlated[key] = Pairwise(
+                self.shape, self.pairs, False, (self,),
+                lambda index, given, _: Correlated(part(one, index), part(two, index), given[0]),
+            )
+        return found
 
     def order(self) -> list[Pairwise]:
         """All steps that this one needs, each after those that it is made of."""
@@ -74,7 +93,7 @@ class Pairwise:
         last = {step: number for number, user in enumerate(steps) if user.known is None for step in user.args}
 
         def read(index: Index) -> Array:
-            arrays: dict[Pairwise, Array] = {}
+            arrays: dict[Pairwise, Any] = {}
             for number, step in enumerate(steps):
                 own = step.rows(index) if self.whole_rows else index
                 if step.known is not None:
@@ -83,11 +102,12 @@ class Pairwise:
                 assert step.compute is not None
                 given = [arrays[arg] for arg in step.args]
                 done = [arg for arg in step.args if last[arg] == number]
-                free = next((arrays[arg] for arg in done if arg.known is None), None)
+                made = (arrays[arg] for arg in done if arg.known is None)
+                free = next((array for array in made if isinstance(array, np.ndarray)), None)
                 for arg in dict.fromkeys(done):
                     del arrays[arg]
                 arrays[step] = step.compute(own, given, free)
-            return arrays[self]
+            return np.asarray(arrays[self])
 
         return read
 
@@ -116,7 +136,7 @@ class Pairwise:
         if self.compute is None:
             assert self.known is not None
             return part(self.known, index)
-        return self.compute(index, [arg.some for arg in self.args], None)
+        return self.compute(index, [arg.some for arg in self.args], None)  # type: ignore[no-any-return]
 
     def whole(self) -> Array:
         """All of the array, computed once."""
@@ -225,9 +245,12 @@ class Entrywise(Value):
     @classmethod
     def expectation(
         cls, f: RealFunction, g: RealFunction, mu: tuple[Estimate, Estimate], var: tuple[Estimate, Estimate],
-        cov: Entrywise,
+        cov: Entrywise, jumps: bool = False,
     ) -> Entrywise | None:  # fmt: skip
-        """E f(X) g(Y) pair by pair; None where no method serves all pairs."""
+        """E f(X) g(Y) pair by pair; None where no method serves all pairs, with one bound on their errors.
+
+        Functions that both jump have a large one: only if `jumps` are wanted.
+        """
         step = cov.step
         symmetric = step.symmetric and f is g
         if symmetric:  # laws that agree to rounding are one law, so that both orders have the same values
@@ -235,12 +258,12 @@ class Entrywise(Value):
             symmetric = all(_agree(b, c) for (_, b), c in zip((mu, var), others, strict=True))
             if symmetric:
                 mu, var = ((a, c) for (a, _), c in zip((mu, var), others, strict=True))
-        found = dual(f, g, mu, var, cov.sizes)
+        found = dual(f, g, mu, var, cov.sizes, jumps)
         if found is None:
             return None
+        shared = step.correlation(var[0].value, var[1].value)
         made = Pairwise(
-            step.shape, step.pairs, symmetric, (step,),
-            lambda index, given, free: found.values(index, given[0], free),
+            step.shape, step.pairs, symmetric, (shared, step), lambda index, given, _: found.values(index, given[0]),
         )
         return cls(cov.axes, made, found.sizes)
 

@@ -80,8 +80,9 @@ class ProductOfFunctions:
         self.constants = [factor.coefficient for factor in found if factor.function is None]
         self.factors = [factor for factor in found if factor.function is not None]
         self.numbered = [_numbered(numbers.parts, factor) for factor in self.factors]
-        inner = dict.fromkeys(form for _, forms in self.numbered for form in forms)
-        self.forms = Forms(numbers, list(inner), ranges)
+        read = [form for _, forms in self.numbered for form in forms]
+        linear = {forms[0] for body, forms in self.numbered if body == Variable(".0") and read.count(forms[0]) == 1}
+        self.forms = Forms(numbers, list(dict.fromkeys(read)), ranges, linear)
 
     @property
     def equations(self) -> list[Equations]:
@@ -94,8 +95,10 @@ class ProductOfFunctions:
         result = Value.of(1.0)
         for number in self.constants:
             result = result * self.numbers.number(substitute(number, solution), self.ranges)
+        blocks = _blocks(law.factors(), law)
+        law.alone = len(blocks) == 1
         # variables themselves first: where one has mean 0, and so has the product, nothing else is computed
-        for block in sorted(_blocks(law.factors(), law), key=lambda block: [f.plain != FORMAL for f in block]):
+        for block in sorted(blocks, key=lambda block: [f.plain != FORMAL for f in block]):
             result = result * law.expectation(block)
             if result.zero():
                 break
@@ -115,6 +118,7 @@ class _Law:
         self.place = {form: self.forms.index(key) for form, key in zip(product.forms.forms, self.forms, strict=True)}
         self._known: dict[tuple[int, int], Value] = {}
         self._means: dict[int, Value] = {}
+        self.alone = True  # whether there is one block
 
     def within(self, ranges: Mapping[str, Range]) -> _Law:
         """The law in a window of values that are written down."""
@@ -272,7 +276,8 @@ class _Law:
         g = f if bodies[0] == bodies[-1] else self._function(bodies[1], scope, axes)
         cov = Entrywise.over(moments[-1], axes, pairs) if len(block) == 2 else None
         args = [moment.aligned(axes) for moment in (moments if cov is None else moments[:4])]
-        entrywise = cov and Entrywise.expectation(f, g, (args[0], args[1]), (args[2], args[3]), cov)
+        # a product over pairs has one bound on its errors anyway
+        entrywise = cov and Entrywise.expectation(f, g, (args[0], args[1]), (args[2], args[3]), cov, not self.alone)
         if entrywise:
             return entrywise
         args = [moment.aligned(axes) for moment in moments]

@@ -704,23 +704,41 @@ class _Waiting(Exception):
 
 
 class Forms(Generic[V]):
-    """Affine forms of Gaussian variables with their means and covariances, before any equations hold."""
+    """Affine forms of Gaussian variables with their means and covariances, before any equations hold.
 
-    def __init__(self, recursion: Recursion[V, Any], forms: Sequence[Inner], ranges: Ranges) -> None:
+    Variances of forms that only products read as they are, `linear`, are computed when they are asked for after all.
+    """
+
+    def __init__(
+        self, recursion: Recursion[V, Any], forms: Sequence[Inner], ranges: Ranges, linear: Collection[Inner] = ()
+    ) -> None:
         self.recursion, self.forms, self.ranges = recursion, forms, ranges
         self.means = [recursion.centre(form, ranges) for form in forms]
         # those of different forms first: what they need holds variances too
         pairs = sorted(((k, j) for k in range(len(forms)) for j in range(k + 1)), key=lambda pair: pair[0] == pair[1])
         self.covariances: dict[tuple[int, int], Indexed[V]] = {}
         for k, j in pairs:
-            found = self._variance_of_copy(k) if j == k else None
-            self.covariances[k, j] = recursion.covariance(forms[j], forms[k], ranges) if found is None else found
+            if j < k or forms[k] not in linear or not self._without_equations(forms[k]):
+                self.covariances[k, j] = self._covariance(k, j)
+
+    def _without_equations(self, form: Inner) -> bool:
+        """Whether no equations between indices stand in the variance of a form: it is a variable of one statement."""
+        if len(form) > 1 or form[0][2]:
+            return False
+        family = self.recursion.netsor.families[form[0][1].name]
+        return len(family.statements) == 1 and not any(family.boundaries)
+
+    def _covariance(self, k: int, j: int) -> Indexed[V]:
+        found = self._variance_of_copy(k) if j == k else None
+        if found is None:
+            found = self.recursion.covariance(self.forms[j], self.forms[k], self.ranges)
+        return found
 
     def _variance_of_copy(self, k: int) -> Indexed[V] | None:
         """The variance of a form that is an earlier one at other indices: that one's, read there."""
         for j, form in enumerate(self.forms[:k]):
             names = _copied(form, self.forms[k], self.ranges)
-            if names is not None:
+            if names is not None and (j, j) in self.covariances:
                 return self.covariances[j, j].read(names, self.ranges)
         return None
 
@@ -735,7 +753,10 @@ class Forms(Generic[V]):
 
     def cov(self, j: int, k: int, equations: Equations, solution: Mapping[str, Affine]) -> V:
         """Covariance of two forms where exactly these equations hold."""
-        found: V = self.covariances[max(j, k), min(j, k)].case(equations, solution)
+        key = max(j, k), min(j, k)
+        if key not in self.covariances:
+            self.covariances[key] = self._covariance(*key)
+        found: V = self.covariances[key].case(equations, solution)
         return found
 
 

@@ -1,0 +1,168 @@
+"""A network's limit as a kernel of scikit-learn, for Gaussian processes and every estimator that takes kernels.
+
+Needs scikit-learn, the extra `sklearn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.language.errors import ProgramError, fail
+from tensorprog.language.extras import how_to_install
+from tensorprog.program import Program
+
+if find_spec("sklearn") is None:
+    raise fail("scikit-learn is not installed, and kernels for it need it", fix=how_to_install("sklearn"))
+
+from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
+
+__all__ = ["ProgramKernel"]
+
+Array = NDArray[np.float64]
+
+ROWS = 128  # inputs of one program where only the diagonal is wanted
+STEP = 1e-4  # of the logarithm of a constant, on either side
+
+
+class ProgramKernel(Kernel):  # type: ignore[misc]
+    """The covariance of a network's outputs at infinite width, as a function of two inputs.
+
+    `program(X, **constants)` returns the program whose inputs are the rows of X.  Its output, the first one or the
+    one that `output` names, has one member for each row.  Constants named in `bounds`, {"w": (0.1, 10)}, are
+    hyperparameters: they are positive, and fitting an estimator moves them; all others stay as they are.
+
+    The kernel adds, multiplies, clones and pickles like those of scikit-learn.  It computes the covariance of all rows
+    together, so that evaluating it on X and Y costs (len(X) + len(Y))**2 entries.
+
+    Shapes    X (N, d), Y (M, d) -> (N, M); with `eval_gradient` also (N, N, hyperparameters), in their logarithms
+    Accuracy  that of `Law.cov`; gradients are central differences
+    Raises    ProgramError where the limit is no kernel: outputs have a mean, or an entry depends on other inputs
+    """
+
+    def __init__(
+        self, program: Callable[..., Program], constants: Mapping[str, float] | None = None,
+        bounds: Mapping[str, tuple[float, float]] | None = None, output: str | None = None,
+    ) -> None:
+        self.program = program
+        self.constants = constants
+        self.bounds_of = bounds
+        self.output = output
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments that the kernel was made with, by name."""
+        return {"program": self.program, "constants": self.constants, "bounds": self.bounds_of, "output": self.output}
+
+    def set_params(self, **params: Any) -> ProgramKernel:
+        """Replace arguments by name."""
+        if unknown := params.keys() - self.get_params():
+            raise ValueError(f"ProgramKernel has no parameter {min(unknown)}; it has {', '.join(self.get_params())}")
+        self.__init__(**{**self.get_params(), **params})  # type: ignore[misc]
+        return self
+
+    # -- hyperparameters
+
+    @property
+    def hyperparameters(self) -> list[Any]:
+        """One for each constant with bounds, in alphabetical order."""
+        bounds, constants = dict(self.bounds_of or {}), dict(self.constants or {})
+        for name, (low, high) in bounds.items():
+            if name not in constants:
+                raise ProgramError(f"bounds are given for {name}, which is not among the constants")
+            if not 0 < low <= constants[name] <= high < np.inf:
+                raise ProgramError(f"the constant {name} = {constants[name]:g} must lie within its bounds, "
+                                   f"{low:g} to {high:g}, and these must be positive")
+        return [Hyperparameter(name, "numeric", bounds[name]) for name in sorted(bounds)]
+
+    @property
+    def theta(self) -> Array:
+        """Logarithms of the hyperparameters."""
+        constants = dict(self.constants or {})
+        return np.log([constants[parameter.name] for parameter in self.hyperparameters])
+
+    @theta.setter
+    def theta(self, theta: Any) -> None:
+        """Move the constants, within their bounds."""
+        bounds = dict(self.bounds_of or {})
+        moved = {parameter.name: float(np.clip(np.exp(value), *bounds[parameter.name]))
+                 for parameter, value in zip(self.hyperparameters, theta, strict=True)}
+        self.constants = {**(self.constants or {}), **moved}
+
+    # -- values
+
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+        """The kernel of the rows of X against those of Y, or of X."""
+        rows = _rows(X)
+        if Y is not None:
+            if eval_gradient:
+                raise ValueError("the gradient can be evaluated only if Y is None")
+            return self._joint(np.vstack([rows, _rows(Y)]))[: len(rows), len(rows):]
+        value = self._joint(rows)
+        return (value, self._gradient(rows)) if eval_gradient else value
+
+    def diag(self, X: Any) -> Array:
+        """The variances of the outputs, without the covariances of most pairs."""
+        rows = _rows(X)
+        parts = [np.diagonal(self._joint(rows[start:start + ROWS])) for start in range(0, len(rows), ROWS)]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def is_stationary(self) -> bool:
+        """No: networks see more than differences of inputs."""
+        return False
+
+    def __repr__(self) -> str:
+        name = getattr(self.program, "__name__", type(self.program).__name__)
+        given = "".join(f", {key}={value:.3g}" for key, value in (self.constants or {}).items())
+        return f"ProgramKernel({name}{given})"
+
+    def _gradient(self, rows: Array) -> Array:
+        """The derivative by the logarithm of each hyperparameter."""
+        found = np.empty((len(rows), len(rows), len(self.hyperparameters)))
+        for k, parameter in enumerate(self.hyperparameters):
+            value = dict(self.constants or {})[parameter.name]
+            up, down = (self._joint(rows, **{parameter.name: value * np.exp(step)}) for step in (STEP, -STEP))
+            found[:, :, k] = (up - down) / (2 * STEP)
+        return found
+
+    def _joint(self, rows: Array, **moved: float) -> Array:
+        """The covariance of all rows, which must be the same for a pair of them by itself."""
+        value, error = self._covariance(rows, moved)
+        if len(rows) > 2:
+            ends = [0, len(rows) - 1]
+            alone, rounding = self._covariance(rows[ends], moved)
+            allowed = 4 * (error + rounding) + 1e-9 * np.abs(alone).max()
+            if np.abs(value[np.ix_(ends, ends)] - alone).max() > allowed:
+                raise ProgramError("this is not a kernel: the covariance of two outputs depends on the other inputs, "
+                                   "as it does behind batch normalisation")
+        return value
+
+    def _covariance(self, rows: Array, moved: Mapping[str, float]) -> tuple[Array, float]:
+        """The covariance and the largest error of its entries."""
+        program = self.program(rows, **{**(self.constants or {}), **moved})
+        if not isinstance(program, Program):
+            raise ProgramError(f"the function given to ProgramKernel returned {type(program).__name__}; it must return "
+                               "the tensorprog.Program of the rows that it is given")
+        law = program.limit()
+        output = self.output or law.outputs[0]
+        mean = np.asarray(law.mean(output), dtype=np.float64)
+        if mean.shape != (len(rows),):
+            raise ProgramError(f"{output} has shape {mean.shape}, and a kernel needs one member for each of "
+                               f"{len(rows)} inputs")
+        value, error = law.cov(output, with_error=True)
+        scale = float(np.sqrt(np.abs(np.diagonal(value)).max(initial=0.0)))
+        if np.abs(mean).max(initial=0.0) > 1e-9 * scale:
+            raise ProgramError(f"{output} has the mean {mean[np.abs(mean).argmax()]:.3g}, and Gaussian processes of "
+                               "scikit-learn have mean zero: read the output through a weight of its own, which has")
+        return np.array(value, dtype=np.float64), float(np.max(error, initial=0.0))
+
+
+def _rows(X: Any) -> Array:
+    """Inputs as rows of numbers."""
+    rows = np.asarray(X, dtype=np.float64)
+    if rows.ndim != 2:
+        raise ValueError(f"inputs are rows of a matrix, and these have shape {rows.shape}")
+    return rows
