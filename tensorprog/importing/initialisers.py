@@ -109,9 +109,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         elif inplace:
             self.write(result, UNKNOWN)
         elif result.untyped_storage()._cdata not in self.laws:  # made of other numbers, in a way that is not followed
-            draws = [law.draw for value in args for *_, law in self.of(value) or () if law.draw]
-            if draws:
-                self.write(result, replace(UNKNOWN, draw=draws[0]))
+            origins = [law.draw for value in args for *_, law in self.of(value) or () if law.draw]
+            if origins:
+                self.write(result, replace(UNKNOWN, draw=origins[0]))
 
     def _through(self, result: Any, source: Any, change: Callable[[EntryLaw], EntryLaw], inplace: bool) -> None:
         if inplace:

@@ -26,7 +26,7 @@ def unchanging(sketch: Parameters, one: Any, other: Any) -> Any:
     for k in range(small[0].ndim):
         if all((mask == mask.take([0], k)).all() for mask in small):
             small = [mask.take([0], k) for mask in small]
-    if not np.array_equal(*small):
+    if not np.array_equal(small[0], small[1]):
         raise sketch.refuse("a mask changes with the width", "use the same mask at every width")
     return one
 
