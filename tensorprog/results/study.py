@@ -20,6 +20,7 @@ from tensorprog.language.formats import BRACKETS, label, members, quantity
 from tensorprog.language.ir import Netsor, Table
 from tensorprog.results.comparison import HEADINGS, MAX_MEMBERS, Comparison
 from tensorprog.results.distances import moments
+from tensorprog.results.limit_density import LimitDensity
 from tensorprog.results.reference import MAX_COVARIANCE, MAX_LISTED, Reference
 
 __all__ = ["Listener", "Settings", "Study", "constants_json", "default_out", "duration", "finite_json", "settings_of"]
@@ -94,6 +95,7 @@ class Study(Shown):
     columns: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)  # draws of `pictured`, width by width
     limit: dict[str, Any] | None = None
     first_orders: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)  # in 1/n, with errors
+    densities: dict[str, LimitDensity] = field(default_factory=dict)  # of `pictured` in the limit
     written: list[Path] = field(default_factory=list)
 
     @property
@@ -175,7 +177,9 @@ class Study(Shown):
         return {"program": self.netsor.name, "constants": constants_json(self.netsor),
                 "assumptions": self.report.to_json(), "limit": self.limit,
                 **({"first_order": self.first_orders} if self.first_orders else {}),
-                **({} if self.reason is None else {"limit_refused": self.reason}), "finite": self.finite}
+                **({} if self.reason is None else {"limit_refused": self.reason}), "finite": self.finite,
+                **({"densities": {name: found.to_json() for name, found in self.densities.items()}}
+                   if self.densities and self.compared is not None else {})}
 
     @property
     def reason(self) -> str | None:
@@ -255,6 +259,10 @@ def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) 
         if size > len(index):
             entry["members"] = size
         compared = [rows.get(label(name, member)) for member in index[:MAX_MEMBERS]]
+        for key in ("variance", "variance_se", "kurtosis", "kurtosis_se"):  # as compared: of conditional laws, if any
+            values = entry[key]
+            own = [value if row is None else getattr(row, key) for row, value in zip(compared, values, strict=False)]
+            entry[key] = [*own, *values[len(own):]]
         for key in ("ks", "ks_se", "ks_p", "ks_floor", "w1", "w1_se", "w1_floor", "energy", "energy_se", "energy_floor",
                     "kl", "kl_se", "kl_floor", "kl_precise", "kl_precise_se"):
             values = [getattr(row, key) if row is not None else math.nan for row in compared]

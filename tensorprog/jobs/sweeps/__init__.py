@@ -161,8 +161,8 @@ def _picture(wanted: Design, summary: Summary, out: Path) -> Path:
     """Convergence of the means of one setting."""
     name = "-".join([PICTURE, *(f"{key}={value}" for key, value in summary.setting.values)])
     path = out / f"{name}.png"
-    panels = 3 if summary.has_limit else 2
+    panels = len(plots.DISTANCES if summary.has_limit else plots.STATISTICS)
     with writing(path):
         plots.save(path, lambda axes: plots.convergence(summary.comparisons, wanted.variables[0], axes), panels,
-                   4.1 * panels, 4.2)
+                   style="page")
     return path
