@@ -2,7 +2,7 @@
 
     python benchmarks/width.py [PROGRAM VARIABLE] ...       variance and kurtosis, and what remains after a/n
     python benchmarks/width.py --rates                      the power of n with which the rest falls, fitted
-    python benchmarks/width.py --precise                    a of the program attention, and the seconds it takes
+    python benchmarks/width.py --precise                    a of the program attention, in some minutes
     python benchmarks/width.py --strangers [--networks 1]   programs unlike the shipped ones, with z-scores
 
 Moments of networks come from their conditional laws.  Strangers are compared with dense matrices in plain numpy: there
