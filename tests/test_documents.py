@@ -41,8 +41,10 @@ from tests.reading import loads
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-# commands that draw networks, run by slow tests; with these options where nothing is shown of what they print
-LONG = {"run": "--samples 200", "sweep": "--samples 200 --repeats 2", "paper": "--samples 500 --repeats 2"}
+# commands that draw networks, or pictures of them, run by slow tests; with these options where nothing is shown of
+# what they print
+LONG = {"run": "--samples 200", "sweep": "--samples 200 --repeats 2", "paper": "--samples 500 --repeats 2",
+        "plot": "--quiet"}
 # what becomes of each kind of block; there is no other
 RUN = ("python", "yaml", "console", "sh", "text")  # by `walk`: executed, loaded, compared
 APPLIED = ("diff",)  # by `test_diffs`
@@ -245,7 +247,7 @@ def _rewrite(block: Block, line: str, printed: str) -> None:
     block.page.write_text("\n".join(lines), encoding="utf-8")
 
 
-DEAR = ("custom-program.md", "python.md", "sweeps.md")  # whose Python takes long
+DEAR = ("custom-program.md", "gallery.md", "python.md", "sweeps.md")  # whose Python takes long
 
 
 @pytest.mark.turns(3, always=("README.md",))

@@ -12,7 +12,7 @@ import io
 import json
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -23,16 +23,16 @@ import numpy as np
 import tensorprog as tp
 from tensorprog.language.errors import fail
 from tensorprog.language.files import writing
+from tensorprog.show.plots import legend_below
 
 from .convergence import Convergence
 from .densities import Densities
 from .experiment import WIDTHS, Case, Data, Drawing, Listener, Settings, Table, Together
 from .scores import Scores
 
-__all__ = ["FIGURES", "Figure", "Settings", "make"]
+__all__ = ["FIGURES", "Data", "Figure", "Settings", "make", "save"]
 
-WIDTH, MORE, HEIGHT = 7.2, 2.2, 3.6  # inches: two panels fill the width of two columns
-PICTURES = (".png", ".svg")
+PICTURES = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,6 @@ class Figure:
     title: str
     shows: str
     drawing: Drawing
-    rows: int = 2  # of its legend
 
 
 def _cases(program: str, heads: int) -> tuple[Case, ...]:
@@ -59,16 +58,16 @@ FIGURES = {figure.name: figure for figure in (
     Figure("fig1a", "Fig. 1 (A)", "densities of an output for n = 16, 64, 256, 1024 at H = 2, and their limit",
            Densities(_cases("attention", 2))),
     Figure("fig1b", "Fig. 1 (B)", "KL divergence from the limit against n, over several trials, with its noise floor",
-           Together({"H2": Convergence(_cases("attention", 2)), "H1": Convergence(_cases("attention", 1))}), rows=3),
+           Together({"H2": Convergence(_cases("attention", 2)), "H1": Convergence(_cases("attention", 1))})),
     Figure("fig2a", "Fig. 2 (A)", "a score at n = 256 on the scales 1/sqrt(n) and 1/n, and the limits",
            Scores(Case("attention", 256, (("H", 2),)))),
     Figure("fig2b", "Fig. 2 (B)", "an output at n = 256 for H = 1 and 256, the limits, and infinitely many heads",
            Densities(tuple(Case("attention", 256, (("H", heads),)) for heads in (1, 256)), histogram=True)),
     Figure("fig3", "Fig. 3", "low-rank attention, heads of dimension 64, for H = 1, 4, 16, and the limits",
-           Densities(tuple(map(_lowrank, (1, 4, 16))), reach=10.0), rows=3),
+           Densities(tuple(map(_lowrank, (1, 4, 16))), reach=10.0)),
     Figure("relu", "Fig. 1 with ReLU", "Fig. 1 (A) and (B) with ReLU in place of clipping",
            Together({"densities": Densities(_cases("attention_relu", 2)),
-                     "kl": Convergence(_cases("attention_relu", 2))}), rows=3),
+                     "kl": Convergence(_cases("attention_relu", 2))})),
 )}
 
 
@@ -95,19 +94,16 @@ def make(figure: Figure, settings: Settings, out: Path, told: Any = None) -> dic
         with writing(out / name):
             (out / name).write_text(text, encoding="utf-8", newline="\n")
     told.stage(f"{figure.name}: drawing")
-    panels = figure.drawing.panels
     for name in pictures:
-        with writing(out / name):
-            tp.plots.save(out / name, lambda axes: _draw(figure, axes, data), panels, WIDTH + MORE * (panels - 2),
-                          HEIGHT)
+        save(figure, data, out / name, "page")
     return found
 
 
-def _draw(figure: Figure, axes: Sequence[Any], data: Data) -> None:
-    """Panels, and one legend below them, where no data are."""
-    handles = figure.drawing.draw(axes, data)
-    columns = next(k for k in range(1, len(handles) + 1) if -(-len(handles) // k) <= figure.rows)
-    axes[0].figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize="small")
+def save(figure: Figure, data: Data, path: Path, style: str) -> None:
+    """Write one picture of a figure from its data."""
+    with writing(path):
+        tp.plots.save(path, lambda axes: legend_below(axes, figure.drawing.draw(axes, data)), figure.drawing.panels,
+                      style=style)
 
 
 def _command(figure: Figure, settings: Settings) -> str:

@@ -93,14 +93,14 @@ class Convergence:
             drawing.trials(ax, n, low, middle, high, drawing.FIRST, f"{KERNEL}, as in the paper", 0),
             drawing.level(ax, floor["limit"], drawing.GREY, f"{KERNEL}: limit to limit"),
             drawing.level(ax, floor["gaussian"], drawing.VERMILION, f"{KERNEL}: Gaussian to limit"),
-            drawing.trials(ax, n, precise - error, precise, precise + error, drawing.GREEN, "precise", 1, joined=False),
+            drawing.trials(ax, n, precise - error, precise, precise + error, drawing.SECOND, "precise", 1, False),
         ]
         title = f"H = {numbers['H']}"
         if rate := numbers["rate"]:
             between = np.geomspace(n[0], n[-1], FITTED)
             law = rate["coefficient"] * between ** rate["exponent"] * np.exp(rate["correction"] / between)
-            handles.append(drawing.power(ax, between, law, drawing.GREEN, "precise: $a\\,n^b e^{c/n}$ fitted"))
-            title += f", exponent b = {quantity(rate['exponent'], rate['exponent_se'])}"
+            handles.append(drawing.power(ax, between, law, drawing.SECOND, "precise: $a\\,n^b e^{c/n}$ fitted"))
+            title += f", exponent b = {quantity(rate['exponent'], rate['exponent_se'])}".replace("-", "\u2212")
         handles.append(drawing.line(ax, numbers["limit_to_gaussian"], drawing.VERMILION, "precise: limit to Gaussian"))
         width_axis(ax, n.tolist())
         ax.set_yscale("log")

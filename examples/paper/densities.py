@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import tensorprog as tp
 from tensorprog.language.formats import chance, quantity
+from tensorprog.results.conditional import gaussians
 from tensorprog.results.distances import KL_POINTS, binned_kde
 
 from . import drawing
@@ -20,20 +21,26 @@ from .experiment import HEADS, OUTPUT, Case, Data, Listener, Settings, chosen, s
 Array = NDArray[Any]
 
 REACH = 10.0  # standard deviations on either side
-BIN = 0.1  # of the histograms, in standard deviations
+BIN = 0.2  # of the histograms, in standard deviations
+POINTS = 41  # of precise densities
 
 
 @dataclass(frozen=True)
 class Densities:
     """Two panels: kernel estimates or histograms with the limits, and on a log scale the tails.
 
-    Cases of one limit share its curve.  `reach` is the range of the linear panel.
+    Cases of one limit share its curve.  `reach` is the range of the linear panel.  With histograms there is a third
+    panel, in which what differs can be seen: what networks and limits have more than the Gaussian.
     """
 
     cases: tuple[Case, ...]
     reach: float = 3.0
     histogram: bool = False
-    panels = 2
+
+    @property
+    def panels(self) -> int:
+        """Panels side by side."""
+        return 3 if self.histogram else 2
 
     @property
     def one_limit(self) -> bool:
@@ -54,34 +61,44 @@ class Densities:
 
         Accuracy  `limit_error` bounds the error of the limit's density; `error` in the tails is a counting error
         """
-        curves, bars, tails, rows = [], [], [], []
+        curves, bars, tails, precise, rows = [], [], [], [], []
         for case in self.cases:
             net = case.networks(settings, told, conditional=True)
             x = net["y"][:, 0] * case.scale
             spread = case.spread * case.scale
             curves.append((case.key, _curves(case, x, spread)))
-            bars.append((case.key, _histogram(x, BIN * spread)))
+            if self.histogram:
+                bars.append((case.key, _histogram(x, BIN * spread)))
+                precise.append((case.key, _precise(case, net, self.reach)))
             tails.append((case.key, dict(zip(("y", "density", "error"), tp.plots.tail_bins(x), strict=True))))
             row = tp.compare(net, case.reference, [OUTPUT])[OUTPUT].to_json()
             rows.append(row | case.key | case.run(net) | {"scale": case.scale})
         tables = {"": stacked(curves), "tails": stacked(tails)}
-        tables |= {"histogram": stacked(bars)} if self.histogram else {}
+        tables |= {"histogram": stacked(bars), "precise": stacked(precise)} if self.histogram else {}
         return Data(tables, {"variable": OUTPUT, "rows": rows}, [_line(row) for row in rows])
 
     def draw(self, axes: Sequence[Any], data: Data) -> list[Any]:
-        """The linear panel, then the log panel."""
-        linear, log = axes
+        """The linear panel, then the log panel, then that of differences."""
+        linear, log, *differences = axes
         pairs = list(zip(self.cases, drawing.colours(len(self.cases)), strict=True))
         handles = [self._finite(linear, log, data, case, colour, k) for k, (case, colour) in enumerate(pairs)]
         curves, tails = data.tables[""], data.tables["tails"]
+        for ax in differences:
+            for k, (case, colour) in enumerate(pairs):
+                own = chosen(curves, case.key)
+                drawing.difference(ax, chosen(data.tables["precise"], case.key), own["y"], own["gaussian"], colour, k)
         for case, colour in pairs[:1] if self.one_limit else pairs:
             own = chosen(curves, case.key)
             shade, name = (drawing.LIMIT, "limit") if self.one_limit else (colour, f"limit, H = {case.heads}")
-            handles.append(drawing.both(drawing.curve, axes, own["y"], own["limit"], shade, name))
+            dotted = not self.one_limit and case is self.cases[-1] and self.histogram
+            handles.append(drawing.both(drawing.curve, (linear, log), own["y"], own["limit"], shade, name, dotted))
+            for ax in differences:
+                drawing.curve(ax, own["y"], own["limit"] - own["gaussian"], shade, name, dotted)
         for case in {case.scale: case for case in self.cases}.values():  # variances differ by the scale only
             own = chosen(curves, case.key)
-            shade = drawing.VERMILION if self.one_limit else drawing.LIMIT
-            gaussian = drawing.both(drawing.gaussian, axes, own["y"], own["gaussian"], shade)
+            gaussian = drawing.both(drawing.gaussian, (linear, log), own["y"], own["gaussian"])
+            for ax in differences:
+                drawing.gaussian(ax, own["y"], 0 * own["gaussian"])
         floor = 10.0 ** math.floor(math.log10(tails["density"].min() / 2))
         reach = max(1.05 * float(np.abs(tails["y"]).max()), float(np.abs(curves["y"][curves["limit"] > floor]).max()))
         linear.set_xlim(-self.reach, self.reach)
@@ -89,18 +106,21 @@ class Densities:
         log.set_yscale("log")
         log.set_xlim(-reach, reach)
         log.set_ylim(floor, 2 * float(tails["density"].max()))
-        for ax, kind in zip(axes, ("", ", log scale"), strict=True):
-            drawing.labels(ax, self._name, f"probability density{kind}")
+        for ax in (linear, log):
+            drawing.labels(ax, self._name, "probability density")
+        for ax in differences:
+            ax.set_xlim(-self.reach, self.reach)
+            drawing.labels(ax, self._name, "density \u2212 Gaussian")
         return [*handles, gaussian]
 
-    def _finite(self, linear: Any, log: Any, data: Data, case: Case, colour: str, k: int) -> Any:
+    def _finite(self, linear: Any, log: Any, data: Data, case: Case, colour: Any, k: int) -> Any:
         """The networks of one case in both panels."""
         label = f"n = {case.width}" + ("" if self.one_limit else f", H = {case.heads}")
         drawing.points(log, chosen(data.tables["tails"], case.key), colour, label, k)
         if self.histogram:
-            return drawing.bars(linear, chosen(data.tables["histogram"], case.key), colour, label)
+            return drawing.bars(linear, chosen(data.tables["histogram"], case.key), colour, label, k > 0)
         own = chosen(data.tables[""], case.key)
-        return drawing.kernel(linear, own["y"], own["kernel"], colour, label, k)
+        return drawing.kernel(linear, own["y"], own["kernel"], colour, label, k, len(self.cases))
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -126,3 +146,12 @@ def _histogram(x: Array, width: float) -> dict[str, Array]:
     edges = (np.arange(-last, last + 2) - 0.5) * width
     density, _ = np.histogram(x, edges, density=True)
     return {"left": edges[:-1], "right": edges[1:], "density": density}
+
+
+def _precise(case: Case, net: tp.Samples, reach: float) -> dict[str, Array]:
+    """The density of networks as the average of those given all weights but the last, which are Gaussian."""
+    mean, variance = (part.ravel() for part in gaussians(net, "y", 0))
+    y = np.linspace(-reach, reach, POINTS)
+    found = [np.exp(-0.5 * (at / case.scale - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance) for at in y]
+    density, error = (np.array([part(each) for each in found]) / case.scale for part in (np.mean, np.std))
+    return {"y": y, "density": density, "error": error / math.sqrt(len(mean))}

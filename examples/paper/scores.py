@@ -63,19 +63,20 @@ class Scores:
     def draw(self, axes: Sequence[Any], data: Data) -> list[Any]:
         """Both panels show the same; a density exists under 1/sqrt(n) only."""
         limit = data.tables[""]
-        for ax, kind in zip(axes, ("", ", log scale"), strict=True):
+        reaches = {"linear": (-3, 3), "log": (limit["y"][0], limit["y"][-1])}
+        for ax, (kind, reach) in zip(axes, reaches.items(), strict=True):
             handles = []
             for power, name, colour in zip(POWERS, NAMES, drawing.colours(2), strict=True):
                 table = chosen(data.tables["histogram"], {"power": power})
-                handles.append(drawing.bars(ax, table, colour, f"n = {self.case.width}, {name}"))
+                handles.append(drawing.bars(ax, table, colour, f"n = {self.case.width}, {name}", power == POWERS[1]))
             first, second = drawing.colours(2)
             handles.append(drawing.curve(ax, limit["y"], limit["limit"], first, f"limit, {NAMES[0]}"))
             handles.append(drawing.spike(ax, second, f"limit, {NAMES[1]}: point mass at 0"))
-            drawing.labels(ax, f"score {SCORE}", f"probability density{kind}")
-        axes[0].set_xlim(-3, 3)
-        axes[1].set_yscale("log")
-        axes[1].set_xlim(limit["y"][0], limit["y"][-1])
-        axes[1].set_ylim(1e-5, 20)
+            ax.set_xlim(*reach)
+            if kind == "log":
+                ax.set_yscale("log")
+                ax.set_ylim(1e-5, 20)
+            drawing.labels(ax, f"score {SCORE}", "probability density")
         return handles
 
 

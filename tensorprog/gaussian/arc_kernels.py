@@ -221,6 +221,12 @@ class Correlated:
             self._known["root", h, k] = np.sqrt(self.square(h, k))
         return self._known["root", h, k]
 
+    def tangent(self, h: float, k: float) -> Array:
+        """The correlation over that root."""
+        if ("tangent", h, k) not in self._known:
+            self._known["tangent", h, k] = self.rho(h, k) / self.root(h, k)
+        return self._known["tangent", h, k]
+
 
 class ArcDual:
     """E f(X) g(Y) as a function of the covariance, and bounds on it."""
@@ -367,7 +373,8 @@ class _Variable:
 
     def __init__(self, f: Elementary, var: Array, other: Elementary) -> None:
         self.f = f
-        self.arrays = {"var": var, "modulus": MEAN_ABS * f.modulus * np.sqrt(var)}
+        none = np.zeros((1,) * var.ndim)
+        self.arrays = {"var": var, "modulus": MEAN_ABS * f.modulus * np.sqrt(var) if f.modulus else none}
         if f.sigmoids or f.moved_bells:
             self.arrays["tilt"] = MEAN_ABS * _tilt(f, var, float)
         for a, h in f.moved_bells:
@@ -437,9 +444,7 @@ def _kernel(
             total.add(product)
     for a, h in f.sigmoids:
         for b, other in g.sigmoids:
-            angle = _arc_sine(at, h, other)
-            angle *= a * b * 2 / np.pi
-            total.add(angle)
+            total.add(_arc_sine(at, h, other, a * b * 2 / np.pi))
     _add_bells(total, f, g, first, second, at)
     if straight:
         mixed = np.zeros(())
@@ -460,17 +465,17 @@ def _add_bells(
     for j, (_, h) in enumerate(f.bells):
         for k, (_, other) in enumerate(g.bells):
             total.add(first(f"bell {j}") * second(f"bell {k}") / at.root(h, other))
+    factors: dict[tuple[float, float], Array] = {}  # of tangents of the angles
     for one, two, by, turned in ((f, g, second, False), (g, f, first, True)):
         for a, h in one.sigmoids:
             for k, (_, other) in enumerate(two.moved_bells):
-                pair = (other, h) if turned else (h, other)
-                product = at.rho(*pair) / at.root(*pair)
-                product *= by(f"moved {k}") * (MEAN_ABS * a)
-                total.add(product)
+                pair, factor = (other, h) if turned else (h, other), by(f"moved {k}") * (MEAN_ABS * a)
+                factors[pair] = factors[pair] + factor if pair in factors else factor
+    for pair, factor in factors.items():
+        total.add(at.tangent(*pair) * factor)
     for j, (_, h) in enumerate(f.moved_bells):
         for k, (_, other) in enumerate(g.moved_bells):
-            product = at.rho(h, other) / at.square(h, other)
-            product /= at.root(h, other)
+            product = at.tangent(h, other) / at.square(h, other)
             product *= first(f"moved {j}") * second(f"moved {k}")
             total.add(product)
 
@@ -670,17 +675,16 @@ def _ramps(at: Correlated, spreads: tuple[float, float], p: Array, rest: Array, 
     return np.asarray(top)
 
 
-def _arc_sine(at: Correlated, h: float, k: float) -> Array:
-    """asin of the correlation of X + dX and Y + dY, dX ~ N(0, h): d asin = d rho / s, so that small s are refined.
+def _arc_sine(at: Correlated, h: float, k: float, factor: float) -> Array:
+    """A factor times asin of the correlation of X + dX and Y + dY: d asin = d rho / s, so that small s are refined.
 
     With r, s of X and Y themselves, the tangent of the angle is r / sqrt(s^2 + p + q + p q), p = h / v and q = k / w.
     """
-    rho, angle = at.rho(h, k), np.array(at.angle(h, k))
-    if max(rho.max(initial=0.0), -rho.min(initial=0.0)) <= STEEP:
-        return angle
-    steep = np.abs(rho) > STEEP
-    v, w, c = (np.broadcast_to(array, rho.shape)[steep] for array in (*at.var, at.cov))
-    plain = correlation(v, w, c, np.inf)  # beyond 1 counts as 1
-    p, q = h / v, k / w
-    angle[steep] = np.arctan2(plain.rho, np.sqrt(plain.s**2 + (p + q + p * q)))
+    angle: Array = at.angle(h, k) * factor
+    steep = at.square(h, k) < 1 - STEEP**2
+    if steep.any():
+        v, w, c = (np.broadcast_to(array, angle.shape)[steep] for array in (*at.var, at.cov))
+        plain = correlation(v, w, c, np.inf)  # beyond 1 counts as 1
+        p, q = h / v, k / w
+        angle[steep] = factor * np.arctan2(plain.rho, np.sqrt(plain.s**2 + (p + q + p * q)))
     return angle

@@ -83,8 +83,15 @@ def _drawn(make: Callable[[int], Any], inputs: Any, width: int, samples: int, se
     values = np.empty((samples, *shape))
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
+        before: list[Any] = []
         for k in range(samples):
-            result = make(width).eval()(*tensors)
+            module = make(width).eval()
+            if k < 2:
+                drawn = [parameter.detach().clone() for parameter in module.parameters()]
+                if before and all(torch.equal(one, other) for one, other in zip(before, drawn, strict=True)):
+                    raise fail(f"make({width}) gives the same numbers each time", fix="set no seed inside of make")
+                before = drawn
+            result = module(*(tensor.clone() for tensor in tensors))
             first = next(leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
             values[k] = _members(first.double().numpy(), layout, generator.random())
     return values

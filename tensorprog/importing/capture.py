@@ -173,6 +173,11 @@ class _Graphs:
 
     def _inputs(self, make: Callable[[int], Any], traced: Sequence[Any], at: int | None) -> None:
         (one, _, laws_one, _), (_, _, laws_other, _) = traced
+        again = laws_at(make, self.captured.widths[0])
+        for name, pieces in laws_one.items():
+            if again.get(name) != pieces:
+                raise fail(f"{name} is drawn from another law each time that make is called",
+                           fix="let numbers that are drawn not enter the laws of others")
         frozen = laws_at(make, at) if at else None
         unsure = [name for name, pieces in laws_one.items() if any(law.kind == "unknown" for *_, law in pieces)]
         for width, laws in zip((*self.captured.widths, at), (laws_one, laws_other, frozen), strict=True):
@@ -197,7 +202,7 @@ class _Graphs:
             elif target in one.graph_signature.inputs_to_parameters.values() and _is_random(laws_one[target]):
                 shapes = tuple(states[0][target].shape), tuple(states[1][target].shape)
                 draws = tuple((low, high, law.draw, str(law)) for low, high, law in laws_one[target])
-                if draws in seen:
+                if draws in seen and all(torch.equal(state[target], state[targets[seen[draws]]]) for state in states):
                     self.captured.copies[node.name] = seen[draws]
                 elif twice := [drawn[draw] for *_, draw, _ in draws if draw in drawn]:
                     raise fail(f"{target} and {twice[0]} are made of the same random numbers",
@@ -231,7 +236,12 @@ class _Graphs:
         kind = _kind(one)
         if kind in ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size"):
             return
-        if all(node.name in self.values[0] for node in nodes) and kind not in _RANDOM:
+        if kind in _RANDOM:
+            raise refusal(_place(one), "random numbers are drawn in the forward pass",
+                          "draw them in __init__ as a parameter, or give them as inputs")
+        if kind in _DROPOUTS and [*one.args, *one.kwargs.values()][2]:
+            raise refusal(_place(one), "dropout in training mode", "call module.eval(), or set p=0")
+        if all(node.name in self.values[0] for node in nodes):
             for k, node in enumerate((one, other)):
                 self.values[k][node.name] = _computed(node, self.values[k])
             return
@@ -250,22 +260,38 @@ class _Graphs:
 
     @staticmethod
     def _inplace(node: Any, kind: str) -> None:
-        """Refuse changes in place of what is read again as it was, or of a part of a tensor."""
+        """Refuse changes in place of numbers that are read again as they were: by this tensor, or by one that shares
+        its storage, as views, parts and `detach` do."""
         name = str(node.target).removeprefix("aten.").split(".")[0]
         changed = node.args[0] if node.args else None
         if not name.endswith("_") or name.endswith("__") or not isinstance(changed, torch.fx.Node):
             return
         order = {each: k for k, each in enumerate(node.graph.nodes)}
-        later = [user for user in changed.users if order[user] > order[node]]
-        if later or _kind(changed) in _PARTS:
+        handed = {_storage(each): _storage(each.args[0]) for each in order if _kind(each) in _DROPOUTS}
+        homes = {each: _home(_storage(each), handed) for each in order}
+        alike = [each for each in order if order[each] < order[node] and homes[each] == homes[changed]]
+        if any(order[user] > order[node] for each in (changed, *alike) for user in each.users):
             raise refusal(_place(node), "it changes a tensor in place that is read elsewhere, or a part of one",
                           f"write x = x.{kind}(..), or torch.cat of parts")
 
 
-_PARTS = ("view", "select", "slice", "transpose", "permute", "getitem", "unsqueeze", "squeeze", "expand", "narrow",
-          "reshape", "flatten", "unflatten", "chunk", "split", "unbind")
+def _storage(node: Any) -> int:
+    """Which storage the result of an operation lives in."""
+    value = node.meta.get("val")
+    return int(value.untyped_storage()._cdata) if isinstance(value, torch.Tensor) else -id(node)
+
+
+def _home(storage: int, handed: Mapping[int, int]) -> int:
+    """The storage behind dropouts that are off, which hand their arguments on."""
+    while storage in handed:
+        storage = handed[storage]
+    return storage
+
+
 _OF_SHAPES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")  # whatever the numbers
-_RANDOM = ("randn", "rand", "randn_like", "rand_like", "bernoulli", "normal", "randint", "multinomial", "randperm")
+_RANDOM = ("randn", "rand", "randn_like", "rand_like", "bernoulli", "normal", "randint", "randint_like", "multinomial",
+           "randperm", "uniform", "exponential", "geometric", "log_normal", "cauchy", "random", "poisson", "binomial")
+_DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
 
 
 def _is_random(pieces: Pieces) -> bool:
@@ -304,6 +330,7 @@ def _computed(node: Any, values: Mapping[str, Any]) -> Any:
 
 def _array(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        array = value.detach().cpu().numpy()
+        value = value.detach().cpu()
+        array = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
         return array.astype(np.float64) if array.dtype.kind == "f" else array
     return tuple(_array(entry) for entry in value) if isinstance(value, list | tuple) else value

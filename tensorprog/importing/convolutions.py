@@ -70,7 +70,9 @@ def convolution(sketch: Parameters, operation: TracedCall) -> Result:
 
 def _patches(array: Any, kernel: Numbers, stride: Numbers, pads: Numbers, dilation: Numbers, sizes: Numbers) -> Any:
     """What a kernel sees at each position, (batch, channels * kernel, *positions)."""
-    padded = np.pad(array, [(0, 0), (0, 0), *((p, p) for p in pads)])
+    ends = [max(p, s * (size - 1) + d * (k - 1) + 1 - p - length) for p, s, size, d, k, length in
+            zip(pads, stride, sizes, dilation, kernel, array.shape[2:], strict=True)]  # "same" pads more at the end
+    padded = np.pad(array, [(0, 0), (0, 0), *zip(pads, ends, strict=True)])
     rows = []
     for offset in np.ndindex(*kernel):
         index = tuple(slice(d * o, d * o + s * (size - 1) + 1, s)
@@ -92,7 +94,8 @@ def _shifted(sketch: Parameters, value: Traced, kernel: Numbers, stride: Numbers
         if len(axis) > 1 or (not axis and (kernel[k] > 1 or pad)):
             raise sketch.refuse("a convolution over an axis that is split, or of size 1", "convolve over whole images")
         atom = axis[0] if axis else None
-        if atom is not None and pad and atom.boundary != "zero":
+        beyond = atom is not None and stride[k] * (sizes[k] - 1) + dilation[k] * (kernel[k] - 1) - pad >= atom.size
+        if atom is not None and (pad or beyond) and atom.boundary != "zero":
             new = sketch.atom(atom.sizes, atom.key, boundary="zero")
             bordered[atom.name] = new.slot
             axes[2 + k] = (new,)
@@ -146,6 +149,10 @@ def _window(sketch: Parameters, operation: TracedCall, value: Traced, reducer: s
     sizes = operation.shapes[0][2:]
     if isinstance(operation.operation.shapes[0][0], tuple):
         sizes = operation.operation.shapes[0][0][2:]
+    have = [math.prod(atom.size for atom in axis) for axis in value.axes[2:]]
+    if any(s * (size - 1) + k > h + 2 * p for s, size, k, h, p in
+           zip(stride, sizes, kernel, have, pads, strict=True)):
+        raise sketch.refuse("the last window leaves the image", "use ceil_mode=False")
     moved = _shifted(sketch, value, kernel, stride, pads, [1] * count, sizes, (operation.name,))
     over = atoms_of(moved.axes[3::2])
     axes = (*moved.axes[:2], *moved.axes[2::2])
@@ -170,7 +177,9 @@ def average_pool(sketch: Parameters, operation: TracedCall) -> Result:
     padded = any(_several(operation.plain(3, "padding", 0), len(value.axes) - 2, 0))
     if padded and not operation.plain(5, "count_include_pad", True):
         raise sketch.refuse("a mean over windows that counts the border differently", "count_include_pad=True")
-    return _window(sketch, operation, value, "mean")
+    made, divisor = _window(sketch, operation, value, "mean"), operation.plain(6, "divisor_override")
+    entries = math.prod(_several(operation.plain(1, "kernel_size"), len(value.axes) - 2, 1))
+    return made if divisor is None else replace(made, expr=scaled(made.expr, entries / divisor))
 
 
 @rule("adaptive_avg_pool1d", "adaptive_avg_pool2d")

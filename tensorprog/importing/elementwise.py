@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tensorprog.importing.masks import NEVER, condition, masked
+from tensorprog.importing.masks import NEVER, condition, masked, unchanging
 from tensorprog.importing.operations import RULES, Result, Rule, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import added, met_on, multiplied, number_of, together
@@ -101,6 +101,8 @@ def at_least(sketch: Parameters, operation: TracedCall) -> Result:
 def raised(sketch: Parameters, value: Traced, exponent: float) -> Traced:
     """A power; of an inner product in its power of n too."""
     value = sketch.settled(value)
+    if value.power and Fraction(exponent).limit_denominator(8) != Fraction(exponent):
+        value = sketch.level(value, "what is raised to a power")
     power = value.power * Fraction(exponent).limit_denominator(8)
     whole = _whole(exponent)
     expr = call("sqrt", value.expr) if exponent == 0.5 else (
@@ -137,7 +139,8 @@ def sums(sketch: Parameters, operation: TracedCall) -> Result:
         left, right = right, left
     if isinstance(right, FixedTensor) and isinstance(left, Traced) and factor > 0:
         _, _, axes = together(sketch, left, right)
-        if (np.asarray(right.arrays[0], float) <= NEVER).any():
+        never = [np.asarray(array, float) <= NEVER for array in right.arrays]
+        if unchanging(sketch, *never).any():
             left, rest = masked(sketch, left.on(axes), right.arrays[0])
             right = FixedTensor((rest, masked(sketch, left.on(axes), right.arrays[1])[1]))
     if isinstance(left, FixedTensor):
@@ -234,7 +237,7 @@ def chosen(sketch: Parameters, operation: TracedCall) -> Result:
         raise sketch.refuse("a choice depends on numbers that flow through the network", "compare indices, not values")
     one, other, axes = met_on(sketch, yes, no)
     _, _, axes = together(sketch, one.on(axes), mask)
-    where = condition(sketch, mask.arrays[0], axes)
+    where = condition(sketch, unchanging(sketch, *mask.arrays), axes)
     if isinstance(where, bool):
         return (one if where else other).on(axes)
     one, other = sketch.level(one, "a choice"), sketch.level(other, "a choice")

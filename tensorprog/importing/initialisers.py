@@ -108,6 +108,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             self._through(result, args[0], lambda law: law, False)
         elif inplace:
             self.write(result, UNKNOWN)
+        elif result.untyped_storage()._cdata not in self.laws:  # made of other numbers, in a way that is not followed
+            origins = [law.draw for value in args for *_, law in self.of(value) or () if law.draw]
+            if origins:
+                self.write(result, replace(UNKNOWN, draw=origins[0]))
 
     def _through(self, result: Any, source: Any, change: Callable[[EntryLaw], EntryLaw], inplace: bool) -> None:
         if inplace:

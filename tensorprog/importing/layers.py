@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tensorprog.importing.elementwise import raised
-from tensorprog.importing.masks import condition, masked
+from tensorprog.importing.masks import NEVER, condition, masked, unchanging
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import added, einsum, multiplied, summed, together
@@ -167,6 +167,9 @@ def reductions(sketch: Parameters, operation: TracedCall) -> Result:
     if correction and not any(atom.is_width for atom in atoms):
         size = math.prod(atom.size for atom in atoms)
         spread = multiplied(sketch, spread, FixedTensor((size / (size - 1),) * 2))
+    elif correction and sketch.at:
+        whole = float(math.prod(sketch.at * sketch.ratio(atom) if atom.is_width else atom.size for atom in atoms))
+        spread = multiplied(sketch, spread, FixedTensor((whole / (whole - 1),) * 2))
     elif correction:
         sketch.note(f"a variance over n coordinates divides by n, not by n - 1: {sketch.place.alike}")
     if kind == "std":
@@ -212,10 +215,11 @@ def over_indices(sketch: Parameters, operation: TracedCall) -> Result:
     atoms = atoms_of(tuple(value.axes[k] for k in dims))
     if any(atom.is_width for atom in atoms):
         raise sketch.refuse(f"{kind} acts over the coordinates of a vector", "let it act over tokens")
-    if not atoms:
-        return value if kind != "softmax" else Traced(value.axes, Number(1))
-    names = tuple(atom.name for atom in atoms)
     axes = value.axes if "softmax" in kind else _left(value, dims, keep)
+    if not atoms:
+        only = Traced(axes, Number(int(kind == "softmax"))) if "softmax" in kind else value.on(axes)
+        return (only, None) if kind in ("max", "min") else only
+    names = tuple(atom.name for atom in atoms)
     if kind == "log_softmax":
         value = sketch.named(value)
         others = {atom.name: sketch.atom(atom.sizes, start=atom.start) for atom in atoms}
@@ -369,12 +373,16 @@ def hidden(sketch: Parameters, scores: Traced, mask: Operand) -> Traced:
     array = np.asarray(mask.arrays[0])
     _, _, axes = together(sketch, scores, mask)
     if array.dtype == bool:
-        where = condition(sketch, array, axes)
-        if isinstance(where, bool):
+        where = condition(sketch, unchanging(sketch, *mask.arrays), axes)
+        if where is False:
+            raise sketch.refuse("a mask hides everything", "let each token see at least one")
+        if where is True:
             return scores
         return replace(scores, expr=call("where", where, scores.expr, Number(-math.inf)))
-    scores, rest = masked(sketch, scores.on(axes), array)
-    return added(sketch, scores, FixedTensor((rest, rest))) if rest.any() else scores
+    unchanging(sketch, *(np.asarray(given, float) <= NEVER for given in mask.arrays))
+    rests = [masked(sketch, scores.on(axes), given)[1] for given in mask.arrays]
+    scores, _ = masked(sketch, scores.on(axes), array)
+    return added(sketch, scores, FixedTensor((rests[0], rests[1]))) if any(rest.any() for rest in rests) else scores
 
 
 def _groups(sketch: Parameters, operation: TracedCall, x: Traced, q: Traced, name: str) -> Traced:

@@ -11,13 +11,24 @@ from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.values import Axes, AxisPart, Traced
 from tensorprog.language.expr import Expr, IndexValue, Number, call
 
-__all__ = ["condition", "masked"]
+__all__ = ["condition", "masked", "unchanging"]
 
 NEVER = -1e30  # what is added to a score that no one may read: finite minima of a type count as minus infinity
 PATTERNS: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
     ("less_equal", np.less_equal), ("less", np.less), ("greater_equal", np.greater_equal), ("greater", np.greater),
     ("equal", np.equal), ("not_equal", np.not_equal),
 )
+
+
+def unchanging(sketch: Parameters, one: Any, other: Any) -> Any:
+    """A mask that is the same at both widths, as far as it differs from entry to entry."""
+    small = [np.asarray(one, bool), np.asarray(other, bool)]
+    for k in range(small[0].ndim):
+        if all((mask == mask.take([0], k)).all() for mask in small):
+            small = [mask.take([0], k) for mask in small]
+    if not np.array_equal(small[0], small[1]):
+        raise sketch.refuse("a mask changes with the width", "use the same mask at every width")
+    return one
 
 
 def condition(sketch: Parameters, mask: Any, axes: Axes) -> Expr | bool:

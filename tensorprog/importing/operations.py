@@ -8,6 +8,7 @@ from typing import Any
 
 from tensorprog.importing.capture import Operation, Ref
 from tensorprog.importing.parameters import Parameters
+from tensorprog.importing.refusals import refusal
 from tensorprog.importing.values import FixedTensor, Traced
 
 __all__ = ["RULES", "Result", "Rule", "TracedCall", "rule"]
@@ -42,8 +43,15 @@ class TracedCall:
         return found[0], found[1]
 
     def plain(self, position: int, key: str = "", default: Any = None) -> Any:
-        """An argument that is the same at every width, or what it is at the first."""
-        return self.pair(position, key, default)[0]
+        """An argument that is the same at every width; of shapes what it is at the first.
+
+        Raises    ProgramError for a number that changes with the width
+        """
+        one, other = self.pair(position, key, default)
+        if isinstance(one, int | float) and isinstance(other, int | float) and one != other:
+            raise refusal(self.operation.place, f"it is given {one:g} at one width and {other:g} at another",
+                          "scale tensors by powers of the width, and keep other numbers the same")
+        return one
 
     def tensor(self, position: int, key: str = "") -> Any:
         """A tensor among the arguments: a Traced, a FixedTensor, or None; numbers count as fixed tensors."""

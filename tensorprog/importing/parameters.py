@@ -119,6 +119,9 @@ class Parameters(Sketch):
         means = [(law[2] or law[0]).mean for law in laws]
         if power and any(means):
             raise self.refuse(f"{entry.name} has a mean beside a variance that changes with the width", "give at=")
+        if not self.at and any(abs(one.mean - two.mean) > 1e-9 * max(abs(one.mean), abs(two.mean))
+                               for one, two, _ in laws if not one.error):
+            raise self.refuse(f"the mean of {entry.name} changes with the width", "keep it the same, or give at=")
         numbers = [number for number, _ in scales]
         plain = all((law[2] or law[0]).gaussian or not (law[2] or law[0]).random for law in laws)
         lasting = not self.exponents.get(entry.name)  # what vanishes with the width is small enough for a Gaussian

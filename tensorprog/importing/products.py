@@ -188,6 +188,10 @@ def einsum(sketch: Parameters, left: Operand, one: Labels, right: Operand, other
     if isinstance(left, FixedTensor) or isinstance(right, FixedTensor):
         return _with_known(sketch, left, one, right, other, out)
     right = sketch.apart(right, left.atoms)
+    if right.parameter:  # a square matrix may act on what it gave before
+        right = _renewed(sketch, right, left.atoms)
+    elif left.parameter:
+        left = _renewed(sketch, left, right.atoms)
     fans = [atom for label in other if label not in out for atom in right.axes[other.index(label)] if atom.is_width]
     fans_left = [atom for label in one if label not in out for atom in left.axes[one.index(label)] if atom.is_width]
     first: dict[str, object] = {}
@@ -219,6 +223,13 @@ def einsum(sketch: Parameters, left: Operand, one: Labels, right: Operand, other
     copies = sketch.met(left, right)
     whole = Traced((*axes, tuple(contracted)), product(left.expr, right.expr), left.power + right.power, copies=copies)
     return summed(sketch, whole, contracted, axes)
+
+
+def _renewed(sketch: Parameters, value: Traced, taken: Sequence[AxisPart]) -> Traced:
+    """A parameter with names of its own for widths that another tensor has too."""
+    names = {atom.name for atom in taken}
+    return value.on(tuple(tuple(sketch.atom(atom.sizes, atom.key) if atom.is_width and atom.name in names else atom
+                                for atom in axis) for axis in value.axes))
 
 
 def _placed(labels: Labels, value: Traced, places: Mapping[Hashable, tuple[AxisPart, ...]], shared: Labels) -> Axes:

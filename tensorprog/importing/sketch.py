@@ -421,11 +421,12 @@ class Sketch:
     def number(self, one: float, other: float) -> Scale:
         """A number that stands at both widths as coefficient and power of n."""
         one, other = float(one), float(other)
-        if one == other or one == 0 or other == 0 or not math.isfinite(one) or one * other < 0:
+        if one == other:
             return one, Fraction(0)
-        exponent = math.log(other / one) / math.log(self.n[1] / self.n[0])
+        positive = one * other > 0 and math.isfinite(one) and math.isfinite(other)
+        exponent = math.log(other / one) / math.log(self.n[1] / self.n[0]) if positive else 0.0
         power = Fraction(round(4 * exponent), 4)
-        if abs(exponent - power) > 1e-6:
+        if not positive or abs(exponent - power) > 1e-6:
             raise self.refuse(f"the numbers {one:g} and {other:g}, at widths {self.n[0]} and {self.n[1]}, are no power "
                               "of the width", "scale by powers of the width, such as n**-0.5")
         return one / self.n[0] ** float(power), power
@@ -535,7 +536,7 @@ class Sketch:
         if unsure and abs(one / other - 1) <= 8 * unsure:  # no more than measuring explains
             return math.sqrt(one * other), power
         if abs(one / other - 1) > 1e-9:
-            limit = (self.n[1] * other - self.n[0] * one) / (self.n[1] - self.n[0])
+            limit = (self.n[1] - self.n[0]) / (self.n[1] / other - self.n[0] / one)  # exact for 2/(fan_in + fan_out)
             self.note(f"{parameter.name}: its variance at widths {self.n[0]} and {self.n[1]} is no pure power of n; "
                       f"the limit {limit:.6g} is extrapolated in 1/n")
             return limit, power

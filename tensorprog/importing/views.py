@@ -154,6 +154,8 @@ def sliced(sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int],
         return value
     atoms = value.axes[dim]
     first = atoms[0]
+    if not any(atom.is_width for atom in atoms) and (starts[0] != starts[1] or lengths[0] != lengths[1]):
+        raise sketch.refuse("which entries are read changes with the width", "read the same ones at every width")
     if len(atoms) == 1 and not first.is_width:
         new = sketch.axis((value_key(value, dim), starts[0], lengths[0]), *lengths) if lengths[0] > 1 else ()
         form = (step * new[0].slot if new else Affine()) + starts[0]
@@ -392,10 +394,9 @@ def _common_rest(sketch: Parameters, made: Sequence[Traced], dim: int, sizes: Se
 def tiled(sketch: Parameters, call: TracedCall) -> Result:
     """A tensor several times, along axes of size 1."""
     value = random(sketch, call.tensor(0))
-    times = call.plain(1, "repeats")
-    lead = len(times) - len(value.axes)
+    times = call.pair(1, "repeats")
+    lead = len(times[0]) - len(value.axes)
     axes = ((),) * lead + value.axes
-    made = []
-    for k, (count, axis) in enumerate(zip(times, axes, strict=True)):
-        made.append((*(sketch.axis((call.name, k), count, count) if count > 1 else ()), *axis))
+    made = [(*sketch.axis((call.name, k), one, other), *axis)
+            for k, (one, other, axis) in enumerate(zip(*times, axes, strict=True))]
     return value.on(tuple(made))

@@ -29,6 +29,7 @@ from tensorprog.language.writing import pack
 from tensorprog.results.comparison import MAX_MEMBERS, compare
 from tensorprog.results.conditional import with_conditional
 from tensorprog.results.expansion import first_orders
+from tensorprog.results.limit_density import limit_density
 from tensorprog.results.reference import MAX_COVARIANCE, Reference
 from tensorprog.results.study import Listener, Settings, Study, duration, finite_json
 
@@ -149,6 +150,7 @@ def run(
     if out is not None:
         told.stage(PICTURES)
         _pictures(study, out, told)
+        _save_report(study, out)
     told.done()
     return study
 
@@ -350,12 +352,16 @@ def _pictures(study: Study, out: Path, told: Listener) -> None:
 
     def draw() -> None:
         panels = list(plots.STATISTICS if study.compared is None else plots.DISTANCES)
+        if study.compared is not None:
+            for variable in study.pictured:
+                found = limit_density(study.compared, variable, [x for _, x in study.columns[variable]])
+                study.densities[variable] = found
+        limit = study.densities.get(first) if study.compared is not None else None
         _write(study, out, "density.png", lambda path: plots.save(
-            path, lambda axes: plots.density_of(study.columns[first], first, study.compared, axes), 2, 10.0, 4.4))
+            path, lambda axes: plots.density_of(study.columns[first], first, limit, axes), 2, style="page"))
         _write(study, out, "convergence.png", lambda path: plots.save(
             path, lambda axes: plots.convergence(study.comparisons, first, axes, panels, study.first_orders.get(first)),
-            len(panels),
-            4.1 * len(panels), 4.2))
+            len(panels), style="page"))
 
     try:
         draw()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tensorprog.language.extras import how_to_install
+
 __all__ = [
-    "AccuracyError", "MemoryLimitError", "NotCompiledError", "OutsideError", "Problem", "ProgramError", "Span",
-    "TensorprogError", "WorkerError", "check_count", "check_precision", "did_you_mean", "fail", "in_order",
-    "shorten", "visible",
+    "AccuracyError", "MemoryLimitError", "MissingPackageError", "NotCompiledError", "OutsideError", "Problem",
+    "ProgramError", "Span", "TensorprogError", "WorkerError", "check_count", "check_precision", "did_you_mean", "fail",
+    "in_order", "need_package", "need_xarray", "shorten", "visible",
 ]
 
 
@@ -166,3 +169,24 @@ def check_precision(dtype: Any) -> None:
     """Raise ProgramError unless draws can be of this precision."""
     if dtype not in ("float64", "float32"):
         raise ProgramError(f"dtype must be float64 or float32, not {dtype!r}")
+
+
+class MissingPackageError(TensorprogError):
+    """A package that only a part of tensorprog needs is not installed."""
+
+
+def need_package(package: str, what: str, extra: str) -> Any:
+    """The module, which `what` need.
+
+    Raises    MissingPackageError with the command that installs the extra
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        text = str(Problem(f"{what} need the package {package}", fix=how_to_install(extra)))
+        raise MissingPackageError(text) from None
+
+
+def need_xarray(what: str) -> Any:
+    """The module xarray."""
+    return need_package("xarray", what, "sweep")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from tensorprog.blocks import Block, Grid, code
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import declared_function
-from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.errors import ProgramError, did_you_mean, need_package
 from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import BRACKETS, label, quantity, split
 from tensorprog.language.ir import Netsor
@@ -122,6 +123,55 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
         flat = array.reshape(self.samples, shape[1] if vector else 1, -1)
         for k, index in enumerate(family.members(LISTED)):
             yield code(label(name, index)), *(about if k == 0 else ("", "")), *_statistics(flat[:, :, k])
+
+    def to_xarray(self) -> Any:
+        """The draws as an xarray.Dataset: one array for each name, with the program and the seed as attributes.
+
+        Shapes    (sample, [coordinate,] y_dim_0, ..) for a family y, whose members have the numbers of their indices
+        Raises    TensorprogError where xarray is not installed
+        """
+        xarray = need_package("xarray", "tables of samples", "sweep")
+        data: dict[str, Any] = {}
+        coordinates = {"sample": np.arange(self.samples)}
+        if self.coordinates > 1:
+            coordinates["coordinate"] = np.arange(self.coordinates)
+        for name, values, ranges in self._tabled():
+            vector = self.coordinates > 1 and name in self and self.netsor.families[name].kind == "vector"
+            places = {f"{name}_dim_{k}": np.arange(*bounds) for k, bounds in enumerate(ranges)}
+            coordinates |= places
+            data[name] = (("sample", *(("coordinate",) if vector else ()), *places), np.asarray(values))
+        attributes = {"program_name": self.netsor.name, "program": program_text(self.netsor), "seed": str(self.seed),
+                      "method": self.method, "of": f"networks at n = {self.width}" if self.width else "the limit"}
+        return xarray.Dataset(data, coordinates, attributes)
+
+    def to_dataframe(self) -> Any:
+        """The draws as a pandas.DataFrame: one row for each network and coordinate, one column for each member.
+
+        Raises    TensorprogError where pandas is not installed
+        """
+        pandas = need_package("pandas", "tables of samples", "sweep")
+        rows = self.samples, self.coordinates
+        columns: dict[str, NDArray[Any]] = {}
+        for name, values, ranges in self._tabled():
+            spread = np.asarray(values)
+            if not (self.coordinates > 1 and name in self and self.netsor.families[name].kind == "vector"):
+                spread = spread[:, None]
+            spread = np.broadcast_to(spread, (*rows, *spread.shape[2:])).reshape(math.prod(rows), -1)
+            columns |= {label(name, index): spread[:, k]
+                        for k, index in enumerate(itertools.product(*(range(*bounds) for bounds in ranges)))}
+        index = pandas.RangeIndex(self.samples, name="sample")
+        if self.coordinates > 1:
+            index = pandas.MultiIndex.from_product([range(size) for size in rows], names=["sample", "coordinate"])
+        return pandas.DataFrame(columns, index)
+
+    def _tabled(self) -> Iterator[tuple[str, NDArray[Any], tuple[tuple[int, int], ...]]]:
+        """Name, draws and the ranges of the indices of all that is held, averages last."""
+        for name in self:
+            yield name, self[name], self.netsor.families[name].ranges
+        for target in self.psi:
+            name, _, indices = target.partition("[")
+            slots = indices.rstrip("]").split(",") if indices else []
+            yield name, self.averages[name], tuple(self.netsor.ranges[slot.strip()] for slot in slots)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an .npz with every array, the seed, the version and the program with its tables, in one step.

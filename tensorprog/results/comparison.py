@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,14 @@ from tensorprog.blocks import Block, Grid, paragraph
 from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.language.averages import average_members
-from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
+from tensorprog.language.errors import (
+    MemoryLimitError,
+    NotCompiledError,
+    ProgramError,
+    did_you_mean,
+    need_package,
+    need_xarray,
+)
 from tensorprog.language.formats import (
     BRACKETS,
     chance,
@@ -34,7 +41,7 @@ from tensorprog.results.conditional import gaussians
 from tensorprog.results.distances import Number, distances, effective_size, kolmogorov, moments_of_one, tied
 from tensorprog.results.reference import LawCurve, Reference
 
-__all__ = ["HEADINGS", "AverageRow", "Comparison", "Row", "compare"]
+__all__ = ["HEADINGS", "AverageRow", "Comparison", "Row", "compare", "grouped", "table_of_widths"]
 
 Array = NDArray[Any]
 
@@ -168,12 +175,14 @@ class Comparison(Shown):
         raise ProgramError(f"{name} is not an average that was compared; {did_you_mean(name, list(rows))}")
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Header and cells as text."""
-        precise = any(math.isfinite(row.kl_precise) for row in self.rows)
-        names = [name for name in HEADINGS if precise or name != "kl_precise"]
-        headings = HEADINGS | {"kl": "KL (nats)"}
-        header = ["variable", "networks", *(headings[name] for name in names)]
-        return header, [[row.variable, str(row.n), *row.cells(names)] for row in self.rows]
+        """Header and cells as text, the row of the limit below each variable."""
+        grid = self._grid()
+        return list(grid.header), [list(row) for row in grid.rows]
+
+    def _grid(self) -> Grid:
+        against = {"limit": "limit", "samples": "others"}.get(self.reference, "")
+        return table_of_widths(self.title, [self], [row.variable for row in self.rows], bool(against),
+                               further=f"; {self.rows[0].n:,} networks" if self.rows else "", against=against)
 
     def average_table(self) -> tuple[list[str], list[list[str]]]:
         """Header and cells of the averages as text."""
@@ -190,15 +199,80 @@ class Comparison(Shown):
 
     def blocks(self) -> list[Block]:
         """The table of the variables, and that of the averages, below what is compared with what."""
-        tables = [table for table in (self.table(), self.average_table()) if table[1]]
-        shown: list[Block] = [Grid("" if k else self.title, tuple(header), tuple(map(tuple, cells)))
-                              for k, (header, cells) in enumerate(tables)]
-        return [*(shown or [paragraph(self.title)]), paragraph(BRACKETS, note=True)]
+        shown: list[Block] = [self._grid()] if self.rows else []
+        if self.averages:
+            header, cells = self.average_table()
+            shown.append(Grid("" if shown else self.title, tuple(header), tuple(map(tuple, cells)), BRACKETS))
+        return shown or [paragraph(self.title)]
+
+    def to_dataframe(self) -> Any:
+        """All numbers of the variables as a pandas.DataFrame, one row for each; averages are in `averages`.
+
+        Raises    TensorprogError where pandas is not installed
+        """
+        pandas = need_package("pandas", "tables of comparisons", "sweep")
+        return pandas.DataFrame([vars(row) for row in self.rows], columns=[f.name for f in fields(Row)]).set_index(
+            "variable")
+
+    def to_xarray(self) -> Any:
+        """The same as an xarray.Dataset over the axis `variable`.
+
+        Raises    TensorprogError where xarray is not installed
+        """
+        need_xarray("labelled comparisons")
+        attributes = {"title": self.title, "program_name": self.program, "reference": self.reference}
+        width = {} if self.width is None else {"width": self.width}
+        return self.to_dataframe().to_xarray().assign_attrs(attributes | width)
 
     def __str__(self) -> str:
         return to_text(self.blocks())
 
     __repr__ = __str__
+
+
+def table_of_widths(
+    title: str, comparisons: Sequence[Comparison], variables: Sequence[str], limited: bool, figures: int = 2,
+    first_orders: Mapping[str, Mapping[str, tuple[float, float]]] | None = None, further: str = "",
+    against: str = "limit",
+) -> Grid:
+    """The table of variables at each width, with the row of what they are compared with if `limited`.
+
+    `first_orders` are those of limit + a/n by variable and quantity, with their errors.
+    """
+    orders = first_orders or {}
+    precise = any(math.isfinite(c[variable].kl_precise) for c in comparisons for variable in variables)
+    hidden = {"energy"} | ({"ks_p"} if figures == 1 else set()) | (set() if precise else {"kl_precise"})
+    names = [name for name in HEADINGS if name not in hidden] if limited else ["variance", "kurtosis"]
+    groups = {}
+    for variable in variables:
+        rows = [(c, c[variable]) for c in comparisons]
+        first = orders.get(variable) if limited and rows else None
+        groups[variable] = (
+            [[str(c.width or ""), *row.cells(names, figures)] for c, row in rows],
+            [against, *rows[0][1].limit_cells(names, figures)] if limited and rows else [],
+            ["a", *(quantity(*first[name], figures) if name in first else "" for name in names)] if first else [])
+    note = BRACKETS + (f" (for the {against}: its error); KL in nats" if limited else "")
+    note += " (the paper's estimator); precise KL: of the densities themselves, without a floor" if precise else ""
+    if any(variable in orders for variable in variables):
+        note += "; a: limit + a/n to first order in 1/n, an asymptotic expansion, not a bound"
+    return grouped(title, ("output", "n", *(HEADINGS[name] for name in names)), groups, note + further)
+
+
+def grouped(
+    title: str, header: tuple[str, ...], groups: Mapping[str, tuple[list[list[str]], list[str], list[str]]], note: str
+) -> Grid:
+    """A table of variables, each with its rows, that of its limit, if there is one, which stands out, and one below."""
+    rows: list[tuple[str, ...]] = []
+    marked, sections = [], []
+    for variable, (found, limit, below) in groups.items():
+        rows += [(variable if k == 0 else "", *row) for k, row in enumerate(found)]
+        if limit:
+            marked.append(len(rows))
+            rows.append(("", *limit))
+        if below:
+            rows.append(("", *below))
+        sections.append(len(rows) - 1)
+    return Grid(title, header, tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
 
 
 def _z(value: float, error: float, limit: float, limit_error: float) -> float:

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.several import standard_errors
 from tensorprog.language.averages import with_averages
-from tensorprog.language.errors import NotCompiledError, ProgramError, check_count
+from tensorprog.language.errors import AccuracyError, NotCompiledError, ProgramError, check_count
 from tensorprog.language.expr import Call, Expr, Variable
 from tensorprog.language.ir import Netsor, Nonlin
 from tensorprog.language.parse import parse_target
@@ -36,7 +37,8 @@ GROUPS = 16  # of draws, whose spread is the error
 STEP = 2.0**-11
 DRAWS = 1 << 15
 TINY = 1e-20
-PILOT, STEPPED, BLOCK = 8, 4, 64  # draws of each group that tell: how long others take, what the step adds; at once
+MOST = 1 << 24  # draws for an accuracy
+PILOT, STEPPED, BLOCK = 8, 4, 128  # draws of each group that tell: how long others take, what the step adds; at once
 NUMBERS = 1 << 21  # of one block of draws at once, about
 
 
@@ -99,19 +101,47 @@ class FirstOrder:
     def first(self, groups: Array, quantity: Callable[[Array], Any], seed: int) -> tuple[float, float]:
         """The first order of a function of moments and its error: of chance, and of the step of the differences."""
         value, error = first_order(groups, quantity)
+        return value, error + self._stepped(quantity, seed)
+
+    def _stepped(self, quantity: Callable[[Array], Any], seed: int) -> float:
+        """Three times what the step adds, as it adds its square."""
         few = (self.groups(GROUPS * STEPPED, seed, step) for step in (STEP, 2 * STEP))
         one, other = (first_order(each, quantity)[0] for each in few)
-        return value, error + abs(other - one)  # three times what the step adds, as its square
+        return abs(other - one)
 
-    def groups(self, draws: int, seed: int, step: float = STEP) -> Array:
-        """Means and second differences of the moments in each group of draws.
+    def enough(self, quantity: Callable[[Array], Any], draws: int, seed: int, accuracy: float) -> Array:
+        """Groups of as many draws, from `draws` on, as a function of moments takes to have an error of `accuracy`.
+
+        Errors of numbers above 1 are relative.
+
+        Raises    AccuracyError if MOST do not suffice
+        """
+        stepped = self._stepped(quantity, seed)
+        done, needed, total, worst = 0, float(draws), np.zeros(()), math.inf
+        for stage in count():
+            if not needed <= MOST:
+                break
+            size = GROUPS * math.ceil(max(needed - done, done, 1) / GROUPS)
+            total, done = total + size * self.groups(size, seed, stage=stage), done + size
+            value, error = first_order(total / done, quantity)
+            scale = max(1.0, abs(value))
+            worst, left = (error + stepped) / scale, accuracy - stepped / scale
+            if worst <= accuracy:
+                return np.asarray(total / done)
+            needed = 1.1 * done * (error / scale / left) ** 2 if left > 0 else math.inf
+        raise AccuracyError(f"after {done:,} draws the first order in 1/n has an error of {worst:.1e}, and "
+                            f"{accuracy:.1e} was asked for (errors of numbers above 1 are relative); more than "
+                            f"{MOST:,} draws would be needed: ask for less with accuracy={worst:.1g}")
+
+    def groups(self, draws: int, seed: int, step: float = STEP, stage: int = 0) -> Array:
+        """Means and second differences of the moments in each group of draws; those of other stages are independent.
 
         Shapes    (groups, 2, probes, order)
         """
         each = max(1, -(-draws // GROUPS))
         at_once = max(1, min(each, BLOCK, NUMBERS // (GROUPS * self.layers.width)))
         total, steps = np.zeros(()), (0.0, step, -step)
-        for number, done in enumerate(range(0, each, at_once)):
+        for number, done in enumerate(range(0, each, at_once), stage << 32):
             size = GROUPS * min(at_once, each - done)
             values = self.layers.at_steps(Streams(self.layers.sources, size, seed, number), steps)
             limit, more, less = (
@@ -132,9 +162,9 @@ def first_order(groups: Array, quantity: Callable[[Array], Any]) -> tuple[float,
     def along(group: Array) -> float:
         return float(np.imag(quantity(group[0] + TINY * 1j * group[1])) / TINY)
 
-    total, count = groups.sum(axis=0), len(groups)
-    whole = along(total / count)
-    each = np.array([count * whole - (count - 1) * along((total - group) / (count - 1)) for group in groups])
+    total, number = groups.sum(axis=0), len(groups)
+    whole = along(total / number)
+    each = np.array([number * whole - (number - 1) * along((total - group) / (number - 1)) for group in groups])
     return float(each.mean()), float(standard_errors(each))
 
 
@@ -220,17 +250,21 @@ def first_orders(netsor: Netsor, name: str, draws: int, seconds: float) -> dict[
 
 
 def correction(
-    netsor: Netsor, quantity: str, names: Sequence[str], order: int, draws: int = DRAWS, seed: int = 0
-) -> Correction:
+    netsor: Netsor, quantity: str, names: Sequence[str], order: int, draws: int = DRAWS, seed: int = 0,
+    accuracy: float | None = None,
+) -> Correction:  # fmt: skip
     """The first order in 1/n of a quantity of one member, or of two.
 
-    Raises    ProgramError for an unknown quantity, NotCompiledError where the first order is not known
+    Raises    ProgramError for an unknown quantity, NotCompiledError where the first order is not known, AccuracyError
+              for an accuracy that is not met
     """
-    count = 2 if quantity == "covariance" else 1
+    asked = 2 if quantity == "covariance" else 1
+    if accuracy is not None and not (isinstance(accuracy, int | float) and 0 < accuracy < math.inf):
+        raise ProgramError(f"accuracy is a positive number, not {accuracy!r}")
     if quantity not in QUANTITIES:
         raise ProgramError(f"the quantities are {', '.join(QUANTITIES)}, not {quantity!r}")
-    if len(names) != count:
-        raise ProgramError(f"a {quantity} is of {('one variable', 'two variables')[count - 1]}, not of {len(names)}")
+    if len(names) != asked:
+        raise ProgramError(f"a {quantity} is of {('one variable', 'two variables')[asked - 1]}, not of {len(names)}")
     if quantity == "covariance" and names[0] == names[1]:
         quantity, names = "variance", names[:1]
     members = [parse_target(name, netsor.names) for name in names]
@@ -242,8 +276,9 @@ def correction(
         probes = [Call(atom, tuple(members)) for atom in ("add", "subtract")]
     highest = {"mean": 1, "variance": 2, "covariance": 2, "kurtosis": 4}.get(quantity, order)
     moved = FirstOrder(netsor, probes, highest)
-    groups = moved.groups(check_count("draws", draws), check_count("seed", seed, 0))
     function = _functions(order)[quantity]
+    draws, seed = check_count("draws", draws), check_count("seed", seed, 0)
+    groups = moved.groups(draws, seed) if accuracy is None else moved.enough(function, draws, seed, accuracy)
     return Correction(quantity, tuple(names), float(np.real(function(groups.mean(axis=0)[0]))),
                       moved.first(groups, function, seed))
 

@@ -16,10 +16,11 @@ from tensorprog.blocks.html import Shown
 from tensorprog.language.averages import average_members, with_averages
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.files import is_reserved
-from tensorprog.language.formats import BRACKETS, label, members, quantity
+from tensorprog.language.formats import BRACKETS, label, members
 from tensorprog.language.ir import Netsor, Table
-from tensorprog.results.comparison import HEADINGS, MAX_MEMBERS, Comparison
+from tensorprog.results.comparison import MAX_MEMBERS, Comparison, grouped, table_of_widths
 from tensorprog.results.distances import moments
+from tensorprog.results.limit_density import LimitDensity
 from tensorprog.results.reference import MAX_COVARIANCE, MAX_LISTED, Reference
 
 __all__ = ["Listener", "Settings", "Study", "constants_json", "default_out", "duration", "finite_json", "settings_of"]
@@ -94,6 +95,7 @@ class Study(Shown):
     columns: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)  # draws of `pictured`, width by width
     limit: dict[str, Any] | None = None
     first_orders: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)  # in 1/n, with errors
+    densities: dict[str, LimitDensity] = field(default_factory=dict)  # of `pictured` in the limit
     written: list[Path] = field(default_factory=list)
 
     @property
@@ -126,28 +128,9 @@ class Study(Shown):
         """An output at each width, beside the limit."""
         size = math.prod(self.netsor.families[name].shape)
         variables = [label(name, index) for index in members(self.netsor, name, SHOWN)]
-        limited = self.compared is not None
-        precise = any(math.isfinite(c[variable].kl_precise) for c in self.comparisons for variable in variables)
-        hidden = {"energy"} | ({"ks_p"} if figures == 1 else set()) | (set() if precise else {"kl_precise"})
-        names = [name for name in HEADINGS if name not in hidden] if limited else ["variance", "kurtosis"]
-        found = [[(str(c.width), c[variable]) for c in self.comparisons] for variable in variables]
-        groups = [([[width, *row.cells(names, figures)] for width, row in rows],
-                   ["limit", *rows[0][1].limit_cells(names, figures)] if limited and rows else [],
-                   self._first_order(variable, names, figures) if limited and rows else [])
-                  for variable, rows in zip(variables, found, strict=True)]
-        note = BRACKETS + (" (for the limit: its error); KL in nats" if limited else "")
-        note += " (the paper's estimator); precise KL: of the densities themselves, without a floor" if precise else ""
-        if any(variable in self.first_orders for variable in variables):
-            note += "; a: limit + a/n to first order in 1/n, an asymptotic expansion, not a bound"
-        if size > SHOWN:
-            note += f"; {size - SHOWN:,} further members of {name} are in report.json"
-        header = ("output", "n", *(HEADINGS[name] for name in names))
-        return _grouped(f"{self.netsor.name}: {name}", header, dict(zip(variables, groups, strict=True)), note)
-
-    def _first_order(self, variable: str, names: Sequence[str], figures: int) -> list[str]:
-        """The row of a, where limit + a/n is known of a variable."""
-        known = self.first_orders.get(variable)
-        return ["a", *(quantity(*known[name], figures) if name in known else "" for name in names)] if known else []
+        further = f"; {size - SHOWN:,} further members of {name} are in report.json" if size > SHOWN else ""
+        return table_of_widths(f"{self.netsor.name}: {name}", self.comparisons, variables, self.compared is not None,
+                               figures, self.first_orders, further)
 
     def _averages_table(self, figures: int) -> Grid:
         """The averages over the coordinates of a network at each width against E[psi | p-ring]."""
@@ -168,14 +151,16 @@ class Study(Shown):
         if any(count > SHOWN for count in families.values()):
             note += "; further members are in report.json"
         header = ("average", "n", "mean", "sd", "KS", "p")[: 2 + columns]
-        return _grouped(f"{self.netsor.name}: averages over the coordinates, {psi}", header, groups, note)
+        return grouped(f"{self.netsor.name}: averages over the coordinates, {psi}", header, groups, note)
 
     def to_json(self) -> dict[str, Any]:
         """The object of `tp run --format json`."""
         return {"program": self.netsor.name, "constants": constants_json(self.netsor),
                 "assumptions": self.report.to_json(), "limit": self.limit,
                 **({"first_order": self.first_orders} if self.first_orders else {}),
-                **({} if self.reason is None else {"limit_refused": self.reason}), "finite": self.finite}
+                **({} if self.reason is None else {"limit_refused": self.reason}), "finite": self.finite,
+                **({"densities": {name: found.to_json() for name, found in self.densities.items()}}
+                   if self.densities and self.compared is not None else {})}
 
     @property
     def reason(self) -> str | None:
@@ -191,23 +176,6 @@ def default_out(netsor: Netsor) -> Path:
     """runs/<program>, with a name that is safe as that of a folder."""
     name = re.sub(r"[^\w.-]+", "_", netsor.name).strip(".") or "program"
     return Path("runs") / (f"{name}_" if is_reserved(name) else name)
-
-
-def _grouped(
-    title: str, header: tuple[str, ...], groups: Mapping[str, tuple[list[list[str]], list[str], list[str]]], note: str
-) -> Grid:
-    """A table of variables, each with its rows, that of its limit, if there is one, which stands out, and one below."""
-    rows: list[tuple[str, ...]] = []
-    marked, sections = [], []
-    for variable, (found, limit, below) in groups.items():
-        rows += [(variable if k == 0 else "", *row) for k, row in enumerate(found)]
-        if limit:
-            marked.append(len(rows))
-            rows.append(("", *limit))
-        if below:
-            rows.append(("", *below))
-        sections.append(len(rows) - 1)
-    return Grid(title, header, tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
 
 
 def duration(seconds: float) -> str:
@@ -255,6 +223,10 @@ def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) 
         if size > len(index):
             entry["members"] = size
         compared = [rows.get(label(name, member)) for member in index[:MAX_MEMBERS]]
+        for key in ("variance", "variance_se", "kurtosis", "kurtosis_se"):  # as compared: of conditional laws, if any
+            values = entry[key]
+            own = [value if row is None else getattr(row, key) for row, value in zip(compared, values, strict=False)]
+            entry[key] = [*own, *values[len(own):]]
         for key in ("ks", "ks_se", "ks_p", "ks_floor", "w1", "w1_se", "w1_floor", "energy", "energy_se", "energy_floor",
                     "kl", "kl_se", "kl_floor", "kl_precise", "kl_precise_se"):
             values = [getattr(row, key) if row is not None else math.nan for row in compared]

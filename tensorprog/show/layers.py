@@ -11,12 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.formats import short
-from tensorprog.show.plots import LIMIT, MARKERS, colours, name_axis, plain, save, style
+from tensorprog.show.plots import (
+    LIMIT,
+    MARKERS,
+    FigureStyle,
+    colours,
+    frame,
+    legend_below,
+    name_axis,
+    plain,
+    save,
+    sized,
+)
 
 __all__ = ["LayerCurve", "LayerMap", "LayerPanel", "save_layers"]
 
 Array = NDArray[Any]
-WIDE, HIGH = 3.6, 2.9  # inches of a panel
 WIDELY = 30.0  # numbers whose ratio is larger stand on a log axis
 NUMBERED = 8  # values of a constant up to which cells hold numbers
 SIGNS = 8  # markers along a curve of networks, about
@@ -59,29 +69,23 @@ class LayerPanel:
 
 
 def save_layers(
-    path: str | os.PathLike[str], panels: Sequence[LayerPanel], layers: Sequence[int], index: str, shades: int
+    path: str | os.PathLike[str], panels: Sequence[LayerPanel], layers: Sequence[int], index: str, shades: int,
+    style: str | FigureStyle = "page",
 ) -> None:
     """Write a picture with one panel for each quantity, curves in so many shades.
 
     Raises    PlotsUnavailableError without matplotlib
     """
-    columns = len(panels) if len(panels) <= 3 else (len(panels) + 1) // 2
-    rows = -(-len(panels) // columns)
-
     def draw(axes: Sequence[Any]) -> None:
         for panel, ax in zip(panels, axes, strict=False):
             if panel.map is not None:
                 _map(ax, panel.map, panel.title)
             else:
                 _curves(ax, panel, layers, index, shades)
-        for ax in axes[len(panels):]:
-            ax.set_axis_off()
-        handles = {handle.get_label(): handle for ax in axes for handle in ax.get_legend_handles_labels()[0]}
-        if len(handles) > 1:
-            axes[0].figure.legend(list(handles.values()), [plain(label) for label in handles], frameon=False,
-                                  loc="outside lower center", ncols=min(len(handles), 2 * columns), fontsize="small")
+        if len({name for ax in axes for name in ax.get_legend_handles_labels()[1]}) > 1:
+            legend_below(axes)
 
-    save(path, draw, columns, WIDE * columns, HIGH * rows + 0.4, rows=rows)
+    save(path, draw, len(panels), style=style)
 
 
 def _curves(ax: Any, panel: LayerPanel, layers: Sequence[int], index: str, shades: int) -> None:
@@ -96,17 +100,17 @@ def _curves(ax: Any, panel: LayerPanel, layers: Sequence[int], index: str, shade
         if curve.width is None:
             low, high = curve.value - curve.error, curve.value + curve.error
             ax.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
-            ax.plot(x, curve.value, color=colour, linewidth=1.6, label=curve.label, zorder=3)
+            ax.plot(x, curve.value, color=colour, linewidth=sized(1.6), label=curve.label, zorder=3)
         else:
             step = max(1, len(x) // SIGNS)
             ax.errorbar(x[::step], curve.value[::step], yerr=np.nan_to_num(curve.error[::step]),
                         color=widths[curve.width] if shades == 1 else colour, linestyle="none",
-                        marker=MARKERS[curve.width % len(MARKERS)], markersize=4, elinewidth=0.8, label=curve.label,
-                        markerfacecolor="none" if shades > 1 else None, zorder=4)
+                        marker=MARKERS[curve.width % len(MARKERS)], markersize=sized(4), elinewidth=sized(0.8),
+                        markerfacecolor="none" if shades > 1 else None, label=curve.label, zorder=4)
     ax.set_xlim(min(x), max(x) if len(x) > 1 else min(x) + 1)
     ax.set_xlabel(plain(f"layer {index}"))
     name_axis(ax.yaxis, panel.title)
-    style(ax)
+    frame(ax)
 
 
 def _map(ax: Any, shown: LayerMap, title: str) -> None:
@@ -124,7 +128,7 @@ def _map(ax: Any, shown: LayerMap, title: str) -> None:
         light = 0.299 * red + 0.587 * green + 0.114 * blue > LIGHTEST
         for i, j in np.ndindex(value.shape):
             if np.isfinite(value[i, j]):
-                ax.text(j, i, short(float(value[i, j])), ha="center", va="center", fontsize=8,
+                ax.text(j, i, short(float(value[i, j])), ha="center", va="center", fontsize="small",
                         color="#111111" if light[i, j] else "#f4f4f4")
     ax.figure.colorbar(image, ax=ax)
     ax.set_title(plain(title), fontsize="medium")

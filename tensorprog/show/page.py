@@ -44,7 +44,8 @@ SECONDS = 5.0  # beyond which no further line of a derivation is begun
 SHOWN = 64  # members of a family whose covariance is drawn
 PICTURES = 6  # covariances drawn, at most
 TITLES = {
-    "kl": "KL divergence of {} from the limit", "distances": "KS and Wasserstein-1 distances of {} from the limit",
+    "kl": "KL divergence of {} from the limit", "ks": "KS distance of {} from the limit",
+    "w1": "Wasserstein distance of {} from the limit",
     "excess": "distance of the kurtosis of {} from that of the limit", "variance": "variance of {}",
     "kurtosis": "kurtosis of {}",
 }

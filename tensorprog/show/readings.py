@@ -46,7 +46,8 @@ def _curve(line: Any, name: str, errors: Array) -> dict[str, Any]:
         "name": name.replace("\\$", "$"), "colour": _hex(line.get_color()),
         "x": _rounded(x[::step]), "y": _rounded(y[::step]),
         "errors": _rounded(errors) if len(errors) == len(x) else [],
-        "points": line.get_marker() not in ("None", "none", "", " ", None), "line": style not in ("None", "none", ""),
+        "points": line.get_marker() not in ("None", "none", "", " ", None) and line.get_markevery() is None,
+        "line": style not in ("None", "none", ""),
         "dashed": style in ("--", ":", "-."), "faint": line.get_alpha() is not None,
     }
 

@@ -127,7 +127,7 @@ def test_run_prints_one_json_object_of_the_documented_shape(tp, folder):
     code, out, err = tp("run", "small.yaml", "--format", "json", "--seed", "7", "--set", "rho=0.25")
     assert code == 0, err
     report = json.loads(out)
-    assert list(report) == ["program", "constants", "assumptions", "limit", "first_order", "finite"]
+    assert list(report) == ["program", "constants", "assumptions", "limit", "first_order", "finite", "densities"]
     assert report["constants"] == {"s": 2, "rho": 0.25}
     assert {"grade", "findings"} <= set(report["assumptions"])
     for finding in report["assumptions"]["findings"]:

@@ -50,7 +50,7 @@ SIZES: dict[str, Any] = {"repeats": 2, "samples": 200}
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program file, in a folder of its own; no pictures are drawn."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plots, "save", lambda path, *_: path.touch())
+    monkeypatch.setattr(plots, "save", lambda path, *_, **__: path.touch())
     path = tmp_path / "small.yaml"
     path.write_text(SMALL)
     return path

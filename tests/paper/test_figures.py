@@ -189,15 +189,16 @@ def test_kl_of_the_limit_to_a_gaussian_is_that_of_other_code():
 def test_pictures_show_the_tables_and_nothing_else(densities, scores):
     whole = Together({"outputs": densities[0], "score": scores[0]})
     data = whole.data(SMALL, Listener())
-    assert set(data.tables) == {"outputs", "outputs_tails", "outputs_histogram", "score", "score_histogram"}
-    _, axes = plt.subplots(1, 4)
+    parts = {"", "_tails", "_histogram", "_precise"}
+    assert set(data.tables) == {*(f"outputs{part}" for part in parts), "score", "score_histogram"}
+    _, axes = plt.subplots(1, 5)
     labels = [handle.get_label() for handle in whole.draw(list(axes), data)]
     assert labels[:3] == ["n = 16", "n = 64", "limit"]
     assert len(labels) == len(set(labels))
     limit = next(line for line in axes[1].lines if line.get_label() == "limit")
     assert np.array_equal(limit.get_ydata(), chosen(data.tables["outputs"], {"n": 16})["limit"])
     assert all(ax.get_xlabel() and ax.get_ylabel() for ax in axes)
-    assert [ax.get_yscale() for ax in axes] == ["linear", "log"] * 2
+    assert [ax.get_yscale() for ax in axes] == ["linear", "log", "linear", "linear", "log"]
 
 
 @pytest.mark.turns(3)

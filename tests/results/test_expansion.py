@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import tensorprog as tp
@@ -86,6 +88,44 @@ def test_scores() -> None:
     for quantity, value in (("variance", 0.753), ("kurtosis", 26.82)):
         a, error = law.correction(quantity, "y[0]", draws=2**12)
         assert abs(a - value) < error < 0.4 * value
+
+
+def test_scores_behind_kinks() -> None:
+    """The variance is E c (1 + relu(p))**2, p ~ N(0, c d X), independent c = |x0|**2/n, d = |x1 - x0/2|**2/n and X.
+
+    The last is |k|**2/n of a vector of standard normals: d = 3/4 of such a mean, and E relu(p) = sqrt(c d X / 2 pi).
+    """
+    law = limit("""
+program: kinks
+indices: {i: 2, j: 2}
+initial: {"x[i]": {mean: 0, cov: "0.5**abs(i - i_)"}}
+weights: {WQ: 1, WK: 1, WV: 1, V: 1}
+body:
+  - q[i] = MatMul(WQ, x[i])
+  - k[j] = MatMul(WK, x[j])
+  - p[i,j] = Dot(q[i], k[j])
+  - v[j] = MatMul(WV, x[j])
+  - z[i] = Nonlin((1 + relu(p[i,1] - p[i,0]/2))*v[i])
+  - y[i] = MatMul(V, z[i])
+outputs: [y]
+""")
+    exact = 3 / 4 + math.sqrt(3 / (2 * math.pi)) / 4
+    found = [law.correction("variance", "y[0]", draws=2**12, seed=seed) for seed in range(4)]
+    assert all(abs(a - exact) < error < 4 for a, error in found)
+    assert abs(sum(a for a, _ in found) / 4 - exact) < sum(error for _, error in found) / 8  # of a mean of four
+
+
+def test_an_accuracy_is_met_or_refused() -> None:
+    """Draws go on until the error is as small as asked for, and never without end."""
+    law = deep(1, "2*{}", 0.25)
+    first = law.correction("kurtosis", "y", draws=2**7)
+    a, error = law.correction("kurtosis", "y", draws=2**7, accuracy=0.1)
+    assert first[1] > 2 * error
+    assert abs(a - 12) < error <= 0.1 * abs(a)
+    with pytest.raises(tp.AccuracyError, match="more than 16,777,216 draws"):
+        law.correction("kurtosis", "y", draws=2**7, accuracy=1e-6)
+    with pytest.raises(tp.ProgramError, match="positive"):
+        law.correction("kurtosis", "y", accuracy=0)
 
 
 def test_questions_that_have_no_answer() -> None:

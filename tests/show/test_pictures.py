@@ -69,11 +69,18 @@ def test_density_draws_into_given_axes_and_without_a_law(study):
 def test_convergence(study):
     _, _, comparisons = study
     axes = plots.convergence(comparisons)
-    assert [ax.get_xscale() for ax in axes] == ["log"] * 3
-    assert [ax.get_yscale() for ax in axes] == ["log"] * 3
+    assert [ax.get_xscale() for ax in axes] == ["log"] * 4
+    assert [ax.get_yscale() for ax in axes] == ["log"] * 4
+    assert [ax.get_ylabel().partition(" ")[0] for ax in axes] == ["KL(finite", "KS", "Wasserstein", "|kurtosis"]
+    assert not any(ax.get_legend() for ax in axes)
+    (legend,) = axes[0].figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["y[0]", "other outputs", "noise floor"]
     runs, _, _ = study
     assert len(plots.convergence([compare(run, None) for run in runs])) == 2
-    assert len(plots.convergence(comparisons[:1])) == 3
+    assert len(plots.convergence(comparisons[:1])) == 4
+    (both,) = plots.convergence(comparisons, panels=["distances"])
+    assert both.get_ylabel().startswith("KS and Wasserstein")
     with pytest.raises(ProgramError):
         plots.convergence([])
 
@@ -145,7 +152,7 @@ def test_powers_of_ten_stand_in_the_names_of_axes():
     linear, log = plots.density(draw(program, 1000, (1e18,)), law)
     assert linear.get_xlabel() == "y[0] / 10\u2079"
     assert linear.get_ylabel() == "probability density / 10\u207b\u00b9\u2070"
-    assert log.get_ylabel() == "probability density, log scale"
+    assert log.get_ylabel() == "probability density"
     assert "2" in ticks(linear.xaxis) and "1" in ticks(linear.yaxis)
     assert not linear.yaxis.get_offset_text().get_text() and not linear.xaxis.get_offset_text().get_text()
     (panel, _) = plots.convergence([compare(draw(program, 1000, (1e18,), width=8), None)])
@@ -189,7 +196,7 @@ def test_constant_outputs_can_be_drawn(tmp_path):
     program = netsor(1)
     run, law = draw(program, 100, (0.0,)), MixtureLaw(program, (0.0,))
     plots.save(tmp_path / "d.png", lambda axes: plots.density(run, law, ax=axes), 2)
-    plots.save(tmp_path / "c.png", lambda axes: plots.convergence([compare(run, law)], ax=axes), 3)
+    plots.save(tmp_path / "c.png", lambda axes: plots.convergence([compare(run, law)], ax=axes), 4)
     assert (tmp_path / "d.png").stat().st_size > 1000
 
 

@@ -55,6 +55,7 @@ from tensorprog.jobs.cli.options import (
     options,
     whole_number,
 )
+from tensorprog.jobs.cli.plots import plot
 from tensorprog.jobs.cli.programs import cache, completion, graph, list_, new
 from tensorprog.jobs.cli.studies import paper, sweep
 from tensorprog.language.errors import NotCompiledError, TensorprogError, fail
@@ -420,8 +421,8 @@ def plan(
     return 0
 
 
-for command in (run, sweep, depth, solve, check, limit, sample, plan, graph, paper, list_, new, import_, cache,
-                completion):
+for command in (run, sweep, depth, solve, check, limit, sample, plan, graph, plot, paper, list_, new, import_,
+                cache, completion):
     main.add_command(command)
 
 

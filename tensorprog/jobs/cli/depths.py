@@ -98,7 +98,7 @@ def depth(
     write_text(folder / "depth.json", json_text(found.to_json()))
     found.written.append(folder / "depth.json")
     try:
-        save_picture(folder / "depth.png", found)
+        save_picture(folder / "depth.png", found.to_json())
         found.written.append(folder / "depth.png")
     except PlotsUnavailableError as error:
         notice(str(error))

@@ -95,11 +95,11 @@ def sweep(
     from tensorprog.jobs.sweeps import perform
     from tensorprog.jobs.sweeps.cells import pool
     from tensorprog.jobs.sweeps.design import design
-    from tensorprog.jobs.sweeps.results import need_xarray
+    from tensorprog.language.errors import need_xarray
     from tensorprog.results.study import default_out, settings_of
     from tensorprog.show.progress import SweepProgress
 
-    need_xarray()
+    need_xarray("sweeps")
     chosen = settings_of(program.netsor, {"width": width, "samples": samples, "seed": seed})
     wanted = design(program, chosen.width, over, repeats, chosen.samples, chosen.seed, variables or None,
                     words=_words(file, overrides))

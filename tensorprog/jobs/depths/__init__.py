@@ -12,8 +12,7 @@ from tensorprog.jobs.depths.profile import Curves, curves, curves_of_limit, grad
 from tensorprog.jobs.depths.question import Question, Variant, ask
 from tensorprog.jobs.depths.results import DepthProfile
 from tensorprog.jobs.depths.root import NoSolutionError, Wanted, root
-from tensorprog.jobs.sweeps.results import need_xarray
-from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, fail
+from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, fail, need_xarray
 from tensorprog.program import Program
 from tensorprog.results.study import Listener
 

@@ -16,7 +16,7 @@ from tensorprog.finite.workers import libraries
 from tensorprog.jobs.depths.profile import Curves
 from tensorprog.jobs.depths.quantities import LONG_NAMES, QUANTITIES
 from tensorprog.jobs.depths.question import Question, Variant
-from tensorprog.jobs.sweeps.results import need_xarray
+from tensorprog.language.errors import need_xarray
 from tensorprog.language.formats import BRACKETS, quantity
 from tensorprog.language.samples import program_text
 from tensorprog.results.study import constants_json

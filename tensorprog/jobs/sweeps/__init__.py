@@ -21,8 +21,8 @@ from tensorprog.blocks.html import Shown
 from tensorprog.finite.workers import one_blas_thread
 from tensorprog.jobs.sweeps.cells import Finished, drawn, limit_of, locked, named, numbers, pool, read_cell, write_cell
 from tensorprog.jobs.sweeps.design import Cell, Design, design
-from tensorprog.jobs.sweeps.results import Summary, dataset, need_xarray, netcdf, summaries, tables, tidy
-from tensorprog.language.errors import fail
+from tensorprog.jobs.sweeps.results import Summary, dataset, netcdf, summaries, tables, tidy
+from tensorprog.language.errors import fail, need_xarray
 from tensorprog.language.files import whole, write_text, writing
 from tensorprog.language.formats import BRACKETS
 from tensorprog.results.study import Listener, duration
@@ -72,7 +72,7 @@ def sweep(
     Raises    ProgramError for mistakes, all together and before any work; MemoryLimitError, WorkerError; errors in a
               cell have a note that names it
     """
-    need_xarray()
+    need_xarray("sweeps")
     if workers is not None and (isinstance(workers, bool) or not hasattr(workers, "__index__") or workers < 1):
         raise fail(f"workers must be a whole number of at least 1, not {workers!r}")
     if executor is not None and workers is not None:
@@ -161,8 +161,8 @@ def _picture(wanted: Design, summary: Summary, out: Path) -> Path:
     """Convergence of the means of one setting."""
     name = "-".join([PICTURE, *(f"{key}={value}" for key, value in summary.setting.values)])
     path = out / f"{name}.png"
-    panels = 3 if summary.has_limit else 2
+    panels = len(plots.DISTANCES if summary.has_limit else plots.STATISTICS)
     with writing(path):
         plots.save(path, lambda axes: plots.convergence(summary.comparisons, wanted.variables[0], axes), panels,
-                   4.1 * panels, 4.2)
+                   style="page")
     return path

@@ -16,35 +16,16 @@ from tensorprog.blocks import Grid
 from tensorprog.finite.workers import libraries
 from tensorprog.jobs.sweeps.cells import Finished
 from tensorprog.jobs.sweeps.design import LIMITS, NUMBERS, Cell, Design, Setting, described
-from tensorprog.language.errors import Problem, ProgramError, TensorprogError
-from tensorprog.language.extras import how_to_install
+from tensorprog.language.errors import ProgramError, need_xarray
 from tensorprog.language.samples import program_text
 from tensorprog.results.comparison import HEADINGS, Comparison, Row
 from tensorprog.results.rates import NO_RATE, Rate, rate_of
 
-__all__ = ["Summary", "SweepsUnavailableError", "dataset", "mean_of", "need_xarray", "netcdf", "summaries", "tables",
-           "tidy"]
+__all__ = ["Summary", "dataset", "mean_of", "netcdf", "summaries", "tables", "tidy"]
 
 Array = NDArray[Any]
 
 MAX_INT32 = 2**31 - 1  # the largest whole number that netCDF 3 holds
-
-
-class SweepsUnavailableError(TensorprogError):
-    """xarray is not installed."""
-
-
-def need_xarray(what: str = "sweeps") -> Any:
-    """The module, which results of this kind need.
-
-    Raises    SweepsUnavailableError
-    """
-    try:
-        import xarray
-    except ImportError:
-        message = str(Problem(f"{what} need the package xarray", fix=how_to_install("sweep")))
-        raise SweepsUnavailableError(message) from None
-    return xarray
 
 
 def tables(design: Design, cells: Mapping[Cell, Finished]) -> dict[str, Array]:
@@ -71,7 +52,7 @@ def dataset(design: Design, cells: Mapping[Cell, Finished], numbers: Mapping[str
         name: ((*design.names, "variable"), array[..., 0, 0, :], described(name)) if name in LIMITS else
         (axes, array, described(name)) for name, array in numbers.items()
     }
-    return need_xarray().Dataset(data, _coordinates(design), _attributes(design, cells))
+    return need_xarray("sweeps").Dataset(data, _coordinates(design), _attributes(design, cells))
 
 
 def _coordinates(design: Design) -> dict[str, Any]:

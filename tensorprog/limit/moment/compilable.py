@@ -100,7 +100,8 @@ def refuse_cells(shape: Compiled, names: Iterable[str] | None = None) -> None:
             shape.netsor.body[families[name].statements[-1]],  # which reads earlier members
             f"{name} is carried along a recurrence without a MatMul, and depends on scores or is read together with "
             "vectors that do",
-            f"a MatMul in the recurrence, or {name} affine in its earlier members, as in a residual stream",
+            f"a MatMul in the recurrence, or {name} affine in its earlier members with numbers as coefficients, as in "
+            "a residual stream; where it is divided by averages, as behind a norm, one statement for each step",
         )
 
 

@@ -77,15 +77,19 @@ class Pairwise:
         return found
 
     def order(self) -> list[Pairwise]:
-        """All steps that this one needs, each after those that it is made of."""
-        found, waiting = dict[Pairwise, None](), [self]
+        """All steps that this one needs, each after those that it is made of, layer by layer.
+
+        So steps that read the same arrays follow each other, and these are soon given free.
+        """
+        found, waiting = dict[Pairwise, int](), [self]
         while waiting:
             last = waiting[-1]
-            below = [] if last.known is not None else [step for step in last.args if step not in found]
+            args = [] if last.known is not None else last.args
+            below = [step for step in args if step not in found]
             waiting.extend(below)
             if not below:
-                found[waiting.pop()] = None
-        return list(found)
+                found[waiting.pop()] = 1 + max((found[step] for step in args), default=0)
+        return sorted(found, key=found.__getitem__)
 
     def reader(self) -> Callable[[Index], Array]:
         """The array at some members, in one walk over all steps."""

@@ -1,0 +1,69 @@
+"""Results as tables of pandas and xarray, and one comparison table for one comparison."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import tensorprog as tp
+from tensorprog import compare
+from tests.results.fakes import MixtureLaw, draw, netsor
+
+pandas = pytest.importorskip("pandas")
+xarray = pytest.importorskip("xarray")
+
+
+def test_the_limit_has_a_row_below_each_variable():
+    program = netsor(2)
+    table = compare(draw(program, 500, (1.0,)), MixtureLaw(program))
+    header, rows = table.table()
+    assert [row[:2] for row in rows] == [["y[0]", "16"], ["", "limit"], ["y[1]", "16"], ["", "limit"]]
+    assert float(rows[1][header.index("variance")]) == table["y[0]"].limit_variance
+    assert "limit" in table._repr_html_() and "500 networks" in str(table) and repr(table) == str(table)
+    alone = compare(draw(program, 500, (1.0,)), None)
+    assert alone.table()[0] == ["output", "n", "variance", "kurtosis"] and len(alone.table()[1]) == 2
+    other = compare(draw(program, 500, (1.0,)), draw(program, 400, (1.0,), seed=1))
+    assert [row[1] for row in other.table()[1]] == ["16", "others"] * 2
+
+
+def test_comparisons_as_tables():
+    program = netsor(2)
+    table = compare(draw(program, 500, (1.0,)), MixtureLaw(program))
+    frame, found = table.to_dataframe(), table.to_xarray()
+    assert list(frame.index) == ["y[0]", "y[1]"]
+    assert frame.loc["y[1]", "ks"] == table["y[1]"].ks == found["ks"].sel(variable="y[1]")
+    assert found.attrs["reference"] == "limit" and found.attrs["width"] == 16
+    assert len(compare(draw(program, 50, (1.0,)), None, []).to_dataframe()) == 0
+
+
+@pytest.mark.parametrize("coordinates", [1, 3])
+def test_samples_as_tables(coordinates):
+    drawn = tp.load("attention", s=3, H=1).run(
+        16, 20, coordinates=coordinates, averages={"m": "tanh(y[0])", "f": "y[i]**2"})
+    found, frame = drawn.to_xarray(), drawn.to_dataframe()
+    assert found["y"].dims == ("sample", *(["coordinate"] if coordinates > 1 else []), "y_dim_0")
+    assert (found["y"].to_numpy() == drawn["y"]).all() and found["f"].dims == ("sample", "f_dim_0")
+    assert len(frame) == 20 * coordinates and set(frame) >= {"y[0]", "y[1]", "y[2]", "m", "f[2]"}
+    wide = frame["y[1]"].to_numpy().reshape(20, coordinates)
+    assert (wide == drawn["y[1]"].reshape(20, coordinates)).all()
+    assert (frame["f[2]"].to_numpy().reshape(20, coordinates) == drawn.averages["f"][:, 2][:, None]).all()
+    score = frame["p[0,1,2]"].to_numpy().reshape(20, coordinates)
+    assert (score == drawn["p"][:, 0, 1, 2][:, None]).all()
+
+
+def test_covariances_as_tables():
+    law = tp.load("attention", s=3, H=1).limit()
+    cov = law.cov("p")
+    found, frame = cov.to_xarray(), cov.to_dataframe()
+    assert (found.to_numpy() == np.asarray(cov)).all() and len(set(found.dims)) == 6
+    assert len(frame) == 9 * 9 and found.attrs["error"] == cov.error
+
+
+def test_without_the_packages_the_command_is_named(monkeypatch):
+    drawn = draw(netsor(1), 5, (1.0,))
+    for package, action in (("pandas", drawn.to_dataframe), ("xarray", drawn.to_xarray),
+                            ("xarray", compare(drawn, None).to_xarray)):
+        with monkeypatch.context() as patched:
+            patched.setitem(sys.modules, package, None)
+            with pytest.raises(tp.TensorprogError, match=f"need the package {package}\n.*xarray>="):
+                action()
