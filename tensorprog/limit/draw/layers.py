@@ -459,15 +459,6 @@ class Conditioned(NumericRecursion):
         )
         return self._numbers_at(self._moment(f, g, one, two), _places(one, "", len(two)) | _places(two, "_"))
 
-    def second_moments(self, f: str, g: str, first: Box, second: Box) -> Array:
-        """E[Z^f Z^g] of the members in two boxes of two vectors, of which at least one depends on scores.
-
-        Shapes    (draws, *members of the first, *members of the second)
-        Scale     what the members in the boxes are made of, layer by layer; what is known is not computed again
-        """
-        moment = self._compute(f, g, self.over(box_ranges(first, second)))
-        return self._numbers_at(moment, _places(first, "", len(second)) | _places(second, "_"))
-
     def _moment(self, f: str, g: str, first: Box, second: Box) -> IndexedValues:
         if f in self.scores:
             return self.score(f, g)
