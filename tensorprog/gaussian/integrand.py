@@ -166,6 +166,25 @@ class FactoredIntegrand(Integrand):
         mu, var, cov, places = arrays[:count], arrays[count : 2 * count], arrays[2 * count], arrays[2 * count + 1 :]
         return replace(self, mu=mu, var=var, cov=cov, places=places)
 
+    def halves(self, most: int) -> tuple[int, FactoredIntegrand, FactoredIntegrand] | None:
+        """Two halves along an axis, where one of two variables has more than so many laws; else nothing."""
+        if not self.plain or len(self.functions) == 1:
+            return None
+        shape = max((place.shape for place in self.places), key=math.prod)
+        if math.prod(shape) <= most:
+            return None
+        axis = int(np.argmax(shape))
+        one, two = (self._along(axis, half) for half in _cuts(shape[axis], -(-shape[axis] // 2)))
+        return axis, one, two
+
+    def _along(self, axis: int, chosen: slice) -> FactoredIntegrand:
+        """Some members along an axis of the batch."""
+        key = (*(slice(None),) * axis, chosen)
+        *arrays, _, _ = (array if array.shape[axis] == 1 else array[key] for array in self.arrays)
+        mu, var = arrays[:2], arrays[2:4]
+        return replace(self, mu=tuple(mu), var=tuple(var), cov=arrays[4], pairs=0,
+                       places=tuple(map(_places, mu, var)))
+
     def in_parts(self, compute: Callable[[FactoredIntegrand], Estimate]) -> Estimate:
         """compute(part) for tiles of the batch; half of them where functions and arguments are symmetric."""
         if not self.plain:

@@ -75,3 +75,14 @@ def test_one_pair_and_many_give_the_same_numbers() -> None:
     for k, r in enumerate(rho):
         one = cross(tanh, silu, 0.0, 0.3, 1.0, 0.8, r * np.sqrt(0.8))
         assert abs(float(one.value) - many.value[k]) <= float(one.error) + many.error[k]
+
+
+def test_many_laws_are_answered_by_the_series_as_few_are() -> None:
+    f, g = FUNCTIONS["tanh"], FUNCTIONS["sigmoid"]
+    v = np.linspace(0.5, 2.0, 6 * 5000).reshape(6, 5000)
+    many = cross(f, g, 0.0, 0.1, v, v[::-1], 0.4)
+    assert many.value.shape == v.shape
+    assert many.error.max() < 1e-12  # quadrature in the plane states more, and takes minutes
+    for row in range(6):
+        few = cross(f, g, 0.0, 0.1, v[row, ::500], v[5 - row, ::500], 0.4)
+        assert (np.abs(many.value[row, ::500] - few.value) <= many.error[row, ::500] + few.error).all()
