@@ -104,7 +104,7 @@ def schema() -> str:
             parts += [f"## Keys in {name}", keys(rules)]
     parts += ["## Values"]
     for name, rule in form["$defs"].items():
-        parts += [f"### {name}", f"{_meaning(rule)}. Written as {accepts(rule)}."]
+        parts += [f"### {name}", ". ".join(filter(None, (_meaning(rule), f"Written as {accepts(rule)}.")))]
     return "\n\n".join(parts)
 
 
