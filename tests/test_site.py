@@ -30,6 +30,13 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     assert sorted(entries) == sorted({page.stem for page in DOCS.glob("*.md")} - {"index"})
 
 
+@pytest.mark.parametrize(("page", "table"), [
+    ("command-line.md", "commands"), ("program-files.md", "schema"), ("own-functions.md", "atoms"),
+])
+def test_what_is_generated_stands_on_a_page(page: str, table: str) -> None:
+    assert f"```{{generated}} {table}\n" in (DOCS / page).read_text(encoding="utf-8")
+
+
 def test_every_public_name_is_in_the_reference() -> None:
     page = (DOCS / "api.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\.\. auto\w+:: (\w+)$", page, re.M)) == set(tp.__all__)
@@ -52,7 +59,7 @@ def test_the_page_of_the_file_format_has_every_key() -> None:
 def test_the_page_of_commands_has_every_option() -> None:
     commands = import_module("tables").commands()
     for name, command in main.commands.items():
-        section = commands.split(f"## tp {name}\n")[1].split("\n## ")[0]
+        section = commands.split(f"### tp {name}\n")[1].split("\n### ")[0]
         options = {option for given in command.params if isinstance(given, click.Option) for option in given.opts}
         assert all(option in section for option in options)
 
