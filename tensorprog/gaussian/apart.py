@@ -67,7 +67,7 @@ class Side:
         pairs = zip((*self.mu, *self.var), (*other.mu, *other.var), strict=True)
         return all(a.value.size == b.value.size and np.array_equal(a.value.ravel(), b.value.ravel()) for a, b in pairs)
 
-    def series(self, rule: tuple[int, int, float]) -> _Series:
+    def series(self, rule: tuple[int, int, float]) -> _SideSeries:
         """Coefficients in products of Hermite polynomials.
 
         Raises    FloatingPointError if call returns nan
@@ -86,17 +86,17 @@ class Side:
         orders = found.reshape(*self.shape, *[len(basis)] * self.dim)
         axes = tuple(range(len(self.shape), orders.ndim))
         coefficients = np.ascontiguousarray(np.moveaxis(orders, axes, tuple(range(self.dim))))
-        return _Series(self, coefficients, square.reshape(self.shape))
+        return _SideSeries(self, coefficients, square.reshape(self.shape))
 
 
-    def series_of_copy(self, other: _Series) -> _Series:
+    def series_of_copy(self, other: _SideSeries) -> _SideSeries:
         """The same of a function at copies of its indices."""
         coefficients = other.coefficients.reshape(*other.coefficients.shape[: self.dim], *self.shape)
-        return _Series(self, coefficients, other.square.reshape(self.shape))
+        return _SideSeries(self, coefficients, other.square.reshape(self.shape))
 
 
 @dataclass(frozen=True, eq=False)
-class _Series:
+class _SideSeries:
     """Coefficients of a side, over (orders,) * dim and the batch, and its mean square."""
 
     side: Side
@@ -189,7 +189,7 @@ def _cross(
     return Estimate(_summed(one, two, rho), error), first
 
 
-def _summed(one: _Series, two: _Series, rho: Sequence[Array]) -> Array:
+def _summed(one: _SideSeries, two: _SideSeries, rho: Sequence[Array]) -> Array:
     """Sums over all orders of the variables in pairs, of order 0 in all others."""
     pairs = len(rho)
     a, b = (side.coefficients[(slice(None),) * pairs + (0,) * (side.side.dim - pairs)] for side in (one, two))
