@@ -35,7 +35,9 @@ LIGHTEST = 0.5  # of cells with dark letters
 
 @dataclass(frozen=True)
 class LayerCurve:
-    """One quantity over the layers: of the limit, a line, or of networks, markers; `shade` counts choices.
+    """One quantity over the layers: of the limit, a line, broken where it is extrapolated, or of networks, markers.
+
+    `shade` counts choices.
 
     Shapes    value, error (layers,), nan where there is none
     """
@@ -45,6 +47,7 @@ class LayerCurve:
     error: Array
     shade: int = 0
     width: int | None = None  # position among widths
+    measured: bool = False  # extrapolated from networks
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ def _curves(ax: Any, panel: LayerPanel, layers: Sequence[int], index: str, shade
         if curve.width is None:
             low, high = curve.value - curve.error, curve.value + curve.error
             ax.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
-            ax.plot(x, curve.value, color=colour, linewidth=sized(1.6), label=curve.label, zorder=3)
+            ax.plot(x, curve.value, color=colour, linewidth=sized(1.6), label=curve.label, zorder=3,
+                    linestyle="dashed" if curve.measured else "solid")
         else:
             step = max(1, len(x) // SIGNS)
             ax.errorbar(x[::step], curve.value[::step], yerr=np.nan_to_num(curve.error[::step]),
