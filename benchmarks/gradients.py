@@ -27,7 +27,7 @@ import tensorprog as tp
 
 TOKENS, BLOCKS, HEADS = 6, 12, 2
 NETWORKS = {64: 2048, 256: 512, 1024: 128}
-MATRICES = {64: 800, 256: 240}  # with torch
+MATRICES = {64: 8000, 256: 2400, 1024: 256}  # with torch
 TRANSFORMER = """
 program: prenorm
 constants: {s: 6, H: 2, L: 12, g: 1}

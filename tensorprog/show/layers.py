@@ -110,7 +110,7 @@ def _curves(ax: Any, panel: LayerPanel, layers: Sequence[int], index: str, shade
             ax.errorbar(x[::step], curve.value[::step], yerr=np.nan_to_num(curve.error[::step]),
                         color=widths[curve.width] if shades == 1 else colour, linestyle="none",
                         marker=MARKERS[curve.width % len(MARKERS)], markersize=sized(4), elinewidth=sized(0.8),
-                        markerfacecolor="none" if shades > 1 else None, label=curve.label, zorder=4)
+                        markerfacecolor="none" if shades > 1 else None, label=curve.label, zorder=4, clip_on=False)
     ax.set_xlim(min(x), max(x) if len(x) > 1 else min(x) + 1)
     ax.set_xlabel(plain(f"layer {index}"))
     name_axis(ax.yaxis, panel.title)
