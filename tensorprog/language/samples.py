@@ -78,7 +78,7 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
             held = list(self.__dict__.get("arrays", ()))
             first = held[0] if held else "y"
             raise NoNameError(Problem(f"samples have no attribute {name}", fix=(
-                f'samples["{name}"]' if name in held else f'samples["{first}"] is an array, which has mean() and var()')))
+                f'samples["{name}"]' if name in held else f'samples["{first}"] is an array, with a mean() of its own')))
 
     def _member(self, variable: str) -> NDArray[Any]:
         """Draws of one member, written as 'y[0]'."""
