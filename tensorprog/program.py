@@ -13,7 +13,7 @@ from tensorprog.finite.job import check_kept
 from tensorprog.finite.run import run
 from tensorprog.language.averages import with_averages
 from tensorprog.language.builder import Builder
-from tensorprog.language.errors import OutsideError, ProgramError
+from tensorprog.language.errors import OutsideError, ProgramError, fail
 from tensorprog.language.expr import Expr
 from tensorprog.language.memory import parse_memory
 from tensorprog.results.conditional import with_conditional
@@ -185,7 +185,7 @@ class Program(Builder, Shown):
         Raises    OutsideError with the findings when no limit is claimed, ProgramError for a constant that cannot be
                   a symbol
         """
-        if accuracy is not None and not 1e-7 <= accuracy <= 0.1:
+        if accuracy is not None and (not isinstance(accuracy, int | float) or not 1e-7 <= accuracy <= 0.1):
             raise ProgramError(f"accuracy must lie between 1e-7 and 0.1, not {accuracy!r}")
         report = self.check()
         if report.grade == "outside":
@@ -212,5 +212,8 @@ def load(source: str | os.PathLike[str], **overrides: float) -> Program:
     """
     from tensorprog.language.reading import load as read
 
+    if not isinstance(source, str | os.PathLike):
+        raise fail(f"load takes the path of a program file or the name of a shipped program, not {source!r}",
+                   fix='tp.load("attention")')
     path = resolve(source) if isinstance(source, str) else source
     return Program.from_netsor(read(path, overrides))
