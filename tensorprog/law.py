@@ -7,6 +7,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,6 +22,7 @@ from tensorprog.limit.law.infinite_heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw, check_order
 from tensorprog.limit.law.summary import blocks_of
 from tensorprog.limit.memory import budgeted
+from tensorprog.show.notebook import watched
 
 if TYPE_CHECKING:
     from tensorprog.results.selfcheck import LawCheck
@@ -54,6 +56,10 @@ class Law(NumericLaw, Shown):
               quadrature, Student's t at 99.9 % times the standard error where quasi-Monte Carlo averages over p-ring
     Source    Sakai, Karakida & Imaizumi 2025 (arXiv 2506.00846), Definition 1, Theorem 1, Corollary 2
     """
+
+    @staticmethod
+    def _watch() -> AbstractContextManager[Any]:
+        return watched("the infinite-width limit")
 
     def blocks(self) -> list[Block]:
         """What converges to what, and the numbers that are known or come at once."""

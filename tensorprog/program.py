@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tensorprog.blocks import Block, Code, Folded, Picture, code, paragraph, strong
@@ -18,6 +19,7 @@ from tensorprog.language.expr import Expr
 from tensorprog.language.memory import parse_memory
 from tensorprog.results.conditional import with_conditional
 from tensorprog.shipped import resolve
+from tensorprog.show.notebook import watched
 
 if TYPE_CHECKING:
     from tensorprog.check.clauses import Report
@@ -136,11 +138,12 @@ class Program(Builder, Shown):
         check_kept(self.netsor, keep)  # not names that averages and conditional laws add
         added = with_averages(self.netsor, averages or {})
         beside = with_conditional(added.netsor) if conditional else None
-        drawn = run(
-            added.netsor if beside is None else beside.netsor, width, samples, seed=seed, method=method,
-            coordinates=coordinates, keep=keep, threads=threads, max_memory=max_memory, dtype=dtype,
-            executor=executor, store=store, progress=progress, exact=exact,
-        )
+        with nullcontext(progress) if progress is not None else watched(f"networks of width {width}") as told:
+            drawn = run(
+                added.netsor if beside is None else beside.netsor, width, samples, seed=seed, method=method,
+                coordinates=coordinates, keep=keep, threads=threads, max_memory=max_memory, dtype=dtype,
+                executor=executor, store=store, progress=told, exact=exact,
+            )
         return added.separate(drawn if beside is None else beside.separate(drawn))
 
     def plan(
