@@ -65,7 +65,7 @@ def one_head() -> tp.Program:
     P = tp.Program("head")
     i, j = P.index("i", 2), P.index("j", 2)
     x = P.initial("x[i]", cov="0.5**abs(i - i_)")
-    q, k = P.matmul("q[i]", P.weight("Q"), x[i]), P.matmul("k[i]", P.weight("K"), x[i])
+    q, k = P.matmul("q[i]", P.weight("Q", 0.5), x[i]), P.matmul("k[i]", P.weight("K", 0.5), x[i])
     p = P.dot("p[i,j]", q[i], k[j])
     o = P.matmul("o[i]", P.weight("V", 2), x[i])
     P.outputs(P.nonlin("y[i]", tp.tanh(tp.sum[j](tp.softmax[j](p[i, j]) * o[j]))))
@@ -81,7 +81,7 @@ def dense_kernels(n: int, networks: int) -> Array:
         x = factor @ rng.standard_normal((2, n))
         weights = rng.standard_normal((3, n, n))  # Q, K and V as standard normals
         moved = weights + 1j * step * np.eye(3 * n * n).reshape(-1, 3, n, n)
-        q, k, o = np.einsum("wcab,ib->cwia", moved, x) * np.sqrt(np.array([1, 1, 2]) / n)[:, None, None, None]
+        q, k, o = np.einsum("wcab,ib->cwia", moved, x) * np.sqrt(np.array([0.5, 0.5, 2]) / n)[:, None, None, None]
         attention = np.exp(q @ np.swapaxes(k, 1, 2) / math.sqrt(n))
         y = np.tanh(attention / attention.sum(axis=2, keepdims=True) @ o).imag / step
         found.append(np.einsum("wia,wja->ij", y, y) / n)
