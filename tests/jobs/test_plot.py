@@ -114,8 +114,16 @@ def test_what_a_folder_lacks_is_said(tp: Tp) -> None:
         "written", "to", "old/", "convergence-page.png", "covariance-page.png"]
     Path("r/samples.npz").write_bytes(Path("r/samples.npz").read_bytes()[:200])
     assert "cannot be read from r/samples.npz" in refused("r", "--what", "density")
+    code, out, err = tp("plot", "r", "--format", "png")
+    assert (code, out.split()[3:]) == (0, ["convergence-page.png", "covariance-page.png"])
+    assert "no figure density" in err
+    assert "cannot be read from r/samples.npz" in err
     Path("r/samples.npz").unlink()
     assert "there are no samples in r" in refused("r", "--what", "density")
+    for key in ("finite", "limit", "densities"):
+        Path("old/report.json").write_text(json.dumps(report | {"densities": {}, key: 5}))
+        assert "was not written by tensorprog, or was changed" in refused(
+            "old", "--what", "covariance" if key == "limit" else "density")
     report["finite"] = []
     Path("r/report.json").write_text(json.dumps(report))
     assert "no width is complete in r" in refused("r", "--what", "convergence")
