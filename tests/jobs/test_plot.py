@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -153,3 +154,14 @@ def test_depth_profiles_and_figures_of_the_paper(tp: Tp, nothing_computed: Calla
     assert "are drawn as they are" in tp("plot", "p", "--panel", "log")[2]
     Path("p/fig2a.csv").unlink()
     assert "fig2a.csv cannot be read" in tp("plot", "p", "--what", "fig2a")[2]
+
+
+def test_figures_of_the_paper_ask_for_matplotlib_before_the_work(
+    tp: Tp, nothing_computed: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing_computed()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, out, err = tp("paper", "fig1a", "--out", "p")
+    assert (code, out) == (2, "")
+    assert "pictures need matplotlib" in err
+    assert not Path("p").exists()
