@@ -47,7 +47,7 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.initials import initial_laws
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
-from tensorprog.language.schedule import steps, upstream
+from tensorprog.language.schedule import rearranged, steps, upstream
 from tensorprog.language.weight_members import Grouping, variances
 
 __all__ = ["Inactive", "without_inactive"]
@@ -127,8 +127,9 @@ def without_inactive(
     if not pairs:
         return None
     drawn = {id(old): new for old, new in pairs}
-    body = tuple(drawn.get(id(statement), statement) for statement in netsor.body)
-    return Inactive(replace(netsor, body=body), tuple(pairs), log10_variation)
+    body = [drawn.get(id(statement), statement) for statement in netsor.body]
+    order = rearranged(body, netsor.ranges, netsor.boundaries)  # a recurrence may be none any more
+    return Inactive(replace(netsor, body=tuple(body[position] for position in order)), tuple(pairs), log10_variation)
 
 
 def _largest(holds: Callable[[float], bool], level: float) -> float:
@@ -275,7 +276,7 @@ class _Bounds:
             name = statement.target.name
             if isinstance(statement, MatMul):
                 rms = reaches.get(statement.vector.name, ANYTHING).rms
-                gaussian(name, 0.0, 0.0, rms and factor * rms, width)
+                gaussian(name, 0.0, 0.0, factor * rms if factor and rms else 0.0, width)
             elif isinstance(statement, Dot):
                 sizes = [reaches.get(side.name, ANYTHING).rms for side in (statement.left, statement.right)]
                 size = 0.0 if 0.0 in sizes else factor * sizes[0] * sizes[1] * SLACK

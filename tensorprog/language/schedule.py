@@ -11,7 +11,7 @@ from tensorprog.language.errors import Problem, ProgramError
 from tensorprog.language.expr import Affine, Variable, is_call, walk
 from tensorprog.language.records import Draft, Nonlin, Range, Statement
 
-__all__ = ["Loop", "Step", "dependencies", "lag", "positions", "schedule", "steps", "upstream"]
+__all__ = ["Loop", "Step", "dependencies", "lag", "positions", "rearranged", "schedule", "steps", "upstream"]
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,14 @@ def positions(entries: Sequence[int | Loop]) -> Iterator[int]:
             yield from positions(entry.body)
         else:
             yield entry
+
+
+def rearranged(
+    body: Sequence[Statement], ranges: Mapping[str, Range], boundaries: Mapping[str, Sequence[str]]
+) -> list[int]:
+    """Positions as they are or, if something would be used before it is bound, in the order of a schedule."""
+    order, problems = schedule(body, ranges, boundaries)
+    return [*positions(order)] if problems else list(range(len(body)))
 
 
 def upstream(netsor: Draft, names: Iterable[str]) -> frozenset[str]:

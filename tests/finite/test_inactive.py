@@ -262,3 +262,15 @@ outputs: [y]
     program = tp.Program.from_netsor(loads(text))
     without, written = (program.run(64, 20, seed=1, exact=exact)["y"] for exact in (False, True))
     assert np.allclose(without, written)
+
+
+def test_weights_of_variance_zero_leave_nothing_of_what_they_multiply() -> None:
+    """Also where that has no bound: behind a recurrence of vectors that may be large."""
+    P = tp.Program("zero", constants={"T": 3})
+    t = P.index("t", "1..T")
+    W, z = P.weight("W[t]", 0), P.nonlin("z[0]", P.initial("x"))
+    r = P.nonlin("r[t]", tp.relu(z[t - 1]))
+    u = P.matmul("u[t]", W[t], r[t])
+    P.nonlin("z[t]", z[t - 1] + u[t] / tp.sqrt(3))
+    P.outputs(P.matmul("f", P.weight("V"), z[3]))
+    assert np.isfinite(np.asarray(P.run(8, 50, seed=1)["f"], float)).all()

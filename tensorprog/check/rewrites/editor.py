@@ -31,7 +31,7 @@ from tensorprog.language.expr import (
     walk,
 )
 from tensorprog.language.ir import ConstantDef, Index, MatMul, Netsor, Nonlin, Range, Statement, Weight
-from tensorprog.language.schedule import positions, schedule
+from tensorprog.language.schedule import rearranged
 
 __all__ = ["Editor", "Rewrite", "Stuck"]
 
@@ -289,7 +289,8 @@ class Editor:
             entries += self._before.get(position, ())
             if position not in self.dropped:
                 entries.append((self.changed.get(position, statement), self.origin[position]))
-        entries = [entries[position] for position in self._order([statement for statement, _ in entries])]
+        entries = [entries[position] for position in rearranged(
+            [statement for statement, _ in entries], self._ranges, self.netsor.boundaries)]
         initial = (v for v in self.netsor.initial if v.name not in self.replaced)
         weights = (w for w in (*self.netsor.weights, *self.weights) if w.name not in self.replaced)
         parts: dict[str, Any] = {
@@ -321,11 +322,6 @@ class Editor:
     def width(self, name: str) -> str:
         """What a width is to be called."""
         return "n" if name in self.equal else name
-
-    def _order(self, body: Sequence[Statement]) -> list[int]:
-        """Positions as they are or, if something would be used before it is bound, in the order of a schedule."""
-        order, problems = schedule(body, self._ranges, self.netsor.boundaries)
-        return [*positions(order)] if problems else list(range(len(body)))
 
 
 def _renamable(
