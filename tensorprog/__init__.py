@@ -76,6 +76,12 @@ def __getattr__(name: str) -> Any:
 
         if name in function_names():
             return function(name)
+        from tensorprog.language.errors import NoNameError, Problem, did_you_mean
+        from tensorprog.language.meant import in_python, not_here
+
+        fix = in_python(name) or not_here(name) or did_you_mean(name, __dir__(), (
+            "`tp list --atoms` shows all functions; tp.atom declares one of your own"))
+        raise NoNameError(Problem(f"tensorprog has no function {name}", fix=fix))
     raise AttributeError(f"module 'tensorprog' has no attribute {name!r}")
 
 

@@ -7,26 +7,34 @@ import os
 import zipfile
 import zlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from tensorprog.blocks import Block
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import check_sketch, declared_function
-from tensorprog.language.errors import NotCompiledError, ProgramError
+from tensorprog.language.errors import NoNameError, NotCompiledError, Problem, ProgramError, did_you_mean
 from tensorprog.language.files import whole
 from tensorprog.limit.law.infinite_heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw, check_order
 from tensorprog.limit.law.summary import blocks_of
 from tensorprog.limit.memory import budgeted
+from tensorprog.show.notebook import watched
 
 if TYPE_CHECKING:
     from tensorprog.results.selfcheck import LawCheck
 
 __all__ = ["Law"]
 
+ELSEWHERE = {  # methods by their names in other libraries
+    "pdf": 'law.density("y[0]", grid)', "logpdf": 'law.density("y[0]", grid)', "ppf": 'law.quantile("y[0]", 0.5)',
+    "rvs": "law.sample(1000)", "draw": "law.sample(1000)", "samples": "law.sample(1000)", "run": "law.sample(1000)",
+    "covariance": 'law.cov("y")', "variance": 'law.var("y")', "expectation": 'law.mean("y")',
+    "plot": 'tp.plots.covariance(law, "y")',
+}  # fmt: skip
 ENTRY = "law.json"
 MAX_ENTRY = 16_000_000  # bytes, four for a character: far more than a program file may have
 NUMBER = (float, int, NoneType)
@@ -49,9 +57,22 @@ class Law(NumericLaw, Shown):
     Source    Sakai, Karakida & Imaizumi 2025 (arXiv 2506.00846), Definition 1, Theorem 1, Corollary 2
     """
 
+    @staticmethod
+    def _watch() -> AbstractContextManager[Any]:
+        return watched("the infinite-width limit")
+
     def blocks(self) -> list[Block]:
         """What converges to what, and the numbers that are known or come at once."""
         return blocks_of(self)
+
+    if not TYPE_CHECKING:  # which would take every name for one of its own
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            known = [method for method in dir(type(self)) if not method.startswith("_")]
+            fix = ELSEWHERE.get(name) or did_you_mean(name, known, "help(law) lists them")
+            raise NoNameError(Problem(f"laws have no attribute {name}", fix=fix))
 
     def latex(self) -> str:
         """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tensorprog.blocks import Block, Code, Folded, Picture, code, paragraph, strong
@@ -13,11 +14,12 @@ from tensorprog.finite.job import check_kept
 from tensorprog.finite.run import run
 from tensorprog.language.averages import with_averages
 from tensorprog.language.builder import Builder
-from tensorprog.language.errors import OutsideError, ProgramError
+from tensorprog.language.errors import OutsideError, ProgramError, fail
 from tensorprog.language.expr import Expr
 from tensorprog.language.memory import parse_memory
 from tensorprog.results.conditional import with_conditional
 from tensorprog.shipped import resolve
+from tensorprog.show.notebook import watched
 
 if TYPE_CHECKING:
     from tensorprog.check.clauses import Report
@@ -136,11 +138,12 @@ class Program(Builder, Shown):
         check_kept(self.netsor, keep)  # not names that averages and conditional laws add
         added = with_averages(self.netsor, averages or {})
         beside = with_conditional(added.netsor) if conditional else None
-        drawn = run(
-            added.netsor if beside is None else beside.netsor, width, samples, seed=seed, method=method,
-            coordinates=coordinates, keep=keep, threads=threads, max_memory=max_memory, dtype=dtype,
-            executor=executor, store=store, progress=progress, exact=exact,
-        )
+        with nullcontext(progress) if progress is not None else watched(f"networks of width {width}") as told:
+            drawn = run(
+                added.netsor if beside is None else beside.netsor, width, samples, seed=seed, method=method,
+                coordinates=coordinates, keep=keep, threads=threads, max_memory=max_memory, dtype=dtype,
+                executor=executor, store=store, progress=told, exact=exact,
+            )
         return added.separate(drawn if beside is None else beside.separate(drawn))
 
     def plan(
@@ -185,7 +188,7 @@ class Program(Builder, Shown):
         Raises    OutsideError with the findings when no limit is claimed, ProgramError for a constant that cannot be
                   a symbol
         """
-        if accuracy is not None and not 1e-7 <= accuracy <= 0.1:
+        if accuracy is not None and (not isinstance(accuracy, int | float) or not 1e-7 <= accuracy <= 0.1):
             raise ProgramError(f"accuracy must lie between 1e-7 and 0.1, not {accuracy!r}")
         report = self.check()
         if report.grade == "outside":
@@ -212,5 +215,8 @@ def load(source: str | os.PathLike[str], **overrides: float) -> Program:
     """
     from tensorprog.language.reading import load as read
 
+    if not isinstance(source, str | os.PathLike):
+        raise fail(f"load takes the path of a program file or the name of a shipped program, not {source!r}",
+                   fix='tp.load("attention")')
     path = resolve(source) if isinstance(source, str) else source
     return Program.from_netsor(read(path, overrides))

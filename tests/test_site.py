@@ -59,7 +59,7 @@ def test_the_page_of_the_file_format_has_every_key() -> None:
 def test_the_page_of_commands_has_every_option() -> None:
     commands = import_module("tables").commands()
     for name, command in main.commands.items():
-        section = commands.split(f"## tp {name}\n")[1].split("\n## ")[0]
+        section = commands.split(f"### tp {name}\n")[1].split("\n### ")[0]
         options = {option for given in command.params if isinstance(given, click.Option) for option in given.opts}
         assert all(option in section for option in options)
 

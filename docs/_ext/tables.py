@@ -98,13 +98,13 @@ def _inner(rule: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def schema() -> str:
     """Sections of a program file, the keys in them, and the values these take."""
     form = program_schema()
-    parts = ["## Sections", keys(form["properties"], form["required"])]
+    parts = ["### Sections", keys(form["properties"], form["required"])]
     for name, rule in form["properties"].items():
         for rules in _inner(rule):
-            parts += [f"## Keys in {name}", keys(rules)]
-    parts += ["## Values"]
+            parts += [f"### Keys in {name}", keys(rules)]
+    parts += ["### Values"]
     for name, rule in form["$defs"].items():
-        parts += [f"### {name}", ". ".join(filter(None, (_meaning(rule), f"Written as {accepts(rule)}.")))]
+        parts += [f"#### {name}", ". ".join(filter(None, (_meaning(rule), f"Written as {accepts(rule)}.")))]
     return "\n\n".join(parts)
 
 
@@ -118,12 +118,12 @@ def atoms() -> str:
     header = ("function", "formula", "range", "growth", "order", "Lipschitz", "shape")
     written = {"minimum": "min", "maximum": "max"}
     return "\n\n".join([
-        "## Of one argument", table(header, map(_facts, single)),
-        "## Of several arguments",
+        "### Of one argument", table(header, map(_facts, single)),
+        "### Of several arguments",
         table(("function", "meaning"), ((code(written.get(a.name, a.name)), prose(a.doc)) for a in several)),
-        "## Operators",
+        "### Operators",
         table(("written", "name"), ((code(a.operator), a.name) for a in ATOMS.values() if a.operator)),
-        "## Over indices",
+        "### Over indices",
         table(("function", "meaning", "removes the index", "linear", "Lipschitz"),
               ((code(f"{r.name}[i](...)"), prose(r.doc), _yes(r.removes), _yes(r.linear), _yes(r.lipschitz))
                for r in REDUCTIONS.values())),
@@ -176,12 +176,12 @@ def _yes(value: bool) -> str:
 
 def commands() -> str:
     """Every command with its options, as `--help` prints them."""
-    parts = ["## tp", prose(inspect.cleandoc(main.help or ""))]
+    parts = ["### tp", prose(inspect.cleandoc(main.help or ""))]
     for name, command in main.commands.items():
         context = click.Context(command, info_name=f"tp {name}")
         records = [record for parameter in command.get_params(context)
                    if (record := parameter.get_help_record(context)) is not None and record[0].startswith("-")]
         usage = " ".join([f"tp {name}", *command.collect_usage_pieces(context)])
-        parts += [f"## tp {name}", code(usage), prose(inspect.cleandoc(command.help or "").replace("\b\n", "")),
+        parts += [f"### tp {name}", code(usage), prose(inspect.cleandoc(command.help or "").replace("\b\n", "")),
                   table(("option", "meaning"), ((code(option), prose(meaning)) for option, meaning in records))]
     return "\n\n".join(parts)

@@ -17,7 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
+import numpy as np
+
+from tensorprog.language.errors import NoNameError, Problem, ProgramError, Span, did_you_mean, fail, shorten
 from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
 from tensorprog.language.ir import ConstantDef, Draft, Initial, Netsor, Weight
 from tensorprog.language.parse import Names, affine, parse_expression, parse_target
@@ -47,8 +49,7 @@ from tensorprog.language.validity import problems_of, statement_parts
 __all__ = ["Builder", "FamilyHandle"]
 
 
-class _NoName(ProgramError, AttributeError):
-    """A name the program does not know, asked for as an attribute."""
+METHODS = ("check", "run", "limit", "plan", "graph", "explain", "to_yaml")  # of a program, as advice names them
 
 
 class FamilyHandle:
@@ -75,7 +76,8 @@ class FamilyHandle:
         """The member at these index expressions: indices, whole numbers, `t - 1`, or text such as "t-1"."""
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) != self.count:
-            raise fail(f"{len(parts)} indices given, but {self.usage_hint}")
+            given = "1 index is" if len(parts) == 1 else f"{len(parts)} indices are"
+            raise fail(f"{given} given, but {self.usage_hint}", fix=self.member)
         names = self.builder.names
         slots = []
         for part in parts:
@@ -118,7 +120,7 @@ class FamilyHandle:
             if name.startswith("_"):
                 raise AttributeError(name)
             fix = f"functions stand in front: tp.tanh({self.member})"
-            raise _NoName(Problem(f"{self.name} has no attribute {name}", fix=fix))
+            raise NoNameError(Problem(f"{self.name} has no attribute {name}", fix=fix))
 
     __matmul__ = __rmatmul__ = __mod__ = __xor__ = __and__ = __or__ = __invert__ = __float__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
@@ -147,6 +149,8 @@ class Builder:
             _program_name(name), title=_line(title, "a title"), reference=_line(reference, "a reference"))
         self._announced: dict[str, int] = {}
         self._cache: Netsor | None = None
+        if not isinstance(constants, Mapping | None):
+            raise fail("constants are given by name", fix='constants={"s": 4}')
         for key, value in (constants or {}).items():
             self.constant(key, value)
         for key, value in (widths or {}).items():
@@ -180,8 +184,11 @@ class Builder:
             raise AttributeError(name)
         if name in self._draft.constant:
             return self[name]
-        known = list(self._draft.constant)
-        raise _NoName(Problem(f"the program has no constant {name}", fix=did_you_mean(name, known)))
+        if name in self._counts():
+            raise NoNameError(Problem(f"{name} is no constant: other names stand in brackets", fix=f'P["{name}"]'))
+        known = [*self._draft.constant, *(method for method in dir(type(self)) if not method.startswith("_"))]
+        raise NoNameError(Problem(f"the program has no constant and no method {name}", fix=did_you_mean(
+            name, known, f"the methods of a program are {', '.join(METHODS)}")))
 
     def __getitem__(self, name: str) -> Any:
         """Constant, index or family by name."""
@@ -199,6 +206,9 @@ class Builder:
     def constant(self, name: str, value: Any) -> Any:
         """A number, or over indices (`"b[i]"`) an array or an expression; returns its handle."""
         short, indices = make_name(name, self.names, "a constant")
+        if not indices and (isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim)):
+            raise fail(f"{short} is declared without indices, so that it is one number", fix=(
+                f'declare an array over its indices: P.constant("{short}[i]", numbers)'))
         record: Any
         if not indices:
             record = ConstantDef(short, scalar(value, self.names, f"constant {name}"))
@@ -239,6 +249,9 @@ class Builder:
         plain = isinstance(mean, int) and mean == 0
         options = {"mean": None if grid and plain else mean, "cov": None if _is_one(cov) else cov, "gram": gram,
                    "data": data, "variance": variance, "width": width, "grid": grid or None}
+        if isinstance(data, str):
+            raise fail(f"the data of {short} are an array, and not the name of a file",
+                       fix=f"P.initial({name!r}, data=np.load({data!r}))")
         given = self._taken(INITIAL, short, {key: value for key, value in options.items() if value is not None})
         self._add("initial", make_initial(short, indices, given, instead="cov=..."))
         return self[short]
@@ -341,6 +354,9 @@ class Builder:
             raise fail(f"{instruction} defines a new family, whose name comes first, as text, and not {target}",
                        fix=f'P.{instruction.lower()}("y[i]", ...)')
         left = parse_target(target, names)
+        if any(arg is None for arg in args):
+            raise fail(f"an argument of {instruction} is missing",
+                       fix=f"P.{instruction.lower()}({_EXAMPLES[instruction]})")
         weights = 1 if instruction == "MatMul" else 0
         exprs = [_argument(arg, names, position < weights) for position, arg in enumerate(args)]
         text = f"{left} = {instruction}({', '.join(map(_shown, exprs))})"
@@ -372,6 +388,9 @@ class Builder:
         if not same:
             raise fail("this expression uses names in another meaning than the program does", span,
                        "take indices and constants from this program, and families by u[i]")
+
+
+_EXAMPLES = {"MatMul": '"u", W, x', "Dot": '"p", x, y', "Nonlin": '"y", tp.tanh(x)'}
 
 
 def _known(method: str, name: str, other: Mapping[str, Any]) -> None:

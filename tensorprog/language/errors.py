@@ -11,7 +11,8 @@ from typing import Any
 from tensorprog.language.extras import how_to_install
 
 __all__ = [
-    "AccuracyError", "MemoryLimitError", "MissingPackageError", "NotCompiledError", "OutsideError", "Problem",
+    "AccuracyError", "MemoryLimitError", "MissingPackageError", "NoNameError", "NotCompiledError", "OutsideError",
+    "Problem",
     "ProgramError", "Span", "TensorprogError", "WorkerError", "check_count", "check_precision", "did_you_mean", "fail",
     "in_order", "need_package", "need_xarray", "shorten", "visible",
 ]
@@ -77,6 +78,10 @@ class ProgramError(TensorprogError):
         if len(self.problems) > MAX_SHOWN:
             shown.append(f"... and {len(self.problems) - MAX_SHOWN} more problems")
         super().__init__("\n".join(shown))
+
+
+class NoNameError(ProgramError, AttributeError):
+    """A name that an object does not have, asked for as an attribute."""
 
 
 class FullDiskError(ProgramError):

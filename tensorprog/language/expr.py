@@ -17,10 +17,11 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, TypeVar, Union, cast
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.errors import Problem, ProgramError, fail
+from tensorprog.language.errors import NoNameError, Problem, ProgramError, fail
 from tensorprog.language.meant import function_meant, not_here
 
 __all__ = [
@@ -204,10 +205,23 @@ class Expr:
         raise fail(f"{self} has no numerical value, so that functions such as math.tanh cannot take it",
                    fix=f"tp.tanh({self})")
 
+    def __int__(self) -> int:
+        raise fail(f"{self} has no numerical value that could be rounded", fix="round constants before they are given")
+
     def __iter__(self) -> NoReturn:
         index = next(iter(free_indices(self)), "i")
         raise fail(f"{self} is one vector or scalar, not a list: nothing can run over it",
                    fix=f"tp.sum[{index}]({self})")
+
+    def __len__(self) -> NoReturn:
+        raise fail(f"{self} has no length here: it is one vector or scalar, and the width is given when networks run",
+                   fix="P.run(width=64, samples=1000)")
+
+    def __call__(self, *args: Any) -> NoReturn:
+        """Refused: expressions are no functions, and weights are multiplied by statements."""
+        taken = ", ".join(map(str, args))
+        raise fail(f"{self} is no function", fix=(
+            f'P.matmul("u", {self}, {taken}) for a weight times a vector' if args else f"{self}"))
 
     def __matmul__(self, other: Any) -> NoReturn:
         raise fail("@ is not part of the language", fix=(
@@ -233,12 +247,21 @@ class Expr:
         raise AssertionError("unreachable")
 
     def __round__(self, *_: Any) -> NoReturn:
-        raise fail(f"{self} has no numerical value that could be rounded", fix="round constants before they are given")
+        int(self)
+        raise AssertionError("unreachable")
+
+    def __divmod__(self, _: Any) -> NoReturn:
+        raise fail("divmod is not part of the language: values are real numbers", fix="tp.sin and tp.cos are periodic")
+
+    def __lshift__(self, other: Any) -> NoReturn:
+        raise fail("<< and >> are not part of the language: values are real numbers", fix=(
+            f"({self}) * 2**{other}" if self.children else f"{self} * 2**{other}"))
 
     def __contains__(self, _: Any) -> NoReturn:
         self.__iter__()
 
     __rxor__, __rfloordiv__, __rmod__ = __xor__, __floordiv__, __mod__
+    __rdivmod__, __rlshift__, __rshift__, __rrshift__ = __divmod__, __lshift__, __lshift__, __lshift__
 
     def __getitem__(self, key: Any) -> NoReturn:
         text = ", ".join(map(str, key if isinstance(key, tuple) else (key,)))
@@ -257,7 +280,7 @@ class Expr:
                 fix = f"tp.{name}[{next(iter(free_indices(self)), 'i')}]({self})"
             else:
                 fix = f"tp.{name}({self})" if name in ATOMS else "functions stand in front: tp.tanh(x[i])"
-            raise _NoAttributeError(Problem(f"expressions have no attribute {name}", fix=fix))
+            raise NoNameError(Problem(f"expressions have no attribute {name}", fix=fix))
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -266,10 +289,6 @@ class Expr:
 
     def __str__(self) -> str:
         return fold(self, _PRINTED, _printed_leaf, _printed_call)[0]
-
-
-class _NoAttributeError(ProgramError, AttributeError):
-    """A method of arrays, asked of an expression."""
 
 
 _NUMPY_OPERATORS: dict[str, Callable[..., Any]] = {
@@ -409,7 +428,8 @@ def as_expr(value: Any) -> Expr:
     if isinstance(value, Expr) and not isinstance(value, Transposed):
         return value
     if isinstance(value, bool):
-        raise ProgramError(f"{value} is not a number")
+        raise fail(f"{value} is not a number: == and `in` compare two expressions at once, and not their values",
+                   fix="a comparison stands in a choice, tp.where(x[i] > 0, 1, 0); a constant is written 1 or 0")
     if getattr(value, "dtype", None) is not None and value.ndim == 0 and value.dtype.kind in "iuf":
         value = value.item()  # an array of no dimensions has __index__, whatever it holds
     if hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0:
@@ -423,9 +443,16 @@ def as_expr(value: Any) -> Expr:
             'either all of it is text, P.nonlin("y[i]", "tanh(x[i])"), or none of it, tp.tanh(x[i])'))
     if callable(value) and not hasattr(value, "usage_hint"):
         name = getattr(value, "__name__", "f")
-        raise fail(f"{name} is a function and no expression yet", fix=f"give it its arguments: tp.{name}(x[i])")
+        known = name in ATOMS or name in PAIRWISE
+        raise fail(f"{'this' if name == '<lambda>' else name} is a function and no expression yet", fix=(
+            f"give it its arguments: tp.{name}(x[i])" if known else "write what it gives, such as tp.tanh(x[i])"))
+    if getattr(value, "ndim", 0) or isinstance(value, list | tuple | set | dict):
+        what = "an array" if hasattr(value, "ndim") else f"a {type(value).__name__}"
+        raise fail(f"{what} cannot stand in an expression: numbers over an index are a constant with that index",
+                   fix='P.constant("b[i]", numbers), then read b[i]')
     hint = getattr(value, "usage_hint", "write a number or an expression")
-    raise ProgramError(f"{value!r} cannot stand in an expression: {hint}")
+    shown = f"the module {value.__name__}" if isinstance(value, ModuleType) else repr(value)
+    raise fail(f"{shown} cannot stand in an expression: {hint}", fix=getattr(value, "member", ""))
 
 
 def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operand] | None = None) -> Expr:
@@ -500,19 +527,21 @@ class Function:
 
     def __call__(self, *args: Operand, **params: Operand) -> Expr:
         """Apply the function to expressions and numbers, the parameters last or by name."""
-        return self.applied(args, params)
+        return self.applied(args, params, prefix="tp.")
 
-    def applied(self, args: Sequence[Operand], params: Mapping[str, Operand], column: int = 0) -> Expr:
-        """The function of these arguments, read from this column of a text."""
+    def applied(
+        self, args: Sequence[Operand], params: Mapping[str, Operand], column: int = 0, prefix: str = ""
+    ) -> Expr:
+        """The function of these arguments, read from this column of a text; advice has the prefix."""
         name = self.__name__
         if name in PAIRWISE:
             if len(args) < 2 or params:
-                over = f", or {name}[i](x[i]) over an index" if name in REDUCTIONS else ""
-                raise ProgramError(Problem(f"{name} takes two or more arguments", fix=f"{name}(x, y){over}"))
+                over = f", or {prefix}{name}[i](x[i]) over an index" if name in REDUCTIONS else ""
+                raise fail(f"{name} takes two or more arguments", fix=f"{prefix}{name}(x, y){over}")
             return reduce(lambda x, y: call(PAIRWISE[name], x, y, column=column), args[1:], as_expr(args[0]))
         if name not in ATOMS:
             free = free_indices(args[0]) if args and isinstance(args[0], Expr) else []
-            fix = f"{name}[{free[-1]}]({args[0]})" if free else f"{name}[i](x[i])"
+            fix = prefix + (f"{name}[{free[-1]}]({args[0]})" if free else f"{name}[i](x[i])")
             raise fail(f"{name} needs the index that it runs over, in square brackets", fix=fix)
         return call(name, *args, column=column, params=params)
 
@@ -522,8 +551,8 @@ class Function:
         names = indices if isinstance(indices, tuple) else (indices,)
         for index in names if name in REDUCTIONS else ():
             if not isinstance(index, IndexValue):
-                raise ProgramError(Problem(f"{name}[...] takes indices, not {index!s}", fix='i = P.index("i", 4), then '
-                                                                                         f"{name}[i](x[i])"))
+                raise fail(f"{name}[...] takes indices, not {index!s}",
+                           fix=f'i = P.index("i", 4), then tp.{name}[i](x[i])')
         return self.over([index.name for index in names if isinstance(index, IndexValue)])
 
     def over(self, indices: Sequence[str], column: int = 0) -> Callable[[Operand], Expr]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 
-__all__ = ["Surroundings", "function_meant", "not_here", "rewritten"]
+__all__ = ["Surroundings", "function_meant", "in_python", "not_here", "rewritten"]
 
 MAX_MEANT = 500  # characters of a statement, beyond which nobody asks what was meant
 
@@ -101,6 +101,12 @@ def function_meant(name: str) -> str:
     """The function of the language that a name in another spelling means: `ReLU`, `leakyRelu`; '' if none."""
     spelt = {_plain(atom): atom for atom in (*ATOMS, *REDUCTIONS)}
     return spelt.get(_plain(name), "")
+
+
+def in_python(name: str) -> str:
+    """The same as an expression in Python: `tp.silu(x)` for swish; '' if nothing is known."""
+    known = function_meant(name)
+    return f"tp.{known}(x)" if known else re.sub(r"\b([a-z_]+)\(", r"tp.\1(", ONE.get(_plain(name), ""))
 
 
 def rewritten(text: str, known: Surroundings) -> list[str]:

@@ -389,6 +389,8 @@ def parse_expression(text: str, names: Names, span: Span = Span(), weight: bool 
 
 def parse_target(text: str, names: Names, span: Span = Span()) -> Variable:
     """Read the name of a family with its indices, such as `WQ[a]`."""
+    if not isinstance(text, str):
+        raise fail(f"a name is text, with the indices in square brackets, and not {text!r}", span, '"W[i]"')
     with _placed(text, span):
         tree = _tree(text, "eval")
         assert isinstance(tree, ast.Expression)

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tensorprog.blocks import Block, Grid, code
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import declared_function
-from tensorprog.language.errors import ProgramError, did_you_mean, need_package
+from tensorprog.language.errors import NoNameError, Problem, ProgramError, did_you_mean, fail, need_package
 from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import BRACKETS, label, quantity, split
 from tensorprog.language.ir import Netsor
@@ -57,7 +57,11 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
     conditional: Mapping[str, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        family, bracket, _ = name.partition("[") if isinstance(name, str) else (name, "", "")
+        if not isinstance(name, str):
+            first = next(iter(self.arrays), "y")
+            raise fail(f"samples are looked up by the name of a variable, and not by {name!r}", fix=(
+                f'samples["{first}"] is an array, whose first axis counts networks'))
+        family, bracket, _ = name.partition("[")
         if bracket and family in self.arrays:
             return self._member(name)
         try:
@@ -65,6 +69,16 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
         except KeyError:
             hint = f"pass keep=('{name}',)" if name in self.netsor.families else did_you_mean(name, list(self.arrays))
             raise ProgramError(f"{name} was not kept; {hint}") from None
+
+    if not TYPE_CHECKING:  # which would take every name for one of its own
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            held = list(self.__dict__.get("arrays", ()))
+            first = held[0] if held else "y"
+            raise NoNameError(Problem(f"samples have no attribute {name}", fix=(
+                f'samples["{name}"]' if name in held else f'samples["{first}"] is an array, with a mean() of its own')))
 
     def _member(self, variable: str) -> NDArray[Any]:
         """Draws of one member, written as 'y[0]'."""

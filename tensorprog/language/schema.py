@@ -311,7 +311,8 @@ def take(option: Option, value: Any, names: Names, what: str, span: Span = Span(
     Raises    ProgramError naming `what`
     """
     if option.numeric:
-        array = not isinstance(value, str | Expr | Table) and ("expression" not in option.kinds or np.ndim(value) > 0)
+        array = not isinstance(value, str | Expr | Table) and (
+            "expression" not in option.kinds or isinstance(value, list | tuple) or np.ndim(value) > 0)
         if isinstance(value, Table) or (array and "list" in option.kinds):
             return make_table(value, what)
         return expression(value, names, span)
@@ -431,6 +432,8 @@ def make_name(text: str, names: Names, what: str, span: Span = Span()) -> tuple[
 
 def plain_name(text: str, what: str, span: Span = Span()) -> str:
     """The name of an index, a width or a scalar constant."""
+    if not isinstance(text, str):
+        raise fail(f"the name of {what} is text, and not {text!r}", span, '"i"')
     name = unicodedata.normalize("NFKC", text.strip())  # as the parser reads names
     if not name.isidentifier():
         raise fail(f"{text!r} is not a name for {what}", span, "use letters, digits and _, beginning with a letter")

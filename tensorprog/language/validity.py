@@ -901,7 +901,7 @@ def check_outputs(checker: Checker, families: Mapping[str, Family]) -> None:
         return
     known = list(dict.fromkeys(s.target.name for s in checker.netsor.body))
     if not checker.netsor.outputs:
-        checker.error("the program has no outputs", Span(), "outputs: [name, ...]")
+        checker.error("the program has no outputs", Span(), "outputs: [y] in a file, P.outputs(y) in Python")
     for name in checker.netsor.outputs:
         checker.used.add(name)
         if name in checker.unknown:

@@ -2,14 +2,14 @@
 
 Where work can be done in pieces, `numbers_at_once` says how large they may be; where it cannot, `need` raises an error
 that says what takes how much, and how to need less.  Both count what the recursion keeps already.  A law answers every
-question within its budget (`within`); without one nothing is refused.
+question within its budget (`within`), which lets others watch how long that takes; without one nothing is refused.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ __all__ = ["Budget", "budgeted", "keep", "need", "numbers_at_once"]
 
 Array = NDArray[Any]
 Kind = TypeVar("Kind", bound=type)
+Watch = Callable[[], AbstractContextManager[Any]]
 NUMBER = 8  # bytes
 SMALL = 1 << 12  # bytes of an array that does not count
 FEW = 1 << 20  # bytes that are not worth counting
@@ -33,8 +34,8 @@ LOWER = "ask for fewer members at a time, make the program smaller, or raise max
 class Budget:
     """Bytes that may be taken, and the arrays that are kept from question to question."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, watch: Watch = nullcontext) -> None:
+        self.limit, self._watch = limit, watch
         self._kept: WeakValueDictionary[int, Array] = WeakValueDictionary()
 
     @property
@@ -56,7 +57,8 @@ class Budget:
         """What is computed inside keeps to the budget."""
         token = _CURRENT.set(self)
         try:
-            yield
+            with self._watch():
+                yield
         finally:
             _CURRENT.reset(token)
 

@@ -4,6 +4,7 @@ In go results and their blocks; out come text for a screen, a page, or pictures.
 
     terminal              blocks on a screen, or as plain text in a pipe
     progress              notes and bars while a run or a sweep goes on
+    notebook              one line in a notebook while something takes long
     page                  report.html: a list of blocks for each section
     graphs, graph_layout  drawings of programs, and where their boxes and arrows go
     plots                 densities, convergence in the width, covariances

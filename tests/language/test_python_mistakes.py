@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tensorprog as tp
+
+
+class _Late:
+    """What is made when it is first used."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._make(), name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._make()[key]
 
 
 def names() -> dict[str, Any]:
@@ -18,7 +32,9 @@ def names() -> dict[str, Any]:
     h, W, V = P.initial("h"), P.weight("W"), P.weight("V[i]")
     x = P.matmul("x[i]", V[i], h)
     p = P.dot("p[i,j]", x[i], x[j])
-    return {"tp": tp, "np": np, "math": math, "P": P, "i": i, "j": j, "h": h, "W": W, "V": V, "x": x, "p": p}
+    done = tp.load("attention", s=2, H=1)
+    return {"done": done, "net": _Late(lambda: done.run(width=4, samples=4)), "law": _Late(done.limit),
+            "tp": tp, "np": np, "math": math, "P": P, "i": i, "j": j, "h": h, "W": W, "V": V, "x": x, "p": p}
 
 
 # what is written, what is answered, and what the answer gives when it is pasted: a second way to write it
@@ -63,6 +79,60 @@ MISTAKES = {
     "P.matmul(W, h)": ("whose name comes first, as text", 'P.matmul("y[i]", ...)', ""),
     "P.weight('U', std=2)": ("U has no option std", "P.weight('U', variance=4)", "P.weight('U', variance=4)"),
     "P.initial('g', std=3)": ("g has no option std", "P.initial('g', cov=9)", "P.initial('g', cov=9)"),
+    "x[i] @ W": ("@ is not part of the language", 'P.dot("p", x[i], W)', ""),
+    "x[i] == 0 and 1 or tp.tanh(x[i] == 0)": ("False is not a number", "tp.where(x[i] > 0, 1, 0)", ""),
+    "x[i] + 'a'": ("the text 'a' cannot stand inside", "tp.tanh(x[i])", ""),
+    "x[i] + [1]": ("a list cannot stand in an expression", 'P.constant("b[i]", numbers)', ""),
+    "x[i] + x": ("x has 1 index: write x[i]", "x[i]", "x[i]"),
+    "x[i] + tp": ("the module tensorprog cannot stand in an expression", "", ""),
+    "x[i, j]": ("2 indices are given, but x has 1 index", "x[i]", "x[i]"),
+    "p[i]": ("1 index is given, but p has 2 indices", "p[i, j]", "p[i, j]"),
+    "float(x[i])": ("has no numerical value", "tp.tanh(x[i])", ""),
+    "int(x[i])": ("has no numerical value that could be rounded", "", ""),
+    "len(x[i])": ("x[i] has no length here", "P.run(width=64, samples=1000)", ""),
+    "divmod(x[i], 2)": ("divmod is not part of the language", "", ""),
+    "x[i] << 2": ("<< and >> are not part of the language", "x[i] * 2**2", "x[i] * 2**2"),
+    "W(h)": ("W is no function", 'P.matmul("u", W, h)', ""),
+    "h(3)": ("h is no function", "", ""),
+    "tp.swish(x[i])": ("tensorprog has no function swish", "tp.silu(x)", ""),
+    "tp.ReLU(x[i])": ("tensorprog has no function ReLU", "tp.relu(x)", ""),
+    "tp.erfc(x[i])": ("tensorprog has no function erfc", "1 - tp.erf(x)", ""),
+    "tp.dropout(x[i])": ("tensorprog has no function dropout", "leave it out", ""),
+    "tp.max(x[i])": ("max takes two or more arguments", "tp.max(x, y), or tp.max[i](x[i])", ""),
+    "tp.sum['k'](x[i])": ("takes indices, not k", "tp.sum[i](x[i])", ""),
+    "tp.tanh(x[i], 2)": ("tanh takes (x), not 2 arguments", "tanh(x)", ""),
+    "tp.clip(x[i])": ("lo is missing", "clip(x, lo, hi)", ""),
+    "P.nonlin('y[i]')": ("an argument of Nonlin is missing", 'P.nonlin("y", tp.tanh(x))', ""),
+    "P.nonlin('y[i]', lambda z: z)": ("is a function and no expression yet", "tp.tanh(x[i])", ""),
+    "P.nonlin('y[i]', np.ones(4))": ("an array cannot stand in an expression", 'P.constant("b[i]"', ""),
+    "P.matmul('u', W)": ("an argument of MatMul is missing", 'P.matmul("u", W, x)', ""),
+    "P.dot('q', h)": ("an argument of Dot is missing", 'P.dot("p", x, y)', ""),
+    "P.weight(3)": ("a name is text", '"W[i]"', ""),
+    "P.weight('U', variance=-1)": ("the variance of U must not be negative", "the square of a scale", ""),
+    "P.index(3, 4)": ("the name of an index is text", "", ""),
+    "P.family(3)": ("a name is text", "", ""),
+    "P.constant('c', [1, 2])": ("c is declared without indices", 'P.constant("c[i]", numbers)', ""),
+    "P.initial('g[i]', cov=[[1, 2], [3]])": ("an array of real numbers is needed", "every row of the same length", ""),
+    "P.initial('g[i]', data='x.npy')": ("not the name of a file", "np.load('x.npy')", ""),
+    "P['Y']": ("Y is not defined", "known names: V, W, h", ""),
+    "P.x": ("x is no constant", 'P["x"]', ""),
+    "P.limits()": ("no constant and no method limits", "did you mean limit?", ""),
+    "P.forward(3)": ("no constant and no method forward", "check, run, limit", ""),
+    "P.limit(accuracy='high')": ("accuracy must lie between", "", ""),
+    "tp.Program('a', constants=[1])": ("constants are given by name", 'constants={"s": 4}', ""),
+    "tp.load(3)": ("the path of a program file", 'tp.load("attention")', ""),
+    "tp.load('missing.yaml')": ("there is no file missing.yaml", "shipped programs: attention", ""),
+    "tp.load('atention')": ("there is no file atention", "did you mean attention?", ""),
+    "done.run(width='64')": ("width must be a whole number", "", ""),
+    "done.run(width=64, samples=-1)": ("samples must be a whole number of at least 1, not -1", "", ""),
+    "net['Y']": ("Y was not kept; known names: p, y", "", ""),
+    "net[0]": ("looked up by the name of a variable", 'samples["y"]', ""),
+    "net.y": ("samples have no attribute y", 'samples["y"]', ""),
+    "law.cov('z')": ("z is not a vector or scalar of the program; known names:", "", ""),
+    "law.covariance('y')": ("laws have no attribute covariance", 'law.cov("y")', 'law.cov("y")'),
+    "law.pdf('y')": ("laws have no attribute pdf", 'law.density("y[0]", grid)', ""),
+    "law.rvs(1000)": ("laws have no attribute rvs", "law.sample(1000)", ""),
+    "tp.compare(3, 4)": ("compare takes samples first", "", ""),
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Facts of expressions by composition: one walk, in which atoms bring their facts and the rules only compose them.
 
-Source    Sakai et al. 2025, Def. 2, Prop. 6, Lemma 7; theory.md section 3
+Source    Sakai et al. 2025, Def. 2, Prop. 6, Lemma 7; the theory page, "Facts"
 """
 
 from __future__ import annotations

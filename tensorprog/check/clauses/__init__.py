@@ -7,7 +7,8 @@
     extension   covered by a result elsewhere, or exact; `claims` says which
     outside     no limit is claimed; `consequence` says what follows
 
-Source    theory.md section 3; Sakai et al. 2025 (arXiv 2506.00846), Yang 2019 (arXiv 1910.12478), Theorem 5.4
+Source    the theory page, "When it holds"; Sakai et al. 2025 (arXiv 2506.00846); Yang 2019 (arXiv 1910.12478),
+          Theorem 5.4
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each finding that rests on such a result comes with a claim, which says how it is proved.
 
-Source    Sakai et al. 2025, Theorem 1; theory.md section 6 for several layers; Yang 2019 for averages and widths
+Source    Sakai et al. 2025, Theorem 1; the theory page on layers of scores; Yang 2019 for averages and widths
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Each is a function of an `Editor` (`editor`): it edits the program wherever it c
 five; `written_out(netsor)` goes on to the theorem's form, h = phi(g^1, ..., g^m; p_1, ..., p_r), as far as there are
 no recurrences.
 
-Source    theory.md section 4; Sakai et al. 2025 (arXiv 2506.00846), Theorem 1 and App. A.1
+Source    the theory page, "Exact rewrites"; Sakai et al. 2025 (arXiv 2506.00846), Theorem 1 and App. A.1
 """
 
 from __future__ import annotations

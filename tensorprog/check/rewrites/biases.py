@@ -2,7 +2,7 @@
 
     b_i = sum_k L_ik (W_k 1),    L L^T = Cov(b),    equal in law at every n
 
-Source    theory.md section 2
+Source    the theory page, "Exact rewrites"
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 Exact, because a matrix is linear; products of such sums are multiplied out.  It is of use only where it goes on until
 no weight is behind a score; `linear_given_scores` tells that of recurrences and long programs without doing it.
 
-Source    theory.md sections 3 and 4; Sakai et al. 2025 (arXiv 2506.00846), App. A.1
+Source    the theory page, "Exact rewrites"; Sakai et al. 2025 (arXiv 2506.00846), App. A.1
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def linear_given_scores(netsor: Netsor) -> bool:
     moving all MatMuls inside is exact at every n, and leaves one layer of scores.  False where averages behind scores
     may be among the coefficients, or there are widths that stay finite.
 
-    Source    theory.md sections 3 and 4
+    Source    the theory page, "Exact rewrites"
     """
     editor = Editor(netsor, ())
     structure, body = editor.structure, netsor.body

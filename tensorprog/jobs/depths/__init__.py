@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from tensorprog.finite.workers import one_blas_thread
@@ -15,6 +16,7 @@ from tensorprog.jobs.depths.root import NoSolutionError, Wanted, root
 from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, fail, need_xarray
 from tensorprog.program import Program
 from tensorprog.results.study import Listener
+from tensorprog.show.notebook import watched
 
 __all__ = ["DRAWS", "NETWORKS", "NoSolutionError", "depth", "per_replicate", "profile", "solve"]
 
@@ -56,8 +58,8 @@ def depth(
     """
     need_xarray("depth profiles")
     question = ask(program, of, index, to, over, tokens, gradients)
-    told = _Telling(progress)
-    return profile(question, _widths(width), draws, samples, seed, told).to_xarray()
+    with nullcontext(progress) if progress is not None else watched("layers of the limit") as told:
+        return profile(question, _widths(width), draws, samples, seed, _Telling(told)).to_xarray()
 
 
 def solve(

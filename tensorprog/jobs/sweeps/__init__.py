@@ -27,6 +27,7 @@ from tensorprog.language.files import whole, write_text, writing
 from tensorprog.language.formats import BRACKETS
 from tensorprog.results.study import Listener, duration
 from tensorprog.show import plots
+from tensorprog.show.notebook import watched
 
 __all__ = ["Outcome", "perform", "sweep"]
 
@@ -82,8 +83,9 @@ def sweep(
     if not isinstance(out, str | os.PathLike | None) or out == "":
         raise fail(f"out must be the path of a folder, not {out!r}")
     wanted = design(program, width, over, repeats, samples, seed, variables)
-    with nullcontext(executor) if executor is not None else pool(workers) as chosen:
-        return perform(wanted, None if out is None else Path(out), chosen, _Counting(progress)).dataset
+    with (nullcontext(executor) if executor is not None else pool(workers) as chosen,
+          nullcontext(progress) if progress is not None else watched("cells of the sweep") as told):
+        return perform(wanted, None if out is None else Path(out), chosen, _Counting(told)).dataset
 
 
 class _Counting(Listener):

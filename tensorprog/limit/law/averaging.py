@@ -24,6 +24,7 @@ Array = NDArray[Any]
 MIN_LOG2, AIM_LOG2, MAX_LOG2 = 8, 15, 18  # points per replicate: first, last without and with an accuracy asked for
 AIM = 1e-4  # error aimed at, relative where numbers exceed 1
 FEWEST = 2  # points per replicate
+STUCK = 0.97  # of the error before, or the other way round: points that matter change it more
 AIM_NUMBERS, MAX_NUMBERS = 1 << 22, 1 << 26  # normals per replicate, without and with an accuracy asked for
 # nodes per dimension of the finer and the coarser Gauss-Hermite rule, up to four dimensions: an even number and an odd
 # one, which has a node at 0, so that a jump or a kink there does not look alike to both
@@ -69,7 +70,8 @@ def converge(
     """Double the number of points per replicate until the error asked for is met, from 2**first up to `most` points.
 
     Without an explicit accuracy the aim is `aim` (AIM by default), and what is reached within 2**AIM_LOG2 points, or
-    AIM_NUMBERS numbers where a point takes `width` of them, is returned as it is.
+    AIM_NUMBERS numbers where a point takes `width` of them, is returned as it is.  An error that more points hardly
+    lower is not theirs: there are no more.
     Raises    AccuracyError when an explicit accuracy is not met
     """
     if dim == 0:
@@ -79,7 +81,7 @@ def converge(
     numbers = numbers_at_once(AIM_NUMBERS if accuracy is None else MAX_NUMBERS, 3)
     most = max(FEWEST, min(1 << MAX_LOG2 if most is None else most, numbers // max(dim, width)))
     last = min(AIM_LOG2 if accuracy is None else MAX_LOG2, int(math.log2(most)))
-    log2 = min(first, last)
+    log2, before = min(first, last), math.inf
     while True:
         value, error = finish([replicate(points) for points in point_sets(dim, log2, seed)])
         known = np.isfinite(value)  # a constant has no kurtosis
@@ -87,13 +89,14 @@ def converge(
         worst = float(np.max(error, initial=0.0, where=known)) / max(1.0, size)
         if worst <= target:
             return value, error
-        if log2 >= last:
+        stuck = accuracy is None and STUCK * before < worst < before / STUCK
+        if log2 >= last or stuck:
             if accuracy is None:
                 return value, error
             raise AccuracyError(
                 f"{what}: error {worst:.1e} after {REPLICATES * 2**log2} points, {target:.1e} asked for; "
                 "ask for less with accuracy="
             )
-        steps = worst / target
+        before, steps = worst, worst / target
         more = math.ceil(math.log2(steps) / 1.5) if steps < math.inf else last
         log2 = min(last, log2 + max(1, more))

@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ class NumericLaw:
         expanded: bool = True,
     ) -> None:
         self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
-        self.budget, self._max_memory, self._seed = Budget(max_memory), max_memory, seed
+        self.budget, self._max_memory, self._seed = Budget(max_memory, self._watch), max_memory, seed
         with self.budget.within():
             self.recursion = NumericRecursion(netsor, expanded, max_memory // 12)
         self.compiled = self.recursion.netsor
@@ -85,6 +85,11 @@ class NumericLaw:
         few = (name for name in (*self.outputs, *self.scores) if math.prod(known[name].shape) <= TOGETHER)
         self._together = frozenset(few if self.recursion.layered else ())
         self.error = 0.0  # the largest error of the numbers given so far
+
+    @staticmethod
+    def _watch() -> AbstractContextManager[Any]:
+        """What goes on beside each question."""
+        return nullcontext()
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.apart import Side, cross_of_sides
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
@@ -42,6 +44,7 @@ from tensorprog.limit.moment.values import REPLICATE, Value, check_memory
 __all__ = ["ProductOfFunctions", "renamed"]
 
 Array = NDArray[Any]
+GIVEN = 3e-5  # asked for each draw of scores, relative to the size of the functions
 
 
 def _numbered(parts: SumsOfFunctions, factor: WeightedFunction) -> tuple[Expr, list[Inner]]:
@@ -339,6 +342,9 @@ class _Law:
         size = self.numbers.sized((), axes, self.ranges)
         if size is not None:
             return size
+        apart = self._apart(block, scope)
+        if apart is not None:
+            return Value(axes, apart.aligned(axes))
         sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
         check_memory((*sizes.values(), len(places) + 1, len(places)))
 
@@ -350,6 +356,33 @@ class _Law:
         return Value(axes, several_of_estimates(
             call, [full(value) for value in means], [[full(value) for value in row] for row in covs], everywhere
         ))  # fmt: skip
+
+    def _apart(self, block: Sequence[_Factor], scope: Scope) -> Value | None:
+        """Of two smooth functions, each of variables that are independent of each other; None for any others."""
+        plain = self.numbers.each and not any(factor.averages for factor in block)
+        if len(block) != 2 or not plain or not all(smooth(factor.body) for factor in block):
+            return None
+        first, second = (factor.places for factor in block)
+        partners = [(j, k) for j in first for k in second if j == k or not self.cov(j, k).zero()]
+        alone = all(self.cov(j, k).zero() for places in (first, second) for j, k in combinations(places, 2))
+        if not alone or any(len(set(side)) < len(side) for side in zip(*partners, strict=True)):
+            return None
+        axes = union(*(self.cov(j, k).axes for j, k in partners), *(
+            self._axes([value for k in factor.places for value in (self.mean(k), self.cov(k, k))], [factor.body])
+            for factor in block
+        ))  # fmt: skip
+
+        def side(factor: _Factor, paired: Sequence[int]) -> Side:
+            places = [*paired, *(k for k in factor.places if k not in paired)]
+            numbers = {f".{k}": number for number, k in enumerate(places)}
+            text = replace_variables(factor.body, lambda v: Variable(f".{numbers[v.name]}"))
+            means = [self.mean(k).aligned(axes) for k in places]
+            variances = [self.cov(k, k).aligned(axes) for k in places]
+            return Side(_call([factor], numbers, axes, scope), means, variances, text)
+
+        one, two = (side(factor, paired) for factor, paired in zip(block, zip(*partners, strict=True), strict=True))
+        found = cross_of_sides(one, two, [self.cov(j, k).aligned(axes) for j, k in partners], GIVEN)
+        return None if found is None else Value(axes, found)
 
 
 def _part(value: Value, ranges: Mapping[str, Range]) -> Value:
