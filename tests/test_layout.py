@@ -170,12 +170,15 @@ def test_outside_packages_stay_at_home() -> None:
 
 
 def _public(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.ClassDef]:
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-            yield node
-            if isinstance(node, ast.ClassDef):
-                yield from (n for n in node.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")
-                            and not any(ast.unparse(d) == "overload" for d in n.decorator_list))
+    def said(node: ast.AST) -> bool:
+        overloads = isinstance(node, ast.FunctionDef) and any(ast.unparse(d) == "overload" for d in node.decorator_list)
+        return isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_") and not overloads
+
+    for node in filter(said, tree.body):
+        assert isinstance(node, ast.FunctionDef | ast.ClassDef)
+        yield node
+        if isinstance(node, ast.ClassDef):
+            yield from (n for n in node.body if isinstance(n, ast.FunctionDef) and said(n))
 
 
 def test_everything_public_has_a_docstring() -> None:

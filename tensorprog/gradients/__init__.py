@@ -5,21 +5,23 @@
     assembly       the adjoint program as a whole, recurrences backwards
     tangents       how families move when parameters do, as a program
     kernel         the program whose covariance is the tangent kernel
+    networks       tangent kernels of networks of a finite width
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from tensorprog.gradients.assembly import adjoint
 from tensorprog.gradients.kernel import tangents_in_the_limit
+from tensorprog.gradients.networks import NetworkKernels, kernels_of_networks
 from tensorprog.program import Program
 
 if TYPE_CHECKING:
     from tensorprog.limit.law.structured_covariance import Covariance
 
-__all__ = ["backward", "ntk"]
+__all__ = ["NetworkKernels", "backward", "ntk"]
 
 
 def backward(P: Program) -> Program:
@@ -37,20 +39,39 @@ def backward(P: Program) -> Program:
     return found
 
 
+@overload
 def ntk(
     P: Program, name: str, *, parameters: Sequence[str] | None = None, max_memory: str | int = "1GiB"
-) -> Covariance:
+) -> Covariance: ...
+
+
+@overload
+def ntk(
+    P: Program, name: str, *, parameters: Sequence[str] | None = None, max_memory: str | int = "1GiB", width: int,
+    samples: int = 64, directions: int = 4, seed: int = 0,
+) -> NetworkKernels: ...
+
+
+def ntk(
+    P: Program, name: str, *, parameters: Sequence[str] | None = None, max_memory: str | int = "1GiB",
+    width: int | None = None, samples: int = 64, directions: int = 4, seed: int = 0,
+) -> Covariance | NetworkKernels:
     """The neural tangent kernel of a family of vectors in the limit, between all its members, with errors.
 
     Each weight is sigma / sqrt(n_in) times standard normals, and the kernel the inner product of the derivatives of one
     coordinate by these.  `parameters` names the weights and initial vectors (biases) that count; by default all weights
     and the layers that read `data`.
 
-    Shapes    as those of law.cov(name)
+    With a width, the kernels of so many networks of that width instead, averages over all coordinates: with scores they
+    differ from network to network at every width, and `deviation` says how much.  Each is measured along `directions`.
+
+    Shapes    as those of law.cov(name); of networks (samples, members, members)
     Raises    NotCompiledError where the kernel stays random in the limit (scores, widths that stay finite),
               OutsideError for a program outside the theorems
     Source    Jacot, Gabriel & Hongler 2018 (arXiv 1806.07572); Yang 2020 (arXiv 2006.14548)
     """
+    if width is not None:
+        return kernels_of_networks(P.netsor, name, parameters, width, samples, directions, seed)
     netsor, tangent = tangents_in_the_limit(P.netsor, name, parameters)
     found = Program.from_netsor(netsor)
     assert isinstance(found, Program)

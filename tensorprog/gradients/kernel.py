@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 
 from tensorprog.gradients.tangents import Tangents
 from tensorprog.language.errors import NotCompiledError, Problem, ProgramError, did_you_mean
-from tensorprog.language.ir import Dot, MatMul, Netsor
+from tensorprog.language.ir import Dot, Family, MatMul, Netsor
 from tensorprog.language.schedule import upstream
 
-__all__ = ["chosen_parameters", "tangents_in_the_limit"]
+__all__ = ["chosen_parameters", "tangents_in_the_limit", "vector_of"]
 
 
 def tangents_in_the_limit(netsor: Netsor, name: str, parameters: Sequence[str] | None) -> tuple[Netsor, str]:
@@ -17,16 +17,25 @@ def tangents_in_the_limit(netsor: Netsor, name: str, parameters: Sequence[str] |
 
     Raises    ProgramError for names that are no vectors or no parameters, NotCompiledError where the kernel is random
     """
-    family = netsor.families.get(name)
-    if family is None or family.kind != "vector":
-        known = [key for key, value in netsor.families.items() if value.kind == "vector"]
-        raise ProgramError(Problem(f"{name} is not a vector of the program", fix=did_you_mean(name, known)))
+    vector_of(netsor, name)
     used = upstream(netsor, [name])
     _refuse_random(netsor, name, used)
     made = Tangents(netsor, [name], chosen_parameters(netsor, used, parameters), copies=True)
     if name not in made.tangent:
         raise ProgramError(f"{name} depends on no parameter: its kernel is 0")
     return made.program([name]), made.tangent[name]
+
+
+def vector_of(netsor: Netsor, name: str) -> Family:
+    """A family of vectors by its name.
+
+    Raises    ProgramError
+    """
+    family = netsor.families.get(name)
+    if family is None or family.kind != "vector":
+        known = [key for key, value in netsor.families.items() if value.kind == "vector"]
+        raise ProgramError(Problem(f"{name} is not a vector of the program", fix=did_you_mean(name, known)))
+    return family
 
 
 def chosen_parameters(netsor: Netsor, used: Collection[str], parameters: Sequence[str] | None) -> tuple[str, ...]:
@@ -55,8 +64,8 @@ def _refuse_random(netsor: Netsor, name: str, used: Collection[str]) -> None:
                             (fixed, "a width that stays finite, whose vectors stay random in the limit")):
         if statement is not None:
             said = f"{name} depends on {what}, and so does its tangent kernel: there is no kernel to be computed"
-            raise NotCompiledError(Problem(said, statement.span, "the gradients of networks have a law at every finite "
-                                           "width: tp.backward(P).run(256)"))
+            advice = f'kernels of networks have a law at every finite width: tp.ntk(P, "{name}", width=256)'
+            raise NotCompiledError(Problem(said, statement.span, advice))
     ways = {(s.weight.name, s.transposed) for s in body if isinstance(s, MatMul)}
     both = next((weight for weight, transposed in ways if (weight, not transposed) in ways), None)
     if both is not None:

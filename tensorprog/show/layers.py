@@ -35,7 +35,9 @@ LIGHTEST = 0.5  # of cells with dark letters
 
 @dataclass(frozen=True)
 class LayerCurve:
-    """One quantity over the layers: of the limit, a line, or of networks, markers; `shade` counts choices.
+    """One quantity over the layers: of the limit, a line, broken where it is extrapolated, or of networks, markers.
+
+    `shade` counts choices.
 
     Shapes    value, error (layers,), nan where there is none
     """
@@ -45,6 +47,7 @@ class LayerCurve:
     error: Array
     shade: int = 0
     width: int | None = None  # position among widths
+    measured: bool = False  # extrapolated from networks
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,14 @@ def _curves(ax: Any, panel: LayerPanel, layers: Sequence[int], index: str, shade
         if curve.width is None:
             low, high = curve.value - curve.error, curve.value + curve.error
             ax.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
-            ax.plot(x, curve.value, color=colour, linewidth=sized(1.6), label=curve.label, zorder=3)
+            ax.plot(x, curve.value, color=colour, linewidth=sized(1.6), label=curve.label, zorder=3,
+                    linestyle="dashed" if curve.measured else "solid")
         else:
             step = max(1, len(x) // SIGNS)
             ax.errorbar(x[::step], curve.value[::step], yerr=np.nan_to_num(curve.error[::step]),
                         color=widths[curve.width] if shades == 1 else colour, linestyle="none",
                         marker=MARKERS[curve.width % len(MARKERS)], markersize=sized(4), elinewidth=sized(0.8),
-                        markerfacecolor="none" if shades > 1 else None, label=curve.label, zorder=4)
+                        markerfacecolor="none" if shades > 1 else None, label=curve.label, zorder=4, clip_on=False)
     ax.set_xlim(min(x), max(x) if len(x) > 1 else min(x) + 1)
     ax.set_xlabel(plain(f"layer {index}"))
     name_axis(ax.yaxis, panel.title)

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from tensorprog.finite.workers import one_blas_thread
-from tensorprog.jobs.depths.networks import curves_of_networks
+from tensorprog.jobs.depths.networks import WIDTHS, curves_of_networks
 from tensorprog.jobs.depths.profile import Curves, curves, curves_of_limit, gradients_of_limit, with_gradients
 from tensorprog.jobs.depths.question import Question, Variant, ask
 from tensorprog.jobs.depths.results import DepthProfile
@@ -44,7 +44,8 @@ def depth(
     - kurtosis: mean over tokens of the fourth central moment over the squared variance
     - gradient_norm, with `gradients`: mean over tokens of the squared norm of the gradient of
       `sum_i xi_i . y_i / sqrt(n)` by z_i, for all outputs y_i with fresh standard normal xi_i, by the program that
-      `tp.backward` makes: 1 for the identity
+      `tp.backward` makes: 1 for the identity; where no limit of gradients is claimed, as behind scores, networks of
+      the widths 64, 128 and 256 are drawn, if no others are asked for
 
     Expectations over coordinates are given the scores; what they make is averaged over draws of the scores, the same
     for all values of constants, so that curves are smooth.  A quantity that there is none of is left out.
@@ -52,7 +53,8 @@ def depth(
     Shapes    an xarray.Dataset: each quantity and NAME_error (*constants, layer); with widths NAME_finite and
               NAME_finite_se (*constants, width, layer); the attribute `grade` is that of the limit
     Accuracy  errors over `draws` draws of the scores hold with a probability of 99.9 %; without scores they are those
-              of the moments; beside networks stand standard errors
+              of the moments; beside networks stand standard errors; what is extrapolated follows a line in 1/n, with
+              its noise and how far it moves without the smallest width, and is no theorem
     Raises    ProgramError for mistakes, with place and advice; OutsideError, NotCompiledError where there is no limit,
               unless networks are asked for
     """
@@ -141,7 +143,8 @@ def profile(
                     found.limit[choice.position] = _with_gradients(question, choice, found, gradient, each)
                 except (OutsideError, NotCompiledError) as error:
                     found.refused_gradients[choice.position] = str(error)
-            for width in widths:
+            drawn = widths or (WIDTHS if choice.position in found.refused_gradients else ())
+            for width in drawn:
                 found.finite[choice.position, width] = curves_of_networks(question, choice, width, samples, seed)
     told.progress(len(question.choices), len(question.choices))
     if not found.names:

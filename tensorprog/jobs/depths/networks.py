@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorprog.jobs.depths.profile import Curves, curves, entropies, with_gradients
 from tensorprog.jobs.depths.quantities import Sums
@@ -14,10 +16,14 @@ from tensorprog.language.ir import Index, Netsor
 from tensorprog.limit.law.by_layer import ordered
 from tensorprog.program import Program
 
-__all__ = ["curves_of_networks"]
+__all__ = ["FEWEST", "WIDTHS", "curves_of_networks", "extrapolated"]
 
+Array = NDArray[np.float64]
 GROUPS = 16  # of networks, whose spread is the standard error
 ORDERS = (1, 2, 3, 4)
+WIDTHS = (64, 128, 256)  # where nothing but networks answers
+FEWEST = 3  # widths that tell how straight a line is
+CERTAIN = 3.29  # standard errors of a bound with a probability of 99.9 %
 
 
 def curves_of_networks(question: Question, choice: Variant, width: int, samples: int, seed: int) -> Curves:
@@ -38,6 +44,7 @@ def curves_of_networks(question: Question, choice: Variant, width: int, samples:
     averages = {f"{gram}[{free}]": str(one * two)}
     averages |= {f"{own}[{','.join(names)}]": str(one**k) for own, k in zip(raw, ORDERS, strict=True)}
     program, keep = Program.from_netsor(extended), [attention.name for attention in choice.attention]
+    backward = None if choice.backward is None else _squares(question, choice.backward)
     parts, gradients = list[Sums](), list[Sums]()
     for group in range(GROUPS):
         drawn = program.run(width, max(1, samples // GROUPS), seed=GROUPS * seed + group, keep=keep, averages=averages)
@@ -53,27 +60,25 @@ def curves_of_networks(question: Question, choice: Variant, width: int, samples:
                   np.stack([ordered(np.asarray(drawn.averages[own]), question.axes) for own in raw]),
                   entropies(question, choice, {own: np.asarray(drawn[own]) for own in keep}))
         parts.append(total)
-        if choice.backward is not None:
-            gradients.append(_gradients(question, choice.backward, width, max(1, samples // GROUPS),
-                                        GROUPS * seed + group))
-    found = curves(parts, stated=False)
-    return with_gradients(question, choice, found, curves(gradients, stated=False)) if gradients else found
+        if backward is not None:
+            adjoint, squares = backward
+            found = adjoint.run(width, max(1, samples // GROUPS), seed=GROUPS * seed + group, averages=squares)
+            norms = ordered(np.asarray(found.averages[next(iter(squares)).partition("[")[0]]), question.gradient)
+            gradients.append(Sums())
+            gradients[-1].add(norms.mean(axis=-1)[..., None, None], None, None)
+    forward = curves(parts, stated=False)
+    return with_gradients(question, choice, forward, curves(gradients, stated=False)) if gradients else forward
 
 
-def _gradients(question: Question, backward: Netsor, width: int, samples: int, seed: int) -> Sums:
-    """Squares of gradients of some networks, as diagonals of Gram matrices."""
+def _squares(question: Question, backward: Netsor) -> tuple[Program, dict[str, str]]:
+    """The adjoint program, and the averages that squared norms of gradients are."""
     name, ranges = question.gradient.name, backward.families[question.gradient.name].ranges
     taken = {*backward.index, *backward.families, *backward.constant}
     names = [_unused(f"place{k}", taken) for k in range(len(ranges))]
     indices = [Index(own, *span) for own, span in zip(names, ranges, strict=True)]
-    square = _unused("square", taken)
+    square = f"{_unused('square', taken)}[{','.join(names)}]"
     program = Program.from_netsor(replace(backward, indices=(*backward.indices, *indices)))
-    drawn = program.run(width, samples, seed=seed,
-                        averages={f"{square}[{','.join(names)}]": str(Variable(name, slots_of(names)) ** 2)})
-    squares = ordered(np.asarray(drawn.averages[square]), question.gradient).mean(axis=-1)
-    total = Sums()
-    total.add(squares[..., None, None], None, None)
-    return total
+    return program, {square: str(Variable(name, slots_of(names)) ** 2)}
 
 
 def _unused(name: str, taken: set[str]) -> str:
@@ -81,3 +86,35 @@ def _unused(name: str, taken: set[str]) -> str:
         name += "x"
     taken.add(name)
     return name
+
+
+def extrapolated(found: Mapping[int, Curves]) -> Curves:
+    """Where straight lines in 1/n through the values of several widths lead, each point weighted by its standard error.
+
+    Accuracy  99.9 % bounds of the noise, and how far the line moves without the smallest width; no theorem says that
+              networks follow a line
+    """
+    widths = sorted(found)
+    values, errors = dict[str, Array](), dict[str, Array]()
+    for name in found[widths[0]].values:
+        value, error = (np.stack([getattr(found[width], part)[name] for width in widths])
+                        for part in ("values", "errors"))
+        whole, noise = _line(widths, value, error)
+        values[name] = whole
+        errors[name] = CERTAIN * noise + np.abs(whole - _line(widths[1:], value[1:], error[1:])[0])
+    return Curves(values, errors)
+
+
+def _line(widths: Sequence[int], value: Array, error: Array) -> tuple[Array, Array]:
+    """The value at 1/n = 0 of the line of least squares, and its standard error.
+
+    Shapes    value, error (widths, layers) -> (layers,), twice
+    """
+    x = 1 / np.array(widths)[:, None]
+    # a number without noise, such as the gradient of the output itself, has all the weight there is
+    weight = 1 / np.maximum(error, 1e-12 * np.maximum(np.abs(value), 1e-300)) ** 2
+    total = weight.sum(axis=0)
+    middle, mean = (weight * x).sum(axis=0) / total, (weight * value).sum(axis=0) / total
+    spread = (weight * (x - middle) ** 2).sum(axis=0)
+    slope = (weight * (x - middle) * value).sum(axis=0) / spread
+    return mean - slope * middle, np.sqrt(1 / total + middle**2 / spread)

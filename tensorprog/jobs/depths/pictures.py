@@ -51,6 +51,11 @@ def _curves(profiles: list[Found], name: str) -> LayerPanel:
         if name in limit:
             value, error = (_numbers(limit[name][key]) for key in ("value", "error"))
             shown.append(LayerCurve(choice if several else "limit", value, error, shade))
+        line = profile.get("extrapolated") or {}
+        if name in line:
+            value, error = (_numbers(line[name][key]) for key in ("value", "error"))
+            label = "1/n = 0, from networks"
+            shown.append(LayerCurve(f"{label}, {choice}" if several else label, value, error, shade, measured=True))
         for number, networks in enumerate(finite):
             if name in networks:
                 label = f"n = {networks['width']}" + (f", {choice}" if several else "")

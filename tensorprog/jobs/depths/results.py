@@ -13,6 +13,7 @@ import numpy as np
 from tensorprog.blocks import Block, Grid, Paragraph, paragraph
 from tensorprog.blocks.html import Shown
 from tensorprog.finite.workers import libraries
+from tensorprog.jobs.depths.networks import FEWEST, extrapolated
 from tensorprog.jobs.depths.profile import Curves
 from tensorprog.jobs.depths.quantities import LONG_NAMES, QUANTITIES
 from tensorprog.jobs.depths.question import Question, Variant
@@ -57,6 +58,16 @@ class DepthProfile(Shown):
         """Those of the networks drawn."""
         return tuple(sorted({width for _, width in self.finite}))
 
+    def extrapolated(self, choice: tuple[int, ...]) -> Curves | None:
+        """What has no limit, where a line in 1/n through at least three widths leads; None without any."""
+        finite = {width: found for (place, width), found in self.finite.items() if place == choice}
+        known = self.limit[choice].values if choice in self.limit else {}
+        if len(finite) < FEWEST:
+            return None
+        found = extrapolated(finite)
+        names = [name for name in found.values if name not in known]
+        return Curves({n: found.values[n] for n in names}, {n: found.errors[n] for n in names}) if names else None
+
     @property
     def names(self) -> tuple[str, ...]:
         """The quantities there are."""
@@ -86,12 +97,15 @@ class DepthProfile(Shown):
                      for curves in self.limit.values() for name in curves.values)
         notes = [f"limit: {self.draws:,} draws of the scores, in brackets 99.9 % bounds of errors"] if random else []
         notes += [f"networks: {self.samples:,} of each width, {BRACKETS}"] if self.finite else []
+        lines = any(self.extrapolated(choice.position) for choice in self.question.choices)
+        notes += ["1/n = 0: where a line through the widths leads, measured and no theorem"] if lines else []
         return "; ".join(notes)
 
     def _rows(self, choice: Variant, layer: int, figures: int) -> Iterator[tuple[str, ...]]:
         """The limit at one layer, and the networks of each width."""
         found = [("limit", self.limit.get(choice.position))]
-        found += [(str(width), self.finite[choice.position, width]) for width in self.widths]
+        found += [(str(width), self.finite.get((choice.position, width))) for width in self.widths]
+        found += [("1/n = 0", self.extrapolated(choice.position))]
         for who, curves in found:
             if curves is not None:
                 yield (who, *(_number(float(curves.values[name][layer]), float(curves.errors[name][layer]), figures)
@@ -136,12 +150,15 @@ class DepthProfile(Shown):
     def to_xarray(self) -> Any:
         """An xarray.Dataset over the constants and the layer; of networks, over the width too.
 
-        Shapes    NAME and NAME_error (*constants, layer); NAME_finite and NAME_finite_se (*constants, width, layer)
+        Shapes    NAME and NAME_error (*constants, layer); NAME_finite and NAME_finite_se (*constants, width, layer);
+                  NAME_extrapolated and NAME_extrapolated_error (*constants, layer)
         """
         dataset = need_xarray("depth profiles").Dataset
         names = [name for name, _ in self.question.over]
         shape = tuple(len(values) for _, values in self.question.over)
         data: dict[str, Any] = {}
+        lines_of = ((choice.position, self.extrapolated(choice.position)) for choice in self.question.choices)
+        extrapolations = {place: curves for place, curves in lines_of if curves is not None}
         for name in self.names:
             attributes = {"long_name": LONG_NAMES[name], "units": "1"}
             if self.limit:
@@ -155,6 +172,12 @@ class DepthProfile(Shown):
                     known = data.get(key)
                     data[key] = ((*names, "width", "layer"), array[..., None, :] if known is None else
                                  np.concatenate([known[1], array[..., None, :]], axis=-2), attributes)
+            lines = {place: curves for place, curves in extrapolations.items() if name in curves.values}
+            if lines:
+                value, error = self._arrays(name, shape, lines)
+                long = {"long_name": f"{LONG_NAMES[name]}, extrapolated in 1/n from networks", "units": "1"}
+                data[f"{name}_extrapolated"] = ((*names, "layer"), value, long)
+                data[f"{name}_extrapolated_error"] = ((*names, "layer"), error, long)
         coordinates: dict[str, Any] = {name: (name, np.array(values), {"long_name": f"constant {name}"})
                                        for name, values in self.question.over}
         coordinates["layer"] = ("layer", np.array(self.question.layers, dtype=np.int32),
@@ -206,7 +229,10 @@ class DepthProfile(Shown):
                 entry["gradients_refused"] = self.refused_gradients[choice.position]
             if self.widths:
                 entry["finite"] = [{"width": width, **(_json(self.finite[choice.position, width]) or {})}
-                                   for width in self.widths]
+                                   for width in self.widths if (choice.position, width) in self.finite]
+            line = self.extrapolated(choice.position)
+            if line is not None:
+                entry["extrapolated"] = _json(line)
             profiles.append(entry)
         return {"program": question.base.name, "constants": constants_json(question.base),
                 "assumptions": self.report.to_json(),
