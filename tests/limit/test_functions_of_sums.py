@@ -161,7 +161,8 @@ def test_functions_of_sums_before_more_scores_beside_dense_networks(
 
 def on_nodes(first: float, second: float, cov: float) -> tuple[Array, Array]:
     """Nodes (m, 2) and weights (m,) of a product rule for two Gaussian variables."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(48)
+    nodes = np.linspace(-6.5, 6.5, 40)  # equally spaced: the error falls geometrically
+    weights = np.exp(-(nodes**2) / 2)
     pairs = np.array([(s, t) for s in nodes for t in nodes])
     root = np.array([[np.sqrt(first), 0], [cov / np.sqrt(first), np.sqrt(second - cov**2 / first)]])
     return pairs @ root.T, np.multiply.outer(weights, weights).reshape(-1) / weights.sum() ** 2
@@ -189,5 +190,5 @@ def test_moments_given_the_scores_are_those_of_a_product_rule(
         b, others = on_nodes(w[0, 0], w[1, 1], w[0, 1])
         outer = np.tanh(inner[:, None] + b[None])
         expected = np.array([[weights @ (outer[..., i] * outer[..., j]) @ others for j in (0, 1)] for i in (0, 1)])
-        assert np.all(np.abs(found.value[k] - expected) <= found.error[k] + 2e-5), (found.value[k], expected)
+        assert np.all(np.abs(found.value[k] - expected) <= found.error[k] + 1e-6), (found.value[k], expected)
         assert np.all(found.error[k] < 5e-3), found.error[k]
