@@ -101,6 +101,8 @@ def drawn_jointly(parts: SumsOfFunctions, factor: WeightedFunction) -> bool:
 
 def variables_drawn(parts: SumsOfFunctions, name: str) -> int:
     """Variables, about, that are drawn jointly for the moments of a vector where every draw has moments of its own."""
+    if parts.netsor.families[name].kind != "vector":
+        return 0
     size = math.prod(parts.netsor.families[name].shape)
     found = (len(parts.numbered(factor.function)[1]) for part in parts.of(name) for factor in parts.factors_of(part)
              if factor.function is not None and drawn_jointly(parts, factor))  # fmt: skip
