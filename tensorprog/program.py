@@ -14,7 +14,7 @@ from tensorprog.finite.job import check_kept
 from tensorprog.finite.run import run
 from tensorprog.language.averages import with_averages
 from tensorprog.language.builder import Builder
-from tensorprog.language.errors import OutsideError, ProgramError, fail
+from tensorprog.language.errors import OutsideError, ProgramError, advising, fail
 from tensorprog.language.expr import Expr
 from tensorprog.language.memory import parse_memory
 from tensorprog.results.conditional import with_conditional
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Program", "load"]
 
 
+@advising
 class Program(Builder, Shown):
     """A Netsor program with Dots: declared call by call (see `Builder`), or read by `load`.
 

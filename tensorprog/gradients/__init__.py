@@ -71,7 +71,7 @@ def ntk(
     Source    Jacot, Gabriel & Hongler 2018 (arXiv 1806.07572); Yang 2020 (arXiv 2006.14548)
     """
     if width is not None:
-        return kernels_of_networks(P.netsor, name, parameters, width, samples, directions, seed)
+        return kernels_of_networks(P.netsor, name, parameters, width, samples, directions, seed, max_memory)
     netsor, tangent = tangents_in_the_limit(P.netsor, name, parameters)
     found = Program.from_netsor(netsor)
     assert isinstance(found, Program)

@@ -1,8 +1,9 @@
 """Tangent kernels of networks of a finite width, which are random where scores are: their law.
 
 A tangent along random directions is Gaussian given the network, and its covariance the kernel.  So products of its
-coordinates, averaged over them and over a few directions, are the kernel and noise of relative size
-sqrt(2 / (n directions)), which the spread between directions tells.
+coordinates, averaged over them and over a few directions, are the kernel and noise, which the spread between directions
+tells.  Without scores its relative size is about sqrt(2 / (n directions)).  Behind scores it does not fall with n, as
+a score moves all coordinates at once.
 """
 
 from __future__ import annotations
@@ -55,16 +56,15 @@ class NetworkKernels:
     @property
     def deviation(self) -> Array:
         """Standard deviation of the kernel over networks, the noise of directions taken off; 0 where that is all."""
-        return np.asarray(np.sqrt(np.maximum(_variance(self.each), 0.0)))
+        return np.asarray(np.sqrt(np.maximum(_squares(self.each).mean(axis=0), 0.0)))
 
     @property
     def deviation_se(self) -> Array:
-        """Its standard error, by leaving out one network after the other; of the root of its square near 0."""
-        total = _variance(self.each)
-        left = np.stack([_variance(np.delete(self.each, k, axis=0)) for k in range(len(self.each))])
-        count = len(left)
-        error = np.sqrt((count - 1) / count * ((left - left.mean(axis=0)) ** 2).sum(axis=0))
-        return np.asarray(np.minimum(error / (2 * np.sqrt(np.maximum(total, 1e-300))), np.sqrt(error)))
+        """Its standard error, from that of its square; of the root of its square near 0."""
+        squares = _squares(self.each)
+        error = squares.std(axis=0, ddof=1) / np.sqrt(len(squares))
+        total = np.maximum(squares.mean(axis=0), 1e-300)
+        return np.asarray(np.minimum(error / (2 * np.sqrt(total)), np.sqrt(error)))
 
     def __str__(self) -> str:
         """The size of the kernel and how much it differs from network to network."""
@@ -74,7 +74,8 @@ class NetworkKernels:
 
 
 def kernels_of_networks(
-    netsor: Netsor, name: str, parameters: Sequence[str] | None, width: int, samples: int, directions: int, seed: int
+    netsor: Netsor, name: str, parameters: Sequence[str] | None, width: int, samples: int, directions: int, seed: int,
+    max_memory: str | int,
 ) -> NetworkKernels:
     """Draw networks with tangents along directions of their own.
 
@@ -105,16 +106,18 @@ def kernels_of_networks(
         product = Variable(tangent, slots_of(rows)) * Variable(tangent, slots_of(columns))
         averages[f"{names[-1]}[{','.join([*rows, *columns])}]" if rows else names[-1]] = str(product)
     program = Program.from_netsor(replace(extended, indices=(*extended.indices, *indices)))
-    drawn = program.run(width, samples, seed=seed, averages=averages)
+    drawn = program.run(width, samples, seed=seed, averages=averages, max_memory=max_memory)
     members = int(np.prod(family.shape))
     each = np.stack([np.asarray(drawn.averages[own]).reshape(samples, members, members) for own in names], axis=1)
     return NetworkKernels(name, width, each)
 
 
-def _variance(each: Array) -> Array:
-    """Variance over networks, without that of the mean over directions."""
-    whole = each.mean(axis=1).var(axis=0, ddof=1)
-    return np.asarray(whole - each.var(axis=1, ddof=1).mean(axis=0) / each.shape[1])
+def _squares(each: Array) -> Array:
+    """For each network a number whose mean is the variance over networks: the average product of two directions."""
+    networks, directions = each.shape[:2]
+    centred = each - each.mean(axis=0)
+    pairs = centred.sum(axis=1) ** 2 - (centred**2).sum(axis=1)
+    return np.asarray(pairs * (networks / (networks - 1) / (directions * (directions - 1))))
 
 
 def _unused(name: str, taken: set[str]) -> str:

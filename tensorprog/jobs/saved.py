@@ -9,7 +9,8 @@ import csv
 import json
 import math
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import ProgramError, did_you_mean, fail
+from tensorprog.language.errors import ProgramError, TensorprogError, did_you_mean, fail
 from tensorprog.language.formats import label, name_of
 from tensorprog.results.comparison import MAX_MEMBERS, Comparison, Row
 from tensorprog.results.limit_density import LimitDensity
@@ -41,8 +42,12 @@ class Wish:
     panels: tuple[str, ...] = ()
 
 
-def saved_figures(folder: Path, what: Sequence[str], wish: Wish) -> dict[str, Save]:
+def saved_figures(
+    folder: Path, what: Sequence[str], wish: Wish, told: Callable[[str], None] = lambda text: None
+) -> dict[str, Save]:
     """The figures wanted of a folder by name, each ready to be written; without wishes all that there are.
+
+    `told` hears which figures cannot be drawn, where others can.
 
     Raises    ProgramError if the folder is none that was written here, or a figure cannot be drawn from it
     """
@@ -54,13 +59,35 @@ def saved_figures(folder: Path, what: Sequence[str], wish: Wish) -> dict[str, Sa
     found = {}
     for name in what or known:
         try:
-            found[name] = known[name](wish)
-        except ProgramError:
+            with _as_written(folder):
+                found[name] = _checked(folder, known[name](wish))
+        except ProgramError as error:
             if what or wish != Wish():
                 raise
+            told(f"no figure {name}: {error}")
     if not found:
         raise fail(f"no figure can be drawn from {folder}", fix="tp plot FOLDER --what density says why")
     return found
+
+
+@contextmanager
+def _as_written(folder: Path) -> Iterator[None]:
+    """What does not look as commands write it is an error of the folder."""
+    try:
+        yield
+    except TensorprogError:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise fail(f"what {folder} holds was not written by tensorprog, or was changed: {error!r}",
+                   fix="the command that wrote it again") from error
+
+
+def _checked(folder: Path, save: Save) -> Save:
+    def checked(path: Path, style: str) -> None:
+        with _as_written(folder):
+            save(path, style)
+
+    return checked
 
 
 def _offered(folder: Path) -> dict[str, Callable[[Wish], Save]]:

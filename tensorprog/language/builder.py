@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from tensorprog.language.errors import NoNameError, Problem, ProgramError, Span, did_you_mean, fail, shorten
+from tensorprog.language.errors import NoNameError, Problem, ProgramError, Span, advising, did_you_mean, fail, shorten
 from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
 from tensorprog.language.ir import ConstantDef, Draft, Initial, Netsor, Weight
 from tensorprog.language.parse import Names, affine, parse_expression, parse_target
@@ -133,6 +133,7 @@ class FamilyHandle:
 Handle = Variable | FamilyHandle
 
 
+@advising
 class Builder:
     """A program under construction; every call declares one thing and checks it at once.
 

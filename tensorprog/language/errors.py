@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterable, Sequence
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from tensorprog.language.extras import how_to_install
 
 __all__ = [
     "AccuracyError", "MemoryLimitError", "MissingPackageError", "NoNameError", "NotCompiledError", "OutsideError",
-    "Problem",
-    "ProgramError", "Span", "TensorprogError", "WorkerError", "check_count", "check_precision", "did_you_mean", "fail",
-    "in_order", "need_package", "need_xarray", "shorten", "visible",
+    "Problem", "ProgramError", "Span", "TensorprogError", "WorkerError", "advised", "advising", "check_count",
+    "check_precision", "did_you_mean", "fail", "in_order", "need_package", "need_xarray", "shorten", "visible",
 ]
 
 
+Call = TypeVar("Call", bound=Callable[..., Any])
+Kind = TypeVar("Kind", bound=type)
 MAX_SHOWN = 50  # problems printed of one program; `problems` holds them all
 
 
@@ -161,6 +165,45 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 def shorten(text: str) -> str:
     """Text of a position, cut to 200 characters."""
     return text if len(text) <= 200 else text[:197] + "..."
+
+
+def advised(method: Call) -> Call:
+    """The method, which answers arguments that it does not have, or lacks, with those that it takes."""
+    @wraps(method)
+    def called(*args: Any, **options: Any) -> Any:
+        try:
+            return method(*args, **options)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:  # raised inside the method
+                raise
+            said = str(error)
+        raise _not_called_so(method, said)
+
+    return cast("Call", called)
+
+
+def advising(kind: Kind) -> Kind:
+    """The class, whose public methods are all `advised`, and its making."""
+    for name, method in list(vars(kind).items()):
+        if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
+            setattr(kind, name, advised(method))
+    return kind
+
+
+def _not_called_so(method: Callable[..., Any], said: str) -> ProgramError:
+    """The error for arguments that do not fit, after what Python said."""
+    taken = [name for name, parameter in inspect.signature(method).parameters.items()
+             if name != "self" and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)]
+    name = method.__qualname__.rpartition(".")[0] if method.__name__ == "__init__" else method.__name__
+    all_of_them = f"its arguments are {', '.join(taken)}" if taken else f"{name}()"
+    quoted = re.findall(r"'(\w+)'", said)
+    if "unexpected keyword" in said and quoted:
+        return fail(f"{name} has no argument {quoted[0]}", fix=did_you_mean(quoted[0], taken, all_of_them))
+    if "missing" in said and quoted:
+        return fail(f"{name} needs {' and '.join(quoted)}", fix=all_of_them)
+    if "multiple values" in said and quoted:
+        return fail(f"{name} is given {quoted[0]} twice", fix=all_of_them)
+    return fail(f"{name} is given more arguments than it takes without their names", fix=all_of_them)
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:

@@ -103,19 +103,28 @@ def style_named(name: str) -> FigureStyle:
     return STYLES[name]
 
 
+def need_matplotlib() -> None:
+    """Nothing where pictures can be drawn.
+
+    Raises    PlotsUnavailableError without matplotlib
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise PlotsUnavailableError(f"pictures need matplotlib: {how_to_install('plot')}") from None
+
+
 def _figure(
     panels: int, width: float, height: float, windowed: bool = False, grid: tuple[int, int] | None = None,
     dpi: float | None = None,
 ) -> tuple[Any, list[Any]]:
     """A figure with panels, in one row or as many as `grid` has; if not `windowed` it belongs to no window system."""
+    need_matplotlib()
     make: Any
-    try:
-        if windowed:
-            from matplotlib.pyplot import figure as make
-        else:
-            from matplotlib.figure import Figure as make
-    except ImportError:
-        raise PlotsUnavailableError(f"pictures need matplotlib: {how_to_install('plot')}") from None
+    if windowed:
+        from matplotlib.pyplot import figure as make
+    else:
+        from matplotlib.figure import Figure as make
     figure = make(figsize=(width, height), layout="constrained", dpi=dpi)
     axes = list(figure.subplots(*(grid or (1, panels)), squeeze=False).ravel())
     for ax in axes[panels:]:

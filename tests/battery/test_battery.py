@@ -15,13 +15,13 @@ from tests.reading import dump, loads
 from . import agreement
 from .generator import write
 
-PROGRAMS = 8
-SLICES = 128
+PROGRAMS = 5
+SLICES = 205
 FEATURES = ("zero boundary", "wrap boundary", "recurrence", "average", "1/n attention", "attention", "mask",
             "neighbours", "softmax", "layer behind scores", "nonlinear output")
 
 
-@pytest.mark.parametrize("seed", rotation.examples(PROGRAMS, SLICES)[:6])
+@pytest.mark.parametrize("seed", rotation.examples(PROGRAMS, SLICES)[:4])
 def test_a_program_is_the_same_in_both_front_ends_and_in_every_style(seed: int) -> None:
     first, second = write(seed), write(seed, seed + 1)
     P, Q = agreement.program(first.text), agreement.program(second.text)

@@ -269,7 +269,9 @@ def critical(q: float) -> tuple[float, float]:
     return float(mp.sqrt(sigma_w2)), float(mp.sqrt(q - sigma_w2 * average(lambda h: mp.tanh(h) ** 2)))
 
 
-@pytest.mark.parametrize(("q", "layers"), [(1.0, 6), pytest.param(0.3, 60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("q", "layers"), [
+    (1.0, 6), pytest.param(0.3, 60, marks=[pytest.mark.slow, pytest.mark.turns(9)]),
+])  # fmt: skip
 def test_the_edge_of_chaos_of_tanh(q: float, layers: int, tmp_path: Path) -> None:
     sigma_w, sigma_b = critical(q)
     text = program(TANH, tmp_path, sigma_b=sigma_b)
@@ -338,6 +340,7 @@ def test_the_command_solves(tmp_path: Path) -> None:
 # ---- gradients ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.turns(3)
 def test_gradients_of_deep_networks(tmp_path: Path) -> None:
     found = tp.depth(program(RELU, tmp_path, sigma_w2=3), "z", to=6, gradients=True, width=256, samples=256)
     expected = 1.5 ** np.arange(6, -1, -1)  # half of the coordinates pass a relu on
@@ -349,6 +352,7 @@ def test_gradients_of_deep_networks(tmp_path: Path) -> None:
     assert np.allclose(tanh, 1.25 ** np.arange(4, -1, -1), rtol=2e-3)  # T = 4 branches of sigma_w2 / (2 T)
 
 
+@pytest.mark.turns(2)
 def test_gradients_at_the_edge_of_chaos(tmp_path: Path) -> None:
     alone = "\n".join(line for line in TANH.splitlines() if not line.startswith(("  - d", "  - c", "  - f", "  e:")))
     sigma_w, sigma_b = critical(1.0)
@@ -390,6 +394,7 @@ def test_a_line_in_the_inverse_width_leads_to_the_limit() -> None:
     assert np.mean(np.abs(off) > np.array(stated)) < 0.003
 
 
+@pytest.mark.turns(2)
 def test_without_widths_networks_are_drawn_where_only_they_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

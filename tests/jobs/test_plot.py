@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,8 +115,16 @@ def test_what_a_folder_lacks_is_said(tp: Tp) -> None:
         "written", "to", "old/", "convergence-page.png", "covariance-page.png"]
     Path("r/samples.npz").write_bytes(Path("r/samples.npz").read_bytes()[:200])
     assert "cannot be read from r/samples.npz" in refused("r", "--what", "density")
+    code, out, err = tp("plot", "r", "--format", "png")
+    assert (code, out.split()[3:]) == (0, ["convergence-page.png", "covariance-page.png"])
+    assert "no figure density" in err
+    assert "cannot be read from r/samples.npz" in err
     Path("r/samples.npz").unlink()
     assert "there are no samples in r" in refused("r", "--what", "density")
+    for key in ("finite", "limit", "densities"):
+        Path("old/report.json").write_text(json.dumps(report | {"densities": {}, key: 5}))
+        assert "was not written by tensorprog, or was changed" in refused(
+            "old", "--what", "covariance" if key == "limit" else "density")
     report["finite"] = []
     Path("r/report.json").write_text(json.dumps(report))
     assert "no width is complete in r" in refused("r", "--what", "convergence")
@@ -145,3 +154,14 @@ def test_depth_profiles_and_figures_of_the_paper(tp: Tp, nothing_computed: Calla
     assert "are drawn as they are" in tp("plot", "p", "--panel", "log")[2]
     Path("p/fig2a.csv").unlink()
     assert "fig2a.csv cannot be read" in tp("plot", "p", "--what", "fig2a")[2]
+
+
+def test_figures_of_the_paper_ask_for_matplotlib_before_the_work(
+    tp: Tp, nothing_computed: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing_computed()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, out, err = tp("paper", "fig1a", "--out", "p")
+    assert (code, out) == (2, "")
+    assert "pictures need matplotlib" in err
+    assert not Path("p").exists()

@@ -132,6 +132,14 @@ MISTAKES = {
     "law.covariance('y')": ("laws have no attribute covariance", 'law.cov("y")', 'law.cov("y")'),
     "law.pdf('y')": ("laws have no attribute pdf", 'law.density("y[0]", grid)', ""),
     "law.rvs(1000)": ("laws have no attribute rvs", "law.sample(1000)", ""),
+    "law.density('y[0]')": ("density needs grid", "name, grid, with_error", ""),
+    "P.run()": ("run needs width", "its arguments are width, samples, seed", ""),
+    "P.run(width=64, n_samples=3)": ("run has no argument n_samples", "did you mean samples?", ""),
+    "P.limit(width=3)": ("limit has no argument width", "symbolic, accuracy", ""),
+    "P.limit('x')": ("more arguments than it takes without their names", "symbolic, accuracy", ""),
+    "P.run(64, width=64)": ("run is given width twice", "", ""),
+    "P.index('k')": ("index needs size", "name, size, boundary", ""),
+    "tp.Program('a', s=4)": ("Builder has no argument s", "name, constants", ""),
     "tp.compare(3, 4)": ("compare takes samples first", "", ""),
 }  # fmt: skip
 

@@ -167,6 +167,7 @@ def test_entries_agree_with_the_array(tmp_path: Path) -> None:
     np.testing.assert_array_equal(covariance.at([np.arange(4)], [2]), value[:, 2])
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("function", "spread"), [
     *product(["relu(z)", "erf(z)", "relu(z) + 0.5*erf(z)"], [0.0, 2.0]),
     *product(["tanh(z)"], [0.0, 0.6, 0.9]), ("silu(z)", 0.6), ("gelu(z)", 2.0),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tensorprog.jobs.cli.frame import BAD_INPUT, COMMANDS, DONE, NOT_MET, OUTPUT, Command, echo, places
+from tensorprog.jobs.cli.frame import BAD_INPUT, COMMANDS, DONE, NOT_MET, OUTPUT, Command, echo, notice, places
 from tensorprog.jobs.cli.options import QUIET, Place, option, options
 from tensorprog.language.errors import did_you_mean, fail
 
@@ -59,7 +59,7 @@ def plot(
     from tensorprog.jobs.saved import Wish, saved_figures
     from tensorprog.language.files import writing
 
-    figures = saved_figures(folder, what, Wish(variable, panels))
+    figures = saved_figures(folder, what, Wish(variable, panels), notice)
     target = out or folder
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)

@@ -177,8 +177,10 @@ def paper(
         return _list(known.values(), form, quiet)
     from tensorprog.jobs.pace import Pace, Paced
     from tensorprog.results.study import duration
+    from tensorprog.show.plots import need_matplotlib
     from tensorprog.show.progress import Progress
 
+    need_matplotlib()
     settings = example.Settings(samples, seed or 0, repeats)
     chosen = [known[name] for name in (known if ALL in names else dict.fromkeys(names))]
     rough = {figure.name: (f"figure {figure.name}", OVERHEAD + MEASURING * figure.drawing.cost(settings))
