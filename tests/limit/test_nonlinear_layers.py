@@ -10,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.language.errors import NotCompiledError
 
 Array = NDArray[Any]
 TEXT = """
@@ -77,17 +76,3 @@ def test_two_layers_of_tanh_beside_dense_networks_extrapolated(tmp_path: Path) -
     limit = np.array([(cov[0, 0] + cov[1, 1]) / 2, cov[0, 1]])
     assert np.all(error < 0.01 * limit)
     assert np.all(np.abs(reached - limit) < 4.9 * error + 1e-3), (limit, reached, error)
-
-
-@pytest.mark.parametrize(("written", "instead"), [
-    ("tanh(y[i] + sum", "relu(y[i] + sum"),  # kinks
-    ("tanh(y[i] + sum", "tanh(y[i] + v[0,i] + sum"),  # y and v depend on one weight
-])  # fmt: skip
-def test_what_is_refused(written: str, instead: str, tmp_path: Path) -> None:
-    path = tmp_path / "two.yaml"
-    assert written in TEXT
-    path.write_text(TEXT.replace(written, instead))
-    program = tp.load(path)
-    with pytest.raises(NotCompiledError, match="nonlinear function of several vectors") as raised:
-        program.limit().cov("o")
-    assert "a weight between the two" in str(raised.value)

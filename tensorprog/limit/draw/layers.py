@@ -33,11 +33,12 @@ from tensorprog.limit.form.definitions import place, target_box
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction, position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import numbers_at_once
-from tensorprog.limit.moment.compilable import refuse_cells, refuse_sums
+from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.indexed import Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.recurrences import Box, box_ranges
+from tensorprog.limit.moment.reduced import FEWEST, variables_drawn
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
 
 __all__ = ["ARRAYS", "Conditioned", "Drawn", "Layers", "given_scalars"]
@@ -66,7 +67,7 @@ class Conditioned(NumericRecursion):
         self.whole, self.normals, self.given = whole, normals, dict(given or {})
         if columns is not None:
             self.columns = columns
-        self.replicates = (0, normals.draws)
+        self.replicates, self.jointly = (0, normals.draws), whole.layered
         self.random, self.paths = frozenset(), None
         self.relative, self.wrong = 0.0, np.zeros(())
         self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
@@ -213,8 +214,6 @@ class Conditioned(NumericRecursion):
     ) -> IndexedValues:
         if self.is_finite(f):
             return self._empirical(f, g, ranges)
-        for name in (f, g) if self.whole.layered else ():
-            refuse_sums(self.whole, name)
         copies = ((f, ""), (g, "_"))
         boxes = [tuple(ranges[name] for name in position_names(self.netsor, of, copy)) for of, copy in copies]
         with self.guarded(f, g):
@@ -593,12 +592,23 @@ class Layers:
             size = sum(math.prod(families[name].shape) for name in targets) ** 2 // max(1, members) ** 2
             made, largest = made + members * size, max(largest, size)
         outputs = sum(math.prod(families[name].shape) ** 2 for name in self.netsor.outputs)
-        return max(1, self.dim, made, outputs), max(largest, outputs)
+        return max(1, self.dim, made, outputs), max(largest, outputs, max(self._jointly, default=0) ** 2)
+
+    @cached_property
+    def _jointly(self) -> list[int]:
+        """Variables of each vector whose moments are averages over draws of their own, for every draw of scores."""
+        body = [self.netsor.body[k] for name in upstream(self.netsor, self.wanted)
+                for k in self.netsor.families[name].statements]  # fmt: skip
+        asked = {s.vector.name for s in body if isinstance(s, MatMul)} | ({*self.wanted} if not self.bases else set())
+        asked |= {v.name for s in body if isinstance(s, Dot) and s.scale == "1/n" for v in s.inputs}
+        vectors = (name for name in sorted(asked & self.recursion.random) if self._is_vector(name))
+        found = (variables_drawn(self.recursion.parts, name) for name in vectors)
+        return [count for count in found if count]
 
     @property
     def width(self) -> int:
         """Numbers that one draw takes, about."""
-        return self._sizes[0]
+        return self._sizes[0] + FEWEST * sum(self._jointly)
 
     @property
     def working(self) -> int:

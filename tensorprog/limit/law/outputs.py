@@ -41,6 +41,7 @@ from tensorprog.limit.law.panels import panels
 from tensorprog.limit.law.summands import LinearVector, ScoreBlock, Summands
 from tensorprog.limit.moment.indexed import Term
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
+from tensorprog.limit.moment.reduced import variables_drawn
 from tensorprog.limit.moment.values import IndexedValues
 
 __all__ = ["Outputs"]
@@ -245,12 +246,13 @@ class Outputs:
     def _drawn_mixture(self, name: str, box: Box) -> Mixture:
         """The law of a variable from draws, each with its conditional mean and variance, or of the variable itself.
 
-        The same draws give the covariance of a small family.
+        The same draws give the covariance of a small family, where that takes no draws of its own.
         """
         source = self._source([(name, box)], by_parts=True)
         members = tuple(b - a for a, b in box)
         zero = np.zeros(members)
         whole = box == self.netsor.families[name].ranges and 1 < zero.size <= TOGETHER
+        whole = whole and not variables_drawn(self.recursion.parts, name)
         kept: list[Mixture] = []
 
         def read(found: Given) -> tuple[Array, ...]:

@@ -9,20 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
 from typing import Any, Protocol
 
 from tensorprog.language.errors import NotCompiledError, Problem
-from tensorprog.language.ir import Dot, MatMul, Netsor
+from tensorprog.language.ir import Dot, Netsor
 from tensorprog.language.schedule import upstream
-from tensorprog.limit.form.definitions import is_layered, not_compiled, random_families, reduces_numbered, single
+from tensorprog.limit.form.definitions import is_layered, not_compiled, random_families, single
 from tensorprog.limit.form.sums_of_functions import SumsOfFunctions, WeightedFunction
-from tensorprog.limit.form.univariate import smooth
-from tensorprog.limit.moment.reduced import sums_over_vectors
 
-__all__ = ["bases_of", "refuse_cells", "refuse_sums", "uncompiled"]
-
-MOST_FORMS = 2  # independent affine forms of one function
+__all__ = ["bases_of", "refuse_cells", "uncompiled"]
 
 
 class Compiled(Protocol):
@@ -69,12 +64,7 @@ def _asked(shape: Shape) -> Iterator[list[Callable[[], Any]]]:
     yield [partial(shape.parts.of, name) for name, family in netsor.families.items() if family.kind == "vector"]
     if layered or shape.random & shape.parts.carried:
         yield [partial(refuse_cells, shape)]
-    if layered:  # second moments given the scores are needed of what weights multiply, of averages, and of outputs
-        products = (statement.vector.name for statement in body if isinstance(statement, MatMul))
-        integrands = (v.name for s in body if isinstance(s, Dot) and s.scale == "1/n" for v in s.inputs)
-        for names in ((*products, *integrands), netsor.outputs):
-            yield [partial(refuse_sums, shape, name) for name in dict.fromkeys(names)]
-    else:
+    if not layered:
         averages = [s for s in body if isinstance(s, Dot) and s.scale == "1/n" and s.target.name in shape.random]
         yield [partial(refuse_cells, shape, [v.name for v in s.inputs]) for s in averages]
 
@@ -107,42 +97,3 @@ def refuse_cells(shape: Compiled, names: Iterable[str] | None = None) -> None:
             f"a MatMul in the recurrence, or {name} affine in its earlier members with numbers as coefficients, as in "
             "a residual stream; where it is divided by averages, as behind a norm, one statement for each step",
         )
-
-
-def _apart(parts: SumsOfFunctions, factor: WeightedFunction) -> bool:
-    """Whether a factor is a smooth function of few affine forms in vectors of different weights."""
-    assert factor.function is not None
-    body, forms = parts.numbered(factor.function)
-    sources = [{parts.source(variable.name) for _, variable, _ in form} for form in forms]
-    initial = sum(any(parts.source(variable.name) == variable.name for _, variable, _ in form) for form in forms)
-    return (len(forms) <= MOST_FORMS and smooth(body) and not reduces_numbered(body) and initial < 2
-            and all(one.isdisjoint(two) for one, two in combinations(sources, 2)))
-
-
-def refuse_sums(shape: Compiled, name: str) -> None:
-    """Refuse a vector behind several layers that is a nonlinear function of several vectors, sums over them inside.
-
-    Smooth functions of affine forms that are independent are compiled (`gaussian.apart`).  Moments of others would be
-    found point by point for each draw, which takes minutes.  Of several such vectors on the way the first is named.
-
-    Raises    NotCompiledError
-    """
-    families, parts = shape.netsor.families, shape.parts
-
-    def refused(each: str) -> bool:
-        return each in shape.random and families[each].kind == "vector" and any(
-            sums_over_vectors(parts, factor) and not _apart(parts, factor)
-            for part in parts.of(each) for factor in parts.factors_of(part)
-        )  # fmt: skip
-
-    if not refused(name):
-        return
-    first = next(each for each in sorted(upstream(shape.netsor, [name]), key=lambda each: families[each].statements)
-                 if refused(each))  # fmt: skip
-    statements = [shape.netsor.body[position] for position in families[first].statements]
-    raise not_compiled(
-        next((s for s in statements if not isinstance(s, MatMul)), statements[0]),
-        f"{first} depends on scores, and is a nonlinear function of several vectors with a sum over an index in it",
-        "a smooth function such as gelu for one with kinks, a function of the sum alone, a linear function, or a "
-        "weight between the two",
-    )

@@ -67,6 +67,7 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     kind = IndexedValues
     each = False  # whether every draw has moments of its own
+    jointly = False  # whether functions of several vectors, summed over, are averaged over draws of all that they read
     making: tuple[str, ...] = ()  # the families of which a second moment is computed
     diagonal = False  # whether covariances of recurrences are computed at equal positions only
     deferring = False  # whether values are written down, to be computed in windows (see `deferred`)

@@ -10,8 +10,13 @@ free beside a reduced one (the c of mean[j](u[c,j])) makes cells: the forms of c
 
 The draws are replicates of quasi-random points (see `carried`): each replicate keeps to its own covariances, and their
 spread is the error.  Where every draw of scores has covariances of its own (`Numbers.each`), all replicates serve each
-of these, and the spread is that of averages for one draw.  Smooth functions of few variables take Gauss-Hermite rules,
-which have an error of their own.
+of these, and the spread is that of averages for one draw.  Behind several layers of scores (`Numbers.jointly`) this is
+also the way of a function of several vectors with a sum over some inside, with kinks or of more than two layers,
+
+    relu(y[i] + sum[j](a[i,j] v[j])),  y[i] = relu(u[i])        reads u[i] and the sum for every i
+
+as its moments pair by pair would be integrals over four variables or more for every draw of the scores.  Smooth
+functions of few variables take Gauss-Hermite rules, which have an error of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
-from itertools import islice, pairwise, product
+from itertools import combinations, islice, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -52,13 +57,15 @@ from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import renamed
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
 
-__all__ = ["Reduced", "any_reduces", "reduces", "reducing_groups", "sums_over_vectors"]
+__all__ = ["Reduced", "any_reduces", "reduces", "reducing_groups", "variables_drawn"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 LEAST_LOG2, MOST_LOG2 = 8, 17  # draws per replicate
 NUMBERS, CHUNK, POINTS = 1 << 27, 1 << 19, 1 << 24  # of all draws together, and at once; normals behind them
-EACH = 1 << 22  # of one replicate of all draws together, where every draw has moments of its own
+EACH = 1 << 20  # of one replicate of all draws together, where every draw has moments of its own
+FEWEST = REPLICATES << LEAST_LOG2  # points for such a draw
+MOST_FORMS = 2  # independent affine forms of a smooth function that is not drawn
 MOST = 1 << 24  # entries of all covariances together
 SEED = 1  # other draws than those of paths
 ENOUGH, GOOD = 1e-12, 1e-6  # asked of Gauss-Hermite rules, and accepted, relative to the size of the function
@@ -77,6 +84,31 @@ def reduces(parts: SumsOfFunctions, factor: WeightedFunction) -> bool:
     return reduces_numbered(parts.numbered(factor.function)[0])
 
 
+def drawn_jointly(parts: SumsOfFunctions, factor: WeightedFunction) -> bool:
+    """Whether a factor is averaged over draws of all that it reads, where every draw of scores has its own moments.
+
+    Smooth functions of two affine forms in vectors of different weights are not: see `gaussian.apart`.
+    """
+    if factor.function is None or not sums_over_vectors(parts, factor):
+        return False
+    body, forms = parts.numbered(factor.function)
+    sources = [{parts.source(variable.name) for _, variable, _ in form} for form in forms]
+    initial = sum(any(parts.source(variable.name) == variable.name for _, variable, _ in form) for form in forms)
+    plain = smooth(body) and all(variable.name[0] == "." for variable in variables(body))
+    apart = initial < 2 and all(one.isdisjoint(two) for one, two in combinations(sources, 2))
+    return not (plain and apart and len(forms) <= MOST_FORMS) or reduces_numbered(body)
+
+
+def variables_drawn(parts: SumsOfFunctions, name: str) -> int:
+    """Variables, about, that are drawn jointly for the moments of a vector where every draw has moments of its own."""
+    if parts.netsor.families[name].kind != "vector":
+        return 0
+    size = math.prod(parts.netsor.families[name].shape)
+    found = (len(parts.numbered(factor.function)[1]) for part in parts.of(name) for factor in parts.factors_of(part)
+             if factor.function is not None and drawn_jointly(parts, factor))  # fmt: skip
+    return size * sum(found)
+
+
 def any_reduces(parts: SumsOfFunctions, names: Iterable[str]) -> bool:
     """Whether a factor of one of these families reduces over an index of vectors."""
     body, families = parts.netsor.body, parts.netsor.families
@@ -92,14 +124,15 @@ def reducing_groups(
 ) -> tuple[list[WeightedFunction], list[list[WeightedFunction]]]:
     """Factors that are independent of those that reduce, and groups of others that depend on each other."""
     parts, base = numbers.parts, numbers.base
-    if not any(reduces(parts, factor) for factor in factors):
+    together = drawn_jointly if numbers.jointly else reduces
+    if not any(together(parts, factor) for factor in factors):
         return list(factors), []
 
     def tied(one: WeightedFunction, two: WeightedFunction) -> bool:
         return any(u.name == v.name or base(u.name, v.name).terms for _, u, _ in one.inner for _, v, _ in two.inner)
 
     groups = connected(factors, tied)
-    drawn = [group for group in groups if any(reduces(parts, factor) for factor in group)]
+    drawn = [group for group in groups if any(together(parts, factor) for factor in group)]
     return [f for f in factors if not any(f is g for group in drawn for g in group)], drawn
 
 
