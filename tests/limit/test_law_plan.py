@@ -101,3 +101,24 @@ def test_a_plan_says_at_which_positions(tmp_path: Path) -> None:
     assert ("u", "all pairs") not in rows
     pooled = {(row.families[0], row.positions) for row in images(tmp_path, 16, "wrap", "pool", "relu").plan().rows}
     assert ("g", "all pairs") in pooled
+
+
+@pytest.mark.parametrize("max_memory", ["1GiB", "8MiB"])
+def test_behind_several_layers_the_memory_of_draws_is_planned(max_memory: str) -> None:
+    """An upper bound: as many draws as fit are worked on together."""
+    law = tp.load(PROGRAMS / "deep_attention.yaml", s=2, H=1, L=3).limit(max_memory=max_memory)
+    plan = law.plan()
+    assert plan.fits
+    assert plan.memory > 0
+    assert "draws at once" in str(plan)
+    assert "without the time of averages over scores" in plan.title
+    gc.collect()
+    tracemalloc.start()
+    try:
+        law.cov("y")
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken <= 1.5 * plan.memory + 3e6  # and some for the objects of the program
+    if max_memory == "8MiB":  # else fewer draws than are planned for may be enough
+        assert plan.memory <= 8 * taken

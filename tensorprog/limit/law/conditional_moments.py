@@ -65,6 +65,11 @@ class DrawSource(ABC):
     def numbers(self, results: int) -> int:
         """Numbers that one draw takes, of which `results` are wanted."""
 
+    @property
+    def working(self) -> int:
+        """Numbers held at once for one draw, about."""
+        return self.numbers(1)
+
     def draws_at_once(self, results: int, what: str) -> int:
         """Draws that are worked on at once."""
         return max(1, CHUNK_NUMBERS // self.numbers(results))
@@ -219,6 +224,11 @@ class SeveralLayers(DrawSource):
     def numbers(self, results: int) -> int:
         """Numbers that one draw takes, of which `results` are wanted."""
         return self.layers.width
+
+    @property
+    def working(self) -> int:
+        """See `DrawSource.working`."""
+        return self.layers.working
 
     def draws_at_once(self, results: int, what: str) -> int:
         """See `DrawSource.draws_at_once`: a power of 2."""

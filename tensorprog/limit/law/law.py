@@ -41,7 +41,7 @@ from tensorprog.limit.law.plan import LawPlan
 from tensorprog.limit.law.structured_covariance import Covariance
 from tensorprog.limit.memory import Budget, budgeted
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-from tensorprog.limit.moment.planned import PlannedRecursion
+from tensorprog.limit.moment.planned import GIVEN, MomentRow, PlannedRecursion
 from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["NumericLaw", "check_levels", "check_order", "check_points", "widths_text"]
@@ -265,7 +265,8 @@ class NumericLaw:
 
         Each covariance or second moment on the way, at which positions, how many numbers that are, how they are
         computed; and how long it all takes and how much memory, roughly.  For variables that depend on scores these
-        are the covariances of the scores; the averages over them are not counted.
+        are the covariances of the scores; the averages over them are not counted.  Behind several layers of scores
+        it is the memory of as many draws as are worked on together, where so many are needed.
 
         Raises    NotCompiledError for what this version does not compile
         """
@@ -284,6 +285,10 @@ class NumericLaw:
             for f, g in pairs:
                 if all(self.compiled.families[name].kind == "vector" for name in (f, g)):
                     planned.centred(f, g)
+        for f, g in pairs if self.recursion.layered and random & {*names} else ():
+            together, each = self._outputs.drawn_at_once(f, g)
+            planned.ledger.taken(together * each)
+            planned.ledger.rows.append(MomentRow((f, g), f"{together:,} draws at once", together * each, GIVEN))
         asked = f"the covariance of {' and '.join(names)}"
         averaged = bool(behind) or self.recursion.layered
         return LawPlan(self.netsor.name, asked, planned.ledger, self._max_memory, averaged)

@@ -8,7 +8,7 @@ from tensorprog.blocks import Block, Grid, code
 from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.language.memory import amount
-from tensorprog.limit.moment.planned import DRAWN, STEPPED, Ledger, MomentRow
+from tensorprog.limit.moment.planned import DRAWN, GIVEN, STEPPED, Ledger, MomentRow
 
 __all__ = ["LawPlan"]
 
@@ -40,11 +40,13 @@ class LawPlan(Shown):
     @property
     def title(self) -> str:
         """The whole in one sentence."""
-        more = f", without {' and '.join(self.uncounted)}" if self.uncounted else ""
+        layered = any(row.method == GIVEN for row in self.rows)
+        more = f", without {'the time of ' * layered}{' and '.join(self.uncounted)}" if self.uncounted else ""
         within = "within" if self.fits else "more than"
+        time = "" if layered else f"about {_rounded(self.seconds)} s and "
         return (
-            f"{self.name}, {self.asked}: {self.numbers:,} numbers, about {_rounded(self.seconds)} s and "
-            f"{amount(self.memory, up=True)}, {within} max_memory, {amount(self.limit)}{more}"
+            f"{self.name}, {self.asked}: {self.numbers:,} numbers, {time}{amount(self.memory, up=True)}, {within} "
+            f"max_memory, {amount(self.limit)}{more}"
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.reduced import reducing_groups
 from tensorprog.limit.moment.values import SHIFTED, WORKED, IndexedValues, Value
 
-__all__ = ["DRAWN", "STEPPED", "Ledger", "MomentRow", "PlannedRecursion"]
+__all__ = ["DRAWN", "GIVEN", "STEPPED", "Ledger", "MomentRow", "PlannedRecursion"]
 
 Ranges = Mapping[str, Range]
 # nanoseconds on one current core: a number of an array that is made, an expectation by the method named
@@ -36,6 +36,7 @@ SERIES, SEVERAL = ("quadrature", 6_000.0), ("quadrature in several variables", 1
 SUMMED, BEHIND = 24, 160  # arrays for each expectation by the second of these, and by the last two
 PIECE = 6 << 20  # numbers taken at a time
 DRAWN, STEPPED = "averaged over draws", "filled in step by step"
+GIVEN = "given draws of the scores"
 STATEMENT = 4e6  # nanoseconds that a covariance takes however small it is
 
 
