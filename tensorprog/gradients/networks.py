@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gradients.kernel import chosen_parameters, vector_of
 from tensorprog.gradients.tangents import Tangents
+from tensorprog.language.averages import unused
 from tensorprog.language.errors import check_count, fail
 from tensorprog.language.expr import Variable, slots_of
 from tensorprog.language.ir import Index, Netsor
@@ -98,11 +99,11 @@ def kernels_of_networks(
             body=(*extended.body, *(statement for statement in made.body if statement not in known)),
         )  # fmt: skip
     taken = {*extended.index, *extended.families, *extended.constant}
-    rows, columns = ([_unused(f"{word}{k}", taken) for k in range(len(family.ranges))] for word in ("row", "column"))
+    rows, columns = ([unused(f"{word}{k}", taken) for k in range(len(family.ranges))] for word in ("row", "column"))
     indices = [Index(own, *span) for names in (rows, columns) for own, span in zip(names, family.ranges, strict=True)]
     averages, names = dict[str, str](), list[str]()
     for tangent in tangents:
-        names.append(_unused(f"kernel_{tangent}", taken))
+        names.append(unused(f"kernel_{tangent}", taken))
         product = Variable(tangent, slots_of(rows)) * Variable(tangent, slots_of(columns))
         averages[f"{names[-1]}[{','.join([*rows, *columns])}]" if rows else names[-1]] = str(product)
     program = Program.from_netsor(replace(extended, indices=(*extended.indices, *indices)))
@@ -118,10 +119,3 @@ def _squares(each: Array) -> Array:
     centred = each - each.mean(axis=0)
     pairs = centred.sum(axis=1) ** 2 - (centred**2).sum(axis=1)
     return np.asarray(pairs * (networks / (networks - 1) / (directions * (directions - 1))))
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "x"
-    taken.add(name)
-    return name

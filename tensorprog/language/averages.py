@@ -19,7 +19,7 @@ from tensorprog.language.ir import Dot, Netsor, Nonlin
 from tensorprog.language.parse import parse_expression, parse_target
 from tensorprog.language.samples import Samples
 
-__all__ = ["Averages", "average_members", "with_averages"]
+__all__ = ["Averages", "average_members", "unused", "with_averages"]
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ def with_averages(netsor: Netsor, averages: Mapping[str, str | Expr]) -> Average
             continue
         span = Span(text=f"average {key} = {expr}")
         if width not in ones:
-            ones[width] = Variable(_unused(f"ones_{width}", taken))
+            ones[width] = Variable(unused(f"ones_{width}", taken))
             body.append(Nonlin(ones[width], Number(1), width))
-        integrand = Variable(_unused(f"psi_{name}", taken), slots)
-        average = Variable(_unused(f"average_{name}", taken), slots)
+        integrand = Variable(unused(f"psi_{name}", taken), slots)
+        average = Variable(unused(f"average_{name}", taken), slots)
         body += [Nonlin(integrand, expr, "", span), Dot(average, integrand, ones[width], "1/n", span)]
         families[name], psi[str(Variable(name, slots))] = average.name, str(expr)
     if problems:
@@ -137,7 +137,7 @@ def _read(netsor: Netsor, key: str, given: str | Expr) -> tuple[str, Expr, tuple
     return name, expr, slots, netsor.families[vectors[0].name].width
 
 
-def _unused(name: str, taken: set[str]) -> str:
+def unused(name: str, taken: set[str]) -> str:
     """The name, with a number behind it if the program has it already."""
     base, number = name.rstrip("_"), 1
     name = base

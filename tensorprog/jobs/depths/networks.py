@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tensorprog.jobs.depths.profile import Curves, curves, entropies, with_gradients
 from tensorprog.jobs.depths.quantities import Sums
 from tensorprog.jobs.depths.question import Question, Variant
+from tensorprog.language.averages import unused
 from tensorprog.language.expr import Variable, slots_of
 from tensorprog.language.ir import Index, Netsor
 from tensorprog.limit.law.by_layer import ordered
@@ -31,15 +32,15 @@ def curves_of_networks(question: Question, choice: Variant, width: int, samples:
     name, (layer, token) = question.axes.name, (question.axes.layer, question.axes.token)
     ranges = choice.larger.families[name].ranges
     taken = {*choice.larger.index, *choice.larger.families, *choice.larger.constant}
-    names = [_unused(f"place{k}", taken) for k in range(len(ranges))]
+    names = [unused(f"place{k}", taken) for k in range(len(ranges))]
     second = list(names)
     indices = [Index(own, *span) for own, span in zip(names, ranges, strict=True)]
     if token is not None:
-        second[token] = _unused("other", taken)
+        second[token] = unused("other", taken)
         indices.append(Index(second[token], *ranges[token]))
     extended = replace(choice.larger, indices=(*choice.larger.indices, *indices))
     one, two = Variable(name, slots_of(names)), Variable(name, slots_of(second))
-    gram, raw = _unused("gram", taken), [_unused(f"moment{k}", taken) for k in ORDERS]
+    gram, raw = unused("gram", taken), [unused(f"moment{k}", taken) for k in ORDERS]
     free = ",".join([*names, *([second[token]] if token is not None else [])])
     averages = {f"{gram}[{free}]": str(one * two)}
     averages |= {f"{own}[{','.join(names)}]": str(one**k) for own, k in zip(raw, ORDERS, strict=True)}
@@ -74,18 +75,11 @@ def _squares(question: Question, backward: Netsor) -> tuple[Program, dict[str, s
     """The adjoint program, and the averages that squared norms of gradients are."""
     name, ranges = question.gradient.name, backward.families[question.gradient.name].ranges
     taken = {*backward.index, *backward.families, *backward.constant}
-    names = [_unused(f"place{k}", taken) for k in range(len(ranges))]
+    names = [unused(f"place{k}", taken) for k in range(len(ranges))]
     indices = [Index(own, *span) for own, span in zip(names, ranges, strict=True)]
-    square = f"{_unused('square', taken)}[{','.join(names)}]"
+    square = f"{unused('square', taken)}[{','.join(names)}]"
     program = Program.from_netsor(replace(backward, indices=(*backward.indices, *indices)))
     return program, {square: str(Variable(name, slots_of(names)) ** 2)}
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "x"
-    taken.add(name)
-    return name
 
 
 def extrapolated(found: Mapping[int, Curves]) -> Curves:
