@@ -101,7 +101,7 @@ def clips(check: Context) -> Iterator[Finding]:
                     "warning",
                     (position,),
                     f"{node} is never active: {node.args[0]} has standard deviation at most {deviation:.3g} in the "
-                    f"limit, and the clip acts only beyond {min(-low[1], high[0]) / deviation:.3g} of them",
+                    f"limit, and the clip acts only beyond {min(-low[1], high[0]) / deviation:.3g} deviations",
                 )
 
 

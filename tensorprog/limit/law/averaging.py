@@ -94,7 +94,8 @@ def converge(
             if accuracy is None:
                 return value, error
             raise AccuracyError(
-                f"{what}: error {worst:.1e} after {REPLICATES * 2**log2} points, {target:.1e} asked for; "
+                f"{what}: after {REPLICATES * 2**log2:,} points the error is {worst:.1e}, more than the {target:.1e} "
+                "asked for, relative to numbers above 1; "
                 "ask for less with accuracy="
             )
         before, steps = worst, worst / target
