@@ -226,7 +226,7 @@ class Mixture:
             result = np.zeros((len(nodes.weights), grid.size))
             for part in _pieces(len(nodes.mean), grid.size):
                 centre, sd = nodes.mean[part, None] + self.mean, np.sqrt(nodes.var[part, None] + self.var + added)
-                result += nodes.weights[:, part] @ kernel(grid - centre, sd)
+                result += np.einsum("rp,pg->rg", nodes.weights[:, part], kernel(grid - centre, sd))
             return result
         own = self.summands[0]
         mean, sd = own.mean[..., 0] + self.mean, np.sqrt(own.var[..., 0] + self.var + added)
@@ -237,7 +237,7 @@ class Mixture:
                 weights, centre, width = (a[r, real[part]] for a in (own.weights, mean, sd))
                 low, high = centre[0] - FAR * width.max(), centre[-1] + FAR * width.max()
                 near = (low <= grid) & (grid <= high)
-                result[r, near] += weights @ kernel(grid[near] - centre[:, None], width[:, None])
+                result[r, near] += np.einsum("p,pg->g", weights, kernel(grid[near] - centre[:, None], width[:, None]))
                 result[r, grid > high] += weights.sum() * above
         return result
 
