@@ -104,7 +104,8 @@ class Recurrences:
         if not self.numbers.each:
             self._write_down(number)
         self._base_cases()
-        for step in self._steps[number]:
+        own = self._steps[number]
+        for place, step in enumerate(own, self.steps.index(own[0])):
             name, box = step.statement.target.name, _box(step, self.netsor.ranges)
             if name in self.numbers.random:
                 continue
@@ -115,6 +116,7 @@ class Recurrences:
                 self.fill_average(step.position, box)
             elif name in self.numbers.parts.carried:
                 self.numbers.step(step.position, box)
+            self.numbers.passed(place)
         self.active = before
 
     def _base_cases(self) -> None:
@@ -342,7 +344,8 @@ def _held(window: Mapping[str, Range], equations: Equations) -> dict[str, Range]
 def overwritten(old: Value | None, value: Value, ranges: Mapping[str, Range], whole: Mapping[str, Range]) -> Value:
     """An array over whole ranges with the part in some smaller ranges replaced, in place where it has all axes."""
     partial = [name for name, span in ranges.items() if tuple(span) != tuple(whole[name])]
-    axes = union(partial, () if old is None else old.axes, value.axes)  # parts are whole stretches of memory
+    axes = union(partial, value.axes, () if old is None else old.axes)  # parts are whole stretches of memory
+    axes = old.axes if old is not None and set(axes) == set(old.axes) else axes
     sizes = {name: whole[name][1] - whole[name][0] for name in axes}
     shape = tuple(sizes.values())
     check_memory(shape, 2)
