@@ -7,7 +7,7 @@ are replicates of randomised quasi-Monte Carlo, whose points `converge` doubles 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from tensorprog.gaussian.several import REPLICATES, point_sets, standard_errors
 from tensorprog.language.errors import AccuracyError
 from tensorprog.limit.memory import numbers_at_once
 
-__all__ = ["ORDERS", "Averaging", "converge"]
+__all__ = ["ORDERS", "Averaging", "converge", "pieces"]
 
 Array = NDArray[Any]
 MIN_LOG2, AIM_LOG2, MAX_LOG2 = 8, 15, 18  # points per replicate: first, last without and with an accuracy asked for
@@ -54,9 +54,25 @@ class Averaging:
         return np.asarray(np.where(np.isnan(error), np.inf, error))
 
 
+def pieces(sets: Iterable[Array], most: int, joined: bool) -> Iterator[list[tuple[int, Array]]]:
+    """The points of several replicates some at a time, each with the number of its replicate; those of several
+    replicates at a time where they may be `joined`.
+    """
+    held: list[tuple[int, Array]] = []
+    for number, points in enumerate(sets):
+        for start in range(0, len(points), most):
+            part = points[start : start + most]
+            if held and (not joined or sum(len(other) for _, other in held) + len(part) > most):
+                yield held
+                held = []
+            held.append((number, part))
+    if held:
+        yield held
+
+
 def converge(
     dim: int,
-    replicate: Callable[[Array], Any],
+    replicates: Callable[[Iterable[Array]], Sequence[Any]],
     finish: Callable[[Sequence[Any]], tuple[Array, Array]],
     what: str,
     *,
@@ -75,7 +91,7 @@ def converge(
     Raises    AccuracyError when an explicit accuracy is not met
     """
     if dim == 0:
-        return finish([replicate(np.zeros((1, 0)))])
+        return finish(replicates([np.zeros((1, 0))]))
     target = (AIM if aim is None else aim) if accuracy is None else accuracy
     # as points are made, and as they are used
     numbers = numbers_at_once(AIM_NUMBERS if accuracy is None else MAX_NUMBERS, 3)
@@ -83,7 +99,7 @@ def converge(
     last = min(AIM_LOG2 if accuracy is None else MAX_LOG2, int(math.log2(most)))
     log2, before = min(first, last), math.inf
     while True:
-        value, error = finish([replicate(points) for points in point_sets(dim, log2, seed)])
+        value, error = finish(replicates(point_sets(dim, log2, seed)))
         known = np.isfinite(value)  # a constant has no kurtosis
         size = float(np.max(np.abs(value), initial=0.0, where=known))
         worst = float(np.max(error, initial=0.0, where=known)) / max(1.0, size)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tensorprog.gaussian.several import REPLICATES, point_sets
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine
 from tensorprog.limit.draw.layers import Conditioned
+from tensorprog.limit.law.averaging import pieces
 from tensorprog.limit.law.conditional_moments import SeveralLayers, is_linear
 from tensorprog.limit.law.law import NumericLaw
 from tensorprog.limit.moment.indexed import difference
@@ -81,16 +83,9 @@ class LayerDraws:
             yield self._known()
             return
         step = self.source.draws_at_once(self._results, f"the layers of {self.axes.name}")
-        held: list[tuple[int, Array]] = []
-        for number, points in zip(range(count), point_sets(self.source.dim, int(math.log2(draws)), self.seed),
-                                  strict=False):
-            for start in range(0, draws, step):
-                held.append((number, points[start : start + step]))
-                if sum(len(part) for _, part in held) >= step:
-                    yield from self._given(held)
-                    held = []
-        if held:
-            yield from self._given(held)
+        sets = islice(point_sets(self.source.dim, int(math.log2(draws)), self.seed), count)
+        for piece in pieces(sets, step, self.source.joined):
+            yield from self._given(piece)
 
     @property
     def _results(self) -> int:

@@ -45,11 +45,13 @@ def is_linear(recursion: NumericRecursion, name: str) -> bool:
 class DrawSource(ABC):
     """Where draws come from, and what is known of variables given them.
 
-    `first` is log2 of how many draws a replicate takes at first, `dim` the standard normals of one draw, `relative` the
-    largest relative error of the moments used so far, `inner` the largest error of the averages drawn so far.
+    `first` is log2 of how many draws a replicate takes at first, `joined` whether those of several replicates are
+    worked on together, `dim` the standard normals of one draw, `relative` the largest relative error of the moments
+    used so far, `inner` the largest error of the averages drawn so far.
     """
 
     first = MIN_LOG2
+    joined = False
     relative = 0.0
     inner = 0.0
     dim: int
@@ -196,7 +198,7 @@ class SeveralLayers(DrawSource):
     Raises    NotCompiledError for scores over finite widths, or behind one another, if these are `together`
     """
 
-    first = 10  # fewer cost as much, since every piece compiles again
+    first, joined = 10, True  # fewer cost as much, since every piece compiles again
 
     def __init__(
         self, recursion: NumericRecursion, variables: Sequence[Member], by_parts: bool = False, joint: bool = False
@@ -292,8 +294,32 @@ class _GivenLayers:
 
     def __init__(self, source: SeveralLayers, found: Conditioned) -> None:
         self.source, self.found, self.draws = source, found, found.normals.draws
+        self._gaussian: tuple[Array, ...] | None = None
+        self._means: dict[int, Array] = {}
+        self._covs: dict[tuple[int, int], Array | None] = {}
+
+    def part(self, own: slice) -> _PartOfLayers:
+        """The same of some of the draws."""
+        return _PartOfLayers(self, own)
 
     def gaussian(self) -> tuple[Array, ...]:
+        """See `_GivenScores.gaussian`."""
+        self._gaussian = self._gaussian or self._halves()
+        return self._gaussian
+
+    def mean(self, k: int) -> Array:
+        """See `_GivenScores.mean`."""
+        if k not in self._means:
+            self._means[k] = self._mean(k)
+        return self._means[k]
+
+    def cov(self, k: int, m: int) -> Array | None:
+        """See `_GivenScores.cov`."""
+        if (k, m) not in self._covs:
+            self._covs[k, m] = self._cov(k, m)
+        return self._covs[k, m]
+
+    def _halves(self) -> tuple[Array, ...]:
         source, (name, box) = self.source, self.source.variables[0]
         if name in source.scores:
             finite = source.recursion.is_finite(source.recursion.dot(name).left.name)
@@ -313,7 +339,7 @@ class _GivenLayers:
             return mean, var
         return (self._drawn(name, box),)
 
-    def mean(self, k: int) -> Array:
+    def _mean(self, k: int) -> Array:
         name, box = self.source.variables[k]
         if name in self.source.scores:
             return np.zeros((self.draws, *(stop - start for start, stop in box)))
@@ -323,7 +349,7 @@ class _GivenLayers:
         self.source.note("mean", k, k, self.found.wrong)
         return found
 
-    def cov(self, k: int, m: int) -> Array | None:
+    def _cov(self, k: int, m: int) -> Array | None:
         (one, first), (two, second) = (self.source.variables[number] for number in (k, m))
         both_scores = one in self.source.scores and two in self.source.scores
         if both_scores or (self.source.has_moments(one) and self.source.has_moments(two)):
@@ -337,4 +363,24 @@ class _GivenLayers:
         return values[(slice(None), *place(box, self.source.netsor.families[name].ranges))]
 
 
-Given = _GivenScores | _GivenLayers
+class _PartOfLayers:
+    """The same of some draws."""
+
+    def __init__(self, whole: _GivenLayers, own: slice) -> None:
+        self.whole, self.own, self.draws = whole, own, own.stop - own.start
+
+    def gaussian(self) -> tuple[Array, ...]:
+        """See `_GivenScores.gaussian`."""
+        return tuple(part[self.own] for part in self.whole.gaussian())
+
+    def mean(self, k: int) -> Array:
+        """See `_GivenScores.mean`."""
+        return self.whole.mean(k)[self.own]
+
+    def cov(self, k: int, m: int) -> Array | None:
+        """See `_GivenScores.cov`."""
+        found = self.whole.cov(k, m)
+        return None if found is None else found[self.own]
+
+
+Given = _GivenScores | _GivenLayers | _PartOfLayers

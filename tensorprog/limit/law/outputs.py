@@ -12,7 +12,7 @@ first, which buys precision:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -26,7 +26,7 @@ from tensorprog.gaussian.several import REPLICATES, normal_points, standard_erro
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law.averaging import ORDERS, Averaging, converge
+from tensorprog.limit.law.averaging import ORDERS, Averaging, converge, pieces
 from tensorprog.limit.law.conditional_moments import (
     DrawSource,
     Given,
@@ -103,19 +103,28 @@ class Outputs:
         """
         together, counts = source.draws_at_once(results, what), [0]
 
-        def replicate(points: Array) -> tuple[Array, ...]:
-            parts, counts[:] = [], [len(points)]
-            for start in range(0, len(points), together):
-                with source.at(points[start : start + together, : source.dim]) as found:
-                    parts.append(read(found))
+        def replicates(sets: Iterable[Array]) -> list[tuple[Array, ...]]:
+            found: dict[int, list[tuple[Array, ...]]] = {}
+            sizes: dict[int, int] = {}
+            for piece in pieces(sets, together, source.joined):
+                points = piece[0][1] if len(piece) == 1 else np.concatenate([part for _, part in piece])
+                with source.at(points[:, : source.dim]) as given:
+                    start = 0
+                    for number, part in piece:
+                        own = given if len(piece) == 1 else given.part(slice(start, start := start + len(part)))
+                        beside = (part[:, source.dim :],) if extra else ()
+                        found.setdefault(number, []).append((*read(own), *beside))
+                        sizes[number] = sizes.get(number, 0) + len(part)
+            counts[:] = [*sizes.values()][-1:]
+            each = [list(zip(*found[number], strict=True)) for number in found]
             if summed:
-                return tuple(np.asarray(sum(arrays) / len(points)) for arrays in zip(*parts, strict=True))
-            kept = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-            return (*kept, points[:, source.dim :]) if extra else tuple(kept)
+                return [tuple(np.asarray(sum(arrays) / sizes[number]) for arrays in own)
+                        for number, own in zip(found, each, strict=True)]  # fmt: skip
+            return [tuple(np.concatenate(arrays) for arrays in own) for own in each]
 
         return converge(
             source.dim + extra,
-            replicate,
+            replicates,
             lambda found: finish(found, len(found) * counts[0]),
             what,
             accuracy=None if aim == math.inf else self.accuracy,  # an infinite aim: whatever it takes to confirm
