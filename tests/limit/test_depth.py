@@ -10,6 +10,7 @@ import pytest
 import tensorprog as tp
 from tensorprog.limit.draw.layers import Conditioned, Layers
 from tensorprog.limit.draw.normals import Points
+from tensorprog.limit.law.conditional_moments import SeveralLayers
 
 LAYER = """
   - m{t}[i] = Dot(x{s}[i], x{s}[i], scale=1/n)
@@ -143,3 +144,22 @@ def test_a_program_that_reads_far_back_has_the_numbers_it_would_have_if_nothing_
     one, two = (Conditioned(layers.recursion, layers.columns, points, wanted=w) for w in (("y",), None))
     for name, box in (("y", layers.netsor.families["y"].ranges), ("x", ((1, 6), (0, 3)))):
         np.testing.assert_allclose(one.variances(name, box), two.variances(name, box), rtol=1e-13)
+
+
+def test_moments_of_a_draw_do_not_depend_on_how_many_are_worked_on_together(tmp_path):
+    """Bit for bit; and a draw has an error of its own, however many larger ones there are."""
+    path = tmp_path / "stack.yaml"
+    path.write_text(by_index(2))
+    source = SeveralLayers(tp.load(str(path)).limit().recursion, [("y", ((0, 3),))])
+    points = np.random.default_rng(1).standard_normal((2048, source.dim))  # 9 * 2048 moments are a large array
+    found, errors = [], []
+    for size in (1, 64, 2048):
+        parts, wrong = [], []
+        for start in range(0, 128 if size == 1 else 2048, size):
+            with source.at(points[start : start + size]) as given:
+                parts.append(given.cov(0, 0))
+                wrong.append(np.copy(given.found.wrong))
+        found.append(np.concatenate(parts))
+        errors.append(np.mean(wrong, axis=0))
+    assert np.array_equal(found[1], found[2]) and np.array_equal(found[0], found[2][:128])
+    assert np.all(errors[2] <= 1.2 * errors[1])

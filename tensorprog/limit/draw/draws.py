@@ -23,7 +23,7 @@ Array = NDArray[Any]
 BLOCK = 1024  # draws per random stream, at most
 TOGETHER = 1 << 20  # numbers that draws take at once, about
 # the same behind several layers, where every piece computes its moments again; blocks that are worked on together
-WORKING, MOST_BLOCKS = 1 << 25, 16
+WORKING, MOST_BLOCKS = 1 << 26, 16
 
 
 class Draws(Mapping[str, NDArray[Any]]):
@@ -137,18 +137,15 @@ class Draws(Mapping[str, NDArray[Any]]):
         return most
 
     def _groups(self) -> Iterator[tuple[int, int]]:
-        """First blocks and numbers of blocks that are worked on together: four groups of every power of 2.
+        """First blocks and numbers of blocks that are worked on together: one, and as many as there were before.
 
         They are the same however many draws there are, so that no draw depends on that.
         """
-        first, count = 0, 1
-        while True:
-            for _ in range(4):
-                if first * self._block >= self._size:
-                    return
-                yield first, count
-                first += count
-            count = min(2 * count, self._most)
+        first = 0
+        while first * self._block < self._size:
+            count = min(max(1, first), self._most)
+            yield first, count
+            first += count
 
     def _draw(self, held: Collection[str]) -> None:
         arrays = {name: self._empty(name) for name in self._names if name in held}

@@ -33,7 +33,7 @@ __all__ = ["DrawSource", "Given", "OneLayer", "ScoreBlocks", "SeveralLayers", "i
 Array = NDArray[Any]
 Member = tuple[str, Box]  # a variable: members of a family in a box
 CHUNK_NUMBERS = 1 << 18  # held at once while draws behind one layer are evaluated
-NUMBERS = 1 << 25  # behind several layers: more, since every piece compiles again
+NUMBERS = 1 << 26  # behind several layers: more, since every piece compiles again
 
 
 def is_linear(recursion: NumericRecursion, name: str) -> bool:

@@ -277,7 +277,9 @@ class _Law:
             return size
         f = self._function(bodies[0], scope, axes)
         g = f if bodies[0] == bodies[-1] else self._function(bodies[1], scope, axes)
-        cov = Entrywise.over(moments[-1], axes, pairs) if len(block) == 2 else None
+        # one bound for all draws that have moments of their own would be large beside the small ones
+        whole = len(block) == 2 and not (self.numbers.each and REPLICATE in axes)
+        cov = Entrywise.over(moments[-1], axes, pairs) if whole else None
         args = [moment.aligned(axes) for moment in (moments if cov is None else moments[:4])]
         # a product over pairs has one bound on its errors anyway
         entrywise = cov and Entrywise.expectation(f, g, (args[0], args[1]), (args[2], args[3]), cov, not self.alone)
