@@ -1,7 +1,7 @@
 """The directive `picture`: ```` ```{picture} covariance vit y ```` draws a shipped program when the site is built.
 
-`covariance` and `density` draw an output in the limit, `scores` one score at three widths; the program as a graph is
-folded up below.
+`covariance` and `density` draw an output in the limit, `scores` one score at three widths; the grade of the program
+stands below, and its graph is folded up.
 """
 
 import re
@@ -54,9 +54,10 @@ class Pictured(SphinxDirective):
         P, key = tp.load(name), re.sub(r"\W+", "-", f"{kind}-{name}-{variable}")
         shown = Picture(plots.svg(draw(P, variable)), key, label.format(of=f"{variable} of {name}"), "",
                         fixed=plots.INKS)
-        graph = Picture(to_svg(P.graph(), P.check()), f"graph-{name}", f"The program {name} as a graph", "",
+        report = P.check()
+        graph = Picture(to_svg(P.graph(), report), f"graph-{name}", f"The program {name} as a graph", "",
                         scroll=True)
-        html = to_html([shown, Folded(f"{name} as a graph, statement by statement", (graph,))])
+        html = to_html([shown, report.summary, Folded(f"{name} as a graph, statement by statement", (graph,))])
         return [nodes.raw("", f'<div class="gallery">{html}</div>', format="html")]
 
 

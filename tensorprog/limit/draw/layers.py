@@ -14,7 +14,7 @@ Here e_g are rows of a triangular factor of Cov(g, g'), so that what comes later
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -61,8 +61,8 @@ class Conditioned(NumericRecursion):
 
     def __init__(
         self, whole: NumericRecursion, columns: Columns | None, normals: Normals,
-        given: Mapping[str, Drawn] | None = None
-    ) -> None:
+        given: Mapping[str, Drawn] | None = None, wanted: Collection[str] | None = None,
+    ) -> None:  # fmt: skip
         vars(self).update(vars(whole))
         self.whole, self.normals, self.given = whole, normals, dict(given or {})
         if columns is not None:
@@ -76,6 +76,10 @@ class Conditioned(NumericRecursion):
             known["statements"] = Statements(self.netsor, self.parts, whole.recurrences.steps)
         self.statements: Statements = known["statements"]
         self._windows: dict[Any, IndexedValues] = {}  # second moments and means of members in boxes
+        self._wanted = None if wanted is None else frozenset(wanted)
+        self._used: dict[Any, int] = {}  # the step that last read each of `_windows` and `_expectations`
+        self._dropped: set[Any] = set()
+        self._now = 0
         self._evaluated: dict[tuple[Any, ...], Value] = {}  # coefficients, until more averages are known
         self._coordinates: dict[str, Array] = {}
         self._known_scores: dict[int, list[Members]] = {}  # that were drawn jointly, by group
@@ -172,6 +176,7 @@ class Conditioned(NumericRecursion):
         read = [p.without_coefficient.expression, q.without_coefficient.expression]
         random = any(v.name in self.whole.random for expr in read for v in variables(expr))
         if random or self.deferring or self.whole.replicates is not None:
+            self._used[self.expectation_key(p, q, ranges)] = self._now
             return super().expectations(p, q, ranges)
         found = self.whole.expectations(p, q, {name: span for name, span in ranges.items() if name != REPLICATE})
         return IndexedValues(found.terms, ranges)
@@ -204,10 +209,39 @@ class Conditioned(NumericRecursion):
         return found
 
     def _compute(self, f: str, g: str, ranges: Mapping[str, Range]) -> IndexedValues:
-        key = f, g, *ranges.values()
+        copies = ((f, ""), (g, "_"))
+        boxes = [tuple(ranges[name] for name in position_names(self.netsor, of, copy)) for of, copy in copies]
+        return self._window(((f, boxes[0]), (g, boxes[1])), lambda: super(Conditioned, self)._compute(f, g, ranges))
+
+    # -- what no step reads any more --------------------------------------------------------------------------------
+
+    def _window(self, key: tuple[tuple[str, Box], ...], make: Callable[[], IndexedValues]) -> IndexedValues:
+        if self._wanted is not None and not self.recurrences.begun:  # before what is read of all layers at once
+            self.recurrences.ensure(*sorted(upstream(self.netsor, self._wanted)))
         if key not in self._windows:
-            self._windows[key] = super()._compute(f, g, ranges)
+            if key in self._dropped:  # this program reads further back: nothing more is dropped
+                self._wanted = None
+            self._windows[key] = make()
+        self._used[key] = self._now
         return self._windows[key]
+
+    def passed(self, number: int) -> None:
+        """Free what was read in earlier layers only, and is not of members that some later step reads, or wanted.
+
+        What is asked for again all the same is computed again.
+        """
+        self._now = number
+        if self._wanted is None:
+            return
+        before = number - 2 * self.statements.period
+        for key in [key for key, used in self._used.items() if used < before]:
+            if key in self._windows:
+                if all(name in self._wanted or self.statements.last_read(name, box) > number for name, box in key):
+                    continue
+                del self._windows[key]
+                self._dropped.add(key)
+            self._expectations.pop(key, None)
+            del self._used[key]
 
     def _uncentred(
         self, f: str, g: str, ranges: Mapping[str, Range], at: Mapping[str, Affine] | None = None
@@ -250,14 +284,14 @@ class Conditioned(NumericRecursion):
         if name not in self.whole.random:
             whole = self.over(position_names(self.netsor, name))
             return IndexedValues((Term(frozenset(), self.whole.mean(name)),), whole)
-        key = name, box
-        if key not in self._windows:
-            ranges = self.over({str(k): span for k, span in enumerate(box)})
+
+        def mean() -> IndexedValues:
             own = self.statements.own(name, box)
             with self.guarded(name):
                 parts = self.parts.of(name) if own is None else own
-                self._windows[key] = self._summed_parts(parts, [WeightedFunction(ONE)], ranges)
-        return self._windows[key]
+                return self._summed_parts(parts, [WeightedFunction(ONE)], self.over(box_ranges(box)))
+
+        return self._window(((name, box),), mean)
 
     def first(self, name: str, parts: Sequence[WeightedFunction] | None = None) -> IndexedValues:
         """E[Z^f] for every draw, over positions '0', '1', ..., of a vector or of some of its parts."""
@@ -652,7 +686,7 @@ class Layers:
 
     def conditioned(self, normals: Normals) -> Conditioned:
         """The moments given draws."""
-        return Conditioned(self.recursion, self.columns, normals)
+        return Conditioned(self.recursion, self.columns, normals, wanted=self.wanted)
 
     def at(self, points: Array) -> Conditioned:
         """The moments given draws at points (draws, dim)."""

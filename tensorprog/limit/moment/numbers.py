@@ -97,6 +97,9 @@ class Numbers(Recursion[Value, IndexedValues]):
     def step(self, position: int, box: Box) -> None:
         """A recurrence has come to members of a family that it carries along without a MatMul."""
 
+    def passed(self, number: int) -> None:
+        """A recurrence has come past a step, by its number among all of the program."""
+
     def sized(self, bodies: Sequence[Expr], axes: Sequence[str], ranges: Ranges) -> Value | None:
         """What stands for the expectation of a product of functions where sizes are asked for (`planned`), or None."""
         return None

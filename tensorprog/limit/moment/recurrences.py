@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.evaluate import broadcast, union
-from tensorprog.language.expr import Affine
+from tensorprog.language.expr import Affine, reindexed
 from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
-from tensorprog.limit.form.definitions import Box, target_box
+from tensorprog.limit.form.definitions import Box, positions_of, readings, target_box
 from tensorprog.limit.moment.deferred import Changes, Held, KnownPart, NotDeferredError, deferred
-from tensorprog.limit.moment.indexed import NOTHING, Equations, Term, solve
+from tensorprog.limit.moment.indexed import NOTHING, Equations, Term, difference, solve
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.values import IndexedValues, Value, check_memory
 
@@ -104,7 +104,8 @@ class Recurrences:
         if not self.numbers.each:
             self._write_down(number)
         self._base_cases()
-        for step in self._steps[number]:
+        own = self._steps[number]
+        for place, step in enumerate(own, self.steps.index(own[0])):
             name, box = step.statement.target.name, _box(step, self.netsor.ranges)
             if name in self.numbers.random:
                 continue
@@ -115,6 +116,7 @@ class Recurrences:
                 self.fill_average(step.position, box)
             elif name in self.numbers.parts.carried:
                 self.numbers.step(step.position, box)
+            self.numbers.passed(place)
         self.active = before
 
     def _base_cases(self) -> None:
@@ -137,13 +139,31 @@ class Recurrences:
             return
         for position, other in self._partners(statement):
             for known in self._known(other, position, number):
-                self._fill_row(name, box, other.target.name, known)
+                met = self._met(statement, box, other, known)
+                if met is not None:
+                    self._fill_row(name, box, other.target.name, met)
         self.numbers.entered(name, box)
 
     def _partners(self, statement: MatMul) -> list[tuple[int, MatMul]]:
         """The products with the same weights, by their positions."""
         found = ((position, other) for position, other in enumerate(self.netsor.body) if isinstance(other, MatMul))
         return [(position, other) for position, other in found if other.weight.name == statement.weight.name]
+
+    def _met(self, statement: MatMul, box: Box, other: MatMul, known: Box) -> Box | None:
+        """The members in a box of known ones that have the weights of those in another: with weights for each step, one
+        step of them; None where there are none.
+        """
+        weights = [
+            readings(reindexed(s.weight, positions_of(s.target, copy)), self.netsor.families[s.weight.name],
+                     box_ranges(box, known))
+            for s, copy in ((statement, ""), (other, "_"))
+        ]  # fmt: skip
+        if any(len(cases) != 1 for cases in weights):
+            return known
+        slots = zip(weights[0][0].slots, weights[1][0].slots, strict=True)
+        forms = frozenset(form for form in (difference(one, two) for one, two in slots) if form is not None)
+        held = None if any(not form.terms for form in forms) else _held(box_ranges(box, known), forms)
+        return None if held is None else tuple(held[f"{k}_"] for k in range(len(known)))
 
     def _known(self, statement: MatMul, position: int, number: int) -> Sequence[Box]:
         """The members of a family that are known at this step, as boxes."""
@@ -324,7 +344,8 @@ def _held(window: Mapping[str, Range], equations: Equations) -> dict[str, Range]
 def overwritten(old: Value | None, value: Value, ranges: Mapping[str, Range], whole: Mapping[str, Range]) -> Value:
     """An array over whole ranges with the part in some smaller ranges replaced, in place where it has all axes."""
     partial = [name for name, span in ranges.items() if tuple(span) != tuple(whole[name])]
-    axes = union(() if old is None else old.axes, value.axes, partial)
+    axes = union(partial, value.axes, () if old is None else old.axes)  # parts are whole stretches of memory
+    axes = old.axes if old is not None and set(axes) == set(old.axes) else axes
     sizes = {name: whole[name][1] - whole[name][0] for name in axes}
     shape = tuple(sizes.values())
     check_memory(shape, 2)

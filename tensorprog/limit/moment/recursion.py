@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -386,11 +386,16 @@ class Recursion(ABC, Generic[V, M]):
         The covariances of the arguments are sums of terms 1[E_k] * c_k; the expectation takes one value for each set
         of equations that hold, and the union of the E_k that hold is all that matters.
         """
-        free = tuple((name, span) for name, span in ranges.items() if "~" not in name)
-        key = (p.without_coefficient, q.without_coefficient, free)
+        key = self.expectation_key(p, q, ranges)
         if key not in self._expectations:  # deep residual networks meet the same parts again in every layer
             self._expectations[key] = self.averaged(p, q, ranges)
         return self._expectations[key]
+
+    @staticmethod
+    def expectation_key(p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> Hashable:
+        """What an expectation without coefficients depends on."""
+        free = tuple((name, span) for name, span in ranges.items() if "~" not in name)
+        return p.without_coefficient, q.without_coefficient, free
 
     def by_patterns(self, product: Averaged[V], ranges: Ranges, prefer: Sequence[str]) -> M:
         """The expectation of a product for each set of equations that can hold, `prefer` eliminated first."""
