@@ -27,7 +27,7 @@ from tensorprog.gaussian.series import hermite
 
 Array = NDArray[np.floating]
 
-__all__ = ["Side", "cross_of_sides"]
+__all__ = ["RULES", "Side", "cross_of_sides"]
 
 MOST = 1 << 20  # values of one function at once
 RULES = ((12, 20, 6.5), (24, 32, 8.0), (32, 40, 8.0), (48, 48, 9.0), (64, 64, 10.0))  # orders, points, and their reach

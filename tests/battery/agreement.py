@@ -22,7 +22,7 @@ from tests.reading import Netsor, dump, loads
 
 from .generator import BOUNDED, OTHERS, write
 
-__all__ = ["THRESHOLD", "Found", "built", "examine", "program"]
+__all__ = ["THRESHOLD", "Found", "built", "draws_agree", "examine", "program"]
 
 Array = NDArray[Any]
 MORE = ("clip", "exp", "max", "mean", "softmax", "sqrt", "sum", "where")  # functions besides

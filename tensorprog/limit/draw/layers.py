@@ -38,7 +38,7 @@ from tensorprog.limit.moment.indexed import Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.recurrences import Box, box_ranges
-from tensorprog.limit.moment.reduced import FEWEST, variables_drawn
+from tensorprog.limit.moment.reduced import FEWEST, values_at_points, variables_drawn
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
 
 __all__ = ["ARRAYS", "Conditioned", "Drawn", "Layers", "given_scalars"]
@@ -629,20 +629,25 @@ class Layers:
         return max(1, self.dim, made, outputs), max(largest, outputs, max(self._jointly, default=0) ** 2)
 
     @cached_property
-    def _jointly(self) -> list[int]:
-        """Variables of each vector whose moments are averages over draws of their own, for every draw of scores."""
+    def _asked(self) -> list[str]:
+        """Vectors whose moments every draw of scores needs."""
         body = [self.netsor.body[k] for name in upstream(self.netsor, self.wanted)
                 for k in self.netsor.families[name].statements]  # fmt: skip
         asked = {s.vector.name for s in body if isinstance(s, MatMul)} | ({*self.wanted} if not self.bases else set())
         asked |= {v.name for s in body if isinstance(s, Dot) and s.scale == "1/n" for v in s.inputs}
-        vectors = (name for name in sorted(asked & self.recursion.random) if self._is_vector(name))
-        found = (variables_drawn(self.recursion.parts, name) for name in vectors)
+        return [name for name in sorted(asked & self.recursion.random) if self._is_vector(name)]
+
+    @cached_property
+    def _jointly(self) -> list[int]:
+        """Variables of each vector whose moments are averages over draws of their own, for every draw of scores."""
+        found = (variables_drawn(self.recursion.parts, name) for name in self._asked)
         return [count for count in found if count]
 
     @property
     def width(self) -> int:
         """Numbers that one draw takes, about."""
-        return self._sizes[0] + FEWEST * sum(self._jointly)
+        points = sum(values_at_points(self.recursion.parts, name) for name in self._asked)
+        return self._sizes[0] + FEWEST * sum(self._jointly) + points
 
     @property
     def working(self) -> int:

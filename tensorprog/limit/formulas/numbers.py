@@ -62,7 +62,7 @@ def _estimate(expr: Any) -> Estimate:
         placed = skeleton.xreplace({n: sp.Float(float(v), 20) for n, v in zip(names, values, strict=True)})
         number = placed.evalf(20)
         if isinstance(number, sp.Float) and not number.is_comparable:  # a hundred digits do not tell it from 0
-            return Estimate(np.float64(number), np.abs(np.float64(number)))
+            return Estimate(np.asarray(float(number)), np.asarray(abs(float(number))))
         if not number.is_number or not number.is_comparable:
             raise ValueError(f"{skeleton} is not a real number")
         return Estimate.rounded(np.float64(number), 2)

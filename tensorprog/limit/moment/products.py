@@ -369,10 +369,11 @@ class _Law:
         alone = all(self.cov(j, k).zero() for places in (first, second) for j, k in combinations(places, 2))
         if not alone or any(len(set(side)) < len(side) for side in zip(*partners, strict=True)):
             return None
-        axes = union(*(self.cov(j, k).axes for j, k in partners), *(
+        read = union(*(self.cov(j, k).axes for j, k in partners), *(
             self._axes([value for k in factor.places for value in (self.mean(k), self.cov(k, k))], [factor.body])
             for factor in block
         ))  # fmt: skip
+        axes = tuple(sorted(read, key=lambda name: name != REPLICATE))  # draws first: they are taken in pieces
 
         def side(factor: _Factor, paired: Sequence[int]) -> Side:
             places = [*paired, *(k for k in factor.places if k not in paired)]

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.apart import RULES
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.several import REPLICATES, point_sets, rising_orders, spread_factor, standard_errors
 from tensorprog.language.arrows import connected
@@ -57,7 +58,7 @@ from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import renamed
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
 
-__all__ = ["Reduced", "any_reduces", "reduces", "reducing_groups", "variables_drawn"]
+__all__ = ["Reduced", "any_reduces", "reduces", "reducing_groups", "values_at_points", "variables_drawn"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -106,6 +107,17 @@ def variables_drawn(parts: SumsOfFunctions, name: str) -> int:
     size = math.prod(parts.netsor.families[name].shape)
     found = (len(parts.numbered(factor.function)[1]) for part in parts.of(name) for factor in parts.factors_of(part)
              if factor.function is not None and drawn_jointly(parts, factor))  # fmt: skip
+    return size * sum(found)
+
+
+def values_at_points(parts: SumsOfFunctions, name: str) -> int:
+    """Values of smooth functions that the moments of a vector take, about, where every draw has moments of its own."""
+    if parts.netsor.families[name].kind != "vector":
+        return 0
+    size = math.prod(parts.netsor.families[name].shape)
+    found: Iterator[int] = (pow(RULES[1][1], len(parts.numbered(factor.function)[1])) for part in parts.of(name)
+             for factor in parts.factors_of(part) if factor.function is not None
+             and sums_over_vectors(parts, factor) and not drawn_jointly(parts, factor))  # fmt: skip
     return size * sum(found)
 
 
