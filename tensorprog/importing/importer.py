@@ -61,7 +61,7 @@ def _made(captured: Captured, at: int | None, name: str, fold: bool) -> Program:
         pruned(sketch, result)
     result = finished(sketch, result)
     if not fold:
-        sketch.note("layers are written out one by one: the limit of their recurrence is not compiled by this version")
+        sketch.note("layers are written out one by one: their recurrence has no limit yet")
     fates = _fates(captured, sketch)
     title = f"{captured.module} at initialisation"
     comments = [f"Imported from the torch module {captured.module} at widths {one} and {other}" +

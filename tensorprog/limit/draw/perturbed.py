@@ -196,7 +196,8 @@ def not_compiled_yet(statement: Any, what: str) -> NotCompiledError:
 def _refuse(netsor: Netsor, needed: Collection[str], program: Netsor) -> None:
     for initial in program.initial:
         if initial.grid and initial.name in needed:
-            raise NotCompiledError(f"{initial.name} is not drawn: its averages do not fluctuate")
+            raise NotCompiledError(f"{initial.name} is the coordinate vector, which is not drawn: "
+                                   "there is no first order in 1/n for it yet")
     for statement in netsor.body:
         if isinstance(statement, Nonlin) and statement.target.name in needed:
             for node in walk(statement.expr):

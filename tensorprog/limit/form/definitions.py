@@ -222,14 +222,16 @@ def refuse_steps(netsor: Netsor) -> None:
     """Raise NotCompiledError for recurrences, families with several definitions, and reads beyond a boundary."""
     order, _ = schedule(netsor.body, netsor.ranges, netsor.boundaries)
     if any(isinstance(entry, Loop) for entry in order):
-        raise NotCompiledError("formulas for recurrences are not compiled by this version; numbers are")
+        raise NotCompiledError("recurrences have no formulas yet; limit() without symbolic=True gives their numbers")
     for statement in netsor.body:
         name = statement.target.name
         if len(netsor.families[name].statements) > 1:
-            raise NotCompiledError(f"formulas for the several definitions of {name} are not compiled by this version")
+            raise NotCompiledError(f"{name} has several definitions, for which there are no formulas yet; "
+                                   "limit() without symbolic=True gives its numbers")
         for reference in statement.references:
             if reads_beyond(netsor, reference):
-                raise NotCompiledError(f"{reference} reads beyond its boundary: no formulas in this version")
+                raise NotCompiledError(f"{reference} reads beyond a boundary, for which there are no formulas yet; "
+                                       "limit() without symbolic=True gives the numbers")
 
 
 def single(netsor: Netsor) -> Netsor:
@@ -291,8 +293,8 @@ def uniform_coordinates(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
     for initial in netsor.initial:
         if initial.grid and initial.width in dict(netsor.fixed_widths):
             said = f"{initial.name} is the coordinate vector of a width that stays finite"
-            raise NotCompiledError(Problem(f"{said}: this version does not compute such a limit", initial.span,
-                                           "a width that goes to infinity"))
+            raise NotCompiledError(Problem(f"{said}: its numbers matter one by one, and there is no limit of "
+                                           "that yet", initial.span, "a width that goes to infinity"))
         if initial.grid:
             gaussian = fresh(initial.name)
             value = Call("erf", (Call("divide", (Variable(gaussian), Number(math.sqrt(2)))),))

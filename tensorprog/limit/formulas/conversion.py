@@ -166,7 +166,8 @@ class Converter:
             spans = {name: ranges[name if name in ranges else name.rstrip("*")] for name in node.indices}
             return Softmax.over(arg, spans, at)
         if node.reducer == "max":
-            raise NotCompiledError("a maximum over an index is not written as a formula by this version")
+            raise NotCompiledError("a maximum over an index has no formula yet; "
+                                   "limit() without symbolic=True gives its numbers")
         total = sp.exp(arg) if node.reducer == "logsumexp" else arg
         count = 1
         for symbol, name in zip(over, node.indices, strict=True):

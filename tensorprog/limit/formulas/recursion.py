@@ -168,7 +168,8 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         super().__init__(netsor, symbols=kept)
         if self.layered:
             raise NotCompiledError(
-                "formulas for layers of scores and for finite widths are not compiled by this version; numbers are"
+                "scores behind scores and widths that stay finite have no formulas yet; limit() without symbolic=True "
+                "gives their numbers"
             )
         self.joint = {name: law.joint for name, law in initial_laws(self.netsor).items()}
         self.converter = Converter(self.netsor, kept | sizes)
@@ -239,7 +240,8 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         """E[f(l) g(l')] without coefficients: one expectation of both functions."""
         for part in (p, q):
             if reduces(self.parts, part):
-                raise NotCompiledError(f"{part.function}: nonlinear in vectors over an index, no formulas of that")
+                raise NotCompiledError(f"{part.function} reads the members of a vector together, for which there are "
+                                       "no formulas yet; limit() without symbolic=True gives the numbers")
         product = _OneExpectation(self, [part for part in (p, q) if part.function is not None], ranges)
         return self.by_patterns(product, ranges, (*q.bound, *p.bound))
 
@@ -397,7 +399,8 @@ class _OneExpectation:
         if self.joint:  # where the equations make members equal, their variables are the same
             if any(bound for part in functions if not part.joint for _, _, bound in part.inner):
                 raise NotCompiledError(
-                    "a function of several arguments beside one of a sum, not compiled by this version"
+                    "a function of several vectors times a function of a sum has no formula yet; limit() without "
+                    "symbolic=True gives the numbers"
                 )
             forms = [((ONE, v, ()),) for v in dict.fromkeys(v for form in forms for _, v, _ in form)]
         self.forms = Forms(recursion, forms, ranges)

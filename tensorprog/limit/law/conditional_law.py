@@ -81,7 +81,7 @@ class ConditionalLaw:
             width = recursion.netsor.fixed_widths[0][0]
             raise NotCompiledError(
                 f"vectors of width {width}, which stays finite, are random given the scores: laws "
-                "given scores are not compiled for them"
+                "given scores are not computed for them; law.sample draws them"
             )
         refuse_cells(recursion)
         values = {name: (value, self._families[name].ranges) for name, value in self._values.items()}

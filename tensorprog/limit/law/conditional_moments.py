@@ -213,7 +213,7 @@ class SeveralLayers(DrawSource):
         if joint and (set(scores) & upstream(self.netsor, operands) or any(map(recursion.is_finite, operands))):
             raise NotCompiledError(
                 f"{', '.join(sorted(scores))}: joint laws of scores over finite widths, or of scores behind one "
-                "another, are not compiled by this version; draw them with law.sample"
+                "another, are not computed yet; law.sample draws them"
             )
         self.gaussian: Sequence[WeightedFunction] = ()
         self.others: Sequence[WeightedFunction] = ()

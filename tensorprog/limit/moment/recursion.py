@@ -565,7 +565,7 @@ class Recursion(ABC, Generic[V, M]):
         remaining = frozenset(form for form in forms if form is not None)
         if any(name in bound for form in remaining for name in form.indices):
             raise NotCompiledError(
-                "a sum over an index with a stride inside a covariance is not compiled by this version"
+                "a sum over an index that steps by more than 1 has no covariance yet; write its terms one by one"
             )
         free = solve(remaining)
         solution = {name: form.at(free) for name, form in solution.items()}
