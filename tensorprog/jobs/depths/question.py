@@ -145,9 +145,17 @@ def _layer_index(netsor: Netsor, name: str, index: str | None) -> tuple[int, str
         recurring = {slot.bare for statement in netsor.body for slot in statement.target.slots
                      if slot.bare and _reads_back(netsor, slot.bare)}
         found = [slot for slot in slots if slot in recurring]
-        if len(found) != 1:
-            raise fail(f"which index of {name} counts the layers is not clear: it has {', '.join(filter(None, slots))}",
-                       _span(netsor, name), f'index="{slots[0] or "t"}", --index {slots[0] or "t"} in a command')
+        if not found:
+            layered = [key for key, value in netsor.families.items() if value.kind == "vector"
+                       and recurring.intersection(_slots(netsor, key))]
+            said = f"{name} has no index that counts layers, along which each member is made from the one before"
+            fix = f"a family that has one: {', '.join(layered)}" if layered else (
+                f"layers along an index, as in x[l,i] = Nonlin(x[l - 1,i] + u[l,i]); or index=\"{slots[0] or 't'}\", "
+                f"--index {slots[0] or 't'} in a command, where it counts layers all the same")
+            raise fail(said, _span(netsor, name), fix)
+        if len(found) > 1:
+            raise fail(f"which index of {name} counts the layers is not clear: {' and '.join(found)} recur",
+                       _span(netsor, name), f'index="{found[0]}", --index {found[0]} in a command')
         index = found[0]
     if index not in slots or not index:
         raise fail(f"{name} has no index {index}: its indices are {', '.join(filter(None, slots)) or 'numbers'}",
