@@ -17,7 +17,7 @@ from tensorprog.blocks import Block
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import check_sketch, declared_function
 from tensorprog.language.errors import NoNameError, NotCompiledError, Problem, ProgramError, did_you_mean
-from tensorprog.language.files import whole
+from tensorprog.language.files import whole, writing
 from tensorprog.limit.law.infinite_heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw, check_order
 from tensorprog.limit.law.summary import blocks_of
@@ -182,7 +182,7 @@ class Law(NumericLaw, Shown):
             "version": __version__,
             "functions": {name: declared_function(name).sketch for name in self.netsor.own},
         }
-        with whole(path) as partial, partial.open("wb") as file:
+        with writing(path, "name a file in a folder that exists"), whole(path) as partial, partial.open("wb") as file:
             arrays: dict[str, Any] = {ENTRY: np.array(json.dumps(settings)), **tables}
             np.savez_compressed(file, allow_pickle=False, **arrays)
 

@@ -29,7 +29,7 @@ from tensorprog.language.ir import Netsor
 from tensorprog.language.memory import parse_memory, too_much
 from tensorprog.language.samples import Samples
 
-__all__ = ["Interrupted", "check_store", "estimate", "run"]
+__all__ = ["Interrupted", "check_memory", "check_store", "estimate", "run"]
 
 Array = NDArray[Any]
 
@@ -158,6 +158,16 @@ def _fill(
                 progress(done, samples)
 
 
+def check_memory(
+    netsor: Netsor, width: int, samples: int, *, method: str = "auto", coordinates: int = 1, keep: Sequence[str] = (),
+    threads: int | None = None, max_memory: str | int = "1GiB", dtype: str = "float64",
+    executor: Executor | None = None, stored: bool = False, exact: bool = False,
+) -> None:
+    """Raise MemoryLimitError if a run would not fit in the memory allowed, before anything is drawn."""
+    job = make_job(netsor, width, 0, method, coordinates, keep, dtype, exact)
+    _flight(job, samples, max_memory, threads, executor, stored)
+
+
 def check_store(
     netsor: Netsor,
     width: int,
@@ -186,17 +196,15 @@ def _flight(
     if way.memory <= limit:
         return way
     networks = min(samples, job.block)
-    what, fix = f"drawing {networks} network{'s' if networks > 1 else ''} at a time", ""
+    what, ways = f"drawing {networks} network{'s' if networks > 1 else ''} at a time", list[str]()
     results = 0 if stored else samples * job.drawn // job.block
     if 2 * results > way.memory:
-        what, fix = "the results", "write them to disk (store=, or tp run --stream), ask for fewer samples or "
-        if results <= limit:
-            what += " and drawing them"
+        what, ways = "the results and drawing them", ["write them to disk with store=", "ask for fewer samples"]
     elif results:
         what += " with the results"
-    takes = results if what == "the results" else way.memory
-    better = "; method='lazy' needs no weight matrices" if job.plan.method == "dense" and not job.plan.matrices else ""
-    raise too_much(what, takes, limit, f"{fix}raise max_memory (tp run --max-memory){better}")
+    if job.plan.method == "dense" and not job.plan.matrices:
+        ways.append("draw without weight matrices by method='lazy'")
+    raise too_much(what, way.memory, limit, ways)
 
 
 def _check(values: Mapping[str, Array], job: Job, number: int) -> None:

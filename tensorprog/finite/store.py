@@ -31,8 +31,9 @@ from numpy.typing import NDArray
 from tensorprog.finite.job import Job
 from tensorprog.finite.workers import libraries
 from tensorprog.language.atoms.declared import declared_function
-from tensorprog.language.errors import Problem, ProgramError, fail
+from tensorprog.language.errors import FullDiskError, Problem, ProgramError, fail
 from tensorprog.language.files import Lock, partial_name, whole, writing
+from tensorprog.language.memory import amount
 from tensorprog.language.samples import program_text
 
 __all__ = ["Store", "differences", "settings"]
@@ -164,10 +165,10 @@ class Store:
         missing = sum(1 for _ in self.unfinished()) * self.job.drawn
         free = shutil.disk_usage(self.folder).free
         if missing > free:
-            raise fail(
-                f"{self.folder}: the samples take {missing / 1e9:.3g} GB, the disk has {free / 1e9:.3g} GB left",
+            raise FullDiskError(Problem(
+                f"{self.folder}: the samples take {amount(missing, up=True)}, the disk has {amount(free)} left",
                 fix="ask for fewer samples, or name a folder on another disk",
-            )
+            ))
         for name, file in (*self.files.items(), ("finished", "finished")):
             descriptor = os.open(self.folder / file, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
             self._open[name] = io.FileIO(descriptor, "r+")

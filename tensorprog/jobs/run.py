@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from tensorprog.jobs.pace import Pace, Paced, about
 from tensorprog.jobs.remembered_law import RememberedLaw
 from tensorprog.language.averages import Averages, with_averages
-from tensorprog.language.errors import NotCompiledError, OutsideError, TensorprogError
+from tensorprog.language.errors import NotCompiledError, OutsideError, ProgramError, TensorprogError
 from tensorprog.language.files import json_text, partial_name, write_text, writing
 from tensorprog.language.formats import label, members, split
 from tensorprog.language.ir import Netsor
@@ -95,7 +96,8 @@ def run(
     """
     from tensorprog import __version__
     from tensorprog.check.graph import build
-    from tensorprog.finite.run import Interrupted, check_store
+    from tensorprog.finite.run import Interrupted, check_memory, check_store
+    from tensorprog.show import plots
     from tensorprog.show.graphs import to_svg
 
     told = listener or Listener()
@@ -105,6 +107,16 @@ def run(
     if report.grade != "outside" and _conditional(netsor, settings):
         settings = replace(settings, conditional=True)
     study = Study(netsor, report, settings)
+    for width in settings.width:
+        check_memory(_whole(netsor, settings), width, settings.samples, method=settings.method,
+                     coordinates=settings.coordinates, keep=settings.keep, threads=settings.threads,
+                     max_memory=settings.max_memory, dtype=settings.dtype, executor=executor, stored=stream,
+                     exact=settings.exact)
+    if out is not None:
+        try:
+            plots.need_matplotlib()
+        except plots.PlotsUnavailableError as error:
+            told.note(f"there will be no pictures: {error}")
     _, memory = estimate(netsor, settings, executor, stream)
     law = _compiled(program, study)
     told = Paced(told, Pace(), _steps(program, study, law, out, executor, stream))
@@ -117,7 +129,7 @@ def run(
                     settings.coordinates, settings.keep, settings.dtype, settings.exact)
     with ExitStack() as stack:
         if out is not None and page is not None:
-            stack.callback(_report, study, out, page, told)
+            stack.push(lambda kind, *_: _report(study, out, page, told, kind is not None))
         store = None
         if out is not None:
             with writing(out):
@@ -181,9 +193,14 @@ def _comparing(width: int | None) -> str:
     return f"comparing n = {width}"
 
 
-def _report(study: Study, out: Path, page: Callable[[Study], str], told: Listener) -> None:
+def _report(study: Study, out: Path, page: Callable[[Study], str], told: Listener, stopped: bool) -> None:
+    """Write report.html; where the run is stopped, what goes wrong then is not the first to be told."""
     told.stage(REPORT)
-    _write(study, out, "report.html", lambda path: write_text(path, page(study)))
+    try:
+        _write(study, out, "report.html", lambda path: write_text(path, page(study)))
+    except ProgramError:
+        if not stopped:
+            raise
 
 
 def _compiled(program: Any, study: Study) -> RememberedLaw | None:
@@ -266,6 +283,8 @@ def uncertified(added: Averages) -> dict[str, list[str]]:
 
 def _width(study: Study, samples: Samples, store: SamplesFile | None, stream: bool, told: Listener) -> None:
     width = samples.width
+    if store is not None:  # first, since comparing may be interrupted
+        _store(study, samples, store)
     told.stage(_comparing(width))
     shown = _head(study, samples) if stream else samples
     if shown.samples < samples.samples:
@@ -285,19 +304,19 @@ def _width(study: Study, samples: Samples, store: SamplesFile | None, stream: bo
     for variable in study.pictured:
         draws = column(shown, *split(study.netsor, variable)).copy()
         study.columns.setdefault(variable, []).append((f"n = {width}", draws))
-    if store is not None:
-        for name in study.names:
-            store.add(f"{name}_n{width}", samples[name])
-        for name, values in samples.averages.items():
-            store.add(f"averages/{name}_n{width}", values)
-        store.meta["width"].append(width)
+
+
+def _store(study: Study, samples: Samples, store: SamplesFile) -> None:
+    for name in study.names:
+        store.add(f"{name}_n{samples.width}", samples[name])
+    for name, values in samples.averages.items():
+        store.add(f"averages/{name}_n{samples.width}", values)
+    store.meta["width"].append(samples.width)
 
 
 def _keep(study: Study, drawn: Samples, store: SamplesFile, told: Listener) -> None:
     """Write what was drawn at the width at which a run was interrupted."""
-    for name in study.names:
-        store.add(f"{name}_n{drawn.width}", drawn[name])
-    store.meta["width"].append(drawn.width)
+    _store(study, drawn, store)
     store.meta["interrupted"] = {"width": drawn.width, "samples": drawn.samples}
     told.note(f"n = {drawn.width}: the first {drawn.samples:,} networks are kept in {store.path.name}")
 
@@ -365,8 +384,8 @@ def _pictures(study: Study, out: Path, told: Listener) -> None:
 
     try:
         draw()
-    except plots.PlotsUnavailableError as error:
-        told.note(str(error))
+    except plots.PlotsUnavailableError:  # which has been said
+        pass
     except Exception as error:
         if study.compared is None:
             raise
@@ -395,17 +414,21 @@ class SamplesFile:
     def __enter__(self) -> SamplesFile:
         with writing(self.path):
             self.partial.parent.mkdir(parents=True, exist_ok=True)
-            self._zip = zipfile.ZipFile(self.partial, "w", zipfile.ZIP_STORED)
+            self._file = _Written(self.partial, "w+b")
+            self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
         return self
 
     def add(self, name: str, array: Array) -> None:
-        """Append one array."""
+        """Append one array, or nothing of it: what was written half, at an interrupt or on a full disk, is cut off."""
+        start = self._zip.start_dir
         try:
             with writing(self.path), self._zip.open(f"{name}.npy", "w", force_zip64=True) as stream:
                 np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
-        except BaseException:  # interrupted half way: leave this array out
+        except BaseException:
             half = self._zip.NameToInfo.pop(f"{name}.npy", None)
             self._zip.filelist[:] = [entry for entry in self._zip.filelist if entry is not half]
+            self._file.truncate(start)
+            self._zip.start_dir = start
             raise
         self.names.append(name)
 
@@ -416,7 +439,22 @@ class SamplesFile:
                     for name, array in (self.tables | {"meta.json": np.array(json.dumps(self.meta))}).items():
                         self.add(name, array)
                 self._zip.close()
+                self._file.close()
                 if self.names:
                     self.partial.replace(self.path)
             finally:
+                self._zip.fp = None  # else what is left of a full disk is tried once more, when memory is freed
+                self._file.close()
                 self.partial.unlink(missing_ok=True)
+
+
+class _Written(io.FileIO):
+    """A file without a buffer, so that what does not fit is known at once; it writes all that it is given."""
+
+    def write(self, data: Any) -> int:
+        """Write everything."""
+        left = memoryview(data).cast("B")
+        size = len(left)
+        while left:
+            left = left[super().write(left):]
+        return size

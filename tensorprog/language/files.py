@@ -36,8 +36,9 @@ def writing(path: str | os.PathLike[str], fix: str = "choose another place with 
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         if error.errno in FULL:
-            raise FullDiskError(Problem(f"{path} cannot be written: {reason}", fix=f"make room, or {fix}")) from None
-        raise ProgramError(Problem(f"{path} cannot be written: {reason}", fix=fix)) from None
+            fix = f"make room, or {fix.partition(', or ')[0]}"
+        kind = FullDiskError if error.errno in FULL else ProgramError
+        raise kind(Problem(f"{path} cannot be written: {reason}", fix=fix)) from None
 
 
 def partial_name(path: str | os.PathLike[str]) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from tensorprog.language.errors import MemoryLimitError, fail
 
@@ -40,9 +41,10 @@ def amount(size: float, up: bool = False) -> str:
     return f"{shown:.15g} {UNITS[power]}"
 
 
-def too_much(what: str, takes: float, limit: float, lower: str, beside: str = "") -> MemoryLimitError:
-    """An error that says what would take how many bytes, `beside` what else, which is more than the limit, and how to
-    need less."""
+def too_much(what: str, takes: float, limit: float, ways: Sequence[str], beside: str = "") -> MemoryLimitError:
+    """An error that says what would take how many bytes, `beside` what else, which is more than the limit, and the
+    ways to need less, the last of which is to allow more."""
     return MemoryLimitError(
-        f"{what} would take {amount(takes, up=True)}{beside}, more than max_memory, {amount(limit)}: {lower}"
+        f"{what} would take {amount(takes, up=True)}{beside}, more than max_memory, {amount(limit)}",
+        [*ways, "raise max_memory"],
     )

@@ -29,7 +29,7 @@ Watch = Callable[[], AbstractContextManager[Any]]
 NUMBER = 8  # bytes
 SMALL = 1 << 12  # bytes of an array that does not count
 FEW = 1 << 20  # bytes that are not worth counting
-LOWER = "ask for fewer members at a time, make the program smaller, or raise max_memory"
+LESS = "ask for fewer members at a time", "make the program smaller"
 
 
 class Budget:
@@ -80,8 +80,9 @@ def numbers_at_once(most: int, arrays: int) -> int:
     return most if budget is None else max(1, min(most, (budget.limit - budget.held) // (NUMBER * arrays)))
 
 
-def need(numbers: float, what: str, lower: str = LOWER) -> None:
-    """Raise MemoryLimitError if so many numbers do not fit beside what is kept; `what` takes them.
+def need(numbers: float, what: str, *ways: str) -> None:
+    """Raise MemoryLimitError if so many numbers do not fit beside what is kept; `what` takes them, and in these `ways`
+    fewer are needed.
 
     Raises    MemoryLimitError
     """
@@ -91,7 +92,7 @@ def need(numbers: float, what: str, lower: str = LOWER) -> None:
     held = budget.held
     if NUMBER * numbers + held > budget.limit:
         beside = f" with the {amount(held)} that are kept" if held > FEW else ""
-        raise too_much(what, NUMBER * numbers + held, budget.limit, lower, beside)
+        raise too_much(what, NUMBER * numbers + held, budget.limit, ways or LESS, beside)
 
 
 def budgeted(kind: Kind) -> Kind:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import re
+import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +87,97 @@ def test_a_full_disk_is_no_bad_input(small: Path, monkeypatch: pytest.MonkeyPatc
     result = CliRunner().invoke(main, ["sample", str(small), "--size", "10", "--out", "draws.npz"])
     assert result.exit_code == 3
     assert "no space left on device" in result.output
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files have no largest size there")
+@pytest.mark.parametrize(("largest", "kept"), [(20_000, []), (60_000, [8]), (10**6, [8, 16])])
+def test_what_a_full_disk_does_not_take_is_left_out(small: Path, largest: int, kept: list[int]) -> None:
+    """Each width has 2000 networks of 16 bytes and conditional laws; a file that grows too large is a full disk."""
+    script = "import resource, sys\n" \
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({largest}, {largest}))\n" \
+        "from tensorprog.jobs.cli import main\nmain.main(args=sys.argv[1:])\n"
+    run = subprocess.run(
+        [sys.executable, "-c", script, "run", str(small), "--width", "8,16", "--samples", "2000", "--out", "a"],
+        capture_output=True, text=True, check=False)
+    assert run.returncode == (3 if len(kept) < 2 else 0), run.stderr
+    assert "Traceback" not in run.stderr
+    assert "Exception ignored" not in run.stderr
+    assert not [*Path("a").glob(".*")]
+    assert ("samples.npz cannot be written: file too large" in run.stderr) == (len(kept) < 2)
+    if not kept:
+        assert not Path("a/samples.npz").exists()
+        return
+    with np.load("a/samples.npz") as held:
+        assert json.loads(str(held["meta.json"]))["width"] == kept
+        for width in kept:
+            assert np.array_equal(held[f"y_n{width}"], tp.load(small).run(width, 2000)["y"])
+
+
+def test_a_disk_without_room_is_refused_before_a_run(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(small.parent)._replace(free=100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    result = CliRunner().invoke(main, ["run", str(small), "--width", "8", "--samples", "2000", "--stream"])
+    assert result.exit_code == 3
+    assert re.search(r"the samples take [\d.]+ KiB, the disk has 100 bytes left", result.output)
+
+
+def test_draws_are_on_disk_before_they_are_compared(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorprog.jobs import run as job
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "compare", interrupted)
+    result = CliRunner().invoke(main, ["run", str(small), "--width", "8", "--samples", "2000", "--out", "a"])
+    assert result.exit_code == 130
+    with np.load("a/samples.npz") as held:
+        assert np.array_equal(held["y_n8"], tp.load(small).run(8, 2000)["y"])
+
+
+def test_missing_pictures_are_said_before_the_work(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for command in (["run", "--width", "8"], ["sweep", "--width", "8,16", "--repeats", "1"]):
+        result = CliRunner().invoke(main, [command[0], str(small), *command[1:], "--samples", "200"])
+        assert result.exit_code == 0
+        assert result.output.index("there will be no picture") < result.output.index("estimate")
+        assert result.output.count("matplotlib") == 2  # what is missing, and the command that installs it
+        assert "density.png" not in result.output
+
+
+SIZE = r"([\d.]+) (KiB|MiB|GiB)"
+UNITS = {"KiB": 1.0, "MiB": 1024.0, "GiB": 1024.0**2}
+
+
+@pytest.mark.parametrize(("command", "offered"), [
+    (["run", "--samples", "1e7", "--width", "8", "--max-memory", "50MB"], {"--stream", "--samples", "--max-memory"}),
+    (["run", "--samples", "1e7", "--width", "8", "--max-memory", "10KB", "--stream"], {"--max-memory"}),
+    (["run", "--width", "8,4096", "--max-memory", "10MB", "--method", "dense"], {"--max-memory", "--method"}),
+    (["sample", "--size", "1e9", "--out", "x.npz"], {"--max-memory"}),
+    (["limit", "--self-check", "--samples", "1e8", "--max-memory", "1MB"], {"--max-memory"}),
+])
+def test_a_refusal_of_memory_names_what_the_command_has(small: Path, command: list[str], offered: set[str]) -> None:
+    result = CliRunner().invoke(main, [command[0], str(small), *command[1:]])
+    assert result.exit_code == 3, result.output
+    said = result.output[result.output.index("would take"):]
+    assert "max_memory" not in said
+    assert "store=" not in said
+    found = re.findall(SIZE, said)
+    assert float(found[0][0]) * UNITS[found[0][1]] > float(found[-1][0]) * UNITS[found[-1][1]]
+    named = set(re.findall(r"--[a-z-]+", said))
+    assert named == offered
+    assert named <= {name for parameter in main.commands[command[0]].params for name in parameter.opts}
+    assert not Path("runs").exists()  # it was refused before the limit
+    assert "estimate" not in result.output
+
+
+def test_a_command_without_the_option_does_not_name_it(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        tp.load(small).run(8, 10**7, max_memory="1MB")
+
+    monkeypatch.setattr("tensorprog.jobs.sweeps.perform", refused)
+    result = CliRunner().invoke(main, ["sweep", str(small), "--width", "8"])
+    assert result.exit_code == 3
+    assert "more than what is allowed, 976 KiB: ask for fewer --samples\n" in result.output
 
 
 def test_what_an_interrupted_run_has_drawn_is_kept(small: Path) -> None:

@@ -85,13 +85,17 @@ def depth(
     from tensorprog.jobs.depths.question import ask
     from tensorprog.language.files import json_text, write_text
     from tensorprog.results.study import default_out
-    from tensorprog.show.plots import PlotsUnavailableError
+    from tensorprog.show.plots import PlotsUnavailableError, need_matplotlib
     from tensorprog.show.progress import Progress
 
     over = {name: values for name, values in given.items() if len(values) > 1}
     question = ask(program, family, index, to, over, tokens, gradients)
     usual = default_out(program.netsor)
     folder = out or usual.with_name(f"{usual.name}-depth")
+    try:
+        need_matplotlib()
+    except PlotsUnavailableError as error:
+        notice(f"there will be no picture: {error}")
     with Progress(notes=not quiet).shown() as listener:
         found = profile(question, width or (), draws, samples, seed or 0, listener)
     folder.mkdir(parents=True, exist_ok=True)
@@ -100,8 +104,8 @@ def depth(
     try:
         save_picture(folder / "depth.png", found.to_json())
         found.written.append(folder / "depth.png")
-    except PlotsUnavailableError as error:
-        notice(str(error))
+    except PlotsUnavailableError:  # which has been said
+        pass
     if form == "json":
         print_json(found.to_json())
     elif not quiet:

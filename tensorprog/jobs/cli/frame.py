@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from tensorprog.language.errors import Problem, TensorprogError, did_you_mean, fail, visible
+from tensorprog.language.errors import (
+    FullDiskError,
+    MemoryLimitError,
+    Problem,
+    TensorprogError,
+    did_you_mean,
+    fail,
+    visible,
+)
 from tensorprog.language.files import FULL, json_text
 from tensorprog.show.terminal import columns_of, prepare
 
@@ -34,6 +42,9 @@ MEANING = {  # those that `--help` explains
     NOT_MET: "accuracy, memory or disk do not suffice, or a limit that is not compiled", INTERRUPTED: "interrupted",
 }
 REQUIRED = ("theorem", "remark", "extension")  # grades that --require takes
+SPELLED = {  # names of Python, as options of commands
+    "max_memory": "--max-memory", "store=": "--stream", "method='lazy'": "--method lazy", "samples": "--samples",
+}
 SIMPLE = (DONE, BAD_INPUT)  # of commands that neither judge nor compute
 
 
@@ -162,9 +173,18 @@ class Command(click.Command):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
+        except MemoryLimitError as error:
+            if isinstance(self, click.Group):  # its command has spelled it
+                raise
+            has = {name for parameter in ctx.command.params for name in parameter.opts}
+            told = error.spelled({name: text if text.split()[0] in has else "" for name, text in SPELLED.items()})
+            told.__notes__ = getattr(error, "__notes__", [])
+            raise told from None
         except OSError as error:
             if _reader_gone(error):
                 raise _ReaderGoneError from None
+            if error.errno in FULL and not error.filename:
+                raise FullDiskError(Problem("what is printed cannot be written: there is no room left")) from None
             raise
         return result
 

@@ -106,6 +106,11 @@ def perform(wanted: Design, out: Path | None, executor: Executor | None, told: L
     Raises    ProgramError if the folder cannot be used, MemoryLimitError, WorkerError
     """
     cells = wanted.cells()
+    if out is not None and len(wanted.width) > 1:
+        try:
+            plots.need_matplotlib()
+        except plots.PlotsUnavailableError as error:
+            told.note(f"there will be no pictures: {error}")
     with locked(out):
         done = {cell: known for cell in cells if out and (known := read_cell(out, wanted, cell)) is not None}
         missing = [cell for cell in cells if cell not in done]
@@ -155,8 +160,8 @@ def _write(outcome: Outcome, out: Path, told: Listener) -> None:
         try:
             for summary in outcome.summaries:
                 outcome.written.append(_picture(outcome.design, summary, out))
-        except plots.PlotsUnavailableError as error:
-            told.note(str(error))
+        except plots.PlotsUnavailableError:  # which has been said
+            pass
 
 
 def _picture(wanted: Design, summary: Summary, out: Path) -> Path:

@@ -105,10 +105,10 @@ class Draws(Mapping[str, NDArray[Any]]):
         """Refuse results of some variables, beside those that are held, and what drawing them takes meanwhile."""
         names = list(dict.fromkeys([*self._arrays, *names]))
         numbers = self._size * sum(math.prod(self._families[name].shape) for name in names)
-        lower = "draw fewer at a time, or raise max_memory"
+        what, way = f"{self._size} draws of {', '.join(names)}", "draw fewer at a time"
         if working > numbers:
-            lower = f"the work takes {amount(8 * working)} of it; make the program smaller, or raise max_memory"
-        need(numbers * self._dtype.itemsize / 8 + working, f"{self._size} draws of {', '.join(names)}", lower)
+            what, way = f"{what}, with {amount(8 * working)} for the work,", "make the program smaller"
+        need(numbers * self._dtype.itemsize / 8 + working, what, way)
 
     def _empty(self, name: str) -> Array:
         return np.empty((self._size, *self._families[name].shape), self._dtype)

@@ -112,7 +112,7 @@ class ConditionalLaw:
         name = self._one(name)
         draws, members = math.prod(self._lead), math.prod(self._families[name].shape)
         what = f"the covariance of {name} for each of {draws} draws of scores"
-        need(2 * draws * members**2, what, "give fewer draws at a time, or raise max_memory")
+        need(2 * draws * members**2, what, "give fewer draws at a time")
         return self._linear(name, lambda found: found.covariances(name, name))[0]
 
     def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
@@ -137,7 +137,7 @@ class ConditionalLaw:
         members = math.prod(self._families[name].shape)
         draws = math.prod(self._lead)
         what = f"{size} draws of {name} for each of {draws} draws of scores"
-        need(draws * members * (3 * size + 5 * members), what, "draw fewer at a time, or raise max_memory")
+        need(draws * members * (3 * size + 5 * members), what, "draw fewer at a time")
         mean, cov = self._linear(name, lambda found: found.means(name), lambda found: found.covariances(name, name))
         factor = psd_cholesky(cov.reshape((*self._lead, members, members)))
         normals = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, *self._lead, members, 1))

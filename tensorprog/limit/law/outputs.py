@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.estimate import TINY
 from tensorprog.gaussian.rules import product_points
 from tensorprog.gaussian.several import REPLICATES, normal_points, standard_errors
-from tensorprog.language.errors import MemoryLimitError
+from tensorprog.language.memory import too_much
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.averaging import ORDERS, Averaging, converge, pieces
@@ -407,9 +407,8 @@ class Outputs:
         families = self.netsor.families
         shape = (*families[first].shape, *families[second].shape)
         if 64 * math.prod(shape) > self.max_memory:
-            raise MemoryLimitError(
-                f"the covariance of {first} and {second} has shape {shape}; it would not fit in max_memory"
-            )
+            raise too_much(f"the covariance of {first} and {second}, of shape {shape},", 64 * math.prod(shape),
+                           self.max_memory, ["read members one by one", "make the program smaller"])
         if first == second and not self._apart(first) and math.prod(families[first].shape) <= TOGETHER:
             self.mixture(first, families[first].ranges)
             if first in self._covs:

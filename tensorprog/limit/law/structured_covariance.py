@@ -103,7 +103,8 @@ class Covariance:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         what = f"making an array of this covariance, of shape {self.shape},"
-        need(4 * math.prod(self.shape), what, "read entries with .at(I, J), terms with .factors, or raise max_memory")
+        need(4 * math.prod(self.shape), what, "read entries with .at(I, J)",
+             "terms with .factors")
         value = np.asarray(self.moment.dense(self._axes).value)
         return value if dtype is None else value.astype(dtype)
 
@@ -130,7 +131,7 @@ class Covariance:
         if self.shape != (*shape, *shape):
             raise ProgramError("only the covariance of a family with itself can be sampled")
         numbers = (size + 4) * math.prod(shape)  # one draw is worked on at a time
-        need(numbers, f"{size} draws of shape {shape}", "draw fewer at a time, or raise max_memory")
+        need(numbers, f"{size} draws of shape {shape}", "draw fewer at a time")
         generator = np.random.Generator(np.random.SFC64(seed))
         result = np.empty((size, *shape))
         step = max(1, DRAWN_AT_ONCE // max(1, math.prod(self._root.shape)))
@@ -169,7 +170,7 @@ class Root:
         need(
             6 * blocks * members**2,
             f"factoring the whole covariance of {members} members, which are not independent,",
-            "draw with law.sample(size, keep=...), or raise max_memory",
+            "draw with law.sample(size, keep=...)",
         )
         dense = moment.dense((*lead, *others, *(f"{name}_" for name in others))).value
         blocked = dense.reshape(*(sizes[name] for name in lead), members, members)

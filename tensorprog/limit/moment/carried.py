@@ -110,7 +110,7 @@ class Paths:
             self.replicates * self.points * max(1, members),
             f"the fewest draws, {self.points} in each of {self.replicates} replicates, of what is carried along a "
             f"recurrence ({', '.join(families)})",
-            "make the recurrence shorter, or raise max_memory",
+            "make the recurrence shorter",
         )
         self._joints = self._joined()
         self._read_in = {variable.name: sum_ for sum_ in self._sums.values() for _, variable in sum_.terms}
