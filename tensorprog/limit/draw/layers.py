@@ -595,7 +595,8 @@ class Layers:
         self.recursion, self.netsor = recursion, recursion.netsor
         self.wanted, self.bases = tuple(wanted), frozenset(bases)
         self.inner = 0.0  # the largest error of the averages drawn so far
-        refuse_cells(recursion)
+        read = upstream(self.netsor, [*self.wanted, *self.bases]) & recursion.random
+        refuse_cells(recursion, filter(self._is_vector, read))
         groups = dependent(recursion, [*recursion.summands])
         self.columns = Columns(self.netsor, recursion.recurrences.steps,
                                {name: k for k, group in enumerate(groups) for name in group})
