@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tensorprog as tp
+from tensorprog.gaussian.several import point_sets
 from tensorprog.limit.draw.layers import Conditioned, Layers
 from tensorprog.limit.draw.normals import Points
+from tensorprog.limit.law.by_layer import Axes, LayerDraws
 from tensorprog.limit.law.conditional_moments import SeveralLayers
 
 LAYER = """
@@ -163,3 +166,17 @@ def test_moments_of_a_draw_do_not_depend_on_how_many_are_worked_on_together(tmp_
         errors.append(np.mean(wrong, axis=0))
     assert np.array_equal(found[1], found[2]) and np.array_equal(found[0], found[2][:128])
     assert np.all(errors[2] <= 1.2 * errors[1])
+
+
+def test_layers_of_a_depth_profile_are_the_second_moments_of_the_whole_family(tmp_path):
+    """Taken layer by layer, and all at once between all layers."""
+    path = tmp_path / "stack.yaml"
+    path.write_text(by_index(4))
+    law = tp.load(str(path)).limit()
+    draws = LayerDraws(law, Axes("x", 0, 1), ())
+    (found, *_) = draws.replicates(64, 1)
+    (points,) = islice(point_sets(draws.source.dim, 6, 0), 1)
+    whole = draws.source.layers.at(points)
+    expected = np.einsum("dtitj->dtij", whole.covariances("x", "x"))
+    np.testing.assert_allclose(found.gram[:, :, 0], expected, rtol=1e-12)
+    np.testing.assert_allclose(found.raw[1][:, :, 0], np.einsum("dtii->dti", expected), rtol=1e-12)

@@ -406,7 +406,7 @@ def test_what_layers_do_not_compile_is_refused_in_words() -> None:
         with pytest.raises(tp.NotCompiledError, match="infinite_heads"):
             _law(text).infinite_heads("a")
     for text in (ITERATED, HEADS):
-        with pytest.raises(tp.NotCompiledError, match="formulas for layers"):
+        with pytest.raises(tp.NotCompiledError, match="no formulas yet"):
             _law(text).latex()
     cell = """
 program: cell

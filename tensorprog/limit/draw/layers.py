@@ -470,8 +470,8 @@ class Conditioned(NumericRecursion):
         Shapes    (draws, *members)
         """
         box = tuple(self.netsor.families[name].ranges) if box is None else tuple(box)
-        if name in self.whole.random and self.netsor.families[name].kind == "vector" and not self.is_finite(name):
-            return self._numbers_at(self._mean_in(name, box), _places(box, ""))
+        if self.by_steps(name):
+            return self._step_by_step(name, box, lambda own: (self._mean_in(name, own), _places(own, "")))
         moment = IndexedValues((Term(frozenset(), self.mean(name)),), self.over(position_names(self.netsor, name)))
         return self._numbers_at(moment, _places(box, ""))
 
@@ -480,7 +480,34 @@ class Conditioned(NumericRecursion):
 
         Shapes    (draws, *members)
         """
-        return self._numbers_at(self._moment(name, name, box, box), _places(box, "") | _places(box, "_"))
+        boxes = tuple(box) if self.by_steps(name) else None
+
+        def at(own: Box) -> tuple[IndexedValues, dict[str, Array]]:
+            return self._moment(name, name, own, own), _places(own, "") | _places(own, "_")
+
+        return self._numbers_at(*at(box)) if boxes is None else self._step_by_step(name, boxes, at)
+
+    def by_steps(self, name: str) -> bool:
+        """Whether a vector has moments for every draw that each step of the program adds to."""
+        return name in self.whole.random and self.netsor.families[name].kind == "vector" and not self.is_finite(name)
+
+    def second_in(self, name: str, box: Box) -> IndexedValues:
+        """E[Z Z'] of the members in a box for every draw."""
+        ranges = box_ranges(box, box)
+        return self.between(name, name, {key: Affine.index(key) for key in ranges}, self.over(ranges))
+
+    def _step_by_step(
+        self, name: str, box: Box, at: Callable[[Box], tuple[IndexedValues, dict[str, Array]]]
+    ) -> Array:
+        """The numbers of the members in a box, those of every step by themselves: pairs of steps are many more."""
+        sizes = [stop - start for start, stop in box]
+        found, wrong = np.full((self.normals.draws, *sizes), np.nan), np.full(sizes, np.nan)
+        for own in self.statements.boxes(name, box):
+            cut = place(own, box)
+            found[(slice(None), *cut)] = self._numbers_at(*at(own))
+            wrong[cut] = self.wrong
+        self.wrong = wrong
+        return found
 
     def covariances(self, f: str, g: str, first: Box | None = None, second: Box | None = None) -> Array:
         """Covariances of the members in two boxes, by default all, of two vectors or two scores.

@@ -130,6 +130,11 @@ class Statements:
             found |= self.sources(variable.name, _clipped(box, whole))
         return found
 
+    def boxes(self, name: str, box: Box) -> list[Box]:
+        """The members in a box, those of every step by themselves."""
+        made = [entry.box for entry in self._made.get(name, ()) if _overlap(entry.box, box)]
+        return [_clipped(own, box) for own in made] or [box]
+
     def time(self, name: str, box: Box) -> int:
         """The last step that makes members in a box; -1 for initial vectors."""
         return max((entry.number for entry in self._made.get(name, ()) if _overlap(entry.box, box)), default=-1)
