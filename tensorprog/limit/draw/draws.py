@@ -23,7 +23,7 @@ Array = NDArray[Any]
 BLOCK = 1024  # draws per random stream, at most
 TOGETHER = 1 << 20  # numbers that draws take at once, about
 # the same behind several layers, where every piece computes its moments again; blocks that are worked on together
-WORKING, MOST_BLOCKS = 1 << 26, 16
+WORKING, MOST_BLOCKS = 1 << 25, 16
 
 
 class Draws(Mapping[str, NDArray[Any]]):
@@ -129,7 +129,7 @@ class Draws(Mapping[str, NDArray[Any]]):
         """A power of 2 of blocks that are worked on together, at most; fewer where results leave them no room."""
         if not isinstance(self.sampler, Layers) or self._together < self._block:
             return 1
-        most = max(1, min(MOST_BLOCKS, numbers_at_once(WORKING, 1) // (self._block * self.sampler.working)))
+        most = max(1, min(MOST_BLOCKS, numbers_at_once(2 * WORKING, 1) // (self._block * self.sampler.working)))
         most = 1 << (most.bit_length() - 1)
         room = numbers_at_once(1 << 60, 1) - self._size * sum(math.prod(self._families[name].shape) for name in held)
         while most > 1 and self.sampler.most(most * self._block, most * self._block) > room:
