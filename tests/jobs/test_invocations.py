@@ -198,17 +198,17 @@ def test_the_same_seed_gives_the_same_report(tp):
 
 TWO = """
 program: two
-indices: {i: 1..2, j: 1..2, l: 1..3}
+indices: {i: 1..2, j: 1..2, l: 1..300}
 initial: {"x[i]": {mean: 0, cov: "where(i == i_, 1, 0.3)"}}
-weights: {"Q[l]": 1, "K[l]": 1, "V[l]": 1, W: 2}
+weights: {Q: 1, K: 1, "V[l]": 1, W: 2}
 body:
   - z[0,i] = Nonlin(x[i])
-  - q[l,i] = MatMul(Q[l], z[l - 1,i])
-  - k[l,i] = MatMul(K[l], z[l - 1,i])
-  - v[l,i] = MatMul(V[l], z[l - 1,i])
-  - p[l,i,j] = Dot(q[l,i], k[l,j])
-  - z[l,i] = Nonlin(tanh(z[l - 1,i] + sum[j](softmax[j](p[l,i,j]) * v[l,j])))
-  - y[i] = Nonlin(z[3,i])
+  - q[i] = MatMul(Q, x[i])
+  - k[i] = MatMul(K, x[i])
+  - v[l,i] = MatMul(V[l], x[i])
+  - p[i,j] = Dot(q[i], k[j])
+  - z[l,i] = Nonlin(tanh(z[l - 1,i] + sum[j](softmax[j](p[i,j]) * v[l,j])))
+  - y[i] = Nonlin(z[300,i])
   - o[i] = MatMul(W, x[i])
 outputs: [y, o]
 """
