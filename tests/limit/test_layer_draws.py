@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
