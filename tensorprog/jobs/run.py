@@ -370,12 +370,13 @@ def _pictures(study: Study, out: Path, told: Listener) -> None:
     first = study.pictured[0]
 
     def draw() -> None:
-        panels = list(plots.STATISTICS if study.compared is None else plots.DISTANCES)
+        limited = {name for name in study.pictured if study.limit_of(name)}
+        panels = list(plots.DISTANCES if first in limited else plots.STATISTICS)
         if study.compared is not None:
-            for variable in study.pictured:
+            for variable in limited:
                 found = limit_density(study.compared, variable, [x for _, x in study.columns[variable]])
                 study.densities[variable] = found
-        limit = study.densities.get(first) if study.compared is not None else None
+        limit = study.densities.get(first) if first in limited else None
         _write(study, out, "density.png", lambda path: plots.save(
             path, lambda axes: plots.density_of(study.columns[first], first, limit, axes), 2, style="page"))
         _write(study, out, "convergence.png", lambda path: plots.save(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -135,6 +136,13 @@ class Reference(Shown):
             self._moments[name] = found
         return self._moments[name]
 
+    def refused(self) -> list[str]:
+        """Outputs that the law gives no moments of; `failed` has the reasons."""
+        for name in self.law.outputs:
+            with suppress(TensorprogError, FloatingPointError):
+                self.moments(name)
+        return [name for name in self.law.outputs if name in self.failed]
+
     def numbers(self, name: str, position: int) -> dict[str, tuple[float, float]]:
         """The same of one member; none where it has been said that the law could not give them."""
         if name in self.failed:
@@ -211,7 +219,11 @@ class Reference(Shown):
         if size > MAX_LISTED:
             yield paragraph(f"{kind} {name}: {size:,} members, not listed; ask for single ones in Python")
             return
-        values = self.moments(name)
+        try:
+            values = self.moments(name)
+        except TensorprogError:
+            yield paragraph(f"{kind} {name}: there is no limit of it")
+            return
         listed = members(self.netsor, name, LISTED)
         rows = tuple(
             (label(name, index), *(law_number(*(float(part[k]) for part in values[key]))

@@ -16,7 +16,7 @@ from tensorprog.blocks.html import Shown
 from tensorprog.language.averages import average_members, with_averages
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.files import is_reserved
-from tensorprog.language.formats import BRACKETS, label, members
+from tensorprog.language.formats import BRACKETS, label, members, split
 from tensorprog.language.ir import Netsor, Table
 from tensorprog.results.comparison import MAX_MEMBERS, Comparison, grouped, table_of_widths
 from tensorprog.results.distances import moments
@@ -103,6 +103,10 @@ class Study(Shown):
         """The limit that networks are compared with; None where there is none, or where asking it failed."""
         return None if self.refusal is not None else self.reference
 
+    def limit_of(self, variable: str) -> bool:
+        """Whether there is a limit of a member such as "y[0]" to compare with."""
+        return self.compared is not None and split(self.netsor, variable)[0] not in self.compared.failed
+
     @property
     def names(self) -> tuple[str, ...]:
         """What is reported: the outputs, and the names kept."""
@@ -129,7 +133,7 @@ class Study(Shown):
         size = math.prod(self.netsor.families[name].shape)
         variables = [label(name, index) for index in members(self.netsor, name, SHOWN)]
         further = f"; {size - SHOWN:,} further members of {name} are in report.json" if size > SHOWN else ""
-        return table_of_widths(f"{self.netsor.name}: {name}", self.comparisons, variables, self.compared is not None,
+        return table_of_widths(f"{self.netsor.name}: {name}", self.comparisons, variables, self.limit_of(variables[0]),
                                figures, self.first_orders, further)
 
     def _averages_table(self, figures: int) -> Grid:

@@ -243,7 +243,7 @@ def _widths(study: Study) -> Blocks:
         yield paragraph("No width is complete.")
         return
     first, *others = study.pictured
-    panels = list(STATISTICS if study.compared is None else DISTANCES)
+    panels = list(DISTANCES if study.limit_of(first) else STATISTICS)
     yield Heading(f"Density of {first}")
     yield _pictures(_densities(study, first, "linear", "log"))
     yield Heading("Convergence in the width")
@@ -252,7 +252,8 @@ def _widths(study: Study) -> Blocks:
         yield Heading("Further outputs")
         further: dict[str, Draw] = {}
         for of in others:
-            further |= _densities(study, of, "log") | _convergence(study, of, panels[0])
+            further |= _densities(study, of, "log")
+            further |= _convergence(study, of, next(iter(DISTANCES if study.limit_of(of) else STATISTICS)))
         yield _pictures(further)
     left_out = study.netsor.outputs[len(study.pictured):]
     if left_out:
@@ -263,8 +264,9 @@ def _widths(study: Study) -> Blocks:
 
 def _densities(study: Study, of: str, *scales: str) -> dict[str, Draw]:
     """One panel for each scale, by what it shows."""
+    law = study.compared if study.limit_of(of) else None
     return {f"density of {of}, {scale} scale": Readable(
-        partial(plots.density_of, study.columns[of], of, study.compared, scale=scale), f"density, {scale}", of)
+        partial(plots.density_of, study.columns[of], of, law, scale=scale), f"density, {scale}", of)
         for scale in scales}
 
 

@@ -196,6 +196,40 @@ def test_the_same_seed_gives_the_same_report(tp):
     assert first == second
 
 
+TWO = """
+program: two
+indices: {i: 1..2, j: 1..2, l: 1..300}
+initial: {"x[i]": {mean: 0, cov: "where(i == i_, 1, 0.3)"}}
+weights: {Q: 1, K: 1, "V[l]": 1, W: 2}
+body:
+  - z[0,i] = Nonlin(x[i])
+  - q[i] = MatMul(Q, x[i])
+  - k[i] = MatMul(K, x[i])
+  - v[l,i] = MatMul(V[l], x[i])
+  - p[i,j] = Dot(q[i], k[j])
+  - z[l,i] = Nonlin(tanh(z[l - 1,i] + sum[j](softmax[j](p[i,j]) * v[l,j])))
+  - y[i] = Nonlin(z[300,i])
+  - o[i] = MatMul(W, x[i])
+outputs: [y, o]
+"""
+
+
+def test_an_output_without_a_limit_leaves_the_others_theirs(tp, folder):
+    (folder / "two.yaml").write_text(TWO)
+    code, out, err = tp("run", "two.yaml", "--width", "8,16", "--samples", "100", "--format", "json")
+    outputs = json.loads(out)["limit"]["outputs"]
+    assert code == 0
+    assert err.count("there is no limit of y to compare with") == 1
+    assert "refused" in outputs["y"]
+    assert np.allclose(outputs["o"]["cov"], [[2, 0.6], [0.6, 2]])
+    assert json.loads(out)["finite"][0]["outputs"]["o"]["kl"][0] is not None
+    assert all((folder / "runs" / "two" / name).exists() for name in ("report.html", "density.png", "convergence.png"))
+    code, out, err = tp("limit", "two.yaml")
+    assert (code, err.count("does not compute such a limit")) == (3, 1)
+    assert "output y: there is no limit of it" in out
+    assert "covariance of o" in out
+
+
 def test_a_program_outside_runs_at_finite_width_and_says_why_there_is_no_limit(tp, folder):
     code, out, _ = tp("run", "tied.yaml", "--format", "json")
     report = json.loads(out)

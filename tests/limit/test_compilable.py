@@ -35,7 +35,7 @@ def _numbers(law: Law) -> list[np.ndarray]:
                 moment = recursion.second(name, name) if name in vectors else None
                 found += [] if moment is None else [np.array([moment.size, moment.error])]
         return found
-    layers = Layers(recursion, law.outputs, bases_of(p for name in vectors for p in recursion.parts.of(name)))
+    layers = Layers(recursion, law.outputs, bases_of(p for name in vectors for p in recursion.parts.last(name)))
     given = layers.at(np.random.default_rng(0).standard_normal((2, layers.dim)))
     for name in law.outputs:
         box = tuple((stop - 1, stop) for _, stop in recursion.netsor.families[name].ranges)

@@ -214,7 +214,7 @@ def test_objects_do_not_grow_with_the_batch() -> None:
 
 
 def test_formulas_and_accuracy_are_refused() -> None:
-    with pytest.raises(tp.NotCompiledError, match="over an index"):
+    with pytest.raises(tp.NotCompiledError, match="reads the members of a vector together"):
         tp.load("batchnorm_mlp").limit(symbolic=True).cov("f")
     with pytest.raises(tp.AccuracyError):
         tp.load("batchnorm_mlp").limit(accuracy=1e-7).cov("f")

@@ -7,6 +7,7 @@ import math
 import pytest
 
 import tensorprog as tp
+from tensorprog.results.expansion import correction
 from tests.reading import loads
 
 
@@ -141,3 +142,27 @@ def test_questions_that_have_no_answer() -> None:
     with pytest.raises(tp.ProgramError, match="is 0"):
         smooth.width_for("mean", "y", draws=64)
     assert smooth.width_for("kurtosis", "y", draws=2**10) > smooth.width_for("kurtosis", "y", within=0.1, draws=2**10)
+
+
+def test_convolutions_whose_covariances_are_kept_as_factors() -> None:
+    """What no average moves is the limit, whose law knows it: two terms at the same positions are added up."""
+    program = loads("""
+program: places
+constants: {P: 5, L: 2}
+indices:
+  c: {size: P, boundary: zero}
+  d: "-1..1"
+  l: "1..L"
+initial:
+  h[c]: {cov: 0.6**abs(c - c_)}
+weights: {"F[l,d]": 2/3, O: 1}
+body:
+  - x[0,c] = Nonlin(h[c])
+  - g[l,d,c] = MatMul(F[l,d], x[l-1,c+d])
+  - x[l,c] = Nonlin(relu(sum[d](g[l,d,c])))
+  - a = Nonlin(mean[c](x[L,c]))
+  - y = MatMul(O, a)
+outputs: [y]
+""")
+    found = correction(program, "variance", ["y"], 2, draws=2**11)
+    assert math.isclose(found.limit, tp.Law(program).var("y"), rel_tol=1e-9)

@@ -114,7 +114,10 @@ class Calculus(Composition):
 
     def _defined(self, reference: Variable, position: int) -> Profile:
         """Facts of what the statements that a reference reads define."""
-        definers = self.structure.definers(position, reference) or self.netsor.families[reference.name].statements
+        definers = self.structure.definers(position, reference)
+        if not definers and reference in self.netsor.body[position].references:  # all of it lies beyond a boundary
+            return constant(0.0, 0.0)
+        definers = definers or self.netsor.families[reference.name].statements
         found = [self.statement(d) for d in definers if d in self._profiles]
         if not found:  # a recurrence, before its first member is known: nothing to join yet
             return constant(0.0, 0.0)

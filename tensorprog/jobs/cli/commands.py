@@ -279,11 +279,11 @@ def limit(
     reference = Reference(law if infinite is None else law.infinite_heads(infinite))
     if form == "json":
         found: dict[str, Any] | None = reference.to_json()
-        refused = next((reference.failed[name] for name in reference.law.outputs if name in reference.failed), None)
-        print_json(header(program.netsor, program.check()) | {"limit": None if refused else found})
-        if refused:
-            raise refused
+        whole = len(reference.refused()) == len(reference.law.outputs)
+        print_json(header(program.netsor, program.check()) | {"limit": None if whole else found})
     elif not quiet:
+        if len(refused := reference.refused()) == len(reference.law.outputs):
+            raise reference.failed[refused[0]]
         _computed(program, law, reference)
         show(program.check().blocks()[:1])
         if len(law.widths) > 1:
@@ -295,6 +295,8 @@ def limit(
         show(reference.each_block(), apart=True)
         last = f"in brackets: the error of the last digits; largest error: {reference.law.error:.1e}"
         show([paragraph(last)], apart=True)
+    if refused := reference.refused():
+        raise reference.failed[refused[0]]
     return 0
 
 

@@ -51,7 +51,7 @@ class Draws(Mapping[str, NDArray[Any]]):
         self.sampler: Sampler | Layers
         if recursion.layered:
             vectors = [name for name in names if self._families[name].kind == "vector"]
-            parts = (part for name in vectors for part in recursion.parts.of(name))
+            parts = (part for name in vectors for part in recursion.parts.last(name))
             self.sampler = Layers(recursion, names, bases_of(parts))
         else:
             wanted = {name: self._families[name].ranges for name in names}

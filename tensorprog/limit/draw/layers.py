@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tensorprog.language.evaluate import BATCH, COORDINATE, Open, Scope, align, broadcast, evaluate
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, product_of, variables
-from tensorprog.language.ir import Dot, MatMul, Range
+from tensorprog.language.ir import Dot, MatMul, Nonlin, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, dependent, given_before, relative_error
@@ -71,10 +71,7 @@ class Conditioned(NumericRecursion):
         self.random, self.paths = frozenset(), None
         self.relative, self.wrong = 0.0, np.zeros(())
         self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
-        known = whole.program.known
-        if "statements" not in known:
-            known["statements"] = Statements(self.netsor, self.parts, whole.recurrences.steps)
-        self.statements: Statements = known["statements"]
+        self.statements = _statements(whole)
         self._windows: dict[Any, IndexedValues] = {}  # second moments and means of members in boxes
         self._wanted = None if wanted is None else frozenset(wanted)
         self._used: dict[Any, int] = {}  # the step that last read each of `_windows` and `_expectations`
@@ -150,7 +147,7 @@ class Conditioned(NumericRecursion):
         if not meet(self.statements.sources_of(one, local), self.statements.sources_of(two, local)):
             return self.expectation(p, nothing, ranges) * self.expectation(nothing, q, ranges, at)
         first, second = (
-            self.statements.written_out(part) if formal(part) is not None else [part] for part in (p, q)
+            self.statements.written_out(part, local) if formal(part) is not None else [part] for part in (p, q)
         )
         total = self.nothing(ranges)
         for a in first:
@@ -273,7 +270,7 @@ class Conditioned(NumericRecursion):
             if mine is not None and (times[k] >= times[1 - k] or other is None):
                 found.append(mine)
             elif self.parts.is_base(name) or other is None:
-                found.append(self.parts.of(name))
+                found.append(self.parts.at(name, boxes[k]))
             else:
                 slots = tuple(Affine.index(str(slot)) for slot in range(len(boxes[k])))
                 found.append([WeightedFunction(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))])
@@ -288,7 +285,7 @@ class Conditioned(NumericRecursion):
         def mean() -> IndexedValues:
             own = self.statements.own(name, box)
             with self.guarded(name):
-                parts = self.parts.of(name) if own is None else own
+                parts = self.parts.at(name, box) if own is None else own
                 return self._summed_parts(parts, [WeightedFunction(ONE)], self.over(box_ranges(box)))
 
         return self._window(((name, box),), mean)
@@ -440,7 +437,9 @@ class Conditioned(NumericRecursion):
         )
         if self.parts.is_base(name):
             return self.evaluate(Variable(name, tuple(slots.values())), ranges)
-        return self.evaluate(self.parts.fresh(self.parts.inlined(name), slots), ranges)
+        spans = (slot.bounds(ranges) for slot in slots.values())
+        written = self.parts.written(name, [(low, high + 1) for low, high in spans])
+        return self.evaluate(self.parts.fresh(self.parts.inlined(name) if written is None else written, slots), ranges)
 
     def evaluate(self, expr: Expr, ranges: Mapping[str, Range]) -> Open:
         """An expression in Gaussian variables and scalars for every draw, with coordinates drawn."""
@@ -515,9 +514,21 @@ class Conditioned(NumericRecursion):
         Shapes    (draws, *members of the first, *members of the second)
         """
         one, two = (
-            self.netsor.families[name].ranges if box is None else box for name, box in ((f, first), (g, second))
+            tuple(self.netsor.families[name].ranges if box is None else box) for name, box in ((f, first), (g, second))
         )
-        return self._numbers_at(self._moment(f, g, one, two), _places(one, "", len(two)) | _places(two, "_"))
+        places = _places(one, "", len(two)) | _places(two, "_")
+        if not (self.parts.spelled and self.by_steps(f) and self.by_steps(g)):
+            return self._numbers_at(self._moment(f, g, one, two), places)
+        sizes = [stop - start for start, stop in (*one, *two)]
+        found, wrong = np.empty((self.normals.draws, *sizes)), np.empty(sizes)
+        for own in self.statements.boxes(f, one):
+            for other in self.statements.boxes(g, two):
+                cut = (*place(own, one), *place(other, two))
+                places = _places(own, "", len(two)) | _places(other, "_")
+                found[(slice(None), *cut)] = self._numbers_at(self._moment(f, g, own, other), places)
+                wrong[cut] = self.wrong
+        self.wrong = wrong
+        return found
 
     def _moment(self, f: str, g: str, first: Box, second: Box) -> IndexedValues:
         if f in self.scores:
@@ -586,6 +597,15 @@ class Conditioned(NumericRecursion):
         return value
 
 
+def _statements(recursion: NumericRecursion) -> Statements:
+    """The statements of a program one at a time, which are looked through once."""
+    known = recursion.program.known
+    if "statements" not in known:
+        known["statements"] = Statements(recursion.netsor, recursion.parts, recursion.recurrences.steps)
+    found: Statements = known["statements"]
+    return found
+
+
 def _places(box: Box, suffix: str, after: int = 0) -> dict[str, Array]:
     """Index values in a box, with axes of length 1 after them."""
     grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
@@ -622,7 +642,8 @@ class Layers:
         self.recursion, self.netsor = recursion, recursion.netsor
         self.wanted, self.bases = tuple(wanted), frozenset(bases)
         self.inner = 0.0  # the largest error of the averages drawn so far
-        refuse_cells(recursion)
+        read = upstream(self.netsor, [*self.wanted, *self.bases]) & recursion.random
+        refuse_cells(recursion, filter(self._is_vector, read))
         groups = dependent(recursion, [*recursion.summands])
         self.columns = Columns(self.netsor, recursion.recurrences.steps,
                                {name: k for k, group in enumerate(groups) for name in group})
@@ -656,24 +677,30 @@ class Layers:
         return max(1, self.dim, made, outputs), max(largest, outputs, max(self._jointly, default=0) ** 2)
 
     @cached_property
-    def _asked(self) -> list[str]:
-        """Vectors whose moments every draw of scores needs."""
-        body = [self.netsor.body[k] for name in upstream(self.netsor, self.wanted)
-                for k in self.netsor.families[name].statements]  # fmt: skip
-        asked = {s.vector.name for s in body if isinstance(s, MatMul)} | ({*self.wanted} if not self.bases else set())
-        asked |= {v.name for s in body if isinstance(s, Dot) and s.scale == "1/n" for v in s.inputs}
-        return [name for name in sorted(asked & self.recursion.random) if self._is_vector(name)]
+    def _asked(self) -> list[tuple[str, Box]]:
+        """Members of vectors, step by step, whose moments every draw of scores needs."""
+        found: dict[tuple[str, Box], None] = {}
+        needed, statements = upstream(self.netsor, self.wanted), _statements(self.recursion)
+        for step in self.recursion.recurrences.steps:
+            statement = step.statement
+            if statement.target.name in self.wanted and not self.bases:
+                found[statement.target.name, target_box(statement, step.ranges(self.netsor.ranges))] = None
+            if statement.target.name in needed and not isinstance(statement, Nonlin):
+                read = [statement.vector] if isinstance(statement, MatMul) else statement.inputs
+                asks = isinstance(statement, MatMul) or statement.scale == "1/n"
+                found |= dict.fromkeys((v.name, statements.box_read(v, step)) for v in read if asks)
+        return [key for key in found if key[0] in self.recursion.random and self._is_vector(key[0])]
 
     @cached_property
     def _jointly(self) -> list[int]:
         """Variables of each vector whose moments are averages over draws of their own, for every draw of scores."""
-        found = (variables_drawn(self.recursion.parts, name) for name in self._asked)
+        found = (variables_drawn(self.recursion.parts, name, box) for name, box in self._asked)
         return [count for count in found if count]
 
     @property
     def width(self) -> int:
         """Numbers that one draw takes, about."""
-        points = sum(values_at_points(self.recursion.parts, name) for name in self._asked)
+        points = sum(values_at_points(self.recursion.parts, name, box) for name, box in self._asked)
         return self._sizes[0] + FEWEST * sum(self._jointly) + points
 
     @property
@@ -747,8 +774,11 @@ class Layers:
             self.inner = max(self.inner, float(np.max(average.estimate.error, initial=0.0)))
             data = broadcast(average.value, axes, sizes | {REPLICATE: found.normals.draws})
             return Open((BATCH, *ranges), data)
-        value = found.vector(name, ranges)
-        value = Open(value.axes, value.data[..., :1]) if COORDINATE in value.axes else value
-        axes = (REPLICATE, *ranges, COORDINATE)
-        data = broadcast(value, axes, sizes | {REPLICATE: found.normals.draws, COORDINATE: 1})
+        draws, axes = found.normals.draws, (REPLICATE, *ranges, COORDINATE)
+        data = np.empty((draws, *sizes.values(), 1))
+        whole = tuple(ranges.values())
+        for box in found.statements.boxes(name, whole) if found.parts.spelled else [whole]:
+            value = found.vector(name, dict(zip(ranges, box, strict=True)))
+            value = Open(value.axes, value.data[..., :1]) if COORDINATE in value.axes else value
+            data[(slice(None), *place(box, whole))] = align(value, axes)
         return Open((BATCH, *ranges, COORDINATE), data)

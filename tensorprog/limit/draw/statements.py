@@ -72,7 +72,7 @@ class Statements:
         self._last: dict[tuple[str, Box], int] = {}
         for number, step in enumerate(steps):
             for reference in step.statement.inputs:
-                self._reads.setdefault(reference.name, []).append((self._box_read(reference, step), number))
+                self._reads.setdefault(reference.name, []).append((self.box_read(reference, step), number))
             if netsor.families[step.statement.target.name].kind == "vector":
                 ranges = step.ranges(netsor.ranges)
                 box = target_box(step.statement, ranges)
@@ -82,7 +82,7 @@ class Statements:
         gaps = (b.number - a.number for made in self._made.values() for a, b in pairwise(made))
         self.period = max(gaps, default=0)  # steps from a member of a family to the next one, at most
 
-    def _box_read(self, reference: Variable, step: Step) -> Box:
+    def box_read(self, reference: Variable, step: Step) -> Box:
         """The members that a step reads, as a box; what lies beyond a boundary may be any of them."""
         family, ranges = self.netsor.families[reference.name], step.ranges(self.netsor.ranges)
         ranges = self.parts.every_range() | ranges
@@ -171,13 +171,14 @@ class Statements:
                     all(self.parts.is_base(variable.name) for _, variable, _ in part.inner) for part in found)
         return found if known else None
 
-    def written_out(self, part: WeightedFunction) -> list[WeightedFunction]:
-        """A multiple of a vector in Gaussian variables."""
+    def written_out(self, part: WeightedFunction, ranges: Mapping[str, Range]) -> list[WeightedFunction]:
+        """A multiple of a vector in Gaussian variables, while its indices run over the ranges."""
         reference = formal(part)
         assert reference is not None
         at = {str(k): slot for k, slot in enumerate(reference.slots)}
         found = []
-        for deep in self.parts.of(reference.name):
+        spans = (slot.bounds(ranges) for slot in reference.slots)
+        for deep in self.parts.at(reference.name, tuple((low, high + 1) for low, high in spans)):
             moved = deep.renamed(at)
             coefficient = product_of([c for c in (part.coefficient, moved.coefficient) if c != ONE] or [ONE])
             found.append(replace(moved, coefficient=coefficient, bound=(*part.bound, *moved.bound), box=()))

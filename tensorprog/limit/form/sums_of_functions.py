@@ -8,7 +8,7 @@ a recurrence without a MatMul between (see `definitions.carried`), which stay as
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -48,6 +48,7 @@ from tensorprog.limit.form.definitions import (
     indicator,
     not_compiled,
     positions_of,
+    random_families,
     readings,
     reduces_numbered,
     reductions,
@@ -59,6 +60,7 @@ __all__ = [
     "position_names",
 ]
 
+Step = tuple[int, ...]  # numbers in the slots along which a family is carried
 Key = tuple[Variable, tuple[str, ...]]  # a variable and the indices it is summed over
 Inner = tuple[tuple[Expr, Variable, tuple[str, ...]], ...]
 FORMAL = Variable(".")  # the argument of a one-argument function
@@ -143,6 +145,9 @@ class SumsOfFunctions:
     """The vectors of one program, each as a sum of weighted functions, its parts.
 
     Index names are slot positions '0', '1', ... and fresh bound ones.
+
+    What is carried along and depends on scores is `spelled` out step by step, where the slots that it moves along, its
+    values, are numbers.
     """
 
     def __init__(self, netsor: Netsor) -> None:
@@ -151,10 +156,13 @@ class SumsOfFunctions:
         self._cache: dict[str, tuple[WeightedFunction, ...]] = {}
         self._inlined: dict[int, Expr] = {}
         self._fresh = count(1)
-        self.carried = carried(netsor)
+        self._at_step: dict[tuple[int, Step], Expr] = {}
+        self._at_steps: dict[tuple[str, tuple[Range, ...]], tuple[WeightedFunction, ...]] = {}
+        self.carried, self.spelled = carried(netsor), dict[str, list[int]]()
         sums = {name: running_sum(self, name) for name in sorted(self.carried)}
         self._inlined = {found[0]: found[1] for found in sums.values() if found is not None}
         self.carried -= {name for name, found in sums.items() if found is not None}
+        self.spelled = {name: moving(self, name) for name in sorted(self.carried & random_families(netsor))}
 
     def is_base(self, name: str) -> bool:
         """Whether a family is Gaussian by itself: a MatMul output or an initial vector."""
@@ -215,21 +223,64 @@ class SumsOfFunctions:
         written = self.fresh(statement.expr, positions_of(statement.target))
         ranges = self.every_range() | {str(k): span for k, span in enumerate(box)}
         written = replace_variables(written, lambda reference: self.written_in(reference, ranges))
+        return branches_apart(self, self._bounded(statement.target, written))
+
+    def _bounded(self, target: Variable, written: Expr) -> Expr:
+        """What a vector is written out as, refused where it is too long."""
         large = f"has more than {MAX_NODES} terms" if sum(1 for _ in walk(written)) > MAX_NODES else ""
         if large or depth(written) > MAX_DEPTH:
             large = large or f"nests more than {MAX_DEPTH} functions"
             raise not_compiled(
-                statement,
-                f"{statement.target.name} written out in Gaussian variables {large}",
+                self.netsor.body[self.netsor.families[target.name].statements[-1]],
+                f"{target} written out in Gaussian variables {large}",
                 "a MatMul or fewer statements between, so that less is written into one function",
             )
-        return branches_apart(self, written)
+        return written
 
     def written_in(self, reference: Variable, ranges: Mapping[str, Range]) -> Expr | None:
         """What a reference stands for while its indices run over the ranges; None for itself."""
         body, family = self.netsor.body, self.netsor.families[reference.name]
         known = reference.name not in self.carried and all(isinstance(body[k], Nonlin) for k in family.statements)
-        return self.read(reference, ranges, family.statements if known else ())
+        return self.read(reference, ranges, family.statements if known or self._step(reference) is not None else ())
+
+    def spelled_out(self, expr: Expr, ranges: Mapping[str, Range]) -> Expr:
+        """An expression with the members of `spelled` families written in, where the step is a number."""
+        return replace_variables(expr, lambda v: None if self._step(v) is None else self.written_in(v, ranges))
+
+    def _step(self, reference: Variable) -> Step | None:
+        """The numbers in the slots along which a `spelled` family is carried; None for any other reference."""
+        slots = [reference.slots[k] for k in self.spelled.get(reference.name, ())]
+        known = reference.name in self.spelled and not any(slot.terms for slot in slots)
+        return tuple(slot.offset for slot in slots) if known else None
+
+    def _statement_at(self, position: int, step: Step) -> Expr:
+        """The right side of a statement of a `spelled` family at one step, with those of earlier steps written in."""
+        target = self.netsor.body[position].target
+        waiting = [(position, step)]
+        while (position, step) not in self._at_step:  # earlier steps come first
+            own, at = waiting[-1]
+            moved = self.netsor.body[own].target.name
+            names = {str(k): Affine((), value) for k, value in zip(self.spelled[moved], at, strict=True)}
+            expr = self.fresh(self.statement(own), names)
+            ranges = self.every_range() | position_names(self.netsor, moved)
+            reads = {key for v in variables(expr) for key in self._reads_at(v, ranges)} - self._at_step.keys()
+            waiting += sorted(reads)
+            if not reads:
+                self._at_step[waiting.pop()] = self._bounded(target, self.spelled_out(expr, ranges))
+        return self._at_step[position, step]
+
+    def _reads_at(self, reference: Variable, ranges: Mapping[str, Range]) -> Iterator[tuple[int, Step]]:
+        """The statements and steps that are written in for a reference."""
+        if self._step(reference) is None:
+            return
+        family = self.netsor.families[reference.name]
+        for case in readings(reference, family, ranges):
+            step = self._step(Variable(reference.name, case.slots))
+            assert step is not None
+            for position in family.statements:
+                box = target_box(self.netsor.body[position], self.netsor.ranges)
+                if all(box[k][0] <= n < box[k][1] for k, n in zip(self.spelled[reference.name], step, strict=True)):
+                    yield position, step
 
     def read(self, reference: Variable, ranges: Mapping[str, Range], positions: Sequence[int]) -> Expr | None:
         """The sum over all cases of a reference of what it reads: one of the statements, or the variable itself."""
@@ -263,7 +314,9 @@ class SumsOfFunctions:
             if low < start or high >= stop:
                 inside.append((slot, (start, stop)))
         values = {str(k): slot for k, slot in enumerate(reference.slots)}
-        return self.fresh(self.statement(position), values), tuple(inside)
+        step = self._step(reference)
+        expr = self.statement(position) if step is None else self._statement_at(position, step)
+        return self.fresh(expr, values), tuple(inside)
 
     def fresh(self, expr: Expr, names: dict[str, Affine]) -> Expr:
         """Substitute, giving every reduction index a name of its own."""
@@ -300,6 +353,30 @@ class SumsOfFunctions:
                 )
             self._cache[name] = tuple(parts)
         return self._cache[name]
+
+    def written(self, name: str, box: Sequence[Range]) -> Expr | None:
+        """The members of a family in a box in Gaussian variables, positions of one member as numbers.
+
+        None for Gaussian families, and for several steps of one that is carried along.
+        """
+        slots = tuple(Affine((), a) if b == a + 1 else Affine.index(str(k)) for k, (a, b) in enumerate(box))
+        ranges = self.every_range() | {str(k): span for k, span in enumerate(box)}
+        read = None if self.is_base(name) else self.written_in(Variable(name, slots), ranges)
+        return None if read is None else branches_apart(self, self.spelled_out(read, ranges))
+
+    def at(self, name: str, box: Sequence[Range]) -> tuple[WeightedFunction, ...]:
+        """Parts of the members in a box; those of one step have what is carried along written out."""
+        key = name, tuple(box)
+        if not self.spelled or self.is_base(name):
+            return self.of(name)
+        if key not in self._at_steps:
+            written = self.written(name, box)
+            self._at_steps[key] = self.of(name) if written is None else tuple(self.split(written))
+        return self._at_steps[key]
+
+    def last(self, name: str) -> tuple[WeightedFunction, ...]:
+        """Parts of a family; where something is carried along, of its last member, which reads most."""
+        return self.at(name, [(stop - 1, stop) for _, stop in self.netsor.families[name].ranges])
 
     def powers(self, name: str, order: int) -> list[WeightedFunction] | None:
         """A power of a vector that is a function of one variable by each of its definitions; None for any other."""
@@ -516,6 +593,13 @@ def _finite(parts: SumsOfFunctions, branch: Expr) -> bool:
 
 
 # ---- residual streams along a recurrence ----------------------------------------------------------------------------
+
+
+def moving(parts: SumsOfFunctions, name: str) -> list[int]:
+    """The slots along which a carried family reads earlier members of itself, or of others that are carried."""
+    reads = (v for p in parts.netsor.families[name].statements for v in variables(parts.statement(p)))
+    slots = (pair for v in reads if v.name in parts.carried for pair in enumerate(v.slots))
+    return sorted({k for k, slot in slots if slot != Affine.index(str(k))})
 
 
 def running_sum(parts: SumsOfFunctions, name: str) -> tuple[int, Expr] | None:

@@ -39,7 +39,7 @@ NUMBERS = 1 << 26  # behind several layers: more, since every piece compiles aga
 def is_linear(recursion: NumericRecursion, name: str) -> bool:
     """Whether a vector is linear in Gaussian variables given the draws, so conditionally Gaussian."""
     vector = recursion.netsor.families[name].kind == "vector" and not recursion.is_finite(name)
-    return vector and all(map(recursion.parts.gaussian, recursion.parts.of(name)))
+    return vector and all(map(recursion.parts.gaussian, recursion.parts.last(name)))
 
 
 class DrawSource(ABC):
@@ -251,11 +251,12 @@ class SeveralLayers(DrawSource):
 
     def _take_apart(self, name: str) -> None:
         """The parts of a vector that are Gaussian given the draws, if they are independent of the others, and these."""
-        parts = self.recursion.parts.of(name)
+        parts = self.recursion.parts.last(name)
         gaussian = [part for part in parts if self.recursion.parts.gaussian(part)]
         others = [part for part in parts if not self.recursion.parts.gaussian(part)]
         one, two = ({self.recursion.parts.source(base) for base in bases_of(own)} for own in (gaussian, others))
-        self.gaussian, self.others = ((), parts) if one & two else (gaussian, others)
+        several = parts is not self.recursion.parts.of(name)  # whose steps have parts of their own
+        self.gaussian, self.others = ((), parts) if one & two or (several and others) else (gaussian, others)
 
     # -- scores ---------------------------------------------------------------------------------------------------
 

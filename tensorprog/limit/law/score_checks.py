@@ -177,14 +177,15 @@ def _dependent(cov: Array, error: Array) -> Iterator[tuple[list[int], str]]:
     vanishing = variance <= ROUNDING * np.max(variance, initial=0.0)
     yield from (([int(k)], "the variance is 0 in the limit, so the score vanishes") for k in np.flatnonzero(vanishing))
     kept = np.flatnonzero(~vanishing)
-    scale = np.sqrt(np.outer(variance[kept], variance[kept]))
+    root = np.sqrt(variance[kept])
+    scale = np.outer(root, root)
     correlation = cov[np.ix_(kept, kept)] / scale
     slack = max(ROUNDING, 4 * np.max(error[np.ix_(kept, kept)] / scale, initial=0.0))
     if slack > EXACT or not len(kept):
         return
     pairs = np.argwhere(np.triu(np.abs(correlation) >= 1 - slack, 1))
     for i, j in pairs:
-        how = f"the correlation is {round(correlation[i, j])} in the limit, so the joint law is degenerate"
+        how = f"the correlation is {np.sign(correlation[i, j]):.0f} in the limit, so the joint law is degenerate"
         yield [int(kept[i]), int(kept[j])], how
     if not len(pairs):
         found = next((k for k in range(1, len(kept)) if _decided(correlation[: k + 1, : k + 1], slack)), None)

@@ -89,11 +89,12 @@ def refuse_cells(shape: Compiled, names: Iterable[str] | None = None) -> None:
     families, parts = shape.netsor.families, shape.parts
     vectors = {name for name in shape.random if families[name].kind == "vector"} if names is None else set(names)
     read = bases_of(part for name in sorted(vectors - parts.carried) for part in parts.of(name)) | vectors
-    for name in sorted(parts.carried & read):
+    spelled = set(parts.spelled) if is_layered(shape.netsor, shape.random) else set[str]()
+    for name in sorted((parts.carried - spelled) & read):
         raise not_compiled(
             shape.netsor.body[families[name].statements[-1]],  # which reads earlier members
             f"{name} is carried along a recurrence without a MatMul, and depends on scores or is read together with "
             "vectors that do",
             f"a MatMul in the recurrence, or {name} affine in its earlier members with numbers as coefficients, as in "
-            "a residual stream; where it is divided by averages, as behind a norm, one statement for each step",
+            "a residual stream",
         )

@@ -412,8 +412,13 @@ def _finite(moment: IndexedValues, name: str) -> IndexedValues:
     """The moment, refused where an entry or its error is not finite."""
     for term in moment.terms:
         bound = term.value.bound
-        if not (np.isfinite(bound.value) and np.isfinite(bound.error)):
+        if not np.isfinite(bound.value):
             raise NotFiniteError(f"{name} is infinite or too large for a computer, so that no limit can be stated")
+        if not np.isfinite(bound.error):
+            raise NotFiniteError(
+                f"the error of {name} cannot be bounded, so that no limit can be stated: rounding errors grow with "
+                "every average that a vector is divided by; fewer layers have a limit with an error"
+            )
     return moment
 
 

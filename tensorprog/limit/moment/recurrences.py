@@ -194,14 +194,18 @@ class Recurrences:
         """Write a row into the covariance of two families."""
         whole = self.numbers.pair_ranges(*key)
         table = {term.equations: term.value for term in self.covariances.get(key, IndexedValues((), whole)).terms}
-        for term in row.terms:
-            held = _held(row.ranges, term.equations)
+        entered: dict[Equations, Value] = {}
+        for term in row.terms:  # of equal equations there are several, where products are kept as factors
+            known = entered.get(term.equations)
+            entered[term.equations] = term.value if known is None else known + term.value
+        for equations, value in entered.items():
+            held = _held(row.ranges, equations)
             if held is not None:
-                along = {name: span for name, span in held.items() if name not in solve(term.equations)}
+                along = {name: span for name, span in held.items() if name not in solve(equations)}
                 narrower = {name: Affine.index(name) for name in along if along[name] != row.ranges[name]}
                 starts = {name: span[0] for name, span in row.ranges.items()}
-                value = term.value.gather(narrower, along, starts) if narrower else term.value
-                table[term.equations] = overwritten(table.get(term.equations), value, along, whole)
+                value = value.gather(narrower, along, starts) if narrower else value
+                table[equations] = overwritten(table.get(equations), value, along, whole)
         self.covariances[key] = IndexedValues(tuple(Term(e, value) for e, value in table.items()), whole)
 
     # -- rows that are written down once --------------------------------------------------------------------------

@@ -49,7 +49,7 @@ from tensorprog.language.expr import (
     variables,
 )
 from tensorprog.language.ir import Nonlin, Range
-from tensorprog.limit.form.definitions import reduces_numbered, reductions
+from tensorprog.limit.form.definitions import Box, reduces_numbered, reductions
 from tensorprog.limit.form.sums_of_functions import Inner, SumsOfFunctions, WeightedFunction, free_in_form, plain_text
 from tensorprog.limit.form.univariate import smooth
 from tensorprog.limit.memory import numbers_at_once
@@ -100,25 +100,32 @@ def drawn_jointly(parts: SumsOfFunctions, factor: WeightedFunction) -> bool:
     return not (plain and apart and len(forms) <= MOST_FORMS) or reduces_numbered(body)
 
 
-def variables_drawn(parts: SumsOfFunctions, name: str) -> int:
-    """Variables, about, that are drawn jointly for the moments of a vector where every draw has moments of its own."""
-    if parts.netsor.families[name].kind != "vector":
-        return 0
-    size = math.prod(parts.netsor.families[name].shape)
-    found = (len(parts.numbered(factor.function)[1]) for part in parts.of(name) for factor in parts.factors_of(part)
-             if factor.function is not None and drawn_jointly(parts, factor))  # fmt: skip
+def variables_drawn(parts: SumsOfFunctions, name: str, box: Box | None = None) -> int:
+    """Variables, about, that are drawn jointly for the moments of a vector where every draw has moments of its own.
+
+    Of the members in a box, by default of all.
+    """
+    size, factors = _factors_in(parts, name, box)
+    found = (len(parts.numbered(f.function)[1]) for f in factors if f.function is not None and drawn_jointly(parts, f))
     return size * sum(found)
 
 
-def values_at_points(parts: SumsOfFunctions, name: str) -> int:
-    """Values of smooth functions that the moments of a vector take, about, where every draw has moments of its own."""
-    if parts.netsor.families[name].kind != "vector":
-        return 0
-    size = math.prod(parts.netsor.families[name].shape)
-    found: Iterator[int] = (pow(RULES[1][1], len(parts.numbered(factor.function)[1])) for part in parts.of(name)
-             for factor in parts.factors_of(part) if factor.function is not None
-             and sums_over_vectors(parts, factor) and not drawn_jointly(parts, factor))  # fmt: skip
+def values_at_points(parts: SumsOfFunctions, name: str, box: Box | None = None) -> int:
+    """Values of smooth functions that the same moments take, about."""
+    size, factors = _factors_in(parts, name, box)
+    found: Iterator[int] = (pow(RULES[1][1], len(parts.numbered(f.function)[1])) for f in factors
+             if f.function is not None and sums_over_vectors(parts, f) and not drawn_jointly(parts, f))  # fmt: skip
     return size * sum(found)
+
+
+def _factors_in(parts: SumsOfFunctions, name: str, box: Box | None) -> tuple[int, list[WeightedFunction]]:
+    """How many members a box has, and the factors of the parts of each."""
+    family = parts.netsor.families[name]
+    if family.kind != "vector":
+        return 0, []
+    found = parts.last(name) if box is None else parts.at(name, box)
+    size = math.prod(stop - start for start, stop in box or family.ranges)
+    return size, [factor for part in found for factor in parts.factors_of(part)]
 
 
 def any_reduces(parts: SumsOfFunctions, names: Iterable[str]) -> bool:

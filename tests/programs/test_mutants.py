@@ -1,0 +1,29 @@
+"""Shipped programs with something changed: each has been answered by a traceback once, and is answered now."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorprog.program import Program
+from tensorprog.shipped import shipped_programs
+from tests.reading import loads
+
+MUTANTS = {  # program, what is replaced by what, and the grade
+    "a score operand of zeros beyond a boundary": (
+        "vit", {"l: 1..L}": "l: {size: 1..L, boundary: zero}}", "MatMul(WQ[l,a], h[l,i])": "MatMul(WQ[l,a], h[2*l,i])"},
+        "extension",
+    ),
+    "variances whose product is too small for a number": (
+        "attention_reused_weight", {"WQ[a]: 1": "WQ[a]: 1e-320"}, "outside",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_changed_program_is_answered(name: str) -> None:
+    shipped, changes, grade = MUTANTS[name]
+    text = shipped_programs()[shipped].read_text()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    assert Program.from_netsor(loads(text)).check().grade == grade
