@@ -453,19 +453,41 @@ class NumericLaw:
         return self._ask(name, "moment", check_order(order), with_error)
 
     def _mixed_moment(self, names: Sequence[str], orders: Any, with_error: bool) -> Any:
-        joint = self._joint(names)
+        members = self._named(names)
         powers = list(orders) if np.ndim(orders) == 1 else []
-        if len(powers) != joint.size or not all(isinstance(k, int | np.integer) and k >= 0 for k in powers):
-            raise ProgramError(f"{joint.size} variables need as many orders, whole numbers, not {orders!r}")
+        if len(powers) != len(members) or not all(isinstance(k, int | np.integer) and k >= 0 for k in powers):
+            raise ProgramError(f"{len(members)} variables need as many orders, whole numbers, not {orders!r}")
         if sum(powers) > 16:
             raise ProgramError(f"mixed moments go up to a total order of 16, not {sum(powers)}")
         needed = {name: int(sum(k for n, k in zip(names, powers, strict=True) if n == name)) for name in names}
         needed = {name: power for name, power in needed.items() if power}
         if len(needed) == 1:
             return self.moment(*next(iter(needed.items())), with_error=with_error)
-        value, error = joint.moment([int(k) for k in powers])
+        if self._not_joint(members):
+            value, error = self._mixed_moment_of_functions(needed)
+        else:
+            value, error = self._joint(names).moment([int(k) for k in powers])
         self._note(error, value, f"the mixed moment of {', '.join(names)}")
         return (value, error) if with_error else value
+
+    def _mixed_moment_of_functions(self, powers: Mapping[str, int]) -> tuple[float, float]:
+        """E of the product of (Y_k - E Y_k)**powers_k for any variables: the expectation of that polynomial.
+
+        What the errors of the means leave it is what its derivatives make of them.
+        """
+        means = {name: [float(part) for part in self.mean(name, with_error=True)] for name in powers}
+
+        def expected(left: Mapping[str, int]) -> tuple[float, float]:
+            factors = [f"({name} - ({means[name][0]!r}))**{power}" for name, power in left.items() if power]
+            value, error = self.expectation(" * ".join(factors), with_error=True) if factors else (1.0, 0.0)
+            return float(value), float(error)
+
+        value, error = expected(powers)
+        for name, power in powers.items():
+            if means[name][1]:
+                slope, off = expected({**powers, name: power - 1})
+                error += means[name][1] * power * (abs(slope) + off)
+        return value, error
 
     def var(self, name: str, with_error: bool = False) -> Any:
         """Variance."""
@@ -564,22 +586,30 @@ class NumericLaw:
         self._note(error, value, f"the {method} of {name if isinstance(name, str) else ', '.join(name)}")
         return (value, error) if with_error else value
 
-    def _joint(self, names: Sequence[str]) -> Joint:
+    def _named(self, names: Sequence[str]) -> tuple[tuple[str, Box], ...]:
         if not names:
             raise ProgramError("name at least one variable")
-        members = tuple(self._one(name) for name in names)
+        return tuple(self._one(name) for name in names)
+
+    def _joint(self, names: Sequence[str]) -> Joint:
+        members = self._named(names)
         if members not in self._joints:
-            for family, _ in members:
-                if family not in self.recursion.scores and not self.is_linear(family):
-                    raise ProgramError(f"{family} is not linear in the vectors: joint laws need variables that are")
-            if len({family in self.recursion.scores for family, _ in members}) > 1 and any(
-                family in self.recursion.random and family not in self.recursion.scores for family, _ in members
-            ):
-                raise ProgramError(
-                    "scores and vectors that depend on them have no joint density here; draw them with law.sample"
-                )
+            reason = self._not_joint(members)
+            if reason:
+                raise ProgramError(reason)
             self._joints[members] = self._outputs.joint(members)
         return self._joints[members]
+
+    def _not_joint(self, members: Sequence[tuple[str, Box]]) -> str:
+        """Why variables are not Gaussian together, given what their law is averaged over; empty if they are."""
+        for family, _ in members:
+            if family not in self.recursion.scores and not self.is_linear(family):
+                return f"{family} is not linear in the vectors: joint laws need variables that are"
+        if len({family in self.recursion.scores for family, _ in members}) > 1 and any(
+            family in self.recursion.random and family not in self.recursion.scores for family, _ in members
+        ):
+            return "scores and vectors that depend on them have no joint density here; draw them with law.sample"
+        return ""
 
     def quantile(self, name: str, q: Any) -> Array:
         """Quantiles of one member, where the distribution function passes them, to full precision."""
