@@ -197,19 +197,21 @@ class NumericLaw:
             value, error = float(np.reshape(value, -1)[0]), float(np.reshape(error, -1)[0])  # type: ignore[assignment]
         return (value, error) if with_error else value
 
-    def second_moment(self, first: str, second: str | None = None) -> Covariance:
-        """E[Z^f Z^g], uncentred: what clause (ii) of Definition 1 propagates."""
+    def second_moment(self, first: str, second: str | None = None) -> Any:
+        """E[Z^f Z^g], uncentred: what clause (ii) of Definition 1 propagates.
+
+        Shapes    a `Covariance`; for a member such as 'x[0]' beside a family an array, for two members a number
+        """
         second = first if second is None else second
-        for name in (first, second):
-            self._family(name)
+        if (self._family(first), self._family(second)) != (first, second):
+            found = self.second_moment(self._family(first), self._family(second))
+            return self._entries(found, found.error, first, second)[0]
         moment = self.recursion.second(first, second)
         self._note(moment.error, moment.size, f"the second moment of {first} and {second}")
         return self._covariance(moment, first, second)
 
-    def _family(self, name: str) -> None:
-        family, _, single = self.member(name)
-        if family != name or (single and self.compiled.families[family].ranges):
-            raise ProgramError(f"{name}: name a whole family, and read entries with .at(I, J)")
+    def _family(self, name: str) -> str:
+        return self.member(name)[0]
 
     def _covariance(self, moment: IndexedValues, first: str, second: str) -> Covariance:
         return Covariance(moment, self._positions(first), [f"{k}_" for k in self._positions(second)], self.budget)
@@ -219,15 +221,16 @@ class NumericLaw:
 
         Shapes    a `Covariance`; np.asarray of it has the members of the first, then of the second.  For variables
                   that depend on scores, an array of that shape (and its error).  For two members such as 'y[0]' and
-                  'y[1]' a number
+                  'y[1]' a number, for a member and a family an array
         Source    Sakai et al. 2025, Definition 1 (ii), (iv)
         """
         second = first if second is None else second
-        (one, at, single), (two, where, both) = self.member(first), self.member(second)
-        if single and both and (one, two) != (first, second):
-            return self._cov_of_members((one, at), (two, where), with_error)
-        for name in (first, second):
-            self._family(name)
+        one, two = self._family(first), self._family(second)
+        if (one, two) != (first, second):
+            found = self.cov(one, two)
+            wrong = found.error if isinstance(found, Covariance) else self.cov(one, two, with_error=True)[1]
+            value, error = self._entries(found, wrong, first, second)
+            return (value, error) if with_error else value
         random = {first, second} & self.recursion.random
         numbers = {n for n in (first, second) if self.compiled.families[n].kind == "scalar"} - self.recursion.random
         scores = {first, second} & set(self.recursion.scores)
@@ -247,18 +250,21 @@ class NumericLaw:
         result = self._covariance(moment, first, second)
         return (result, np.full(result.shape, result.error)) if with_error else result
 
-    def _cov_of_members(self, first: tuple[str, Box], second: tuple[str, Box], with_error: bool) -> Any:
-        """The covariance of two members: an entry of that of their families."""
-        (one, at), (two, where) = ((name, [start for start, _ in box]) for name, box in (first, second))
-        found = self.cov(one, two)
-        if isinstance(found, Covariance):
-            value, error = found.at(at, where), np.asarray(found.error)
+    def _entries(self, found: Any, error: Any, first: str, second: str) -> tuple[Any, Any]:
+        """What two names mean, members or families, of the numbers of their families, with errors."""
+        sides = [self.member(name) for name in (first, second)]
+        if isinstance(found, Covariance) and all(single for *_, single in sides):
+            value: Any = found.at(*([start for start, _ in box] for _, box, _ in sides))
         else:
-            value, error = self.cov(one, two, with_error=True)
-            ranges = (*self.compiled.families[one].ranges, *self.compiled.families[two].ranges)
-            key = tuple(k - start for k, (start, _) in zip((*at, *where), ranges, strict=True))
-            value, error = value[key], error[key]
-        return self._answer(value, error, True, with_error)
+            key: tuple[slice | int, ...] = ()
+            for family, box, single in sides:
+                where = place(box, self.compiled.families[family].ranges)
+                key += tuple(part.start for part in where) if single else where
+            value = np.asarray(found)[key]
+            error = error if np.ndim(error) == 0 else error[key]
+        if np.ndim(value) == 0:
+            return float(value), float(error)
+        return value, np.broadcast_to(error, np.shape(value))
 
     def plan(self, first: str | None = None, second: str | None = None) -> LawPlan:
         """What `cov` of two families would compute, without computing it; by default of all outputs.
@@ -270,9 +276,8 @@ class NumericLaw:
 
         Raises    NotCompiledError for what this version does not compile
         """
-        names = self.outputs if first is None else tuple(dict.fromkeys((first, first if second is None else second)))
-        for name in names:
-            self._family(name)
+        asked = self.outputs if first is None else (first, first if second is None else second)
+        names = tuple(dict.fromkeys(map(self._family, asked)))
         pairs = [(n, n) for n in names] if first is None else [(names[0], names[-1])]
         planned = PlannedRecursion(self.netsor, self.recursion.expanded, self._max_memory // 12)
         random, scores = self.recursion.random, self.recursion.scores.keys()
@@ -289,9 +294,9 @@ class NumericLaw:
             together, each = self._outputs.drawn_at_once(f, g)
             planned.ledger.taken(together * each)
             planned.ledger.rows.append(MomentRow((f, g), f"{together:,} draws at once", together * each, GIVEN))
-        asked = f"the covariance of {' and '.join(names)}"
+        whole = f"the covariance of {' and '.join(names)}"
         averaged = bool(behind) or self.recursion.layered
-        return LawPlan(self.netsor.name, asked, planned.ledger, self._max_memory, averaged)
+        return LawPlan(self.netsor.name, whole, planned.ledger, self._max_memory, averaged)
 
     def _averaged_cov(self, first: str, second: str, with_error: bool) -> Any:
         """The covariance by averaging, the same numbers in both orders; variances are those of `var`."""
@@ -717,8 +722,7 @@ class NumericLaw:
 
     def _sample(self, size: int, seed: int, keep: Sequence[str], added: Sequence[str], dtype: str) -> Samples:
         check_precision(dtype)
-        for name in keep:
-            self._family(name)
+        keep = list(map(self._family, keep))
         held = dict.fromkeys([*self.outputs, *keep])
         scores = dict.fromkeys(self.scores)
         held_now = (*held, *added, *(scores if added else ()))
