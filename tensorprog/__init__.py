@@ -106,11 +106,11 @@ class _Package(ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "gaussian" or not isinstance(value, ModuleType):
             if type(value) is ModuleType:
-                value.__class__ = _Part
+                value.__class__ = _Submodule
             super().__setattr__(name, value)
 
 
-class _Part(ModuleType):
+class _Submodule(ModuleType):
     """A submodule, which is no function."""
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:

@@ -14,9 +14,9 @@ from typing import Any, TypeVar, cast
 from tensorprog.language.extras import how_to_install
 
 __all__ = [
-    "AccuracyError", "MemoryLimitError", "MissingPackageError", "NoNameError", "NotCompiledError", "OutsideError",
-    "Problem", "ProgramError", "Span", "TensorprogError", "WorkerError", "advised", "advising", "check_count",
-    "check_precision", "did_you_mean", "fail", "in_order", "need_package", "need_xarray", "shorten", "visible",
+    "AccuracyError", "MemoryLimitError", "MissingPackageError", "NoNameError", "NoOperationError", "NotCompiledError",
+    "OutsideError", "Problem", "ProgramError", "Span", "TensorprogError", "WorkerError", "advised", "advising",
+    "check_count", "check_precision", "did_you_mean", "fail", "in_order", "need_package", "need_xarray", "shorten", "visible",
 ]
 
 
@@ -86,6 +86,10 @@ class ProgramError(TensorprogError):
 
 class NoNameError(ProgramError, AttributeError):
     """A name that an object does not have, asked for as an attribute."""
+
+
+class NoOperationError(ProgramError, TypeError):
+    """What Python asks of an object that it is not made for: a call, a length, a sum."""
 
 
 class FullDiskError(ProgramError):

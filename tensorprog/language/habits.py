@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn, TypeVar
 
-from tensorprog.language.errors import NoNameError, Problem, did_you_mean, fail
+from tensorprog.language.errors import NoNameError, NoOperationError, Problem, did_you_mean
 
 __all__ = ["answering", "elsewhere", "no_attribute"]
 
@@ -69,7 +69,7 @@ def _refusal(thing: str, reason: str, fix: str) -> Callable[..., NoReturn]:
     def refuse(self: Any, *given: Any, **_: Any) -> NoReturn:
         named = given[0] if len(given) == 1 and isinstance(given[0], str) else ""
         held = named.isidentifier() and not named.startswith("_") and hasattr(self, named)
-        raise fail(f"{thing} {reason}", fix=f"it is an attribute: .{named}" if held else fix)
+        raise NoOperationError(Problem(f"{thing} {reason}", fix=f"it is an attribute: .{named}" if held else fix))
 
     return refuse
 
