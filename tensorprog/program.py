@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tensorprog.blocks import Block, Code, Folded, Picture, code, paragraph, strong
 from tensorprog.blocks.html import Shown
-from tensorprog.finite.job import check_kept
+from tensorprog.finite.job import kept_families
 from tensorprog.finite.run import run
 from tensorprog.language.averages import with_averages
 from tensorprog.language.builder import Builder
@@ -138,7 +138,7 @@ class Program(Builder, Shown):
                   suffice, WorkerError when an executor loses its workers, NotCompiledError for `conditional` where no
                   output is Gaussian given all but the weights used last
         """
-        check_kept(self.netsor, keep)  # not names that averages and conditional laws add
+        keep = kept_families(self.netsor, keep)  # not names that averages and conditional laws add
         added = with_averages(self.netsor, averages or {})
         beside = with_conditional(added.netsor) if conditional else None
         with nullcontext(progress) if progress is not None else watched(f"networks of width {width}") as told:

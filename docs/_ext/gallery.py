@@ -37,11 +37,12 @@ def density(P: tp.Program, variable: str) -> Draw:
 def scores(P: tp.Program, variable: str) -> Draw:
     """One score of networks of three widths."""
     runs = [P.run(width=n, samples=4_000, seed=0) for n in (16, 64, 256)]
-    ends = np.quantile(np.stack([run[variable] for run in runs]), [0.002, 0.998])
+    low, high = np.quantile(np.stack([run[variable] for run in runs]), [0.002, 0.998])
 
     def draw(ax: Any) -> None:
         for panel in np.atleast_1d(plots.density(runs, None, variable, ax, "linear")):
-            panel.set_xlim(*ends)
+            drawn = np.concatenate([line.get_xdata() for line in panel.lines])
+            panel.set_xlim(max(low, drawn.min()), min(high, drawn.max()))
 
     return draw
 

@@ -19,10 +19,11 @@ from tensorprog.finite.plan import METHODS, Op, Plan, plan
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import ProgramError, check_count, check_precision, did_you_mean
 from tensorprog.language.expr import Call, Expr, Reduction, Variable, factors, fold, index_names, is_call, walk
+from tensorprog.language.formats import name_of, selected
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
 from tensorprog.language.weight_members import variances
 
-__all__ = ["FREED_BYTES", "SUMMED", "Job", "Stage", "check_kept", "make_job"]
+__all__ = ["FREED_BYTES", "SUMMED", "Job", "Stage", "kept_families", "make_job"]
 
 Array = NDArray[Any]
 # aimed at for the numbers of one block and of a part of it: they should stay in cache
@@ -179,15 +180,18 @@ class Job:
         }
 
 
-def check_kept(netsor: Netsor, keep: Sequence[str]) -> None:
-    """Names to keep are vectors or scalars of the program.
+def kept_families(netsor: Netsor, keep: Sequence[str]) -> tuple[str, ...]:
+    """The families of vectors and scalars to keep, which are named by themselves or by members.
 
-    Raises    ProgramError
+    Raises    ProgramError for other names
     """
     readable = [name for name, family in netsor.families.items() if family.kind != "weight"]
-    for name in keep:
+    for variable in keep:
+        name = name_of(variable).partition("[")[0]
         if name not in readable:
-            raise ProgramError(f"keep: {name} is not a vector or scalar of the program; {did_you_mean(name, readable)}")
+            raise ProgramError(
+                f"keep: {variable} is not a vector or scalar of the program; {did_you_mean(name, readable)}")
+    return tuple(dict.fromkeys(selected(netsor, variable)[0] for variable in keep))
 
 
 def make_job(
@@ -206,8 +210,7 @@ def make_job(
     if method not in (*METHODS, "auto"):
         raise ProgramError(f"there is no method {method!r}; choose auto, {', '.join(METHODS)}")
     scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]
-    check_kept(netsor, keep)
-    kept = tuple(dict.fromkeys([*netsor.outputs, *keep, *scores]))
+    kept = tuple(dict.fromkeys([*netsor.outputs, *kept_families(netsor, keep), *scores]))
     decided = plan(netsor, width, coordinates, kept, method, exact)
     for name in kept:
         has = decided.widths.get(netsor.families[name].width, coordinates)  # a scalar has no width

@@ -68,7 +68,7 @@ def ntk(
     With a width, the kernels of so many networks of that width instead, averages over all coordinates: with scores they
     differ from network to network at every width, and `deviation` says how much.  Each is measured along `directions`.
 
-    Shapes    as those of law.cov(name); of networks (samples, members, members)
+    Shapes    as those of law.cov(name), a number for a member such as 'f[0]'; of networks (samples, members, members)
     Raises    NotCompiledError where the kernel stays random in the limit (scores, widths that stay finite),
               OutsideError for a program outside the theorems
     Source    Jacot, Gabriel & Hongler 2018 (arXiv 1806.07572); Yang 2020 (arXiv 2006.14548)
@@ -76,8 +76,10 @@ def ntk(
     given = netsor_of(P, "ntk")
     if width is not None:
         return kernels_of_networks(given, name, parameters, width, samples, directions, seed, max_memory)
-    netsor, tangent = tangents_in_the_limit(given, name, parameters)
+    family = name.partition("[")[0].strip() if isinstance(name, str) else name
+    netsor, tangent = tangents_in_the_limit(given, family, parameters)
     found = Program.from_netsor(netsor)
     assert isinstance(found, Program)
-    kernel: Covariance = found.limit(max_memory=max_memory).cov(tangent)
+    member = tangent if name == family else f"{tangent}[{name.partition('[')[2]}"
+    kernel: Covariance = found.limit(max_memory=max_memory).cov(member)
     return kernel

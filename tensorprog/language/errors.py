@@ -16,7 +16,8 @@ from tensorprog.language.extras import how_to_install
 __all__ = [
     "AccuracyError", "MemoryLimitError", "MissingPackageError", "NoNameError", "NoOperationError", "NotCompiledError",
     "OutsideError", "Problem", "ProgramError", "Span", "TensorprogError", "WorkerError", "advised", "advising",
-    "check_count", "check_precision", "did_you_mean", "fail", "in_order", "need_package", "need_xarray", "shorten", "visible",
+    "check_count", "check_precision", "did_you_mean", "fail", "in_order", "need_package", "need_xarray", "shorten",
+    "visible",
 ]
 
 

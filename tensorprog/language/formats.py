@@ -16,7 +16,7 @@ from tensorprog.language.errors import ProgramError, did_you_mean
 from tensorprog.language.ir import Netsor
 
 __all__ = ["BRACKETS", "chance", "covariance_table", "label", "law_number", "members", "name_of", "one_or_several",
-           "plain_fields", "quantity", "short", "split"]
+           "plain_fields", "quantity", "selected", "short", "split"]
 
 BRACKETS = "in brackets: the standard error of the last digits"
 
@@ -66,6 +66,18 @@ def split(netsor: Netsor, variable: str) -> tuple[str, int]:
         raise ProgramError(f"{variable} is not a member of {name}, whose indices run over {spans}")
     offsets = [value - start for value, (start, _) in zip(index, family.ranges, strict=True)]
     return name, int(np.ravel_multi_index(offsets, family.shape)) if offsets else 0
+
+
+def selected(netsor: Netsor, variable: str) -> tuple[str, tuple[int, ...]]:
+    """Family, and where in an array over it a member stands; () for the whole family.
+
+    Raises    ProgramError if there is neither
+    """
+    name = name_of(variable)
+    if (family := netsor.families.get(name)) is None or family.kind == "weight":
+        name, position = split(netsor, variable)
+        return name, tuple(map(int, np.unravel_index(position, netsor.families[name].shape)))
+    return name, ()
 
 
 def one_or_several(values: Any, read: Callable[[Any], Any]) -> list[Any]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorprog.blocks import Block, Grid
 from tensorprog.blocks.html import Shown
+from tensorprog.finite.job import kept_families
 from tensorprog.language.averages import average_members, with_averages
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.files import is_reserved
@@ -57,6 +58,7 @@ def settings_of(netsor: Netsor, given: Mapping[str, Any]) -> Settings:
     known = {field.name for field in fields(Settings)} - {"conditional"}
     chosen = {key: value for key, value in netsor.run if key in known}
     chosen |= {key: value for key, value in given.items() if value is not None}
+    chosen["keep"] = kept_families(netsor, chosen.get("keep", ()))
     widths = chosen.get("width", Settings.width)
     widths = widths if isinstance(widths, tuple | list) else (widths,)
     return Settings(**(chosen | {"width": tuple(dict.fromkeys(int(width) for width in widths))}))

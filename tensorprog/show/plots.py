@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tensorprog.language.errors import ProgramError, TensorprogError, did_you_mean
 from tensorprog.language.extras import how_to_install
 from tensorprog.language.files import whole
-from tensorprog.language.formats import label, members, name_of, one_or_several, short, split
+from tensorprog.language.formats import label, members, name_of, one_or_several, selected, short, split
 from tensorprog.language.samples import column, samples_of
 from tensorprog.results.comparison import Comparison, Row
 from tensorprog.results.distances import KL_POINTS, binned_kde
@@ -715,7 +715,8 @@ INKS = DARK, LIGHT = "#111111", "#f4f4f4"  # on cells
 
 
 def covariance(law: Any, name: str, ax: Any = None) -> Any:
-    """Covariance matrix over the members of a family of the limit: outputs, scores, or any other vectors.
+    """Covariance matrix over the members of a family of the limit, or of that of a member: outputs, scores, or any
+    other vectors.
 
     Members stand in C order.  Small families have numbers in the cells; colours are centred at zero where there are
     negative covariances.
@@ -723,10 +724,12 @@ def covariance(law: Any, name: str, ax: Any = None) -> Any:
     Raises    ProgramError for a family that there is none of, or of more than 1024 members
     """
     reference = Reference.of(law, "covariance takes a law")
-    family = reference.netsor.families.get(name_of(name))
+    variable, name = name, name_of(name).partition("[")[0]
+    family = reference.netsor.families.get(name)
     if family is None or family.kind == "weight":
         known = [key for key, value in reference.netsor.families.items() if value.kind != "weight"]
-        raise ProgramError(f"{name} is not a family of {reference.netsor.name}; {did_you_mean(name, known)}")
+        raise ProgramError(f"{variable} is not a family of {reference.netsor.name}; {did_you_mean(name, known)}")
+    selected(reference.netsor, variable)
     found = reference.covariance(name, LARGEST)
     if found is None:
         raise ProgramError(f"{name} has {math.prod(family.shape):,} members; pictures show up to {LARGEST:,}: read "

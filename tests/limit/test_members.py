@@ -1,9 +1,13 @@
 """Members are taken wherever a name is: standard deviations, covariances and draws of "y[0]"."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tensorprog as tp
+from tensorprog.results.study import settings_of
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +35,99 @@ def test_covariances_of_members_are_entries(program: tp.Program) -> None:
         assert value == np.asarray(whole)[(*one, *two)]
         assert 0 <= error <= np.max(wrong)
     assert law.cov("y[0]") == law.var("y[0]")
-    with pytest.raises(tp.ProgramError, match="name a whole family"):
-        law.cov("y[0]", "y")
     with pytest.raises(tp.ProgramError, match="is not a number in"):
         law.cov("y[0]", "y[7]")
+
+
+Ask = Callable[[tp.Program, str], Any]  # what is asked of a name, as an array over the members and whatever is behind
+LAW: dict[str, Ask] = {
+    **{name: lambda P, v, name=name: getattr(P.limit(), name)(v) for name in ("mean", "var", "std", "kurtosis")},
+    "moment": lambda P, v: P.limit().moment(v, 3),
+    "infinite heads": lambda P, v: P.limit().infinite_heads("a").var(v),
+    "draws": lambda P, v: np.moveaxis(P.limit().sample(7, keep=[v])[v], 0, -1),
+    "networks": lambda P, v: np.moveaxis(P.run(8, 7, keep=[v])[v], 0, -1),
+    "networks.get": lambda P, v: np.moveaxis(np.asarray(P.run(8, 7, keep=[v]).get(v)), 0, -1),
+    "formulas of means": lambda P, v: np.asarray(P.limit(symbolic=True).mean(v), dtype=float),
+}
+PAIRS: dict[str, Ask] = {  # over the members twice
+    "cov": lambda P, v: P.limit().cov(v),
+    "cov with error": lambda P, v: P.limit().cov(v, with_error=True)[0],
+    "second moment": lambda P, v: P.limit().second_moment(v),
+    "formulas": lambda P, v: np.vectorize(str)(np.asarray(P.limit(symbolic=True).cov(v), dtype=object)),
+    "kernel": lambda P, v: tp.ntk(tp.load("mlp"), {"u": "f"}[v[0]] + v[1:]),
+}
+GIVEN = {"p": np.random.default_rng(1).normal(size=(3, 1, 2, 2))}
+
+
+@pytest.mark.parametrize(("name", "family"), [
+    (name, family) for name in LAW for family in ("y", "u")
+    if (name, family) not in {("infinite heads", "u"), ("formulas of means", "y")}  # no output; an average over scores
+])
+def test_what_is_asked_of_a_member_is_that_entry_of_its_family(program: tp.Program, name: str, family: str) -> None:
+    whole = np.asarray(LAW[name](program, family))
+    for member in (0, 1):
+        for spelling in (f"{family}[{member}]", f"{family}[ {member} ]"):
+            np.testing.assert_array_equal(LAW[name](program, spelling), whole[member])
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_what_is_asked_of_two_members_is_that_entry_of_their_families(program: tp.Program, name: str) -> None:
+    whole = np.asarray(PAIRS[name](program, "u"))
+    for member in (0, 1):
+        found = PAIRS[name](program, f"u[{member}]")
+        assert np.ndim(found) == 0
+        assert found == whole[member, member]
+
+
+def test_a_member_beside_a_family_is_a_row(program: tp.Program) -> None:
+    law = program.limit()
+    formulas = program.limit(symbolic=True)
+    for ask in (law.cov, law.second_moment, formulas.cov, formulas.second_moment):
+        whole = np.asarray(ask("u"))
+        assert np.array_equal(ask("u[1]", "u"), whole[1])
+        assert np.array_equal(ask("u", "u[1]"), whole[:, 1])
+    value, error = law.cov("y[1]", "y", with_error=True)
+    whole, wrong = law.cov("y", with_error=True)
+    assert np.array_equal(value, whole[1])
+    assert np.array_equal(error, wrong[1])
+
+
+def test_members_given_the_scores(program: tp.Program) -> None:
+    found = program.limit().given(GIVEN)
+    np.testing.assert_array_equal(found.mean("y[1]"), found.mean("y")[:, 1])
+    np.testing.assert_array_equal(found.cov("y[1]"), found.cov("y")[:, 1, 1])
+    np.testing.assert_array_equal(found.sample(4, 0, "y[1]"), found.sample(4, 0, "y")[..., 1])
+
+
+def test_members_in_everything_that_takes_a_name(program: tp.Program) -> None:
+    law, net = program.limit(), program.run(8, 200, seed=1)
+    table = tp.compare(net, law)
+    assert tp.compare(net, law, "y[1]")["y[1]"].ks == table["y[1]"].ks
+    assert table.to_dataframe().loc["y[1]", "ks"] == table["y[1]"].ks
+    assert str(law.plan("y[1]")) == str(law.plan("y"))
+    assert f"variance  {law.var('y[1]'):.9g}" in program.explain("y[1]")
+    assert settings_of(program.netsor, {"keep": ("q[0,1]", "q")}).keep == ("q",)
+    for picture in (lambda v: tp.plots.covariance(law, v), lambda v: tp.plots.density(net, law, v),
+                    lambda v: tp.plots.convergence([table], v)):
+        assert picture("y[1]") is not None
+    swept = tp.sweep(program, [8], repeats=1, samples=100, variables="y[1]")
+    assert list(swept["variable"].values) == ["y[1]"]
+    assert law.correction("variance", "y[1]", draws=2**12)[0] == pytest.approx(
+        law.correction("variance", "y[0]", draws=2**12)[0], abs=1.0)
+    with pytest.raises(tp.ProgramError, match=r"try   z$"):  # a profile is of all tokens of all layers
+        tp.depth("deep_attention", "z[1,0]", to=2)
+
+
+@pytest.mark.parametrize("ask", [
+    lambda P, v: P.limit().cov(v), lambda P, v: P.limit().second_moment(v), lambda P, v: P.limit().mean(v),
+    lambda P, v: P.limit().sample(3, keep=[v]), lambda P, v: P.limit().given(GIVEN).mean(v),
+    lambda P, v: P.limit(symbolic=True).cov(v), lambda P, v: P.run(8, 3, keep=[v]), lambda P, v: P.run(8, 3)[v],
+    lambda P, v: tp.plots.covariance(P.limit(), v), lambda P, v: P.explain(v),
+])
+@pytest.mark.parametrize("name", ["y[2]", "y[0,0]", "nothing[0]", "y[", "", "y[i]"])
+def test_what_is_no_member_is_refused(program: tp.Program, ask: Ask, name: str) -> None:
+    with pytest.raises((tp.ProgramError, KeyError)):
+        ask(program, name)
 
 
 def test_draws_of_members(program: tp.Program) -> None:

@@ -13,6 +13,7 @@ from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.mixture import Mixture, Summand
 from tensorprog.limit.law.summands import LinearVector, Summands
 from tensorprog.shipped import shipped_programs
+from tests.reading import loads
 from tests.stated import STATED
 
 from . import oracles
@@ -198,6 +199,52 @@ def test_joint_laws_agree_with_a_plain_simulation() -> None:
     three = law.cdf(("y[0]", "y[1]", "y[2]"), np.zeros(3), with_error=True)
     below = (y < 0).all(axis=1)
     assert abs(below.mean() - three[0]) < 4.9 * np.hypot(below.std() / 1e3, three[1] / STATED)
+
+
+NONLINEAR = """program: nonlinear
+constants: {s: 2, H: 2}
+indices: {i: s, j: s, a: H}
+initial:
+  h: {mean: 0.3, cov: 1}
+weights:
+  W[i]: 1
+  WQ[a]: 1
+  WK[a]: 1
+  WV[a]: 1
+body:
+  - u[i]     = MatMul(W[i], h)
+  - x[i]     = Nonlin(clip(u[i], -3, 3))
+  - q[a,i]   = MatMul(WQ[a], x[i])
+  - k[a,j]   = MatMul(WK[a], x[j])
+  - p[a,i,j] = Dot(q[a,i], k[a,j])
+  - v[a,j]   = MatMul(WV[a], x[j])
+  - y[i]     = Nonlin(tanh(sum[a,j](softmax[j](p[a,i,j]) * v[a,j]) + 0.4 * u[0]) + 0.2 * u[i]**2)
+outputs: [y]
+"""
+
+
+@pytest.mark.turns(3)
+def test_mixed_moments_of_functions_agree_with_a_plain_simulation() -> None:
+    """Different tokens are independent here, so the scores are independent normals of variance m**2, the values v of
+    variance m, with m = E clip(u)**2."""
+    law = tp.Program.from_netsor(loads(NONLINEAR)).limit()
+    rng, size, square = np.random.default_rng(11), 1_000_000, 1.09
+    m = stats.norm.expect(lambda u: np.clip(u, -3, 3) ** 2, scale=np.sqrt(square))
+    u, p = rng.normal(0, np.sqrt(square), (size, 2)), rng.normal(0, m, (size, 2, 2, 2))
+    weights = np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)
+    inside = np.einsum("naij,naj->ni", weights, rng.normal(0, np.sqrt(m), (size, 2, 2)))
+    y = np.tanh(inside + 0.4 * u[:, :1]) + 0.2 * u**2
+    drawn = {"y[0]": y[:, 0], "y[1]": y[:, 1], "u[0]": u[:, 0], "p[0,0,1]": p[:, 0, 0, 1]}
+    for orders in ({"y[0]": 2, "y[1]": 2}, {"y[0]": 1, "y[1]": 1}, {"y[0]": 3, "y[1]": 1}, {"y[0]": 2, "p[0,0,1]": 2},
+                   {"y[0]": 1, "u[0]": 1, "y[1]": 2}):
+        value, error = law.moment(list(orders), list(orders.values()), with_error=True)
+        for centred in (True, False):
+            product = np.prod([(drawn[k] - centred * drawn[k].mean()) ** n for k, n in orders.items()], axis=0)
+            z = (product.mean() - value) / np.hypot(product.std() / np.sqrt(size), error / STATED)
+            assert (abs(z) < 4.9) == centred, (orders, z)
+    assert abs(law.moment(["y[0]", "y[1]"], [1, 1]) - np.asarray(law.cov("y"))[0, 1]) < 2e-3
+    assert law.moment(["y[0]", "y[1]"], [0, 0]) == 1
+    assert law.moment(["y[0]", "y[0]"], [1, 1]) == law.var("y[0]")
 
 
 def test_joint_laws_of_gaussian_variables_are_exact() -> None:

@@ -122,8 +122,9 @@ def _layer_index(netsor: Netsor, name: str, index: str | None) -> tuple[int, str
     if family is None or family.kind != "vector":
         known = [key for key, value in netsor.families.items() if value.kind == "vector" and value.ranges]
         what = "a scalar" if family is not None and family.kind == "scalar" else "no vector of the program"
+        whole = str(name).partition("[")[0].strip()
         raise fail(f"{name} is {what}: a depth profile is of a family of vectors, by its name", _span(netsor, name),
-                   did_you_mean(str(name), known))
+                   whole if whole in known else did_you_mean(str(name), known))
     slots = _slots(netsor, name)
     if not slots:
         known = [key for key, value in netsor.families.items() if value.kind == "vector" and value.ranges]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tensorprog.blocks import Block, Mathematics, paragraph, strong
 from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
+from tensorprog.language.formats import name_of, selected
 from tensorprog.language.ir import Netsor, Table
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.formulas.conversion import kept_constants, sizes
@@ -154,44 +155,41 @@ class SymbolicLaw(Shown):
 
     # -- formulas -----------------------------------------------------------------------------------------------
 
-    def cov(self, first: str, second: str | None = None) -> FormulaArray:
-        """Centred covariance of two families, as `Law.cov`.
+    def cov(self, first: str, second: str | None = None) -> Any:
+        """Centred covariance of two families, as `Law.cov`; of members such as 'y[0]' one formula.
 
         Source    Sakai et al. 2025, Definition 1 (ii), (iv)
         """
         second = first if second is None else second
-        self._known(first, second)
-        return FormulaArray(self, (first, second), self.formulas.cov(first, second))
+        return self._of(self.formulas.cov, first, second)
 
-    def second_moment(self, first: str, second: str | None = None) -> FormulaArray:
+    def second_moment(self, first: str, second: str | None = None) -> Any:
         """E[Z^f Z^g], uncentred: what clause (ii) of Definition 1 propagates."""
         second = first if second is None else second
-        self._known(first, second)
-        return FormulaArray(self, (first, second), self.formulas.second(first, second))
+        return self._of(self.formulas.second, first, second)
 
-    def mean(self, name: str) -> FormulaArray:
+    def mean(self, name: str) -> Any:
         """E[Z]."""
-        self._known(name)
-        return FormulaArray(self, (name,), self.formulas.mean(name))
+        return self._of(self.formulas.mean, name)
 
     def given_scores(
         self, first: str, second: str | None = None, *, scores: Mapping[str, Any] | None = None
-    ) -> FormulaArray:
+    ) -> Any:
         """Cov(f, g | p-ring), a function of the scores, for vectors that are linear given them.
 
         With `scores={"p": array}` the formulas hold these numbers and evaluate.
         """
         second = first if second is None else second
-        self._known(first, second)
-        if not all(map(self.formulas.is_linear, (first, second))):
-            raise NotCompiledError(f"{first} and {second} are not linear in Gaussian vectors given the scores")
-        cases = self.formulas.conditional(first, second).mapped(self._with_scores(scores or {}))
-        return FormulaArray(self, (first, second), cases)
+        def given(*names: str) -> Any:
+            if not all(map(self.formulas.is_linear, names)):
+                raise NotCompiledError(f"{first} and {second} are not linear in Gaussian vectors given the scores")
+            return self.formulas.conditional(*names).mapped(self._with_scores(scores or {}))
 
-    def conditional_mean(self, name: str) -> FormulaArray:
+        return self._of(given, first, second)
+
+    def conditional_mean(self, name: str) -> Any:
         """E[f | p-ring], likewise."""
-        self._known(name)
-        return FormulaArray(self, (name,), self.formulas.conditional_mean(name))
+        return self._of(self.formulas.conditional_mean, name)
 
     def _with_scores(self, given: Mapping[str, Any]) -> Callable[[Any], Any]:
         """Scores in a formula read from arrays of numbers."""
@@ -211,12 +209,19 @@ class SymbolicLaw(Shown):
 
         return change
 
-    def _known(self, *names: str) -> None:
-        for name in names:
+    def _of(self, formula: Callable[..., Any], *variables: str) -> Any:
+        """A formula of families, read at the members that are named."""
+        names, key = [], tuple[Any, ...]()
+        for variable in variables:
+            name = name_of(variable).partition("[")[0]
             family = self.netsor.families.get(name)
             if family is None or family.kind == "weight":
                 known = [n for n, f in self.netsor.families.items() if f.kind != "weight"]
-                raise ProgramError(f"{name} is not a vector or scalar of the program; {did_you_mean(name, known)}")
+                raise ProgramError(f"{variable} is not a vector or scalar of the program; {did_you_mean(name, known)}")
+            names.append(name)
+            key += selected(self.netsor, variable)[1] or (slice(None),) * len(family.shape)
+        found = FormulaArray(self, tuple(names), formula(*names))
+        return found[key] if any(isinstance(part, int) for part in key) else found
 
     # -- what is given out --------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tensorprog.language.errors import NotCompiledError, ProgramError, check_count, did_you_mean
 from tensorprog.language.evaluate import BATCH, Open
 from tensorprog.language.expr import Expr
+from tensorprog.language.formats import name_of, selected
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.limit.draw.layers import Conditioned, given_scalars
 from tensorprog.limit.memory import Budget, budgeted, need
@@ -65,15 +66,17 @@ class ConditionalLaw:
             flat = np.broadcast_to(array, (*lead, *shape)).reshape(-1, *shape)
             self._values[name] = Open((BATCH, *(str(k) for k in range(len(shape)))), flat)
 
-    def _one(self, name: str | None) -> str:
+    def _one(self, name: str | None) -> tuple[str, Any]:
+        """The output meant, and where a member of it stands; () for all."""
         outputs = self._recursion.netsor.outputs
         if name is None:
             if len(outputs) > 1:
                 raise ProgramError(f"name one of the outputs: {', '.join(outputs)}")
-            return outputs[0]
-        if name not in outputs:
+            return outputs[0], ()
+        family = name_of(name).partition("[")[0]
+        if family not in outputs:
             raise ProgramError(f"{name} is not an output; {did_you_mean(name, outputs)}")
-        return name
+        return selected(self._recursion.netsor, name)
 
     def _parts(self, recursion: NumericRecursion) -> Iterator[Conditioned]:
         """The moments of the vectors for every draw, some draws at a time."""
@@ -99,21 +102,21 @@ class ConditionalLaw:
     def mean(self, name: str | None = None) -> Array:
         """Conditional mean.
 
-        Shapes    (*draws, *members)
+        Shapes    (*draws, *members), (*draws) for a member such as 'y[0]'
         """
-        name = self._one(name)
-        return self._linear(name, lambda found: found.means(name))[0]
+        name, at = self._one(name)
+        return self._linear(name, lambda found: found.means(name))[0][(..., *at)]
 
     def cov(self, name: str | None = None) -> Array:
         """Conditional covariance.
 
-        Shapes    (*draws, *members, *members)
+        Shapes    (*draws, *members, *members), (*draws) for a member
         """
-        name = self._one(name)
+        name, at = self._one(name)
         draws, members = math.prod(self._lead), math.prod(self._families[name].shape)
         what = f"the covariance of {name} for each of {draws} draws of scores"
         need(2 * draws * members**2, what, "give fewer draws at a time")
-        return self._linear(name, lambda found: found.covariances(name, name))[0]
+        return self._linear(name, lambda found: found.covariances(name, name))[0][(..., *at, *at)]
 
     def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
         """E[psi(Z) | p-ring] of a function of vectors and scores, such as 'tanh(y[0])**2': Theorem 1's limit.
@@ -131,9 +134,9 @@ class ConditionalLaw:
     def sample(self, size: int, seed: int = 0, name: str | None = None) -> Array:
         """Draws of an output given the scores.
 
-        Shapes    (size, *draws, *members)
+        Shapes    (size, *draws, *members), (size, *draws) for a member
         """
-        size, name = check_count("size", size), self._one(name)
+        size, (name, at) = check_count("size", size), self._one(name)
         members = math.prod(self._families[name].shape)
         draws = math.prod(self._lead)
         what = f"{size} draws of {name} for each of {draws} draws of scores"
@@ -141,4 +144,5 @@ class ConditionalLaw:
         mean, cov = self._linear(name, lambda found: found.means(name), lambda found: found.covariances(name, name))
         factor = psd_cholesky(cov.reshape((*self._lead, members, members)))
         normals = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, *self._lead, members, 1))
-        return mean + (factor @ normals)[..., 0].reshape((size, *mean.shape))  # type: ignore[no-any-return]
+        drawn: Array = mean + (factor @ normals)[..., 0].reshape((size, *mean.shape))
+        return drawn[(..., *at)]

@@ -197,19 +197,21 @@ class NumericLaw:
             value, error = float(np.reshape(value, -1)[0]), float(np.reshape(error, -1)[0])  # type: ignore[assignment]
         return (value, error) if with_error else value
 
-    def second_moment(self, first: str, second: str | None = None) -> Covariance:
-        """E[Z^f Z^g], uncentred: what clause (ii) of Definition 1 propagates."""
+    def second_moment(self, first: str, second: str | None = None) -> Any:
+        """E[Z^f Z^g], uncentred: what clause (ii) of Definition 1 propagates.
+
+        Shapes    a `Covariance`; for a member such as 'x[0]' beside a family an array, for two members a number
+        """
         second = first if second is None else second
-        for name in (first, second):
-            self._family(name)
+        if (self._family(first), self._family(second)) != (first, second):
+            found = self.second_moment(self._family(first), self._family(second))
+            return self._entries(found, found.error, first, second)[0]
         moment = self.recursion.second(first, second)
         self._note(moment.error, moment.size, f"the second moment of {first} and {second}")
         return self._covariance(moment, first, second)
 
-    def _family(self, name: str) -> None:
-        family, _, single = self.member(name)
-        if family != name or (single and self.compiled.families[family].ranges):
-            raise ProgramError(f"{name}: name a whole family, and read entries with .at(I, J)")
+    def _family(self, name: str) -> str:
+        return self.member(name)[0]
 
     def _covariance(self, moment: IndexedValues, first: str, second: str) -> Covariance:
         return Covariance(moment, self._positions(first), [f"{k}_" for k in self._positions(second)], self.budget)
@@ -219,15 +221,16 @@ class NumericLaw:
 
         Shapes    a `Covariance`; np.asarray of it has the members of the first, then of the second.  For variables
                   that depend on scores, an array of that shape (and its error).  For two members such as 'y[0]' and
-                  'y[1]' a number
+                  'y[1]' a number, for a member and a family an array
         Source    Sakai et al. 2025, Definition 1 (ii), (iv)
         """
         second = first if second is None else second
-        (one, at, single), (two, where, both) = self.member(first), self.member(second)
-        if single and both and (one, two) != (first, second):
-            return self._cov_of_members((one, at), (two, where), with_error)
-        for name in (first, second):
-            self._family(name)
+        one, two = self._family(first), self._family(second)
+        if (one, two) != (first, second):
+            found = self.cov(one, two)
+            wrong = found.error if isinstance(found, Covariance) else self.cov(one, two, with_error=True)[1]
+            value, error = self._entries(found, wrong, first, second)
+            return (value, error) if with_error else value
         random = {first, second} & self.recursion.random
         numbers = {n for n in (first, second) if self.compiled.families[n].kind == "scalar"} - self.recursion.random
         scores = {first, second} & set(self.recursion.scores)
@@ -247,18 +250,21 @@ class NumericLaw:
         result = self._covariance(moment, first, second)
         return (result, np.full(result.shape, result.error)) if with_error else result
 
-    def _cov_of_members(self, first: tuple[str, Box], second: tuple[str, Box], with_error: bool) -> Any:
-        """The covariance of two members: an entry of that of their families."""
-        (one, at), (two, where) = ((name, [start for start, _ in box]) for name, box in (first, second))
-        found = self.cov(one, two)
-        if isinstance(found, Covariance):
-            value, error = found.at(at, where), np.asarray(found.error)
+    def _entries(self, found: Any, error: Any, first: str, second: str) -> tuple[Any, Any]:
+        """What two names mean, members or families, of the numbers of their families, with errors."""
+        sides = [self.member(name) for name in (first, second)]
+        if isinstance(found, Covariance) and all(single for *_, single in sides):
+            value: Any = found.at(*([start for start, _ in box] for _, box, _ in sides))
         else:
-            value, error = self.cov(one, two, with_error=True)
-            ranges = (*self.compiled.families[one].ranges, *self.compiled.families[two].ranges)
-            key = tuple(k - start for k, (start, _) in zip((*at, *where), ranges, strict=True))
-            value, error = value[key], error[key]
-        return self._answer(value, error, True, with_error)
+            key: tuple[slice | int, ...] = ()
+            for family, box, single in sides:
+                where = place(box, self.compiled.families[family].ranges)
+                key += tuple(part.start for part in where) if single else where
+            value = np.asarray(found)[key]
+            error = error if np.ndim(error) == 0 else error[key]
+        if np.ndim(value) == 0:
+            return float(value), float(error)
+        return value, np.broadcast_to(error, np.shape(value))
 
     def plan(self, first: str | None = None, second: str | None = None) -> LawPlan:
         """What `cov` of two families would compute, without computing it; by default of all outputs.
@@ -270,9 +276,8 @@ class NumericLaw:
 
         Raises    NotCompiledError for what this version does not compile
         """
-        names = self.outputs if first is None else tuple(dict.fromkeys((first, first if second is None else second)))
-        for name in names:
-            self._family(name)
+        asked = self.outputs if first is None else (first, first if second is None else second)
+        names = tuple(dict.fromkeys(map(self._family, asked)))
         pairs = [(n, n) for n in names] if first is None else [(names[0], names[-1])]
         planned = PlannedRecursion(self.netsor, self.recursion.expanded, self._max_memory // 12)
         random, scores = self.recursion.random, self.recursion.scores.keys()
@@ -289,9 +294,9 @@ class NumericLaw:
             together, each = self._outputs.drawn_at_once(f, g)
             planned.ledger.taken(together * each)
             planned.ledger.rows.append(MomentRow((f, g), f"{together:,} draws at once", together * each, GIVEN))
-        asked = f"the covariance of {' and '.join(names)}"
+        whole = f"the covariance of {' and '.join(names)}"
         averaged = bool(behind) or self.recursion.layered
-        return LawPlan(self.netsor.name, asked, planned.ledger, self._max_memory, averaged)
+        return LawPlan(self.netsor.name, whole, planned.ledger, self._max_memory, averaged)
 
     def _averaged_cov(self, first: str, second: str, with_error: bool) -> Any:
         """The covariance by averaging, the same numbers in both orders; variances are those of `var`."""
@@ -453,19 +458,41 @@ class NumericLaw:
         return self._ask(name, "moment", check_order(order), with_error)
 
     def _mixed_moment(self, names: Sequence[str], orders: Any, with_error: bool) -> Any:
-        joint = self._joint(names)
+        members = self._named(names)
         powers = list(orders) if np.ndim(orders) == 1 else []
-        if len(powers) != joint.size or not all(isinstance(k, int | np.integer) and k >= 0 for k in powers):
-            raise ProgramError(f"{joint.size} variables need as many orders, whole numbers, not {orders!r}")
+        if len(powers) != len(members) or not all(isinstance(k, int | np.integer) and k >= 0 for k in powers):
+            raise ProgramError(f"{len(members)} variables need as many orders, whole numbers, not {orders!r}")
         if sum(powers) > 16:
             raise ProgramError(f"mixed moments go up to a total order of 16, not {sum(powers)}")
         needed = {name: int(sum(k for n, k in zip(names, powers, strict=True) if n == name)) for name in names}
         needed = {name: power for name, power in needed.items() if power}
         if len(needed) == 1:
             return self.moment(*next(iter(needed.items())), with_error=with_error)
-        value, error = joint.moment([int(k) for k in powers])
+        if self._not_joint(members):
+            value, error = self._mixed_moment_of_functions(needed)
+        else:
+            value, error = self._joint(names).moment([int(k) for k in powers])
         self._note(error, value, f"the mixed moment of {', '.join(names)}")
         return (value, error) if with_error else value
+
+    def _mixed_moment_of_functions(self, powers: Mapping[str, int]) -> tuple[float, float]:
+        """E of the product of (Y_k - E Y_k)**powers_k for any variables: the expectation of that polynomial.
+
+        What the errors of the means leave it is what its derivatives make of them.
+        """
+        means = {name: [float(part) for part in self.mean(name, with_error=True)] for name in powers}
+
+        def expected(left: Mapping[str, int]) -> tuple[float, float]:
+            factors = [f"({name} - ({means[name][0]!r}))**{power}" for name, power in left.items() if power]
+            value, error = self.expectation(" * ".join(factors), with_error=True) if factors else (1.0, 0.0)
+            return float(value), float(error)
+
+        value, error = expected(powers)
+        for name, power in powers.items():
+            if means[name][1]:
+                slope, off = expected({**powers, name: power - 1})
+                error += means[name][1] * power * (abs(slope) + off)
+        return value, error
 
     def var(self, name: str, with_error: bool = False) -> Any:
         """Variance."""
@@ -564,22 +591,30 @@ class NumericLaw:
         self._note(error, value, f"the {method} of {name if isinstance(name, str) else ', '.join(name)}")
         return (value, error) if with_error else value
 
-    def _joint(self, names: Sequence[str]) -> Joint:
+    def _named(self, names: Sequence[str]) -> tuple[tuple[str, Box], ...]:
         if not names:
             raise ProgramError("name at least one variable")
-        members = tuple(self._one(name) for name in names)
+        return tuple(self._one(name) for name in names)
+
+    def _joint(self, names: Sequence[str]) -> Joint:
+        members = self._named(names)
         if members not in self._joints:
-            for family, _ in members:
-                if family not in self.recursion.scores and not self.is_linear(family):
-                    raise ProgramError(f"{family} is not linear in the vectors: joint laws need variables that are")
-            if len({family in self.recursion.scores for family, _ in members}) > 1 and any(
-                family in self.recursion.random and family not in self.recursion.scores for family, _ in members
-            ):
-                raise ProgramError(
-                    "scores and vectors that depend on them have no joint density here; draw them with law.sample"
-                )
+            reason = self._not_joint(members)
+            if reason:
+                raise ProgramError(reason)
             self._joints[members] = self._outputs.joint(members)
         return self._joints[members]
+
+    def _not_joint(self, members: Sequence[tuple[str, Box]]) -> str:
+        """Why variables are not Gaussian together, given what their law is averaged over; empty if they are."""
+        for family, _ in members:
+            if family not in self.recursion.scores and not self.is_linear(family):
+                return f"{family} is not linear in the vectors: joint laws need variables that are"
+        if len({family in self.recursion.scores for family, _ in members}) > 1 and any(
+            family in self.recursion.random and family not in self.recursion.scores for family, _ in members
+        ):
+            return "scores and vectors that depend on them have no joint density here; draw them with law.sample"
+        return ""
 
     def quantile(self, name: str, q: Any) -> Array:
         """Quantiles of one member, where the distribution function passes them, to full precision."""
@@ -687,8 +722,7 @@ class NumericLaw:
 
     def _sample(self, size: int, seed: int, keep: Sequence[str], added: Sequence[str], dtype: str) -> Samples:
         check_precision(dtype)
-        for name in keep:
-            self._family(name)
+        keep = list(map(self._family, keep))
         held = dict.fromkeys([*self.outputs, *keep])
         scores = dict.fromkeys(self.scores)
         held_now = (*held, *added, *(scores if added else ()))
