@@ -44,13 +44,13 @@ class Outcome(Shown):
     summaries: tuple[Summary, ...]
     written: list[Path] = field(default_factory=list)
 
-    def blocks(self, figures: int = 2) -> list[Block]:
-        """A table for each choice of constants and each variable, with errors of so many figures; rates below."""
+    def blocks(self) -> list[Block]:
+        """A table for each choice of constants and each variable, rates below."""
         of = self.design
         note = f"{of.samples:,} networks; {BRACKETS}"
         note = f"means over {of.repeats} repeats of {note}" if of.repeats > 1 else note
         return [summary.block(variable, ", ".join(filter(None, (f"{of.base.name}: {variable}", str(summary.setting)))),
-                              note, figures) for summary in self.summaries for variable in of.variables]
+                              note) for summary in self.summaries for variable in of.variables]
 
 
 @advised
