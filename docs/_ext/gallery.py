@@ -16,6 +16,7 @@ from sphinx.util.docutils import SphinxDirective
 import tensorprog as tp
 from tensorprog.blocks import Folded, Picture
 from tensorprog.blocks.html import to_html
+from tensorprog.blocks.svg import palette
 from tensorprog.show import plots
 from tensorprog.show.graphs import to_svg
 
@@ -125,7 +126,10 @@ class Pictured(SphinxDirective):
         graph = Picture(to_svg(P.graph(), report), f"graph-{name}", f"The program {name} as a graph", "",
                         scroll=True)
         html = to_html([shown, report.summary, Folded(f"{name} as a graph, statement by statement", (graph,))])
-        return [nodes.raw("", f'<div class="gallery">{html}</div>', format="html")]
+        ink = palette(html, dark=True)
+        style = (f"@media (prefers-color-scheme: dark) {{ body:not([data-theme=light]) .{key} {{ {ink} }} }}\n"
+                 f"body[data-theme=dark] .{key} {{ {ink} }}")
+        return [nodes.raw("", f'<style>{style}</style><div class="gallery {key}">{html}</div>', format="html")]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
