@@ -38,7 +38,7 @@ class Convergence:
     panels = 1
 
     def cost(self, settings: Settings) -> float:
-        """Rough seconds for drawing networks."""
+        """Rough seconds for the networks."""
         return settings.repeats * sum(case.cost(settings) for case in self.cases)
 
     def data(self, settings: Settings, told: Listener) -> Data:

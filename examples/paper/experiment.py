@@ -19,6 +19,7 @@ Array = NDArray[Any]
 Table = dict[str, Array]  # columns of equal length
 
 MEMORY = "3GiB"  # 50,000 networks of 256 heads have 1.6 GiB of scores
+DRAWING, MEASURING = 0.65, 4e-6  # of the seconds estimated for drawing, and those for each network that is measured
 WIDTHS = (16, 64, 256, 1024)
 OUTPUT = "y[0]"  # the variable of the figures but that of scores
 HEADS = "a"  # the index of heads in the programs of attention
@@ -72,8 +73,9 @@ class Case:
         return {"n": self.width, "H": self.heads}
 
     def cost(self, settings: Settings) -> float:
-        """Rough seconds for drawing the networks."""
-        return estimate(self.loaded.netsor, self.width, settings.samples, max_memory=MEMORY)[0]
+        """Rough seconds for drawing the networks and measuring them."""
+        drawing = estimate(self.loaded.netsor, self.width, settings.samples, max_memory=MEMORY)[0]
+        return DRAWING * drawing + MEASURING * settings.samples
 
     def networks(self, settings: Settings, told: Listener, trial: int = 0, **options: Any) -> tp.Samples:
         """Independent networks; trial 0 is that of the densities, whichever figure asks."""
@@ -133,7 +135,7 @@ class Drawing(Protocol):
         """Panels side by side."""
 
     def cost(self, settings: Settings) -> float:
-        """Rough seconds for drawing networks."""
+        """Rough seconds without those that every figure takes."""
 
     def data(self, settings: Settings, told: Listener) -> Data:
         """Draw networks, compile limits, measure."""

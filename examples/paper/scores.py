@@ -35,7 +35,7 @@ class Scores:
     panels = 2
 
     def cost(self, settings: Settings) -> float:
-        """Rough seconds for drawing networks."""
+        """Rough seconds for the networks."""
         return self.case.cost(settings)
 
     def data(self, settings: Settings, told: Listener) -> Data:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from tensorprog.jobs.sweeps import Outcome
 
-OVERHEAD, MEASURING = 3.0, 3.0  # seconds of a figure, and what it takes in all for each second of drawing its networks
+OVERHEAD = 3.5  # rough seconds of a figure beside its networks and its limits
 
 
 @click.command(
@@ -182,7 +182,7 @@ def paper(
     need_matplotlib()
     settings = example.Settings(samples, seed or 0, repeats)
     chosen = [known[name] for name in (known if ALL in names else dict.fromkeys(names))]
-    rough = {figure.name: (f"figure {figure.name}", OVERHEAD + MEASURING * figure.drawing.cost(settings))
+    rough = {figure.name: (f"figure {figure.name}", OVERHEAD + figure.drawing.cost(settings))
              for figure in chosen}
     made = []
     with Progress(notes=not quiet).shown() as listener:
