@@ -41,7 +41,8 @@ Array = NDArray[Any]
 MAX_PRECISE = 16  # members of outputs together up to which precise divergences are shown: each takes a second or so
 DRAWS, SECONDS = 1 << 12, 8.0  # of the first order in 1/n: draws, and the time that it may take
 MOST_TIMES = 2.0  # as long may a run take for them
-LIMIT, REPORT, PICTURES = "compiling the limit", "writing the report", "drawing pictures"  # steps of a run
+LIMIT, ORDERS, REPORT, PICTURES = (  # steps of a run
+    "compiling the limit", "first order in 1/n", "writing the report", "drawing pictures")
 COMPARING = 0.02, 1e-6  # rough seconds to compare one variable, and more for each network
 CURVE = 0.15  # to compute the law of one variable
 FIRST = 0.3  # before the first network is drawn
@@ -180,6 +181,8 @@ def _steps(
         steps[_drawing(width)] = "drawing", seconds + (FIRST if number == 0 else 0.0)
         curves = CURVE * compared if number == 0 and netsor.scores and law is not None else 0.0
         steps[_comparing(width)] = "comparing", compared * (fixed + each * settings.samples) + curves
+    if law is not None and settings.width:
+        steps[ORDERS] = "first order", 1.0
     if out is not None:
         steps |= {REPORT: ("report", 2.0), PICTURES: ("pictures", 0.9)}
     return steps
@@ -338,7 +341,7 @@ def _head(study: Study, samples: Samples) -> Samples:
 
 def _first_orders(study: Study, told: Listener) -> None:
     """The first order in 1/n of the first output, where it takes no longer than a moment."""
-    told.stage("first order in 1/n")
+    told.stage(ORDERS)
     variable = study.pictured[0]
     try:
         found = first_orders(study.netsor, variable, DRAWS, SECONDS)
