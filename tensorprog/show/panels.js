@@ -63,7 +63,7 @@
       across.filter = (plot, ticks) => ticks;
     }
     const plot = new uPlot({
-      width: Math.max(240, box.clientWidth), height: 300, legend: { live: true, markers: { dash: (_, k) => k && curves[k - 1].dash ? "dashed" : "solid" } }, hooks: { draw: [bars] },
+      width: Math.max(240, box.clientWidth), height: 300, legend: { live: true, markers: { dash: (_, k) => k && curves[k - 1].dashed ? "dashed" : "solid" } }, hooks: { draw: [bars] },
       cursor: { dataIdx: nearest, points: { size: 7 } },
       scales: {
         x: { time: false, distr: scales[0] === "log" ? 3 : 1, range: limits.slice(0, 2) },
