@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 __version__ = "0.1.0"
 
@@ -76,13 +76,19 @@ def __getattr__(name: str) -> Any:
 
         if name in function_names():
             return function(name)
-        from tensorprog.language.errors import NoNameError, Problem, did_you_mean
-        from tensorprog.language.meant import in_python, not_here
-
-        fix = in_python(name) or not_here(name) or did_you_mean(name, __dir__(), (
-            "`tp list --atoms` shows all functions; tp.atom declares one of your own"))
-        raise NoNameError(Problem(f"tensorprog has no function {name}", fix=fix))
+        raise _no_function(name)
     raise AttributeError(f"module 'tensorprog' has no attribute {name!r}")
+
+
+def _no_function(name: str) -> Exception:
+    """The error for a name that is no function of the module."""
+    from tensorprog.language.errors import NoNameError, Problem, did_you_mean
+    from tensorprog.language.habits import elsewhere
+    from tensorprog.language.meant import in_python, not_here
+
+    fix = in_python(name) or elsewhere(name) or not_here(name) or did_you_mean(name, __dir__(), (
+        "`tp list --atoms` shows all functions; tp.atom declares one of your own"))
+    return NoNameError(Problem(f"tensorprog has no function {name}", fix=fix))
 
 
 def __dir__() -> list[str]:
@@ -92,11 +98,23 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Submodules that are imported do not hide functions of the same name: `tensorprog.gaussian` stays exp(-x**2)."""
+    """Submodules that are imported do not hide functions of the same name: `tensorprog.gaussian` stays exp(-x**2).
+
+    One that is called, as `tensorprog.limit(P)`, says how its name is meant.
+    """
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "gaussian" or not isinstance(value, ModuleType):
+            if type(value) is ModuleType:
+                value.__class__ = _Submodule
             super().__setattr__(name, value)
+
+
+class _Submodule(ModuleType):
+    """A submodule, which is no function."""
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise _no_function(self.__name__.rpartition(".")[2])
 
 
 sys.modules[__name__].__class__ = _Package

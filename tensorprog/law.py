@@ -16,8 +16,9 @@ import numpy as np
 from tensorprog.blocks import Block
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import check_sketch, declared_function
-from tensorprog.language.errors import NoNameError, NotCompiledError, Problem, ProgramError, did_you_mean
+from tensorprog.language.errors import NotCompiledError, ProgramError
 from tensorprog.language.files import whole, writing
+from tensorprog.language.habits import answering, no_attribute
 from tensorprog.limit.law.infinite_heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw, check_order
 from tensorprog.limit.law.summary import blocks_of
@@ -45,6 +46,7 @@ BROKEN = (  # what reading an archive raises that is damaged, or none
 )  # fmt: skip
 
 
+@answering("a law", 'law.cov("y"), law.density("y[0]", grid) and law.sample(1000) have its numbers')
 @budgeted
 class Law(NumericLaw, Shown):
     """The infinite-width limit of a program: Definition 1, with a sampler for (Z, p-ring).
@@ -68,11 +70,7 @@ class Law(NumericLaw, Shown):
     if not TYPE_CHECKING:  # which would take every name for one of its own
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_"):
-                raise AttributeError(name)
-            known = [method for method in dir(type(self)) if not method.startswith("_")]
-            fix = ELSEWHERE.get(name) or did_you_mean(name, known, "help(law) lists them")
-            raise NoNameError(Problem(f"laws have no attribute {name}", fix=fix))
+            no_attribute("a law", type(self), name, "help(law) lists them", meant=ELSEWHERE)
 
     def latex(self) -> str:
         """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""

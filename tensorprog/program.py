@@ -14,8 +14,9 @@ from tensorprog.finite.job import kept_families
 from tensorprog.finite.run import run
 from tensorprog.language.averages import with_averages
 from tensorprog.language.builder import Builder
-from tensorprog.language.errors import OutsideError, ProgramError, advising, fail
+from tensorprog.language.errors import OutsideError, ProgramError, advised, advising, fail
 from tensorprog.language.expr import Expr
+from tensorprog.language.habits import answering
 from tensorprog.language.memory import parse_memory
 from tensorprog.results.conditional import with_conditional
 from tensorprog.shipped import resolve
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
     from tensorprog.limit.formulas import SymbolicLaw
     from tensorprog.results.imported import Imported
 
-__all__ = ["Program", "load"]
+__all__ = ["Program", "load", "netsor_of"]
 
 
+@answering("a program", "P.run(width=64) draws networks, P.limit() has the limit, P.check() the grade")
 @advising
 class Program(Builder, Shown):
     """A Netsor program with Dots: declared call by call (see `Builder`), or read by `load`.
@@ -209,6 +211,7 @@ class Program(Builder, Shown):
         return explain(self.limit(), name)
 
 
+@advised
 def load(source: str | os.PathLike[str], **overrides: float) -> Program:
     """Read a program file, or a shipped program by its bare name; keywords override constants.
 
@@ -221,3 +224,12 @@ def load(source: str | os.PathLike[str], **overrides: float) -> Program:
                    fix='tp.load("attention")')
     path = resolve(source) if isinstance(source, str) else source
     return Program.from_netsor(read(path, overrides))
+
+
+def netsor_of(program: Any, what: str) -> Netsor:
+    """The program that was given, or that of a file."""
+    if isinstance(program, Builder):
+        return program.netsor
+    if isinstance(program, str | os.PathLike):
+        return load(program).netsor
+    raise fail(f"{what} takes a program or the path of one, not {type(program).__name__}", fix='tp.load("attention")')

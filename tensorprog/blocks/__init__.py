@@ -7,8 +7,8 @@ any kind.  Nothing here knows of programs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 __all__ = ["COLOURS", "Block", "Code", "Folded", "Grid", "Heading", "Judgement", "Judgements", "Mathematics",
@@ -84,7 +84,7 @@ class Grid:
     """A table: the columns `text_columns` to the left, numbers to the right.
 
     Rows `marked` stand out, and a line follows the rows `sections`; `shades` between -1 and 1 are the grounds of cells
-    by row and column.
+    by row and column.  Narrow screens do without the columns `minor`, the first of them first.
     """
 
     title: str
@@ -95,6 +95,19 @@ class Grid:
     text_columns: tuple[int, ...] = (0,)
     sections: tuple[int, ...] = ()
     shades: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    minor: tuple[int, ...] = ()
+
+    def without(self, columns: Sequence[int]) -> Grid:
+        """The table without some of its columns, which are named below it."""
+        kept = [k for k in range(len(self.header)) if k not in columns]
+        gone = ", ".join(self.header[k] for k in sorted(columns))
+        return replace(
+            self, header=tuple(self.header[k] for k in kept),
+            rows=tuple(tuple(row[k] for k in kept) for row in self.rows),
+            note="\n".join(filter(None, [self.note, f"on a wider screen: {gone}"])), minor=(),
+            text_columns=tuple(kept.index(k) for k in self.text_columns if k in kept),
+            shades={(row, kept.index(k)): shade for (row, k), shade in self.shades.items() if k in kept},
+        )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from tensorprog.check.falsifier.claims import attack
 from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom, Interval
 from tensorprog.language.atoms.declared import Declaration, DeclaredFunction, enter
-from tensorprog.language.errors import Problem, ProgramError, fail
+from tensorprog.language.errors import Problem, ProgramError, advised, fail
 from tensorprog.language.expr import Function
 
 __all__ = ["atom", "declare"]
@@ -22,6 +22,7 @@ INF = math.inf
 LANGUAGE = {"n", "inf", "pi", "min", "max", "MatMul", "Nonlin", "Dot"}
 
 
+@advised
 def atom(
     name: str,
     fn: Callable[[Any], Any],

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, overload
 from tensorprog.gradients.assembly import adjoint
 from tensorprog.gradients.kernel import tangents_in_the_limit
 from tensorprog.gradients.networks import NetworkKernels, kernels_of_networks
-from tensorprog.program import Program
+from tensorprog.language.errors import advised
+from tensorprog.program import Program, netsor_of
 
 if TYPE_CHECKING:
     from tensorprog.limit.law.structured_covariance import Covariance
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["NetworkKernels", "backward", "ntk"]
 
 
+@advised
 def backward(P: Program) -> Program:
     """The adjoint program: P with the gradients of sum(xi . y) / sqrt(n) by all its families.
 
@@ -34,7 +36,7 @@ def backward(P: Program) -> Program:
 
     Raises    ProgramError for outputs that are scalars, and functions whose derivative is not known as an expression
     """
-    found = Program.from_netsor(adjoint(P.netsor))
+    found = Program.from_netsor(adjoint(netsor_of(P, "backward")))
     assert isinstance(found, Program)
     return found
 
@@ -52,6 +54,7 @@ def ntk(
 ) -> NetworkKernels: ...
 
 
+@advised
 def ntk(
     P: Program, name: str, *, parameters: Sequence[str] | None = None, max_memory: str | int = "1GiB",
     width: int | None = None, samples: int = 64, directions: int = 4, seed: int = 0,
@@ -70,10 +73,11 @@ def ntk(
               OutsideError for a program outside the theorems
     Source    Jacot, Gabriel & Hongler 2018 (arXiv 1806.07572); Yang 2020 (arXiv 2006.14548)
     """
+    given = netsor_of(P, "ntk")
     if width is not None:
-        return kernels_of_networks(P.netsor, name, parameters, width, samples, directions, seed, max_memory)
+        return kernels_of_networks(given, name, parameters, width, samples, directions, seed, max_memory)
     family = name.partition("[")[0].strip() if isinstance(name, str) else name
-    netsor, tangent = tangents_in_the_limit(P.netsor, family, parameters)
+    netsor, tangent = tangents_in_the_limit(given, family, parameters)
     found = Program.from_netsor(netsor)
     assert isinstance(found, Program)
     member = tangent if name == family else f"{tangent}[{name.partition('[')[2]}"

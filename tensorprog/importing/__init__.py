@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from tensorprog.language.errors import fail
+from tensorprog.language.errors import advised, fail
 from tensorprog.language.extras import how_to_install
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["compare_torch", "from_torch", "needed"]
 
 
+@advised
 def from_torch(
     make: Callable[[int], Any], inputs: Any, widths: Sequence[int] = (64, 128), at: int | None = None, name: str = "",
 ) -> Program:
@@ -59,6 +60,7 @@ def from_torch(
     return imported_program(make, inputs, widths, at, name)
 
 
+@advised
 def compare_torch(
     program: Program, make: Callable[[int], Any], inputs: Any, width: int = 256, samples: int = 2000, *, seed: int = 0,
     limit: bool = True,

@@ -22,6 +22,7 @@ __all__ = ["Pace", "Paced"]
 
 MEASURED = 0.012  # seconds of what is measured, on the machine on which rough seconds are right
 SLOWEST, WEIGHT = 50.0, 0.5  # of one correction: how far it may go, and how much it counts
+SHARED = 8.0  # processes on one core beside which a step is still taken for one that works here
 SHORTEST = 0.05  # seconds; shorter steps say nothing
 
 
@@ -81,6 +82,15 @@ def _measured() -> float:
     return min(found)
 
 
+def _alone(passed: float, worked: float) -> float:
+    """Seconds that a step would have taken with the machine to itself: those that its one thread worked.
+
+    With several threads it worked longer than the clock; far less is what waits for other processes, and the clock
+    counts for both.
+    """
+    return worked if passed / SHARED < worked < passed else passed
+
+
 class Paced(Listener):
     """Passes on what a command tells, says how long its steps will take, and learns how long they took."""
 
@@ -89,16 +99,17 @@ class Paced(Listener):
         self._now, self._since = "", time.perf_counter()
         self._took: dict[str, tuple[float, float]] = {}
         self.expected = {text: pace.seconds(kind, rough) for text, (kind, rough) in self._steps.items()}
+        self._worked = time.process_time()
         told.expect(self.expected)
 
     def stage(self, text: str) -> None:
         """A step begins, and the one before it is over."""
-        now = time.perf_counter()
+        now, worked = time.perf_counter(), time.process_time()
         if self._now in self._steps:
             kind, rough = self._steps[self._now]
             known = self._took.get(kind, (0.0, 0.0))
-            self._took[kind] = known[0] + rough, known[1] + now - self._since
-        self._now, self._since = text, now
+            self._took[kind] = known[0] + rough, known[1] + _alone(now - self._since, worked - self._worked)
+        self._now, self._since, self._worked = text, now, worked
         if text:
             self._told.stage(text)
 

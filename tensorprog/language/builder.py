@@ -21,6 +21,7 @@ import numpy as np
 
 from tensorprog.language.errors import NoNameError, Problem, ProgramError, Span, advising, did_you_mean, fail, shorten
 from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
+from tensorprog.language.habits import no_attribute
 from tensorprog.language.ir import ConstantDef, Draft, Initial, Netsor, Weight
 from tensorprog.language.parse import Names, affine, parse_expression, parse_target
 from tensorprog.language.schema import (
@@ -181,15 +182,14 @@ class Builder:
         return self._draft.names
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name.startswith("_"):  # before there is a draft
             raise AttributeError(name)
         if name in self._draft.constant:
             return self[name]
         if name in self._counts():
             raise NoNameError(Problem(f"{name} is no constant: other names stand in brackets", fix=f'P["{name}"]'))
-        known = [*self._draft.constant, *(method for method in dir(type(self)) if not method.startswith("_"))]
-        raise NoNameError(Problem(f"the program has no constant and no method {name}", fix=did_you_mean(
-            name, known, f"the methods of a program are {', '.join(METHODS)}")))
+        return no_attribute("the program", type(self), name, f"the methods of a program are {', '.join(METHODS)}",
+                            what="constant and no method", more=tuple(self._draft.constant))
 
     def __getitem__(self, name: str) -> Any:
         """Constant, index or family by name."""

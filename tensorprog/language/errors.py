@@ -14,9 +14,10 @@ from typing import Any, TypeVar, cast
 from tensorprog.language.extras import how_to_install
 
 __all__ = [
-    "AccuracyError", "MemoryLimitError", "MissingPackageError", "NoNameError", "NotCompiledError", "OutsideError",
-    "Problem", "ProgramError", "Span", "TensorprogError", "WorkerError", "advised", "advising", "check_count",
-    "check_precision", "did_you_mean", "fail", "in_order", "need_package", "need_xarray", "shorten", "visible",
+    "AccuracyError", "MemoryLimitError", "MissingPackageError", "NoNameError", "NoOperationError", "NotCompiledError",
+    "OutsideError", "Problem", "ProgramError", "Span", "TensorprogError", "WorkerError", "advised", "advising",
+    "check_count", "check_precision", "did_you_mean", "fail", "in_order", "need_package", "need_xarray", "shorten",
+    "visible",
 ]
 
 
@@ -86,6 +87,10 @@ class ProgramError(TensorprogError):
 
 class NoNameError(ProgramError, AttributeError):
     """A name that an object does not have, asked for as an attribute."""
+
+
+class NoOperationError(ProgramError, TypeError):
+    """What Python asks of an object that it is not made for: a call, a length, a sum."""
 
 
 class FullDiskError(ProgramError):
@@ -199,7 +204,7 @@ def advised(method: Call) -> Call:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:  # raised inside the method
                 raise
             said = str(error)
-        raise _not_called_so(method, said)
+        raise _not_called_so(method, said, type(args[0]).__name__ if args else "")
 
     return cast("Call", called)
 
@@ -212,11 +217,11 @@ def advising(kind: Kind) -> Kind:
     return kind
 
 
-def _not_called_so(method: Callable[..., Any], said: str) -> ProgramError:
+def _not_called_so(method: Callable[..., Any], said: str, kind: str) -> ProgramError:
     """The error for arguments that do not fit, after what Python said."""
     taken = [name for name, parameter in inspect.signature(method).parameters.items()
              if name != "self" and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)]
-    name = method.__qualname__.rpartition(".")[0] if method.__name__ == "__init__" else method.__name__
+    name = kind if method.__name__ == "__init__" else method.__name__
     all_of_them = f"its arguments are {', '.join(taken)}" if taken else f"{name}()"
     quoted = re.findall(r"'(\w+)'", said)
     if "unexpected keyword" in said and quoted:
@@ -231,7 +236,9 @@ def _not_called_so(method: Callable[..., Any], said: str) -> ProgramError:
 def check_count(name: str, value: Any, least: int = 1) -> int:
     """A whole number; raise ProgramError for anything else."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-        raise ProgramError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        whole = re.fullmatch(r"'?(\d+)(\.0*)?'?", repr(value))
+        raise fail(f"{name} must be a whole number of at least {least}, not {value!r}",
+                   fix=f"{name}={whole[1]}" if whole and int(whole[1]) >= least else "")
     return int(value)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.blocks import Grid
+from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import ProgramError, did_you_mean
 from tensorprog.language.ir import Netsor
 
@@ -81,7 +82,7 @@ def selected(netsor: Netsor, variable: str) -> tuple[str, tuple[int, ...]]:
 
 def one_or_several(values: Any, read: Callable[[Any], Any]) -> list[Any]:
     """What was given, one or several, each passed through `read`, which refuses what is wrong."""
-    several = isinstance(values, Iterable) and not isinstance(values, Mapping | str)
+    several = isinstance(values, Iterable) and not isinstance(values, Mapping | str | Shown)
     return [read(value) for value in (values if several else [values])]
 
 

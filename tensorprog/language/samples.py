@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 from tensorprog.blocks import Block, Grid, code
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import declared_function
-from tensorprog.language.errors import NoNameError, Problem, ProgramError, did_you_mean, fail, need_package
+from tensorprog.language.errors import ProgramError, did_you_mean, fail, need_package
 from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import BRACKETS, label, quantity, split
+from tensorprog.language.habits import answering, no_attribute
 from tensorprog.language.ir import Netsor
 
 __all__ = ["Samples", "column", "is_samples", "program_text", "samples_of"]
 
 LISTED = 4  # members of a family that are shown
+OF_ARRAYS = ("mean", "var", "std", "shape", "cov", "plot")  # attributes that are looked for here
 WORK = 10_000_000  # numbers of one member that are looked at for it
 
 
@@ -34,6 +36,7 @@ def program_text(netsor: Netsor) -> str:
     return pack(replace(netsor, title="", reference="", run=()))[0]
 
 
+@answering("the result of run", 'samples["y"] is an array, whose first axis counts networks')
 @dataclass(frozen=True)
 class Samples(Mapping[str, NDArray[Any]], Shown):
     """Draws of outputs, scores and kept variables by name.
@@ -73,12 +76,11 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
     if not TYPE_CHECKING:  # which would take every name for one of its own
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_"):
-                raise AttributeError(name)
             held = list(self.__dict__.get("arrays", ()))
             first = held[0] if held else "y"
-            raise NoNameError(Problem(f"samples have no attribute {name}", fix=(
-                f'samples["{name}"]' if name in held else f'samples["{first}"] is an array, with a mean() of its own')))
+            fix = f'samples["{first}"] is an array, with a mean() of its own'
+            no_attribute("the result of run", type(self), name, fix, meant=(
+                {key: f'samples["{key}"]' for key in held} | dict.fromkeys(OF_ARRAYS, fix)))
 
     def _member(self, variable: str) -> NDArray[Any]:
         """Draws of one member, written as 'y[0]'."""

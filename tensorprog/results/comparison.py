@@ -19,6 +19,7 @@ from tensorprog.language.errors import (
     MemoryLimitError,
     NotCompiledError,
     ProgramError,
+    advised,
     did_you_mean,
     need_package,
     need_xarray,
@@ -35,13 +36,14 @@ from tensorprog.language.formats import (
     short,
     split,
 )
+from tensorprog.language.habits import answering
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import column, is_samples, samples_of
 from tensorprog.results.conditional import gaussians
 from tensorprog.results.distances import Number, distances, effective_size, kolmogorov, moments_of_one, tied
 from tensorprog.results.reference import LawCurve, Reference
 
-__all__ = ["HEADINGS", "AverageRow", "Comparison", "Row", "compare", "grouped", "table_of_widths"]
+__all__ = ["HEADINGS", "MINOR", "AverageRow", "Comparison", "Row", "compare", "grouped", "table_of_widths"]
 
 Array = NDArray[Any]
 
@@ -50,6 +52,7 @@ HEADINGS = {  # of the columns of tables, by field
     "variance": "variance", "kurtosis": "kurtosis", "ks": "KS", "ks_p": "p", "w1": "W1", "energy": "energy",
     "kl": "KL", "kl_floor": "KL floor", "kl_precise": "precise KL",
 }
+MINOR = ("ks_p", "kl_floor", "kl", "w1")  # columns that narrow screens do without, in this order
 _NAN = float("nan")
 
 
@@ -94,16 +97,16 @@ class Row:
     kl_precise: float = _NAN
     kl_precise_se: float = _NAN
 
-    def cells(self, names: Iterable[str], figures: int = 2) -> list[str]:
+    def cells(self, names: Iterable[str]) -> list[str]:
         """Numbers by name as text, each with its standard error if it has one."""
         return [chance(self.ks_p) if name == "ks_p" else
-                quantity(getattr(self, name), getattr(self, f"{name}_se", _NAN), figures) for name in names]
+                quantity(getattr(self, name), getattr(self, f"{name}_se", _NAN)) for name in names]
 
-    def limit_cells(self, names: Iterable[str], figures: int = 2) -> list[str]:
+    def limit_cells(self, names: Iterable[str]) -> list[str]:
         """The same of the limit, with its errors; empty where the limit has no such number."""
         known = {"variance": (self.limit_variance, self.limit_variance_error),
                  "kurtosis": (self.limit_kurtosis, self.limit_kurtosis_error)}
-        return [quantity(*known[name], figures) if name in known else "" for name in names]
+        return [quantity(*known[name]) if name in known else "" for name in names]
 
     to_json = plain_fields
 
@@ -130,19 +133,20 @@ class AverageRow:
     ks: float = _NAN
     ks_pvalue: float = _NAN
 
-    def cells(self, figures: int = 2) -> list[str]:
+    def cells(self) -> list[str]:
         """Mean, standard deviation, KS distance and its p-value as text."""
-        return [quantity(self.mean, self.se, figures), quantity(self.std, self.std_se, figures), short(self.ks),
+        return [quantity(self.mean, self.se), quantity(self.std, self.std_se), short(self.ks),
                 chance(self.ks_pvalue)]
 
-    def limit_cells(self, figures: int = 2) -> list[str]:
+    def limit_cells(self) -> list[str]:
         """The mean and standard deviation of the limit."""
-        return [quantity(self.limit_mean, self.limit_se, figures), quantity(self.limit_std, self.limit_std_se, figures),
+        return [quantity(self.limit_mean, self.limit_se), quantity(self.limit_std, self.limit_std_se),
                 "", ""]
 
     to_json = plain_fields
 
 
+@answering("a comparison", 'comparison["y[0]"] is the row of a variable, comparison.to_dataframe() has all rows')
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
     """Samples against a law (or other samples), one row per variable.
@@ -231,7 +235,7 @@ class Comparison(Shown):
 
 
 def table_of_widths(
-    title: str, comparisons: Sequence[Comparison], variables: Sequence[str], limited: bool, figures: int = 2,
+    title: str, comparisons: Sequence[Comparison], variables: Sequence[str], limited: bool,
     first_orders: Mapping[str, Mapping[str, tuple[float, float]]] | None = None, further: str = "",
     against: str = "limit",
 ) -> Grid:
@@ -241,25 +245,27 @@ def table_of_widths(
     """
     orders = first_orders or {}
     precise = any(math.isfinite(c[variable].kl_precise) for c in comparisons for variable in variables)
-    hidden = {"energy"} | ({"ks_p"} if figures == 1 else set()) | (set() if precise else {"kl_precise"})
+    hidden = {"energy"} | (set() if precise else {"kl_precise"})
     names = [name for name in HEADINGS if name not in hidden] if limited else ["variance", "kurtosis"]
     groups = {}
     for variable in variables:
         rows = [(c, c[variable]) for c in comparisons]
         first = orders.get(variable) if limited and rows else None
         groups[variable] = (
-            [[str(c.width or ""), *row.cells(names, figures)] for c, row in rows],
-            [against, *rows[0][1].limit_cells(names, figures)] if limited and rows else [],
-            ["a", *(quantity(*first[name], figures) if name in first else "" for name in names)] if first else [])
+            [[str(c.width or ""), *row.cells(names)] for c, row in rows],
+            [against, *rows[0][1].limit_cells(names)] if limited and rows else [],
+            ["a", *(quantity(*first[name]) if name in first else "" for name in names)] if first else [])
     note = BRACKETS + (f" (for the {against}: its error); KL in nats" if limited else "")
     note += " (the paper's estimator); precise KL: of the densities themselves, without a floor" if precise else ""
     if any(variable in orders for variable in variables):
         note += "; a: limit + a/n to first order in 1/n, an asymptotic expansion, not a bound"
-    return grouped(title, ("output", "n", *(HEADINGS[name] for name in names)), groups, note + further)
+    minor = tuple(2 + names.index(name) for name in MINOR if name in names and (precise or name != "kl"))
+    return grouped(title, ("output", "n", *(HEADINGS[name] for name in names)), groups, note + further, minor)
 
 
 def grouped(
-    title: str, header: tuple[str, ...], groups: Mapping[str, tuple[list[list[str]], list[str], list[str]]], note: str
+    title: str, header: tuple[str, ...], groups: Mapping[str, tuple[list[list[str]], list[str], list[str]]], note: str,
+    minor: tuple[int, ...] = (),
 ) -> Grid:
     """A table of variables, each with its rows, that of its limit, if there is one, which stands out, and one below."""
     rows: list[tuple[str, ...]] = []
@@ -272,7 +278,7 @@ def grouped(
         if below:
             rows.append(("", *below))
         sections.append(len(rows) - 1)
-    return Grid(title, header, tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
+    return Grid(title, header, tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]), minor=minor)
 
 
 def _z(value: float, error: float, limit: float, limit_error: float) -> float:
@@ -280,6 +286,7 @@ def _z(value: float, error: float, limit: float, limit_error: float) -> float:
     return (value - limit) / scale if scale > 0 else (0.0 if value == limit else _NAN)
 
 
+@advised
 def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None) -> Comparison:
     """Compare samples with a law, or with other samples, variable by variable.
 

@@ -271,10 +271,9 @@ class Reference(Shown):
             values = self.moments(name)
         except (TensorprogError, FloatingPointError) as error:  # too large, or a number the law does not offer
             return entry | {"refused": str(error)}
-        entry |= {"mean": values["mean"][0], "kurtosis": values["kurtosis"][0], "kurtosis_error": values["kurtosis"][1]}
+        for key, (value, wrong) in values.items():
+            entry |= {key: value, f"{key}_error": wrong}
         if size <= MAX_COVARIANCE:
             found = self.covariance(name)
             entry["cov"] = None if found is None else found[0]
-        else:
-            entry["variance"] = values["variance"][0]
         return entry

@@ -124,21 +124,21 @@ class Study(Shown):
         """What is shown in pictures: of the first few outputs the first member each."""
         return tuple(label(name, members(self.netsor, name, 1)[0]) for name in self.netsor.outputs[:MAX_PICTURED])
 
-    def blocks(self, figures: int = 2) -> list[Block]:
-        """One table per output family, the widths against the limit, with errors of so many figures; then averages."""
-        tables = [self._table(name, figures) for name in self.names]
+    def blocks(self) -> list[Block]:
+        """One table per output family, the widths against the limit; then averages."""
+        tables = [self._table(name) for name in self.names]
         averaged = self.comparisons and self.comparisons[0].averages
-        return [*tables, self._averages_table(figures)] if averaged else [*tables]
+        return [*tables, self._averages_table()] if averaged else [*tables]
 
-    def _table(self, name: str, figures: int) -> Grid:
+    def _table(self, name: str) -> Grid:
         """An output at each width, beside the limit."""
         size = math.prod(self.netsor.families[name].shape)
         variables = [label(name, index) for index in members(self.netsor, name, SHOWN)]
         further = f"; {size - SHOWN:,} further members of {name} are in report.json" if size > SHOWN else ""
         return table_of_widths(f"{self.netsor.name}: {name}", self.comparisons, variables, self.limit_of(variables[0]),
-                               figures, self.first_orders, further)
+                               self.first_orders, further)
 
-    def _averages_table(self, figures: int) -> Grid:
+    def _averages_table(self) -> Grid:
         """The averages over the coordinates of a network at each width against E[psi | p-ring]."""
         groups: dict[str, tuple[list[list[str]], list[str], list[str]]] = {}
         families: dict[str, int] = {}
@@ -148,8 +148,8 @@ class Study(Shown):
             name = first.average.partition("[")[0]
             families[name] = families.get(name, 0) + 1
             if families[name] <= SHOWN:
-                rows = [[str(c.width), *c.averages[place].cells(figures)[:columns]] for c in self.comparisons]
-                limit = ["limit", *first.limit_cells(figures)] if math.isfinite(first.limit_mean) else []
+                rows = [[str(c.width), *c.averages[place].cells()[:columns]] for c in self.comparisons]
+                limit = ["limit", *first.limit_cells()] if math.isfinite(first.limit_mean) else []
                 groups[first.average] = rows, limit, []
         psi = ", ".join(f"{k} = {v}" for k, v in self.averaged.items())
         note = BRACKETS
@@ -233,6 +233,10 @@ def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) 
             values = entry[key]
             own = [value if row is None else getattr(row, key) for row, value in zip(compared, values, strict=False)]
             entry[key] = [*own, *values[len(own):]]
+        if entry["cov"] is not None:  # with these variances, and the correlations of the draws
+            plain = np.diagonal(entry["cov"])
+            scale = np.sqrt(np.divide(entry["variance"], plain, out=np.ones(size), where=plain > 0))
+            entry["cov"] = entry["cov"] * scale[:, None] * scale
         for key in ("ks", "ks_se", "ks_p", "ks_floor", "w1", "w1_se", "w1_floor", "energy", "energy_se", "energy_floor",
                     "kl", "kl_se", "kl_floor", "kl_precise", "kl_precise_se"):
             values = [getattr(row, key) if row is not None else math.nan for row in compared]

@@ -70,7 +70,7 @@ class _Line:
         self._over.set()
         self._thread.join()
         if self._display is not None:
-            self._display.update({"text/plain": "", "text/html": ""}, raw=True)
+            self._display.update({}, raw=True)
 
     def _keep(self) -> None:
         if self._over.wait(PATIENCE):

@@ -17,6 +17,7 @@ __all__ = ["columns_of", "console", "is_styled", "is_terminal", "prepare", "show
 
 PIPE = 1000  # columns of what is no screen
 WORD = 24  # columns of text that are never torn
+GAP = 2  # between columns
 WIDE = 100  # columns from which the reasons of judgements stand in a column of their own
 
 
@@ -119,11 +120,17 @@ def _ink(word: str) -> str:
 
 
 def _grid(block: Grid, write: Write, stream: TextIO) -> None:
-    """A table; one value per line if the screen is narrow. Numbers stay whole, and so do names."""
+    """A table, without minor columns if the screen is narrow, or one value per line. Numbers stay whole, and names."""
     widths = [max(map(len, column)) for column in zip(block.header, *block.rows, strict=True)]
     torn = [width > WORD and k in block.text_columns for k, width in enumerate(widths)]
-    if sum((WORD if may else width) + 1 for may, width in zip(torn, widths, strict=True)) > columns_of(stream):
+    taken = [(WORD if may else width) + GAP for may, width in zip(torn, widths, strict=True)]
+    gone = next((block.minor[:few] for few in range(len(block.minor) + 1)
+                 if sum(taken) - GAP - sum(taken[k] for k in block.minor[:few]) <= columns_of(stream)), None)
+    if gone is None:
         write(stacked(block, columns_of(stream)))
+        return
+    if gone:
+        _grid(block.without(gone), write, stream)
         return
     from rich.table import Table
     from rich.text import Text

@@ -65,6 +65,7 @@ def test_steps_say_what_is_left_and_are_learned(file: Path, monkeypatch: pytest.
     clock = Clock()
     monkeypatch.setattr("time.monotonic", clock)
     monkeypatch.setattr("time.perf_counter", clock)
+    monkeypatch.setattr("time.process_time", clock)
     shown = Progress(notes=False)
     told = Paced(shown, Pace(), {"limit": ("limit", 2.0), "n = 8": ("drawing", 5.0), "pictures": ("pictures", 0.5)})
     assert sum(told.expected.values()) == 15.0
@@ -95,3 +96,22 @@ def test_a_silent_listener_is_told_too(file: Path) -> None:
     told.note("said")
     told.cells(1, 2, 0.5)
     told.done()
+
+
+@pytest.mark.parametrize(("passed", "worked", "learned"), [
+    (8.0, 2.0, 2.0),  # one thread, beside others on the machine
+    (2.0, 7.0, 2.0),  # several threads
+    (8.0, 0.1, 8.0),  # workers in other processes
+])
+def test_other_work_on_the_machine_is_not_learned(
+    passed: float, worked: float, learned: float, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, work = Clock(), Clock()
+    monkeypatch.setattr("time.perf_counter", clock)
+    monkeypatch.setattr("time.process_time", work)
+    told = Paced(Listener(), Pace(), {"limit": ("limit", 1.0)})
+    told.stage("limit")
+    clock.now += passed
+    work.now += worked
+    told.done()
+    assert Pace().seconds("limit", 1.0) == pytest.approx((2.0 * learned) ** 0.5)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,17 +14,18 @@ import pytest
 import tensorprog as tp
 
 
-class _Late:
-    """What is made when it is first used."""
+class _Names(dict[str, Any]):
+    """Names whose values are made when they are first used, of a mistake only what it speaks of."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
+    MADE: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        "net": lambda done: done.run(width=4, samples=4), "law": lambda done: done.limit(),
+        "report": lambda done: done.check(), "comparison": lambda done: tp.compare(done.run(width=4, samples=4), None),
+    }
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._make(), name)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._make()[key]
+    def __missing__(self, name: str) -> Any:
+        if name not in self.MADE:
+            raise KeyError(name)
+        return self.setdefault(name, self.MADE[name](self["done"]))
 
 
 def names() -> dict[str, Any]:
@@ -33,8 +36,8 @@ def names() -> dict[str, Any]:
     x = P.matmul("x[i]", V[i], h)
     p = P.dot("p[i,j]", x[i], x[j])
     done = tp.load("attention", s=2, H=1)
-    return {"done": done, "net": _Late(lambda: done.run(width=4, samples=4)), "law": _Late(done.limit),
-            "tp": tp, "np": np, "math": math, "P": P, "i": i, "j": j, "h": h, "W": W, "V": V, "x": x, "p": p}
+    return _Names({"done": done, "tp": tp, "np": np, "math": math, "P": P, "i": i, "j": j, "h": h, "W": W, "V": V,
+                   "x": x, "p": p})
 
 
 # what is written, what is answered, and what the answer gives when it is pasted: a second way to write it
@@ -117,21 +120,21 @@ MISTAKES = {
     "P['Y']": ("Y is not defined", "known names: V, W, h", ""),
     "P.x": ("x is no constant", 'P["x"]', ""),
     "P.limits()": ("no constant and no method limits", "did you mean limit?", ""),
-    "P.forward(3)": ("no constant and no method forward", "check, run, limit", ""),
+    "P.forward(3)": ("no constant and no method forward", "P.run(width=64)", ""),
     "P.limit(accuracy='high')": ("accuracy must lie between", "", ""),
     "tp.Program('a', constants=[1])": ("constants are given by name", 'constants={"s": 4}', ""),
     "tp.load(3)": ("the path of a program file", 'tp.load("attention")', ""),
     "tp.load('missing.yaml')": ("there is no file missing.yaml", "shipped programs: attention", ""),
     "tp.load('atention')": ("there is no file atention", "did you mean attention?", ""),
-    "done.run(width='64')": ("width must be a whole number", "", ""),
+    "done.run(width='64')": ("width must be a whole number", "width=64", ""),
     "done.run(width=64, samples=-1)": ("samples must be a whole number of at least 1, not -1", "", ""),
     "net['Y']": ("Y was not kept; known names: p, y", "", ""),
     "net[0]": ("looked up by the name of a variable", 'samples["y"]', ""),
-    "net.y": ("samples have no attribute y", 'samples["y"]', ""),
+    "net.y": ("the result of run has no attribute y", 'samples["y"]', ""),
     "law.cov('z')": ("z is not a vector or scalar of the program; known names:", "", ""),
-    "law.covariance('y')": ("laws have no attribute covariance", 'law.cov("y")', 'law.cov("y")'),
-    "law.pdf('y')": ("laws have no attribute pdf", 'law.density("y[0]", grid)', ""),
-    "law.rvs(1000)": ("laws have no attribute rvs", "law.sample(1000)", ""),
+    "law.covariance('y')": ("a law has no attribute covariance", 'law.cov("y")', 'law.cov("y")'),
+    "law.pdf('y')": ("a law has no attribute pdf", 'law.density("y[0]", grid)', ""),
+    "law.rvs(1000)": ("a law has no attribute rvs", "law.sample(1000)", ""),
     "law.density('y[0]')": ("density needs grid", "name, grid, with_error", ""),
     "P.run()": ("run needs width", "its arguments are width, samples, seed", ""),
     "P.run(width=64, n_samples=3)": ("run has no argument n_samples", "did you mean samples?", ""),
@@ -139,8 +142,59 @@ MISTAKES = {
     "P.limit('x')": ("more arguments than it takes without their names", "symbolic, accuracy", ""),
     "P.run(64, width=64)": ("run is given width twice", "", ""),
     "P.index('k')": ("index needs size", "name, size, boundary", ""),
-    "tp.Program('a', s=4)": ("Builder has no argument s", "name, constants", ""),
+    "tp.Program('a', s=4)": ("Program has no argument s", "name, constants", ""),
     "tp.compare(3, 4)": ("compare takes samples first", "", ""),
+    "P(3)": ("a program is no function", "P.run(width=64)", ""),
+    "len(P)": ("a program has no length", "P.run(width=64)", ""),
+    "P + P": ("a program is no number, so that + cannot take it", "P.limit()", ""),
+    "2 * P": ("a program is no number, so that * cannot take it", "P.limit()", ""),
+    "x[i] + P": ("cannot stand in an expression", "", ""),
+    "[part for part in P]": ("nothing can run over it", "P.check()", ""),
+    "P.grade": ("no constant and no method grade", "P.check().grade", ""),
+    "P.sample(100)": ("no constant and no method sample", "P.limit().sample(1000)", ""),
+    "P.simulate": ("no constant and no method simulate", "P.run(width=64)", ""),
+    "P.save('x.yaml')": ("no constant and no method save", "P.to_yaml()", ""),
+    "P.cov('y')": ("no constant and no method cov", 'P.limit().cov("y")', ""),
+    "tp.load('a', 'b')": ("more arguments than it takes", "source", ""),
+    "tp.limit(P)": ("tensorprog has no function limit", "P.limit()", ""),
+    "tp.check(P)": ("tensorprog has no function check", "P.check()", ""),
+    "tp.run(widths=(16, 64))": ("tensorprog has no function run", "P.run(width=64)", ""),
+    "tp.kurtosis(law)": ("tensorprog has no function kurtosis", 'P.limit().kurtosis("y")', ""),
+    "tp.matmul(W, h)": ("tensorprog has no function matmul", 'P.matmul("u", W, x)', ""),
+    "tp.depth(done, 'nope')": ("nope is no vector of the program", "known names:", ""),
+    "tp.depth(done)": ("depth needs of", "program, of, index", ""),
+    "tp.depth(done, 'y', H=3)": ("depth has no argument H", "its arguments are", ""),
+    "tp.depth(3, 'y')": ("takes a program or the path of one", 'tp.load("attention")', ""),
+    "tp.solve(done)": ("solve needs constant and quantity and value", "its arguments are", ""),
+    "tp.sweep(done)": ("sweep needs width", "its arguments are", ""),
+    "tp.sweep(done, widths=16)": ("sweep has no argument widths", "did you mean width?", ""),
+    "tp.sweep(3, 16)": ("takes a program or the path of one", "", ""),
+    "tp.ntk(done)": ("ntk needs name", "P, name", ""),
+    "tp.ntk(3, 'y')": ("takes a program or the path of one", 'tp.load("attention")', ""),
+    "tp.backward(3)": ("takes a program or the path of one", 'tp.load("attention")', ""),
+    "tp.backward(done, 'y')": ("more arguments than it takes", "its arguments are P", ""),
+    "tp.atom('f')": ("atom needs fn", "name, fn", ""),
+    "tp.rate(3)": ("rate takes the result of a sweep", "", ""),
+    "tp.kl(net)": ("kl needs law and variable", "", ""),
+    "tp.compare()": ("compare needs samples and law", "variables", ""),
+    "done.run(widht=64)": ("run has no argument widht", "did you mean width?", ""),
+    "done.run(width=64.0)": ("width must be a whole number", "width=64", ""),
+    "law.sample('x')": ("size must be a whole number of at least 1, not 'x'", "", ""),
+    "law.variance('y')": ("a law has no attribute variance", 'law.var("y")', 'law.var("y")'),
+    "law.correlation('y')": ("a law has no attribute correlation", 'law.cov("y")', 'law.cov("y")'),
+    "law('y')": ("a law is no function", 'law.cov("y")', ""),
+    "law['y']": ("square brackets", 'law.cov("y")', ""),
+    "law + law": ("a law is no number", 'law.cov("y")', ""),
+    "law.run(64)": ("a law has no attribute run", "law.sample(1000)", ""),
+    "report['grade']": ("square brackets", ".grade", ""),
+    "report.verdict": ("a report has no attribute verdict", "report.grade", "report.grade"),
+    "report.claim": ("a report has no attribute claim", "did you mean claims?", ""),
+    "report()": ("a report is no function", "report.grade", ""),
+    "net()": ("the result of run is no function", 'samples["y"]', ""),
+    "net + 1": ("the result of run is no number", 'samples["y"]', ""),
+    "net.to_datframe()": ("no attribute to_datframe", "did you mean to_dataframe?", ""),
+    "comparison.row": ("a comparison has no attribute row", "did you mean rows?", ""),
+    "comparison()": ("a comparison is no function", "to_dataframe()", ""),
 }  # fmt: skip
 
 
@@ -153,7 +207,9 @@ def test_a_habit_is_answered_with_what_to_write(written: str) -> None:
     assert message in problem.message
     assert fix in problem.fix
     if meant:  # the fix is an expression by itself: pasted, it is what was meant
-        pasted = eval(problem.fix, {**vars(tp), **{name: getattr(tp, name) for name in dir(tp)}, **names()})
+        found = names()
+        functions = {name: getattr(tp, name) for name in dir(tp) if name not in found}
+        pasted = eval(problem.fix, _Names(functions | found))
         assert str(pasted) == str(eval(meant, names()))
 
 
@@ -170,3 +226,13 @@ def test_numbers_of_numpy_stay_numbers() -> None:
         assert str(number * found["h"]) == str(plain * found["h"])
         assert str(found["h"] / number) == str(found["h"] / plain)
         assert (number == found["h"]) is False
+
+
+def test_what_is_refused_changes_nothing_else() -> None:
+    found = names()
+    done, report = found["done"], found["done"].check()
+    assert all(map(bool, (done, report, done.limit())))
+    assert [*map(type, np.array([done, done], dtype=object))] == [tp.Program] * 2
+    assert copy.copy(report) == pickle.loads(pickle.dumps(report)) == report
+    assert pickle.loads(pickle.dumps(tp.load)) is tp.load
+    assert not hasattr(report, "verdict") and not hasattr(done, "fit")

@@ -10,6 +10,7 @@ from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import judgement_text, to_text
 from tensorprog.check.rewrites import Rewrite
 from tensorprog.language.expr import Call, Expr
+from tensorprog.language.habits import answering
 from tensorprog.language.ir import Statement, Weight
 
 __all__ = ["Claim", "Finding", "Fix", "Grade", "Replacement", "Report", "Says", "Standing"]
@@ -123,6 +124,7 @@ class Claim:
         return f"{self.name} ({self.standing}): {self.text}"
 
 
+@answering("a report", "report.grade, report.claims and report.findings have what was found")
 @dataclass(frozen=True)
 class Report(Shown):
     """The grade of a program and the findings behind it, worst first."""

@@ -25,7 +25,6 @@ from tensorprog.jobs.cli.frame import (
     Group,
     cluster,
     complain,
-    digits,
     echo,
     exit_code,
     header,
@@ -132,7 +131,7 @@ def run(
     elif not quiet:
         said = tuple(finding for finding in study.report.findings if finding.verdict != "holds")
         show(replace(study.report, findings=said).blocks())
-        show(study.blocks(digits()), apart=True)
+        show(study.blocks(), apart=True)
         echo("\n" + places(folder, (path.relative_to(folder) for path in study.written)))
     if study.reason is not None:
         if quiet:  # else it has been said when it happened

@@ -11,7 +11,6 @@ from tensorprog.jobs.cli.frame import (
     OUTPUT,
     RESOURCES,
     Command,
-    digits,
     echo,
     exit_code,
     header,
@@ -109,7 +108,7 @@ def depth(
     if form == "json":
         print_json(found.to_json())
     elif not quiet:
-        show(found.blocks(digits()), apart=True)
+        show(found.blocks(), apart=True)
         echo("\n" + places(folder, (path.relative_to(folder) for path in found.written)))
     return exit_code(found.report.grade, require)
 

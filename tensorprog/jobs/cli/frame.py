@@ -23,7 +23,7 @@ from tensorprog.language.errors import (
     visible,
 )
 from tensorprog.language.files import FULL, json_text
-from tensorprog.show.terminal import columns_of, prepare
+from tensorprog.show.terminal import prepare
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -268,11 +268,6 @@ def show(blocks: Iterable[Block], apart: bool = False) -> None:
         if apart:
             echo()
         print_blocks(group, echo)
-
-
-def digits() -> int:
-    """Figures of errors in tables: one on a narrow screen, else two."""
-    return 1 if columns_of(sys.stdout) < 100 else 2
 
 
 def places(folder: Path, names: Iterable[object]) -> str:

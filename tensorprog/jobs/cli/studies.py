@@ -18,7 +18,6 @@ from tensorprog.jobs.cli.frame import (
     RESOURCES,
     Command,
     cluster,
-    digits,
     echo,
     open_program,
     places,
@@ -112,7 +111,7 @@ def sweep(
     if form == "json":
         print_json(_json(outcome, folder))
     elif not quiet:
-        for block in outcome.blocks(digits()):
+        for block in outcome.blocks():
             show([block])
             echo()
         echo(places(folder, (path.relative_to(folder) for path in outcome.written)))

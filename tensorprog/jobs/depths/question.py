@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tensorprog.language.builder import Builder
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
 from tensorprog.language.expr import (
     Affine,
@@ -24,12 +22,11 @@ from tensorprog.language.expr import (
     walk,
 )
 from tensorprog.language.ir import Netsor, Nonlin
-from tensorprog.language.reading import load
 from tensorprog.language.writing import pack, unpack
 from tensorprog.limit.law.by_layer import Axes
-from tensorprog.shipped import resolve
+from tensorprog.program import netsor_of
 
-__all__ = ["NAME", "Attention", "Question", "Variant", "ask", "netsor_of", "variant"]
+__all__ = ["NAME", "Attention", "Question", "Variant", "ask", "variant"]
 
 Scalar = int | float
 NAME = re.compile(r"[A-Za-z_]\w*")
@@ -78,15 +75,6 @@ class Question:
     def gradient(self) -> Axes:
         """The family of gradients, whose members are those of the family."""
         return replace(self.axes, name=f"grad_{self.axes.name}")
-
-
-def netsor_of(program: Any, what: str) -> Netsor:
-    """The program that was given, or that of a file."""
-    if isinstance(program, Builder):
-        return program.netsor
-    if isinstance(program, str | os.PathLike):
-        return load(resolve(program) if isinstance(program, str) else program)
-    raise fail(f"{what} takes a program or the path of one, not {type(program).__name__}")
 
 
 def ask(

@@ -81,9 +81,9 @@ class DepthProfile(Shown):
 
     # -- tables -------------------------------------------------------------------------------------------------
 
-    def blocks(self, figures: int = 2) -> list[Block]:
+    def blocks(self) -> list[Block]:
         """The grade first, then layers of the only choice of constants, or the last layer of all of them."""
-        rows = self._layers(figures) if len(self.question.choices) == 1 else self._choices(figures)
+        rows = self._layers() if len(self.question.choices) == 1 else self._choices()
         head = [self.head] if self.gradients is None else [self.head, summary("gradients", self.gradients)]
         said = [paragraph(f"no limit{' of gradients' if found is self.refused_gradients else ''}"
                           f"{f' with {choice}' if str(choice) else ''}: {found[choice.position]}")
@@ -101,37 +101,37 @@ class DepthProfile(Shown):
         notes += ["1/n = 0: where a line through the widths leads, measured and no theorem"] if lines else []
         return "; ".join(notes)
 
-    def _rows(self, choice: Variant, layer: int, figures: int) -> Iterator[tuple[str, ...]]:
+    def _rows(self, choice: Variant, layer: int) -> Iterator[tuple[str, ...]]:
         """The limit at one layer, and the networks of each width."""
         found = [("limit", self.limit.get(choice.position))]
         found += [(str(width), self.finite.get((choice.position, width))) for width in self.widths]
         found += [("1/n = 0", self.extrapolated(choice.position))]
         for who, curves in found:
             if curves is not None:
-                yield (who, *(_number(float(curves.values[name][layer]), float(curves.errors[name][layer]), figures)
+                yield (who, *(_number(float(curves.values[name][layer]), float(curves.errors[name][layer]))
                               if name in curves.values else "-" for name in self.names))
 
-    def _layers(self, figures: int) -> Grid:
+    def _layers(self) -> Grid:
         """Some layers, the last among them."""
         (choice,), layers = self.question.choices, self.question.layers
         title = f"{self.question.base.name}: {self._family} over {self.question.index}"
         rows, marked = list[tuple[str, ...]](), list[int]()
         for k in _spread(len(layers)):
-            for number, row in enumerate(self._rows(choice, k, figures)):
+            for number, row in enumerate(self._rows(choice, k)):
                 if row[0] == "limit" and self.widths:
                     marked.append(len(rows))
                 rows.append((str(layers[k]) if not number else "", *(row if self.widths else row[1:])))
         header = (self.question.index, *(("n",) if self.widths else ()), *(HEADINGS[name] for name in self.names))
         return Grid(title, header, tuple(rows), self._note, tuple(marked))
 
-    def _choices(self, figures: int) -> Grid:
+    def _choices(self) -> Grid:
         """The last layer of each choice of constants."""
         question = self.question
         title = f"{question.base.name}: {self._family} at {question.index} = {question.layers[-1]}"
         rows, marked = list[tuple[str, ...]](), list[int]()
         for choice in question.choices:
             values = tuple(f"{value:g}" for _, value in choice.values)
-            for number, row in enumerate(self._rows(choice, len(question.layers) - 1, figures)):
+            for number, row in enumerate(self._rows(choice, len(question.layers) - 1)):
                 if row[0] == "limit" and self.widths:
                     marked.append(len(rows))
                 rows.append((*(values if not number else [""] * len(values)), *(row if self.widths else row[1:])))
@@ -242,9 +242,9 @@ class DepthProfile(Shown):
                 **({"samples": self.samples} if self.finite else {}), "profiles": profiles}
 
 
-def _number(value: float, error: float, figures: int) -> str:
+def _number(value: float, error: float) -> str:
     """A number with its error; six figures of one that is known far better."""
-    return quantity(value, 0.0 if error < EXACT * abs(value) else error, figures)
+    return quantity(value, 0.0 if error < EXACT * abs(value) else error)
 
 
 def _json(curves: Curves | None) -> dict[str, Any] | None:

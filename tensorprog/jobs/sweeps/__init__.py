@@ -22,7 +22,7 @@ from tensorprog.finite.workers import one_blas_thread
 from tensorprog.jobs.sweeps.cells import Finished, drawn, limit_of, locked, named, numbers, pool, read_cell, write_cell
 from tensorprog.jobs.sweeps.design import Cell, Design, design
 from tensorprog.jobs.sweeps.results import Summary, dataset, netcdf, summaries, tables, tidy
-from tensorprog.language.errors import fail, need_xarray
+from tensorprog.language.errors import advised, fail, need_xarray
 from tensorprog.language.files import whole, write_text, writing
 from tensorprog.language.formats import BRACKETS
 from tensorprog.results.study import Listener, duration
@@ -44,15 +44,16 @@ class Outcome(Shown):
     summaries: tuple[Summary, ...]
     written: list[Path] = field(default_factory=list)
 
-    def blocks(self, figures: int = 2) -> list[Block]:
-        """A table for each choice of constants and each variable, with errors of so many figures; rates below."""
+    def blocks(self) -> list[Block]:
+        """A table for each choice of constants and each variable, rates below."""
         of = self.design
         note = f"{of.samples:,} networks; {BRACKETS}"
         note = f"means over {of.repeats} repeats of {note}" if of.repeats > 1 else note
         return [summary.block(variable, ", ".join(filter(None, (f"{of.base.name}: {variable}", str(summary.setting)))),
-                              note, figures) for summary in self.summaries for variable in of.variables]
+                              note) for summary in self.summaries for variable in of.variables]
 
 
+@advised
 def sweep(
     program: Any, width: Iterable[int] | int, *, over: Mapping[str, Iterable[Any]] | None = None, repeats: int = 10,
     samples: int = 50_000, seed: int = 0, variables: str | Iterable[str] | None = None,

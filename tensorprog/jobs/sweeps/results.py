@@ -18,7 +18,7 @@ from tensorprog.jobs.sweeps.cells import Finished
 from tensorprog.jobs.sweeps.design import LIMITS, NUMBERS, Cell, Design, Setting, described
 from tensorprog.language.errors import ProgramError, need_xarray
 from tensorprog.language.samples import program_text
-from tensorprog.results.comparison import HEADINGS, Comparison, Row
+from tensorprog.results.comparison import HEADINGS, MINOR, Comparison, Row
 from tensorprog.results.rates import NO_RATE, Rate, rate_of
 
 __all__ = ["Summary", "dataset", "mean_of", "netcdf", "summaries", "tables", "tidy"]
@@ -153,18 +153,20 @@ class Summary:
                 if names:
                     yield f"no rate of {', '.join(names)}: {reason}"
 
-    def block(self, variable: str, title: str, note: str, figures: int = 2) -> Grid:
+    def block(self, variable: str, title: str, note: str) -> Grid:
         """The table of one variable, the limit last if there is one, with the rates below."""
         rows = [comparison[variable] for comparison in self.comparisons]
         names = ["variance", "kurtosis",
                  *(name for name in TABLED if any(math.isfinite(getattr(row, name)) for row in rows))]
-        cells = [(str(comparison.width), *row.cells(names, figures))
+        cells = [(str(comparison.width), *row.cells(names))
                  for comparison, row in zip(self.comparisons, rows, strict=True)]
         limited = math.isfinite(rows[0].limit_variance)
-        cells += [("limit", *rows[0].limit_cells(names, figures))] if limited else []
+        cells += [("limit", *rows[0].limit_cells(names))] if limited else []
         notes = [note, *self.falls(variable), *([f"no limit: {self.refused}"] if self.refused else [])]
         header = ("n", *(HEADINGS[name] for name in names))
-        return Grid(title, header, tuple(cells), "\n".join(notes), (len(cells) - 1,) if limited else ())
+        minor = tuple(1 + names.index(name) for name in MINOR if name in names and (name != "kl" or names[2] != "kl"))
+        marked = (len(cells) - 1,) if limited else ()
+        return Grid(title, header, tuple(cells), "\n".join(notes), marked, minor=minor)
 
 
 def _json(rates: dict[str, Rate]) -> dict[str, dict[str, Any]]:
