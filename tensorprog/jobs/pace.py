@@ -10,18 +10,24 @@ import json
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from tensorprog.jobs.cache import PACE, inside, write
+from tensorprog.language.errors import TensorprogError
+from tensorprog.language.ir import Netsor
 from tensorprog.results.study import Listener
 
-__all__ = ["Pace", "Paced"]
+__all__ = ["Pace", "Paced", "about", "about_curves", "about_first_order"]
 
 MEASURED = 0.012  # seconds of what is measured, on the machine on which rough seconds are right
 SLOWEST, WEIGHT = 50.0, 0.5  # of one correction: how far it may go, and how much it counts
+# rough seconds where there are scores, and more for each of those that are read together: for the numbers of a limit,
+# for the law of one variable, for a first order in 1/n
+LIMIT, CURVE, FIRST_ORDER = (0.7, 0.08), (0.15, 0.025), (1.2, 0.12)
 SHARED = 8.0  # processes on one core beside which a step is still taken for one that works here
 SHORTEST = 0.05  # seconds; shorter steps say nothing
 
@@ -135,5 +141,29 @@ def about(program: Any, law: Any) -> float:
     """Rough seconds that the numbers of a limit take."""
     if law.known:
         return 0.05
-    seconds = 0.2 + (0.8 if program.netsor.scores else 0.0)
+    fixed, each = LIMIT
+    seconds = 0.2 + (fixed + each * _keys(program.netsor) if program.netsor.scores else 0.0)
     return seconds + float(law.plan().seconds) + (8.0 if law.recursion.layered else 0.0)
+
+
+def about_curves(program: Any, law: Any, names: Iterable[str], most: int) -> float:
+    """Rough seconds that the laws of up to so many members of each name take, of those that differ."""
+    if law.known or not program.netsor.scores:
+        return 0.0
+    fixed, each = CURVE
+    seconds = 0.0
+    for name in names:
+        with suppress(TensorprogError):  # where there is no limit of it
+            seconds += min(law.different(name), most) * (fixed + each * _keys(program.netsor))
+    return seconds
+
+
+def about_first_order(netsor: Netsor, most: float) -> float:
+    """Rough seconds to find the first order in 1/n of one variable, or that it would take too long."""
+    fixed, each = FIRST_ORDER
+    return min(fixed + each * (_keys(netsor) if netsor.scores else 0.0), most)
+
+
+def _keys(netsor: Netsor) -> int:
+    """Scores that are read together, as by a softmax: those over the last index."""
+    return max((shape[-1] for name in netsor.scores if (shape := netsor.families[name].shape)), default=1)

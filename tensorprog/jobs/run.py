@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.jobs.pace import Pace, Paced, about
+from tensorprog.jobs.pace import Pace, Paced, about, about_curves, about_first_order
 from tensorprog.jobs.remembered_law import RememberedLaw
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import NotCompiledError, OutsideError, ProgramError, TensorprogError
@@ -42,8 +42,8 @@ MAX_PRECISE = 16  # members of outputs together up to which precise divergences 
 DRAWS, SECONDS = 1 << 12, 8.0  # of the first order in 1/n: draws, and the time that it may take
 MOST_TIMES = 2.0  # as long may a run take for them
 LIMIT, REPORT, PICTURES = "compiling the limit", "writing the report", "drawing pictures"  # steps of a run
+EXPANDING = "first order in 1/n"
 COMPARING = 0.02, 1e-6  # rough seconds to compare one variable, and more for each network
-CURVE = 0.15  # to compute the law of one variable
 FIRST = 0.3  # before the first network is drawn
 
 
@@ -178,8 +178,10 @@ def _steps(
     for number, width in enumerate(settings.width):
         seconds, _ = estimate(netsor, replace(settings, width=(width,)), executor, stream)
         steps[_drawing(width)] = "drawing", seconds + (FIRST if number == 0 else 0.0)
-        curves = CURVE * compared if number == 0 and netsor.scores and law is not None else 0.0
+        curves = about_curves(program, law, study.names, MAX_MEMBERS) if number == 0 and law is not None else 0.0
         steps[_comparing(width)] = "comparing", compared * (fixed + each * settings.samples) + curves
+    if law is not None:
+        steps[EXPANDING] = "first order", about_first_order(netsor, SECONDS)
     if out is not None:
         steps |= {REPORT: ("report", 2.0), PICTURES: ("pictures", 0.9)}
     return steps
@@ -338,7 +340,7 @@ def _head(study: Study, samples: Samples) -> Samples:
 
 def _first_orders(study: Study, told: Listener) -> None:
     """The first order in 1/n of the first output, where it takes no longer than a moment."""
-    told.stage("first order in 1/n")
+    told.stage(EXPANDING)
     variable = study.pictured[0]
     try:
         found = first_orders(study.netsor, variable, DRAWS, SECONDS)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+import tensorprog as tp
 from tensorprog.jobs import pace
 from tensorprog.jobs.pace import Pace, Paced
 from tensorprog.results.study import Listener
@@ -96,6 +98,47 @@ def test_a_silent_listener_is_told_too(file: Path) -> None:
     told.note("said")
     told.cells(1, 2, 0.5)
     told.done()
+
+
+def test_laws_take_as_long_as_they_are_many_and_read_many_scores() -> None:
+    """Measured: a law of a member takes some nine times as long where 64 scores are read together as where 4 are."""
+    small, large = tp.load("attention_correlated"), tp.load("attention_correlated", s=64)
+    rough = []
+    for program in (small, large):
+        law = program.limit()
+        law.known = False  # type: ignore[attr-defined]
+        rough.append(pace.about_curves(program, law, ["y"], 64))
+        members = program.netsor.families["y"].shape[0]
+        assert law.different("y") == members
+        assert pace.about_curves(program, law, ["y"], 2) == pytest.approx(2 * rough[-1] / members)
+    assert 4 < rough[1] / 64 / (rough[0] / 4) < 16
+    same = tp.load("attention").limit()
+    assert same.different("y") == 1
+    assert same.different("y[2]") == 1
+    assert same.different("u") == 4
+    assert pace.about_first_order(large.netsor, 8.0) == 8.0
+    assert pace.about_first_order(small.netsor, 8.0) < 2.0
+
+
+def test_every_long_step_of_a_run_is_expected(file: Path, tmp_path: Path) -> None:
+    from tensorprog.jobs.run import run
+    from tensorprog.results.study import settings_of
+
+    expected: dict[str, float] = {}
+    begun: list[str] = []
+
+    class Hearing(Listener):
+        def expect(self, seconds: Mapping[str, float]) -> None:
+            expected.update(seconds)
+
+        def stage(self, text: str) -> None:
+            begun.append(text)
+
+    program = tp.load("attention", s=2, H=1)
+    run(program, settings_of(program.netsor, {"width": (8, 16), "samples": 500}), tmp_path / "out", Hearing(),
+        page=lambda study: "")
+    assert set(begun) - set(expected) == {"checking"}
+    assert set(expected) <= set(begun)
 
 
 @pytest.mark.parametrize(("passed", "worked", "learned"), [

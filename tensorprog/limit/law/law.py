@@ -158,6 +158,11 @@ class NumericLaw:
                 f"above 1 are relative): ask for less with accuracy={more}"
             )
 
+    def different(self, name: str) -> int:
+        """How many members of a family have laws of their own, by the structure of the program."""
+        family, box, _ = self.member(name)
+        return math.prod(stop - start for start, stop in self._outputs.alike(family, box))
+
     # -- means and covariances ----------------------------------------------------------------------------------
 
     def mean(self, name: str, with_error: bool = False) -> Any:
