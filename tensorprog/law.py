@@ -139,12 +139,12 @@ class Law(NumericLaw, Shown):
 
     def width_for(
         self, quantity: str, name: str, other: str | None = None, *, within: float = 0.01, relative: bool = True,
-        order: int = 4, draws: int = 2**15, seed: int = 0,
+        order: int = 4, draws: int = 2**15, seed: int = 0, accuracy: float | None = None,
     ) -> int:  # fmt: skip
         """The n from which the first order in 1/n of a quantity is at most `within`, of its limit if `relative`.
 
-        That is (abs(a) + error) / within for (a, error) of `correction`, rounded up; an asymptotic expansion, not a
-        bound.
+        That is (abs(a) + error) / within for (a, error) of `correction`, rounded up, with its `accuracy`; an asymptotic
+        expansion, not a bound.
 
         Raises    ProgramError for what is relative to a limit of 0; otherwise as for `correction`
         """
@@ -152,7 +152,7 @@ class Law(NumericLaw, Shown):
 
         names = self._members_asked(quantity, name, other)
         with self.budget.within():
-            found = correction(self.netsor, quantity, names, check_order(order), draws, seed)
+            found = correction(self.netsor, quantity, names, check_order(order), draws, seed, accuracy)
         return found.width(within, relative)
 
     def _members_asked(self, quantity: str, name: str, other: str | None) -> list[str]:

@@ -24,6 +24,7 @@ from tensorprog.importing.laws import (
     truncated_law,
     uniform_law,
 )
+from tensorprog.language.errors import fail
 
 __all__ = ["built", "laws_at", "measured"]
 
@@ -217,9 +218,18 @@ def _recording() -> Iterator[Recorder]:
 
 
 def built(make: Callable[[int], Any], width: int) -> tuple[Any, dict[str, Pieces]]:
-    """The module of a width, and the laws of its parameters by their rows."""
+    """The module of a width, and the laws of its parameters by their rows.
+
+    Raises    ProgramError for what makes no module, and for a module, whose width is one already
+    """
+    fix = "tp.from_torch(lambda n: Model(n), inputs)"
+    if isinstance(make, torch.nn.Module) or not callable(make):
+        what = "a module" if isinstance(make, torch.nn.Module) else repr(make)
+        raise fail(f"from_torch takes a function of the width that makes the module, not {what}", fix=fix)
     with _recording() as recorder:
         module = make(width)
+    if not isinstance(module, torch.nn.Module):
+        raise fail(f"from_torch takes a function that makes a torch.nn.Module, not {type(module).__name__}", fix=fix)
     named = {**dict(module.named_parameters(remove_duplicate=False))}
     return module, {name: _rows(recorder, parameter) for name, parameter in named.items()}
 

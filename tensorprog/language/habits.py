@@ -28,7 +28,8 @@ STATEMENTS = {"matmul": '("u", W, x)', "dot": '("p", x, y)', "nonlin": '("y", tp
               "initial": '("h")', "index": '("i", 4)', "constant": '("s", 4)'}
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "matmul": "@", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
          "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
-ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "neg": "-", "pos": "+", "invert": "~", "abs": "abs"}
+ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "neg": "-", "pos": "+", "invert": "~", "abs": "abs",
+         "float": "float", "int": "int", "round": "round"}
 REFUSED = {
     "__call__": "is no function and cannot be called",
     "__len__": "has no length",

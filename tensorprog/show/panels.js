@@ -4,7 +4,7 @@
   const css = getComputedStyle(document.documentElement);
   const ink = () => css.getPropertyValue("--ink").trim();
   const colour = (hex) => hex === "#000000" ? ink() : css.getPropertyValue(`--c${hex.slice(1)}`).trim() || hex;
-  const short = (value) => value == null ? "\u2013" : Number(value.toPrecision(4)).toString().replace("-", "\u2212");
+  const short = (value) => value == null ? "" : Number(value.toPrecision(4)).toString().replace("-", "\u2212");
   const panels = [...document.querySelectorAll("script.readings")].map((node) =>
     ({ ...JSON.parse(node.textContent), figure: node.closest("figure") }));
 
@@ -63,7 +63,7 @@
       across.filter = (plot, ticks) => ticks;
     }
     const plot = new uPlot({
-      width: Math.max(240, box.clientWidth), height: 300, legend: { live: true }, hooks: { draw: [bars] },
+      width: Math.max(240, box.clientWidth), height: 300, legend: { live: true, markers: { dash: (_, k) => k && curves[k - 1].dashed ? "dashed" : "solid" } }, hooks: { draw: [bars] },
       cursor: { dataIdx: nearest, points: { size: 7 } },
       scales: {
         x: { time: false, distr: scales[0] === "log" ? 3 : 1, range: limits.slice(0, 2) },

@@ -18,6 +18,7 @@ from tensorprog.importing.initialisers import built  # noqa: E402
 from tensorprog.importing.refusals import SourcePlace, refused_text  # noqa: E402
 from tensorprog.language.errors import Problem, Span  # noqa: E402
 from tensorprog.language.reading import loads  # noqa: E402
+from tests.stated import STATED  # noqa: E402
 
 nn = torch.nn
 LARGEST = 4.9  # of z, over all that is compared here
@@ -552,6 +553,43 @@ class Fixed(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         return torch.tanh(self.up(self.norm(self.embed(x))))
+
+
+def test_modules_are_made_at_a_width() -> None:
+    for make in (nn.Linear(4, 4), 3, lambda n: n):
+        with pytest.raises(tp.ProgramError, match="from_torch takes a function") as refused:
+            tp.from_torch(make, torch.ones(2, 4))
+        assert "lambda n: Model(n)" in refused.value.problems[0].fix
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_post_norm_layers_that_share_an_index_have_their_limit() -> None:
+    """Mean products of tokens of 300 modules of width 256 lie about those of the limit."""
+
+    class Post(nn.Module):
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.embed = nn.Linear(5, n)
+            layers = (nn.TransformerEncoderLayer(n, 2, 2 * n, 0.0, batch_first=True) for _ in range(2))
+            self.layers = nn.ModuleList(layers)
+
+        def forward(self, x: Any) -> Any:
+            x = self.embed(x)
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    torch.manual_seed(2)
+    x, found = torch.randn(1, 3, 5), []
+    law = tp.from_torch(lambda n: Post(n).eval(), x).limit()
+    with torch.no_grad():
+        for _ in range(300):
+            y = Post(256).eval()(x)[0].double().numpy()
+            found.append([y[0] @ y[1] / 256, y[0] @ y[2] / 256, y[1] @ y[2] / 256])
+    spread = np.std(found, axis=0) / np.sqrt(len(found))
+    value, error = law.cov("y", with_error=True)
+    pairs = [0, 0, 1], [1, 2, 2]
+    assert np.all(np.abs(np.mean(found, axis=0) - value[pairs]) < STATED * spread + error[pairs] + 1 / 256)
 
 
 @pytest.mark.filterwarnings("ignore")

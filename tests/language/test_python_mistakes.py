@@ -185,6 +185,7 @@ MISTAKES = {
     "law('y')": ("a law is no function", 'law.cov("y")', ""),
     "law['y']": ("square brackets", 'law.cov("y")', ""),
     "law + law": ("a law is no number", 'law.cov("y")', ""),
+    "float(law)": ("a law is no number, so that float cannot take it", 'law.cov("y")', ""),
     "law.run(64)": ("a law has no attribute run", "law.sample(1000)", ""),
     "report['grade']": ("square brackets", ".grade", ""),
     "report.verdict": ("a report has no attribute verdict", "report.grade", "report.grade"),

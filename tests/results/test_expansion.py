@@ -142,6 +142,10 @@ def test_questions_that_have_no_answer() -> None:
     with pytest.raises(tp.ProgramError, match="is 0"):
         smooth.width_for("mean", "y", draws=64)
     assert smooth.width_for("kurtosis", "y", draws=2**10) > smooth.width_for("kurtosis", "y", within=0.1, draws=2**10)
+    a, error = smooth.correction("kurtosis", "y", accuracy=0.02)
+    assert error <= 0.02 * max(1, abs(a))
+    width = math.ceil((abs(a) + error) / (0.01 * smooth.kurtosis("y")))
+    assert smooth.width_for("kurtosis", "y", accuracy=0.02) == width
 
 
 def test_convolutions_whose_covariances_are_kept_as_factors() -> None:
