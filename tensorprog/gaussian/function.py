@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import comb
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,8 +17,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.floating]
 
 __all__ = [
-    "KINDS", "REACH", "FunctionTerm", "RealFunction", "crude_norm", "density", "evaluate", "merged", "terms_affine",
-    "terms_product", "terms_scaled",
+    "KINDS", "REACH", "FunctionTerm", "Left", "RealFunction", "at_most", "crude_norm", "density", "evaluate",
+    "merged", "terms_affine", "terms_product", "terms_scaled",
 ]  # fmt: skip
 
 MOST_TERMS = 60  # that a product has more than its longer factor
@@ -173,11 +176,44 @@ def density(z: Array) -> Array:
     return np.asarray(np.exp(-0.5 * z * z) / SQRT_2PI)
 
 
+class Left:
+    """How many values of functions may still be computed."""
+
+    def __init__(self, values: int) -> None:
+        self.values, self.lock = values, Lock()
+
+    def take(self, values: int) -> None:
+        """Count some; one count for all threads.
+
+        Raises    FloatingPointError where more would be computed than may be
+        """
+        with self.lock:
+            self.values -= values
+        if self.values < 0:
+            raise FloatingPointError("a Gaussian expectation takes more values of its function than are allowed here")
+
+
+_LEFT: ContextVar[Left | None] = ContextVar("values", default=None)
+
+
+@contextmanager
+def at_most(left: Left) -> Iterator[None]:
+    """Quadrature inside computes the values that are left at most, and raises FloatingPointError beyond."""
+    token = _LEFT.set(left)
+    try:
+        yield
+    finally:
+        _LEFT.reset(token)
+
+
 def evaluate(f: RealFunction, x: Array, strict: bool = True) -> Array:
     """f at x of shape batch + (m,), without warnings, always of the shape of x; not strict: 0 for nan.
 
     Raises    FloatingPointError if f returns nan: a nan is a bug of the function or an argument outside its domain
     """
+    left = _LEFT.get()
+    if left is not None:
+        left.take(x.size)
     with np.errstate(all="ignore"):
         value = np.asarray(f.call(x), dtype=np.float64)
     # a function may answer with leading axes of length 1

@@ -11,6 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -457,7 +458,7 @@ def _each(call: Callable[[Index], None], tiles: list[Index], threads: bool) -> N
                 raise
 
     with ThreadPoolExecutor(workers - 1) as pool:  # this thread works as well
-        helpers = [pool.submit(work) for _ in range(workers - 1)]
+        helpers = [pool.submit(copy_context().run, work) for _ in range(workers - 1)]
         work()
         for helper in helpers:
             helper.result()

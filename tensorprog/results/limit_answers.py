@@ -29,6 +29,7 @@ JUMP = 1e-3
 VANISHED = 1e-12  # a second moment that counts as 0
 ATOM = 1e-6  # what counts as 0, in units of the root of the second moment
 FAMILY = 512  # members of a family of which all covariances are computed only to look at scores
+VALUES = 20_000_000  # of functions, that quadrature computes for one check; about a second
 RARE = 1e-4  # a probability that a variable with a density has of being that small, and much more
 
 
@@ -41,12 +42,17 @@ def check_with_limit(netsor: Netsor) -> Report:
 
 
 def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
-    """None for what the limit does not compile, such as vectors that depend on scores, and what is no number."""
+    """None for what the limit does not compile, such as vectors that depend on scores, what is no number, and what
+    takes long: a check is quick.
+    """
 
     @wraps(method)
     def answer(self: LimitAnswers, *args: Any) -> Any:
+        from tensorprog.gaussian.function import Left, at_most
+
+        self._left = self._left or Left(VALUES)
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), at_most(self._left):
                 return method(self, *args)
         except (TensorprogError, FloatingPointError):
             return None
@@ -60,6 +66,7 @@ class LimitAnswers(LimitNumbers):
     def __init__(self) -> None:
         self._recursions: dict[int, tuple[Netsor, Any]] = {}
         self._means: dict[tuple[int, str], ScoreMean | None] = {}
+        self._left: Any = None  # of VALUES, once the first answer is asked for
 
     def _recursion(self, netsor: Netsor) -> Any:
         from tensorprog.limit.moment.numeric_recursion import NumericRecursion
