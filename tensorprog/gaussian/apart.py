@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
-from tensorprog.gaussian.function import density
+from tensorprog.gaussian.function import counted, density
 from tensorprog.gaussian.propagation import ROUNDING
 from tensorprog.gaussian.series import hermite
 
@@ -76,6 +76,7 @@ class Side:
         mean, deviation = (np.stack([np.broadcast_to(v, self.shape) for v in values], axis=-1)[..., None]
                            for values in ([m.value for m in self.mu], [np.sqrt(v.value) for v in self.var]))
         points = np.stack([grid.reshape(-1) for grid in np.meshgrid(*[nodes] * self.dim, indexing="ij")])
+        counted(math.prod(self.shape) * points.size)
         values = np.broadcast_to(self.call(mean + deviation * points), (*self.shape, points.shape[1]))
         if np.isnan(values).any():
             raise FloatingPointError("a function in a Gaussian expectation returned nan")

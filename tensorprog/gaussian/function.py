@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.floating]
 
 __all__ = [
-    "KINDS", "REACH", "FunctionTerm", "Left", "RealFunction", "at_most", "crude_norm", "density", "evaluate",
+    "KINDS", "REACH", "FunctionTerm", "Left", "RealFunction", "at_most", "counted", "crude_norm", "density", "evaluate",
     "merged", "terms_affine", "terms_product", "terms_scaled",
 ]  # fmt: skip
 
@@ -206,14 +206,22 @@ def at_most(left: Left) -> Iterator[None]:
         _LEFT.reset(token)
 
 
+def counted(values: int) -> None:
+    """Count values that are computed.
+
+    Raises    FloatingPointError where they are more than may be
+    """
+    left = _LEFT.get()
+    if left is not None:
+        left.take(values)
+
+
 def evaluate(f: RealFunction, x: Array, strict: bool = True) -> Array:
     """f at x of shape batch + (m,), without warnings, always of the shape of x; not strict: 0 for nan.
 
     Raises    FloatingPointError if f returns nan: a nan is a bug of the function or an argument outside its domain
     """
-    left = _LEFT.get()
-    if left is not None:
-        left.take(x.size)
+    counted(x.size)
     with np.errstate(all="ignore"):
         value = np.asarray(f.call(x), dtype=np.float64)
     # a function may answer with leading axes of length 1

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from tensorprog.gaussian.estimate import EPS, Estimate
+from tensorprog.gaussian.function import counted
 from tensorprog.gaussian.integrand import Integrand
 from tensorprog.gaussian.rules import product_points
 from tensorprog.gaussian.sobol import SOBOL_DIMENSIONS, scrambled_sobol
@@ -82,6 +83,7 @@ class JointIntegrand(Integrand):
         for start in range(0, m, chunk):
             part = slice(start, start + chunk)
             z = self.mu[..., None] + np.matmul(self.factor, points[part].T)
+            counted(z.size)
             f = np.broadcast_to(np.asarray(self.call(z), dtype=np.float64), (*self.shape, z.shape[-1]))
             if np.isnan(f).any():
                 raise FloatingPointError("a function in a Gaussian expectation returned nan")

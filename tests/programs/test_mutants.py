@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tensorprog.gaussian.function import Left
@@ -39,3 +40,15 @@ def test_a_check_computes_no_integral_that_takes_long(monkeypatch: pytest.Monkey
     text = shipped_programs()["attention_softplus"].read_text().replace("W: 2", "W: 1e308")
     assert Program.from_netsor(loads(text)).check().grade == "remark"
     assert 1_000_000 < sum(counted) < 50_000_000
+
+
+def test_scores_whose_operands_lie_beyond_a_boundary_are_zero() -> None:
+    """All of WQ[a - 2] is zero, so attention is the mean over tokens, and the output is one Gaussian variable."""
+    text = shipped_programs()["attention_lowrank"].read_text()
+    for old, new in {"a: H}": "a: {size: H, boundary: zero}}", "MatMul(WQ[a], x[i])": "MatMul(WQ[a-2], x[i])"}.items():
+        assert old in text
+        text = text.replace(old, new)
+    law = Program.from_netsor(loads(text)).limit()
+    cov = law.cov("y")
+    assert np.allclose(cov, cov[0, 0], rtol=1e-12) and law.kurtosis("y[0]") == pytest.approx(3)
+    assert law.density("y[0]", [0.0])[0] == pytest.approx((2 * np.pi * cov[0, 0]) ** -0.5)

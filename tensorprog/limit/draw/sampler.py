@@ -687,7 +687,7 @@ def factor_rows(
     if whole and len(rows) > 1 and (not rows.strides[0] or np.all(rows == rows[:1])):
         rows = rows[:1]
     sigma = np.sqrt(variances(recursion.netsor, groups[0].weight.name)[members])
-    rows = rows * (sigma[0] if np.all(sigma == sigma[:1]) else sigma[:, None, None])
+    rows = rows * (sigma[:1] if np.all(sigma == sigma[:1]) else sigma)[:, None, None]
     result = {}
     for g, start, stop in zip(groups, offsets, offsets[1:], strict=False):
         part = rows[:, start:stop]

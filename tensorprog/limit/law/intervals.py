@@ -70,14 +70,14 @@ class Moving:
         along = TILES.get(sampler.dim, 1)
         edge = REGION * (2 * np.arange(along) + 1 - along) / along
         tiles = np.meshgrid(*[edge] * sampler.dim, indexing="ij") if along > 1 else [np.zeros(1)] * sampler.dim
-        centres = np.stack([a.reshape(-1) for a in tiles], axis=1)
+        centres = np.stack([a.reshape(-1) for a in tiles], axis=1) if sampler.dim else np.zeros((1, 0))
         return cls(sampler, centres, np.full((len(centres), 1), REGION / along), cells=True)
 
     def _score(self, sampler: Sampler, name: str) -> Open:
         """Blocks of a score, which is linear in the normals; over a whole region in any direction."""
         dim, whole = sampler.dim, self.cells and self.boxes == 1
         square: Any = 0.0
-        for unit in _directions(dim):
+        for unit in _directions(dim) if dim else [np.zeros((1, 0))]:  # scores of nothing random are 0
             slope = sampler.scores_of(name, Points(sampler.sources, unit))
             matrix = slope.data.reshape(len(unit), -1)
             square = square + np.square(matrix).sum(axis=0)
