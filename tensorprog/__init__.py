@@ -68,7 +68,9 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value
         return value
     if name == "plots":
-        return import_module("tensorprog.show.plots")
+        value = import_module("tensorprog.show.plots")
+        value.__class__ = _Submodule
+        return value
     if name == "sklearn":
         return import_module("tensorprog.sklearn")
     if not name.startswith("_"):
@@ -114,7 +116,22 @@ class _Submodule(ModuleType):
     """A submodule, which is no function."""
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        raise _no_function(self.__name__.rpartition(".")[2])
+        name = self.__name__.rpartition(".")[2]
+        if name != "plots":
+            raise _no_function(name)
+        from tensorprog.language.errors import NoOperationError, Problem
+
+        raise NoOperationError(Problem("plots is no function: its functions draw one kind of picture each", fix=(
+            'tp.plots.density(samples, law, "y[0]")')))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        from tensorprog.language.errors import NoNameError, Problem, did_you_mean
+
+        known = [public for public in getattr(self, "__all__", ()) if public.islower()]
+        fix = did_you_mean(name, known, f"its functions are {', '.join(known)}" if known else "")
+        raise NoNameError(Problem(f"{self.__name__} has no function {name}", fix=fix))
 
 
 sys.modules[__name__].__class__ = _Package

@@ -18,7 +18,7 @@ from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import check_sketch, declared_function
 from tensorprog.language.errors import NotCompiledError, ProgramError
 from tensorprog.language.files import whole, writing
-from tensorprog.language.habits import answering, no_attribute
+from tensorprog.language.habits import Answering, answering, no_attribute
 from tensorprog.limit.law.infinite_heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw, check_order
 from tensorprog.limit.law.summary import blocks_of
@@ -46,9 +46,9 @@ BROKEN = (  # what reading an archive raises that is damaged, or none
 )  # fmt: skip
 
 
-@answering("a law", 'law.cov("y"), law.density("y[0]", grid) and law.sample(1000) have its numbers')
+@answering("a law", 'law.cov("y"), law.density("y[0]", grid) and law.sample(1000) have its numbers', made="P.limit()")
 @budgeted
-class Law(NumericLaw, Shown):
+class Law(NumericLaw, Shown, metaclass=Answering):
     """The infinite-width limit of a program: Definition 1, with a sampler for (Z, p-ring).
 
     Vectors stand for a typical coordinate Z, scores for p-ring.  Given p-ring, outputs that are linear in the vectors

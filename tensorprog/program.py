@@ -14,9 +14,9 @@ from tensorprog.finite.job import kept_families
 from tensorprog.finite.run import run
 from tensorprog.language.averages import with_averages
 from tensorprog.language.builder import Builder
-from tensorprog.language.errors import OutsideError, ProgramError, advised, advising, fail
+from tensorprog.language.errors import OutsideError, ProgramError, advised, advising, check_count, fail
 from tensorprog.language.expr import Expr
-from tensorprog.language.habits import answering
+from tensorprog.language.habits import Answering, answering
 from tensorprog.language.memory import parse_memory
 from tensorprog.results.conditional import with_conditional
 from tensorprog.shipped import resolve
@@ -36,7 +36,7 @@ __all__ = ["Program", "load", "netsor_of"]
 
 @answering("a program", "P.run(width=64) draws networks, P.limit() has the limit, P.check() the grade")
 @advising
-class Program(Builder, Shown):
+class Program(Builder, Shown, metaclass=Answering):
     """A Netsor program with Dots: declared call by call (see `Builder`), or read by `load`.
 
     Two programs are equal when their declarations are, however they were written; title, reference and run defaults do
@@ -50,6 +50,15 @@ class Program(Builder, Shown):
     _checked: tuple[Netsor, Report] | None = None  # what was judged last
     imported: Imported | None = None
     """What became of the parameters of a torch module, of a program that `from_torch` made."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and not hasattr(type(self), name):
+            known = name in self._draft.constant
+            what = f"a program keeps its constants: {name} is given" if known else f"a program has no attribute {name}"
+            raise fail(what + (" where it is made" if known else ", and takes none"), fix=(
+                f'tp.load("file.yaml", {name}={value!r}), or tp.Program("mine", constants={{"{name}": {value!r}}})'
+                if known else f'P.constant("{name}", {value!r})'))
+        super().__setattr__(name, value)
 
     @property
     def name(self) -> str:
@@ -193,6 +202,7 @@ class Program(Builder, Shown):
         """
         if accuracy is not None and (not isinstance(accuracy, int | float) or not 1e-7 <= accuracy <= 0.1):
             raise ProgramError(f"accuracy must lie between 1e-7 and 0.1, not {accuracy!r}")
+        check_count("seed", seed, 0)
         report = self.check()
         if report.grade == "outside":
             raise OutsideError(f"no limit is claimed for {self.name}:\n{report}")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.extras import how_to_install
+from tensorprog.language.habits import answering
 from tensorprog.program import Program
 
 if find_spec("sklearn") is None:
@@ -29,6 +30,7 @@ ROWS = 128  # inputs of one program where only the diagonal is wanted
 STEP = 1e-4  # of the logarithm of a constant, on either side
 
 
+@answering("a kernel", "GaussianProcessRegressor(kernel).fit(X, y)")
 class ProgramKernel(Kernel):  # type: ignore[misc]
     """The covariance of a network's outputs at infinite width, as a function of two inputs.
 
@@ -142,6 +144,9 @@ class ProgramKernel(Kernel):  # type: ignore[misc]
 
     def _covariance(self, rows: Array, moved: Mapping[str, float]) -> tuple[Array, float]:
         """The covariance and the largest error of its entries."""
+        if not callable(self.program):
+            raise fail("ProgramKernel takes a function that writes the program of some rows, not "
+                       f"{self.program!r:.60}", fix="ProgramKernel(network), with def network(rows): ...; return P")
         program = self.program(rows, **{**(self.constants or {}), **moved})
         if not isinstance(program, Program):
             raise ProgramError(f"the function given to ProgramKernel returned {type(program).__name__}; it must return "

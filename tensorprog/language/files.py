@@ -31,6 +31,8 @@ def writing(path: str | os.PathLike[str], fix: str = "choose another place with 
 
     Raises    ProgramError
     """
+    if not isinstance(path, str | os.PathLike):
+        raise fail(f"a file is named by text, not by {path!r}", fix='"file.npz"')
     try:
         yield
     except OSError as error:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from abc import ABCMeta
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
-from tensorprog.language.errors import NoNameError, NoOperationError, Problem, did_you_mean
+from tensorprog.language.errors import NoNameError, NoOperationError, Problem, did_you_mean, fail
 
-__all__ = ["answering", "elsewhere", "no_attribute"]
+__all__ = ["Answering", "answering", "elsewhere", "no_attribute"]
 
 Kind = TypeVar("Kind", bound=type)
 HOMES = {  # the objects of the interface: how each is called, how to come by one, and where its class stands
@@ -47,16 +49,36 @@ FALSE_NAMES = {  # of attributes, by their names elsewhere
     "variance": "var", "stdev": "std", "stddev": "std", "rvs": "sample", "pdf": "density", "ppf": "quantile",
     "plot": "graph",
 }
+MADE = {"Samples": {"load": 'numpy.load("samples.npz")'}, "Program": {  # by other ways to make them
+    **dict.fromkeys(("from_yaml", "from_file", "read_yaml", "read", "open", "parse", "load"), 'tp.load("file.yaml")'),
+    **dict.fromkeys(("from_torch", "from_module", "from_pytorch"), "tp.from_torch(module)"),
+}}
 
 
-def answering(thing: str, fix: str) -> Callable[[Kind], Kind]:
-    """A class whose objects answer what they cannot do: `thing` is one of them, `fix` what is done with it."""
+class Answering(ABCMeta):
+    """A class that is asked for what it does not have, as `Program.from_yaml`."""
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        made = MADE.get(cls.__name__)
+        no_attribute(f"the class {cls.__name__}", cls, name, "help(tp) lists what makes one", meant=made)
+
+
+def answering(thing: str, fix: str, made: str = "") -> Callable[[Kind], Kind]:
+    """A class whose objects answer what they cannot do: `thing` is one of them, `fix` what is done with it.
+
+    An object that users get from a call, `made`, and do not make themselves says so.
+    """
     def with_answers(kind: Kind) -> Kind:
+        if made:
+            kind.__init__ = _made_by(kind.__init__, f"{thing} is not made in this way", made)  # type: ignore[misc]
         sized, kind.usage_hint = hasattr(kind, "__len__"), fix  # type: ignore[attr-defined]  # in an expression
         had = {name for base in kind.__mro__[:-1] for name in vars(base)}
         for name, reason in REFUSED.items():
             if name not in had:
                 setattr(kind, name, _refusal(thing, reason, fix))
+        if "__format__" not in had:
+            refuse = _refusal(thing, "is no number, and has no format", fix)
+            kind.__format__ = _formatted(refuse)  # type: ignore[assignment]
         if not sized:
             kind.__bool__ = lambda self: True  # type: ignore[attr-defined]  # which asks the length otherwise
         if "__getattr__" not in had:
@@ -64,6 +86,22 @@ def answering(thing: str, fix: str) -> Callable[[Kind], Kind]:
         return kind
 
     return with_answers
+
+
+def _made_by(init: Callable[..., None], reason: str, made: str) -> Callable[..., None]:
+    @wraps(init)
+    def begun(self: Any, *args: Any, **options: Any) -> None:
+        try:
+            inspect.signature(init).bind(self, *args, **options)
+        except TypeError:
+            raise fail(reason, fix=made) from None
+        init(self, *args, **options)
+
+    return begun
+
+
+def _formatted(refuse: Callable[..., NoReturn]) -> Callable[[Any, str], str]:
+    return lambda self, spec: refuse(self) if spec else str(self)
 
 
 def _refusal(thing: str, reason: str, fix: str) -> Callable[..., NoReturn]:

@@ -19,7 +19,7 @@ from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import ProgramError, did_you_mean, fail, need_package
 from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import BRACKETS, label, quantity, split
-from tensorprog.language.habits import answering, no_attribute
+from tensorprog.language.habits import Answering, answering, no_attribute
 from tensorprog.language.ir import Netsor
 
 __all__ = ["Samples", "column", "is_samples", "program_text", "samples_of"]
@@ -36,9 +36,10 @@ def program_text(netsor: Netsor) -> str:
     return pack(replace(netsor, title="", reference="", run=()))[0]
 
 
-@answering("the result of run", 'samples["y"] is an array, whose first axis counts networks')
+@answering("the result of run", 'samples["y"] is an array, whose first axis counts networks',
+           made="P.run(width=64, samples=1000)")
 @dataclass(frozen=True)
-class Samples(Mapping[str, NDArray[Any]], Shown):
+class Samples(Mapping[str, NDArray[Any]], Shown, metaclass=Answering):
     """Draws of outputs, scores and kept variables by name.
 
     Shapes    a vector family (samples, *members), or (samples, coordinates, *members) if coordinates > 1; a scalar

@@ -36,8 +36,8 @@ def names() -> dict[str, Any]:
     x = P.matmul("x[i]", V[i], h)
     p = P.dot("p[i,j]", x[i], x[j])
     done = tp.load("attention", s=2, H=1)
-    return _Names({"done": done, "tp": tp, "np": np, "math": math, "P": P, "i": i, "j": j, "h": h, "W": W, "V": V,
-                   "x": x, "p": p})
+    return _Names({"done": done, "tp": tp, "np": np, "math": math, "P": P, "names": names, "i": i, "j": j,
+                   "h": h, "W": W, "V": V, "x": x, "p": p})
 
 
 # what is written, what is answered, and what the answer gives when it is pasted: a second way to write it
@@ -193,6 +193,26 @@ MISTAKES = {
     "report()": ("a report is no function", "report.grade", ""),
     "net()": ("the result of run is no function", 'samples["y"]', ""),
     "net + 1": ("the result of run is no number", 'samples["y"]', ""),
+    "tp.plots(net)": ("plots is no function", "tp.plots.density(samples", ""),
+    "tp.plots.hist(net)": ("plots has no function hist", "density", ""),
+    "tp.Samples()": ("the result of run is not made in this way", "P.run(width=64", ""),
+    "tp.Report()": ("a report is not made in this way", "P.check()", ""),
+    "tp.Law()": ("a law is not made in this way", "P.limit()", ""),
+    "tp.Law(3)": ("a law is made of a program", "P.limit()", ""),
+    "tp.Program.from_yaml('mine.yaml')": ("the class Program has no attribute from_yaml", 'tp.load("file.yaml")', ""),
+    "tp.Program.from_torch(3)": ("the class Program has no attribute from_torch", "tp.from_torch(module)", ""),
+    "tp.Program.simulate": ("the class Program has no attribute simulate", "P.run(width=64)", ""),
+    "tp.sklearn.ProgramKernel('mlp')([[0.0]])": ("takes a function that writes the program", "def network(rows)", ""),
+    "tp.sklearn.ProgramKernel(names).fit(3, 3)": ("a kernel has no attribute fit", "(kernel).fit(X, y)", ""),
+    "f'{law:.3f}'": ("a law is no number, and has no format", 'law.cov("y")', ""),
+    "f'{net:.3f}'": ("the result of run is no number, and has no format", 'samples["y"]', ""),
+    "done.check().findings[0].text": ("a finding has no attribute text", "finding.message", ""),
+    "done.limit(seed='a')": ("seed must be a whole number of at least 0, not 'a'", "", ""),
+    "law.cov('y', 'y', True)": ("more arguments than it takes without their names", "with_error", ""),
+    "law.given({'z': 1})": ("z is not a score of the program", "p", ""),
+    "net.save(3)": ("a file is named by text, not by 3", '"file.npz"', ""),
+    "setattr(done, 'H', 4)": ("a program keeps its constants: H is given where it is made", "tp.load(", ""),
+    "setattr(done, 'depth', 4)": ("a program has no attribute depth", 'P.constant("depth", 4)', ""),
     "net.to_datframe()": ("no attribute to_datframe", "did you mean to_dataframe?", ""),
     "comparison.row": ("a comparison has no attribute row", "did you mean rows?", ""),
     "comparison()": ("a comparison is no function", "to_dataframe()", ""),

@@ -398,7 +398,9 @@ def test_stated_errors_hold_for_coefficients_of_every_kind(coefficient: str) -> 
             assert abs(value - exact) <= error + 1e-12
             assert error < 0.03 * exact
     second, fourth = (expected(lambda sd: sd**k) for k in (2, 4))  # noqa: B023
-    for exact, (value, error) in ((second, law.var("y", True)), (3 * fourth / second**2, law.kurtosis("y", True))):
+    for exact, (value, error) in (
+        (second, law.var("y", with_error=True)), (3 * fourth / second**2, law.kurtosis("y", with_error=True))
+    ):
         assert abs(value - exact) <= error + 1e-12
         assert error < 0.05 * exact
 

@@ -380,7 +380,7 @@ outputs: [y]
     means = np.arange(3) - 1.0
     variance = (second * (1 + means**2) - (first * means) ** 2).sum()
     for known, (value, error) in (
-        (first * means.sum(), law.mean("y", with_error=True)), (variance, law.var("y", True)),
+        (first * means.sum(), law.mean("y", with_error=True)), (variance, law.var("y", with_error=True)),
         (variance, law.cov("y", with_error=True)), (0.0, law.moment("y", 3, with_error=True)),
     ):  # fmt: skip
         assert abs(value - known) <= error + 1e-12  # third moments of opposite means cancel

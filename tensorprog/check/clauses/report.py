@@ -64,6 +64,7 @@ def _new_weight(weight: Weight) -> str:
     return f"a new weight {weight.name}{indices} of variance {weight.variance}"
 
 
+@answering("a finding", "finding.verdict, finding.message and finding.fix have what was found")
 @dataclass(frozen=True)
 class Finding:
     """What one clause says about one place of the program, in the user's names."""
@@ -112,6 +113,7 @@ class Finding:
         return judgement_text(self.judgement)
 
 
+@answering("a claim", "claim.name, claim.standing and claim.text have what is claimed")
 @dataclass(frozen=True)
 class Claim:
     """A result used beyond Assumption 1, with the standing of its proof."""
@@ -124,7 +126,7 @@ class Claim:
         return f"{self.name} ({self.standing}): {self.text}"
 
 
-@answering("a report", "report.grade, report.claims and report.findings have what was found")
+@answering("a report", "report.grade, report.claims and report.findings have what was found", made="P.check()")
 @dataclass(frozen=True)
 class Report(Shown):
     """The grade of a program and the findings behind it, worst first."""

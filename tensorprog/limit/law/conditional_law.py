@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import NotCompiledError, ProgramError, check_count, did_you_mean
+from tensorprog.language.errors import NotCompiledError, ProgramError, check_count, did_you_mean, fail
 from tensorprog.language.evaluate import BATCH, Open
 from tensorprog.language.expr import Expr
 from tensorprog.language.formats import name_of, selected
@@ -41,7 +41,8 @@ class ConditionalLaw:
             raise ProgramError('given takes a mapping from scores to values, for example {"p": values}')
         for name in scores:
             if name not in known:
-                raise ProgramError(f"given: {name} is not a score of the program; {did_you_mean(name, known)}")
+                hint = did_you_mean(name, known, None if known else "law.cov and law.density: it has no scores")
+                raise fail(f"given: {name} is not a score of the program", fix=hint)
         missing = [name for name in known if name not in scores]
         if missing:
             raise ProgramError(f"given: values for {', '.join(missing)} are missing")
@@ -118,7 +119,7 @@ class ConditionalLaw:
         need(2 * draws * members**2, what, "give fewer draws at a time")
         return self._linear(name, lambda found: found.covariances(name, name))[0][(..., *at, *at)]
 
-    def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
+    def expectation(self, psi: str | Expr, *, with_error: bool = False) -> Any:
         """E[psi(Z) | p-ring] of a function of vectors and scores, such as 'tanh(y[0])**2': Theorem 1's limit.
 
         Shapes    (*draws, *free indices of psi)

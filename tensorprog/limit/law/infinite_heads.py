@@ -115,28 +115,29 @@ class InfiniteHeads:
             raise ProgramError(f"{family} is not an output of heads; {did_you_mean(family, self.outputs)}")
         return text
 
-    def mean(self, name: str, with_error: bool = False) -> Any:
+    def mean(self, name: str, *, with_error: bool = False) -> Any:
         """E[Z], as for `Law.mean`."""
-        return self._law.mean(self._output(name), with_error)
+        return self._law.mean(self._output(name), with_error=with_error)
 
-    def cov(self, first: str, second: str | None = None, with_error: bool = False) -> Any:
+    def cov(self, first: str, second: str | None = None, *, with_error: bool = False) -> Any:
         """Cov(Z), as for `Law.cov`."""
-        return self._law.cov(self._output(first), None if second is None else self._output(second), with_error)
+        other = None if second is None else self._output(second)
+        return self._law.cov(self._output(first), other, with_error=with_error)
 
-    def var(self, name: str, with_error: bool = False) -> Any:
+    def var(self, name: str, *, with_error: bool = False) -> Any:
         """Variance, as for `Law.var`."""
-        return self._law.var(self._output(name), with_error)
+        return self._law.var(self._output(name), with_error=with_error)
 
-    def moment(self, name: str, order: int, with_error: bool = False) -> Any:
+    def moment(self, name: str, order: int, *, with_error: bool = False) -> Any:
         """Central moment: (order - 1)!! var**(order / 2) for even orders, 0 for odd ones."""
         return self._of_gaussian(name, "moment", check_order(order), with_error)
 
-    def kurtosis(self, name: str, with_error: bool = False) -> Any:
+    def kurtosis(self, name: str, *, with_error: bool = False) -> Any:
         """3, exactly."""
         return self._of_gaussian(name, "standardised", 4, with_error)
 
     def _of_gaussian(self, name: str, method: str, order: int, with_error: bool) -> Any:
-        mean, (var, error) = np.asarray(self.mean(name)), (np.asarray(x) for x in self.var(name, True))
+        mean, (var, error) = np.asarray(self.mean(name)), map(np.asarray, self.var(name, with_error=True))
         value, wrong = getattr(Mixture((), mean, var), method)(order)
         if method == "moment":
             wrong = order / 2 * np.abs(value) * np.divide(error, var, out=np.zeros_like(var), where=var > 0)
@@ -148,7 +149,7 @@ class InfiniteHeads:
         _, _, single = self._law.member(self._output(name))
         if not single:
             raise ProgramError(f"{name} is a family; name one member")
-        var, error = self.var(name, True)
+        var, error = self.var(name, with_error=True)
         return Mixture((), np.asarray(self.mean(name)), np.asarray(var), error / var)
 
     def _grid(self, name: str, method: str, grid: Any, with_error: bool) -> Any:
@@ -156,11 +157,11 @@ class InfiniteHeads:
         value, error = (part.reshape(points.shape) for part in getattr(self.averaged(name), method)(points.reshape(-1)))
         return (value, error) if with_error else value
 
-    def density(self, name: str, grid: Any, with_error: bool = False) -> Any:
+    def density(self, name: str, grid: Any, *, with_error: bool = False) -> Any:
         """Density of one member at the grid points."""
         return self._grid(name, "density", grid, with_error)
 
-    def cdf(self, name: str, grid: Any, with_error: bool = False) -> Any:
+    def cdf(self, name: str, grid: Any, *, with_error: bool = False) -> Any:
         """Distribution function of one member at the grid points."""
         return self._grid(name, "cdf", grid, with_error)
 

@@ -23,6 +23,7 @@ from tensorprog.language.errors import (
     check_count,
     check_precision,
     did_you_mean,
+    fail,
 )
 from tensorprog.language.evaluate import broadcast
 from tensorprog.language.expr import Expr
@@ -68,6 +69,8 @@ class NumericLaw:
         seed: int = 0,
         expanded: bool = True,
     ) -> None:
+        if not isinstance(netsor, Netsor):
+            raise fail("a law is made of a program", fix="P.limit()")
         self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
         self.budget, self._max_memory, self._seed = Budget(max_memory, self._watch), max_memory, seed
         with self.budget.within():
@@ -165,7 +168,7 @@ class NumericLaw:
 
     # -- means and covariances ----------------------------------------------------------------------------------
 
-    def mean(self, name: str, with_error: bool = False) -> Any:
+    def mean(self, name: str, *, with_error: bool = False) -> Any:
         """E[Z].
 
         Shapes    (*members), or a number for one member such as 'y[0]'
@@ -221,7 +224,7 @@ class NumericLaw:
     def _covariance(self, moment: IndexedValues, first: str, second: str) -> Covariance:
         return Covariance(moment, self._positions(first), [f"{k}_" for k in self._positions(second)], self.budget)
 
-    def cov(self, first: str, second: str | None = None, with_error: bool = False) -> Any:
+    def cov(self, first: str, second: str | None = None, *, with_error: bool = False) -> Any:
         """Centred covariance of two families: of Z for vectors, of p-ring for scores, over both for outputs of scores.
 
         Shapes    a `Covariance`; np.asarray of it has the members of the first, then of the second.  For variables
@@ -452,7 +455,7 @@ class NumericLaw:
             relative = top.error / np.abs(top.value) + (order / 2) * variance.error / variance.value
         return value, np.where(np.isnan(value), 0.0, np.abs(value) * relative)
 
-    def moment(self, name: str | Sequence[str], order: Any, with_error: bool = False) -> Any:
+    def moment(self, name: str | Sequence[str], order: Any, *, with_error: bool = False) -> Any:
         """Central moment of a member such as 'y[0]', or of all members of a family; mixed moments of several members.
 
         Shapes    one name and order, or d names and d orders: E of the product of (Y_k - E Y_k)**order_k
@@ -499,18 +502,18 @@ class NumericLaw:
                 error += means[name][1] * power * (abs(slope) + off)
         return value, error
 
-    def var(self, name: str, with_error: bool = False) -> Any:
+    def var(self, name: str, *, with_error: bool = False) -> Any:
         """Variance."""
-        return self.moment(name, 2, with_error)
+        return self.moment(name, 2, with_error=with_error)
 
-    def std(self, name: str, with_error: bool = False) -> Any:
+    def std(self, name: str, *, with_error: bool = False) -> Any:
         """Standard deviation, the square root of the variance, with the error that the variance leaves it."""
         value, error = (np.asarray(part) for part in self.var(name, with_error=True))
         root = np.sqrt(np.maximum(value, 0.0))
         off = np.maximum(np.sqrt(np.maximum(value + error, 0.0)) - root, root - np.sqrt(np.maximum(value - error, 0.0)))
         return self._answer(root, off, not root.shape, with_error)
 
-    def kurtosis(self, name: str, with_error: bool = False) -> Any:
+    def kurtosis(self, name: str, *, with_error: bool = False) -> Any:
         """Fourth central moment over squared variance; a Gaussian has 3."""
         return self._ask(name, "standardised", 4, with_error)
 
@@ -553,7 +556,7 @@ class NumericLaw:
             return "convolution"
         return "kernel" if curve.smoothed else "conditional"
 
-    def density(self, name: str | Sequence[str], grid: Any, with_error: bool = False) -> Any:
+    def density(self, name: str | Sequence[str], grid: Any, *, with_error: bool = False) -> Any:
         """Density of one member at the grid points, or joint density of several.
 
         Shapes    one name, grid (...) -> (...); d names, grid (..., d) -> (...)
@@ -571,7 +574,7 @@ class NumericLaw:
             raise NotCompiledError(f"{name} is not Gaussian given the scores: its density is an estimate from draws")
         return curve
 
-    def cdf(self, name: str | Sequence[str], grid: Any, with_error: bool = False) -> Any:
+    def cdf(self, name: str | Sequence[str], grid: Any, *, with_error: bool = False) -> Any:
         """Distribution function of one member at the grid points, or of several jointly.
 
         Shapes    as for `density`
@@ -694,7 +697,7 @@ class NumericLaw:
             expanded=expanded,
         )
 
-    def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
+    def expectation(self, psi: str | Expr, *, with_error: bool = False) -> Any:
         """E[psi(Z)] of a function of vectors and scores, such as 'tanh(y[0])**2 * y[1]': the mean of Theorem 1's limit.
 
         Shapes    over the free indices of psi, or a number
