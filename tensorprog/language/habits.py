@@ -59,6 +59,8 @@ class Answering(ABCMeta):
     """A class that is asked for what it does not have, as `Program.from_yaml`."""
 
     def __getattr__(cls, name: str) -> NoReturn:
+        if name in vars(cls).get("__annotations__", ()) and "__dataclass_fields__" not in vars(cls):
+            raise AttributeError(name)  # a dataclass in the making asks for defaults
         made = MADE.get(cls.__name__)
         no_attribute(f"the class {cls.__name__}", cls, name, "help(tp) lists what makes one", meant=made)
 
