@@ -157,10 +157,15 @@ def check_call(checker: Checker, node: Call, span: Span) -> None:
         check_finite(checker, node, span)
     elif node.atom == "power" and isinstance(node.args[1], Number) and abs(node.args[1].value) > MAX_EXPONENT:
         checker.error(f"the exponent {node.args[1]} is too large", span.at(node.column), f"at most {MAX_EXPONENT}")
-    for arg in node.args[1 if node.atom == "where" else 0 :]:
-        if is_condition(arg) and node.atom not in LOGICAL:
-            checker.error("a comparison can only be the condition of where(condition, x, y)", span.at(node.column),
-                          f"where({arg}, 1, 0)")
+    if node.atom not in LOGICAL:
+        check_numbers(checker, node.args[1 if node.atom == "where" else 0 :], node.column, span)
+
+
+def check_numbers(checker: Checker, args: Iterable[Expr], column: int, span: Span) -> None:
+    """What is computed with is no comparison."""
+    for arg in filter(is_condition, args):
+        checker.error("a comparison can only be the condition of where(condition, x, y)", span.at(column),
+                      f"where({arg}, 1, 0)")
 
 
 def check_finite(checker: Checker, node: Call, span: Span) -> None:
@@ -758,6 +763,7 @@ def check_expression(
             if not expr.removes and name not in bound:
                 checker.error(f"{expr.reducer}[{name}] keeps the index {name}, so it must be on the left or summed "
                               "outside", span.at(expr.column), f"sum[{name}]({expr.reducer}[{name}](...) * ...)")
+        check_numbers(checker, [expr.arg], expr.column, span)
         check_expression(checker, expr.arg, bound | set(expr.indices), statement, families)
     elif isinstance(expr, Call):
         for arg in expr.args:

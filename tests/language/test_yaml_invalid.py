@@ -152,6 +152,7 @@ CASES = {
                     "every entry is masked at i=0", "at least one"),
     "where condition": (program("q = Nonlin(«where(g, 1, 0))"), "needs a comparison as its condition", "q = Nonlin(where(g != 0, 1, 0))"),
     "comparison": (program("q[i] = Nonlin(«u[i] * (i < 1))"), "can only be the condition", "where("),
+    "summed comparison": (program("q = Nonlin(«sum[i](u[i] > 0))"), "can only be the condition", "where(u[i] > 0, 1, 0)"),
     "chained": (program("q[i] = Nonlin(where(«0 < i < 2, u[i], 0))"), "comparisons do not chain", "q[i] = Nonlin(where((0 < i) & (i < 2), u[i], 0))"),
     "infinite": (program("q[i] = Nonlin(u[i] * «9**9**9)"), "9**9**9 is not a finite number", ""),
     "clip of nothing": (program("q[i] = Nonlin(u[i] + «clip(u[i], 2 - i, 1))"), "the lower bound is above the upper one at i=0",

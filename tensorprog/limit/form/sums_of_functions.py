@@ -212,9 +212,14 @@ class SumsOfFunctions:
 
     def _reads(self, position: int) -> list[int]:
         """The statements that are written into one."""
-        names = (v.name for v in self.netsor.body[position].inputs if v.name not in self.carried)
-        defined = (p for name in names for p in self.netsor.families[name].statements)
-        return [p for p in defined if isinstance(self.netsor.body[p], Nonlin)]
+        ranges, found = self.every_range(), dict[int, None]()
+        for v in self.netsor.body[position].inputs:
+            family = self.netsor.families[v.name]
+            if v.name not in self.carried:
+                cases = readings(v, family, ranges)
+                found |= dict.fromkeys(p for p in family.statements for c in cases
+                                       if self._held(p, c.slots, ranges) is not None)
+        return [p for p in found if isinstance(self.netsor.body[p], Nonlin)]
 
     def _written(self, position: int) -> Expr:
         statement = self.netsor.body[position]
@@ -304,19 +309,26 @@ class SumsOfFunctions:
         """What one statement gives at the slots, and what must hold so that it does; None if it never does."""
         if position is None:
             return reference, ()
-        inside = []
-        for slot, (start, stop) in zip(
-            reference.slots, target_box(self.netsor.body[position], self.netsor.ranges), strict=True
-        ):
+        held = self._held(position, reference.slots, ranges)
+        if held is None:
+            return None
+        values = {str(k): slot for k, slot in enumerate(reference.slots)}
+        step = self._step(reference)
+        expr = self.statement(position) if step is None else self._statement_at(position, step)
+        return self.fresh(expr, values), held
+
+    def _held(
+        self, position: int, slots: Sequence[Affine], ranges: Mapping[str, Range]
+    ) -> tuple[tuple[Affine, Range], ...] | None:
+        """What must hold so that slots read members of a statement; None if they never do."""
+        box, inside = target_box(self.netsor.body[position], self.netsor.ranges), []
+        for slot, (start, stop) in zip(slots, box, strict=True):
             low, high = slot.bounds(ranges)
             if high < start or low >= stop:
                 return None
             if low < start or high >= stop:
                 inside.append((slot, (start, stop)))
-        values = {str(k): slot for k, slot in enumerate(reference.slots)}
-        step = self._step(reference)
-        expr = self.statement(position) if step is None else self._statement_at(position, step)
-        return self.fresh(expr, values), tuple(inside)
+        return tuple(inside)
 
     def fresh(self, expr: Expr, names: dict[str, Affine]) -> Expr:
         """Substitute, giving every reduction index a name of its own."""
