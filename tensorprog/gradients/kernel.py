@@ -69,5 +69,6 @@ def _refuse_random(netsor: Netsor, name: str, used: Collection[str]) -> None:
     ways = {(s.weight.name, s.transposed) for s in body if isinstance(s, MatMul)}
     both = next((weight for weight, transposed in ways if (weight, not transposed) in ways), None)
     if both is not None:
-        raise NotCompiledError(f"{both} is used both as it is and transposed; there is no tangent kernel of that yet; "
+        raise NotCompiledError(f"{both} is used both as it is and transposed, and limits of such tangent "
+                               "kernels are not computed; "
                                f'tp.ntk(P, "{name}", width=256) draws kernels of networks')

@@ -238,7 +238,7 @@ class _Run:
         from tensorprog.show import plots
 
         if wish.panels:
-            raise fail("a covariance has one panel", fix="without --panel")
+            raise fail("the picture of a covariance has no panels to choose from", fix="without --panel")
         limit = self.found["limit"]
         if limit is None or "limit_refused" in self.found:
             raise fail(f"there is no limit in {self.folder}: {self.found.get('limit_refused', 'none is claimed')}")
@@ -281,7 +281,7 @@ def _depth(found: Mapping[str, Any], wish: Wish) -> Save:
     from tensorprog.jobs.depths.pictures import save_picture
 
     if wish != Wish():
-        raise fail("the figure of depth has all quantities of one family", fix="without --variable and --panel")
+        raise fail("the figure of depth shows all quantities of its family", fix="without --variable and --panel")
     return lambda path, style: save_picture(path, found, style)
 
 

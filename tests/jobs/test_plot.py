@@ -77,7 +77,7 @@ WRONG = [
     (("--what", "density", "--variable", "z[0]"), "z[0] is not a variable of r"),
     (("--what", "density", "--variable", "y[1]"), "the density of y[1] in the limit was not saved, only that of y[0]"),
     (("--what", "covariance", "--variable", "u"), "u is not a family of the limit"),
-    (("--what", "covariance", "--panel", "log"), "a covariance has one panel"),
+    (("--what", "covariance", "--panel", "log"), "no panels to choose from"),
     (("--format", "jpg"), "--format jpg"),
     (("--style", "poster"), "poster"),
 ]

@@ -198,12 +198,13 @@ def _bracket(
     if mistake is not None and len(known) < 2:  # a number of heads, say
         raise mistake
     if not known:
-        raise tried.refusal or NoSolutionError(f"{tried.wanted.said} is no number anywhere")
+        raise tried.refusal or NoSolutionError(
+            f"{tried.wanted.said} is not a finite number at any value of {tried.wanted.constant} that was tried")
     wanted = tried.wanted
     at = f"{tried.question.axes.name} at {tried.question.index} = {tried.question.layers[-1]}"
     raise NoSolutionError(
-        f"{wanted.said} of {at} is nowhere {wanted.value:g}: at the {len(known)} values of {wanted.constant} tried, "
-        f"from {min(known):.4g} to {max(known):.4g}, it lies between {min(known.values()):.4g} and "
+        f"{wanted.said} of {at} does not reach {wanted.value:g}: at the {len(known)} values of {wanted.constant} "
+        f"tried, from {min(known):.4g} to {max(known):.4g}, it lies between {min(known.values()):.4g} and "
         f"{max(known.values()):.4g}\n  try   between=(.., ..), --between in a command, to look elsewhere"
     )
 
@@ -251,6 +252,6 @@ def _closer(whole: Callable[[float], float], place: float, low: float, high: flo
         if whole(near[0]) * whole(near[1]) <= 0:
             return near
         if near == (low, high):
-            raise NoSolutionError("with few draws the value is passed, with all of them it is not: it lies within the "
-                                  "errors at the edge of what is reached\n  try   more draws")
+            raise NoSolutionError("whether the value is reached at all cannot be told from so few draws\n"
+                                  "  try   more of them with draws=, --draws in a command")
         around *= 4

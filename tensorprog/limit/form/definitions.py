@@ -293,8 +293,8 @@ def uniform_coordinates(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
     for initial in netsor.initial:
         if initial.grid and initial.width in dict(netsor.fixed_widths):
             said = f"{initial.name} is the coordinate vector of a width that stays finite"
-            raise NotCompiledError(Problem(f"{said}: its numbers matter one by one, and there is no limit of "
-                                           "that yet", initial.span, "a width that goes to infinity"))
+            raise NotCompiledError(Problem(f"{said}, and limits are known only where that width goes to infinity",
+                                           initial.span, "declare the width under widths:, as d: n/2"))
         if initial.grid:
             gaussian = fresh(initial.name)
             value = Call("erf", (Call("divide", (Variable(gaussian), Number(math.sqrt(2)))),))

@@ -182,7 +182,8 @@ class SymbolicLaw(Shown):
         second = first if second is None else second
         def given(*names: str) -> Any:
             if not all(map(self.formulas.is_linear, names)):
-                raise NotCompiledError(f"{first} and {second} are not linear in Gaussian vectors given the scores")
+                raise NotCompiledError(f"{first} and {second} are not linear in Gaussian vectors given the scores, and "
+                                       "their covariance has no formula; P.limit().sample(1000) draws them")
             return self.formulas.conditional(*names).mapped(self._with_scores(scores or {}))
 
         return self._of(given, first, second)

@@ -110,9 +110,8 @@ def converge(
             if accuracy is None:
                 return value, error
             raise AccuracyError(
-                f"{what}: after {REPLICATES * 2**log2:,} points the error is {worst:.1e}, more than the {target:.1e} "
-                "asked for, relative to numbers above 1; "
-                "ask for less with accuracy="
+                f"{what} has an error of {worst:.1e} after {REPLICATES * 2**log2:,} draws, and {target:.1e} was asked "
+                f"for (errors of numbers above 1 are relative): ask for less with accuracy={worst:.1g}"
             )
         before, steps = worst, worst / target
         more = math.ceil(math.log2(steps) / 1.5) if steps < math.inf else last

@@ -95,7 +95,8 @@ class ConditionalLaw:
     def _linear(self, name: str, *numbers: Callable[[Conditioned], Array]) -> list[Array]:
         """Numbers of an output for every draw, all from the same moments."""
         if not self._is_linear(name):
-            raise ProgramError(f"{name} is not linear in the vectors: given the scores it is not Gaussian")
+            raise ProgramError(
+                f"{name} is not linear in the vectors, and not Gaussian given the scores; law.sample draws it")
         parts = [[read(found) for read in numbers] for found in self._parts(self._recursion)]
         values = [np.concatenate(each) for each in zip(*parts, strict=True)]
         return [value.reshape((*self._lead, *value.shape[1:])) for value in values]
