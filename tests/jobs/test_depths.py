@@ -306,7 +306,8 @@ def test_a_constant_behind_scores_is_where_the_profile_says(tmp_path: Path) -> N
 
 
 def test_what_is_never_reached_is_said_with_what_is(tmp_path: Path) -> None:
-    with pytest.raises(tp.TensorprogError, match=r"does not reach 0\.2(.|\n)*from 0\.002 to 2000(.|\n)*between") as told:
+    message = r"does not reach 0\.2(.|\n)*from 0\.002 to 2000(.|\n)*between"
+    with pytest.raises(tp.TensorprogError, match=message) as told:
         tp.solve(program(RELU, tmp_path), "sigma_w2", "token_correlation", 0.2, of="z", to=4)
     assert told.value.exit_code == 3
     value, _ = tp.solve(program(RELU, tmp_path), "rho", "token_correlation", 0.2, of="z", to=1, between=(-0.9, 0.9))
