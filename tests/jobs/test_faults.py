@@ -213,6 +213,27 @@ def test_no_control_character_of_a_file_reaches_a_screen() -> None:
         assert str(caught.value).replace("\n", "").isprintable()
 
 
+ODD = "x\x1b[31m\x07\r\x9b\u202e\u2028\x85"  # a colour, a bell, and what else a terminal would obey
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows refuses such names of files")
+@pytest.mark.parametrize("words", [
+    "check FILE", "check none-FILE", "limit FILE", "plan FILE", "graph FILE", "graph FILE --out OUT.svg",
+    "sample FILE --out OUT.npz", "sample FILE --out OUT/x.npz", "run FILE --width 8 --samples 20 --out OUT",
+    "run FILE --set ODD=1", "run FILE --ODD", "run FILE --width ODD", "run FILE --average ODD=1",
+    "solve FILE ODD --make variance --of y --be 1", "depth FILE --of ODD", "plot ODD", "list ODD", "new ODD",
+    "paper ODD", "import ODD:model", "cache ODD", "ODD",
+])
+def test_no_control_character_of_a_command_reaches_a_screen(small: Path, words: str) -> None:
+    odd = small.with_name(f"{ODD}.yaml")
+    small.rename(odd)
+    result = CliRunner().invoke(main, [
+        word.replace("FILE", odd.name).replace("OUT", ODD).replace("ODD", ODD) for word in words.split()])
+    assert result.exit_code in (0, 2)
+    assert result.output
+    assert result.output.replace("\n", "").isprintable()
+
+
 @pytest.mark.parametrize("entry", ["h[i]: {mean: 1e308, cov: 1}", 'h[i]: {cov: "where(i == i_, 1, 1e308)"}'])
 def test_numbers_whose_squares_overflow_are_answered(entry: str) -> None:
     text = PROGRAM.replace("h[i]: {cov: 1}", entry).replace(

@@ -233,7 +233,7 @@ class Group(Command, click.Group):
 
 def echo(text: str = "") -> None:
     """Print a line on stdout as it is encoded: click takes ASCII terminals for ones that know UTF-8."""
-    print(text, flush=True)
+    print(visible(text), flush=True)
 
 
 def complain(text: str) -> None:
