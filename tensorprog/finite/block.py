@@ -467,8 +467,8 @@ class _Networks:
             return
         key = []
         for slot, (start, _) in zip(slots, family.ranges, strict=True):
-            low, high = slot.bounds(ranges)
-            key.append(slice(low - start, high + 1 - start))
+            low, high = slot.span(ranges)
+            key.append(slice(low - start, high - start))
         self.room(name)[(slice(None), *key)] = full
 
     def room(self, name: str) -> Array:

@@ -111,6 +111,11 @@ class Affine:
             low, high = low + min(ends), high + max(ends)
         return low, high
 
+    def span(self, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+        """The same as a range, start <= value < stop."""
+        low, high = self.bounds(ranges)
+        return low, high + 1
+
     def __str__(self) -> str:
         if self.text:
             return self.text

@@ -674,11 +674,7 @@ def joined(
     """The family that one or several statements define together: no overlaps and no gaps."""
     boxes = []
     for statement in statements:
-        box = []
-        for slot in statement.target.slots:
-            low, high = slot.bounds(checker.netsor.ranges)
-            box.append((low, high + 1))
-        boxes.append(box)
+        boxes.append([slot.span(checker.netsor.ranges) for slot in statement.target.slots])
     ranges = tuple((min(b[k][0] for b in boxes), max(b[k][1] for b in boxes)) for k in range(len(boxes[0])))
     before = len(checker.problems)
     edges = np.array(boxes, dtype=np.int64).reshape(len(boxes), len(ranges), 2)

@@ -141,13 +141,16 @@ class Conditioned(NumericRecursion):
             reference = v if u is None else u
             assert reference is not None
             slots = dict(enumerate(reference.slots))
-            box = tuple((low, high + 1) for low, high in (slot.bounds(local) for slot in slots.values()))
+            box = tuple(slot.span(local) for slot in slots.values())
             mean = self._mean_in(reference.name, box).read({str(k): slot for k, slot in slots.items()}, local)
             return self.summed(one, two, mean, local, ranges)
         if not meet(self.statements.sources_of(one, local), self.statements.sources_of(two, local)):
             return self.expectation(p, nothing, ranges) * self.expectation(nothing, q, ranges, at)
+        own = local | {name[:-1]: span for name, span in local.items() if name.endswith("_")}
+        own |= {name[:-1]: form.span(local) for name, form in at.items()}  # of the second part by itself
         first, second = (
-            self.statements.written_out(part, local) if formal(part) is not None else [part] for part in (p, q)
+            self.statements.written_out(part, held) if formal(part) is not None else [part]
+            for part, held in ((p, local), (q, own))
         )
         total = self.nothing(ranges)
         for a in first:
@@ -437,8 +440,7 @@ class Conditioned(NumericRecursion):
         )
         if self.parts.is_base(name):
             return self.evaluate(Variable(name, tuple(slots.values())), ranges)
-        spans = (slot.bounds(ranges) for slot in slots.values())
-        written = self.parts.written(name, [(low, high + 1) for low, high in spans])
+        written = self.parts.written(name, [slot.span(ranges) for slot in slots.values()])
         return self.evaluate(self.parts.fresh(self.parts.inlined(name) if written is None else written, slots), ranges)
 
     def evaluate(self, expr: Expr, ranges: Mapping[str, Range]) -> Open:

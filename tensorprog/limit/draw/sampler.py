@@ -214,8 +214,8 @@ class Sampler:
         for operand in statement.inputs:
             if parts.is_base(operand.name):
                 continue
-            read, spans = list(variables(parts.inlined(operand.name))), [slot.bounds(held) for slot in operand.slots]
-            ranges = parts.every_range() | {str(k): (low, high + 1) for k, (low, high) in enumerate(spans)}
+            read, spans = list(variables(parts.inlined(operand.name))), [slot.span(held) for slot in operand.slots]
+            ranges = parts.every_range() | {str(k): span for k, span in enumerate(spans)}
             for reference in read:
                 family = self.netsor.families[reference.name]
                 if family.kind == "scalar" and reference.name in self.recursion.random:

@@ -86,7 +86,7 @@ class Statements:
         """The members that a step reads, as a box; what lies beyond a boundary may be any of them."""
         family, ranges = self.netsor.families[reference.name], step.ranges(self.netsor.ranges)
         ranges = self.parts.every_range() | ranges
-        spans = ((low, high + 1) for low, high in (slot.bounds(ranges) for slot in reference.slots))
+        spans = (slot.span(ranges) for slot in reference.slots)
         rules = family.boundaries or ("",) * len(reference.slots)
         return tuple(whole if rule else span for span, whole, rule in zip(spans, family.ranges, rules, strict=True))
 
@@ -126,7 +126,7 @@ class Statements:
         found: Sources = frozenset()
         for _, variable, _ in part.inner:
             whole = self.netsor.families[variable.name].ranges
-            box = tuple((low, high + 1) for low, high in (slot.bounds(ranges) for slot in variable.slots))
+            box = tuple(slot.span(ranges) for slot in variable.slots)
             found |= self.sources(variable.name, _clipped(box, whole))
         return found
 
@@ -177,8 +177,7 @@ class Statements:
         assert reference is not None
         at = {str(k): slot for k, slot in enumerate(reference.slots)}
         found = []
-        spans = (slot.bounds(ranges) for slot in reference.slots)
-        for deep in self.parts.at(reference.name, tuple((low, high + 1) for low, high in spans)):
+        for deep in self.parts.at(reference.name, tuple(slot.span(ranges) for slot in reference.slots)):
             moved = deep.renamed(at)
             coefficient = product_of([c for c in (part.coefficient, moved.coefficient) if c != ONE] or [ONE])
             found.append(replace(moved, coefficient=coefficient, bound=(*part.bound, *moved.bound), box=()))
@@ -186,7 +185,7 @@ class Statements:
 
 
 def _box(case: Reading, ranges: Mapping[str, Range]) -> Box:
-    return tuple((low, high + 1) for low, high in (slot.bounds(ranges) for slot in case.slots))
+    return tuple(slot.span(ranges) for slot in case.slots)
 
 
 def _clipped(box: Box, whole: Sequence[Range]) -> Box:

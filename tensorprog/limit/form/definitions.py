@@ -93,8 +93,7 @@ def indicator(inside: Sequence[Condition]) -> Expr:
 
 def target_box(statement: Statement, ranges: Mapping[str, Range]) -> tuple[Range, ...]:
     """The members that a statement binds."""
-    bounds = [slot.bounds(ranges) for slot in statement.target.slots]
-    return tuple((low, high + 1) for low, high in bounds)
+    return tuple(slot.span(ranges) for slot in statement.target.slots)
 
 
 def positions_of(target: Variable, copy: str = "") -> dict[str, Affine]:
@@ -117,8 +116,8 @@ def held_ranges(statement: Statement, box: Sequence[Range], ranges: Mapping[str,
     """The ranges with the left side of a statement held to a box; None where they do not meet."""
     held = dict(ranges)
     for slot, (start, stop) in zip(statement.target.slots, box, strict=True):
-        low, high = slot.bounds(held)
-        low, high = max(low, start), min(high + 1, stop)
+        low, high = slot.span(held)
+        low, high = max(low, start), min(high, stop)
         if low >= high:
             return None
         if slot.bare:

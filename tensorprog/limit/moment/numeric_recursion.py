@@ -228,8 +228,8 @@ class NumericRecursion(Numbers):
         """
         whole, held = position_names(self.netsor, f) | position_names(self.netsor, g, "_"), {}
         for name, (start, stop) in whole.items():
-            low, high = names[name].bounds(ranges)
-            held[name] = max(low, start), min(high + 1, stop)
+            low, high = names[name].span(ranges)
+            held[name] = max(low, start), min(high, stop)
         partly = self.each or any(len(self.netsor.families[name].statements) > 1 for name in (f, g))
         if not self.recurrences.active & {f, g} and not (partly and held != whole):
             return super().between(f, g, names, ranges)
@@ -252,9 +252,9 @@ class NumericRecursion(Numbers):
         for family, copy in ((f, ""), (g, "_")):
             declared = self.netsor.families[family]
             for k, ((start, stop), rule) in enumerate(zip(declared.ranges, declared.boundaries, strict=False)):
-                low, high = names[f"{k}{copy}"].bounds(ranges)
-                if rule == "wrap" and (low < start or high >= stop):
-                    around[f"{k}{copy}"] = low, high + 1
+                low, high = names[f"{k}{copy}"].span(ranges)
+                if rule == "wrap" and (low < start or high > stop):
+                    around[f"{k}{copy}"] = low, high
         moment = self.second_at(f, g, self.wanted(f, g, names, around))
         read = {name for term in moment.terms for form in term.equations for name in form.indices}
         return None if read & around.keys() else moment.around(around)

@@ -338,8 +338,8 @@ def _held(window: Mapping[str, Range], equations: Equations) -> dict[str, Range]
             if name not in held or abs(coefficient) != 1:
                 continue
             form = equation.solved(name)
-            low, high = form.bounds(held)
-            held[name] = max(held[name][0], low), min(held[name][1], high + 1)
+            low, high = form.span(held)
+            held[name] = max(held[name][0], low), min(held[name][1], high)
             if held[name][0] >= held[name][1]:
                 return None
     return held

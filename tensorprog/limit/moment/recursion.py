@@ -773,8 +773,8 @@ def agreeing(ranges: Ranges, at: Mapping[str, Affine]) -> dict[str, Range] | Non
                                            for n, c in form.terms if abs(c) == len(form.terms) == 1)):
             if own not in held:
                 continue
-            low, high = other.bounds(held)
-            held[own] = max(held[own][0], low), min(held[own][1], high + 1)
+            low, high = other.span(held)
+            held[own] = max(held[own][0], low), min(held[own][1], high)
             if held[own][0] >= held[own][1]:
                 return None
     return held
