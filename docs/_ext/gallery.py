@@ -111,15 +111,16 @@ KINDS: dict[str, tuple[Callable[[tp.Program, str], Draw], str]] = {
 
 
 class Pictured(SphinxDirective):
-    """A picture of a program, and its graph: kind, program, variable."""
+    """A picture of a program, and its graph: kind, program, variable, and a constant if it is not the shipped one."""
 
-    required_arguments = 3
+    required_arguments, optional_arguments = 3, 1
 
     def run(self) -> list[nodes.Node]:
         """Compile or draw the program, and show it as HTML."""
-        kind, name, variable = self.arguments
+        kind, name, variable, *constants = self.arguments
         draw, label = KINDS[kind]
-        P, key = tp.load(name), re.sub(r"\W+", "-", f"{kind}-{name}-{variable}")
+        P = tp.load(name, **{own: int(value) for own, value in (text.split("=") for text in constants)})
+        key = re.sub(r"\W+", "-", f"{kind}-{name}-{variable}")
         shown = Picture(plots.svg(draw(P, variable)), key, label.format(of=f"{variable} of {name}"), "",
                         fixed=plots.INKS)
         report = P.check()
