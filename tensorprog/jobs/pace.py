@@ -24,7 +24,8 @@ from tensorprog.results.study import Listener
 __all__ = ["Pace", "Paced", "about", "about_curves", "about_first_order"]
 
 MEASURED = 0.012  # seconds of what is measured, on the machine on which rough seconds are right
-SLOWEST, WEIGHT = 50.0, 0.5  # of one correction: how far it may go, and how much it counts
+SLOWEST = 50.0  # how far a correction may go
+WEIGHT, OWN, MOST = 0.5, 0.8, 500  # how much a command counts, for all programs and for its own; factors remembered
 # rough seconds where there are scores, and more for each of those that are read together: for the numbers of a limit,
 # for the law of one variable, for a first order in 1/n
 LIMIT, CURVE, FIRST_ORDER = (0.7, 0.08), (0.15, 0.025), (1.2, 0.12)
@@ -33,9 +34,10 @@ SHORTEST = 0.05  # seconds; shorter steps say nothing
 
 
 class Pace:
-    """How much longer than roughly expected each kind of step takes here."""
+    """How much longer than roughly expected each kind of step takes here, and with one program."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: str = "") -> None:
+        self._program = program
         self._machine = [platform.node(), platform.machine(), os.cpu_count()]
         self._factors = self._remembered()
 
@@ -61,14 +63,24 @@ class Pace:
 
     def seconds(self, kind: str, rough: float) -> float:
         """What a step of this kind takes here."""
-        return rough * self._factors.get(kind, self._factors[""])
+        return rough * self._factor(kind)
+
+    def _factor(self, kind: str) -> float:
+        known = self._factors
+        return known.get(self._own(kind), known.get(kind, known[""]))
+
+    def _own(self, kind: str) -> str:
+        return f"{kind} of {self._program}" if self._program else kind
 
     def learn(self, took: Mapping[str, tuple[float, float]]) -> None:
         """Correct what is remembered: by kind of step the rough seconds, and those that it took."""
         for kind, (rough, seconds) in took.items():
             if min(rough, seconds) > SHORTEST:
-                known = self._factors.get(kind, self._factors[""])
-                self._factors[kind] = _bounded(known * (seconds / (rough * known)) ** WEIGHT)
+                found = seconds / rough
+                for name, weight in {self._own(kind): OWN, kind: WEIGHT}.items():  # what was learned last stands last
+                    known = self._factors.pop(name, self._factors.get(kind, self._factors[""]))
+                    self._factors[name] = _bounded(known * (found / known) ** weight)
+        self._factors = {"": self._factors[""]} | dict([*self._factors.items()][-MOST:])
         self._save(self._factors)
 
 

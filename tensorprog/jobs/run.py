@@ -119,7 +119,7 @@ def run(
             told.note(f"there will be no pictures: {error}")
     _, memory = estimate(netsor, settings, executor, stream)
     law = _compiled(program, study)
-    told = Paced(told, Pace(), _steps(program, study, law, out, executor, stream))
+    told = Paced(told, Pace(program.netsor.name), _steps(program, study, law, out, executor, stream))
     told.note(f"estimate: about {duration(sum(told.expected.values()))} and {memory / 2**20:.0f} MiB for the limit, "
               f"{settings.samples:,} networks at each of {', '.join(f'n = {width}' for width in settings.width)}"
               f"{'' if out is None else ', pictures and report'}")

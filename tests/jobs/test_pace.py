@@ -37,6 +37,18 @@ def test_a_machine_is_measured_once_and_then_corrected(file: Path, monkeypatch: 
     assert known.seconds("limit", 1.0) == 2.0  # what is so short says nothing
 
 
+def test_a_program_has_a_pace_of_its_own(file: Path) -> None:
+    for _ in range(3):
+        Pace("slow").learn({"drawing": (1.0, 40.0)})
+        Pace("quick").learn({"drawing": (1.0, 0.5)})
+    assert Pace("slow").seconds("drawing", 1.0) == pytest.approx(40.0, rel=0.05)
+    assert Pace("quick").seconds("drawing", 1.0) == pytest.approx(0.5, rel=0.05)
+    assert 0.5 < Pace("new").seconds("drawing", 1.0) < 40.0
+    for number in range(2 * pace.MOST):
+        Pace(str(number)).learn({"drawing": (1.0, 0.5)})
+    assert len(json.loads(file.read_text())["factors"]) <= pace.MOST + 1
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"machine": 3, "factors": {"": 1}}', "nan", "factors"])
 def test_a_damaged_file_is_measured_again(file: Path, content: str) -> None:
     Pace()

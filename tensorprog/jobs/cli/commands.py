@@ -309,7 +309,7 @@ def _computed(program: Any, law: Any, reference: Any) -> None:
         from tensorprog.jobs.pace import Pace, Paced, about
 
         step = "compiling the limit"
-        told = Paced(listener, Pace(), {step: ("limit", about(program, law))})
+        told = Paced(listener, Pace(program.netsor.name), {step: ("limit", about(program, law))})
         told.stage(step)
         for name in (*reference.law.outputs, *reference.law.scores):
             with suppress(Exception):  # `Reference` raises it again
