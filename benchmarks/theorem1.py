@@ -37,8 +37,9 @@ def main() -> None:
         z = (row.mean - expectation) / (row.se**2 + error**2 / 9) ** 0.5
         excess, excess_se = width * (row.std**2 - limit.var()), width * 2 * row.std * row.std_se
         ks, p = kolmogorov(net.averages["m"], limit)
-        print(f"{width:>6} {row.n:>9} {quantity(row.mean, row.se):>13} {z:>6.2f} {quantity(row.std, row.std_se):>13} "
-              f"{quantity(excess, excess_se):>15} {ks:>7.4f} {p:>8.2g} {seconds:>6.1f}", flush=True)
+        print(f"{width:>6} {row.samples:>9} {quantity(row.mean, row.se):>13} {z:>6.2f} "
+              f"{quantity(row.std, row.std_se):>13} {quantity(excess, excess_se):>15} "
+              f"{ks:>7.4f} {p:>8.2g} {seconds:>6.1f}", flush=True)
     spread = limit.std() / len(limit) ** 0.5
     print(f"{'limit':>6} {len(limit):>9} {quantity(limit.mean(), spread):>13} {'':>6} {limit.std():>13.5f}")
 

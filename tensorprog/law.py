@@ -16,8 +16,9 @@ import numpy as np
 from tensorprog.blocks import Block
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import check_sketch, declared_function
-from tensorprog.language.errors import NotCompiledError, ProgramError
+from tensorprog.language.errors import NotCompiledError, ProgramError, need_package
 from tensorprog.language.files import whole, writing
+from tensorprog.language.formats import label, members
 from tensorprog.language.habits import Answering, answering, no_attribute
 from tensorprog.limit.law.infinite_heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw, check_order
@@ -34,7 +35,7 @@ ELSEWHERE = {  # methods by their names in other libraries
     "pdf": 'law.density("y[0]", grid)', "logpdf": 'law.density("y[0]", grid)', "ppf": 'law.quantile("y[0]", 0.5)',
     "rvs": "law.sample(1000)", "draw": "law.sample(1000)", "samples": "law.sample(1000)", "run": "law.sample(1000)",
     "covariance": 'law.cov("y")', "variance": 'law.var("y")', "expectation": 'law.mean("y")',
-    "plot": 'tp.plots.covariance(law, "y")',
+    "plot": 'tp.plots.covariance(law, "y")', "to_xarray": "law.to_dataframe().to_xarray()",
 }  # fmt: skip
 ENTRY = "law.json"
 MAX_ENTRY = 16_000_000  # bytes, four for a character: far more than a program file may have
@@ -71,6 +72,21 @@ class Law(NumericLaw, Shown, metaclass=Answering):
 
         def __getattr__(self, name: str) -> NoReturn:
             no_attribute("a law", type(self), name, "help(law) lists them", meant=ELSEWHERE)
+
+    def to_dataframe(self) -> Any:
+        """Mean, variance and kurtosis with their errors as a pandas.DataFrame: a row for each member of outputs, scores.
+
+        Raises    NotCompiledError where one of them has no limit, TensorprogError where pandas is not installed
+        """
+        pandas = need_package("pandas", "tables of limits", "sweep")
+        asked = {"mean": self.mean, "variance": self.var, "kurtosis": self.kurtosis}
+        parts = []
+        for name in (*self.outputs, *self.scores):
+            numbers: dict[str, Any] = {}
+            for what, ask in asked.items():
+                numbers[what], numbers[f"{what}_error"] = map(np.ravel, ask(name, with_error=True))
+            parts.append(pandas.DataFrame(numbers, [label(name, index) for index in members(self.netsor, name)]))
+        return pandas.concat(parts).rename_axis("variable")
 
     def latex(self) -> str:
         """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""

@@ -31,7 +31,8 @@ Save = Callable[[Path, str], None]  # writes one figure to a path, in a style
 FIGURES = ("density", "convergence", "covariance")  # of a run
 SCALES = ("linear", "log")
 MOST = 1 << 24  # draws of one variable that are read
-STATISTICS = tuple(entry.name for entry in fields(Row) if entry.name not in ("variable", "n", "effective", "kl_method"))
+OTHERS = ("variable", "samples", "effective", "kl_method")
+STATISTICS = tuple(entry.name for entry in fields(Row) if entry.name not in OTHERS)
 
 
 @dataclass(frozen=True)

@@ -60,11 +60,11 @@ _NAN = float("nan")
 class Row:
     """One variable: its statistics, those of the reference, and the distances; nan where a number does not exist.
 
-    `n` counts networks; `effective` independent draws, between n and n * coordinates.
+    `samples` counts networks; `effective` independent draws, between samples and samples * coordinates.
     """
 
     variable: str
-    n: int
+    samples: int
     effective: float
     mean: float
     mean_se: float
@@ -119,7 +119,7 @@ class AverageRow:
     """
 
     average: str
-    n: int
+    samples: int
     mean: float
     se: float
     std: float
@@ -186,12 +186,12 @@ class Comparison(Shown):
     def _grid(self) -> Grid:
         against = {"limit": "limit", "samples": "others"}.get(self.reference, "")
         return table_of_widths(self.title, [self], [row.variable for row in self.rows], bool(against),
-                               further=f"; {self.rows[0].n:,} networks" if self.rows else "", against=against)
+                               further=f"; {self.rows[0].samples:,} networks" if self.rows else "", against=against)
 
     def average_table(self) -> tuple[list[str], list[list[str]]]:
         """Header and cells of the averages as text."""
         header = ["average", "networks", "mean", "sd", "limit mean", "limit sd", "KS", "p"]
-        return header, [[row.average, str(row.n), *row.cells()[:2], *row.limit_cells()[:2], *row.cells()[2:]]
+        return header, [[row.average, str(row.samples), *row.cells()[:2], *row.limit_cells()[:2], *row.cells()[2:]]
                         for row in self.averages]
 
     @property

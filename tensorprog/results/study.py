@@ -260,6 +260,6 @@ def _average(samples: Any, comparison: Comparison, target: str) -> dict[str, Any
     rows = [comparison.average(label(name, member)).to_json() for member in index]
     entry: dict[str, Any] = {"psi": samples.psi[target]} | ({"index": [list(m) for m in index]} if bracket else {})
     for key in rows[0]:
-        if key not in ("average", "n"):
+        if key not in ("average", "samples"):
             entry[key] = [row[key] for row in rows] if bracket else rows[0][key]
     return entry

@@ -51,7 +51,7 @@ def test_the_object_and_the_files(tp: Tp) -> None:
         assert entry["no_limit"] is None
         for row in entry["rows"]:
             cells = data.sel(c=entry["constants"]["c"], width=row["width"], variable=row["variable"])
-            assert row["n"] == 9000
+            assert row["samples"] == 9000
             assert row["ks"] == pytest.approx(float(cells.ks.mean()))
             assert row["ks_se"] == pytest.approx(float(cells.ks.std(ddof=1)) / np.sqrt(3))
             assert row["limit_kurtosis"] == pytest.approx(3)

@@ -214,12 +214,12 @@ def test_a_cell_of_something_else_is_not_taken(small: Path, drawn: list[Any]) ->
 
 
 def test_means_over_repeats_have_the_errors_of_means() -> None:
-    repeats = [dict.fromkeys(NUMBERS, 1.0) | {"n": 100, "effective": 90.0, "ks": ks, "ks_se": 0.5, "ks_floor": floor,
-                                              "limit_variance": 7.0, "kl": None, "kl_se": None}
+    repeats = [dict.fromkeys(NUMBERS, 1.0) | {"samples": 100, "effective": 90.0, "ks": ks, "ks_se": 0.5,
+                                              "ks_floor": floor, "limit_variance": 7.0, "kl": None, "kl_se": None}
                for ks, floor in ((1.0, 0.1), (2.0, 0.2), (6.0, 0.6))]
     numbers = {name: np.array([repeat[name] for repeat in repeats], dtype=np.float64) for name in NUMBERS}
     row = mean_of(numbers, "y[0]")
-    assert (row.variable, row.n, row.effective) == ("y[0]", 300, 270.0)
+    assert (row.variable, row.samples, row.effective) == ("y[0]", 300, 270.0)
     assert row.ks == 3.0
     assert row.ks_se == pytest.approx(math.sqrt((4 + 1 + 9) / 2 / 3))  # n - 1 below, then the error of the mean
     assert row.ks_floor == pytest.approx(0.3)

@@ -59,6 +59,16 @@ def test_covariances_as_tables():
     assert len(frame) == 9 * 9 and found.attrs["error"] == cov.error
 
 
+def test_limits_as_tables():
+    law = tp.load("attention", s=3, H=1).limit()
+    frame = law.to_dataframe()
+    assert list(frame.index[:4]) == ["y[0]", "y[1]", "y[2]", "p[0,0,0]"] and len(frame) == 3 + 9
+    assert (frame.loc["y[1]", "kurtosis"], frame.loc["y[1]", "kurtosis_error"]) == law.kurtosis("y[1]", with_error=True)
+    assert frame.loc["p[0,2,2]", "variance"] == law.var("p[0,2,2]")
+    with pytest.raises(tp.TensorprogError, match=r"law\.to_dataframe\(\)\.to_xarray\(\)"):
+        law.to_xarray()
+
+
 def test_without_the_packages_the_command_is_named(monkeypatch):
     drawn = draw(netsor(1), 5, (1.0,))
     for package, action in (("pandas", drawn.to_dataframe), ("xarray", drawn.to_xarray),

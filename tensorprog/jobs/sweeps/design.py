@@ -36,7 +36,7 @@ AXES = ("width", "repeat", "variable")
 NUMBERS = tuple(field.name for field in fields(Row) if field.type in ("int", "float"))
 LIMITS = tuple(name for name in NUMBERS if name.startswith("limit_"))  # the same at all widths and repeats
 LONG_NAMES = {
-    "n": "networks drawn",
+    "samples": "networks drawn",
     "effective": "independent draws",
     "kurtosis": "kurtosis (Gaussian = 3)",
     "ks": "Kolmogorov-Smirnov distance to the limit",

@@ -94,7 +94,7 @@ def netcdf(found: Any) -> bytes:
 
 def tidy(found: Any) -> str:
     """A Dataset as CSV with one line for each cell and variable; numbers that do not exist are empty."""
-    frame = found.to_dataframe(dim_order=list(found["n"].dims)).astype({"n": int})
+    frame = found.to_dataframe(dim_order=list(found["samples"].dims)).astype({"samples": int})
     return str(frame.to_csv(columns=list(NUMBERS), lineterminator="\n"))
 
 
@@ -103,7 +103,7 @@ def tidy(found: Any) -> str:
 
 DISTANCES = ("kl_precise", "kl", "ks", "w1", "energy")
 TABLED = DISTANCES[:-1]  # in tables
-SUMS = ("n", "effective")
+SUMS = ("samples", "effective")
 MISFIT = 0.01  # p-value of a fit below which a pure power is not what there is
 
 
@@ -204,7 +204,7 @@ def mean_of(numbers: Mapping[str, Array], variable: str) -> Row:
             means[name] = float(values.mean())
             scatter = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else numbers[error][0]
             means[error] = float(scatter)
-    return Row(variable=variable, **means | {"n": int(means["n"])})
+    return Row(variable=variable, **means | {"samples": int(means["samples"])})
 
 
 def _rates(width: Sequence[int], numbers: Mapping[str, Array]) -> Rates:
