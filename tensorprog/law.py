@@ -74,7 +74,7 @@ class Law(NumericLaw, Shown, metaclass=Answering):
             no_attribute("a law", type(self), name, "help(law) lists them", meant=ELSEWHERE)
 
     def to_dataframe(self) -> Any:
-        """Mean, variance and kurtosis with their errors as a pandas.DataFrame: a row for each member of outputs, scores.
+        """Mean, variance and kurtosis with errors as a pandas.DataFrame: a row for each member of outputs, scores.
 
         Raises    NotCompiledError where one of them has no limit, TensorprogError where pandas is not installed
         """
