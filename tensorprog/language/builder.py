@@ -40,6 +40,7 @@ from tensorprog.language.schema import (
     make_statement,
     make_table,
     make_weight,
+    one_line,
     plain_name,
     plain_number,
     scalar,
@@ -148,7 +149,8 @@ class Builder:
         widths: Mapping[str, Any] | None = None, fixed_widths: Mapping[str, Any] | None = None,
     ) -> None:
         self._draft = Draft(
-            _program_name(name), title=_line(title, "a title"), reference=_line(reference, "a reference"))
+            _program_name(name), title=one_line(_line(title, "a title"), "title"),
+            reference=one_line(_line(reference, "a reference"), "reference"))
         self._announced: dict[str, int] = {}
         self._cache: Netsor | None = None
         if not isinstance(constants, Mapping | None):

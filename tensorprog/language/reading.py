@@ -49,6 +49,7 @@ from tensorprog.language.schema import (
     make_ratio,
     make_statement,
     make_weight,
+    one_line,
     plain_name,
     plain_number,
     scalar,
@@ -425,6 +426,8 @@ class Reader:
             self.error(f"{what}: takes one line of text", self.span(node), f'{what}: "..."')
             return ""
         value = str(node.value).strip()
+        with self.guard(self.span(node)):
+            value = value if what == "program" else one_line(value, what)
         if what == "program" and not is_program_name(value):
             self.error("program: takes a short name without slashes", self.span(node), "program: attention")
         return value

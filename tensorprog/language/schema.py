@@ -257,6 +257,18 @@ def is_program_name(text: str) -> bool:
     return 0 < len(text) <= 100 and text.isprintable() and not any(c in text for c in "/\\")
 
 
+def one_line(text: str, what: str, span: Span = Span()) -> str:
+    """A title or a reference, on one line.
+
+    Raises    ProgramError for characters that terminals would obey, or not show
+    """
+    line = re.sub(r"\s*[\n\t]\s*", " ", text.strip())
+    if not line.isprintable():
+        shown = "".join(letter for letter in line if letter.isprintable()).replace("\\", "\\\\").replace('"', '\\"')
+        raise fail(f"{what} has characters that are not printable", span, f'{what}: "{shown}"')
+    return line
+
+
 def plain_number(text: str) -> int | float | None:
     """Number written by YAML's 1.2 core rules, or None: `1e-3` is a number, `010` is ten, `on` and `1_000` are not."""
     text = text.strip()

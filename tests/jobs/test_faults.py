@@ -207,6 +207,14 @@ def test_no_control_character_of_a_file_reaches_a_screen() -> None:
     with pytest.raises(tp.ProgramError) as caught:
         loads(PROGRAM.replace("program: small", 'program: "\\e[31mred"'))
     assert "\x1b" not in str(caught.value)
+    for key in ("title", "reference"):
+        said = f'{key} has characters that are not printable(.|\n)*{key}: "a b red'
+        with pytest.raises(tp.ProgramError, match=said) as caught:
+            loads(PROGRAM + f'{key}: "a\\n b \\0\\e\\u202ered"')
+        assert str(caught.value).replace("\n", "").isprintable()
+        with pytest.raises(tp.ProgramError, match="not printable"):
+            tp.Program("small", **{key: "a\x1b"})
+        assert getattr(loads(PROGRAM + f'{key}: "a\\n b"'), key) == "a b"
     for text in (PROGRAM.replace("{i: 2}", "{i: \u202e2}"), PROGRAM.replace("{i: 2}", "i:\t2\t\u2028")):
         with pytest.raises(tp.ProgramError) as caught:
             loads(text)
