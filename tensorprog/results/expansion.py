@@ -47,7 +47,7 @@ class MemberMoments:
     """How the raw moments of one vector member, or scalar, are made of scalars of a program.
 
     `variance` is the conditional variance, `powers` the averages of the powers of the conditional mean, or of the
-    variable itself; `scalar` is a family of scalars, of which `index` is the member.
+    variable itself; `scalar` is a family of scalars, of which member `index` is the mean, or the variable itself.
     """
 
     variance: str = ""
@@ -186,16 +186,15 @@ def _with_probes(netsor: Netsor, probes: Sequence[Expr], order: int) -> tuple[Ne
     else:
         larger, variance = given.netsor, given.variance
         mean = dict(given.mean) | {name: name for name in given.refused}
-    powers = {f"power{k}{name}": mean[name] + (f"**{k}" if k > 1 else "") for name in mean for k in range(1, order + 1)}
-    scalar = [name for name in mean if larger.families[mean[name]].kind == "scalar"]
-    assert not scalar, "a mean without coordinates"
+    scalar = {name: found for name, found in mean.items() if larger.families[found].kind == "scalar"}
+    powers = {f"power{k}{name}": mean[name] + (f"**{k}" if k > 1 else "")
+              for name in mean if name not in scalar for k in range(1, order + 1)}
     added = with_averages(larger, powers)
-    found = [
-        MemberMoments(variance.get(target.name, ""),
-              tuple(added.families[f"power{k}{target.name}"] for k in range(1, order + 1))
-              if target.name in mean else ())
-        for target in targets
-    ]  # fmt: skip
+    found = []
+    for name in (target.name for target in targets):
+        own = () if name in scalar or name not in mean else tuple(f"power{k}{name}" for k in range(1, order + 1))
+        found.append(MemberMoments(variance.get(name, ""), tuple(added.families[power] for power in own),
+                                   scalar.get(name, "")))
     return added.netsor, found
 
 

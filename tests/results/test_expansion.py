@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 import tensorprog as tp
@@ -114,6 +115,37 @@ outputs: [y]
     found = [law.correction("variance", "y[0]", draws=2**12, seed=seed) for seed in range(4)]
     assert all(abs(a - exact) < error < 4 for a, error in found)
     assert abs(sum(a for a, _ in found) / 4 - exact) < sum(error for _, error in found) / 8  # of a mean of four
+
+
+def test_an_output_whose_mean_is_a_score() -> None:
+    """With p**2 = m**2 X, m = |x|**2/n, and v ~ N(0, m): E y**2 = E m**2 (m + c**2), and E y**4 has E p**4 = 3 + 6/n.
+
+    Of m only the mean mu and the variance s/n count to this order.
+    """
+    law = limit("""
+program: shifted
+initial: {h: {cov: 1}}
+weights: {WQ: 1, WK: 1, WV: 1}
+body:
+  - x = Nonlin(tanh(h))
+  - q = MatMul(WQ, x)
+  - k = MatMul(WK, x)
+  - p = Dot(q, k)
+  - v = MatMul(WV, x)
+  - y = Nonlin(p * (v + 0.7))
+outputs: [y]
+""")
+    x = np.polynomial.hermite_e.hermegauss(120)
+    mu, fourth = (np.average(np.tanh(x[0]) ** k, weights=x[1]) for k in (2, 4))
+    s, c = fourth - mu**2, np.poly1d([0.49])
+    m = np.poly1d([1, 0])
+    second, quartic = m**2 * (m + c), m**4 * (3 * m**2 + 6 * m * c + c**2)
+    two, four = (f(mu) for f in (second, quartic))
+    bend, other = (s / 2 * f.deriv(2)(mu) for f in (second, quartic))
+    exact = {"variance": bend, "kurtosis": (6 * four + 3 * other) / two**2 - 6 * four * bend / two**3}
+    for quantity, value in exact.items():
+        a, error = law.correction(quantity, "y", draws=2**17)
+        assert abs(a - value) < error < 0.3 * value
 
 
 def test_an_accuracy_is_met_or_refused() -> None:
