@@ -245,7 +245,8 @@ def first_orders(netsor: Netsor, name: str, draws: int, seconds: float) -> dict[
     if expected > seconds:
         return expected
     groups, functions = order.groups(draws, 0), _functions(4)
-    return {quantity: order.first(groups, functions[quantity], 0) for quantity in ("variance", "kurtosis")}
+    known = ("variance", "kurtosis") if functions["variance"](groups.mean(axis=0)[0]) > 0 else ("variance",)
+    return {quantity: order.first(groups, functions[quantity], 0) for quantity in known}
 
 
 def correction(
@@ -275,7 +276,10 @@ def correction(
         probes = [Call(atom, tuple(members)) for atom in ("add", "subtract")]
     highest = {"mean": 1, "variance": 2, "covariance": 2, "kurtosis": 4}.get(quantity, order)
     moved = FirstOrder(netsor, probes, highest)
-    function = _functions(order)[quantity]
+    functions = _functions(order)
+    function = functions[quantity]
+    if quantity == "kurtosis" and not functions["variance"](moved.groups(GROUPS, 1).mean(axis=0)[0]) > 0:
+        raise ProgramError(f"{names[0]} is a constant: its variance is 0, and it has no kurtosis")
     draws, seed = check_count("draws", draws), check_count("seed", seed, 0)
     groups = moved.groups(draws, seed) if accuracy is None else moved.enough(function, draws, seed, accuracy)
     return Correction(quantity, tuple(names), float(np.real(function(groups.mean(axis=0)[0]))),

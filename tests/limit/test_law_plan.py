@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
+from tests.reading import loads
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
 OUTSIDE = (
@@ -63,6 +64,15 @@ def test_every_covariance_on_the_way_is_in_the_plan(name: str) -> None:
     for (f, g), moment in kept:
         numbers = sum(term.value.estimate.value.size for term in moment.terms)
         assert numbers <= planned.get((f, g), 0) + planned.get((g, f), 0), (f, g)
+
+
+def test_a_score_that_is_a_sum_of_scores() -> None:
+    """Queries with biases, one of them at a position that is 0: the parts of the score are planned."""
+    text = (PROGRAMS / "attention_same_bias.yaml").read_text().replace("a: H}", "a: {size: H, boundary: zero}}")
+    law = tp.Law(loads(text.replace("q[a,i], k[a,j])", "q[a-1,i], k[a,j])")))
+    plan = law.plan()
+    assert plan.fits and len(plan.rows) > 3
+    law.var("y[0]")
 
 
 @pytest.mark.parametrize("head", ["flat", "pool"])

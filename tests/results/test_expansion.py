@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.results.expansion import correction
+from tensorprog.results.expansion import correction, first_orders
 from tests.reading import loads
 
 
@@ -178,6 +178,42 @@ def test_questions_that_have_no_answer() -> None:
     assert error <= 0.02 * max(1, abs(a))
     width = math.ceil((abs(a) + error) / (0.01 * smooth.kurtosis("y")))
     assert smooth.width_for("kurtosis", "y", accuracy=0.02) == width
+
+
+def test_a_constant_has_no_kurtosis() -> None:
+    """Its variance has a first order, which is 0, and the question after its kurtosis is answered with an error."""
+    law = limit("program: still\ninitial: {x: {mean: 0, cov: 0}}\nweights: {W: 1}\nbody:\n  - y = MatMul(W, x)\n"
+                "outputs: [y]\n")
+    assert first_orders(law.netsor, "y", 2**10, math.inf) == {"variance": (0.0, 0.0)}
+    with pytest.raises(tp.ProgramError, match="y is a constant"):
+        law.correction("kurtosis", "y")
+
+
+def test_positions_that_wrap() -> None:
+    """The keys of the other of two groups are keys of independent weights as well, so that the law is the same."""
+    text = """
+program: groups
+constants: {s: 2, G: 2}
+indices: {i: s, j: s, g: {size: G, boundary: wrap}}
+initial: {h: {cov: 1}}
+weights: {"W[i]": 1, "WQ[g]": 1, "WK[g]": 1, "WO[g]": 1}
+body:
+  - u[i] = MatMul(W[i], h)
+  - x[i] = Nonlin(tanh(u[i]))
+  - q[g,i] = MatMul(WQ[g], x[i])
+  - k[g,j] = MatMul(WK[g], x[j])
+  - p[g,i,j] = Dot(q[g,i], k[g,j])
+  - o[g,j] = MatMul(WO[g], x[j])
+  - y[i] = Nonlin(sum[g,j](softmax[j](p[g,i,j]) * o[g,j]))
+outputs: [y]
+"""
+    for quantity in ("variance", "kurtosis"):
+        (a, error), (other, off) = (
+            limit(text.replace("k[g,j])", place)).correction(quantity, "y[0]", draws=2**12, seed=seed)
+            for seed, place in enumerate(("k[g,j])", "k[g+1,j])"))
+        )
+        assert abs(a - other) < error + off
+        assert 0 < error < 0.2 * (1 + abs(a)), (quantity, a, error)
 
 
 def test_convolutions_whose_covariances_are_kept_as_factors() -> None:

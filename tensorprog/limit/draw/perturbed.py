@@ -97,6 +97,8 @@ class Perturbed(Conditioned):
         kept, taken = (Value.of(part, (REPLICATE,)) for part in (1 - share, share))
         whole = self.over(position_names(self.netsor, f) | position_names(self.netsor, g, "_"))
         ranges = {name: found.ranges.get(name, span) for name, span in whole.items()}
+        if any(start >= stop for start, stop in ranges.values()):  # a case of a position that wraps: nowhere
+            return found
         drawn = self._empirical(f, g, ranges)
         terms = [Term(term.equations, term.value * kept) for term in found.terms]
         terms += [Term(term.equations, term.value * taken) for term in drawn.terms]

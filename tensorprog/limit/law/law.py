@@ -30,6 +30,7 @@ from tensorprog.language.expr import Expr
 from tensorprog.language.ir import Netsor
 from tensorprog.language.parse import Names, parse_target
 from tensorprog.language.samples import Samples
+from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
@@ -289,11 +290,11 @@ class NumericLaw:
         pairs = [(n, n) for n in names] if first is None else [(names[0], names[-1])]
         planned = PlannedRecursion(self.netsor, self.recursion.expanded, self._max_memory // 12)
         random, scores = self.recursion.random, self.recursion.scores.keys()
-        behind = dict.fromkeys(n for n in self.scores if not {*names} <= scores) if random & {*names} else {}
+        behind = upstream(self.recursion.netsor, names) & scores if not {*names} <= scores else frozenset()
         if not self.recursion.layered:
             pairs = [(f, g) for f, g in pairs if not random & {f, g}]
             scored = [n for n in names if n in scores]
-            for f, g in [*((n, n) for n in behind), *itertools.combinations_with_replacement(scored, 2)]:
+            for f, g in [*((n, n) for n in scores if n in behind), *itertools.combinations_with_replacement(scored, 2)]:
                 planned.score(f, g)
             for f, g in pairs:
                 if all(self.compiled.families[name].kind == "vector" for name in (f, g)):
@@ -514,7 +515,7 @@ class NumericLaw:
         return self._answer(root, off, not root.shape, with_error)
 
     def kurtosis(self, name: str, *, with_error: bool = False) -> Any:
-        """Fourth central moment over squared variance; a Gaussian has 3."""
+        """Fourth central moment over squared variance; a Gaussian has 3, a constant none (nan)."""
         return self._ask(name, "standardised", 4, with_error)
 
     def _one(self, name: str) -> tuple[str, Box]:
@@ -599,9 +600,9 @@ class NumericLaw:
         self._note(error, value, f"the {method} of {name if isinstance(name, str) else ', '.join(name)}")
         return (value, error) if with_error else value
 
-    def _named(self, names: Sequence[str]) -> tuple[tuple[str, Box], ...]:
-        if not names:
-            raise ProgramError("name at least one variable")
+    def _named(self, names: Any) -> tuple[tuple[str, Box], ...]:
+        if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
+            raise ProgramError(f'a name such as "y[0]", or several in a list, is needed here, not {names!r}')
         return tuple(self._one(name) for name in names)
 
     def _joint(self, names: Sequence[str]) -> Joint:

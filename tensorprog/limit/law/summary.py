@@ -208,7 +208,7 @@ def _of_member(law: NumericLaw, text: str, name: str, member: tuple[int, ...]) -
     cov = _structured(law, name)
     value, error = law.var(text, with_error=True) if cov is None else (float(cov.at(member, member)), cov.error)
     yield f"variance  {value:.10g} +- {error:.1e}"
-    if cov is None:
+    if cov is None and value > 0:
         value, error = law.kurtosis(text, with_error=True)
         yield f"kurtosis  {value:.8g} +- {error:.1e}  (a Gaussian has 3)"
 
