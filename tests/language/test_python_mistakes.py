@@ -133,7 +133,7 @@ MISTAKES = {
     "net.y": ("the result of run has no attribute y", 'samples["y"]', ""),
     "law.cov('z')": ("z is not a vector or scalar of the program; known names:", "", ""),
     "law.covariance('y')": ("a law has no attribute covariance", 'law.cov("y")', 'law.cov("y")'),
-    "law.moment(4, 'y[0]')": ('a name such as "y[0]", or several in a list, is needed here, not 4', "", ""),
+    "law.moment(4, 'y[0]')": ('a name such as "y[0]", or a list of at least one, is needed here, not 4', "", ""),
     "law.pdf('y')": ("a law has no attribute pdf", 'law.density("y[0]", grid)', ""),
     "law.rvs(1000)": ("a law has no attribute rvs", "law.sample(1000)", ""),
     "law.density('y[0]')": ("density needs grid", "name, grid, with_error", ""),

@@ -602,7 +602,7 @@ class NumericLaw:
 
     def _named(self, names: Any) -> tuple[tuple[str, Box], ...]:
         if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
-            raise ProgramError(f'a name such as "y[0]", or several in a list, is needed here, not {names!r}')
+            raise ProgramError(f'a name such as "y[0]", or a list of at least one, is needed here, not {names!r}')
         return tuple(self._one(name) for name in names)
 
     def _joint(self, names: Sequence[str]) -> Joint:
