@@ -100,7 +100,7 @@ def test_joint_laws_are_averages_of_normal_laws(law: Law) -> None:
 @pytest.mark.slow
 def test_numbers_do_not_depend_on_how_many_draws_are_held_at_once(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = np.asarray(law.cov("y"))
-    monkeypatch.setattr(conditional_moments, "NUMBERS", 1 << 10)
+    monkeypatch.setattr(conditional_moments, "NUMBERS", 1 << 14)
     np.testing.assert_allclose(np.asarray(Law(loads(TEXT), accuracy=0.1).cov("y")), whole, rtol=1e-12)
 
 
