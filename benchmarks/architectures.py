@@ -30,8 +30,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.programs.dense import NETWORKS, Array, moments
 
 LARGEST_Z = 5
-HEADER = ("program", "grade", "numbers", "z of networks", "n extrapolated", "largest error", "z of the limit",
-          "s of the limit", "s of networks")
+HEADER = (
+    "program",
+    "grade",
+    "numbers",
+    "z of networks",
+    "n extrapolated",
+    "largest error",
+    "z of the limit",
+    "s of the limit",
+    "s of networks",
+)
 
 
 def largest(difference: Array, error: Array) -> float:
@@ -60,8 +69,17 @@ def row(name: str, width: int, networks: int) -> tuple[list[str], float]:
     first = largest(ours - theirs, np.hypot(error, slack))
     second = largest(limit - found[upper], np.hypot(spread, uncertain[upper]))
     relative = float(np.max(spread / np.sqrt(np.outer(np.diag(found), np.diag(found)))[upper]))
-    return [name, program.check().grade, str(len(ours)), f"{first:.1f}", f"{width}, {4 * width}", f"{relative:.2%}",
-            f"{second:.1f}", f"{compiled:.1f}", f"{simulated:.1f}"], max(first, second)
+    return [
+        name,
+        program.check().grade,
+        str(len(ours)),
+        f"{first:.1f}",
+        f"{width}, {4 * width}",
+        f"{relative:.2%}",
+        f"{second:.1f}",
+        f"{compiled:.1f}",
+        f"{simulated:.1f}",
+    ], max(first, second)
 
 
 def models() -> dict[str, tuple[Callable[[int], Any], Any]]:
@@ -113,12 +131,23 @@ def compare_imported() -> None:
     print(line(["---"] * len(header)))
     for name, (make, inputs) in models().items():
         program = tp.from_torch(make, inputs, name=name)
-        (first, error), (second, slack) = (law.cov(law.outputs[0], with_error=True)
-                                           for law in (program.limit(), tp.load(name).limit()))
+        (first, error), (second, slack) = (
+            law.cov(law.outputs[0], with_error=True) for law in (program.limit(), tp.load(name).limit())
+        )
         largest_difference = float(np.abs(np.asarray(first) - np.asarray(second)).max())
         lines = len(program.imported.text.splitlines()) if program.imported else 0
-        print(line([name, str(lines), program.check().grade, f"{largest_difference:.1e}",
-                    f"{np.max(error):.1e}, {np.max(slack):.1e}"]), flush=True)
+        print(
+            line(
+                [
+                    name,
+                    str(lines),
+                    program.check().grade,
+                    f"{largest_difference:.1e}",
+                    f"{np.max(error):.1e}, {np.max(slack):.1e}",
+                ]
+            ),
+            flush=True,
+        )
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Random programs through all interpreters: what did not agree, and how many programs each comparison was made for.
 
-    python benchmarks/battery.py --programs 1000 --samples 4000
+python benchmarks/battery.py --programs 1000 --samples 4000
 """
 
 from __future__ import annotations

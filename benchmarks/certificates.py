@@ -1,6 +1,6 @@
 """Random expressions against their certificates: an optimiser hunts for numbers that refute what is certified.
 
-    python benchmarks/certificates.py --expressions 10000 --seed 1
+python benchmarks/certificates.py --expressions 10000 --seed 1
 """
 
 from __future__ import annotations
@@ -39,8 +39,13 @@ def hunt(strategy: st.SearchStrategy[Expr], examples: int, number: int) -> Tally
     tally = Tally()
 
     @seed(number)
-    @settings(max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
-              suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(strategy)
     def each(expr: Expr) -> None:
         try:
@@ -72,8 +77,10 @@ def main() -> int:
             print(f"    {text}")
         tallies.append(tally)
     refuted = sum(len(tally.refuted) for tally in tallies)
-    print(f"{sum(t.hunted for t in tallies)} expressions, {sum(t.certified for t in tallies)} certified "
-          f"pseudo-Lipschitz, {refuted} certificates refuted, {time.perf_counter() - started:.0f} s")
+    print(
+        f"{sum(t.hunted for t in tallies)} expressions, {sum(t.certified for t in tallies)} certified "
+        f"pseudo-Lipschitz, {refuted} certificates refuted, {time.perf_counter() - started:.0f} s"
+    )
     return 1 if refuted else 0
 
 

@@ -81,9 +81,11 @@ def processor(program: tp.Program, width: int, count: int, turns: int) -> None:
         one.close()
     columns = [[row[k] for row in rows] for k in range(3)]
     ratio = median(row[1] / row[0] for row in rows)
-    table(f"Processor time, us for each of {count:,} networks of attention_relu at n = {width}",
-          ["thread", "worker", "worker / thread", "this process and the scheduler"],
-          [[*map(significant, map(median, columns[:2])), f"{ratio:.2f}", significant(median(columns[2]))]])
+    table(
+        f"Processor time, us for each of {count:,} networks of attention_relu at n = {width}",
+        ["thread", "worker", "worker / thread", "this process and the scheduler"],
+        [[*map(significant, map(median, columns[:2])), f"{ratio:.2f}", significant(median(columns[2]))]],
+    )
 
 
 def tasks(size: int) -> tuple[float, float]:
@@ -91,8 +93,11 @@ def tasks(size: int) -> tuple[float, float]:
     one = Cluster(1)
     rows, costs = [], []
     try:
-        for what, count, function, extra in (("nothing", TASKS, nothing, ()),
-                                             (f"results of {size * 8 / 2**20:.2g} MiB", TASKS // 8, results, (size,))):
+        for what, count, function, extra in (
+            ("nothing", TASKS, nothing, ()),
+            (f"results of {size * 8 / 2**20:.2g} MiB", TASKS // 8, results, (size,)),
+        ):
+
             def all_of_them(count: int = count, function: Any = function, extra: Any = extra) -> None:
                 for future in [one.executor.submit(function, k, *extra) for k in range(count)]:
                     future.result()
@@ -135,18 +140,24 @@ def scaling(program: tp.Program, width: int, count: int, turns: int) -> None:
         for turn in range(1, turns + 1):
             thread = timed(networks(program, width, count // 8, turn, threads=1)).cpu / (count // 8)
             (first, alone), (second, both) = (
-                each.timed(networks(program, width, count, turn, executor=each.executor)) for each in (one, two))
+                each.timed(networks(program, width, count, turn, executor=each.executor)) for each in (one, two)
+            )
             rows.append([first.wall, second.wall, first.wall / second.wall, thread, alone / count, both / count])
             machine.append(two_threads())
     finally:
         one.close()
         two.close()
     walls, ratio, cpu = (np.median(np.array(rows)[:, part], axis=0) for part in (slice(2), 2, slice(3, None)))
-    table("By the clock", ["networks", "one worker, s", "two workers, s", "ratio",
-                           "one thread / two threads, normals of numpy alone"],
-          [[f"{count:,}", *map(significant, walls), f"{ratio:.2f}", f"{median(machine):.2f}"]])
-    table("Processor time of a network in these runs, us", ["thread", "one worker", "each of two workers"],
-          [[significant(1e6 * value) for value in cpu]])
+    table(
+        "By the clock",
+        ["networks", "one worker, s", "two workers, s", "ratio", "one thread / two threads, normals of numpy alone"],
+        [[f"{count:,}", *map(significant, walls), f"{ratio:.2f}", f"{median(machine):.2f}"]],
+    )
+    table(
+        "Processor time of a network in these runs, us",
+        ["thread", "one worker", "each of two workers"],
+        [[significant(1e6 * value) for value in cpu]],
+    )
 
 
 def main() -> None:
@@ -167,11 +178,17 @@ def main() -> None:
     starting(program, arguments.width)
     scaling(program, arguments.width, int(arguments.seconds / took), arguments.turns)
     rows = []
-    for what, seconds, cost in (("small results", 1.0, small), ("small results", 10.0, small),
-                                ("all outputs and scores", 1.0, large)):
+    for what, seconds, cost in (
+        ("small results", 1.0, small),
+        ("small results", 10.0, small),
+        ("all outputs and scores", 1.0, large),
+    ):
         rows.append([what, f"{seconds:g}", f"{seconds / cost:,.0f}", f"{1000 * cost / seconds:.2g}"])
-    table("On paper, from these: workers that one scheduler and one process keep busy",
-          ["results", "tasks of, s", "workers at most", "of 1000 workers: seconds of the scheduler in each"], rows)
+    table(
+        "On paper, from these: workers that one scheduler and one process keep busy",
+        ["results", "tasks of, s", "workers at most", "of 1000 workers: seconds of the scheduler in each"],
+        rows,
+    )
 
 
 if __name__ == "__main__":

@@ -124,10 +124,20 @@ def edge() -> None:
     for q, layers in ((0.1, 120), (0.3, 60), (1.0, 60)):  # near q = 0 the variance settles slowly
         sigma_w, sigma_b = critical(q)
         start = time.process_time()
-        value, _ = tp.solve(loaded(TANH, sigma_b=sigma_b), "sigma_w", "variance", 1, of="d", to=layers,
-                            growth=True)
-        print(line([f"{q}", str(layers), f"{sigma_b:.6f}", f"{sigma_w:.6f}", f"{value - sigma_w:.1e}",
-                    f"{time.process_time() - start:.0f}"]), flush=True)
+        value, _ = tp.solve(loaded(TANH, sigma_b=sigma_b), "sigma_w", "variance", 1, of="d", to=layers, growth=True)
+        print(
+            line(
+                [
+                    f"{q}",
+                    str(layers),
+                    f"{sigma_b:.6f}",
+                    f"{sigma_w:.6f}",
+                    f"{value - sigma_w:.1e}",
+                    f"{time.process_time() - start:.0f}",
+                ]
+            ),
+            flush=True,
+        )
 
 
 def weights() -> None:
@@ -137,8 +147,16 @@ def weights() -> None:
     print(line(["sigma_w2, growth 1", quantity(value, error), "2"]))
     for layers in (10, 40, 160):
         value, error = tp.solve(loaded(RELU, alpha=1, sigma_w2=2), "beta", "variance", math.e, of="z", to=layers)
-        print(line([f"beta, variance e at {layers} layers", quantity(value, error),
-                    f"{math.sqrt(math.exp(1 / layers) - 1):.6f} = {value * layers**0.5:.4f} / sqrt(L)"]), flush=True)
+        print(
+            line(
+                [
+                    f"beta, variance e at {layers} layers",
+                    quantity(value, error),
+                    f"{math.sqrt(math.exp(1 / layers) - 1):.6f} = {value * layers**0.5:.4f} / sqrt(L)",
+                ]
+            ),
+            flush=True,
+        )
 
 
 # ---- transformers ---------------------------------------------------------------------------------------------------
@@ -202,8 +220,10 @@ def dense(width: int, networks: int, s: int, heads: int, layers: int, g: float, 
 
 def transformers(draws: int, networks: int) -> None:
     """Twelve layers, two variances of the scores, in three ways."""
-    print("\nsix tokens, two heads, twelve layers: mean token correlation\n\n"
-          + line(["score variance", "tp.depth", "seconds", "chain", "n = 64", "n = 128", "2 x(128) - x(64)", "z"]))
+    print(
+        "\nsix tokens, two heads, twelve layers: mean token correlation\n\n"
+        + line(["score variance", "tp.depth", "seconds", "chain", "n = 64", "n = 128", "2 x(128) - x(64)", "z"])
+    )
     print(line(["---:"] * 8))
     text = BLOCKS.replace("MASKED", "where(j <= i, p[t,a,i,j], -inf)")
     for g in (1.0, 16.0):
@@ -215,31 +235,65 @@ def transformers(draws: int, networks: int) -> None:
         small, large = dense(64, 4 * networks, 6, 2, 12, g, 0.3), dense(128, networks, 6, 2, 12, g, 0.3)
         wide = 2 * large[0] - small[0], math.hypot(2 * large[1], small[1])
         z = (wide[0] - value) / math.hypot(wide[1], error / 4.07)
-        print(line([f"{g:g}", quantity(value, error), f"{seconds:.0f}", quantity(*known), quantity(*small),
-                    quantity(*large), quantity(*wide), f"{z:.1f}"]), flush=True)
+        print(
+            line(
+                [
+                    f"{g:g}",
+                    quantity(value, error),
+                    f"{seconds:.0f}",
+                    quantity(*known),
+                    quantity(*small),
+                    quantity(*large),
+                    quantity(*wide),
+                    f"{z:.1f}",
+                ]
+            ),
+            flush=True,
+        )
 
 
 def branches(draws: int, layers: int) -> None:
     """The branch scale that leaves tokens at a correlation of one half."""
-    print(f"\neight tokens, two heads, {layers} layers: beta for a token correlation of 0.5\n\n"
-          + line(["found", "seconds", "chain's correlation there", "chain's beta"]) + "\n" + line(["---:"] * 4))
+    print(
+        f"\neight tokens, two heads, {layers} layers: beta for a token correlation of 0.5\n\n"
+        + line(["found", "seconds", "chain's correlation there", "chain's beta"])
+        + "\n"
+        + line(["---:"] * 4)
+    )
     text = BLOCKS.replace("MASKED", "p[t,a,i,j]")
     start = time.process_time()
-    value, error = tp.solve(loaded(text, s=8, beta=0.2, rho=0.2, L=layers), "beta", "token_correlation", 0.5, of="x",
-                            draws=draws, between=(0.1, 0.25))
+    value, error = tp.solve(
+        loaded(text, s=8, beta=0.2, rho=0.2, L=layers),
+        "beta",
+        "token_correlation",
+        0.5,
+        of="x",
+        draws=draws,
+        between=(0.1, 0.25),
+    )
     seconds = time.process_time() - start
     there, off = chain(8, 2, layers, 1.0, value, 0.2, False, 1 << 13)
     ahead, _ = chain(8, 2, layers, 1.0, 1.01 * value, 0.2, False, 1 << 13)
     slope = (ahead - there) / (0.01 * value)
-    print(line([quantity(value, error), f"{seconds:.0f}", quantity(there, off),
-                quantity(value + (0.5 - there) / slope, off / slope)]), flush=True)
+    print(
+        line(
+            [
+                quantity(value, error),
+                f"{seconds:.0f}",
+                quantity(there, off),
+                quantity(value + (0.5 - there) / slope, off / slope),
+            ]
+        ),
+        flush=True,
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=1024)
-    parser.add_argument("--networks", type=int, default=100,
-                        help="of the larger width; four times as many of the smaller")
+    parser.add_argument(
+        "--networks", type=int, default=100, help="of the larger width; four times as many of the smaller"
+    )
     parser.add_argument("--deep", type=int, default=50, help="layers of the branch scale")
     arguments = parser.parse_args()
     edge()

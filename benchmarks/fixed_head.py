@@ -53,16 +53,20 @@ def defined(d: int, networks: int, seed: int) -> Numbers:
     weight /= weight.sum(axis=-1, keepdims=True)
     variance = ((weight @ v) ** 2).sum(axis=(1, -1)) / (HEADS * d)
     flat = p.reshape(networks, -1)
-    return both(one(variance.mean(axis=1), 3 * (variance**2).mean(axis=1)),
-                one((flat**2).mean(axis=1), (flat**4).mean(axis=1)))
+    return both(
+        one(variance.mean(axis=1), 3 * (variance**2).mean(axis=1)), one((flat**2).mean(axis=1), (flat**4).mean(axis=1))
+    )
 
 
 def compiled(name: str, **constants: float) -> Numbers | None:
     """The law's numbers, if this version compiles it."""
     try:
         law = tp.load(name, s=TOKENS, H=HEADS, **constants).limit()
-        pairs = [question(variable, with_error=True) for variable in ("y[0]", "p[0,0,0]")
-                 for question in (law.var, law.kurtosis)]
+        pairs = [
+            question(variable, with_error=True)
+            for variable in ("y[0]", "p[0,0,0]")
+            for question in (law.var, law.kurtosis)
+        ]
     except tp.NotCompiledError:
         return None
     value, error = np.array(pairs).T

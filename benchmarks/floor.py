@@ -46,8 +46,12 @@ class Need:
     seconds: float = 0  # of something else, measured
 
     def __str__(self) -> str:
-        parts = [(self.normals, "normals"), (self.chi_squares, "chi-squares"),
-                 (self.multiplications, "multiplications"), (self.bytes, "bytes")]
+        parts = [
+            (self.normals, "normals"),
+            (self.chi_squares, "chi-squares"),
+            (self.multiplications, "multiplications"),
+            (self.bytes, "bytes"),
+        ]
         return ", ".join(f"{number:.2g} {what}" for number, what in parts if number)
 
 
@@ -123,17 +127,22 @@ def cnn() -> Iterator[Line]:
         for boundary in ("zero", "wrap"):
             network = cnn_program(32, images, boundary)
             numbers = 2 * images * (images + 1) / 2 * 32**2  # of two layers, at equal positions
-            yield Line(f"CNN 3x3, 2 layers, relu, flattened, {images} images of 32 x 32, {boundary}",
-                       lambda network=network: np.asarray(network.limit().cov("f")), Need(bytes=16 * numbers))
+            yield Line(
+                f"CNN 3x3, 2 layers, relu, flattened, {images} images of 32 x 32, {boundary}",
+                lambda network=network: np.asarray(network.limit().cov("f")),
+                Need(bytes=16 * numbers),
+            )
 
 
 @row
 def pool() -> Iterator[Line]:
     for size in (8, 16):
         network = cnn_program(size, 2, "wrap", pooled=True)
-        yield Line(f"the same with average pooling, 2 images of {size} x {size}",
-                   lambda network=network: np.asarray(network.limit(max_memory="4GiB").cov("f")),
-                   Need(bytes=16 * 2 * 3 * size**4))
+        yield Line(
+            f"the same with average pooling, 2 images of {size} x {size}",
+            lambda network=network: np.asarray(network.limit(max_memory="4GiB").cov("f")),
+            Need(bytes=16 * 2 * 3 * size**4),
+        )
 
 
 def recurrence(name: str, steps: int) -> tp.Program:
@@ -165,30 +174,42 @@ outputs: [f]
 def rnn() -> Iterator[Line]:
     for steps in (1000, 10_000):
         network = program(RNN, T=steps)
-        yield Line(f"erf RNN, T = {steps:,}, within 2 GiB",
-                   lambda network=network: np.asarray(network.limit(max_memory="2GiB").cov("f")),
-                   Need(bytes=16 * steps**2 / 2))
-        yield Line(f"the same, variances only, T = {steps:,}",
-                   lambda network=network: np.asarray(network.limit(max_memory="2GiB").var("f")),
-                   Need(bytes=16 * steps))
+        yield Line(
+            f"erf RNN, T = {steps:,}, within 2 GiB",
+            lambda network=network: np.asarray(network.limit(max_memory="2GiB").cov("f")),
+            Need(bytes=16 * steps**2 / 2),
+        )
+        yield Line(
+            f"the same, variances only, T = {steps:,}",
+            lambda network=network: np.asarray(network.limit(max_memory="2GiB").var("f")),
+            Need(bytes=16 * steps),
+        )
 
 
 @row
 def gates() -> Iterator[Line]:
     for name, products in (("lstm", 4), ("gru", 3)):
         network = recurrence(name, 100)
-        yield Line(f"{name.upper()}, T = 100", lambda network=network: np.asarray(network.limit().cov("y")),
-                   Need(bytes=16 * products * 100**2 / 2))
+        yield Line(
+            f"{name.upper()}, T = 100",
+            lambda network=network: np.asarray(network.limit().cov("y")),
+            Need(bytes=16 * products * 100**2 / 2),
+        )
 
 
 def mlp(name: str, count: int) -> tp.Program:
     """Three hidden layers with biases on random inputs of dimension 32."""
-    layers = [f"  - x{k}[i] = Nonlin({name}(u{k}[i] + b{k}))\n  - u{k + 1}[i] = MatMul(W{k + 1}, x{k}[i])\n"
-              for k in range(3)]
-    text = (f"program: {name}\nconstants: {{N: {count}}}\nindices: {{i: N}}\ninitial:\n"
-            "  u0[i]: {data: inputs.npy, variance: 2}\n" + "".join(f"  b{k}: {{cov: 0.1}}\n" for k in range(4))
-            + "weights: {W1: 2, W2: 2, W3: 2}\nbody:\n" + "".join(layers)
-            + "  - f[i] = Nonlin(u3[i] + b3)\noutputs: [f]\n")
+    layers = [
+        f"  - x{k}[i] = Nonlin({name}(u{k}[i] + b{k}))\n  - u{k + 1}[i] = MatMul(W{k + 1}, x{k}[i])\n" for k in range(3)
+    ]
+    text = (
+        f"program: {name}\nconstants: {{N: {count}}}\nindices: {{i: N}}\ninitial:\n"
+        "  u0[i]: {data: inputs.npy, variance: 2}\n"
+        + "".join(f"  b{k}: {{cov: 0.1}}\n" for k in range(4))
+        + "weights: {W1: 2, W2: 2, W3: 2}\nbody:\n"
+        + "".join(layers)
+        + "  - f[i] = Nonlin(u3[i] + b3)\noutputs: [f]\n"
+    )
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "inputs.npy", np.random.default_rng(0).standard_normal((count, 32)))
         path = Path(folder) / "program.yaml"
@@ -199,9 +220,11 @@ def mlp(name: str, count: int) -> tp.Program:
 def kernel_lines(count: int, names: tuple[str, ...]) -> Iterator[Line]:
     for name in names:
         network = mlp(name, count)
-        yield Line(f"kernel of 3 layers on {count:,} inputs, {name}",
-                   lambda network=network: np.asarray(network.limit(max_memory="4GiB").cov("f")),
-                   Need(multiplications=32 * count**2 / 2, bytes=8 * count**2))
+        yield Line(
+            f"kernel of 3 layers on {count:,} inputs, {name}",
+            lambda network=network: np.asarray(network.limit(max_memory="4GiB").cov("f")),
+            Need(multiplications=32 * count**2 / 2, bytes=8 * count**2),
+        )
 
 
 @row
@@ -220,8 +243,11 @@ def kernel_large() -> Iterator[Line]:
 def networks(network: tp.Program, width: int, count: int, work: str, products: float = 0, memory: str = "4GiB") -> Line:
     """A run on one thread; the random numbers of its plan, and multiplications of a network if they are given."""
     plan = network.plan(width)
-    return Line(work, lambda: network.run(width, count, threads=1, seed=1, max_memory=memory),
-                Need(plan.normals * count, plan.chi_squares * count, products * count))
+    return Line(
+        work,
+        lambda: network.run(width, count, threads=1, seed=1, max_memory=memory),
+        Need(plan.normals * count, plan.chi_squares * count, products * count),
+    )
 
 
 @row
@@ -246,14 +272,25 @@ def frame_products(tokens: int, heads: int, width: int) -> float:
 @row
 def frames() -> Iterator[Line]:
     for tokens, count in ((64, 400), (256, 16), (1024, 1)):
-        yield networks(tp.load("attention", s=tokens), 256, count,
-                       f"attention, s = {tokens}, H = 2, n = 256, {count:,} networks", frame_products(tokens, 2, 256))
+        yield networks(
+            tp.load("attention", s=tokens),
+            256,
+            count,
+            f"attention, s = {tokens}, H = 2, n = 256, {count:,} networks",
+            frame_products(tokens, 2, 256),
+        )
 
 
 @row
 def gpt2() -> Iterator[Line]:
-    yield networks(tp.load("attention", s=1024, H=12), 768, 1, "attention, s = 1024, H = 12, n = 768, within 1 GiB",
-                   frame_products(1024, 12, 768), memory="1GiB")
+    yield networks(
+        tp.load("attention", s=1024, H=12),
+        768,
+        1,
+        "attention, s = 1024, H = 12, n = 768, within 1 GiB",
+        frame_products(1024, 12, 768),
+        memory="1GiB",
+    )
 
 
 # ---- laws ------------------------------------------------------------------------------------------------------------
@@ -298,8 +335,11 @@ outputs: [y]
 def layers() -> Iterator[Line]:
     law = program(TWO_LAYERS).limit()
     count = 200_000
-    yield Line(f"{count:,} draws: attention, relu, RMS norm, attention", lambda: law.sample(count),
-               Need(normals=count * (2 * 2 * 16 + 4), bytes=16.0 * count * (2 * 2 * 16 + 4)))
+    yield Line(
+        f"{count:,} draws: attention, relu, RMS norm, attention",
+        lambda: law.sample(count),
+        Need(normals=count * (2 * 2 * 16 + 4), bytes=16.0 * count * (2 * 2 * 16 + 4)),
+    )
 
 
 ONE_SCORE = """
@@ -380,9 +420,12 @@ def main() -> None:
                 rows.append([name, *measured(line, machine, arguments.repeats)])
                 print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
     normal, chi, product, byte = machine.now()
-    table(f"Today over the floor: {normal * 1e9:.1f} ns a normal, {chi * 1e9:.1f} ns a chi-square, "
-          f"{1 / product / 1e9:.1f} G multiplications/s, {1 / byte / 2**30:.1f} GiB/s",
-          ["row", "work", "today, s", "floor, s", "today / floor", "the floor"], rows)
+    table(
+        f"Today over the floor: {normal * 1e9:.1f} ns a normal, {chi * 1e9:.1f} ns a chi-square, "
+        f"{1 / product / 1e9:.1f} G multiplications/s, {1 / byte / 2**30:.1f} GiB/s",
+        ["row", "work", "today, s", "floor, s", "today / floor", "the floor"],
+        rows,
+    )
 
 
 def measured(line: Line, machine: Machine, repeats: int) -> list[str]:

@@ -485,9 +485,7 @@ def main() -> None:
             if time.monotonic() - began > 60 * given.minutes:
                 break
     kinds = Counter(kind for (kind, _, _), times in found.times.items() for _ in range(times))
-    print(
-        f"{done} mutants from number {given.first}, seed {given.seed}, {time.process_time():.0f} s of processor time"
-    )
+    print(f"{done} mutants from number {given.first}, seed {given.seed}, {time.process_time():.0f} s of processor time")
     print("; ".join(f"{stage} {found.seen[stage]} ({found.seen[stage + ' refused']} refused)" for stage in STAGES))
     print(
         ", ".join(

@@ -108,14 +108,20 @@ def scores(measure: Callable[[float, int, int], tuple[float, float]], networks: 
         for width, count in networks.items():
             begun = time.process_time()
             rows.append(measure(score_variance, width, count))
-            print(f"g = {score_variance:g}  n = {width:5d}  {count} networks  {rows[-1][0]:.3f} +- {rows[-1][1]:.3f}"
-                  f"  {time.process_time() - begun:.0f} s", flush=True)
+            print(
+                f"g = {score_variance:g}  n = {width:5d}  {count} networks  {rows[-1][0]:.3f} +- {rows[-1][1]:.3f}"
+                f"  {time.process_time() - begun:.0f} s",
+                flush=True,
+            )
         values, errors = np.array(rows).T
         matrix = np.stack([np.ones(len(rows)), 1 / np.array([*networks])], axis=1) / errors[:, None]
         law = np.linalg.inv(matrix.T @ matrix)
         limit, slope = law @ matrix.T @ (values / errors)
-        print(f"g = {score_variance:g}  n = infinity  {limit:.3f} +- {law[0, 0] ** 0.5:.3f}, and {slope:.0f}/n,"
-              f"  chi**2 {np.sum((matrix @ [limit, slope] - values / errors) ** 2):.1f} of {len(rows) - 2}", flush=True)
+        print(
+            f"g = {score_variance:g}  n = infinity  {limit:.3f} +- {law[0, 0] ** 0.5:.3f}, and {slope:.0f}/n,"
+            f"  chi**2 {np.sum((matrix @ [limit, slope] - values / errors) ** 2):.1f} of {len(rows) - 2}",
+            flush=True,
+        )
 
 
 def network(layers: int, cov: str = "0.6**abs(i - i_)", function: Callable[..., Any] = tp.relu, **data: Any) -> Any:
@@ -159,8 +165,10 @@ def main() -> None:
                 times.append((middle - begun, time.process_time() - middle))
             covariance, tangent = np.median(times[1:], axis=0)
             ratio = np.median([second / first for first, second in times[1:]])
-            print(f"kernel of {inputs} inputs, {function.__name__:5} {tangent:.3f} s, covariance {covariance:.3f} s, "
-                  f"ratio {ratio:.1f}, error of the kernel {kernel.error:.0e}")
+            print(
+                f"kernel of {inputs} inputs, {function.__name__:5} {tangent:.3f} s, covariance {covariance:.3f} s, "
+                f"ratio {ratio:.1f}, error of the kernel {kernel.error:.0e}"
+            )
 
 
 if __name__ == "__main__":

@@ -44,8 +44,11 @@ def to_gaussian() -> None:
         deviation = math.sqrt(law.var("y[0]"))
         gaussian = deviation * np.random.default_rng(1).standard_normal((PAIRS, DRAWS))
         shown, floor = pairs(draws[0], gaussian), pairs(draws[0], draws[1])
-        print(f"{name:15} H = {heads}   {value:20.6e} ({error:.0e})   {shown[0]:.2e} ({shown[1]:.0e})   "
-              f"{floor[0]:.2e} ({floor[1]:.0e})", flush=True)
+        print(
+            f"{name:15} H = {heads}   {value:20.6e} ({error:.0e})   {shown[0]:.2e} ({shown[1]:.0e})   "
+            f"{floor[0]:.2e} ({floor[1]:.0e})",
+            flush=True,
+        )
 
 
 def drawn(program: tp.Program, width: int, networks: int) -> tuple[GaussianDraws, np.ndarray]:
@@ -76,8 +79,11 @@ def to_limit(heads: int, networks: int, largest: int) -> None:
     law = program.limit()
     curve = law.averaged("y[0]")
     limit = np.asarray(law.sample(DRAWS, seed=2)["y"])[:, 0]
-    print(f"\nKL(finite || limit), attention, H = {heads}, {networks:,} networks\n"
-          "     n   precise          error     local exponent   paper's, one pair", flush=True)
+    print(
+        f"\nKL(finite || limit), attention, H = {heads}, {networks:,} networks\n"
+        "     n   precise          error     local exponent   paper's, one pair",
+        flush=True,
+    )
     widths = np.array([2**k for k in range(4, int(math.log2(largest)) + 1)])
     found: list[tuple[float, float]] = []
     for width in widths.tolist():
@@ -96,8 +102,11 @@ def to_limit(heads: int, networks: int, largest: int) -> None:
         freedom = int(used.sum()) - 2 - terms
         if freedom > 0:
             rate, error, chi_square = fit(widths[used], values[used], errors[used], terms)
-            print(f"A n**-r exp(polynomial of degree {terms} in 1/n) over n >= {least}: r = {rate:.4f} ({error:.4f}), "
-                  f"chi-square {chi_square:.1f} of {freedom}", flush=True)
+            print(
+                f"A n**-r exp(polynomial of degree {terms} in 1/n) over n >= {least}: r = {rate:.4f} ({error:.4f}), "
+                f"chi-square {chi_square:.1f} of {freedom}",
+                flush=True,
+            )
 
 
 def main() -> None:

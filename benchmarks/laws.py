@@ -40,8 +40,16 @@ body:
   - y = Nonlin(%s)
 outputs: [y]
 """
-OUTPUTS = ("p**3*v", "(p**2 - 0.1)*v + p**3", "abs(tanh(5*p))*v + sin(4*p)", "sigmoid(40*(p - 0.2))*v",
-           "(1 + 100*gaussian((p - 0.911)/1e-4))*v", "relu(p + 0.1)*v + p", "1e-9*v + p**3", "p**4*v + p**2")
+OUTPUTS = (
+    "p**3*v",
+    "(p**2 - 0.1)*v + p**3",
+    "abs(tanh(5*p))*v + sin(4*p)",
+    "sigmoid(40*(p - 0.2))*v",
+    "(1 + 100*gaussian((p - 0.911)/1e-4))*v",
+    "relu(p + 0.1)*v + p",
+    "1e-9*v + p**3",
+    "p**4*v + p**2",
+)
 DRAWS = 200_000
 TWO = """
 program: two
@@ -105,8 +113,12 @@ def one_score() -> None:
         whole, sample = sum(found.values()), law.sample(KERNEL)["y"]
         grid = law.var("y") ** 0.5 * np.linspace(-6, 6, 501)
         kernel = taken(lambda sample=sample, grid=grid: gaussian_kde(sample)(grid))
-        print(f"{output:40}", "  ".join(f"{name} {seconds:.2f}" for name, seconds in found.items()),
-              f" all {whole:.2f} s; kernel estimate {kernel:.2f} s, ratio {whole / kernel:.2f}", flush=True)
+        print(
+            f"{output:40}",
+            "  ".join(f"{name} {seconds:.2f}" for name, seconds in found.items()),
+            f" all {whole:.2f} s; kernel estimate {kernel:.2f} s, ratio {whole / kernel:.2f}",
+            flush=True,
+        )
 
 
 def draws() -> None:
@@ -118,8 +130,11 @@ def draws() -> None:
         seconds = taken(lambda law=law: law.sample(DRAWS, seed=1)["y"])
         dim, generator = Layers(law.recursion, ["y"]).dim, np.random.Generator(np.random.SFC64(0))
         normals = taken(lambda dim=dim, generator=generator: generator.standard_normal((DRAWS, dim)))
-        print(f"{name:40} {DRAWS:,} draws {seconds:.1f} s; {dim} normals each {normals:.2f} s, "
-              f"ratio {seconds / normals:.0f}", flush=True)
+        print(
+            f"{name:40} {DRAWS:,} draws {seconds:.1f} s; {dim} normals each {normals:.2f} s, "
+            f"ratio {seconds / normals:.0f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

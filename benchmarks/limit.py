@@ -44,8 +44,18 @@ def growth() -> None:
         for heads in HEADS:
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
                 covariances, draws, outputs, error, held = pool.submit(covariances_and_draws, s, heads).result()
-            rows.append([str(s), str(heads), f"{heads * s * s:,}", significant(covariances), significant(draws),
-                         significant(outputs), f"{error:.0e}", f"{held / 2**20:,.0f}"])
+            rows.append(
+                [
+                    str(s),
+                    str(heads),
+                    f"{heads * s * s:,}",
+                    significant(covariances),
+                    significant(draws),
+                    significant(outputs),
+                    f"{error:.0e}",
+                    f"{held / 2**20:,.0f}",
+                ]
+            )
     head = ["s", "H", "scores", "covariances, s", "10 draws, s", "covariance of y, s", "its error", "peak, MiB"]
     table("Attention on correlated tokens", head, rows)
 
@@ -58,16 +68,20 @@ def accuracy() -> None:
         kurtosis, error = law.kurtosis("y[0]", with_error=True)
         variance, variance_error = law.moment("y[0]", 2, with_error=True)
         took = time.perf_counter() - start
-        print(f"{heads:>4} {kurtosis:>10.6f} {error:>9.1e} {kurtosis - known:>10.1e}   "
-              f"{variance:>10.6f} {variance_error:>9.1e} {variance - VARIANCE:>10.1e} {took:>6.2f}")
+        print(
+            f"{heads:>4} {kurtosis:>10.6f} {error:>9.1e} {kurtosis - known:>10.1e}   "
+            f"{variance:>10.6f} {variance_error:>9.1e} {variance - VARIANCE:>10.1e} {took:>6.2f}"
+        )
     start = time.perf_counter()
     program = tp.load("attention", H=96, s=128)
     grade = program.check().grade
     checked = time.perf_counter() - start
     covariance = program.limit().cov("p")
     compiled = time.perf_counter() - start - checked
-    print(f"H = 96, s = 128: load and check ({grade}) {checked:.2f} s; covariance of {np.prod(covariance.shape[:3]):,} "
-          f"scores {compiled:.2f} s, {len(covariance.factors)} term")
+    print(
+        f"H = 96, s = 128: load and check ({grade}) {checked:.2f} s; covariance of {np.prod(covariance.shape[:3]):,} "
+        f"scores {compiled:.2f} s, {len(covariance.factors)} term"
+    )
 
 
 if __name__ == "__main__":

@@ -30,8 +30,16 @@ LAST = IDS.shape[1] - 1
 
 
 def block(n: int) -> Any:
-    sizes = {"hidden_size": n, "intermediate_size": 3 * n, "num_hidden_layers": 1, "num_attention_heads": 4,
-             "num_key_value_heads": 2, "max_position_embeddings": 32, "initializer_range": n**-0.5, **models.SMALL}
+    sizes = {
+        "hidden_size": n,
+        "intermediate_size": 3 * n,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 32,
+        "initializer_range": n**-0.5,
+        **models.SMALL,
+    }
     made = models.transformers_model("Llama", **sizes)(n)
     nn.init.normal_(made.embed_tokens.weight)
     made.norm = nn.Identity()
@@ -75,8 +83,10 @@ def main() -> None:
     ends = [extrapolated([row[k] for row in rows]) for k in range(2)]
     show("extrapolated to 1/n = 0", ends, 0.0)
     show("limit", limits, took)
-    print("  z of the extrapolation", *(f"{(a - b) / np.hypot(s, t):6.2f}" for (a, s), (b, t) in
-                                        zip(ends, limits, strict=True)))
+    print(
+        "  z of the extrapolation",
+        *(f"{(a - b) / np.hypot(s, t):6.2f}" for (a, s), (b, t) in zip(ends, limits, strict=True)),
+    )
     if options.modules:
         beside_modules(WIDTHS[0], options.modules, output)
 
@@ -92,8 +102,9 @@ def beside_modules(n: int, count: int, output: str) -> None:
     drawn = program.run(n, 20 * count, averages={"two": f"{output}**2", "four": f"{output}**4"}).averages
     other = moments(drawn["two"], drawn["four"])
     show(f"the same, {20 * count} networks", other, time.process_time() - began)
-    print("  z of the modules", *(f"{(a - b) / np.hypot(s, t):6.2f}" for (a, s), (b, t) in
-                                  zip(found, other, strict=True)))
+    print(
+        "  z of the modules", *(f"{(a - b) / np.hypot(s, t):6.2f}" for (a, s), (b, t) in zip(found, other, strict=True))
+    )
 
 
 def drawn_modules(n: int, count: int) -> Any:
@@ -104,8 +115,11 @@ def drawn_modules(n: int, count: int) -> Any:
 
 def show(title: str, found: Any, seconds: float) -> None:
     (variance, error), (kurtosis, other) = found
-    print(f"{title:28} variance {variance:.5f} +- {error:.5f}   kurtosis {kurtosis:.5f} +- {other:.5f}   "
-          f"({seconds:.0f} s)", flush=True)
+    print(
+        f"{title:28} variance {variance:.5f} +- {error:.5f}   kurtosis {kurtosis:.5f} +- {other:.5f}   "
+        f"({seconds:.0f} s)",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

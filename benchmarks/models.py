@@ -61,19 +61,41 @@ def models() -> dict[str, tuple[Callable[[int], Any], Any]]:
         "gpt2": (transformers_model("GPT2", n_embd=lambda n: n, n_layer=2, n_head=4, n_positions=16, **SMALL), IDS),
         "bert": (transformers_model("Bert", **wide, vocab_size=50), IDS),
         "vit": (transformers_model("ViT", **wide, image_size=16, patch_size=8), image),
-        "t5": (transformers_model("T5Encoder", d_model=lambda n: n, d_kv=lambda n: n // 4, num_heads=4, num_layers=2,
-                                  d_ff=lambda n: 4 * n, vocab_size=50), IDS),
+        "t5": (
+            transformers_model(
+                "T5Encoder",
+                d_model=lambda n: n,
+                d_kv=lambda n: n // 4,
+                num_heads=4,
+                num_layers=2,
+                d_ff=lambda n: 4 * n,
+                vocab_size=50,
+            ),
+            IDS,
+        ),
         "llama": (transformers_model("Llama", **grouped), IDS),
         "mistral": (transformers_model("Mistral", **grouped), IDS),
         "encoder layer": (lambda n: Layer(n, lambda n: nn.TransformerEncoderLayer(n, 4, 4 * n, batch_first=True)), x),
-        "pre-norm layer": (lambda n: Layer(n, lambda n: nn.TransformerEncoderLayer(
-            n, 4, 4 * n, batch_first=True, norm_first=True)), x),
-        "decoder layer": (lambda n: Layer(n, lambda n: nn.TransformerDecoderLayer(n, 4, 4 * n, batch_first=True), 2),
-                          (x, y)),
+        "pre-norm layer": (
+            lambda n: Layer(n, lambda n: nn.TransformerEncoderLayer(n, 4, 4 * n, batch_first=True, norm_first=True)),
+            x,
+        ),
+        "decoder layer": (
+            lambda n: Layer(n, lambda n: nn.TransformerDecoderLayer(n, 4, 4 * n, batch_first=True), 2),
+            (x, y),
+        ),
         "lstm": (lambda n: Layer(n, lambda n: nn.LSTM(n, n, batch_first=True)), x),
         "gru": (lambda n: Layer(n, lambda n: nn.GRU(n, n, batch_first=True)), x),
-        "resnet": (transformers_model("ResNet", embedding_size=lambda n: n, hidden_sizes=lambda n: [n, 2 * n],
-                                      depths=[1, 1], layer_type="basic"), image),
+        "resnet": (
+            transformers_model(
+                "ResNet",
+                embedding_size=lambda n: n,
+                hidden_sizes=lambda n: [n, 2 * n],
+                depths=[1, 1],
+                layer_type="basic",
+            ),
+            image,
+        ),
     }
 
 
@@ -93,8 +115,11 @@ def row(name: str, make: Callable[[int], Any], inputs: Any, widths: Sequence[int
         lines = len(program.imported.text.splitlines())
         z, p = max(abs(r.z_variance) for r in found.rows), min(r.ks_p for r in found.rows)
         variances = "  ".join(f"{r.variance:.4f}|{r.limit_variance:.4f}" for r in found.rows[:3])
-        print(f"{name:15} n={width:<4} import {took:5.1f} s  {grade:9} {checked:4.1f} s  {lines:3} lines  z {z:4.2f}  "
-              f"p {p:.3f} of {len(found.rows)}  variance module|program {variances}  ({drawn:.0f} s)", flush=True)
+        print(
+            f"{name:15} n={width:<4} import {took:5.1f} s  {grade:9} {checked:4.1f} s  {lines:3} lines  z {z:4.2f}  "
+            f"p {p:.3f} of {len(found.rows)}  variance module|program {variances}  ({drawn:.0f} s)",
+            flush=True,
+        )
         if limit and found.limit is not None:
             z = max(abs(r.z_variance) for r in found.limit.rows)
             variances = "  ".join(f"{r.limit_variance:.4f}" for r in found.limit.rows[:3])

@@ -29,8 +29,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.programs import sentences
 
 Array = NDArray[np.float64]
-HEADER = ("vectors", "program", "covariances", "largest difference", "error of the law", "se of the simulation",
-          "difference / allowed", "seconds")
+HEADER = (
+    "vectors",
+    "program",
+    "covariances",
+    "largest difference",
+    "error of the law",
+    "se of the simulation",
+    "difference / allowed",
+    "seconds",
+)
 
 
 def on(vectors: Array, name: str) -> tp.Program:
@@ -62,9 +70,16 @@ def row(label: str, vectors: Array, name: str, networks: int) -> list[str]:
     value, se = expected(name, sentences.gram(vectors), networks)
     difference = np.abs(found - value)
     allowed = error + 5 * se + 1e-13 * np.abs(value).max()
-    return [label, name, str(value.size), f"{difference.max():.1e}", f"{error.max():.1e}",
-            f"{se.max():.1e}" if se.any() else "", f"{(difference / allowed).max():.2f}",
-            f"{time.perf_counter() - start:.0f}"]
+    return [
+        label,
+        name,
+        str(value.size),
+        f"{difference.max():.1e}",
+        f"{error.max():.1e}",
+        f"{se.max():.1e}" if se.any() else "",
+        f"{(difference / allowed).max():.2f}",
+        f"{time.perf_counter() - start:.0f}",
+    ]
 
 
 def main() -> None:

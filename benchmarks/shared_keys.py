@@ -57,6 +57,7 @@ def exact(n: int) -> tuple[float, float]:
 
     def mean(order: int) -> float:
         """E (G_i G_j)^order; given tau the two are independent means over n coordinates."""
+
         def given(tau: float) -> float:
             m2, m4, _ = moments(tau)
             return float(law.pdf(tau) * (m2 if order == 1 else m2**2 + (m4 - m2**2) / n) ** 2)
@@ -91,18 +92,23 @@ def main() -> None:
     heads = np.eye(cov.shape[0], dtype=bool)
     between, within = (np.moveaxis(cov, 3, 1)[mask] for mask in (~heads, heads))
     expected = moments(1.0)[0] ** 2 * np.einsum("ik,jl->ijkl", *[np.eye(cov.shape[1])] * 2)
-    print(f"limit: largest covariance between heads {np.abs(between).max():g}; within a head it differs from "
-          f"E[x_i x_k] E[x_j x_l] by {np.abs(within - expected).max():.1e}\n")
+    print(
+        f"limit: largest covariance between heads {np.abs(between).max():g}; within a head it differs from "
+        f"E[x_i x_k] E[x_j x_l] by {np.abs(within - expected).max():.1e}\n"
+    )
     print("| n | networks | covariance of scores | z | n Cov of squares | exact | z |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for n in map(int, arguments.widths.split(",")):
         plain, squares = measured(program, n, arguments.networks)
         (score, score_se), (square, square_se) = (
-            (float(part.mean()), float(part.std()) / np.sqrt(len(part))) for part in (plain, squares))
+            (float(part.mean()), float(part.std()) / np.sqrt(len(part))) for part in (plain, squares)
+        )
         true = exact(n)[1]
-        print(f"| {n} | {len(plain):,} | {quantity(score, score_se)} | {abs(score) / score_se:.1f} | "
-              f"{quantity(n * square, n * square_se)} | {n * true:.4f} | {abs(square - true) / square_se:.1f} |",
-              flush=True)
+        print(
+            f"| {n} | {len(plain):,} | {quantity(score, score_se)} | {abs(score) / score_se:.1f} | "
+            f"{quantity(n * square, n * square_se)} | {n * true:.4f} | {abs(square - true) / square_se:.1f} |",
+            flush=True,
+        )
     print(f"\nas n -> infinity: {coefficient():.4f}")
 
 

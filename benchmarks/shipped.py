@@ -37,8 +37,17 @@ COORDINATES = 256  # of each network: they share its scores, so that more of the
 PILOT = 256  # networks from which the number needed is judged
 DEMANDED = (0.005, 0.02)  # largest standard errors: relative, of second moments; of kurtosis
 LARGEST_Z = 5
-HEADER = ("program", "numbers", "kurtosis", *(f"n = {n}" for n in WIDTHS), "networks", "se moments", "se kurtosis",
-          "z moments", "z kurtosis")
+HEADER = (
+    "program",
+    "numbers",
+    "kurtosis",
+    *(f"n = {n}" for n in WIDTHS),
+    "networks",
+    "se moments",
+    "se kurtosis",
+    "z moments",
+    "z kurtosis",
+)
 
 
 @dataclass(frozen=True)
@@ -96,8 +105,9 @@ def sufficient(program: tp.Program, width: int, demanded: tuple[float, float]) -
     networks = PILOT
     while True:
         found = estimated(program, width, networks)
-        excess = max(part.max() / most
-                     for part, most in zip(parts(found.relative, found.outputs), demanded, strict=True))
+        excess = max(
+            part.max() / most for part, most in zip(parts(found.relative, found.outputs), demanded, strict=True)
+        )
         if excess <= 1:
             return found
         networks = math.ceil(1.2 * excess**2 * networks)
@@ -112,8 +122,12 @@ def kept(folder: Path, program: tp.Program, width: int, demanded: tuple[float, f
         if known["settings"] == settings:
             return Moments(np.array(known["value"]), np.array(known["error"]), known["networks"])
     found = sufficient(program, width, demanded)
-    entry = {"settings": settings, "value": found.value.tolist(), "error": found.error.tolist(),
-             "networks": found.networks}
+    entry = {
+        "settings": settings,
+        "value": found.value.tolist(),
+        "error": found.error.tolist(),
+        "networks": found.networks,
+    }
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(entry), encoding="utf-8")
     return found
@@ -180,8 +194,16 @@ def row(name: str, folder: Path, demanded: tuple[float, float]) -> Row:
     z = [part.max() for part in parts(np.abs(scores(law, found)), law.outputs)]
     networks = "/".join(f"{found[n].networks:,}" for n in WIDTHS)
     kurtosis = [quantity(found[n].value[-1], found[n].error[-1]) for n in WIDTHS]
-    cells = [name, str(len(law.value)), f"{law.value[-1]:.4f}", *kurtosis, networks, f"{errors[0]:.2%}",
-             f"{errors[1]:.3f}", *(f"{part:.1f}" for part in z)]
+    cells = [
+        name,
+        str(len(law.value)),
+        f"{law.value[-1]:.4f}",
+        *kurtosis,
+        networks,
+        f"{errors[0]:.2%}",
+        f"{errors[1]:.3f}",
+        *(f"{part:.1f}" for part in z),
+    ]
     return Row(cells, max(z), all(error <= most for error, most in zip(errors, demanded, strict=True)))
 
 

@@ -101,29 +101,48 @@ def cases() -> Iterator[Case]:
     for height in (3, 30, 100):
         for steep in (10, 100, 1000):
             for place in (0.3, 0.911, 1.6, -1.3):
-                yield one("spike", f"(1 + {height}*gaussian({steep}*(p - ({place}))))*v",
-                          lambda p, h=height, s=steep, c=place: 1 + h * np.exp(-((s * (p - c)) ** 2)),
-                          marks=((place, 1 / steep),))
+                yield one(
+                    "spike",
+                    f"(1 + {height}*gaussian({steep}*(p - ({place}))))*v",
+                    lambda p, h=height, s=steep, c=place: 1 + h * np.exp(-((s * (p - c)) ** 2)),
+                    marks=((place, 1 / steep),),
+                )
     for height in (1, 30):
         for steep in (5, 40, 200, 1000):
             for place in (0.0, 0.2, 1.3, 2.0):
-                yield one("step", f"(1 + {height}*sigmoid({steep}*(p - {place})))*v",
-                          lambda p, h=height, s=steep, c=place: 1 + h * _sigmoid(s * (p - c)),
-                          marks=((place, 1 / steep),))
+                yield one(
+                    "step",
+                    f"(1 + {height}*sigmoid({steep}*(p - {place})))*v",
+                    lambda p, h=height, s=steep, c=place: 1 + h * _sigmoid(s * (p - c)),
+                    marks=((place, 1 / steep),),
+                )
     for steep in (3, 8, 20):
         for place in (0.0, 0.2, 1.3):
-            yield one("soft gate", f"sigmoid({steep}*(p - {place}))*v",
-                      lambda p, s=steep, c=place: _sigmoid(s * (p - c)), marks=((place, 1 / steep),))
+            yield one(
+                "soft gate",
+                f"sigmoid({steep}*(p - {place}))*v",
+                lambda p, s=steep, c=place: _sigmoid(s * (p - c)),
+                marks=((place, 1 / steep),),
+            )
     moved: dict[str, tuple[Function, tuple[tuple[float, float], ...]]] = {
-        "p": (lambda p: p, ()), "tanh(3*p)": (lambda p: np.tanh(3 * p), ((0.0, 0.3),)),
-        "sin(4*p)": (lambda p: np.sin(4 * p), ()), "p**2": (lambda p: p**2, ()),
-        "abs(p)": (np.abs, ((0.0, 1.0),)), "relu(p)": (lambda p: np.maximum(p, 0), ((0.0, 1.0),)),
+        "p": (lambda p: p, ()),
+        "tanh(3*p)": (lambda p: np.tanh(3 * p), ((0.0, 0.3),)),
+        "sin(4*p)": (lambda p: np.sin(4 * p), ()),
+        "p**2": (lambda p: p**2, ()),
+        "abs(p)": (np.abs, ((0.0, 1.0),)),
+        "relu(p)": (lambda p: np.maximum(p, 0), ((0.0, 1.0),)),
         "tanh(50*p)": (lambda p: np.tanh(50 * p), ((0.0, 0.02),)),
     }
     for noise in (1.0, 0.1, 0.01, 0.001):
         for text, (m, marks) in moved.items():
-            yield one("narrow noise", f"{noise}*v + {text}", lambda p, a=noise: np.full_like(p, a), m,
-                      marks=marks, gaussian=text == "p")
+            yield one(
+                "narrow noise",
+                f"{noise}*v + {text}",
+                lambda p, a=noise: np.full_like(p, a),
+                m,
+                marks=marks,
+                gaussian=text == "p",
+            )
     for noise in (0.3, 0.01):
         yield one("narrow noise", f"{noise}*p*v + p", lambda p, a=noise: a * p, lambda p: p, marks=((0.0, 1.0),))
     for power in (1, 2, 3, 4):
@@ -133,16 +152,24 @@ def cases() -> Iterator[Case]:
         yield one("heavy tail", f"(0.1 + p**{power})*v + p", lambda p, k=power: 0.1 + p**k, lambda p: p)
     for place in (0.0, 0.3, -0.5, 1.2):
         yield one("atom", f"relu(p - ({place}))*v", lambda p, c=place: np.maximum(p - c, 0), marks=((place, 1.0),))
-        yield one("atom", f"clip(p - ({place}), 0, 0.5)*v", lambda p, c=place: np.clip(p - c, 0, 0.5),
-                  marks=((place, 0.5), (place + 0.5, 0.5)))
-        yield one("kink", f"abs(p - ({place}))*v + 0.2*v", lambda p, c=place: np.abs(p - c) + 0.2,
-                  marks=((place, 1.0),))
+        yield one(
+            "atom",
+            f"clip(p - ({place}), 0, 0.5)*v",
+            lambda p, c=place: np.clip(p - c, 0, 0.5),
+            marks=((place, 0.5), (place + 0.5, 0.5)),
+        )
+        yield one(
+            "kink", f"abs(p - ({place}))*v + 0.2*v", lambda p, c=place: np.abs(p - c) + 0.2, marks=((place, 1.0),)
+        )
     for rho in (0.0, 0.9, 0.999, 1 - 1e-6):
         for scale in (1, 5, 25, 200):
             yield two_tokens(rho, scale)
     for heads in (2, 3, 8, 40):
-        for text, g in (("tanh(2*p)*v", lambda p: np.tanh(2 * p)), ("p*v", lambda p: p),
-                        ("(1 + 10*gaussian(30*(p - 0.7)))*v", lambda p: 1 + 10 * np.exp(-((30 * (p - 0.7)) ** 2)))):
+        for text, g in (
+            ("tanh(2*p)*v", lambda p: np.tanh(2 * p)),
+            ("p*v", lambda p: p),
+            ("(1 + 10*gaussian(30*(p - 0.7)))*v", lambda p: 1 + 10 * np.exp(-((30 * (p - 0.7)) ** 2))),
+        ):
             yield one("heads", text, g, heads=heads, marks=((0.7, 1 / 30), (0.0, 0.5)))
 
 
@@ -343,8 +370,10 @@ def summary(found: list[Outcome]) -> str:
         if own:
             hold = sum(o.factor <= 1 for o in own)
             ten, unknown = sum(o.factor > 10 for o in own), sum(math.isinf(o.error) for o in own)
-            lines.append(f"{quantity:12} {len(own):8} {hold:6} {hold / len(own):8.2%} {ten:9} {unknown:10} "
-                         f"{max(o.factor for o in own):9.3g}")
+            lines.append(
+                f"{quantity:12} {len(own):8} {hold:6} {hold / len(own):8.2%} {ten:9} {unknown:10} "
+                f"{max(o.factor for o in own):9.3g}"
+            )
     return "\n".join(lines)
 
 

@@ -46,8 +46,10 @@ def run_attention() -> None:
     from tensorprog.jobs.cli import main
 
     with tempfile.TemporaryDirectory() as folder:
-        main(["run", "attention", "--samples", "200", "--width", "16", "--out", f"{folder}/runs", "--quiet"],
-             standalone_mode=False)
+        main(
+            ["run", "attention", "--samples", "200", "--width", "16", "--out", f"{folder}/runs", "--quiet"],
+            standalone_mode=False,
+        )
 
 
 def main() -> None:

@@ -27,8 +27,9 @@ def main() -> None:
     expectation, error = law.expectation(arguments.psi, with_error=True)
     print(f"psi = {arguments.psi}, attention.yaml: E psi = {expectation:.6f} +- {error:.1e}")
     limit = law.averages({"m": arguments.psi}, 100_000)["m"]
-    print(f"{'n':>6} {'networks':>9} {'mean':>13} {'z':>6} {'sd':>13} {'n(var - limit)':>15} {'KS':>7} {'p':>8} "
-          f"{'s':>6}")
+    print(
+        f"{'n':>6} {'networks':>9} {'mean':>13} {'z':>6} {'sd':>13} {'n(var - limit)':>15} {'KS':>7} {'p':>8} {'s':>6}"
+    )
     for width in map(int, arguments.widths.split(",")):
         start = time.perf_counter()
         net = program.run(width, arguments.networks, seed=1, averages={"m": arguments.psi})
@@ -37,9 +38,12 @@ def main() -> None:
         z = (row.mean - expectation) / (row.se**2 + error**2 / 9) ** 0.5
         excess, excess_se = width * (row.std**2 - limit.var()), width * 2 * row.std * row.std_se
         ks, p = kolmogorov(net.averages["m"], limit)
-        print(f"{width:>6} {row.samples:>9} {quantity(row.mean, row.se):>13} {z:>6.2f} "
-              f"{quantity(row.std, row.std_se):>13} {quantity(excess, excess_se):>15} "
-              f"{ks:>7.4f} {p:>8.2g} {seconds:>6.1f}", flush=True)
+        print(
+            f"{width:>6} {row.samples:>9} {quantity(row.mean, row.se):>13} {z:>6.2f} "
+            f"{quantity(row.std, row.std_se):>13} {quantity(excess, excess_se):>15} "
+            f"{ks:>7.4f} {p:>8.2g} {seconds:>6.1f}",
+            flush=True,
+        )
     spread = limit.std() / len(limit) ** 0.5
     print(f"{'limit':>6} {len(limit):>9} {quantity(limit.mean(), spread):>13} {'':>6} {limit.std():>13.5f}")
 

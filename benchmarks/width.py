@@ -58,8 +58,11 @@ def show(name: str, variable: str) -> None:
     for width in WIDTHS:
         found, se = networks(program, law, variable, width, NETWORKS)
         left, wrong = abs(found - limit - a / width), math.hypot(se, error / BOUND / width)
-        print(f"  n = {width:5d}  networks {found:.4f} +- {se:.4f}"
-              f"  limit + a/n {limit + a / width:.4f}  rest {left:.4f} +- {wrong:.4f}", flush=True)
+        print(
+            f"  n = {width:5d}  networks {found:.4f} +- {se:.4f}"
+            f"  limit + a/n {limit + a / width:.4f}  rest {left:.4f} +- {wrong:.4f}",
+            flush=True,
+        )
 
 
 def networks(program: tp.Program, law: tp.Law, variable: str, width: int, count: int) -> tuple[float, float]:
@@ -98,8 +101,11 @@ def rate(name: str, a: float, error: float, rest: Array, se: Array) -> None:
     design = np.stack([np.ones_like(n), np.log(n), 1 / n], axis=1)
     coefficients, cov = solved(whitened @ design, whitened @ np.log(np.abs(rest)))
     ends = [f"{shown(rest[k], noise[k, k] ** 0.5)} at n = {n[k]:.0f}" for k in (0, -1)]
-    print(f"  {name:27s} a = {shown(a, error / BOUND):>11s}  rest {ends[0]:>20s}, {ends[1]:>21s}"
-          f"  power {shown(coefficients[1], cov[1, 1] ** 0.5)}", flush=True)
+    print(
+        f"  {name:27s} a = {shown(a, error / BOUND):>11s}  rest {ends[0]:>20s}, {ends[1]:>21s}"
+        f"  power {shown(coefficients[1], cov[1, 1] ** 0.5)}",
+        flush=True,
+    )
 
 
 def solved(design: Array, values: Array) -> tuple[Array, Array]:
@@ -115,8 +121,11 @@ def precise() -> None:
         start = time.process_time()
         a, error = law.correction(quantity, "y[0]", accuracy=accuracy)
         z, spent = (a - known) / math.hypot(error / BOUND, se), time.process_time() - start
-        print(f"  {quantity:9s} a = {shown(a, error / BOUND)}, bound {error:.2g}; known {shown(known, se)};"
-              f" z = {z:+.1f}; {spent:.0f} s", flush=True)
+        print(
+            f"  {quantity:9s} a = {shown(a, error / BOUND)}, bound {error:.2g}; known {shown(known, se)};"
+            f" z = {z:+.1f}; {spent:.0f} s",
+            flush=True,
+        )
 
 
 # -- strangers ---------------------------------------------------------------------------------------------------------
@@ -178,9 +187,12 @@ def one(stranger: Stranger, law: tp.Law, asked: tuple[str, ...], grams: dict[int
         found, cov = solved(design * rows[:, :1], np.log(rows[:, 0] / limit) * rows[:, 0] / rows[:, 1])
         fitted, following, cov = limit * found[0], limit * (found[1] + found[0] ** 2 / 2), limit**2 * cov
     z = (fitted - a) / math.hypot(cov[0, 0] ** 0.5, error / BOUND)
-    print(f"  {quantity + ' of ' + ', '.join(names):24s} a = {shown(a, error / BOUND):>12s}"
-          f"  networks {shown(fitted, cov[0, 0] ** 0.5):>12s}  z = {z:+.1f}"
-          f"   next {shown(following, cov[1, 1] ** 0.5)}", flush=True)
+    print(
+        f"  {quantity + ' of ' + ', '.join(names):24s} a = {shown(a, error / BOUND):>12s}"
+        f"  networks {shown(fitted, cov[0, 0] ** 0.5):>12s}  z = {z:+.1f}"
+        f"   next {shown(following, cov[1, 1] ** 0.5)}",
+        flush=True,
+    )
     return z
 
 

@@ -87,8 +87,7 @@ def attended(v: Array, a: Array) -> Array:
 def text(name: str, inputs: str, weights: str, body: str, more: str = "") -> str:
     """A program with the readout V."""
     lines = "\n".join(f"  - {line.strip()}" for line in body.strip().splitlines())
-    return (f"program: {name}\n{more}initial:\n  {inputs}\nweights: {{{weights}, V: 1}}\nbody:\n{lines}\n"
-            "outputs: [y]\n")
+    return f"program: {name}\n{more}initial:\n  {inputs}\nweights: {{{weights}, V: 1}}\nbody:\n{lines}\noutputs: [y]\n"
 
 
 TOKENS = 'x[i]: {mean: 0, cov: "0.5**abs(i - i_)"}'

@@ -15,25 +15,65 @@ from typing import TYPE_CHECKING, Any, NoReturn
 __version__ = "0.1.0"
 
 __all__ = [
-    "AccuracyError", "Comparison", "Law", "MemoryLimitError", "NotCompiledError", "OutsideError", "Program",
-    "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "backward", "compare",
-    "compare_torch", "depth", "from_torch", "kl", "kl_gaussian", "load", "ntk", "rate", "solve", "sweep",
+    "AccuracyError",
+    "Comparison",
+    "Law",
+    "MemoryLimitError",
+    "NotCompiledError",
+    "OutsideError",
+    "Program",
+    "ProgramError",
+    "Report",
+    "Samples",
+    "TensorprogError",
+    "WorkerError",
+    "atom",
+    "backward",
+    "compare",
+    "compare_torch",
+    "depth",
+    "from_torch",
+    "kl",
+    "kl_gaussian",
+    "load",
+    "ntk",
+    "rate",
+    "solve",
+    "sweep",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
 _HOMES = {
     **dict.fromkeys(
-        ("AccuracyError", "MemoryLimitError", "NotCompiledError", "OutsideError", "ProgramError", "TensorprogError",
-         "WorkerError"),
+        (
+            "AccuracyError",
+            "MemoryLimitError",
+            "NotCompiledError",
+            "OutsideError",
+            "ProgramError",
+            "TensorprogError",
+            "WorkerError",
+        ),
         "language.errors",
     ),
-    "Program": "program", "load": "program", "Report": "check.clauses", "Law": "law",
+    "Program": "program",
+    "load": "program",
+    "Report": "check.clauses",
+    "Law": "law",
     "Samples": "language.samples",
-    "Comparison": "results.comparison", "compare": "results.comparison", "atom": "check.declare",
-    "kl": "results.divergence", "kl_gaussian": "results.divergence",
-    "sweep": "jobs.sweeps", "depth": "jobs.depths", "solve": "jobs.depths", "rate": "results.rates",
-    "backward": "gradients", "ntk": "gradients",
-    "from_torch": "importing", "compare_torch": "importing",
+    "Comparison": "results.comparison",
+    "compare": "results.comparison",
+    "atom": "check.declare",
+    "kl": "results.divergence",
+    "kl_gaussian": "results.divergence",
+    "sweep": "jobs.sweeps",
+    "depth": "jobs.depths",
+    "solve": "jobs.depths",
+    "rate": "results.rates",
+    "backward": "gradients",
+    "ntk": "gradients",
+    "from_torch": "importing",
+    "compare_torch": "importing",
 }
 
 if TYPE_CHECKING:
@@ -88,8 +128,12 @@ def _no_function(name: str) -> Exception:
     from tensorprog.language.habits import elsewhere
     from tensorprog.language.meant import in_python, not_here
 
-    fix = in_python(name) or elsewhere(name) or not_here(name) or did_you_mean(name, __dir__(), (
-        "`tp list --atoms` shows all functions; tp.atom declares one of your own"))
+    fix = (
+        in_python(name)
+        or elsewhere(name)
+        or not_here(name)
+        or did_you_mean(name, __dir__(), ("`tp list --atoms` shows all functions; tp.atom declares one of your own"))
+    )
     return NoNameError(Problem(f"tensorprog has no function {name}", fix=fix))
 
 
@@ -121,8 +165,12 @@ class _Submodule(ModuleType):
             raise _no_function(name)
         from tensorprog.language.errors import NoOperationError, Problem
 
-        raise NoOperationError(Problem("plots is no function: its functions draw one kind of picture each", fix=(
-            'tp.plots.density(samples, law, "y[0]")')))
+        raise NoOperationError(
+            Problem(
+                "plots is no function: its functions draw one kind of picture each",
+                fix=('tp.plots.density(samples, law, "y[0]")'),
+            )
+        )
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):

@@ -55,9 +55,14 @@ class Program(Builder, Shown, metaclass=Answering):
         if not name.startswith("_") and not hasattr(type(self), name):
             known = name in self._draft.constant
             what = f"a program keeps its constants: {name} is given" if known else f"a program has no attribute {name}"
-            raise fail(what + (" where it is made" if known else ", and takes none"), fix=(
-                f'tp.load("file.yaml", {name}={value!r}), or tp.Program("mine", constants={{"{name}": {value!r}}})'
-                if known else f'P.constant("{name}", {value!r})'))
+            raise fail(
+                what + (" where it is made" if known else ", and takes none"),
+                fix=(
+                    f'tp.load("file.yaml", {name}={value!r}), or tp.Program("mine", constants={{"{name}": {value!r}}})'
+                    if known
+                    else f'P.constant("{name}", {value!r})'
+                ),
+            )
         super().__setattr__(name, value)
 
     @property
@@ -81,8 +86,12 @@ class Program(Builder, Shown, metaclass=Answering):
         netsor = self.netsor
         picture = Picture(to_svg(build(netsor)), f"graph-{netsor.name}", f"graph of {netsor.name}", scroll=True)
         about = (code(netsor.name), *((", ", netsor.reference) if netsor.reference else ()))
-        return [paragraph(strong(netsor.title or netsor.name)), paragraph(*about), Code(str(self).rstrip(), "program"),
-                Folded("graph", (picture,), opened=len(netsor.body) <= 30)]
+        return [
+            paragraph(strong(netsor.title or netsor.name)),
+            paragraph(*about),
+            Code(str(self).rstrip(), "program"),
+            Folded("graph", (picture,), opened=len(netsor.body) <= 30),
+        ]
 
     def to_yaml(self) -> str:
         """The program as a file; `load` reads it back to an equal program."""
@@ -121,11 +130,23 @@ class Program(Builder, Shown, metaclass=Answering):
         return build(self.netsor)
 
     def run(  # type: ignore[override]
-        self, width: int, samples: int = 10_000, *, seed: int = 0, method: str = "auto", coordinates: int = 1,
-        keep: Sequence[str] = (), averages: Mapping[str, str | Expr] | None = None, threads: int | None = None,
-        max_memory: str | int = "1GiB", dtype: str = "float64", executor: Executor | None = None,
-        store: str | os.PathLike[str] | None = None, progress: Callable[[int, int], None] | None = None,
-        conditional: bool = False, exact: bool = False,
+        self,
+        width: int,
+        samples: int = 10_000,
+        *,
+        seed: int = 0,
+        method: str = "auto",
+        coordinates: int = 1,
+        keep: Sequence[str] = (),
+        averages: Mapping[str, str | Expr] | None = None,
+        threads: int | None = None,
+        max_memory: str | int = "1GiB",
+        dtype: str = "float64",
+        executor: Executor | None = None,
+        store: str | os.PathLike[str] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+        conditional: bool = False,
+        exact: bool = False,
     ) -> Samples:
         """Draw independent networks at finite width; any valid program runs, inside the theory or not.
 
@@ -152,15 +173,32 @@ class Program(Builder, Shown, metaclass=Answering):
         beside = with_conditional(added.netsor) if conditional else None
         with nullcontext(progress) if progress is not None else watched(f"networks of width {width}") as told:
             drawn = run(
-                added.netsor if beside is None else beside.netsor, width, samples, seed=seed, method=method,
-                coordinates=coordinates, keep=keep, threads=threads, max_memory=max_memory, dtype=dtype,
-                executor=executor, store=store, progress=told, exact=exact,
+                added.netsor if beside is None else beside.netsor,
+                width,
+                samples,
+                seed=seed,
+                method=method,
+                coordinates=coordinates,
+                keep=keep,
+                threads=threads,
+                max_memory=max_memory,
+                dtype=dtype,
+                executor=executor,
+                store=store,
+                progress=told,
+                exact=exact,
             )
         return added.separate(drawn if beside is None else beside.separate(drawn))
 
     def plan(
-        self, width: int, *, method: str = "auto", coordinates: int = 1, keep: Sequence[str] = (),
-        averages: Mapping[str, str | Expr] | None = None, exact: bool = False,
+        self,
+        width: int,
+        *,
+        method: str = "auto",
+        coordinates: int = 1,
+        keep: Sequence[str] = (),
+        averages: Mapping[str, str | Expr] | None = None,
+        exact: bool = False,
     ) -> Plan:
         """What `run` would do at this width: how each vector is represented, and the numbers drawn per network.
 
@@ -175,19 +213,31 @@ class Program(Builder, Shown, metaclass=Answering):
 
     @overload
     def limit(
-        self, *, symbolic: Literal[False] = False, accuracy: float | None = None, max_memory: str | int = "1GiB",
+        self,
+        *,
+        symbolic: Literal[False] = False,
+        accuracy: float | None = None,
+        max_memory: str | int = "1GiB",
         seed: int = 0,
     ) -> Law: ...
 
     @overload
     def limit(
-        self, *, symbolic: Literal[True] | str | Sequence[str], accuracy: float | None = None,
-        max_memory: str | int = "1GiB", seed: int = 0,
+        self,
+        *,
+        symbolic: Literal[True] | str | Sequence[str],
+        accuracy: float | None = None,
+        max_memory: str | int = "1GiB",
+        seed: int = 0,
     ) -> SymbolicLaw: ...
 
     def limit(
-        self, *, symbolic: bool | str | Sequence[str] = False, accuracy: float | None = None,
-        max_memory: str | int = "1GiB", seed: int = 0,
+        self,
+        *,
+        symbolic: bool | str | Sequence[str] = False,
+        accuracy: float | None = None,
+        max_memory: str | int = "1GiB",
+        seed: int = 0,
     ) -> Law | SymbolicLaw:
         """Compile the infinite-width limit by Definition 1.
 
@@ -230,8 +280,10 @@ def load(source: str | os.PathLike[str], **overrides: float) -> Program:
     from tensorprog.language.reading import load as read
 
     if not isinstance(source, str | os.PathLike):
-        raise fail(f"load takes the path of a program file or the name of a shipped program, not {source!r}",
-                   fix='tp.load("attention")')
+        raise fail(
+            f"load takes the path of a program file or the name of a shipped program, not {source!r}",
+            fix='tp.load("attention")',
+        )
     path = resolve(source) if isinstance(source, str) else source
     return Program.from_netsor(read(path, overrides))
 

@@ -62,8 +62,14 @@ def _judge(name: str, path: Path) -> Listed:
 def text() -> str:
     """`grades.json`, from checks of all programs."""
     programs = shipped_programs()
-    return json.dumps({name: {"sha256": _digest(path), "listed": _judge(name, path)[1:]}
-                       for name, path in programs.items()}, indent=1, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(
+            {name: {"sha256": _digest(path), "listed": _judge(name, path)[1:]} for name, path in programs.items()},
+            indent=1,
+            ensure_ascii=False,
+        )
+        + "\n"
+    )
 
 
 def paper_figures() -> ModuleType:

@@ -47,8 +47,11 @@ class ProgramKernel(Kernel):  # type: ignore[misc]
     """
 
     def __init__(
-        self, program: Callable[..., Program], constants: Mapping[str, float] | None = None,
-        bounds: Mapping[str, tuple[float, float]] | None = None, output: str | None = None,
+        self,
+        program: Callable[..., Program],
+        constants: Mapping[str, float] | None = None,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        output: str | None = None,
     ) -> None:
         self.program = program
         self.constants = constants
@@ -76,8 +79,10 @@ class ProgramKernel(Kernel):  # type: ignore[misc]
             if name not in constants:
                 raise ProgramError(f"bounds are given for {name}, which is not among the constants")
             if not 0 < low <= constants[name] <= high < np.inf:
-                raise ProgramError(f"the constant {name} = {constants[name]:g} must lie within its bounds, "
-                                   f"{low:g} to {high:g}, and these must be positive")
+                raise ProgramError(
+                    f"the constant {name} = {constants[name]:g} must lie within its bounds, "
+                    f"{low:g} to {high:g}, and these must be positive"
+                )
         return [Hyperparameter(name, "numeric", bounds[name]) for name in sorted(bounds)]
 
     @property
@@ -90,8 +95,10 @@ class ProgramKernel(Kernel):  # type: ignore[misc]
     def theta(self, theta: Any) -> None:
         """Move the constants, within their bounds."""
         bounds = dict(self.bounds_of or {})
-        moved = {parameter.name: float(np.clip(np.exp(value), *bounds[parameter.name]))
-                 for parameter, value in zip(self.hyperparameters, theta, strict=True)}
+        moved = {
+            parameter.name: float(np.clip(np.exp(value), *bounds[parameter.name]))
+            for parameter, value in zip(self.hyperparameters, theta, strict=True)
+        }
         self.constants = {**(self.constants or {}), **moved}
 
     # -- values
@@ -102,14 +109,14 @@ class ProgramKernel(Kernel):  # type: ignore[misc]
         if Y is not None:
             if eval_gradient:
                 raise ValueError("the gradient can be evaluated only if Y is None")
-            return self._joint(np.vstack([rows, _rows(Y)]))[: len(rows), len(rows):]
+            return self._joint(np.vstack([rows, _rows(Y)]))[: len(rows), len(rows) :]
         value = self._joint(rows)
         return (value, self._gradient(rows)) if eval_gradient else value
 
     def diag(self, X: Any) -> Array:
         """The variances of the outputs, without the covariances of most pairs."""
         rows = _rows(X)
-        parts = [np.diagonal(self._joint(rows[start:start + ROWS])) for start in range(0, len(rows), ROWS)]
+        parts = [np.diagonal(self._joint(rows[start : start + ROWS])) for start in range(0, len(rows), ROWS)]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def is_stationary(self) -> bool:
@@ -138,30 +145,39 @@ class ProgramKernel(Kernel):  # type: ignore[misc]
             alone, rounding = self._covariance(rows[ends], {})
             allowed = 4 * (error + rounding) + 1e-9 * np.abs(alone).max()
             if np.abs(value[np.ix_(ends, ends)] - alone).max() > allowed:
-                raise ProgramError("this is not a kernel: the covariance of two outputs depends on the other inputs, "
-                                   "as it does behind batch normalisation")
+                raise ProgramError(
+                    "this is not a kernel: the covariance of two outputs depends on the other inputs, "
+                    "as it does behind batch normalisation"
+                )
         return value
 
     def _covariance(self, rows: Array, moved: Mapping[str, float]) -> tuple[Array, float]:
         """The covariance and the largest error of its entries."""
         if not callable(self.program):
-            raise fail("ProgramKernel takes a function that writes the program of some rows, not "
-                       f"{self.program!r:.60}", fix="ProgramKernel(network), with def network(rows): ...; return P")
+            raise fail(
+                f"ProgramKernel takes a function that writes the program of some rows, not {self.program!r:.60}",
+                fix="ProgramKernel(network), with def network(rows): ...; return P",
+            )
         program = self.program(rows, **{**(self.constants or {}), **moved})
         if not isinstance(program, Program):
-            raise ProgramError(f"the function given to ProgramKernel returned {type(program).__name__}; it must return "
-                               "the tensorprog.Program of the rows that it is given")
+            raise ProgramError(
+                f"the function given to ProgramKernel returned {type(program).__name__}; it must return "
+                "the tensorprog.Program of the rows that it is given"
+            )
         law = program.limit()
         output = self.output or law.outputs[0]
         mean = np.asarray(law.mean(output), dtype=np.float64)
         if mean.shape != (len(rows),):
-            raise ProgramError(f"{output} has shape {mean.shape}, and a kernel needs one member for each of "
-                               f"{len(rows)} inputs")
+            raise ProgramError(
+                f"{output} has shape {mean.shape}, and a kernel needs one member for each of {len(rows)} inputs"
+            )
         value, error = law.cov(output, with_error=True)
         scale = float(np.sqrt(np.abs(np.diagonal(value)).max(initial=0.0)))
         if np.abs(mean).max(initial=0.0) > 1e-9 * scale:
-            raise ProgramError(f"{output} has the mean {mean[np.abs(mean).argmax()]:.3g}, and Gaussian processes of "
-                               "scikit-learn have mean zero: read the output through a weight of its own, which has")
+            raise ProgramError(
+                f"{output} has the mean {mean[np.abs(mean).argmax()]:.3g}, and Gaussian processes of "
+                "scikit-learn have mean zero: read the output through a weight of its own, which has"
+            )
         return np.array(value, dtype=np.float64), float(np.max(error, initial=0.0))
 
 

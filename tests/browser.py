@@ -20,9 +20,19 @@ from typing import Any
 __all__ = ["Browser", "Tab", "command"]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
-OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-           "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-           "--allow-file-access-from-files", "--remote-debugging-pipe")
+OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--allow-file-access-from-files",
+    "--remote-debugging-pipe",
+)
 PATIENCE = 60.0  # seconds until an answer that does not come is an error
 LOADED = "Page.loadEventFired"
 BAD = ("Runtime.exceptionThrown", "Log.entryAdded")
@@ -41,8 +51,12 @@ class Browser:
             os.dup2(high[1], 4)
 
         self.process = subprocess.Popen(
-            [command, *OPTIONS, f"--user-data-dir={folder}", "about:blank"], preexec_fn=ends, pass_fds=(3, 4, *high),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            [command, *OPTIONS, f"--user-data-dir={folder}", "about:blank"],
+            preexec_fn=ends,
+            pass_fds=(3, 4, *high),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         for end in (theirs, answers, *high):
             os.close(end)
@@ -56,7 +70,7 @@ class Browser:
         call = {"id": self._count, "method": method, "params": params} | ({"sessionId": session} if session else {})
         data = json.dumps(call).encode() + b"\0"
         while data:
-            data = data[os.write(self._write, data):]
+            data = data[os.write(self._write, data) :]
         while True:
             message = self.next()
             if message.get("id") == call["id"]:
@@ -132,15 +146,21 @@ class Tab:
 
     def fetched(self) -> list[str]:
         """Addresses that the page asked for."""
-        return [event["params"]["request"]["url"] for event in self._events()
-                if event["method"] == "Network.requestWillBeSent"]
+        return [
+            event["params"]["request"]["url"]
+            for event in self._events()
+            if event["method"] == "Network.requestWillBeSent"
+        ]
 
     def complaints(self) -> list[str]:
         """Errors and warnings of the console, and exceptions."""
         found = [json.dumps(event["params"]) for event in self._events() if event["method"] in BAD]
-        return found + [json.dumps(event["params"]["args"]) for event in self._events()
-                        if event["method"] == "Runtime.consoleAPICalled"
-                        and event["params"]["type"] in ("error", "warning", "assert")]
+        return found + [
+            json.dumps(event["params"]["args"])
+            for event in self._events()
+            if event["method"] == "Runtime.consoleAPICalled"
+            and event["params"]["type"] in ("error", "warning", "assert")
+        ]
 
     def picture(self, path: Path, whole: bool = True, most: int = 16000) -> None:
         """A screenshot, of the whole page unless only the first screen is asked for."""

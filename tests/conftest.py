@@ -41,8 +41,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header() -> str:
     """What it takes to repeat the run."""
     number = "all" if rotation.ALL else rotation.NUMBER
-    return (f"TENSORPROG_TESTS={number} (slices of large batteries, and the seed of random examples); "
-            f"OPENBLAS_NUM_THREADS={THREADS}")
+    return (
+        f"TENSORPROG_TESTS={number} (slices of large batteries, and the seed of random examples); "
+        f"OPENBLAS_NUM_THREADS={THREADS}"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -49,8 +49,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not all(map(find_spec, ("sphinx", "furo", "myst_nb", "sphinx_copybutton"))):
         pytest.skip("needs the extra docs, or a site in the folder TENSORPROG_SITE")
     folder = tmp_path_factory.mktemp("site")
-    subprocess.run([sys.executable, "-m", "sphinx", "-q", "-D", "nb_execution_mode=off", "docs", str(folder)],
-                   cwd=ROOT, check=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-D", "nb_execution_mode=off", "docs", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
     return folder
 
 
@@ -71,9 +76,22 @@ def test_faults_are_found(tab: Tab, tmp_path: Path) -> None:
     page = tmp_path / "bad.html"
     page.write_text(BAD, encoding="utf-8")
     found = "\n".join(faults(tab, page, 400, False))
-    for fault in ("in a window of 400", "beyond the window", "cut: ", "no language", "no title", "no alt text",
-                  "no name: <button", "no name: <input", "headings: 2 4", "h2, then h4", "twice: id one",
-                  "contrast 2.8", "undefinedName", "fetched http://nowhere.invalid/none.png"):
+    for fault in (
+        "in a window of 400",
+        "beyond the window",
+        "cut: ",
+        "no language",
+        "no title",
+        "no alt text",
+        "no name: <button",
+        "no name: <input",
+        "headings: 2 4",
+        "h2, then h4",
+        "twice: id one",
+        "contrast 2.8",
+        "undefinedName",
+        "fetched http://nowhere.invalid/none.png",
+    ):
         assert fault in found
 
 
@@ -93,8 +111,11 @@ def test_panels_answer_to_pointing_and_are_pictures_without_scripts(tab: Tab, tm
     tab.show(tmp_path / "report.html")
     pictures = "[...document.querySelectorAll('figure.pointed > .picture')]"
     shown = f"{pictures}.filter((node) => node.checkVisibility()).length"
-    assert tab.run("document.querySelectorAll('.panel canvas').length") == tab.run(
-        "document.querySelectorAll('script.readings').length") >= 5
+    assert (
+        tab.run("document.querySelectorAll('.panel canvas').length")
+        == tab.run("document.querySelectorAll('script.readings').length")
+        >= 5
+    )
     assert tab.run(shown) == 0
     place = tab.run("""(() => { const over = document.querySelector(".u-over");
         over.scrollIntoView({behavior: "instant"});
@@ -134,6 +155,10 @@ def test_primes_take_room(tab: Tab, tmp_path: Path) -> None:
 def test_pages_of_the_site_are_read_at_any_width_in_light_and_dark(tab: Tab, site: Path) -> None:
     pages = sorted(page for page in site.glob("*.html") if page.stem not in ("search", "py-modindex", "genindex"))
     assert "index" in [page.stem for page in pages]
-    found = {(page.stem, width, dark): said for page in pages for width, dark in VIEWS
-             if (said := faults(tab, page, width, dark))}
+    found = {
+        (page.stem, width, dark): said
+        for page in pages
+        for width, dark in VIEWS
+        if (said := faults(tab, page, width, dark))
+    }
     assert found == {}

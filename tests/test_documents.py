@@ -40,8 +40,12 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 # commands that draw networks, or pictures of them, run by slow tests; with these options where nothing is shown of
 # what they print
-LONG = {"run": "--samples 200", "sweep": "--samples 200 --repeats 2", "paper": "--samples 500 --repeats 2",
-        "plot": "--quiet"}
+LONG = {
+    "run": "--samples 200",
+    "sweep": "--samples 200 --repeats 2",
+    "paper": "--samples 500 --repeats 2",
+    "plot": "--quiet",
+}
 # what becomes of each kind of block; there is no other
 RUN = ("python", "yaml", "console", "sh", "text")  # by `walk`: executed, loaded, compared
 APPLIED = ("diff",)  # by `test_diffs`
@@ -188,8 +192,10 @@ class Shown:
             return False  # a count
         if (self.bracket is None) != (other.bracket is None):
             return False
-        apart = abs(float(self.mantissa) * 10.0 ** int(self.exponent or 0)
-                    - float(other.mantissa) * 10.0 ** int(other.exponent or 0))
+        apart = abs(
+            float(self.mantissa) * 10.0 ** int(self.exponent or 0)
+            - float(other.mantissa) * 10.0 ** int(other.exponent or 0)
+        )
         digit = 1.001 * max(self.unit, other.unit) + 1e-9
         if seeded or self.bracket is None:
             return apart <= digit and abs(self.error - other.error) <= digit
@@ -197,16 +203,20 @@ class Shown:
         return apart <= low + high and high <= 2 * low + digit
 
 
-NUMBER = re.compile(r"(?<![A-Za-z_])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?:\((\d+)\))?(?:e([+-]?\d+))?"
-                    r"(?= (?:s|min|h|KiB|MiB|GiB|kB|MB|GB)\b)?")
+NUMBER = re.compile(
+    r"(?<![A-Za-z_])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?:\((\d+)\))?(?:e([+-]?\d+))?"
+    r"(?= (?:s|min|h|KiB|MiB|GiB|kB|MB|GB)\b)?"
+)
 UNITS = re.compile(r" (?:s|min|h|KiB|MiB|GiB|kB|MB|GB)\b")
 
 
 @cache
 def _parted(line: str) -> tuple[str, tuple[Shown, ...]]:
     """A line without its numbers and without its spaces, and the numbers."""
-    numbers = [Shown(found[0], found[1].replace(",", ""), found[2], found[3], UNITS.match(line, found.end()) is None)
-               for found in NUMBER.finditer(line)]
+    numbers = [
+        Shown(found[0], found[1].replace(",", ""), found[2], found[3], UNITS.match(line, found.end()) is None)
+        for found in NUMBER.finditer(line)
+    ]
     return " ".join(NUMBER.sub("#", line).split()), tuple(numbers)
 
 
@@ -248,32 +258,36 @@ DEAR = ("custom-program.md", "gallery.md", "python.md", "sweeps.md")  # whose Py
 
 
 @pytest.mark.turns(3, always=("README.md",))
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page) and page.name not in DEAR],
-                         ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks_of(page) and page.name not in DEAR], ids=lambda page: page.name
+)
 def test_what_a_page_says_is_so(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "MIN_DRAWS", 1000)  # for averages in `tp.compare`, which no page prints
     walk(page, long=False)
 
 
-@pytest.mark.parametrize(("line", "printed", "seeded", "agree"), [
-    ("y[0]  0.4274(39)", "y[0]   0.4274(39)", True, True),
-    ("y[0]  0.4274(39)", "y[0]  0.4275(38)", True, True),  # rounding of another processor
-    ("y[0]  0.4274(39)", "y[0]  0.4279(39)", True, False),
-    ("y[0]  0.4274(39)", "y[0]  0.4279(39)", False, True),
-    ("y[0]  0.4274(39)", "y[0]  0.4379(39)", False, False),
-    ("y[0]  0.4274(39)", "y[0]  0.4274(9)", False, False),
-    ("y[0]  0.4274(39)", "y[0]  0.4274", False, False),
-    ("f[0]  0.314376  3", "f[0]  0.314375  3", False, True),
-    ("f[0]  0.314376  3", "f[0]  0.314366  3", False, False),
-    ("f[0]  0.314376  3", "f[0]  0.314376  4", False, False),
-    ("f[0]  -0.314376", "f[0]  0.314376", False, False),
-    ("largest error: 9.3e-13", "largest error: 1.4e-13", False, True),
-    ("largest error: 9.3e-7", "largest error: 1.4e-7", False, False),
-    ("1,145 normals, about 2.1 s and 76 MiB", "1,145 normals, about 12 s and 7 MiB", True, True),
-    ("1,145 normals, about 2.1 s and 76 MiB", "1,146 normals, about 2.1 s and 76 MiB", True, False),
-    ("1.07(12)e-5", "1.07(12)e-6", False, False),
-    ("[line 17]", "[line 18]", False, False),
-])
+@pytest.mark.parametrize(
+    ("line", "printed", "seeded", "agree"),
+    [
+        ("y[0]  0.4274(39)", "y[0]   0.4274(39)", True, True),
+        ("y[0]  0.4274(39)", "y[0]  0.4275(38)", True, True),  # rounding of another processor
+        ("y[0]  0.4274(39)", "y[0]  0.4279(39)", True, False),
+        ("y[0]  0.4274(39)", "y[0]  0.4279(39)", False, True),
+        ("y[0]  0.4274(39)", "y[0]  0.4379(39)", False, False),
+        ("y[0]  0.4274(39)", "y[0]  0.4274(9)", False, False),
+        ("y[0]  0.4274(39)", "y[0]  0.4274", False, False),
+        ("f[0]  0.314376  3", "f[0]  0.314375  3", False, True),
+        ("f[0]  0.314376  3", "f[0]  0.314366  3", False, False),
+        ("f[0]  0.314376  3", "f[0]  0.314376  4", False, False),
+        ("f[0]  -0.314376", "f[0]  0.314376", False, False),
+        ("largest error: 9.3e-13", "largest error: 1.4e-13", False, True),
+        ("largest error: 9.3e-7", "largest error: 1.4e-7", False, False),
+        ("1,145 normals, about 2.1 s and 76 MiB", "1,145 normals, about 12 s and 7 MiB", True, True),
+        ("1,145 normals, about 2.1 s and 76 MiB", "1,146 normals, about 2.1 s and 76 MiB", True, False),
+        ("1.07(12)e-5", "1.07(12)e-6", False, False),
+        ("[line 17]", "[line 18]", False, False),
+    ],
+)
 def test_numbers_of_pages_are_compared(line: str, printed: str, seeded: bool, agree: bool) -> None:
     assert _agree(line, printed, seeded) == agree
 
@@ -286,8 +300,9 @@ def _draw(page: Path) -> bool:
 
 @pytest.mark.turns(4)
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if _draw(page) or page.name in DEAR],
-                         ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if _draw(page) or page.name in DEAR], ids=lambda page: page.name
+)
 def test_what_a_page_draws_is_so(page: Path, workplace: Path) -> None:
     walk(page, long=True)
 
@@ -369,8 +384,18 @@ def test_the_command_line_is_complete() -> None:
 def test_the_python_page_is_complete() -> None:
     words = _words("python.md")
     public = {name for cls in (tp.Program, Law) for name in dir(cls) if not name.startswith("_")}
-    inner = {"netsor", "blocks", "names", "name", "from_netsor", "is_linear", "member", "outputs", "scores",
-             "usage_hint"}
+    inner = {
+        "netsor",
+        "blocks",
+        "names",
+        "name",
+        "from_netsor",
+        "is_linear",
+        "member",
+        "outputs",
+        "scores",
+        "usage_hint",
+    }
     assert not public - inner - words
 
 

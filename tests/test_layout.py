@@ -46,13 +46,18 @@ NEVER = {
 ALLOWED = {("gaussian", "language.linalg")}
 # the only places for an outside package
 HOMES = {
-    "networkx": ("check.graph", "show.graph_layout"), "yaml": ("language.reading",),
+    "networkx": ("check.graph", "show.graph_layout"),
+    "yaml": ("language.reading",),
     "matplotlib": ("show.plots",),
-    "click": ("jobs.cli",), "rich": ("show.terminal", "show.progress"), "threadpoolctl": ("finite",),
+    "click": ("jobs.cli",),
+    "rich": ("show.terminal", "show.progress"),
+    "threadpoolctl": ("finite",),
     "numba": ("finite",),
     "sympy": ("language.atoms", "check.falsifier", "limit"),
-    "distributed": ("finite",), "xarray": ("jobs.sweeps",),
-    "torch": ("importing",), "sklearn": ("sklearn",),
+    "distributed": ("finite",),
+    "xarray": ("jobs.sweeps",),
+    "torch": ("importing",),
+    "sklearn": ("sklearn",),
 }
 SLOW = ("sympy", "scipy.stats", "matplotlib", "rich", "xarray", "networkx")  # to import: never at the top of a module
 FORMULAS = "limit.formulas"  # where everything is sympy; others import it inside functions only
@@ -121,8 +126,11 @@ def inside(module: str, places: Iterable[str]) -> bool:
 
 def arrows() -> Iterator[Import]:
     """Imports of one module of the package by another; a package that gathers its modules is no arrow."""
-    return (entry for entry in imports() if entry.source and entry.own and entry.source != entry.own
-            and not entry.source.startswith(f"{entry.own}."))
+    return (
+        entry
+        for entry in imports()
+        if entry.source and entry.own and entry.source != entry.own and not entry.source.startswith(f"{entry.own}.")
+    )
 
 
 def test_every_module_has_a_place_in_the_order() -> None:
@@ -151,8 +159,11 @@ def test_no_class_name_is_used_twice() -> None:
 
 @pytest.mark.parametrize("part", NEVER)
 def test_independent_parts_stay_independent(part: str) -> None:
-    wrong = [f"{e.source}, line {e.line}: {e.target}" for e in imports()
-             if inside(e.source, [part]) and inside(e.own, NEVER[part]) and (part, e.own) not in ALLOWED]
+    wrong = [
+        f"{e.source}, line {e.line}: {e.target}"
+        for e in imports()
+        if inside(e.source, [part]) and inside(e.own, NEVER[part]) and (part, e.own) not in ALLOWED
+    ]
     assert not wrong, wrong
 
 
@@ -204,8 +215,18 @@ def test_the_package_loads_nothing_before_it_is_asked() -> None:
 def test_a_check_loads_nothing_slow() -> None:
     loaded = _loaded("from tensorprog.jobs.cli import main\nmain(['check', 'attention'], standalone_mode=False)")
     assert "tensorprog.check.clauses" in loaded
-    assert not loaded & {"sympy", "scipy.stats", "matplotlib", "rich", "networkx", "tensorprog.limit",
-                         "tensorprog.finite.matmul", "numpy.ma", "concurrent.futures", "urllib.request"}
+    assert not loaded & {
+        "sympy",
+        "scipy.stats",
+        "matplotlib",
+        "rich",
+        "networkx",
+        "tensorprog.limit",
+        "tensorprog.finite.matmul",
+        "numpy.ma",
+        "concurrent.futures",
+        "urllib.request",
+    }
 
 
 def texts() -> list[Path]:
@@ -218,9 +239,12 @@ def texts() -> list[Path]:
     return [path for path in found if path.is_file() and "__pycache__" not in path.parts]
 
 
-PRIVATE = re.compile(r"""(?<![\w.~}])/(work|opt|root|home|Users|mnt)/\w  # folders of one machine
+PRIVATE = re.compile(
+    r"""(?<![\w.~}])/(work|opt|root|home|Users|mnt)/\w  # folders of one machine
                          | \bpypi\.(org|python) | pythonhosted | devpi | artifactory  # hosts of registries
-                         | [/]simple[/] | \b127\.0\.0\.1 | \blocal[h]ost\b""", re.VERBOSE | re.IGNORECASE)
+                         | [/]simple[/] | \b127\.0\.0\.1 | \blocal[h]ost\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
 
 
 def test_no_file_names_a_machine_or_a_registry() -> None:
@@ -256,8 +280,11 @@ def _listed(package: Path) -> tuple[str, set[str], set[str]]:
     return text, {name for row in rows for name in row.split(", ")}, inside - {"__init__"}
 
 
-@pytest.mark.parametrize("package", [path.parent for path in FILES if path.name == "__init__.py"
-                                     if _listed(path.parent)[1] & _listed(path.parent)[2]], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "package",
+    [path.parent for path in FILES if path.name == "__init__.py" if _listed(path.parent)[1] & _listed(path.parent)[2]],
+    ids=lambda path: path.name,
+)
 def test_packages_that_list_their_files_list_all(package: Path) -> None:
     text, listed, inside = _listed(package)
     assert listed <= inside, listed - inside

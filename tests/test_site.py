@@ -30,9 +30,14 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     assert sorted(entries) == sorted({page.stem for page in DOCS.glob("*.md")} - {"index"})
 
 
-@pytest.mark.parametrize(("page", "table"), [
-    ("command-line.md", "commands"), ("program-files.md", "schema"), ("own-functions.md", "atoms"),
-])
+@pytest.mark.parametrize(
+    ("page", "table"),
+    [
+        ("command-line.md", "commands"),
+        ("program-files.md", "schema"),
+        ("own-functions.md", "atoms"),
+    ],
+)
 def test_what_is_generated_stands_on_a_page(page: str, table: str) -> None:
     assert f"```{{generated}} {table}\n" in (DOCS / page).read_text(encoding="utf-8")
 
@@ -69,7 +74,13 @@ def test_docstrings_become_fields_and_prose() -> None:
     assert docstrings.prose("Draw |x|**2 of `width`.") == r"Draw \|x\|\*\*2 of ``width``."
     lines = ["Shapes    (n,)", "          or more", "Raises    ValueError", "", "Last."]
     assert docstrings.restructured(lines) == [
-        ":Shapes:", "    (n,)", "    or more", ":Raises:", "    ValueError", "", "Last.",
+        ":Shapes:",
+        "    (n,)",
+        "    or more",
+        ":Raises:",
+        "    ValueError",
+        "",
+        "Last.",
     ]
     assert docstrings.comment("tensorprog.check.clauses.Finding.where") == 'statements, separated by ", "'
     assert docstrings.comment("tensorprog.check.clauses.Finding.message") == ""

@@ -131,22 +131,28 @@ def shifted(inputs: Any) -> tp.Program:
     return P
 
 
-@pytest.mark.parametrize(("program", "says"), [
-    (batchnorm, "depends on the other inputs"),
-    (shifted, "have mean zero"),
-    (lambda inputs: relu_network(inputs[:2]), "one member for each of 7 inputs"),
-    (lambda inputs: 3, "returned int"),
-])
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        (batchnorm, "depends on the other inputs"),
+        (shifted, "have mean zero"),
+        (lambda inputs: relu_network(inputs[:2]), "one member for each of 7 inputs"),
+        (lambda inputs: 3, "returned int"),
+    ],
+)
 def test_what_is_no_kernel_is_refused(program: Any, says: str) -> None:
     with pytest.raises(tp.ProgramError, match=says):
         tp.sklearn.ProgramKernel(program)(X)
 
 
-@pytest.mark.parametrize(("bounds", "says"), [
-    ({"b": (1, 2)}, "not among the constants"),
-    ({"w": (3, 4)}, "must lie within its bounds"),
-    ({"w": (-1, 4)}, "must be positive"),
-])
+@pytest.mark.parametrize(
+    ("bounds", "says"),
+    [
+        ({"b": (1, 2)}, "not among the constants"),
+        ({"w": (3, 4)}, "must lie within its bounds"),
+        ({"w": (-1, 4)}, "must be positive"),
+    ],
+)
 def test_bounds_that_make_no_sense(bounds: Any, says: str) -> None:
     with pytest.raises(tp.ProgramError, match=says):
         _ = kernel(bounds=bounds).theta

@@ -79,9 +79,17 @@ def overlap(P: tp.Program, variables: str) -> Draw:
     return lambda ax: plots.density_of(drawn, product["m"], None, ax, "linear")
 
 
-def _lines(places: Sequence[str], rows: Any, labels: Sequence[str], title: str, below: str = "", style: str = "o-",
-           level: float | None = None) -> Draw:
+def _lines(
+    places: Sequence[str],
+    rows: Any,
+    labels: Sequence[str],
+    title: str,
+    below: str = "",
+    style: str = "o-",
+    level: float | None = None,
+) -> Draw:
     """A line with points for each row, or points, and a level that they are held against."""
+
     def draw(ax: Any) -> None:
         (panel,) = plots.axes_of(ax, 1, 5.0, 3.6)
         for row, name, colour in zip(rows, labels, plots.colours(len(rows)), strict=True):
@@ -121,15 +129,17 @@ class Pictured(SphinxDirective):
         draw, label = KINDS[kind]
         P = tp.load(name, **{own: int(value) for own, value in (text.split("=") for text in constants)})
         key = re.sub(r"\W+", "-", f"{kind}-{name}-{variable}")
-        shown = Picture(plots.svg(draw(P, variable)), key, label.format(of=f"{variable} of {name}"), "",
-                        fixed=plots.INKS)
+        shown = Picture(
+            plots.svg(draw(P, variable)), key, label.format(of=f"{variable} of {name}"), "", fixed=plots.INKS
+        )
         report = P.check()
-        graph = Picture(to_svg(P.graph(), report), f"graph-{name}", f"The program {name} as a graph", "",
-                        scroll=True)
+        graph = Picture(to_svg(P.graph(), report), f"graph-{name}", f"The program {name} as a graph", "", scroll=True)
         html = to_html([shown, report.summary, Folded(f"{name} as a graph, statement by statement", (graph,))])
         ink = palette(html, dark=True)
-        style = (f"@media (prefers-color-scheme: dark) {{ body:not([data-theme=light]) .{key} {{ {ink} }} }}\n"
-                 f"body[data-theme=dark] .{key} {{ {ink} }}")
+        style = (
+            f"@media (prefers-color-scheme: dark) {{ body:not([data-theme=light]) .{key} {{ {ink} }} }}\n"
+            f"body[data-theme=dark] .{key} {{ {ink} }}"
+        )
         return [nodes.raw("", f'<style>{style}</style><div class="gallery {key}">{html}</div>', format="html")]
 
 

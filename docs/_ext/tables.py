@@ -20,8 +20,10 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A Markdown table, without the columns that say nothing."""
     columns = [column for column in zip(header, *rows, strict=True) if any(column[1:])]
     head, *lines = zip(*columns, strict=True)
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |"
-                     for line in (head, ["---"] * len(head), *lines))
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |"
+        for line in (head, ["---"] * len(head), *lines)
+    )
 
 
 def prose(text: str) -> str:
@@ -81,8 +83,15 @@ def _meaning(rule: Mapping[str, Any]) -> str:
 
 def keys(rules: Mapping[str, Any], required: Iterable[str] = ()) -> str:
     """A table of keys: what each accepts and means."""
-    rows = ((code(key) + (" (required)" if key in required else ""), accepts(rule), _meaning(rule),
-             code(rule["default"]) if "default" in rule else "") for key, rule in rules.items())
+    rows = (
+        (
+            code(key) + (" (required)" if key in required else ""),
+            accepts(rule),
+            _meaning(rule),
+            code(rule["default"]) if "default" in rule else "",
+        )
+        for key, rule in rules.items()
+    )
     return table(("key", "accepts", "meaning", "default"), rows)
 
 
@@ -117,17 +126,24 @@ def atoms() -> str:
     several = [atom for atom in ATOMS.values() if atom.arity > 1 and not atom.operator]
     header = ("function", "formula", "range", "growth", "order", "Lipschitz", "shape")
     written = {"minimum": "min", "maximum": "max"}
-    return "\n\n".join([
-        "### Of one argument", table(header, map(_facts, single)),
-        "### Of several arguments",
-        table(("function", "meaning"), ((code(written.get(a.name, a.name)), prose(a.doc)) for a in several)),
-        "### Operators",
-        table(("written", "name"), ((code(a.operator), a.name) for a in ATOMS.values() if a.operator)),
-        "### Over indices",
-        table(("function", "meaning", "removes the index", "linear", "Lipschitz"),
-              ((code(f"{r.name}[i](...)"), prose(r.doc), _yes(r.removes), _yes(r.linear), _yes(r.lipschitz))
-               for r in REDUCTIONS.values())),
-    ])
+    return "\n\n".join(
+        [
+            "### Of one argument",
+            table(header, map(_facts, single)),
+            "### Of several arguments",
+            table(("function", "meaning"), ((code(written.get(a.name, a.name)), prose(a.doc)) for a in several)),
+            "### Operators",
+            table(("written", "name"), ((code(a.operator), a.name) for a in ATOMS.values() if a.operator)),
+            "### Over indices",
+            table(
+                ("function", "meaning", "removes the index", "linear", "Lipschitz"),
+                (
+                    (code(f"{r.name}[i](...)"), prose(r.doc), _yes(r.removes), _yes(r.linear), _yes(r.lipschitz))
+                    for r in REDUCTIONS.values()
+                ),
+            ),
+        ]
+    )
 
 
 def _facts(atom: Atom) -> tuple[str, ...]:
@@ -137,8 +153,15 @@ def _facts(atom: Atom) -> tuple[str, ...]:
     facts = atom.regularity_on(EVERYWHERE, *values)
     call = ", ".join(["x", *(key if value is None else f"{key}={value:g}" for key, value in atom.params.items())])
     shape = {1: "increasing", -1: "decreasing"}.get(atom.monotone, ""), {1: "even", -1: "odd"}.get(atom.parity, "")
-    return (code(f"{atom.name}({call})"), f"${_formula(atom)}$", _interval(atom, values), _number(facts.growth),
-            _number(facts.modulus + 1), _number(facts.lipschitz), ", ".join(filter(None, shape)))
+    return (
+        code(f"{atom.name}({call})"),
+        f"${_formula(atom)}$",
+        _interval(atom, values),
+        _number(facts.growth),
+        _number(facts.modulus + 1),
+        _number(facts.lipschitz),
+        ", ".join(filter(None, shape)),
+    )
 
 
 def _formula(atom: Atom) -> str:
@@ -179,9 +202,16 @@ def commands() -> str:
     parts = ["### tp", prose(inspect.cleandoc(main.help or ""))]
     for name, command in main.commands.items():
         context = click.Context(command, info_name=f"tp {name}")
-        records = [record for parameter in command.get_params(context)
-                   if (record := parameter.get_help_record(context)) is not None and record[0].startswith("-")]
+        records = [
+            record
+            for parameter in command.get_params(context)
+            if (record := parameter.get_help_record(context)) is not None and record[0].startswith("-")
+        ]
         usage = " ".join([f"tp {name}", *command.collect_usage_pieces(context)])
-        parts += [f"### tp {name}", code(usage), prose(inspect.cleandoc(command.help or "").replace("\b\n", "")),
-                  table(("option", "meaning"), ((code(option), prose(meaning)) for option, meaning in records))]
+        parts += [
+            f"### tp {name}",
+            code(usage),
+            prose(inspect.cleandoc(command.help or "").replace("\b\n", "")),
+            table(("option", "meaning"), ((code(option), prose(meaning)) for option, meaning in records)),
+        ]
     return "\n\n".join(parts)

@@ -54,21 +54,49 @@ def _lowrank(heads: int, dimension: int = 64) -> Case:
     return Case("attention_lowrank", dimension * heads, (("H", heads),), math.sqrt(heads))
 
 
-FIGURES = {figure.name: figure for figure in (
-    Figure("fig1a", "Fig. 1 (A)", "densities of an output for n = 16, 64, 256, 1024 at H = 2, and their limit",
-           Densities(_cases("attention", 2))),
-    Figure("fig1b", "Fig. 1 (B)", "KL divergence from the limit against n, over several trials, with its noise floor",
-           Together({"H2": Convergence(_cases("attention", 2)), "H1": Convergence(_cases("attention", 1))})),
-    Figure("fig2a", "Fig. 2 (A)", "a score at n = 256 on the scales 1/sqrt(n) and 1/n, and the limits",
-           Scores(Case("attention", 256, (("H", 2),)))),
-    Figure("fig2b", "Fig. 2 (B)", "an output at n = 256 for H = 1 and 256, the limits, and infinitely many heads",
-           Densities(tuple(Case("attention", 256, (("H", heads),)) for heads in (1, 256)), histogram=True)),
-    Figure("fig3", "Fig. 3", "low-rank attention, heads of dimension 64, for H = 1, 4, 16, and the limits",
-           Densities(tuple(map(_lowrank, (1, 4, 16))), reach=10.0)),
-    Figure("relu", "Fig. 1 with ReLU", "Fig. 1 (A) and (B) with ReLU in place of clipping",
-           Together({"densities": Densities(_cases("attention_relu", 2)),
-                     "kl": Convergence(_cases("attention_relu", 2))})),
-)}
+FIGURES = {
+    figure.name: figure
+    for figure in (
+        Figure(
+            "fig1a",
+            "Fig. 1 (A)",
+            "densities of an output for n = 16, 64, 256, 1024 at H = 2, and their limit",
+            Densities(_cases("attention", 2)),
+        ),
+        Figure(
+            "fig1b",
+            "Fig. 1 (B)",
+            "KL divergence from the limit against n, over several trials, with its noise floor",
+            Together({"H2": Convergence(_cases("attention", 2)), "H1": Convergence(_cases("attention", 1))}),
+        ),
+        Figure(
+            "fig2a",
+            "Fig. 2 (A)",
+            "a score at n = 256 on the scales 1/sqrt(n) and 1/n, and the limits",
+            Scores(Case("attention", 256, (("H", 2),))),
+        ),
+        Figure(
+            "fig2b",
+            "Fig. 2 (B)",
+            "an output at n = 256 for H = 1 and 256, the limits, and infinitely many heads",
+            Densities(tuple(Case("attention", 256, (("H", heads),)) for heads in (1, 256)), histogram=True),
+        ),
+        Figure(
+            "fig3",
+            "Fig. 3",
+            "low-rank attention, heads of dimension 64, for H = 1, 4, 16, and the limits",
+            Densities(tuple(map(_lowrank, (1, 4, 16))), reach=10.0),
+        ),
+        Figure(
+            "relu",
+            "Fig. 1 with ReLU",
+            "Fig. 1 (A) and (B) with ReLU in place of clipping",
+            Together(
+                {"densities": Densities(_cases("attention_relu", 2)), "kl": Convergence(_cases("attention_relu", 2))}
+            ),
+        ),
+    )
+}
 
 
 def make(figure: Figure, settings: Settings, out: Path, told: Any = None) -> dict[str, Any]:
@@ -86,9 +114,15 @@ def make(figure: Figure, settings: Settings, out: Path, told: Any = None) -> dic
     data = figure.drawing.data(settings, told)
     tables = {f"{figure.name}_{key}".rstrip("_") + ".csv": csv_text(table) for key, table in data.tables.items()}
     found = {
-        "figure": figure.name, "title": figure.title, "shows": figure.shows, "command": _command(figure, settings),
-        **asdict(settings), "versions": _versions(), "files": [*pictures, *tables, f"{figure.name}.json"],
-        "numbers": data.numbers, "summary": data.lines,
+        "figure": figure.name,
+        "title": figure.title,
+        "shows": figure.shows,
+        "command": _command(figure, settings),
+        **asdict(settings),
+        "versions": _versions(),
+        "files": [*pictures, *tables, f"{figure.name}.json"],
+        "numbers": data.numbers,
+        "summary": data.lines,
     }
     for name, text in (tables | {f"{figure.name}.json": json.dumps(_plain(found), indent=1) + "\n"}).items():
         with writing(out / name):
@@ -102,8 +136,9 @@ def make(figure: Figure, settings: Settings, out: Path, told: Any = None) -> dic
 def save(figure: Figure, data: Data, path: Path, style: str) -> None:
     """Write one picture of a figure from its data."""
     with writing(path):
-        tp.plots.save(path, lambda axes: legend_below(axes, figure.drawing.draw(axes, data)), figure.drawing.panels,
-                      style=style)
+        tp.plots.save(
+            path, lambda axes: legend_below(axes, figure.drawing.draw(axes, data)), figure.drawing.panels, style=style
+        )
 
 
 def _command(figure: Figure, settings: Settings) -> str:
@@ -122,8 +157,9 @@ def csv_text(table: Table) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(table)
     columns = [np.asarray(values).tolist() for values in table.values()]
-    writer.writerows([f"{value:.10g}" if isinstance(value, float) else value for value in row]
-                     for row in zip(*columns, strict=True))
+    writer.writerows(
+        [f"{value:.10g}" if isinstance(value, float) else value for value in row] for row in zip(*columns, strict=True)
+    )
     return stream.getvalue()
 
 

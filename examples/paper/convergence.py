@@ -64,10 +64,17 @@ class Convergence:
         means = _means(table)
         rates = {"rate": _rate(table, corrected=True), "power": _rate(table, corrected=False)}
         gaussian, error = tp.kl_gaussian(first.reference, OUTPUT)
-        numbers = {"variable": OUTPUT, "H": first.heads, "points_low": low, "points_high": high,
-                   **{name: rate.to_json() if rate else None for name, rate in rates.items()},
-                   "limit_to_gaussian": gaussian, "limit_to_gaussian_error": error,
-                   "kernel_floor": _mean(floor["limit"]), "kernel_gaussian": _mean(floor["gaussian"])}
+        numbers = {
+            "variable": OUTPUT,
+            "H": first.heads,
+            "points_low": low,
+            "points_high": high,
+            **{name: rate.to_json() if rate else None for name, rate in rates.items()},
+            "limit_to_gaussian": gaussian,
+            "limit_to_gaussian_error": error,
+            "kernel_floor": _mean(floor["limit"]),
+            "kernel_gaussian": _mean(floor["gaussian"]),
+        }
         return Data({"": table, "mean": means, "floor": floor}, numbers, _lines(means, numbers, rates))
 
     def _floor(self, settings: Settings, low: float, high: float) -> list[dict[str, float]]:
@@ -78,8 +85,13 @@ class Convergence:
         for trial in range(settings.repeats):
             limit, again = (case.limit_draws(settings, k) for k in (trial, settings.repeats + trial))
             gaussian = case.spread * rng.standard_normal(settings.samples)
-            rows.append({"trial": trial, "limit": kernel_kl(again, limit, low, high),
-                         "gaussian": kernel_kl(gaussian, limit, low, high)})
+            rows.append(
+                {
+                    "trial": trial,
+                    "limit": kernel_kl(again, limit, low, high),
+                    "gaussian": kernel_kl(gaussian, limit, low, high),
+                }
+            )
         return rows
 
     def draw(self, axes: Sequence[Any], data: Data) -> list[Any]:
@@ -121,8 +133,13 @@ def _trials(table: Table, name: str) -> Array:
 def _means(table: Table) -> Table:
     """Over trials: mean and standard deviation (ddof 0, as in the scripts) of log KL; mean and error of the precise."""
     logs, precise, errors = np.log(_trials(table, "kl_kernel")), _trials(table, "kl"), _trials(table, "kl_se")
-    return {"n": np.unique(table["n"]), "log_kl_kernel": logs.mean(axis=1), "log_kl_kernel_sd": logs.std(axis=1),
-            "kl": precise.mean(axis=1), "kl_se": np.sqrt((errors**2).sum(axis=1)) / errors.shape[1]}
+    return {
+        "n": np.unique(table["n"]),
+        "log_kl_kernel": logs.mean(axis=1),
+        "log_kl_kernel_sd": logs.std(axis=1),
+        "kl": precise.mean(axis=1),
+        "kl_se": np.sqrt((errors**2).sum(axis=1)) / errors.shape[1],
+    }
 
 
 def _rate(table: Table, corrected: bool) -> Rate | None:
@@ -139,11 +156,17 @@ def _mean(x: Array) -> dict[str, float]:
 
 def _lines(means: Table, numbers: dict[str, Any], rates: Mapping[str, Rate | None]) -> list[str]:
     rows = zip(*means.values(), strict=True)
-    said = [f"n = {n}, H = {numbers['H']}: precise KL {quantity(value, error)}; by kernel estimates log KL {log:.2f}, "
-            f"standard deviation {sd:.2f}" for n, log, sd, value, error in rows]
+    said = [
+        f"n = {n}, H = {numbers['H']}: precise KL {quantity(value, error)}; by kernel estimates log KL {log:.2f}, "
+        f"standard deviation {sd:.2f}"
+        for n, log, sd, value, error in rows
+    ]
     floor, gaussian = numbers["kernel_floor"], numbers["kernel_gaussian"]
     value, error = numbers["limit_to_gaussian"], numbers["limit_to_gaussian_error"]
-    return [*said, *(f"precise KL, {FITS[name]}: {rate}" for name, rate in rates.items() if rate),
-            f"KL(limit || Gaussian) = {value:.4e}, error {error:.1e}",
-            f"by kernel estimates: limit to limit {quantity(floor['mean'], floor['se'])}, "
-            f"Gaussian to limit {quantity(gaussian['mean'], gaussian['se'])}"]
+    return [
+        *said,
+        *(f"precise KL, {FITS[name]}: {rate}" for name, rate in rates.items() if rate),
+        f"KL(limit || Gaussian) = {value:.4e}, error {error:.1e}",
+        f"by kernel estimates: limit to limit {quantity(floor['mean'], floor['se'])}, "
+        f"Gaussian to limit {quantity(gaussian['mean'], gaussian['se'])}",
+    ]

@@ -126,9 +126,11 @@ class Densities:
 
 def _line(row: dict[str, Any]) -> str:
     kurtosis = quantity(row["kurtosis"], row["kurtosis_se"])
-    return (f"n = {row['n']}, H = {row['H']}: kurtosis {kurtosis}, limit {row['limit_kurtosis']:.4f}, "
-            f"z = {row['z_kurtosis']:.1f}; KS {quantity(row['ks'], row['ks_se'])}, p {chance(row['ks_p'])}; "
-            f"KL {quantity(row['kl_precise'], row['kl_precise_se'])}")
+    return (
+        f"n = {row['n']}, H = {row['H']}: kurtosis {kurtosis}, limit {row['limit_kurtosis']:.4f}, "
+        f"z = {row['z_kurtosis']:.1f}; KS {quantity(row['ks'], row['ks_se'])}, p {chance(row['ks_p'])}; "
+        f"KL {quantity(row['kl_precise'], row['kl_precise_se'])}"
+    )
 
 
 def _curves(case: Case, x: Array, spread: float) -> dict[str, Array]:
@@ -137,8 +139,13 @@ def _curves(case: Case, x: Array, spread: float) -> dict[str, Array]:
     law, scale = case.reference.law, case.scale
     density, error = law.density(OUTPUT, y / scale, with_error=True)
     gaussian = law.infinite_heads(HEADS).density(OUTPUT, y / scale)
-    return {"y": y, "kernel": binned_kde(x, y[0], y[-1]), "limit": density / scale,
-            "limit_error": np.broadcast_to(error / scale, y.shape), "gaussian": gaussian / scale}
+    return {
+        "y": y,
+        "kernel": binned_kde(x, y[0], y[-1]),
+        "limit": density / scale,
+        "limit_error": np.broadcast_to(error / scale, y.shape),
+        "gaussian": gaussian / scale,
+    }
 
 
 def _histogram(x: Array, width: float) -> dict[str, Array]:

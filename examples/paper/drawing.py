@@ -24,8 +24,25 @@ from tensorprog.show.plots import (
 )
 
 __all__ = [
-    "FIRST", "GREY", "LIMIT", "SECOND", "VERMILION", "bars", "both", "colours", "curve", "difference", "gaussian",
-    "kernel", "labels", "level", "line", "points", "power", "spike", "trials",
+    "FIRST",
+    "GREY",
+    "LIMIT",
+    "SECOND",
+    "VERMILION",
+    "bars",
+    "both",
+    "colours",
+    "curve",
+    "difference",
+    "gaussian",
+    "kernel",
+    "labels",
+    "level",
+    "line",
+    "points",
+    "power",
+    "spike",
+    "trials",
 ]
 
 Array = NDArray[Any]
@@ -35,8 +52,7 @@ GAUSSIAN_NAME = "Gaussian, H to infinity"
 
 def kernel(ax: Any, y: Array, density: Array, colour: Any, label: str, k: int, count: int) -> Any:
     """A kernel estimate: the k-th of so many, with the marker that its counts have on the log scale."""
-    return ax.plot(y, density, color=colour, linewidth=sized(1.2), label=label, zorder=3,
-                   **spaced(k, count, len(y)))[0]
+    return ax.plot(y, density, color=colour, linewidth=sized(1.2), label=label, zorder=3, **spaced(k, count, len(y)))[0]
 
 
 def bars(ax: Any, table: Mapping[str, Array], colour: Any, label: str, strong: bool) -> Any:
@@ -49,28 +65,55 @@ def bars(ax: Any, table: Mapping[str, Array], colour: Any, label: str, strong: b
 
 def points(ax: Any, table: Mapping[str, Array], colour: Any, label: str, k: int) -> Any:
     """Counts in bins, with counting errors."""
-    return ax.errorbar(table["y"], table["density"], yerr=table["error"], color=colour, marker=MARKERS[k],
-                       markersize=sized(3.4), linestyle="none", elinewidth=sized(0.8), label=label, zorder=3)
+    return ax.errorbar(
+        table["y"],
+        table["density"],
+        yerr=table["error"],
+        color=colour,
+        marker=MARKERS[k],
+        markersize=sized(3.4),
+        linestyle="none",
+        elinewidth=sized(0.8),
+        label=label,
+        zorder=3,
+    )
 
 
 def curve(ax: Any, y: Array, density: Array, colour: Any, label: str, dotted: bool = False) -> Any:
     """The density of a limit: solid, or dotted to let another one be seen below it."""
-    return ax.plot(y, density, color=colour, linewidth=sized(1.6), label=label, zorder=3.2 if dotted else 3.1,
-                   linestyle=(0, (1, 1.2)) if dotted else "-")[0]
+    return ax.plot(
+        y,
+        density,
+        color=colour,
+        linewidth=sized(1.6),
+        label=label,
+        zorder=3.2 if dotted else 3.1,
+        linestyle=(0, (1, 1.2)) if dotted else "-",
+    )[0]
 
 
 def gaussian(ax: Any, y: Array, density: Array) -> Any:
     """The Gaussian limit of infinitely many heads: dashed, above limits that may coincide with it."""
-    return ax.plot(y, density, color=VERMILION, linewidth=sized(1.4), linestyle=DASHED, label=GAUSSIAN_NAME,
-                   zorder=4)[0]
+    return ax.plot(y, density, color=VERMILION, linewidth=sized(1.4), linestyle=DASHED, label=GAUSSIAN_NAME, zorder=4)[
+        0
+    ]
 
 
 def difference(ax: Any, table: Mapping[str, Array], y: Array, gaussian: Array, colour: Any, k: int) -> None:
     """What a density has more than a Gaussian, with standard errors."""
     from scipy.interpolate import CubicSpline
 
-    ax.errorbar(table["y"], table["density"] - CubicSpline(y, gaussian)(table["y"]), yerr=table["error"], color=colour,
-                marker=MARKERS[k], markersize=sized(3.4), linestyle="none", elinewidth=sized(0.8), zorder=3)
+    ax.errorbar(
+        table["y"],
+        table["density"] - CubicSpline(y, gaussian)(table["y"]),
+        yerr=table["error"],
+        color=colour,
+        marker=MARKERS[k],
+        markersize=sized(3.4),
+        linestyle="none",
+        elinewidth=sized(0.8),
+        zorder=3,
+    )
 
 
 def both(draw: Callable[..., Any], axes: Sequence[Any], *given: Any) -> Any:
@@ -88,9 +131,19 @@ def trials(
     ax: Any, n: Array, low: Array, middle: Array, high: Array, colour: str, label: str, k: int, joined: bool = True
 ) -> Any:
     """Points with error bars."""
-    return ax.errorbar(n, middle, yerr=[middle - low, high - middle], color=colour, marker=MARKERS[k],
-                       markersize=sized(4.5), linewidth=sized(1.2), linestyle="-" if joined else "none",
-                       capsize=sized(2.5), label=label, zorder=3 + k)
+    return ax.errorbar(
+        n,
+        middle,
+        yerr=[middle - low, high - middle],
+        color=colour,
+        marker=MARKERS[k],
+        markersize=sized(4.5),
+        linewidth=sized(1.2),
+        linestyle="-" if joined else "none",
+        capsize=sized(2.5),
+        label=label,
+        zorder=3 + k,
+    )
 
 
 def power(ax: Any, n: Array, values: Array, colour: str, label: str) -> Any:

@@ -80,8 +80,14 @@ class Case:
     def networks(self, settings: Settings, told: Listener, trial: int = 0, **options: Any) -> tp.Samples:
         """Independent networks; trial 0 is that of the densities, whichever figure asks."""
         told.stage(f"{self.program}, H = {self.heads}, n = {self.width}")
-        return self.loaded.run(self.width, settings.samples, seed=seed_of(settings, trial, self.width),
-                               max_memory=MEMORY, progress=told.progress, **options)
+        return self.loaded.run(
+            self.width,
+            settings.samples,
+            seed=seed_of(settings, trial, self.width),
+            max_memory=MEMORY,
+            progress=told.progress,
+            **options,
+        )
 
     def run(self, net: tp.Samples) -> dict[str, Any]:
         """How networks were drawn, for the numbers beside a figure."""
@@ -174,8 +180,14 @@ class Together:
         handles: dict[str, Any] = {}
         start = 0
         for name, part in self.parts.items():
-            own = Data({key.removeprefix(name).removeprefix("_"): table for key, table in data.tables.items()
-                        if key == name or key.startswith(f"{name}_")}, data.numbers[name])
+            own = Data(
+                {
+                    key.removeprefix(name).removeprefix("_"): table
+                    for key, table in data.tables.items()
+                    if key == name or key.startswith(f"{name}_")
+                },
+                data.numbers[name],
+            )
             for handle in part.draw(axes[start : start + part.panels], own):
                 handles.setdefault(handle.get_label(), handle)
             start += part.panels
@@ -184,8 +196,10 @@ class Together:
 
 def stacked(rows: Sequence[tuple[Mapping[str, float], Mapping[str, Array]]]) -> Table:
     """One table in long form: columns that name the case, then its arrays."""
-    parts = [{name: np.full(len(next(iter(arrays.values()))), value) for name, value in key.items()} | dict(arrays)
-             for key, arrays in rows]
+    parts = [
+        {name: np.full(len(next(iter(arrays.values()))), value) for name, value in key.items()} | dict(arrays)
+        for key, arrays in rows
+    ]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -193,5 +207,3 @@ def chosen(table: Table, key: Mapping[str, float]) -> Table:
     """The rows of one case."""
     rows = np.logical_and.reduce([table[name] == value for name, value in key.items()])
     return {name: values[rows] for name, values in table.items()}
-
-

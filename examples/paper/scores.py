@@ -45,9 +45,11 @@ class Scores:
         bars = [({"power": power}, _histogram(x)) for power, x in zip(POWERS, draws, strict=True)]
         found = tp.compare(net, self.case.reference, [SCORE, *AVERAGE])
         row, average = found[SCORE], found.average("average")
-        lines = [f"1/sqrt(n): variance {quantity(row.variance, row.variance_se)}, limit {row.limit_variance:.6g}; "
-                 f"kurtosis {quantity(row.kurtosis, row.kurtosis_se)}, limit {row.limit_kurtosis:.6g}",
-                 f"1/n: standard deviation {quantity(average.std, average.std_se)}, limit {average.limit_std:.6g}"]
+        lines = [
+            f"1/sqrt(n): variance {quantity(row.variance, row.variance_se)}, limit {row.limit_variance:.6g}; "
+            f"kurtosis {quantity(row.kurtosis, row.kurtosis_se)}, limit {row.limit_kurtosis:.6g}",
+            f"1/n: standard deviation {quantity(average.std, average.std_se)}, limit {average.limit_std:.6g}",
+        ]
         rows = [row.to_json() | {"power": 0.5}, average.to_json() | {"power": 1.0}]
         numbers = {"variable": SCORE, "rows": [found | self.case.key | self.case.run(net) for found in rows]}
         return Data({"histogram": stacked(bars), "": self._limit()}, numbers, lines)

@@ -11,15 +11,36 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
-__all__ = ["COLOURS", "Block", "Code", "Folded", "Grid", "Heading", "Judgement", "Judgements", "Mathematics",
-           "Paragraph", "Picture", "Pictures", "Styled", "badge", "code", "paragraph", "strong"]
+__all__ = [
+    "COLOURS",
+    "Block",
+    "Code",
+    "Folded",
+    "Grid",
+    "Heading",
+    "Judgement",
+    "Judgements",
+    "Mathematics",
+    "Paragraph",
+    "Picture",
+    "Pictures",
+    "Styled",
+    "badge",
+    "code",
+    "paragraph",
+    "strong",
+]
 
 # of grades and verdicts, readable on white and on black: Okabe & Ito's green, blue, orange, vermillion
 COLOURS = {
-    "theorem": "#009e73", "holds": "#009e73",
-    "remark": "#0072b2", "extension": "#0072b2",
-    "warning": "#b37400", "unknown": "#d55e00",
-    "outside": "#d55e00", "fails": "#d55e00",
+    "theorem": "#009e73",
+    "holds": "#009e73",
+    "remark": "#0072b2",
+    "extension": "#0072b2",
+    "warning": "#b37400",
+    "unknown": "#d55e00",
+    "outside": "#d55e00",
+    "fails": "#d55e00",
 }
 
 
@@ -102,9 +123,11 @@ class Grid:
         kept = [k for k in range(len(self.header)) if k not in columns]
         gone = ", ".join(self.header[k] for k in sorted(columns))
         return replace(
-            self, header=tuple(self.header[k] for k in kept),
+            self,
+            header=tuple(self.header[k] for k in kept),
             rows=tuple(tuple(row[k] for k in kept) for row in self.rows),
-            note="\n".join(filter(None, [self.note, f"on a wider screen: {gone}"])), minor=(),
+            note="\n".join(filter(None, [self.note, f"on a wider screen: {gone}"])),
+            minor=(),
             text_columns=tuple(kept.index(k) for k in self.text_columns if k in kept),
             shades={(row, kept.index(k)): shade for (row, k), shade in self.shades.items() if k in kept},
         )

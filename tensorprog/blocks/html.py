@@ -95,11 +95,14 @@ def _grid(block: Grid) -> Html:
     for k, row in enumerate(block.rows):
         own = f"font-weight:{'bold' if k in block.marked else 'normal'};"
         own += LINE if k == 0 or k - 1 in block.sections else ""
-        styles = (side + own + ("" if place in text else "white-space:nowrap;") + _ground(block.shades.get((k, place)))
-                  for place, side in enumerate(sides))
+        styles = (
+            side + own + ("" if place in text else "white-space:nowrap;") + _ground(block.shades.get((k, place)))
+            for place, side in enumerate(sides)
+        )
         cells = zip(row, styles, strict=True)
-        body.append(tag("tr", *(_cell(cell, style, "" if place else "row") for place, (cell, style) in
-                                enumerate(cells))))
+        body.append(
+            tag("tr", *(_cell(cell, style, "" if place else "row") for place, (cell, style) in enumerate(cells)))
+        )
     caption = tag("caption", block.title, style="text-align:left;caption-side:top") if block.title else ""
     shown = tag("table", caption, tag("thead", head), tag("tbody", *body), style="border-collapse:collapse")
     name = block.title or ", ".join(filter(None, block.header))
@@ -128,24 +131,40 @@ def _judgements(block: Judgements) -> Html:
     said = [entry for entry in block.entries if not entry.holds]
     holds = [entry for entry in block.entries if entry.holds]
     count = "1 clause holds" if len(holds) == 1 else f"{len(holds)} clauses hold"
-    return joined([_judged(said, "findings") if said else "",
-                   _details(count, _judged(holds, count), opened=not said) if holds else ""])
+    return joined(
+        [
+            _judged(said, "findings") if said else "",
+            _details(count, _judged(holds, count), opened=not said) if holds else "",
+        ]
+    )
 
 
 def _judged(entries: Sequence[Judgement], caption: str) -> Html:
     """A table whose rows break over lines; of its header one line is shown, that of columns side by side."""
     head = _flexible("th", COLUMNS, f"{ROW}padding:0;height:1.5em;overflow:hidden;", "columnheader")
     rows = (_flexible("td", _judgement(entry), f"{ROW}{LINE}", "cell") for entry in entries)
-    return tag("table", tag("caption", caption, style=f"{BLOCK}padding:0;text-align:left"),
-               tag("thead", head, role="rowgroup", style=BLOCK), tag("tbody", *rows, role="rowgroup", style=BLOCK),
-               role="table", style=f"{BLOCK}width:100%;border-collapse:collapse")
+    return tag(
+        "table",
+        tag("caption", caption, style=f"{BLOCK}padding:0;text-align:left"),
+        tag("thead", head, role="rowgroup", style=BLOCK),
+        tag("tbody", *rows, role="rowgroup", style=BLOCK),
+        role="table",
+        style=f"{BLOCK}width:100%;border-collapse:collapse",
+    )
 
 
 def _flexible(name: str, contents: Iterable[Any], style: str, role: str) -> Html:
     """One row, its cells as wide as their columns."""
-    shown = (tag(name, content, role=role, scope="col" if name == "th" else None,
-                 style=f"flex:{width};min-width:0;padding:0;border:0;text-align:left;overflow-wrap:anywhere;{BLOCK}")
-             for content, width in zip(contents, COLUMNS.values(), strict=True))
+    shown = (
+        tag(
+            name,
+            content,
+            role=role,
+            scope="col" if name == "th" else None,
+            style=f"flex:{width};min-width:0;padding:0;border:0;text-align:left;overflow-wrap:anywhere;{BLOCK}",
+        )
+        for content, width in zip(contents, COLUMNS.values(), strict=True)
+    )
     return tag("tr", *shown, role="row", style=f"{style}background:none")
 
 
@@ -171,8 +190,9 @@ def _mathematics(block: Mathematics) -> Html:
 def _picture(block: Picture) -> Html:
     from tensorprog.blocks.svg import embedded
 
-    shown = embedded(block.svg, re.sub(r"[^\w-]+", "-", block.name), block.label, scroll=block.scroll,
-                     fixed=block.fixed)
+    shown = embedded(
+        block.svg, re.sub(r"[^\w-]+", "-", block.name), block.label, scroll=block.scroll, fixed=block.fixed
+    )
     if not block.caption:
         return shown
     numbers = tag("script", Html(block.readings), type="application/json", class_="readings") if block.readings else ""

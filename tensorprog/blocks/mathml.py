@@ -29,23 +29,54 @@ NAMED_OPERATORS = (
     "top perp subsetneq"
 )
 LETTERS = {name: html5[f"{name};"] for name in NAMED_LETTERS.split()} | {
-    "infty": "\u221e", "partial": "\u2202", "varepsilon": "\u03b5", "epsilon": "\u03f5",
-    "varphi": "\u03c6", "phi": "\u03d5",
+    "infty": "\u221e",
+    "partial": "\u2202",
+    "varepsilon": "\u03b5",
+    "epsilon": "\u03f5",
+    "varphi": "\u03c6",
+    "phi": "\u03d5",
 }
 OPERATORS = {name: html5[f"{name};"] for name in NAMED_OPERATORS.split()} | {
-    "cdot": "\u22c5", "to": "\u2192", "neq": "\u2260", "neg": "\u00ac", "ldots": "\u2026", "dots": "\u2026",
-    "mid": "|", "circ": "\u2218",
+    "cdot": "\u22c5",
+    "to": "\u2192",
+    "neq": "\u2260",
+    "neg": "\u00ac",
+    "ldots": "\u2026",
+    "dots": "\u2026",
+    "mid": "|",
+    "circ": "\u2218",
 }
 SIDES = {"lvert": "prefix", "rvert": "postfix"}  # of an absolute value
 BLACKBOARD = {"E": "\U0001d53c", "P": "\u2119", "R": "\u211d", "N": "\u2115", "Z": "\u2124"}
 LARGE = {"sum": "\u2211", "prod": "\u220f", "int": "\u222b"}
-FUNCTIONS = frozenset((
-    "min", "max", "exp", "log", "ln", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arcsin", "arccos", "arctan", "sign",
-))
+FUNCTIONS = frozenset(
+    (
+        "min",
+        "max",
+        "exp",
+        "log",
+        "ln",
+        "sin",
+        "cos",
+        "tan",
+        "tanh",
+        "sinh",
+        "cosh",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sign",
+    )
+)
 SPACES = {",": ".17em", ":": ".22em", ";": ".28em", "!": "0", " ": ".3em", "quad": "1em", "qquad": "2em"}
 ACCENTS = {"mathring": "\u02da", "tilde": "~", "hat": "^", "bar": "\u00af", "overline": "\u00af"}
-SCROLLS = {"class_": "formula", "style": "overflow-x:auto;padding:.2em 0", "tabindex": 0, "role": "group",
-           "aria_label": "formula"}
+SCROLLS = {
+    "class_": "formula",
+    "style": "overflow-x:auto;padding:.2em 0",
+    "tabindex": 0,
+    "role": "group",
+    "aria_label": "formula",
+}
 STYLES = {"mathit": "font-style:italic", "mathbf": "font-weight:bold"}
 UPRIGHT = {"operatorname", "mathrm", "text", "textrm", "mbox"}
 SIZED = ("middle", "bigl", "bigr", "Bigl", "Bigr")  # before a bracket
@@ -189,7 +220,10 @@ class _Formula:
     def command(self, name: str) -> Html:
         """A command with its arguments."""
         special: dict[str, Callable[[], Html]] = {
-            "frac": self.fraction, "tfrac": self.fraction, "left": self.fence, "begin": self.environment,
+            "frac": self.fraction,
+            "tfrac": self.fraction,
+            "left": self.fence,
+            "begin": self.environment,
             "sqrt": lambda: tag("msqrt", self.argument()),
         } | dict.fromkeys(SIZED, lambda: tag("mo", self.delimiter(), stretchy="true"))
         if name in special:
@@ -236,8 +270,10 @@ class _Formula:
             content += [_operator(self.take()), *self.row((r"\right",))]
         self.take()
         closing = self.delimiter()
-        before, after = (tag("mo", side, fence="true", stretchy="true", form=form) if side else ""
-                         for side, form in ((opening, "prefix"), (closing, "postfix")))
+        before, after = (
+            tag("mo", side, fence="true", stretchy="true", form=form) if side else ""
+            for side, form in ((opening, "prefix"), (closing, "postfix"))
+        )
         return tag("mrow", before, *content, after)
 
     def environment(self) -> Html:
@@ -245,8 +281,13 @@ class _Formula:
         kind = self.raw()
         rows: list[list[Html]] = [[]]
         while self.token:
-            rows[-1].append(tag("mtd", *self.row((*SEPARATORS, r"\end")),
-                                style=f"text-align:{'center' if 'matrix' in kind else 'left'};padding:.15em .4em"))
+            rows[-1].append(
+                tag(
+                    "mtd",
+                    *self.row((*SEPARATORS, r"\end")),
+                    style=f"text-align:{'center' if 'matrix' in kind else 'left'};padding:.15em .4em",
+                )
+            )
             mark = self.take()
             if mark == r"\\":
                 rows.append([])

@@ -35,20 +35,34 @@ def embedded(text: str, name: str, label: str, *, scroll: bool = False, fixed: C
         for child in list(parent):
             if child.tag in (f"{{{SVG}}}style", f"{{{SVG}}}metadata"):
                 parent.remove(child)
-    used = {found for node in root.iter() for key, value in node.attrib.items() if _refers(key, value)
-            for found in REFERENCE.findall(value)}
+    used = {
+        found
+        for node in root.iter()
+        for key, value in node.attrib.items()
+        if _refers(key, value)
+        for found in REFERENCE.findall(value)
+    }
     for node in root.iter():
         _restyle(node, name, used, {colour.lower() for colour in fixed})
     *_, width, _ = (float(part) for part in root.attrib["viewBox"].split())
     for key in ("width", "height", "version"):
         root.attrib.pop(key, None)
     least = f"min-width:min({width:.0f}px,42em);" if scroll else ""
-    root.attrib |= {"role": "img", "aria-label": label, "fill": root.get("fill", "currentColor"),
-                    "style": f"width:{width:.0f}px;max-width:100%;{least}height:auto"}
+    root.attrib |= {
+        "role": "img",
+        "aria-label": label,
+        "fill": root.get("fill", "currentColor"),
+        "style": f"width:{width:.0f}px;max-width:100%;{least}height:auto",
+    }
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", LINK)
-    box = tag("div", Html(ElementTree.tostring(root, encoding="unicode")), style="overflow-x:auto", class_="picture",
-              **({"tabindex": 0, "role": "region", "aria_label": label} if scroll else {}))
+    box = tag(
+        "div",
+        Html(ElementTree.tostring(root, encoding="unicode")),
+        style="overflow-x:auto",
+        class_="picture",
+        **({"tabindex": 0, "role": "region", "aria_label": label} if scroll else {}),
+    )
     return joined([box])
 
 

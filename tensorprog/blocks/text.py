@@ -32,8 +32,9 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence
     """A table as plain text: the columns `left` to the left, numbers to the right."""
     lines = [header, *rows]
     widths = [max(len(row[k]) for row in lines) for k in range(len(header))]
-    padded = ((cell.ljust(widths[k]) if k in left else cell.rjust(widths[k]) for k, cell in enumerate(row))
-              for row in lines)
+    padded = (
+        (cell.ljust(widths[k]) if k in left else cell.rjust(widths[k]) for k, cell in enumerate(row)) for row in lines
+    )
     return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 

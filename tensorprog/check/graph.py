@@ -228,8 +228,11 @@ class Structure:
         system.all_equal(self._member(system, one.weight), self._member(system, two.weight, "'"))
         if read_by is not None:
             system.variables(ranges, _indices(one.target), "")
-            system.variables(ranges | dict(read_by.bound),
-                             [*_indices(self.netsor.body[read_by.dot].target), *dict(read_by.bound)], '"')
+            system.variables(
+                ranges | dict(read_by.bound),
+                [*_indices(self.netsor.body[read_by.dot].target), *dict(read_by.bound)],
+                '"',
+            )
             system.all_equal(self._member(system, read_by.reference, '"'), one.target.slots)
         if apart:
             start, stop = ranges[apart]
@@ -257,8 +260,11 @@ class Structure:
                 else:
                     inside[target.bare] = value
                     system.within(value, self.netsor.ranges[target.bare])
-            forms.append(system.member(
-                self.netsor.families[product.weight.name], [slot.at(inside) for slot in product.weight.slots]))
+            forms.append(
+                system.member(
+                    self.netsor.families[product.weight.name], [slot.at(inside) for slot in product.weight.slots]
+                )
+            )
         system.all_equal(*forms)
         return system.solve()
 
@@ -307,12 +313,28 @@ def build(netsor: Netsor) -> Any:
     declared += [(w, "weight") for w in netsor.weights]
     for entry, kind in declared:
         node = nodes[entry.name] = str(Variable(entry.name, slots_of(entry.indices)))
-        graph.add_node(node, kind=kind, name=entry.name, text=node, indices=entry.indices, position=-1,
-                       line=entry.span.line, roles=found[entry.name])
+        graph.add_node(
+            node,
+            kind=kind,
+            name=entry.name,
+            text=node,
+            indices=entry.indices,
+            position=-1,
+            line=entry.span.line,
+            roles=found[entry.name],
+        )
     for position, s in enumerate(netsor.body):
         indices = tuple(slot.bare for slot in s.target.slots if slot.bare)
-        graph.add_node(str(s.target), kind=type(s).__name__, name=s.target.name, text=str(s), indices=indices,
-                       position=position, line=s.span.line, roles=found[position])
+        graph.add_node(
+            str(s.target),
+            kind=type(s).__name__,
+            name=s.target.name,
+            text=str(s),
+            indices=indices,
+            position=position,
+            line=s.span.line,
+            roles=found[position],
+        )
     for position, s in enumerate(netsor.body):
         parts = {MatMul: ("vector",), Dot: ("left", "right")}.get(type(s)) or ("argument",) * len(s.inputs)
         arrows = {(nodes[s.weight.name], "weight"): None} if isinstance(s, MatMul) else {}

@@ -76,7 +76,9 @@ def with_copies(netsor: Netsor) -> Netsor:
     copies = tuple(transposed_weight(netsor, netsor.weight[name], made) for name, made in names.items())
     body = tuple(
         replace(s, weight=replace(s.weight, name=names[s.weight.name]), transposed=False)
-        if isinstance(s, MatMul) and s.transposed and s.weight.name in names else s for s in netsor.body
+        if isinstance(s, MatMul) and s.transposed and s.weight.name in names
+        else s
+        for s in netsor.body
     )
     return replace(netsor, body=body, weights=(*netsor.weights, *copies))
 
@@ -111,8 +113,14 @@ def _decided(body: list[Statement], weights: tuple[str, ...], seeds: list[str]) 
     while True:
         blamed: dict[str, None] = {}
         signs = _signs(body, seeds, blamed)
-        wrong = next((s for s in products if signs[s.vector.name] not in (
-            _Sign.ZERO, _Sign.ODD if s.transposed else _Sign.EVEN)), None)
+        wrong = next(
+            (
+                s
+                for s in products
+                if signs[s.vector.name] not in (_Sign.ZERO, _Sign.ODD if s.transposed else _Sign.EVEN)
+            ),
+            None,
+        )
         if wrong is None:
             return Independence(weights, tuple(seeds))
         behind = _behind(body, blamed)
@@ -124,8 +132,10 @@ def _decided(body: list[Statement], weights: tuple[str, ...], seeds: list[str]) 
 
 def _reason(product: MatMul) -> str:
     change = "change its sign" if product.transposed else "stay as it is"
-    return (f"{product.vector} in {product} does not {change} when fresh Gaussian vectors of mean zero, on which the "
-            "other products do not depend, change theirs")
+    return (
+        f"{product.vector} in {product} does not {change} when fresh Gaussian vectors of mean zero, on which the "
+        "other products do not depend, change theirs"
+    )
 
 
 def _centred(mean: Expr | Table) -> bool:

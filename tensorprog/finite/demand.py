@@ -25,6 +25,7 @@ class Form(Enum):
 
 def form_of(expr: Expr, vectors: Collection[str]) -> Form:
     """Classify an expression: linear and affine ones have scalars, constants and indices as coefficients."""
+
     def leaf(node: Expr) -> Form | None:
         if isinstance(node, Number):
             return Form.CONSTANT if node.value else Form.ZERO

@@ -290,6 +290,7 @@ class _Bounds:
 
     def part(self, expr: Expr, reaches: Mapping[str, _Reach]) -> _Bounded:
         """An expression without its inactive functions, where families stay within these bounds."""
+
         def leaf(node: Expr) -> _Bounded | None:
             if isinstance(node, Variable):
                 low, high, rms = reaches.get(node.name, ANYTHING)

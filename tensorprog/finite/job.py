@@ -192,7 +192,8 @@ def kept_families(netsor: Netsor, keep: Sequence[str]) -> tuple[str, ...]:
         name = name_of(variable).partition("[")[0]
         if name not in readable:
             raise ProgramError(
-                f"keep: {variable} is not a vector or scalar of the program; {did_you_mean(name, readable)}")
+                f"keep: {variable} is not a vector or scalar of the program; {did_you_mean(name, readable)}"
+            )
     return tuple(dict.fromkeys(selected(netsor, variable)[0] for variable in keep))
 
 

@@ -28,6 +28,7 @@ from tensorprog.language.weight_members import Grouping
 
 __all__ = ["METHODS", "History", "Op", "Plan", "PlanRow", "plan"]
 
+
 @dataclass(frozen=True)
 class Op:
     """One action on a block of networks.
@@ -99,9 +100,7 @@ def resolve_widths(netsor: Netsor, width: int) -> dict[str, int]:
     return result
 
 
-def plan(
-    netsor: Netsor, width: int, coordinates: int, kept: Sequence[str], method: str, exact: bool = False
-) -> Plan:
+def plan(netsor: Netsor, width: int, coordinates: int, kept: Sequence[str], method: str, exact: bool = False) -> Plan:
     """Plan a run; "auto" takes the collapsed plan where it promises less work than the lazy one.
 
     The products of a matrix and those of its transpose condition each other, so there the matrix itself is drawn.
@@ -202,8 +201,10 @@ class Plan(Shown):
         """The title, and one row for each line of the program."""
         header = ("statement", "representation", "normals", "chi-squares")[: 4 if self.chi_squares else 3]
         rows = tuple(
-            (code(row.line), row.representation, f"{row.normals:,}" if row.normals else "", f"{row.chi_squares or ''}")
-            [: len(header)] for row in self.rows
+            (code(row.line), row.representation, f"{row.normals:,}" if row.normals else "", f"{row.chi_squares or ''}")[
+                : len(header)
+            ]
+            for row in self.rows
         )
         left_out = () if self.inactive is None else (paragraph(*self.inactive.words(), note=True),)
         return [Grid(self.title, header, rows, text_columns=(0, 1)), *left_out]

@@ -110,10 +110,20 @@ def run(
             except KeyboardInterrupt as stop:
                 whole = next(k for k in count() if k not in finished)  # blocks may come in any order
                 first = {name: array[: whole * job.block] for name, array in arrays.items()}
-                raise Interrupted(Samples(
-                    netsor, first, min(whole * job.block, samples), seed, job.plan.method, width, coordinates,
-                    time.perf_counter() - started,
-                ) if finished and whole else None) from stop
+                raise Interrupted(
+                    Samples(
+                        netsor,
+                        first,
+                        min(whole * job.block, samples),
+                        seed,
+                        job.plan.method,
+                        width,
+                        coordinates,
+                        time.perf_counter() - started,
+                    )
+                    if finished and whole
+                    else None
+                ) from stop
         else:
             with Store(store, job, samples) as folder:
                 _fill(job, samples, way, executor, folder.done, folder.unfinished(), folder.write, progress)
@@ -159,9 +169,19 @@ def _fill(
 
 
 def check_memory(
-    netsor: Netsor, width: int, samples: int, *, method: str = "auto", coordinates: int = 1, keep: Sequence[str] = (),
-    threads: int | None = None, max_memory: str | int = "1GiB", dtype: str = "float64",
-    executor: Executor | None = None, stored: bool = False, exact: bool = False,
+    netsor: Netsor,
+    width: int,
+    samples: int,
+    *,
+    method: str = "auto",
+    coordinates: int = 1,
+    keep: Sequence[str] = (),
+    threads: int | None = None,
+    max_memory: str | int = "1GiB",
+    dtype: str = "float64",
+    executor: Executor | None = None,
+    stored: bool = False,
+    exact: bool = False,
 ) -> None:
     """Raise MemoryLimitError if a run would not fit in the memory allowed, before anything is drawn."""
     job = make_job(netsor, width, 0, method, coordinates, keep, dtype, exact)

@@ -165,10 +165,12 @@ class Store:
         missing = sum(1 for _ in self.unfinished()) * self.job.drawn
         free = shutil.disk_usage(self.folder).free
         if missing > free:
-            raise FullDiskError(Problem(
-                f"{self.folder}: the samples take {amount(missing, up=True)}, the disk has {amount(free)} left",
-                fix="ask for fewer samples, or name a folder on another disk",
-            ))
+            raise FullDiskError(
+                Problem(
+                    f"{self.folder}: the samples take {amount(missing, up=True)}, the disk has {amount(free)} left",
+                    fix="ask for fewer samples, or name a folder on another disk",
+                )
+            )
         for name, file in (*self.files.items(), ("finished", "finished")):
             descriptor = os.open(self.folder / file, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
             self._open[name] = io.FileIO(descriptor, "r+")

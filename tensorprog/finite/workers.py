@@ -24,8 +24,20 @@ from tensorprog.language.atoms.declared import declared_function, install
 from tensorprog.language.errors import Problem, WorkerError
 
 __all__ = [
-    "OUTSIDE_WORKERS", "Flight", "Packed", "cores", "draw_packed", "execute", "finished", "flight", "inside",
-    "libraries", "one_blas_thread", "opened", "pack", "ready",
+    "OUTSIDE_WORKERS",
+    "Flight",
+    "Packed",
+    "cores",
+    "draw_packed",
+    "execute",
+    "finished",
+    "flight",
+    "inside",
+    "libraries",
+    "one_blas_thread",
+    "opened",
+    "pack",
+    "ready",
 ]
 
 Task = TypeVar("Task")
@@ -309,6 +321,8 @@ def _worker_errors() -> Iterator[None]:
         if not (cancelled or isinstance(error, BrokenExecutor) or type(error).__module__.startswith("distributed")):
             raise
         what = "their tasks were cancelled" if cancelled else str(error).strip().split("\n")[0].rstrip(".")
-        fix = ("give each worker more memory, or use fewer; a script that starts processes needs its calls under "
-               'if __name__ == "__main__"; a run that stores its results goes on where it stopped')
+        fix = (
+            "give each worker more memory, or use fewer; a script that starts processes needs its calls under "
+            'if __name__ == "__main__"; a run that stores its results goes on where it stopped'
+        )
         raise WorkerError(Problem(f"workers were lost before their networks were drawn: {what}", fix=fix)) from error

@@ -73,8 +73,10 @@ class Side:
         Raises    FloatingPointError if call returns nan
         """
         nodes, weights, basis = _rule(*rule)
-        mean, deviation = (np.stack([np.broadcast_to(v, self.shape) for v in values], axis=-1)[..., None]
-                           for values in ([m.value for m in self.mu], [np.sqrt(v.value) for v in self.var]))
+        mean, deviation = (
+            np.stack([np.broadcast_to(v, self.shape) for v in values], axis=-1)[..., None]
+            for values in ([m.value for m in self.mu], [np.sqrt(v.value) for v in self.var])
+        )
         points = np.stack([grid.reshape(-1) for grid in np.meshgrid(*[nodes] * self.dim, indexing="ij")])
         counted(math.prod(self.shape) * points.size)
         values = np.broadcast_to(self.call(mean + deviation * points), (*self.shape, points.shape[1]))
@@ -88,7 +90,6 @@ class Side:
         axes = tuple(range(len(self.shape), orders.ndim))
         coefficients = np.ascontiguousarray(np.moveaxis(orders, axes, tuple(range(self.dim))))
         return _SideSeries(self, coefficients, square.reshape(self.shape))
-
 
     def series_of_copy(self, other: _SideSeries) -> _SideSeries:
         """The same of a function at copies of its indices."""
@@ -161,9 +162,7 @@ def cross_of_sides(f: Side, g: Side, cov: Sequence[Estimate], tolerance: float) 
     return Estimate(value, error)
 
 
-def _cross(
-    f: Side, g: Side, cov: Sequence[Estimate], tolerance: float, first: int
-) -> tuple[Estimate, int] | None:
+def _cross(f: Side, g: Side, cov: Sequence[Estimate], tolerance: float, first: int) -> tuple[Estimate, int] | None:
     """The expectation, and the rule before the one that was enough."""
     scales = [np.sqrt(f.var[r].value * g.var[r].value) for r in range(len(cov))]
     rho = [np.clip(c.value / np.where(s > 0, s, 1.0), -1.0, 1.0) for c, s in zip(cov, scales, strict=True)]

@@ -321,8 +321,10 @@ def _bell_bound(
     if f.even or g.even:
         return None
     slopes = [[largest_ratio(array, kernel_size(h, var)) for array in _slopes(h, var)] for h, var in ((f, v), (g, w))]
-    top, other = (max((var.max(initial=0.0) / (var.max(initial=0.0) + spread) for spread in h.spreads if var.any()),
-                      default=0.0) for h, var in ((f, v), (g, w)))
+    top, other = (
+        max((var.max(initial=0.0) / (var.max(initial=0.0) + spread) for spread in h.spreads if var.any()), default=0.0)
+        for h, var in ((f, v), (g, w))
+    )
     steep = 1 / (1 - top * other) if top * other < 1 else math.inf  # of r / s^3, times r over the same
     if not EPS * steep <= LINEAR:
         return None
@@ -437,8 +439,10 @@ def _kernel(
         for k, (_, other) in enumerate(g.even):
             if not h and not other:
                 continue
-            both = [[of(f"ramp {name} {number}") for name in ("size", "share", "rest")]
-                    for of, number in ((first, j), (second, k))]
+            both = [
+                [of(f"ramp {name} {number}") for name in ("size", "share", "rest")]
+                for of, number in ((first, j), (second, k))
+            ]
             product = _ramps(at, (h, other), *both[0][1:], *both[1][1:])
             product *= both[0][0] * both[1][0]
             total.add(product)
@@ -514,7 +518,11 @@ def _ordinary(var: Array) -> bool:
 
 
 def kernel_sensitivity(
-    f: Elementary, g: Elementary, var_f: Estimate, var_g: Estimate, cov: Estimate,
+    f: Elementary,
+    g: Elementary,
+    var_f: Estimate,
+    var_g: Estimate,
+    cov: Estimate,
     one: Callable[[], NDArray[np.bool_]] = lambda: np.zeros((), dtype=bool),
 ) -> Array | None:
     """A bound on what the errors of the law do to `kernel`, to first order.
@@ -550,7 +558,11 @@ def kernel_sensitivity(
 
 
 def _each_moves(
-    f: Elementary, g: Elementary, var_f: Estimate, var_g: Estimate, cov: Estimate,
+    f: Elementary,
+    g: Elementary,
+    var_f: Estimate,
+    var_g: Estimate,
+    cov: Estimate,
     one: Callable[[], NDArray[np.bool_]],
 ) -> Array | None:
     """`kernel_sensitivity` where every member has an error of its own, which slopes of its own multiply."""

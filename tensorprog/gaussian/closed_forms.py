@@ -268,6 +268,7 @@ class NumericMoments(PairMoments[Estimate]):
         orthant = sign_sign if first == "erf" else step_step if second == "step" else step_sign
         return self.law.mass * orthant(self.distance, self.swapped.distance, *self._sign_correlation())
 
+
 def line_moments(factor: Factor) -> Callable[[int, int], Estimate]:
     """Moments m(0, q) = E[y^q B(y)] of a standard normal variable: x is another one that nobody uses."""
     zero, one = np.zeros_like(factor.b), np.ones_like(factor.b)
@@ -412,8 +413,12 @@ def closed_mean(terms: Sequence[FunctionTerm], mu: Array, sd: Array) -> Estimate
 
 
 def closed_cross(
-    f: Sequence[FunctionTerm], g: Sequence[FunctionTerm], mu: tuple[Array, Array], sd: tuple[Array, Array],
-    rho: Array, s: Array,
+    f: Sequence[FunctionTerm],
+    g: Sequence[FunctionTerm],
+    mu: tuple[Array, Array],
+    sd: tuple[Array, Array],
+    rho: Array,
+    s: Array,
 ) -> Estimate:
     """E f(X) g(Y).
 

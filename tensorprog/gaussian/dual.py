@@ -35,7 +35,11 @@ class Dual(Protocol):
 
 
 def dual(
-    f: RealFunction, g: RealFunction, mu: tuple[Estimate, Estimate], var: tuple[Estimate, Estimate], cov: Sizes,
+    f: RealFunction,
+    g: RealFunction,
+    mu: tuple[Estimate, Estimate],
+    var: tuple[Estimate, Estimate],
+    cov: Sizes,
     jumps: bool = False,
 ) -> Dual | None:
     """E f(X) g(Y) by a closed form or Mehler's series, for covariances of these sizes; None where neither serves all.

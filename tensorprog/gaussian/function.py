@@ -60,14 +60,13 @@ class FunctionTerm:
 
     def lifted(self) -> FunctionTerm:
         """The same term for a batch with one more axis at the end (its parameters do not vary along that axis)."""
-        return replace(
-            self, coefficient=_lift(self.coefficient), scale=_lift(self.scale), shift=_lift(self.shift)
-        )
+        return replace(self, coefficient=_lift(self.coefficient), scale=_lift(self.scale), shift=_lift(self.shift))
 
     def flat(self) -> FunctionTerm:
         """The same term with numbers for parameter arrays of one element."""
         c, a, b = (np.asarray(v, dtype=np.float64).reshape(()) for v in (self.coefficient, self.scale, self.shift))
         return replace(self, coefficient=c, scale=a, shift=b)
+
 
 def _lift(parameter: Any) -> Array:
     return np.asarray(parameter, dtype=np.float64)[..., None]
@@ -148,10 +147,12 @@ def terms_product(f: Sequence[FunctionTerm], g: Sequence[FunctionTerm]) -> tuple
     """Terms of f(x) g(x), which there are where one of the two is a polynomial."""
     for polynomial, other in ((f, g), (g, f)):
         if all(term.kind == "one" for term in polynomial) and (len(polynomial) - 1) * len(other) <= MOST_TERMS:
-            return merged([
-                replace(t, coefficient=p.coefficient * t.coefficient, power=p.power + t.power)
-                for p, t in product(polynomial, other)
-            ])
+            return merged(
+                [
+                    replace(t, coefficient=p.coefficient * t.coefficient, power=p.power + t.power)
+                    for p, t in product(polynomial, other)
+                ]
+            )
     return None
 
 

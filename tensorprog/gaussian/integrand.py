@@ -30,8 +30,17 @@ Mask = NDArray[np.bool_]
 Index = tuple[Any, ...]  # of members: slices, or index arrays that broadcast against each other
 
 __all__ = [
-    "FactoredIntegrand", "Index", "Integrand", "exchanged", "filled", "part", "refuse_covariance_of_constants", "tiled",
-    "toeplitz_values", "toeplitz_view", "unanswered",
+    "FactoredIntegrand",
+    "Index",
+    "Integrand",
+    "exchanged",
+    "filled",
+    "part",
+    "refuse_covariance_of_constants",
+    "tiled",
+    "toeplitz_values",
+    "toeplitz_view",
+    "unanswered",
 ]
 
 # an answer whose error exceeds this, relative to the size of the functions, lets the next method try as well
@@ -99,8 +108,12 @@ class FactoredIntegrand(Integrand):
 
     @staticmethod
     def of(
-        functions: Sequence[RealFunction], mu: Sequence[ArrayLike], var: Sequence[ArrayLike], cov: ArrayLike = 0.0,
-        slack: float = CORRELATION_SLACK, pairs: int = 0,
+        functions: Sequence[RealFunction],
+        mu: Sequence[ArrayLike],
+        var: Sequence[ArrayLike],
+        cov: ArrayLike = 0.0,
+        slack: float = CORRELATION_SLACK,
+        pairs: int = 0,
     ) -> FactoredIntegrand:
         """From arrays of any shapes that broadcast together with the parameters of the functions.
 
@@ -157,8 +170,13 @@ class FactoredIntegrand(Integrand):
     def single(self, k: int) -> FactoredIntegrand:
         """One of the two functions alone."""
         return replace(
-            self, functions=(self.functions[k],), mu=(self.mu[k],), var=(self.var[k],), places=(self.places[k],),
-            cov=np.zeros((1,) * self.cov.ndim), pairs=0,
+            self,
+            functions=(self.functions[k],),
+            mu=(self.mu[k],),
+            var=(self.var[k],),
+            places=(self.places[k],),
+            cov=np.zeros((1,) * self.cov.ndim),
+            pairs=0,
         )
 
     def of_arrays(self, *arrays: Array) -> FactoredIntegrand:
@@ -183,8 +201,7 @@ class FactoredIntegrand(Integrand):
         key = (*(slice(None),) * axis, chosen)
         *arrays, _, _ = (array if array.shape[axis] == 1 else array[key] for array in self.arrays)
         mu, var = arrays[:2], arrays[2:4]
-        return replace(self, mu=tuple(mu), var=tuple(var), cov=arrays[4], pairs=0,
-                       places=tuple(map(_places, mu, var)))
+        return replace(self, mu=tuple(mu), var=tuple(var), cov=arrays[4], pairs=0, places=tuple(map(_places, mu, var)))
 
     def in_parts(self, compute: Callable[[FactoredIntegrand], Estimate]) -> Estimate:
         """compute(part) for tiles of the batch; half of them where functions and arguments are symmetric."""

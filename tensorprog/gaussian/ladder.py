@@ -175,9 +175,7 @@ def cross(
     return Estimate(*(toeplitz_view(array, integrand.cov.shape) for array in (found.value, found.error)))
 
 
-def integrate(
-    call: Callable[[Array], Array], mu: Array, cov: Array, smooth: bool, tolerance: float = GOOD
-) -> Estimate:
+def integrate(call: Callable[[Array], Array], mu: Array, cov: Array, smooth: bool, tolerance: float = GOOD) -> Estimate:
     """E call(Z) for Z ~ N(mu, cov), batches of them, to an error of tolerance * sqrt(E call(Z)**2) where possible.
 
     Shapes    call maps z of shape batch + (dim, m) to batch + (m,); mu batch + (dim,), cov batch + (dim, dim)

@@ -20,8 +20,20 @@ from tensorprog.gaussian.estimate import EPS, Estimate
 Array = NDArray[Any]
 
 __all__ = [
-    "CORRELATION_SLACK", "FAR", "Correlation", "correlation", "fused", "gap", "positive",
-    "refuse_correlation", "sign", "sign_sign", "step_sign", "step_step", "two_product", "two_sum",
+    "CORRELATION_SLACK",
+    "FAR",
+    "Correlation",
+    "correlation",
+    "fused",
+    "gap",
+    "positive",
+    "refuse_correlation",
+    "sign",
+    "sign_sign",
+    "step_sign",
+    "step_step",
+    "two_product",
+    "two_sum",
 ]
 
 # covariances that are themselves estimates may exceed sqrt(var var) slightly; beyond this it is an error
@@ -75,9 +87,7 @@ class Correlation:
     s: Array
 
 
-def correlation(
-    var_f: ArrayLike, var_g: ArrayLike, cov: ArrayLike, slack: float = CORRELATION_SLACK
-) -> Correlation:
+def correlation(var_f: ArrayLike, var_g: ArrayLike, cov: ArrayLike, slack: float = CORRELATION_SLACK) -> Correlation:
     """Correlation of two variables; 0 where a variance is 0.
 
     Shapes    batches that broadcast

@@ -188,8 +188,7 @@ def integrate_line(parts: list[Side], refinements: int = LINE_REFINEMENTS) -> Es
     """
     batch = parts[0][1].shape
     kinks, centres, scales = (
-        np.concatenate(arrays, axis=-1)
-        for arrays in zip(*(structure(f, mu, sd) for f, mu, sd in parts), strict=True)
+        np.concatenate(arrays, axis=-1) for arrays in zip(*(structure(f, mu, sd) for f, mu, sd in parts), strict=True)
     )
     # the product of two growing functions reaches farther than either: add up how far they push the window
     lo, hi, truncated = np.full(batch, -REACH), np.full(batch, REACH), np.full(batch, TRUNCATION)

@@ -357,7 +357,7 @@ def series(f: RealFunction, mu: Array, sd: Array, order: int = ORDERS[-1]) -> He
     weights = step * density(z)
     squares = values**2 @ weights
     edges = np.abs(values[:, [0, -1]]).max(axis=1)
-    if not (np.isfinite(values).all() and np.all(edges * np.exp(-REACH**2 / 4) <= EPS * np.sqrt(squares))):
+    if not (np.isfinite(values).all() and np.all(edges * np.exp(-(REACH**2) / 4) <= EPS * np.sqrt(squares))):
         return None
     coefficients = (basis * weights) @ values.T
     coarse = (basis[:, ::2] * (2 * weights[::2])) @ values[:, ::2].T

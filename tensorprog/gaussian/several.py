@@ -21,8 +21,16 @@ from tensorprog.language.linalg import pivoted_cholesky
 Array = NDArray[np.floating]
 
 __all__ = [
-    "REPLICATES", "JointIntegrand", "deviations", "gauss_hermite", "normal_points", "point_sets",
-    "quasi_monte_carlo", "rising_orders", "spread_factor", "standard_errors",
+    "REPLICATES",
+    "JointIntegrand",
+    "deviations",
+    "gauss_hermite",
+    "normal_points",
+    "point_sets",
+    "quasi_monte_carlo",
+    "rising_orders",
+    "spread_factor",
+    "standard_errors",
 ]
 
 REPLICATES = 16

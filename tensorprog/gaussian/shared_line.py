@@ -84,9 +84,7 @@ def _contracted(
     return axes, (left @ right.T).reshape([sizes[name] for name in axes]), float(largest.sum()), tail
 
 
-def _times(
-    axes: tuple[str, ...], values: Array, other: tuple[str, ...], known: Array
-) -> tuple[tuple[str, ...], Array]:
+def _times(axes: tuple[str, ...], values: Array, other: tuple[str, ...], known: Array) -> tuple[tuple[str, ...], Array]:
     """The product of two functions, over the axes of both."""
     joined = (*axes, *(name for name in other if name not in axes))
 

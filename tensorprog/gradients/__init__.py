@@ -1,11 +1,11 @@
 """Gradients of programs, as programs, and tangent kernels: `backward`, `ntk`.
 
-    derivatives    derivatives of the language's functions as expressions
-    adjoint        what each statement hands on to the families that it reads
-    assembly       the adjoint program as a whole, recurrences backwards
-    tangents       how families move when parameters do, as a program
-    kernel         the program whose covariance is the tangent kernel
-    networks       tangent kernels of networks of a finite width
+derivatives    derivatives of the language's functions as expressions
+adjoint        what each statement hands on to the families that it reads
+assembly       the adjoint program as a whole, recurrences backwards
+tangents       how families move when parameters do, as a program
+kernel         the program whose covariance is the tangent kernel
+networks       tangent kernels of networks of a finite width
 """
 
 from __future__ import annotations
@@ -49,15 +49,29 @@ def ntk(
 
 @overload
 def ntk(
-    P: Program, name: str, *, parameters: Sequence[str] | None = None, max_memory: str | int = "1GiB", width: int,
-    samples: int = 64, directions: int = 4, seed: int = 0,
+    P: Program,
+    name: str,
+    *,
+    parameters: Sequence[str] | None = None,
+    max_memory: str | int = "1GiB",
+    width: int,
+    samples: int = 64,
+    directions: int = 4,
+    seed: int = 0,
 ) -> NetworkKernels: ...
 
 
 @advised
 def ntk(
-    P: Program, name: str, *, parameters: Sequence[str] | None = None, max_memory: str | int = "1GiB",
-    width: int | None = None, samples: int = 64, directions: int = 4, seed: int = 0,
+    P: Program,
+    name: str,
+    *,
+    parameters: Sequence[str] | None = None,
+    max_memory: str | int = "1GiB",
+    width: int | None = None,
+    samples: int = 64,
+    directions: int = 4,
+    seed: int = 0,
 ) -> Covariance | NetworkKernels:
     """The neural tangent kernel of a family of vectors in the limit, between all its members, with errors.
 

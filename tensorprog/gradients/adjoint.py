@@ -86,13 +86,26 @@ class Backward:
         self.initial: list[Initial] = []
         self.body: list[Statement] = []
         self.families: dict[str, AdjointFamily] = {
-            name: AdjointFamily(name, family.kind == "vector", family.width, family.ranges, ("",) * len(family.ranges),
-                         family.boundaries)
-            for name, family in netsor.families.items() if family.kind != "weight"
+            name: AdjointFamily(
+                name,
+                family.kind == "vector",
+                family.width,
+                family.ranges,
+                ("",) * len(family.ranges),
+                family.boundaries,
+            )
+            for name, family in netsor.families.items()
+            if family.kind != "weight"
         }
         self.own: dict[str, Range] = {}  # ranges of the names that stand for indices
-        self.names = {*netsor.families, *netsor.index, *netsor.constant, *dict(netsor.fixed_widths), "n",
-                      *(name for name, *_ in netsor.widths)}
+        self.names = {
+            *netsor.families,
+            *netsor.index,
+            *netsor.constant,
+            *dict(netsor.fixed_widths),
+            "n",
+            *(name for name, *_ in netsor.widths),
+        }
         self.padded: dict[str, dict[int, str]] = {}  # slots of families that are read beyond their ranges, and how
         self.softmaxes: dict[str, tuple[tuple[str, ...], Reduction]] = {}
         self.readings: dict[tuple[str, str], list[_Handed]] = {}
@@ -115,8 +128,11 @@ class Backward:
         used = upstream(self.netsor, self.netsor.outputs)
         random = {vector.name for vector in self.netsor.initial if not vector.grid}
         while True:
-            more = {s.target.name for s in self.netsor.body if isinstance(s, MatMul)
-                    or any(reference.name in random for reference in s.inputs)}
+            more = {
+                s.target.name
+                for s in self.netsor.body
+                if isinstance(s, MatMul) or any(reference.name in random for reference in s.inputs)
+            }
             if more <= random:
                 break
             random |= more
@@ -165,8 +181,12 @@ class Backward:
         """A declared index with this range, and boundary if it matters; `like` if it is one."""
         for name in (like, *self.indices):
             index = self.indices.get(name)
-            if index is not None and (index.start, index.stop) == span and name not in avoid and (
-                    boundary is None or index.boundary == boundary):
+            if (
+                index is not None
+                and (index.start, index.stop) == span
+                and name not in avoid
+                and (boundary is None or index.boundary == boundary)
+            ):
                 return name
         name = self.unique(f"{like}2") if like else self.unique("j")
         self.indices[name] = Index(name, *span, boundary or "")  # type: ignore[arg-type]
@@ -191,6 +211,7 @@ class Backward:
 
     def settled(self, expr: Expr, names: Mapping[str, str]) -> Expr:
         """The expression with declared indices: those given, others where sums bind them."""
+
         def settle(node: Expr, names: Mapping[str, str]) -> Expr:
             if isinstance(node, Reduction):
                 own = dict(names)
@@ -287,9 +308,14 @@ class Backward:
             rows, columns = statement.sides(self.netsor.weight[statement.weight.name])
             gradient = Variable(self.gradients[target.name, ""], target.slots)
             found, declared = self._added(f"grad_{vector.name}_{target.name}", tuple(own.values()), True, columns)
-            self.body.append(MatMul(
-                _named(found, declared), _named(_at(statement.weight, given), declared), _named(gradient, declared),
-                transposed=not statement.transposed))
+            self.body.append(
+                MatMul(
+                    _named(found, declared),
+                    _named(_at(statement.weight, given), declared),
+                    _named(gradient, declared),
+                    transposed=not statement.transposed,
+                )
+            )
             self._read(vector, "", times(self.root(columns, rows), found))
         elif isinstance(statement, Dot):
             left, right = _at(statement.left, given), _at(statement.right, given)
@@ -312,6 +338,7 @@ class Backward:
 
     def _named_softmaxes(self, expr: Expr, name: str) -> Expr:
         """The expression with a family in the place of each softmax through which a gradient goes."""
+
         def named(node: Expr) -> Expr | None:
             if not isinstance(node, Reduction) or node.removes or not self._handed_on(node):
                 return None
@@ -400,12 +427,16 @@ class Backward:
         for name in self.netsor.outputs:
             family = self.families[name]
             if not family.vector:
-                raise fail(f"the output {name} is a scalar; gradients are those of sum(xi . y) / sqrt(n), y a vector",
-                           fix="name vectors under outputs")
+                raise fail(
+                    f"the output {name} is a scalar; gradients are those of sum(xi . y) / sqrt(n), y a vector",
+                    fix="name vectors under outputs",
+                )
             if name not in self.active:
                 continue
-            own = next((s.target.slots for s in self.netsor.body if s.target.name == name),
-                       slots_of(next((v.indices for v in self.netsor.initial if v.name == name), ())))
+            own = next(
+                (s.target.slots for s in self.netsor.body if s.target.name == name),
+                slots_of(next((v.indices for v in self.netsor.initial if v.name == name), ())),
+            )
             chosen: list[str] = []
             for span, slot in zip(family.ranges, own, strict=True):
                 chosen.append(self.index(span, slot.bare or "", chosen))
@@ -459,8 +490,11 @@ class Backward:
             rest = form.at(solved) - wanted
             free = [index for index, factor in rest.terms if index in self.own and abs(factor) == 1]
             if around:  # the other end is at one value of an index that has this range
-                free = [index for index in free if self.own[index] == span
-                        and sum(index in form.indices for form in reading.slots) == 1]
+                free = [
+                    index
+                    for index in free
+                    if self.own[index] == span and sum(index in form.indices for form in reading.slots) == 1
+                ]
             if free:
                 index = max(free, key=lambda index: self.own[index][1] - self.own[index][0])
                 place = _tidy(rest.solved(index))
@@ -481,8 +515,11 @@ class Backward:
             occurring = dict.fromkeys([*free_indices(value), *(i for f in reading.slots for i in f.indices)])
             value = self._copied(value, name, [index for index in occurring if index in self.own])
             assert self._reads_beyond(value, beyond, solved, wrapped)
-        rest_of = [index for index in dict.fromkeys([*free_indices(value), *(
-            i for form in reading.slots for i in form.indices)]) if index in self.own and index not in solved]
+        rest_of = [
+            index
+            for index in dict.fromkeys([*free_indices(value), *(i for form in reading.slots for i in form.indices)])
+            if index in self.own and index not in solved
+        ]
         value = substitute(value, solved)
         if conditions:
             value = Call("where", (_joined("logical_and", conditions), value, Number(0)))
@@ -509,14 +546,17 @@ class Backward:
             places = {slot.bare: k for k, slot in enumerate(factor.slots)}
             if factor.name in self.netsor.families or not beyond.keys() <= places.keys():
                 continue
-            others = [node for node in walk(value) if node is not factor and not beyond.keys().isdisjoint(
-                index_names(node))]
+            others = [
+                node for node in walk(value) if node is not factor and not beyond.keys().isdisjoint(index_names(node))
+            ]
             inside = all(isinstance(node, Variable) and self._inside(node, solved, ranges) for node in others)
             wanted = {places[index]: "wrap" if index in wrapped else "zero" for index in beyond}
             known = self.padded.get(factor.name, {})
             spans = self.families[factor.name].ranges
-            alone = all(self._nothing_beyond(form, self.own[index], spans[places[index]], ranges)
-                        for index, form in beyond.items())
+            alone = all(
+                self._nothing_beyond(form, self.own[index], spans[places[index]], ranges)
+                for index, form in beyond.items()
+            )
             if inside and alone and all(known.get(place, rule) == rule for place, rule in wanted.items()):
                 self.padded[factor.name] = known | wanted
                 return True

@@ -54,9 +54,14 @@ def adjoint(netsor: Netsor) -> Netsor:
     names = replace(source, indices=indices).names
     statements = [_canonical(statement, names) for statement in (*source.body, *kept)]
     parts: dict[str, Any] = {
-        **source.parts, "name": f"{source.name}_gradients", "indices": indices, "title": f"Gradients of {source.name}",
-        "initial": (*source.initial, *made.initial), "body": tuple(statements),
-        "outputs": tuple(dict.fromkeys((*source.outputs, *gradients))), "run": (),
+        **source.parts,
+        "name": f"{source.name}_gradients",
+        "indices": indices,
+        "title": f"Gradients of {source.name}",
+        "initial": (*source.initial, *made.initial),
+        "body": tuple(statements),
+        "outputs": tuple(dict.fromkeys((*source.outputs, *gradients))),
+        "run": (),
     }
     return Netsor(**{**parts, "body": _ordered(parts, len(source.body), made)})
 
@@ -74,8 +79,9 @@ def _ordered(parts: Mapping[str, Any], own: int, made: Backward) -> tuple[Statem
 
 def _boundaries(body: Sequence[Statement], made: Backward) -> dict[str, list[str]]:
     """Boundary rules of all families, from the indices on the left sides."""
-    found: dict[str, list[str]] = {v.name: [made.indices[i].boundary for i in v.indices]
-                                   for v in (*made.netsor.initial, *made.initial)}
+    found: dict[str, list[str]] = {
+        v.name: [made.indices[i].boundary for i in v.indices] for v in (*made.netsor.initial, *made.initial)
+    }
     for statement in body:
         slots = statement.target.slots
         rules = found.setdefault(statement.target.name, [""] * len(slots))
@@ -94,9 +100,13 @@ def _with_sizes(netsor: Netsor) -> Netsor:
     for statement in netsor.body:
         texts += [slot.text for part in statement_parts(statement) for slot in _slots(part)]
     sizes = set(re.findall(r"[^\W\d]\w*", " ".join(texts))) & {
-        name for name, value in netsor.scalars.items() if value is not None}
-    written = {name: text for name, text in netsor.written if name not in dict(netsor.fixed_widths)
-               and not sizes.intersection(re.findall(r"\w+", text))}
+        name for name, value in netsor.scalars.items() if value is not None
+    }
+    written = {
+        name: text
+        for name, text in netsor.written
+        if name not in dict(netsor.fixed_widths) and not sizes.intersection(re.findall(r"\w+", text))
+    }
 
     def put(expr: Any) -> Any:
         return rebuild(expr, number) if isinstance(expr, Expr) else expr
@@ -119,8 +129,9 @@ def _with_sizes(netsor: Netsor) -> Netsor:
         return replace(statement, target=target, weight=put(statement.weight), vector=put(statement.vector))
 
     parts: dict[str, Any] = {
-        "constants": tuple(ConstantDef(c.name, put(c.value), c.indices) for c in netsor.constants
-                           if c.name not in sizes),
+        "constants": tuple(
+            ConstantDef(c.name, put(c.value), c.indices) for c in netsor.constants if c.name not in sizes
+        ),
         "indices": tuple(replace(index, text="") for index in netsor.indices),
         "initial": tuple(replace(v, mean=put(v.mean), cov=put(v.cov)) for v in netsor.initial),
         "weights": tuple(replace(w, variance=put(w.variance)) for w in netsor.weights),
@@ -149,6 +160,7 @@ def _multiple(ratio: Fraction) -> str:
 
 def _changed(statement: Statement, values: Mapping[str, Affine]) -> Statement:
     """The statement with indices replaced, those on the left by indices."""
+
     def at(reference: Variable) -> Variable:
         return Variable(reference.name, tuple(slot.at(values) for slot in reference.slots))
 
@@ -162,6 +174,7 @@ def _changed(statement: Statement, values: Mapping[str, Affine]) -> Statement:
 
 def _read_as(statement: Statement, change: Mapping[str, Callable[[Variable], Variable]]) -> Statement:
     """The statement with references changed, by the names of their families."""
+
     def put(reference: Variable) -> Variable:
         return change[reference.name](reference) if reference.name in change else reference
 
@@ -212,8 +225,9 @@ def _without_copies(made: Backward) -> list[Statement]:
             whole = [made.families[statement.target.name].ranges[k] for k, slot in enumerate(statement.target.slots)]
             same = list(own) == [slot.bare for slot in statement.target.slots] and None not in own
             if same and list(span) == whole and readers[read.name] == 1 and count[statement.target.name] == 1:
-                values = {str(old.bare): Affine.index(str(new)) for old, new in
-                          zip(product.target.slots, own, strict=True)}
+                values = {
+                    str(old.bare): Affine.index(str(new)) for old, new in zip(product.target.slots, own, strict=True)
+                }
                 body.append(replace(_changed(product, values), target=statement.target))
                 gone.add(read.name)
                 continue
@@ -270,8 +284,9 @@ def _reversed_group(
 ) -> list[Statement]:
     """The statements, where the families of a group of mutually dependent ones run backwards."""
     families = list(dict.fromkeys(body[position].target.name for position in sorted(group)))
-    places = {name: {k: origin for k, origin in enumerate(made.families[name].origin) if origin in loops}
-              for name in families}
+    places = {
+        name: {k: origin for k, origin in enumerate(made.families[name].origin) if origin in loops} for name in families
+    }
     padded = any("zero" in made.padded.get(name, {}).values() for name in families)
     new: dict[str, str] = {}
     natural = set(made.gradients.values())
@@ -280,22 +295,27 @@ def _reversed_group(
     total = {origin: sum(made.netsor.ranges[origin]) - 1 for name in families for origin in places[name].values()}
 
     ranges = made.ranges()
-    boxes = {name: [[slot.bounds(ranges) for slot in body[p].target.slots] for p in group
-                    if body[p].target.name == name] for name in families}
+    boxes = {
+        name: [[slot.bounds(ranges) for slot in body[p].target.slots] for p in group if body[p].target.name == name]
+        for name in families
+    }
 
     def turned(reference: Variable) -> Variable:
         """The reference, unless it reads members that are defined outside of the recurrence only."""
         name = reference.name
         read = [slot.bounds(ranges) for slot in reference.slots]
-        if name in natural and all(any(high < first or last < low for (low, high), (first, last) in zip(
-                read, box, strict=True)) for box in boxes[name]):
+        if name in natural and all(
+            any(high < first or last < low for (low, high), (first, last) in zip(read, box, strict=True))
+            for box in boxes[name]
+        ):
             return reference
         return back(reference)
 
     def back(reference: Variable) -> Variable:
         name = reference.name
-        slots = [-1 * slot + total[places[name][k]] if k in places[name] else slot
-                 for k, slot in enumerate(reference.slots)]
+        slots = [
+            -1 * slot + total[places[name][k]] if k in places[name] else slot for k, slot in enumerate(reference.slots)
+        ]
         return Variable(new[name], tuple(slots))
 
     along: dict[tuple[str, int, int], str] = {}
@@ -305,8 +325,9 @@ def _reversed_group(
         start, stop = total[origin] - known.stop + 1, total[origin] - known.start + 1
         if (origin, start, stop) not in along:
             made_name = made.unique(f"{origin}_back")
-            made.indices[made_name] = replace(known, name=made_name, start=start, stop=stop,
-                                              boundary="zero" if padded else known.boundary)
+            made.indices[made_name] = replace(
+                known, name=made_name, start=start, stop=stop, boundary="zero" if padded else known.boundary
+            )
             along[origin, start, stop] = made_name
         return along[origin, start, stop]
 
@@ -324,12 +345,12 @@ def _reversed_group(
                 values[bare] = -1 * Affine.index(index(origin, bare)) + total[origin]
         moved = _changed(_read_as(statement, change), values)
         target = {bare: form.indices[0] for bare, form in values.items()}
-        slots = tuple(Affine.index(target[slot.bare]) if slot.bare in target else slot
-                      for slot in statement.target.slots)
+        slots = tuple(
+            Affine.index(target[slot.bare]) if slot.bare in target else slot for slot in statement.target.slots
+        )
         result.append(replace(moved, target=Variable(new[name], slots)))
         if name in natural:
             result.append(Nonlin(statement.target, back(statement.target)))
     for name in families:
         made.families[new[name]] = replace(made.families[name], name=new[name])
     return result
-

@@ -50,8 +50,10 @@ def _texts(atom: str) -> tuple[Expr, ...]:
     entry = ATOMS[atom]
     names = Names(dict.fromkeys(entry.params))
     if len(entry.pullback) != entry.arity:
-        raise fail(f"the derivative of {atom} is not known as an expression",
-                   fix="write the function with those of `tp list --atoms`")
+        raise fail(
+            f"the derivative of {atom} is not known as an expression",
+            fix="write the function with those of `tp list --atoms`",
+        )
     return tuple(parse_expression(text, names) for text in entry.pullback)
 
 
@@ -152,6 +154,14 @@ def _reduced(node: Reduction, arg: Expr) -> Expr:
 
 
 _SHORTER: dict[str, Callable[..., Expr]] = {
-    "add": _sum, "subtract": _difference, "negative": _negated, "multiply": _product, "divide": _quotient,
-    "power": _power, "step": _step, "where": _chosen, "sum": _reduced, "mean": _reduced,
+    "add": _sum,
+    "subtract": _difference,
+    "negative": _negated,
+    "multiply": _product,
+    "divide": _quotient,
+    "power": _power,
+    "step": _step,
+    "where": _chosen,
+    "sum": _reduced,
+    "mean": _reduced,
 }

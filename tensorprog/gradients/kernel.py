@@ -46,8 +46,10 @@ def chosen_parameters(netsor: Netsor, used: Collection[str], parameters: Sequenc
     multiplied = {s.weight.name for s in netsor.body if isinstance(s, MatMul) and s.target.name in used}
     vectors = [v for v in netsor.initial if v.name in used and not v.grid]
     if parameters is None:
-        return (*(w.name for w in netsor.weights if w.name in multiplied),
-                *(v.name for v in vectors if v.data is not None))
+        return (
+            *(w.name for w in netsor.weights if w.name in multiplied),
+            *(v.name for v in vectors if v.data is not None),
+        )
     known = [*multiplied, *(v.name for v in vectors)]
     for each in parameters:
         if each not in known:
@@ -60,8 +62,10 @@ def _refuse_random(netsor: Netsor, name: str, used: Collection[str]) -> None:
     body = [statement for statement in netsor.body if statement.target.name in used]
     score = next((s for s in body if isinstance(s, Dot) and s.scale != "1/n"), None)
     fixed = next((s for s in body if netsor.families[s.target.name].width in dict(netsor.fixed_widths)), None)
-    for statement, what in ((score, "a score, which stays random in the limit"),
-                            (fixed, "a width that stays finite, whose vectors stay random in the limit")):
+    for statement, what in (
+        (score, "a score, which stays random in the limit"),
+        (fixed, "a width that stays finite, whose vectors stay random in the limit"),
+    ):
         if statement is not None:
             said = f"{name} depends on {what}, and so does its tangent kernel: there is no kernel to be computed"
             advice = f'kernels of networks have a law at every finite width: tp.ntk(P, "{name}", width=256)'
@@ -69,6 +73,8 @@ def _refuse_random(netsor: Netsor, name: str, used: Collection[str]) -> None:
     ways = {(s.weight.name, s.transposed) for s in body if isinstance(s, MatMul)}
     both = next((weight for weight, transposed in ways if (weight, not transposed) in ways), None)
     if both is not None:
-        raise NotCompiledError(f"{both} is used both as it is and transposed, and limits of such tangent "
-                               "kernels are not computed; "
-                               f'tp.ntk(P, "{name}", width=256) draws kernels of networks')
+        raise NotCompiledError(
+            f"{both} is used both as it is and transposed, and limits of such tangent "
+            "kernels are not computed; "
+            f'tp.ntk(P, "{name}", width=256) draws kernels of networks'
+        )

@@ -70,12 +70,20 @@ class NetworkKernels:
     def __str__(self) -> str:
         """The size of the kernel and how much it differs from network to network."""
         mean, deviation = np.diag(self.mean).mean(), np.diag(self.deviation).mean()
-        return (f"tangent kernels of {self.name}, {len(self.each)} networks of width {self.width}: "
-                f"mean of the diagonal {mean:.4g}, standard deviation over networks {deviation:.2g}")
+        return (
+            f"tangent kernels of {self.name}, {len(self.each)} networks of width {self.width}: "
+            f"mean of the diagonal {mean:.4g}, standard deviation over networks {deviation:.2g}"
+        )
 
 
 def kernels_of_networks(
-    netsor: Netsor, name: str, parameters: Sequence[str] | None, width: int, samples: int, directions: int, seed: int,
+    netsor: Netsor,
+    name: str,
+    parameters: Sequence[str] | None,
+    width: int,
+    samples: int,
+    directions: int,
+    seed: int,
     max_memory: str | int,
 ) -> NetworkKernels:
     """Draw networks with tangents along directions of their own.

@@ -47,16 +47,24 @@ class Tangents:
 
     def __init__(self, netsor: Netsor, outputs: Collection[str], parameters: Collection[str], copies: bool) -> None:
         self.source, self.copies = netsor, copies
-        self.names = {*netsor.families, *netsor.index, *netsor.constant, "n",
-                      *(name for name, *_ in netsor.widths), *dict(netsor.fixed_widths)}
+        self.names = {
+            *netsor.families,
+            *netsor.index,
+            *netsor.constant,
+            "n",
+            *(name for name, *_ in netsor.widths),
+            *dict(netsor.fixed_widths),
+        }
         self.indices: dict[str, Index] = dict(netsor.index)
         self.initial: list[Initial] = []
         self.weights: list[Weight] = []
         self.used = upstream(netsor, outputs)
         self.directions = {name: self._direction(name) for name in parameters}
         self.moving = self._moving()
-        self.tangent = {name: self.directions[name] if name in self.directions else self._unique(f"tangent_{name}")
-                        for name in self.moving}
+        self.tangent = {
+            name: self.directions[name] if name in self.directions else self._unique(f"tangent_{name}")
+            for name in self.moving
+        }
         self._other: dict[str, str] = {}
         forward = [statement for statement in netsor.body if statement.target.name in self.used]
         moving = [made for s in forward if s.target.name in self.tangent for made in self._statements(s)]
@@ -66,9 +74,15 @@ class Tangents:
         """The program of which the tangents of some families are the outputs."""
         named = [self.tangent[name] for name in outputs]
         parts: dict[str, Any] = {
-            **self.source.parts, "name": f"{self.source.name}_tangents", "title": f"Tangents of {self.source.name}",
-            "indices": tuple(self.indices.values()), "initial": (*self.source.initial, *self.initial),
-            "weights": (*self.source.weights, *self.weights), "body": self.body, "outputs": tuple(named), "run": (),
+            **self.source.parts,
+            "name": f"{self.source.name}_tangents",
+            "title": f"Tangents of {self.source.name}",
+            "indices": tuple(self.indices.values()),
+            "initial": (*self.source.initial, *self.initial),
+            "weights": (*self.source.weights, *self.weights),
+            "body": self.body,
+            "outputs": tuple(named),
+            "run": (),
         }
         return Netsor(**parts)
 
@@ -101,9 +115,15 @@ class Tangents:
         """Families that move with the parameters."""
         found = {name for name in self.directions if name not in self.source.weight}
         while True:
-            more = {s.target.name for s in self.source.body if s.target.name in self.used and (
-                (isinstance(s, MatMul) and s.weight.name in self.directions)
-                or any(reference.name in found for reference in s.inputs))}
+            more = {
+                s.target.name
+                for s in self.source.body
+                if s.target.name in self.used
+                and (
+                    (isinstance(s, MatMul) and s.weight.name in self.directions)
+                    or any(reference.name in found for reference in s.inputs)
+                )
+            }
             if more <= found:
                 return {name: None for name in self.source.families if name in found}
             found |= more
@@ -151,8 +171,9 @@ class Tangents:
         if vector.name not in self.tangent:
             weight = Variable(self.directions[statement.weight.name], statement.weight.slots)
             return [replace(statement, target=target, weight=weight)]
-        weight = Variable(self.directions.get(statement.weight.name) or self._copy(statement.weight.name),
-                          statement.weight.slots)
+        weight = Variable(
+            self.directions.get(statement.weight.name) or self._copy(statement.weight.name), statement.weight.slots
+        )
         if not moves:
             return [replace(statement, target=target, weight=weight, vector=self._of(vector))]
         both = Variable(self._unique(f"moved_{vector.name}"), slots)
@@ -173,6 +194,7 @@ class Tangents:
 
     def _derivative(self, expr: Expr) -> Expr:
         """The tangent of an expression."""
+
         def leaf(node: Expr) -> Expr | None:
             if isinstance(node, Variable):
                 return self._of(node) if node.name in self.tangent else Number(0)
@@ -204,7 +226,11 @@ class Tangents:
             return Reduction("sum", inner, chosen)
 
         rules: dict[str, Callable[..., Expr]] = {
-            "sum": linear, "mean": linear, "softmax": softmax, "max": weighted, "logsumexp": weighted,
+            "sum": linear,
+            "mean": linear,
+            "softmax": softmax,
+            "max": weighted,
+            "logsumexp": weighted,
         }
         return fold(expr, rules, leaf, applied)
 

@@ -41,7 +41,11 @@ __all__ = ["compare_torch", "from_torch", "needed"]
 
 @advised
 def from_torch(
-    make: Callable[[int], Any], inputs: Any, widths: Sequence[int] = (64, 128), at: int | None = None, name: str = "",
+    make: Callable[[int], Any],
+    inputs: Any,
+    widths: Sequence[int] = (64, 128),
+    at: int | None = None,
+    name: str = "",
 ) -> Program:
     """The program of a torch module as it is at initialisation; its `imported` says what each parameter became.
 
@@ -62,7 +66,13 @@ def from_torch(
 
 @advised
 def compare_torch(
-    program: Program, make: Callable[[int], Any], inputs: Any, width: int = 256, samples: int = 2000, *, seed: int = 0,
+    program: Program,
+    make: Callable[[int], Any],
+    inputs: Any,
+    width: int = 256,
+    samples: int = 2000,
+    *,
+    seed: int = 0,
     limit: bool = True,
 ) -> ModuleComparison:
     """The module of a width, made so many times by `make`, beside as many networks of the program of that width.

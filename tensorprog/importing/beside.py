@@ -45,14 +45,19 @@ class ModuleComparison(Comparison):
         found = [*super().blocks(), *(self.limit.blocks() if self.limit else ())]
         if self.left_out:
             names = ", ".join(self.left_out[:4]) + (", .." if len(self.left_out) > 4 else "")
-            found.append(paragraph(f"The program has no {names}: they vanish as the width grows, but the module of "
-                                   f"width {self.width} has them. from_torch(.., at={self.width}) keeps them.",
-                                   note=True))
+            found.append(
+                paragraph(
+                    f"The program has no {names}: they vanish as the width grows, but the module of "
+                    f"width {self.width} has them. from_torch(.., at={self.width}) keeps them.",
+                    note=True,
+                )
+            )
         return found
 
 
-def compared(program: Program, make: Callable[[int], Any], inputs: Any, width: int, samples: int, seed: int,
-             limit: bool) -> ModuleComparison:
+def compared(
+    program: Program, make: Callable[[int], Any], inputs: Any, width: int, samples: int, seed: int, limit: bool
+) -> ModuleComparison:
     """What `compare_torch` gives."""
     if program.imported is None:
         raise fail(f"{program.name} was not imported from a module", fix="P = tp.from_torch(make, inputs)")
@@ -62,8 +67,7 @@ def compared(program: Program, make: Callable[[int], Any], inputs: Any, width: i
     shape = program.netsor.families[name].shape
     values = _drawn(make, inputs, width, samples, seed, program.imported.layout, shape)
     values /= width ** float(program.imported.power)
-    module = Samples(program.netsor, {name: values}, samples, seed, "torch", width,
-                     seconds=time.perf_counter() - began)
+    module = Samples(program.netsor, {name: values}, samples, seed, "torch", width, seconds=time.perf_counter() - began)
     networks = program.run(width, samples, seed=seed + 1)
     found = compare(module, networks)
     beside, refused = None, ""
@@ -72,12 +76,27 @@ def compared(program: Program, make: Callable[[int], Any], inputs: Any, width: i
             beside = compare(module, program.limit())
         except (OutsideError, NotCompiledError, AccuracyError, MemoryLimitError) as error:
             refused = str(error)
-    return ModuleComparison(found.rows, found.width, found.reference, found.program, found.averages, beside, refused,
-                            tuple(fate.parameter for fate in program.imported.fates if "left out" in fate.became))
+    return ModuleComparison(
+        found.rows,
+        found.width,
+        found.reference,
+        found.program,
+        found.averages,
+        beside,
+        refused,
+        tuple(fate.parameter for fate in program.imported.fates if "left out" in fate.became),
+    )
 
 
-def _drawn(make: Callable[[int], Any], inputs: Any, width: int, samples: int, seed: int,
-           layout: Sequence[tuple[int, int, int]], shape: tuple[int, ...]) -> Any:
+def _drawn(
+    make: Callable[[int], Any],
+    inputs: Any,
+    width: int,
+    samples: int,
+    seed: int,
+    layout: Sequence[tuple[int, int, int]],
+    shape: tuple[int, ...],
+) -> Any:
     """The output of so many modules, one coordinate of each: (samples, *members)."""
     tensors, generator = inputs_at(inputs, width), np.random.default_rng(seed)
     values = np.empty((samples, *shape))
@@ -106,8 +125,8 @@ def _members(array: Any, layout: Sequence[tuple[int, int, int]], where: float) -
         known = int(np.prod([entry for entry in inside if entry], dtype=int))
         sizes += [entry or size // known for entry in inside]
     split = array.reshape(sizes)
-    index = tuple(slice(None) if place >= 0 else int(where * size)
-                  for size, (_, place, _) in zip(sizes, layout, strict=True))
+    index = tuple(
+        slice(None) if place >= 0 else int(where * size) for size, (_, place, _) in zip(sizes, layout, strict=True)
+    )
     places = [place for _, place, _ in layout if place >= 0]
     return np.transpose(split[index], np.argsort(places))
-

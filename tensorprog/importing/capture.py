@@ -93,8 +93,10 @@ def capture(make: Callable[[int], Any], inputs: Any, widths: tuple[int, int], at
     for width in widths:
         module, laws = built(make, width)
         if not isinstance(module, torch.nn.Module):
-            raise fail(f"make({width}) gives {type(module).__name__}, no torch.nn.Module",
-                       fix="make(n) returns the module of width n, for instance lambda n: Net(n)")
+            raise fail(
+                f"make({width}) gives {type(module).__name__}, no torch.nn.Module",
+                fix="make(n) returns the module of width n, for instance lambda n: Net(n)",
+            )
         tensors = inputs_at(inputs, width)
         traced.append((_export(module.eval(), tensors, width), module, laws, tensors))
     return _Graphs(make, traced, widths, at).captured
@@ -109,10 +111,16 @@ def _export(module: Any, tensors: tuple[Any, ...], width: int) -> Any:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             place = _raised_at(error)
             if "data-dependent" in str(error).lower() or "guard on" in str(error).lower():
-                raise refusal(place, "which way it goes depends on the numbers that flow through the network",
-                              "write the choice with torch.where, or leave that branch out") from None
-            raise refusal(place, f"torch.export stopped at width {width}: {first[:200]}",
-                          "torch.export.export(module, inputs, strict=False) must work; see its message") from None
+                raise refusal(
+                    place,
+                    "which way it goes depends on the numbers that flow through the network",
+                    "write the choice with torch.where, or leave that branch out",
+                ) from None
+            raise refusal(
+                place,
+                f"torch.export stopped at width {width}: {first[:200]}",
+                "torch.export.export(module, inputs, strict=False) must work; see its message",
+            ) from None
 
 
 def _raised_at(error: BaseException) -> SourcePlace:
@@ -121,8 +129,14 @@ def _raised_at(error: BaseException) -> SourcePlace:
     while trace is not None:
         code = trace.tb_frame.f_code
         if "/torch/" not in code.co_filename and "tensorprog" not in code.co_filename:
-            found = SourcePlace("", "", "the forward pass", code.co_filename, trace.tb_lineno,
-                          linecache.getline(code.co_filename, trace.tb_lineno).strip())
+            found = SourcePlace(
+                "",
+                "",
+                "the forward pass",
+                code.co_filename,
+                trace.tb_lineno,
+                linecache.getline(code.co_filename, trace.tb_lineno).strip(),
+            )
         trace = trace.tb_next
     return found
 
@@ -154,16 +168,21 @@ def _kind(node: Any) -> str:
 class _Graphs:
     """The two graphs, read side by side."""
 
-    def __init__(self, make: Callable[[int], Any], traced: Sequence[Any], widths: tuple[int, int], at: int | None
-                 ) -> None:
+    def __init__(
+        self, make: Callable[[int], Any], traced: Sequence[Any], widths: tuple[int, int], at: int | None
+    ) -> None:
         self.captured = Captured(widths, module=type(traced[0][1]).__name__)
         graphs = [list(exported.graph.nodes) for exported, *_ in traced]
         self.values: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  # tensors that are known
         if [(_kind(n), n.name) for n in graphs[0]] != [(_kind(n), n.name) for n in graphs[1]]:
-            one, other = next(((a, b) for a, b in zip(*graphs, strict=False) if _kind(a) != _kind(b)),
-                              (graphs[0][-1], graphs[1][-1]))
-            raise refusal(_place(one), f"at the other width there stands {_kind(other)}",
-                          "let the width change sizes, not which operations there are")
+            one, other = next(
+                ((a, b) for a, b in zip(*graphs, strict=False) if _kind(a) != _kind(b)), (graphs[0][-1], graphs[1][-1])
+            )
+            raise refusal(
+                _place(one),
+                f"at the other width there stands {_kind(other)}",
+                "let the width change sizes, not which operations there are",
+            )
         self._inputs(make, traced, at)
         for one, other in zip(*graphs, strict=True):
             self._node(traced, one, other)
@@ -176,19 +195,30 @@ class _Graphs:
         again = laws_at(make, self.captured.widths[0])
         for name, pieces in laws_one.items():
             if again.get(name) != pieces:
-                raise fail(f"{name} is drawn from another law each time that make is called",
-                           fix="let numbers that are drawn not enter the laws of others")
+                raise fail(
+                    f"{name} is drawn from another law each time that make is called",
+                    fix="let numbers that are drawn not enter the laws of others",
+                )
         frozen = laws_at(make, at) if at else None
         unsure = [name for name, pieces in laws_one.items() if any(law.kind == "unknown" for *_, law in pieces)]
         for width, laws in zip((*self.captured.widths, at), (laws_one, laws_other, frozen), strict=True):
             if width and unsure and laws is not None:
                 for name, law in measured(make, width, unsure).items():
                     laws[name] = ((0, laws[name][-1][1], replace(law, draw=laws[name][0][2].draw)),)
-        targets = {**one.graph_signature.inputs_to_parameters, **one.graph_signature.inputs_to_buffers,
-                   **one.graph_signature.inputs_to_lifted_tensor_constants}
-        states = [{**dict(module.named_parameters(remove_duplicate=False)),
-                   **dict(module.named_buffers(remove_duplicate=False)), **exported.constants,
-                   **exported.state_dict} for exported, module, *_ in traced]
+        targets = {
+            **one.graph_signature.inputs_to_parameters,
+            **one.graph_signature.inputs_to_buffers,
+            **one.graph_signature.inputs_to_lifted_tensor_constants,
+        }
+        states = [
+            {
+                **dict(module.named_parameters(remove_duplicate=False)),
+                **dict(module.named_buffers(remove_duplicate=False)),
+                **exported.constants,
+                **exported.state_dict,
+            }
+            for exported, module, *_ in traced
+        ]
         users = iter([list(entry[3]) for entry in traced])
         free = [next(users), next(users)]
         seen: dict[Any, str] = {}
@@ -205,13 +235,15 @@ class _Graphs:
                 if draws in seen and all(torch.equal(state[target], state[targets[seen[draws]]]) for state in states):
                     self.captured.copies[node.name] = seen[draws]
                 elif twice := [drawn[draw] for *_, draw, _ in draws if draw in drawn]:
-                    raise fail(f"{target} and {twice[0]} are made of the same random numbers",
-                               fix="draw each parameter by itself, or use one parameter in both places")
+                    raise fail(
+                        f"{target} and {twice[0]} are made of the same random numbers",
+                        fix="draw each parameter by itself, or use one parameter in both places",
+                    )
                 drawn |= {draw: target for *_, draw, _ in draws if draw}
                 seen.setdefault(draws, node.name)
                 self.captured.parameters[node.name] = Parameter(
-                    target, shapes, (laws_one[target], laws_other[target]),
-                    frozen[target] if frozen else None)
+                    target, shapes, (laws_one[target], laws_other[target]), frozen[target] if frozen else None
+                )
             else:
                 self.values[0][node.name], self.values[1][node.name] = states[0][target], states[1][target]
                 number = whole_law(laws_one.get(target, ()))
@@ -237,8 +269,11 @@ class _Graphs:
         if kind in ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size"):
             return
         if kind in _RANDOM:
-            raise refusal(_place(one), "random numbers are drawn in the forward pass",
-                          "draw them in __init__ as a parameter, or give them as inputs")
+            raise refusal(
+                _place(one),
+                "random numbers are drawn in the forward pass",
+                "draw them in __init__ as a parameter, or give them as inputs",
+            )
         if kind in _DROPOUTS and [*one.args, *one.kwargs.values()][2]:
             raise refusal(_place(one), "dropout in training mode", "call module.eval(), or set p=0")
         if all(node.name in self.values[0] for node in nodes):
@@ -252,11 +287,17 @@ class _Graphs:
             return
         self._inplace(one, kind)
         converted = [_arguments(node) for node in (one, other)]
-        self.captured.operations.append(Operation(
-            one.name, kind, (converted[0][0], converted[1][0]), (converted[0][1], converted[1][1]),
-            (_shape(one.meta.get("val")), _shape(other.meta.get("val"))), _place(one),
-            tuple(user.name for user in one.users)))
-
+        self.captured.operations.append(
+            Operation(
+                one.name,
+                kind,
+                (converted[0][0], converted[1][0]),
+                (converted[0][1], converted[1][1]),
+                (_shape(one.meta.get("val")), _shape(other.meta.get("val"))),
+                _place(one),
+                tuple(user.name for user in one.users),
+            )
+        )
 
     @staticmethod
     def _inplace(node: Any, kind: str) -> None:
@@ -271,8 +312,11 @@ class _Graphs:
         homes = {each: _home(_storage(each), handed) for each in order}
         alike = [each for each in order if order[each] < order[node] and homes[each] == homes[changed]]
         if any(order[user] > order[node] for each in (changed, *alike) for user in each.users):
-            raise refusal(_place(node), "it changes a tensor in place that is read elsewhere, or a part of one",
-                          f"write x = x.{kind}(..), or torch.cat of parts")
+            raise refusal(
+                _place(node),
+                "it changes a tensor in place that is read elsewhere, or a part of one",
+                f"write x = x.{kind}(..), or torch.cat of parts",
+            )
 
 
 def _storage(node: Any) -> int:
@@ -289,8 +333,26 @@ def _home(storage: int, handed: Mapping[int, int]) -> int:
 
 
 _OF_SHAPES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")  # whatever the numbers
-_RANDOM = ("randn", "rand", "randn_like", "rand_like", "bernoulli", "normal", "randint", "randint_like", "multinomial",
-           "randperm", "uniform", "exponential", "geometric", "log_normal", "cauchy", "random", "poisson", "binomial")
+_RANDOM = (
+    "randn",
+    "rand",
+    "randn_like",
+    "rand_like",
+    "bernoulli",
+    "normal",
+    "randint",
+    "randint_like",
+    "multinomial",
+    "randperm",
+    "uniform",
+    "exponential",
+    "geometric",
+    "log_normal",
+    "cauchy",
+    "random",
+    "poisson",
+    "binomial",
+)
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
 
 
@@ -318,7 +380,8 @@ def _arguments(node: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def _computed(node: Any, values: Mapping[str, Any]) -> Any:
     """The result of an operation whose arguments are all known."""
     args, kwargs = torch.utils._pytree.tree_map(
-        lambda a: values[a.name] if isinstance(a, torch.fx.Node) else a, (node.args, node.kwargs))
+        lambda a: values[a.name] if isinstance(a, torch.fx.Node) else a, (node.args, node.kwargs)
+    )
     with torch.no_grad():
         if "set_grad_enabled" in str(node.target):
             return args[1](*args[2:])

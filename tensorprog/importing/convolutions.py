@@ -24,8 +24,11 @@ def _several(value: Any, count: int, default: int) -> list[int]:
     """A number, or one for each dimension."""
     if value is None or value == ():
         return [default] * count
-    return [int(value)] * count if isinstance(value, int) else [int(v) for v in (value * count if len(value) == 1
-                                                                                 else value)]
+    return (
+        [int(value)] * count
+        if isinstance(value, int)
+        else [int(v) for v in (value * count if len(value) == 1 else value)]
+    )
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution")
@@ -38,8 +41,11 @@ def convolution(sketch: Parameters, operation: TracedCall) -> Result:
     kernel = [math.prod(atom.size for atom in axis) for axis in weight.axes[2:]]
     stride, dilation = (_several(operation.plain(k, name), count, 1) for k, name in ((3, "stride"), (5, "dilation")))
     padding = operation.plain(4, "padding", 0)
-    pads = [d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True)] if padding == "same" else _several(
-        0 if padding == "valid" else padding, count, 0)
+    pads = (
+        [d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True)]
+        if padding == "same"
+        else _several(0 if padding == "valid" else padding, count, 0)
+    )
     groups = operation.pair(8 if operation.operation.kind == "convolution" else 6, "groups", 1)
     sizes = [shape[2:] for shape in operation.shapes]
     if sizes[0] != sizes[1]:
@@ -49,8 +55,12 @@ def convolution(sketch: Parameters, operation: TracedCall) -> Result:
     if isinstance(x, FixedTensor):
         if groups != (1, 1):
             raise sketch.refuse("a convolution of fixed inputs in groups", "use groups=1 in the first layer")
-        patches = FixedTensor(tuple(_patches(np.asarray(a, float), kernel, stride, pads, dilation, sizes[0])  # type: ignore[arg-type]
-                              for a in x.arrays))
+        patches = FixedTensor(
+            tuple(
+                _patches(np.asarray(a, float), kernel, stride, pads, dilation, sizes[0])  # type: ignore[arg-type]
+                for a in x.arrays
+            )
+        )
         flat = weight.on((weight.axes[0], atoms_of(weight.axes[1:])))
         made = einsum(sketch, patches, ["b", "in", *space], flat, ["out", "in"], ["b", "out", *space])
     else:
@@ -70,20 +80,32 @@ def convolution(sketch: Parameters, operation: TracedCall) -> Result:
 
 def _patches(array: Any, kernel: Numbers, stride: Numbers, pads: Numbers, dilation: Numbers, sizes: Numbers) -> Any:
     """What a kernel sees at each position, (batch, channels * kernel, *positions)."""
-    ends = [max(p, s * (size - 1) + d * (k - 1) + 1 - p - length) for p, s, size, d, k, length in
-            zip(pads, stride, sizes, dilation, kernel, array.shape[2:], strict=True)]  # "same" pads more at the end
+    ends = [
+        max(p, s * (size - 1) + d * (k - 1) + 1 - p - length)
+        for p, s, size, d, k, length in zip(pads, stride, sizes, dilation, kernel, array.shape[2:], strict=True)
+    ]  # "same" pads more at the end
     padded = np.pad(array, [(0, 0), (0, 0), *zip(pads, ends, strict=True)])
     rows = []
     for offset in np.ndindex(*kernel):
-        index = tuple(slice(d * o, d * o + s * (size - 1) + 1, s)
-                      for d, o, s, size in zip(dilation, offset, stride, sizes, strict=True))
+        index = tuple(
+            slice(d * o, d * o + s * (size - 1) + 1, s)
+            for d, o, s, size in zip(dilation, offset, stride, sizes, strict=True)
+        )
         rows.append(padded[(slice(None), slice(None), *index)])
     found = np.stack(rows, axis=2)  # batch, channels, kernel, positions
     return found.reshape(found.shape[0], -1, *found.shape[3:])
 
 
-def _shifted(sketch: Parameters, value: Traced, kernel: Numbers, stride: Numbers, pads: Numbers, dilation: Numbers,
-             sizes: Numbers, key: tuple[Any, ...]) -> Traced:
+def _shifted(
+    sketch: Parameters,
+    value: Traced,
+    kernel: Numbers,
+    stride: Numbers,
+    pads: Numbers,
+    dilation: Numbers,
+    sizes: Numbers,
+    key: tuple[Any, ...],
+) -> Traced:
     """The value on axes (batch, channels, then position and offset for each dimension)."""
     value = sketch.settled(value)
     bordered: dict[str, Affine] = {}
@@ -122,8 +144,16 @@ def _shifted(sketch: Parameters, value: Traced, kernel: Numbers, stride: Numbers
     return sketch.read_at(value, slots, tuple(found))
 
 
-def _grouped(sketch: Parameters, operation: TracedCall, moved: Traced, weight: Traced, groups: tuple[int, int],
-             labels: Sequence[str], space: Sequence[str], offsets: Sequence[str]) -> Traced:
+def _grouped(
+    sketch: Parameters,
+    operation: TracedCall,
+    moved: Traced,
+    weight: Traced,
+    groups: tuple[int, int],
+    labels: Sequence[str],
+    space: Sequence[str],
+    offsets: Sequence[str],
+) -> Traced:
     """A convolution in which each group of channels reads its own."""
     per = [shape[1] // g for shape, g in zip(operation.shapes, groups, strict=True)]
     inside = [math.prod(atom.sizes[k] for atom in weight.axes[1]) for k in range(2)]
@@ -144,14 +174,15 @@ def _window(sketch: Parameters, operation: TracedCall, value: Traced, reducer: s
     pads = _several(operation.plain(3, "padding", 0), count, 0)
     value = sketch.level(value, "what is pooled") if reducer == "max" else sketch.settled(value)
     if any(pads) and reducer == "max" and not (isinstance(value.expr, Call) and value.expr.atom == "relu"):
-        raise sketch.refuse("a maximum over windows that leave the image", "use padding=0, or pool behind relu, where "
-                            "zeros beyond the border change nothing")
+        raise sketch.refuse(
+            "a maximum over windows that leave the image",
+            "use padding=0, or pool behind relu, where zeros beyond the border change nothing",
+        )
     sizes = operation.shapes[0][2:]
     if isinstance(operation.operation.shapes[0][0], tuple):
         sizes = operation.operation.shapes[0][0][2:]
     have = [math.prod(atom.size for atom in axis) for axis in value.axes[2:]]
-    if any(s * (size - 1) + k > h + 2 * p for s, size, k, h, p in
-           zip(stride, sizes, kernel, have, pads, strict=True)):
+    if any(s * (size - 1) + k > h + 2 * p for s, size, k, h, p in zip(stride, sizes, kernel, have, pads, strict=True)):
         raise sketch.refuse("the last window leaves the image", "use ceil_mode=False")
     moved = _shifted(sketch, value, kernel, stride, pads, [1] * count, sizes, (operation.name,))
     over = atoms_of(moved.axes[3::2])

@@ -20,12 +20,30 @@ from tensorprog.language.expr import Expr, Number, call, is_call
 HOMOGENEOUS = {"relu", "abs", "neg", "leaky_relu"}  # a power of n passes through
 
 # functions of one argument by torch's name; those in brackets read their argument more than once
-PLAIN = {name: name for name in ("relu", "tanh", "sigmoid", "erf", "exp", "log", "sin", "cos", "sqrt", "abs", "sign",
-                                 "silu", "softplus", "selu")}
+PLAIN = {
+    name: name
+    for name in (
+        "relu",
+        "tanh",
+        "sigmoid",
+        "erf",
+        "exp",
+        "log",
+        "sin",
+        "cos",
+        "sqrt",
+        "abs",
+        "sign",
+        "silu",
+        "softplus",
+        "selu",
+    )
+}
 
 
 def _function(act: Callable[[Expr, TracedCall], Expr], several: bool = False) -> Rule:
     """The rule of a function; an argument that it reads several times gets a name."""
+
     def apply(sketch: Parameters, operation: TracedCall) -> Result:
         value = sketch.settled(random(sketch, operation.tensor(0)))
         if operation.operation.kind not in HOMOGENEOUS:
@@ -64,22 +82,24 @@ def _softplus(x: Expr, operation: TracedCall) -> Expr:
 
 
 RULES.update({name: _function(_call(own)) for name, own in PLAIN.items()})
-RULES.update({
-    "gelu": _function(_gelu),
-    "softplus": _function(_softplus),
-    "leaky_relu": _function(lambda x, c: call("leaky_relu", x, Number(c.plain(1, "negative_slope", 0.01)))),
-    "elu": _function(lambda x, c: call("elu", x, Number(c.plain(1, "alpha", 1.0)))),
-    "hardtanh": _function(_clip),
-    "relu6": _function(lambda x, _: call("clip", x, Number(0), Number(6))),
-    "neg": _function(lambda x, _: scaled(x, -1)),
-    "rsqrt": _function(lambda x, _: call("divide", Number(1), call("sqrt", x))),
-    "reciprocal": _function(lambda x, _: call("divide", Number(1), x)),
-    "square": _function(lambda x, _: x**2),
-    "log_sigmoid": _function(lambda x, _: scaled(call("softplus", scaled(x, -1)), -1)),
-    "hardsigmoid": _function(lambda x, _: call("clip", x / 6 + 0.5, Number(0), Number(1))),
-    "hardswish": _function(lambda x, _: x * call("clip", x / 6 + 0.5, Number(0), Number(1)), several=True),
-    "mish": _function(lambda x, _: x * call("tanh", call("softplus", x)), several=True),
-})
+RULES.update(
+    {
+        "gelu": _function(_gelu),
+        "softplus": _function(_softplus),
+        "leaky_relu": _function(lambda x, c: call("leaky_relu", x, Number(c.plain(1, "negative_slope", 0.01)))),
+        "elu": _function(lambda x, c: call("elu", x, Number(c.plain(1, "alpha", 1.0)))),
+        "hardtanh": _function(_clip),
+        "relu6": _function(lambda x, _: call("clip", x, Number(0), Number(6))),
+        "neg": _function(lambda x, _: scaled(x, -1)),
+        "rsqrt": _function(lambda x, _: call("divide", Number(1), call("sqrt", x))),
+        "reciprocal": _function(lambda x, _: call("divide", Number(1), x)),
+        "square": _function(lambda x, _: x**2),
+        "log_sigmoid": _function(lambda x, _: scaled(call("softplus", scaled(x, -1)), -1)),
+        "hardsigmoid": _function(lambda x, _: call("clip", x / 6 + 0.5, Number(0), Number(1))),
+        "hardswish": _function(lambda x, _: x * call("clip", x / 6 + 0.5, Number(0), Number(1)), several=True),
+        "mish": _function(lambda x, _: x * call("tanh", call("softplus", x)), several=True),
+    }
+)
 
 
 @rule("clamp_min", "clamp", "clip")
@@ -93,7 +113,7 @@ def at_least(sketch: Parameters, operation: TracedCall) -> Result:
     value = sketch.level(value, "the argument of clamp_min")
     factor, inside = number_of(value.expr)
     root = is_call(inside, "sqrt") and least > 0 and factor > 0  # which keeps away from 0 what has no slope there
-    inside, least = (inside.children[0], (least / factor)**2) if root else (value.expr, least)
+    inside, least = (inside.children[0], (least / factor) ** 2) if root else (value.expr, least)
     made = call("clip", inside, Number(_whole(least)), Number(math.inf))
     return replace(value, expr=scaled(call("sqrt", made), factor) if root else made)
 
@@ -105,9 +125,17 @@ def raised(sketch: Parameters, value: Traced, exponent: float) -> Traced:
         value = sketch.level(value, "what is raised to a power")
     power = value.power * Fraction(exponent).limit_denominator(8)
     whole = _whole(exponent)
-    expr = call("sqrt", value.expr) if exponent == 0.5 else (
-        call("divide", Number(1), call("sqrt", value.expr)) if exponent == -0.5 else
-        call("divide", Number(1), value.expr) if exponent == -1 else value.expr ** whole)
+    expr = (
+        call("sqrt", value.expr)
+        if exponent == 0.5
+        else (
+            call("divide", Number(1), call("sqrt", value.expr))
+            if exponent == -0.5
+            else call("divide", Number(1), value.expr)
+            if exponent == -1
+            else value.expr**whole
+        )
+    )
     return replace(value, expr=expr, power=power)
 
 
@@ -144,8 +172,14 @@ def sums(sketch: Parameters, operation: TracedCall) -> Result:
             left, rest = masked(sketch, left.on(axes), right.arrays[0])
             right = FixedTensor((rest, masked(sketch, left.on(axes), right.arrays[1])[1]))
     if isinstance(left, FixedTensor):
-        return added(sketch, sketch.constant(left, tuple(() for _ in left.shapes[0])) if not left.shapes[0] else
-                     random_of(sketch, left, right), right, factor)
+        return added(
+            sketch,
+            sketch.constant(left, tuple(() for _ in left.shapes[0]))
+            if not left.shapes[0]
+            else random_of(sketch, left, right),
+            right,
+            factor,
+        )
     return added(sketch, left, right, factor)
 
 
@@ -162,8 +196,10 @@ def products_(sketch: Parameters, operation: TracedCall) -> Result:
     if not isinstance(left, ComplexPair) and not isinstance(right, ComplexPair):
         return multiplied(sketch, left, right)
     (a, b), (c, d) = _parts(left), _parts(right)
-    return ComplexPair(added(sketch, multiplied(sketch, a, c), multiplied(sketch, b, d), -1.0),
-                       added(sketch, multiplied(sketch, a, d), multiplied(sketch, b, c)))
+    return ComplexPair(
+        added(sketch, multiplied(sketch, a, c), multiplied(sketch, b, d), -1.0),
+        added(sketch, multiplied(sketch, a, d), multiplied(sketch, b, c)),
+    )
 
 
 def _parts(value: ComplexPair | FixedTensor) -> tuple[Traced | FixedTensor, Traced | FixedTensor]:
@@ -231,8 +267,11 @@ def chosen(sketch: Parameters, operation: TracedCall) -> Result:
     """One of two tensors, by a fixed mask."""
     kind = operation.operation.kind
     mask = operation.tensor(0 if kind == "where" else 1)
-    yes, no = (operation.tensor(1), operation.tensor(2)) if kind == "where" else (operation.tensor(2, "value"),
-                                                                                  operation.tensor(0))
+    yes, no = (
+        (operation.tensor(1), operation.tensor(2))
+        if kind == "where"
+        else (operation.tensor(2, "value"), operation.tensor(0))
+    )
     if not isinstance(mask, FixedTensor):
         raise sketch.refuse("a choice depends on numbers that flow through the network", "compare indices, not values")
     one, other, axes = met_on(sketch, yes, no)
@@ -241,6 +280,8 @@ def chosen(sketch: Parameters, operation: TracedCall) -> Result:
     if isinstance(where, bool):
         return (one if where else other).on(axes)
     one, other = sketch.level(one, "a choice"), sketch.level(other, "a choice")
-    branches = [Number(-math.inf) if isinstance(branch.expr, Number) and branch.expr.value <= NEVER else branch.expr
-                for branch in (one, other)]
+    branches = [
+        Number(-math.inf) if isinstance(branch.expr, Number) and branch.expr.value <= NEVER else branch.expr
+        for branch in (one, other)
+    ]
     return Traced(axes, call("where", where, *branches), copies=sketch.met(one, other))

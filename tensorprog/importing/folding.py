@@ -67,8 +67,14 @@ def _hoist(sketch: Sketch, prefix: str) -> None:
             free.add(line.name)
     shared = {name for name in free if len(readers.get(name, set())) > 1}
     while True:  # with all that they are made of
-        more = {variable.name for line in sketch.lines if line.name in shared for arg in line.args
-                for variable in variables(arg) if variable.name in free} - shared
+        more = {
+            variable.name
+            for line in sketch.lines
+            if line.name in shared
+            for arg in line.args
+            for variable in variables(arg)
+            if variable.name in free
+        } - shared
         if not more:
             break
         shared |= more
@@ -79,7 +85,7 @@ def _hoist(sketch: Sketch, prefix: str) -> None:
 
 
 def _number(path: str, prefix: str) -> int | None:
-    rest = path[len(prefix):].removeprefix(".") if path.startswith(f"{prefix}.") or not prefix else ""
+    rest = path[len(prefix) :].removeprefix(".") if path.startswith(f"{prefix}.") or not prefix else ""
     head = rest.split(".")[0]
     return int(head) if head.isdigit() else None
 
@@ -112,7 +118,7 @@ def _fold(sketch: Sketch, result: Expr, prefix: str) -> Expr:
             runs.append((start, k, steps))
         start, steps = k + 1, []
     for first, end, found in runs:
-        result = _folded_run(sketch, result, segments[first:end + 1], found)
+        result = _folded_run(sketch, result, segments[first : end + 1], found)
     return result
 
 
@@ -164,8 +170,16 @@ def _index_match(sketch: Sketch, one: str, other: str, indices: dict[str, str]) 
     return True
 
 
-def _match(sketch: Sketch, x: Expr, y: Expr, indices: dict[str, str], found: _Alike, own: set[str],
-           before: Sequence[str], positions: dict[str, int]) -> bool:
+def _match(
+    sketch: Sketch,
+    x: Expr,
+    y: Expr,
+    indices: dict[str, str],
+    found: _Alike,
+    own: set[str],
+    before: Sequence[str],
+    positions: dict[str, int],
+) -> bool:
     if isinstance(x, Variable) and isinstance(y, Variable):
         if y.name in own:  # read from the layer before
             if x.name in before:
@@ -185,13 +199,20 @@ def _match(sketch: Sketch, x: Expr, y: Expr, indices: dict[str, str], found: _Al
         return x.name == y.name and _slots_match(sketch, x.slots, y.slots, indices)
     if isinstance(x, Call) and isinstance(y, Call) and x.atom != y.atom:
         return False
-    if isinstance(x, Reduction) and isinstance(y, Reduction) and (
-            x.reducer != y.reducer or len(x.indices) != len(y.indices) or
-            not all(_index_match(sketch, a, b, indices) for a, b in zip(x.indices, y.indices, strict=True))):
+    if (
+        isinstance(x, Reduction)
+        and isinstance(y, Reduction)
+        and (
+            x.reducer != y.reducer
+            or len(x.indices) != len(y.indices)
+            or not all(_index_match(sketch, a, b, indices) for a, b in zip(x.indices, y.indices, strict=True))
+        )
+    ):
         return False
     return len(x.children) == len(y.children) and all(
         _match(sketch, a, b, indices, found, own, before, positions)
-        for a, b in zip(x.children, y.children, strict=True))
+        for a, b in zip(x.children, y.children, strict=True)
+    )
 
 
 def _base(sketch: Sketch, x: Variable, y: Variable, indices: dict[str, str], found: _Alike, own: set[str]) -> bool:
@@ -224,9 +245,15 @@ def _declared_match(sketch: Sketch, x: Variable, y: Variable, found: _Alike) -> 
         same = a.shape == b.shape and _at(a.variance, indices) == b.variance and a.role == b.role
     else:
         assert isinstance(a, RandomRows) and isinstance(b, RandomRows)
-        same = a.width == b.width and len(a.options) == len(b.options) and a.role == b.role and all(
-            k == m and isinstance(v, Expr) and _at(v, indices) == w
-            for (k, v), (m, w) in zip(a.options, b.options, strict=True))
+        same = (
+            a.width == b.width
+            and len(a.options) == len(b.options)
+            and a.role == b.role
+            and all(
+                k == m and isinstance(v, Expr) and _at(v, indices) == w
+                for (k, v), (m, w) in zip(a.options, b.options, strict=True)
+            )
+        )
     if same:
         found.names[x.name] = y.name
     return same
@@ -271,19 +298,28 @@ def _folded_run(sketch: Sketch, result: Expr, segments: Sequence[Sequence[Senten
     lines: list[Sentence] = []
     start = next(k for k, line in enumerate(sketch.lines) if line is first[0])
     stop = next(k for k, line in enumerate(sketch.lines) if line is segments[-1][-1]) + 1
-    lines += [replace(line, args=tuple(replace_variables(a, outside) for a in line.args))
-              for line in sketch.lines[:start]]
+    lines += [
+        replace(line, args=tuple(replace_variables(a, outside) for a in line.args)) for line in sketch.lines[:start]
+    ]
     for name, (source, later, indices) in base.items():
         back = {new: old for old, new in indices.items()}
         slots = tuple(Affine.index(back.get(slot.bare or "", slot.bare or "")) for slot in later.slots)
         line = next(line for line in first if line.name == name)
         lines.append(Sentence(name, (Affine((), 0), *slots), "Nonlin", (source,), line.place, f"base:{line.role}"))
     for line, later_line in zip(first, second, strict=True):
-        lines.append(replace(line, slots=(layer.slot, *later_line.slots), repeats=count,
-                             args=tuple(replace_variables(a, inside(2)) for a in later_line.args)))
+        lines.append(
+            replace(
+                line,
+                slots=(layer.slot, *later_line.slots),
+                repeats=count,
+                args=tuple(replace_variables(a, inside(2)) for a in later_line.args),
+            )
+        )
     rest = [line for line in sketch.lines[start:stop] if line.name not in member]
-    lines += [replace(line, args=tuple(replace_variables(a, outside) for a in line.args))
-              for line in [*rest, *sketch.lines[stop:]]]
+    lines += [
+        replace(line, args=tuple(replace_variables(a, outside) for a in line.args))
+        for line in [*rest, *sketch.lines[stop:]]
+    ]
     sketch.lines = lines
     for name in declared:
         if name in sketch.matrices:
@@ -300,13 +336,16 @@ def _folded_run(sketch: Sketch, result: Expr, segments: Sequence[Sequence[Senten
     return replace_variables(result, outside)
 
 
-
 def finished(sketch: Sketch, result: Expr) -> Expr:
     """The output as a whole family, which is what outputs are."""
     assert isinstance(result, Variable)
     own = [line for line in sketch.lines if line.name == result.name]
-    if len(own) == 1 and len(own[0].slots) == len(result.slots) and all(
-            slot.bare for slot in (*own[0].slots, *result.slots)) and own[0].kind != "Dot":
+    if (
+        len(own) == 1
+        and len(own[0].slots) == len(result.slots)
+        and all(slot.bare for slot in (*own[0].slots, *result.slots))
+        and own[0].kind != "Dot"
+    ):
         return result
     sketch.place = own[0].place if own else sketch.place
     return sketch.state("Nonlin", (result,), "output")

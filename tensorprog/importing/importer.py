@@ -29,8 +29,9 @@ __all__ = ["imported_program"]
 MAX_STATEMENTS = 100  # of a program whose layers are written out, where their recurrence has no compiled limit
 
 
-def imported_program(make: Callable[[int], Any], inputs: Any, widths: Sequence[int], at: int | None, name: str
-                     ) -> Program:
+def imported_program(
+    make: Callable[[int], Any], inputs: Any, widths: Sequence[int], at: int | None, name: str
+) -> Program:
     """What `from_torch` gives."""
     one, other = _two(widths)
     if at is not None:
@@ -64,16 +65,28 @@ def _made(captured: Captured, at: int | None, name: str, fold: bool) -> Program:
         sketch.note("layers are written out one by one: their recurrence has no limit yet")
     fates = _fates(captured, sketch)
     title = f"{captured.module} at initialisation"
-    comments = [f"Imported from the torch module {captured.module} at widths {one} and {other}" +
-                (f"; variances as they are at n = {at}." if at else "."), *_wrapped(sketch.notes)]
+    comments = [
+        f"Imported from the torch module {captured.module} at widths {one} and {other}"
+        + (f"; variances as they are at n = {at}." if at else "."),
+        *_wrapped(sketch.notes),
+    ]
     written = Written(sketch, result, _name(name or captured.module), title, comments)
     try:
         program = Program.from_netsor(loads(written.text, base=written.arrays))
     except ProgramError as error:
         raise refused_text(error.problems, written.places) from error
     found = tuple(replace(fate, became=written.became(fate.parameter) or fate.became) for fate in fates)
-    program.imported = Imported(captured.module, (one, other), at, found, tuple(sketch.notes), written.text,
-                                written.arrays, value.power, _layout(value))
+    program.imported = Imported(
+        captured.module,
+        (one, other),
+        at,
+        found,
+        tuple(sketch.notes),
+        written.text,
+        written.arrays,
+        value.power,
+        _layout(value),
+    )
     return program
 
 
@@ -105,8 +118,14 @@ def _fates(captured: Captured, sketch: Sketch) -> list[Fate]:
     for node, parameter in captured.parameters.items():
         if node in captured.copies:
             first = captured.parameters[captured.copies[node]].name
-            found.append(Fate(parameter.name, _shown(parameter.frozen or parameter.laws[0]), f"a copy of {first}",
-                              sketch.exponents.get(first, Fraction(0))))
+            found.append(
+                Fate(
+                    parameter.name,
+                    _shown(parameter.frozen or parameter.laws[0]),
+                    f"a copy of {first}",
+                    sketch.exponents.get(first, Fraction(0)),
+                )
+            )
             continue
         exponent = sketch.exponents.get(parameter.name, Fraction(0))
         law = _shown(parameter.frozen or parameter.laws[0])

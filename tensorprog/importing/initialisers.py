@@ -62,8 +62,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             self.laws[place] = ((0, whole, UNKNOWN),)
             return
         low, high = tensor.storage_offset(), tensor.storage_offset() + tensor.numel()
-        kept = [(max(a, s), min(b, t), own) for a, b, own in self.laws[place] for s, t in ((0, low), (high, whole))
-                if max(a, s) < min(b, t)]
+        kept = [
+            (max(a, s), min(b, t), own)
+            for a, b, own in self.laws[place]
+            for s, t in ((0, low), (high, whole))
+            if max(a, s) < min(b, t)
+        ]
         self.laws[place] = tuple(sorted([*kept, (low, high, law)], key=lambda piece: piece[0]))
 
     def change(self, tensor: Any, change: Callable[[EntryLaw], EntryLaw]) -> None:
@@ -132,12 +136,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _normal(args: Sequence[Any], kwargs: Mapping[str, Any]) -> EntryLaw:
-    mean, deviation = [*args, *(0.0, 1.0)[len(args):]][:2]
+    mean, deviation = [*args, *(0.0, 1.0)[len(args) :]][:2]
     return normal_law(float(kwargs.get("mean", mean)), float(kwargs.get("std", deviation)))
 
 
 def _uniform(args: Sequence[Any], kwargs: Mapping[str, Any]) -> EntryLaw:
-    low, high = [*args, *(0.0, 1.0)[len(args):]][:2]
+    low, high = [*args, *(0.0, 1.0)[len(args) :]][:2]
     return uniform_law(float(kwargs.get("from", low)), float(kwargs.get("to", high)))
 
 
@@ -148,13 +152,18 @@ def _fill(args: Sequence[Any], kwargs: Mapping[str, Any]) -> EntryLaw:
 
 def _plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     values = [*args, *kwargs.values()]
-    return all(value is None or isinstance(value, int | float) or
-               (isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_meta) for value in values)
+    return all(
+        value is None
+        or isinstance(value, int | float)
+        or (isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_meta)
+        for value in values
+    )
 
 
 def _affine(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[EntryLaw], EntryLaw]:
-    numbers = [None if value is None else float(value.detach() if isinstance(value, torch.Tensor) else value)
-               for value in args]
+    numbers = [
+        None if value is None else float(value.detach() if isinstance(value, torch.Tensor) else value) for value in args
+    ]
     first = numbers[0] if numbers and numbers[0] is not None else 0.0
     if name == "clamp":
         low = kwargs.get("min", numbers[0] if numbers else None)
@@ -163,7 +172,10 @@ def _affine(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callab
     if name == "erfinv":  # of what is uniform: a normal that is cut
         return _erfinv
     rules: dict[str, tuple[float, float]] = {
-        "mul": (first, 0.0), "div": (1 / first if first else math.nan, 0.0), "add": (1.0, first), "sub": (1.0, -first),
+        "mul": (first, 0.0),
+        "div": (1 / first if first else math.nan, 0.0),
+        "add": (1.0, first),
+        "sub": (1.0, -first),
         "neg": (-1.0, 0.0),
     }
     factor, shift = rules[name]
@@ -192,8 +204,11 @@ def _recording() -> Iterator[Recorder]:
     """A recorder that is on; initialisers that are not made of plain draws are recorded by what they are called."""
     recorder = Recorder()
     init: Any = torch.nn.init
-    originals = {name: getattr(init, name) for name in ("_no_grad_trunc_normal_", "orthogonal_", "eye_", "dirac_",
-                                                        "sparse_") if hasattr(init, name)}
+    originals = {
+        name: getattr(init, name)
+        for name in ("_no_grad_trunc_normal_", "orthogonal_", "eye_", "dirac_", "sparse_")
+        if hasattr(init, name)
+    }
 
     def told(name: str) -> Callable[..., Any]:
         def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -239,8 +254,10 @@ def _rows(recorder: Recorder, parameter: Any) -> Pieces:
     size = parameter.shape[0] if parameter.dim() else 1
     pieces = recorder.of(parameter)
     if pieces is not None and parameter.storage_offset():  # one of several in a storage: not a copy of the first
-        pieces = tuple((a, b, replace(law, draw=hash((law.draw, parameter.storage_offset())) if law.draw else 0))
-                       for a, b, law in pieces)
+        pieces = tuple(
+            (a, b, replace(law, draw=hash((law.draw, parameter.storage_offset())) if law.draw else 0))
+            for a, b, law in pieces
+        )
     if pieces is None:
         return ((0, size, UNKNOWN),)
     row = max(parameter.numel() // max(size, 1), 1)
@@ -287,8 +304,9 @@ def _structured(draws: Sequence[Any]) -> bool:
         return False
     matrices = np.stack([draw.reshape(len(draw), -1) for draw in draws])
     shuffle = np.random.default_rng(0).permuted
-    others = np.array([_order(shuffle(matrices.reshape(len(matrices), -1), axis=1).reshape(matrices.shape))
-                       for _ in range(SHUFFLES)])
+    others = np.array(
+        [_order(shuffle(matrices.reshape(len(matrices), -1), axis=1).reshape(matrices.shape)) for _ in range(SHUFFLES)]
+    )
     return bool(np.any(_order(matrices) > others.mean(axis=0) + DEPENDENT * others.std(axis=0)))
 
 

@@ -44,9 +44,16 @@ class EntryLaw:
         ends = sorted((self.low * factor + shift, self.high * factor + shift)) if factor else [shift, shift]
         kind = self.kind if factor or self.kind == "unknown" else "constant"
         mean, deviation = self.parent
-        return replace(self, kind=kind, mean=self.mean * factor + shift, deviation=self.deviation * abs(factor),
-                       low=ends[0], high=ends[1], parent=(mean * factor + shift, deviation * abs(factor)),
-                       error=self.error * abs(factor))
+        return replace(
+            self,
+            kind=kind,
+            mean=self.mean * factor + shift,
+            deviation=self.deviation * abs(factor),
+            low=ends[0],
+            high=ends[1],
+            parent=(mean * factor + shift, deviation * abs(factor)),
+            error=self.error * abs(factor),
+        )
 
     def __str__(self) -> str:
         if self.kind == "fixed":
@@ -95,8 +102,7 @@ def truncated_law(mean: float, deviation: float, low: float, high: float) -> Ent
     first = (density(a) - density(b)) / mass
     tails = [x * density(x) if math.isfinite(x) else 0.0 for x in (a, b)]
     second = 1 + (tails[0] - tails[1]) / mass - first**2
-    return EntryLaw("truncated", mean + deviation * first, deviation * math.sqrt(second), low, high,
-                    (mean, deviation))
+    return EntryLaw("truncated", mean + deviation * first, deviation * math.sqrt(second), low, high, (mean, deviation))
 
 
 def whole_law(pieces: Pieces) -> EntryLaw | None:

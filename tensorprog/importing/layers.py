@@ -57,8 +57,8 @@ def matrix_product(sketch: Parameters, left: Operand, right: Operand) -> Traced:
     ranks = rank_of(left), rank_of(right)
     width = max(max(ranks) - 2, 0)
     batch = [f"b{k}" for k in range(width)]
-    one = [*batch[width - max(ranks[0] - 2, 0):], *(["row"] if ranks[0] > 1 else []), "in"]
-    other = [*batch[width - max(ranks[1] - 2, 0):], "in", *(["column"] if ranks[1] > 1 else [])]
+    one = [*batch[width - max(ranks[0] - 2, 0) :], *(["row"] if ranks[0] > 1 else []), "in"]
+    other = [*batch[width - max(ranks[1] - 2, 0) :], "in", *(["column"] if ranks[1] > 1 else [])]
     out = [*batch, *(["row"] if ranks[0] > 1 else []), *(["column"] if ranks[1] > 1 else [])]
     return einsum(sketch, left, one, right, other, out)
 
@@ -111,12 +111,15 @@ def _zero_row(sketch: Parameters, table: Traced) -> int | None:
     zeros = [(low, high) for low, high, law in pieces if not law.random and not law.mean]
     if len(pieces) == 1 or len(zeros) != 1 or zeros[0][1] - zeros[0][0] != 1:
         return None
+
     def rest(rows: tuple[tuple[int, int, object], ...]) -> tuple[tuple[int, int, object], ...]:
         return tuple((low, high, law) for low, high, law in rows if low != zeros[0][0])
 
     sketch.captured.parameters[table.parameter] = replace(
-        entry, laws=(rest(entry.laws[0]), rest(entry.laws[1])),  # type: ignore[arg-type]
-        frozen=entry.frozen and rest(entry.frozen))  # type: ignore[arg-type]
+        entry,
+        laws=(rest(entry.laws[0]), rest(entry.laws[1])),  # type: ignore[arg-type]
+        frozen=entry.frozen and rest(entry.frozen),
+    )  # type: ignore[arg-type]
     sketch.captured.padding[table.parameter] = zeros[0][0]
     return zeros[0][0]
 
@@ -251,8 +254,10 @@ def normalised(sketch: Parameters, value: Traced, dims: Sequence[int], eps: floa
     if sketch.without_eps(replace(square, power=2 * value.power), eps):
         eps = 0.0
     if value.power and eps and sketch.at is None:
-        raise sketch.refuse("what is normalised vanishes or grows with the width, beside eps", "scale the "
-                            "initialisation with the width, or give at=")
+        raise sketch.refuse(
+            "what is normalised vanishes or grows with the width, beside eps",
+            "scale the initialisation with the width, or give at=",
+        )
     if value.power and sketch.at is not None:
         eps = eps * sketch.at ** float(-2 * value.power)
     root = call("sqrt", square.expr + _number(eps) if eps else square.expr)
@@ -285,8 +290,13 @@ def rms_norm(sketch: Parameters, operation: TracedCall) -> Result:
     value = random(sketch, operation.tensor(0))
     shape = operation.plain(1, "normalized_shape")
     eps = operation.plain(3, "eps")
-    made = normalised(sketch, value, range(len(value.axes) - len(shape), len(value.axes)),
-                      float(np.finfo(np.float32).eps) if eps is None else eps, centre=False)
+    made = normalised(
+        sketch,
+        value,
+        range(len(value.axes) - len(shape), len(value.axes)),
+        float(np.finfo(np.float32).eps) if eps is None else eps,
+        centre=False,
+    )
     return _affine(sketch, made, operation.tensor(2, "weight"), None)
 
 
@@ -301,8 +311,9 @@ def group_norm(sketch: Parameters, operation: TracedCall) -> Result:
     value = reshaped(sketch, value, split)
     made = normalised(sketch, value, range(2, len(value.axes)), operation.plain(4, "eps", 1e-5))
     made = reshaped(sketch, made, operation.shapes)
-    return _affine(sketch, made, _column(operation.tensor(2, "weight"), len(one)),
-                   _column(operation.tensor(3, "bias"), len(one)))
+    return _affine(
+        sketch, made, _column(operation.tensor(2, "weight"), len(one)), _column(operation.tensor(3, "bias"), len(one))
+    )
 
 
 def _column(operand: Operand | None, rank: int) -> Operand | None:
@@ -320,12 +331,20 @@ def batch_norm(sketch: Parameters, operation: TracedCall) -> Result:
     weight, bias, mean, variance = (operation.tensor(k) for k in range(1, 5))
     fixed = isinstance(mean, FixedTensor) and isinstance(variance, FixedTensor)
     if operation.plain(5, "training", False) or not fixed:
-        raise sketch.refuse("batch normalisation in training mode", "call module.eval(): fixed statistics, 0 and 1 at "
-                            "initialisation; programs/batchnorm_mlp.yaml shows the other kind")
+        raise sketch.refuse(
+            "batch normalisation in training mode",
+            "call module.eval(): fixed statistics, 0 and 1 at "
+            "initialisation; programs/batchnorm_mlp.yaml shows the other kind",
+        )
     eps = operation.plain(7, "eps", 1e-5)
     rank = len(value.axes) - 1
-    centre, root = _column(mean, rank), _column(FixedTensor((np.sqrt(np.asarray(variance.arrays[0]) + eps),
-                                                        np.sqrt(np.asarray(variance.arrays[1]) + eps))), rank)
+    centre, root = (
+        _column(mean, rank),
+        _column(
+            FixedTensor((np.sqrt(np.asarray(variance.arrays[0]) + eps), np.sqrt(np.asarray(variance.arrays[1]) + eps))),
+            rank,
+        ),
+    )
     assert centre is not None and root is not None
     made = added(sketch, value, centre, -1.0)
     return _affine(sketch, multiplied(sketch, made, root, divide=True), _column(weight, rank), _column(bias, rank))

@@ -15,8 +15,12 @@ __all__ = ["condition", "masked", "unchanging"]
 
 NEVER = -1e30  # what is added to a score that no one may read: finite minima of a type count as minus infinity
 PATTERNS: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
-    ("less_equal", np.less_equal), ("less", np.less), ("greater_equal", np.greater_equal), ("greater", np.greater),
-    ("equal", np.equal), ("not_equal", np.not_equal),
+    ("less_equal", np.less_equal),
+    ("less", np.less),
+    ("greater_equal", np.greater_equal),
+    ("greater", np.greater),
+    ("equal", np.equal),
+    ("not_equal", np.not_equal),
 )
 
 

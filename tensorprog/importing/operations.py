@@ -49,8 +49,11 @@ class TracedCall:
         """
         one, other = self.pair(position, key, default)
         if isinstance(one, int | float) and isinstance(other, int | float) and one != other:
-            raise refusal(self.operation.place, f"it is given {one:g} at one width and {other:g} at another",
-                          "scale tensors by powers of the width, and keep other numbers the same")
+            raise refusal(
+                self.operation.place,
+                f"it is given {one:g} at one width and {other:g} at another",
+                "scale tensors by powers of the width, and keep other numbers the same",
+            )
         return one
 
     def tensor(self, position: int, key: str = "") -> Any:
@@ -72,6 +75,7 @@ RULES: dict[str, Rule] = {}
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
     """Enter a rule under the names of operations."""
+
     def enter(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
         return function

@@ -19,8 +19,11 @@ __all__ = ["Parameters"]
 
 Laws = tuple[EntryLaw, EntryLaw, EntryLaw | None]
 ONE = Fraction(1)
-_NOT_INDEPENDENT = {"orthogonal": "are orthogonal", "unknown": "are of an unknown law",
-                    "dependent": "depend on each other"}
+_NOT_INDEPENDENT = {
+    "orthogonal": "are orthogonal",
+    "unknown": "are of an unknown law",
+    "dependent": "depend on each other",
+}
 
 
 class Parameters(Sketch):
@@ -51,14 +54,19 @@ class Parameters(Sketch):
         one = laws_of(entry)
         found = [one] if one else self._by_first(entry, value)
         if any(law.kind == "measured" for laws in found for law in laws[:2]):
-            self.note(f"{entry.name}: its initialiser was not recognised; it is measured, {found[0][0]}, and its "
-                      "entries are taken as independent and Gaussian")
+            self.note(
+                f"{entry.name}: its initialiser was not recognised; it is measured, {found[0][0]}, and its "
+                "entries are taken as independent and Gaussian"
+            )
         for laws in found:
             kinds = [law.kind for law in laws if law is not None and law.kind in _NOT_INDEPENDENT]
             if kinds:
-                raise self.refuse(f"the entries of {entry.name} {_NOT_INDEPENDENT[kinds[0]]}", "initialise it with "
-                                  "independent normal "
-                                  "or uniform entries (torch.nn.init.normal_, kaiming_normal_, ..)")
+                raise self.refuse(
+                    f"the entries of {entry.name} {_NOT_INDEPENDENT[kinds[0]]}",
+                    "initialise it with "
+                    "independent normal "
+                    "or uniform entries (torch.nn.init.normal_, kaiming_normal_, ..)",
+                )
         return found
 
     def _by_first(self, entry: Parameter, value: Traced) -> list[Laws]:
@@ -79,8 +87,10 @@ class Parameters(Sketch):
                 continue
             break
         if not count or len(found) < count:
-            raise self.refuse(f"rows of {entry.name} are initialised differently", "use one initialiser for all of "
-                              "its entries, or several parameters")
+            raise self.refuse(
+                f"rows of {entry.name} are initialised differently",
+                "use one initialiser for all of its entries, or several parameters",
+            )
         return found
 
     # -- vectors ------------------------------------------------------------------------------------------------
@@ -90,8 +100,10 @@ class Parameters(Sketch):
         entry = self.entry(value)
         widths = value.widths
         if len(widths) > 1:
-            raise self.refuse(f"{entry.name} is a matrix of the width, used as if it were a vector",
-                              "multiply vectors by it: x @ W, nn.Linear")
+            raise self.refuse(
+                f"{entry.name} is a matrix of the width, used as if it were a vector",
+                "multiply vectors by it: x @ W, nn.Linear",
+            )
         ratio = self.ratio(widths[0]) if widths else ONE
         made, power = self._declared(value, entry, ratio)
         vector = Variable(made.name, self.slots(value))
@@ -119,8 +131,9 @@ class Parameters(Sketch):
         means = [(law[2] or law[0]).mean for law in laws]
         if power and any(means):
             raise self.refuse(f"{entry.name} has a mean beside a variance that changes with the width", "give at=")
-        if not self.at and any(abs(one.mean - two.mean) > 1e-9 * max(abs(one.mean), abs(two.mean))
-                               for one, two, _ in laws if not one.error):
+        if not self.at and any(
+            abs(one.mean - two.mean) > 1e-9 * max(abs(one.mean), abs(two.mean)) for one, two, _ in laws if not one.error
+        ):
             raise self.refuse(f"the mean of {entry.name} changes with the width", "keep it the same, or give at=")
         numbers = [number for number, _ in scales]
         plain = all((law[2] or law[0]).gaussian or not (law[2] or law[0]).random for law in laws)
@@ -141,9 +154,11 @@ class Parameters(Sketch):
             wave = scaled(call("erf", call("divide", made, call("sqrt", Number(2)))), math.sqrt(3 * numbers[0]))
             made = self.state("Nonlin", (sum_of([wave, Number(means[0])]),), "uniform", slots=slots_of(names))
         elif not plain and (lasting or self.at):
-            self.note("biases and other vectors that vanish with the width are taken as Gaussian of the same variance"
-                      if not lasting else
-                      f"{entry.name}: entries that are not Gaussian are taken as Gaussian of the same variance")
+            self.note(
+                "biases and other vectors that vanish with the width are taken as Gaussian of the same variance"
+                if not lasting
+                else f"{entry.name}: entries that are not Gaussian are taken as Gaussian of the same variance"
+            )
         self.used[entry.name] = ("vector", made, power)
         return made, power
 
@@ -181,20 +196,33 @@ class Parameters(Sketch):
             variance = self._over([number for number, _ in scales], own)
             self.matrices[name] = WeightMatrix(name, names, variance, (rows, ratio), entry.name, self.place)
             if any(not (law[2] or law[0]).gaussian for law in laws):
-                self.note("entries of hidden weights that are not Gaussian are taken as Gaussian of the same variance: "
-                          "the limit is the same, finite widths differ by O(1/n)")
+                self.note(
+                    "entries of hidden weights that are not Gaussian are taken as Gaussian of the same variance: "
+                    "the limit is the same, finite widths differ by O(1/n)"
+                )
             known = self.used[entry.name] = (*use, Variable(name), (powers.pop() if powers else Fraction(0)) / 2)
         made: Variable = known[2]
         return Variable(made.name, self.slots(value)), known[3] + value.power
 
     def _twice(self, entry: Parameter) -> Exception:
-        return self.refuse(f"{entry.name} is used in two ways (as a matrix and transposed, or as a table of vectors): "
-                           "weights tied to their transposes", "give each use a parameter of its own")
+        return self.refuse(
+            f"{entry.name} is used in two ways (as a matrix and transposed, or as a table of vectors): "
+            "weights tied to their transposes",
+            "give each use a parameter of its own",
+        )
 
     # -- input layers -------------------------------------------------------------------------------------------
 
-    def rows_of(self, value: Traced, batch: Sequence[AxisPart], own: Sequence[AxisPart], width: AxisPart | None,
-                data: Any, gram: Any, flat: int = 0) -> Traced:
+    def rows_of(
+        self,
+        value: Traced,
+        batch: Sequence[AxisPart],
+        own: Sequence[AxisPart],
+        width: AxisPart | None,
+        data: Any,
+        gram: Any,
+        flat: int = 0,
+    ) -> Traced:
         """Random vectors whose covariance is a Gram matrix of fixed data: an input layer, or rows of a table.
 
         `batch` are indices of the data, of which the last `flat` become one; `own` indices of the parameter, over which
@@ -210,8 +238,10 @@ class Parameters(Sketch):
         entry = self.entry(value)
         laws = self.laws(value)
         if entry.name in self.used:
-            raise self.refuse(f"{entry.name} reads fixed inputs in several places", "read all inputs in one call, "
-                              "joined by torch.cat or torch.stack")
+            raise self.refuse(
+                f"{entry.name} reads fixed inputs in several places",
+                "read all inputs in one call, joined by torch.cat or torch.stack",
+            )
         if len(laws) > 1 or laws[0][0].mean:
             raise self.refuse(f"{entry.name} has rows of different laws, or a mean", "use one initialiser of mean 0")
         number, power = self.law(entry, laws[0][:2], laws[0][2], None)
@@ -264,4 +294,3 @@ class Parameters(Sketch):
 
 def _index(atom: AxisPart, suffix: str = "") -> Expr:
     return IndexValue(f"{atom.name}{suffix}")
-

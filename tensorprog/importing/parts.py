@@ -46,11 +46,18 @@ def unrolled(sketch: Sketch, result: Expr) -> None:
     """What reads a few joined parts by an index, statement by statement: the halves of rotary positions."""
     joined = {line.name: len(line.slots) - 1 for line in sketch.lines if line.role == "joined"}
     for name in list(joined):
-        places = [{slot.offset for slot in [line.slots[k]] if not slot.terms}
-                  for line in sketch.lines if line.name == name for k in range(len(line.slots))]
+        places = [
+            {slot.offset for slot in [line.slots[k]] if not slot.terms}
+            for line in sketch.lines
+            if line.name == name
+            for k in range(len(line.slots))
+        ]
         count = len([line for line in sketch.lines if line.name == name])
-        constant = [k for k in range(len(next(line for line in sketch.lines if line.name == name).slots))
-                    if all(not line.slots[k].terms for line in sketch.lines if line.name == name)]
+        constant = [
+            k
+            for k in range(len(next(line for line in sketch.lines if line.name == name).slots))
+            if all(not line.slots[k].terms for line in sketch.lines if line.name == name)
+        ]
         if len(constant) != 1 or not 1 < count <= FEW or not places:
             del joined[name]
         else:
@@ -69,19 +76,33 @@ def unrolled(sketch: Sketch, result: Expr) -> None:
             own = [k for k, slot in enumerate(line.slots) if slot == Affine.index(index)]
             if own:
                 joined[line.name] = own[0]
-                versions = [replace(each, slots=tuple(slot.at({index: Affine((), value)}) for slot in each.slots),
-                                    args=tuple(_at_value(sketch, arg, index, value) for arg in each.args))
-                            for each in versions for value in range(start, start + size)]
+                versions = [
+                    replace(
+                        each,
+                        slots=tuple(slot.at({index: Affine((), value)}) for slot in each.slots),
+                        args=tuple(_at_value(sketch, arg, index, value) for arg in each.args),
+                    )
+                    for each in versions
+                    for value in range(start, start + size)
+                ]
             else:
-                versions = [replace(each, args=tuple(_summed_out(sketch, arg, index, range(start, start + size))
-                                                     for arg in each.args)) for each in versions]
+                versions = [
+                    replace(
+                        each,
+                        args=tuple(_summed_out(sketch, arg, index, range(start, start + size)) for arg in each.args),
+                    )
+                    for each in versions
+                ]
         lines += versions
-    sketch.lines = [replace(line, args=tuple(_read_through(sketch, arg, line.kind == "Nonlin") for arg in line.args))
-                    for line in lines]
+    sketch.lines = [
+        replace(line, args=tuple(_read_through(sketch, arg, line.kind == "Nonlin") for arg in line.args))
+        for line in lines
+    ]
 
 
 def _read_through(sketch: Sketch, expr: Expr, signs: bool) -> Expr:
     """References to joined parts that only repeat other families, or their negatives, as references to these."""
+
     def change(ref: Variable) -> Expr | None:
         parts = [line for line in sketch.lines if line.name == ref.name and line.role == "joined"]
         if any(all(slot.terms for slot in line.slots) for line in parts):
@@ -93,8 +114,10 @@ def _read_through(sketch: Sketch, expr: Expr, signs: bool) -> Expr:
                 bare = all(slot.bare or not slot.terms for slot in line.slots)
                 if not isinstance(inner, Variable) or not bare:
                     return None
-                return substitute(arg, {own.bare: slot for own, slot in zip(line.slots, ref.slots, strict=True)
-                                        if own.bare is not None})
+                return substitute(
+                    arg,
+                    {own.bare: slot for own, slot in zip(line.slots, ref.slots, strict=True) if own.bare is not None},
+                )
         return None
 
     return rebuild(replace_variables(expr, change), _difference)
@@ -123,6 +146,7 @@ def _at_value(sketch: Sketch, expr: Expr, index: str, value: int) -> Expr:
 
 def _summed_out(sketch: Sketch, expr: Expr, index: str, values: range) -> Expr:
     """Sums over an index written out."""
+
     def change(node: Expr) -> Expr | None:
         if not isinstance(node, Reduction) or index not in node.indices or node.reducer != "sum":
             return None
@@ -158,18 +182,28 @@ def _to_separate(sketch: Sketch, result: Expr) -> tuple[str, int, list[int]] | N
     count: dict[str, int] = {}
     for line in sketch.lines:
         count[line.name] = count.get(line.name, 0) + 1
-    kept = {line.name: {index for arg in line.args for node in walk(arg) if isinstance(node, Reduction)
-                        for index in node.indices} for line in sketch.lines}  # a softmax needs all its entries
+    kept = {
+        line.name: {
+            index for arg in line.args for node in walk(arg) if isinstance(node, Reduction) for index in node.indices
+        }
+        for line in sketch.lines
+    }  # a softmax needs all its entries
     parts: dict[str, list[str | None]] = {}
     for line in sketch.lines:
         if count[line.name] > 1:  # where all its definitions have numbers
             before = parts.get(line.name, [""] * len(line.slots))
             parts[line.name] = [None if slot.terms else own for slot, own in zip(line.slots, before, strict=True)]
-    single = {line.name: [None if slot.bare in kept[line.name] else slot.bare for slot in line.slots]
-              for line in sketch.lines if count[line.name] == 1}
+    single = {
+        line.name: [None if slot.bare in kept[line.name] else slot.bare for slot in line.slots]
+        for line in sketch.lines
+        if count[line.name] == 1
+    }
     declared: dict[str, list[str | None]] = {
-        **single, **parts, **{m.name: list(m.indices) for m in sketch.matrices.values()},
-        **{r.name: list(r.indices) for r in sketch.rows.values() if all(key != "data" for key, _ in r.options)}}
+        **single,
+        **parts,
+        **{m.name: list(m.indices) for m in sketch.matrices.values()},
+        **{r.name: list(r.indices) for r in sketch.rows.values() if all(key != "data" for key, _ in r.options)},
+    }
     for name, read in _references(sketch, result).items():
         for position, own in enumerate(declared.get(name, [])):
             values = {ref.slots[position].offset if not ref.slots[position].terms else None for ref in read}
@@ -184,7 +218,7 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
     def change(ref: Variable) -> Expr | None:
         if ref.name != name:
             return None
-        return Variable(names[ref.slots[position].offset], (*ref.slots[:position], *ref.slots[position + 1:]))
+        return Variable(names[ref.slots[position].offset], (*ref.slots[:position], *ref.slots[position + 1 :]))
 
     def at(expr: Expr, index: str, value: int) -> Expr:
         return _without_border(sketch, substitute(expr, {index: Affine((), value), f"{index}_": Affine((), value)}))
@@ -194,20 +228,35 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
         if line.name != name:
             lines.append(replace(line, args=tuple(replace_variables(arg, change) for arg in line.args)))
             continue
-        slots = (*line.slots[:position], *line.slots[position + 1:])
+        slots = (*line.slots[:position], *line.slots[position + 1 :])
         index = line.slots[position].bare
         if index is None:
             value = line.slots[position].offset
             if value in names:
                 label = _label(line.place, 0, value)
-                lines.append(replace(line, name=names[value], slots=slots, role=f"{line.role}:{label}",
-                                     args=tuple(replace_variables(arg, change) for arg in line.args)))
+                lines.append(
+                    replace(
+                        line,
+                        name=names[value],
+                        slots=slots,
+                        role=f"{line.role}:{label}",
+                        args=tuple(replace_variables(arg, change) for arg in line.args),
+                    )
+                )
                 sketch.vectors[names[value]] = sketch.vectors[name]
             continue
         size = sketch.atoms[index].size
         size = size if line.kind == "MatMul" else 0  # queries, keys and values are products
-        lines += [replace(line, name=names[value], slots=slots, role=f"{line.role}:{_label(line.place, size, value)}",
-                          args=tuple(at(arg, index, value) for arg in line.args)) for value in values]
+        lines += [
+            replace(
+                line,
+                name=names[value],
+                slots=slots,
+                role=f"{line.role}:{_label(line.place, size, value)}",
+                args=tuple(at(arg, index, value) for arg in line.args),
+            )
+            for value in values
+        ]
         for value in values:
             sketch.vectors[names[value]] = sketch.vectors[name]
     sketch.lines = lines
@@ -216,16 +265,24 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
         index = matrix.indices[position]
         label = _label(matrix.place, sketch.atoms[index].size, value)
         sketch.matrices[names[value]] = replace(
-            matrix, name=names[value], indices=(*matrix.indices[:position], *matrix.indices[position + 1:]),
-            variance=_looked_up(sketch, at(matrix.variance, index, value)), role=label)
+            matrix,
+            name=names[value],
+            indices=(*matrix.indices[:position], *matrix.indices[position + 1 :]),
+            variance=_looked_up(sketch, at(matrix.variance, index, value)),
+            role=label,
+        )
     for value in values if name in sketch.rows else ():
         rows = sketch.rows[name]
         index = rows.indices[position]
         label = _label(rows.place, sketch.atoms[index].size, value)
         options = tuple((key, _looked_up(sketch, at(option, index, value))) for key, option in rows.options)
         sketch.rows[names[value]] = replace(
-            rows, name=names[value], indices=(*rows.indices[:position], *rows.indices[position + 1:]),
-            options=options, role=label)
+            rows,
+            name=names[value],
+            indices=(*rows.indices[:position], *rows.indices[position + 1 :]),
+            options=options,
+            role=label,
+        )
     sketch.matrices.pop(name, None)
     sketch.rows.pop(name, None)
     return replace_variables(result, change)
@@ -245,7 +302,8 @@ def _without_border(sketch: Sketch, expr: Expr) -> Expr:
     def outside(node: Expr) -> bool:
         return isinstance(node, Variable) and any(
             not slot.terms and (node.name, k) in inside and slot.offset not in inside[node.name, k]
-            for k, slot in enumerate(node.slots))
+            for k, slot in enumerate(node.slots)
+        )
 
     def change(node: Expr) -> Expr | None:
         if outside(node):

@@ -85,8 +85,11 @@ def multiplied(sketch: Parameters, left: Operand, right: Operand, divide: bool =
 
 def _quotient(left: Expr, right: Expr) -> Expr:
     if isinstance(right, Number):
-        return scaled(left, 1 / right.value) if not _short(right.value) or isinstance(left, Number) else (
-            left if right.value == 1 else call("divide", left, right))
+        return (
+            scaled(left, 1 / right.value)
+            if not _short(right.value) or isinstance(left, Number)
+            else (left if right.value == 1 else call("divide", left, right))
+        )
     return call("divide", left, right)
 
 
@@ -107,12 +110,18 @@ def added(sketch: Parameters, left: Operand, right: Operand, factor: float = 1.0
         one, other = sketch.level(one, "a term"), sketch.level(other, "a term")
     if one.power != other.power and not (one.expr == Number(0) or other.expr == Number(0)):
         for square, number in ((one, other), (other, one)):
-            if factor > 0 and isinstance(number.expr, Number) and not number.power and sketch.without_eps(
-                    square, float(number.expr.value)):
+            if (
+                factor > 0
+                and isinstance(number.expr, Number)
+                and not number.power
+                and sketch.without_eps(square, float(number.expr.value))
+            ):
                 return replace(square, axes=axes)
         small, large = sorted((one, other), key=lambda value: value.power)
-        sketch.note(f"a term that falls like n**({small.power - large.power}) beside another is left out of the limit: "
-                    f"{sketch.place.alike}")
+        sketch.note(
+            f"a term that falls like n**({small.power - large.power}) beside another is left out of the limit: "
+            f"{sketch.place.alike}"
+        )
         kept = large if large is one else replace(other, expr=scaled(other.expr, factor))
         return replace(kept, axes=axes, copies=copies)
     power = other.power if one.expr == Number(0) else one.power
@@ -228,25 +237,37 @@ def einsum(sketch: Parameters, left: Operand, one: Labels, right: Operand, other
 def _renewed(sketch: Parameters, value: Traced, taken: Sequence[AxisPart]) -> Traced:
     """A parameter with names of its own for widths that another tensor has too."""
     names = {atom.name for atom in taken}
-    return value.on(tuple(tuple(sketch.atom(atom.sizes, atom.key) if atom.is_width and atom.name in names else atom
-                                for atom in axis) for axis in value.axes))
+    return value.on(
+        tuple(
+            tuple(sketch.atom(atom.sizes, atom.key) if atom.is_width and atom.name in names else atom for atom in axis)
+            for axis in value.axes
+        )
+    )
 
 
 def _placed(labels: Labels, value: Traced, places: Mapping[Hashable, tuple[AxisPart, ...]], shared: Labels) -> Axes:
-    return tuple(places[label] if label in shared and axis else axis
-                 for label, axis in zip(labels, value.axes, strict=True))
+    return tuple(
+        places[label] if label in shared and axis else axis for label, axis in zip(labels, value.axes, strict=True)
+    )
 
 
-def _inner(sketch: Parameters, left: Traced, right: Traced, widths: Sequence[AxisPart], contracted: Sequence[AxisPart],
-           axes: Axes) -> Traced:
+def _inner(
+    sketch: Parameters,
+    left: Traced,
+    right: Traced,
+    widths: Sequence[AxisPart],
+    contracted: Sequence[AxisPart],
+    axes: Axes,
+) -> Traced:
     if len(widths) > 1:
         raise sketch.refuse("a sum over two widths", "sum over one after the other")
     (factor, a), (other, b) = (number_of(value.expr) for value in (left, right))
     one = sketch.vector(replace(left, expr=a), "operand")
     two = one if a == b else sketch.vector(replace(right, expr=b), "operand")
     over = tuple(atom for atom in contracted if not atom.is_width)
-    return Traced(axes, Number(_plain(factor * other)), left.power + right.power,
-                 Inner(one, two, sketch.ratio(widths[0]), over))
+    return Traced(
+        axes, Number(_plain(factor * other)), left.power + right.power, Inner(one, two, sketch.ratio(widths[0]), over)
+    )
 
 
 def number_of(expr: Expr) -> tuple[float, Expr]:
@@ -262,8 +283,14 @@ def _plain(value: float) -> float | int:
     return int(value) if value.is_integer() else value
 
 
-def _weighted(sketch: Parameters, value: Traced, weight: Traced, fans: Sequence[AxisPart],
-              contracted: Sequence[AxisPart], axes: Axes) -> Traced:
+def _weighted(
+    sketch: Parameters,
+    value: Traced,
+    weight: Traced,
+    fans: Sequence[AxisPart],
+    contracted: Sequence[AxisPart],
+    axes: Axes,
+) -> Traced:
     """A weight matrix times vectors."""
     if len(fans) > 1 or len([atom for atom in contracted if atom.is_width]) > 1:
         raise sketch.refuse("a sum over two widths", "let the width be one axis")
@@ -319,13 +346,15 @@ def _with_known(sketch: Parameters, left: Operand, one: Labels, right: Operand, 
     factor = sketch.constant(known, tuple(places.get(label, ()) for label in labels))
     axes = tuple(places.get(label, ()) for label in out)
     contracted = [atom for label, atoms in places.items() if label not in out for atom in atoms]
-    whole = Traced((*axes, tuple(contracted)), product(factor.expr, value.expr), factor.power + value.power,
-                  copies=value.copies)
+    whole = Traced(
+        (*axes, tuple(contracted)), product(factor.expr, value.expr), factor.power + value.power, copies=value.copies
+    )
     return summed(sketch, whole, contracted, axes)
 
 
-def _input_layer(sketch: Parameters, known: FixedTensor, labels: Labels, value: Traced, own: Labels, out: Labels
-                 ) -> Traced | None:
+def _input_layer(
+    sketch: Parameters, known: FixedTensor, labels: Labels, value: Traced, own: Labels, out: Labels
+) -> Traced | None:
     """Fixed features times a parameter: random vectors with the Gram matrix of the features; None for other cases."""
     inside = [label for label in labels if label not in out]
     features = [value.axes[own.index(label)] for label in inside if label in own]
@@ -337,8 +366,9 @@ def _input_layer(sketch: Parameters, known: FixedTensor, labels: Labels, value: 
         return None
     if not np.array_equal(known.arrays[0], known.arrays[1]):
         raise sketch.refuse("the fixed inputs of a layer change with the width", "use the same inputs at every width")
-    order = [k for k, label in enumerate(labels) if label in out] + [k for k, label in enumerate(labels) if
-                                                                       label in inside]
+    order = [k for k, label in enumerate(labels) if label in out] + [
+        k for k, label in enumerate(labels) if label in inside
+    ]
     lead = len(labels) - len(inside)
     array = np.transpose(np.asarray(known.arrays[0], float), order)
     kept = [k for k in range(lead) if array.shape[k] > 1 and not (array == array.take([0], k)).all()]
@@ -356,7 +386,15 @@ def _input_layer(sketch: Parameters, known: FixedTensor, labels: Labels, value: 
             places[label] = value.axes[own.index(label)]
     rest = [atom for label in own if label in out for atom in places[label]]
     widths = [atom for atom in rest if atom.is_width]
-    made = sketch.rows_of(value, batch, [atom for atom in rest if not atom.is_width], widths[0] if widths else None,
-                          data, data @ data.T, flat)
-    return replace(made, axes=tuple(places.get(label, ()) for label in out), expr=scaled(made.expr, value.scale),
-                   power=made.power)
+    made = sketch.rows_of(
+        value,
+        batch,
+        [atom for atom in rest if not atom.is_width],
+        widths[0] if widths else None,
+        data,
+        data @ data.T,
+        flat,
+    )
+    return replace(
+        made, axes=tuple(places.get(label, ()) for label in out), expr=scaled(made.expr, value.scale), power=made.power
+    )

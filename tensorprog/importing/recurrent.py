@@ -57,13 +57,18 @@ def recurrent(sketch: Parameters, operation: TracedCall) -> Result:
         outputs = []
         for direction in range(directions):
             place = per * (layer * directions + direction)
-            output, end = _layer(sketch, kind, x, flat[place:place + per], first, bool(direction))
+            output, end = _layer(sketch, kind, x, flat[place : place + per], first, bool(direction))
             outputs.append(output)
             ends.append(end)
-        x = outputs[0] if len(outputs) == 1 else join(sketch, outputs, len(outputs[0].axes) - 1,
-                                                      f"{operation.name}.{layer}")
-    states = [_stacked(sketch, [end[k] for end in ends], f"{operation.name}.end{k}")
-              for k in range(2 if kind == "lstm" else 1)]
+        x = (
+            outputs[0]
+            if len(outputs) == 1
+            else join(sketch, outputs, len(outputs[0].axes) - 1, f"{operation.name}.{layer}")
+        )
+    states = [
+        _stacked(sketch, [end[k] for end in ends], f"{operation.name}.end{k}")
+        for k in range(2 if kind == "lstm" else 1)
+    ]
     return (x, *states)
 
 
@@ -72,8 +77,9 @@ def _stacked(sketch: Parameters, ends: Sequence[Traced], key: str) -> Traced:
     return ends[0] if len(ends) == 1 else join(sketch, ends, 0, key)
 
 
-def _layer(sketch: Parameters, kind: str, x: Any, flat: Sequence[Any], first: bool, backward: bool
-           ) -> tuple[Traced, tuple[Traced, Traced]]:
+def _layer(
+    sketch: Parameters, kind: str, x: Any, flat: Sequence[Any], first: bool, backward: bool
+) -> tuple[Traced, tuple[Traced, Traced]]:
     """One layer in one direction: its output, and its last states."""
     count = GATES[kind]
     rank = len(x.axes) if isinstance(x, Traced) else len(x.shapes[0])
@@ -90,8 +96,13 @@ def _layer(sketch: Parameters, kind: str, x: Any, flat: Sequence[Any], first: bo
     length = steps.size
     step = sketch.atom((length, length), start=1)
     at = (step.slot + -1) if not backward else (-1 * step.slot + length)
-    batch = [atom for k, axis in enumerate(inputs.axes[:-2]) if k != time for atom in axis
-             if atom.name in free_indices(inputs.expr)]
+    batch = [
+        atom
+        for k, axis in enumerate(inputs.axes[:-2])
+        if k != time
+        for atom in axis
+        if atom.name in free_indices(inputs.expr)
+    ]
     slots = tuple(atom.slot for atom in batch)
     h, c = sketch.fresh("v"), sketch.fresh("v")
     ratio = sketch.ratio(inputs.widths[0])
@@ -99,15 +110,18 @@ def _layer(sketch: Parameters, kind: str, x: Any, flat: Sequence[Any], first: bo
     fan = weight.axes[-1][0]
     matrix, power = sketch.weight(weight, fan, ratio)
     if power:
-        raise sketch.refuse("the recurrent weights change with the width in another way than 1/n"
-                            + sketch.blame(), "initialise them with variance 1/n, or give at=")
+        raise sketch.refuse(
+            "the recurrent weights change with the width in another way than 1/n" + sketch.blame(),
+            "initialise them with variance 1/n, or give at=",
+        )
     zero = Affine((), 0)
     for name in (h, c) if kind == "lstm" else (h,):
         sketch.enter(Sentence(name, (*slots, zero), "Nonlin", (Number(0),), sketch.place, "start", width=ratio))
     before = Variable(h, (*slots, step.slot + -1))
     own = weight.axes[0][0].name if weight.axes[0] else ""
-    u = sketch.state("MatMul", (matrix, before), "state",
-                     slots=(*((Affine.index(own),) if own else ()), *slots, step.slot))
+    u = sketch.state(
+        "MatMul", (matrix, before), "state", slots=(*((Affine.index(own),) if own else ()), *slots, step.slot)
+    )
     bias = sketch.settled(wide[3]) if len(wide) > 2 and isinstance(wide[3], Traced) else None
     if bias is not None:
         bias = sketch.level(bias, "a bias") if not bias.power or sketch.at else None
@@ -120,9 +134,11 @@ def _layer(sketch: Parameters, kind: str, x: Any, flat: Sequence[Any], first: bo
 
     cell = _Cell(
         x=lambda k: read(inputs, gates, k, **{steps.name: at}),
-        u=lambda k: Variable(u.name, ((Affine((), k),) if own else ()) + u.slots[1 if own else 0:]),
+        u=lambda k: Variable(u.name, ((Affine((), k),) if own else ()) + u.slots[1 if own else 0 :]),
         b=lambda k: read(bias, bias.axes[0] if bias else (), k),
-        state=before, memory=Variable(c, (*slots, step.slot + -1)))
+        state=before,
+        memory=Variable(c, (*slots, step.slot + -1)),
+    )
     if kind == "lstm":
         i, f, g, o = (cell.gate(k) for k in range(4))
         memory = call("sigmoid", f) * cell.memory + call("sigmoid", i) * call("tanh", g)
@@ -151,7 +167,8 @@ def _by_gate(sketch: Parameters, parameter: Any, count: int) -> Any:
     if isinstance(parameter, FixedTensor):
         one, other = (np.asarray(a) for a in parameter.arrays)
         return FixedTensor((one.reshape(count, -1, *one.shape[1:]), other.reshape(count, -1, *other.shape[1:])))
-    shapes = [tuple(int(np.prod([atom.sizes[k] for atom in axis], dtype=int)) for axis in parameter.axes)
-              for k in range(2)]
+    shapes = [
+        tuple(int(np.prod([atom.sizes[k] for atom in axis], dtype=int)) for axis in parameter.axes) for k in range(2)
+    ]
     split = tuple((count, shape[0] // count, *shape[1:]) for shape in shapes)
     return reshaped(sketch, replace(parameter), (split[0], split[1]))

@@ -44,9 +44,14 @@ def refusal(place: SourcePlace, why: str, fix: str) -> Refusal:
 def refused_text(problems: Sequence[Problem], places: Mapping[int, SourcePlace]) -> Refusal:
     """The error for a program that the language refuses, with the operations that its lines came from."""
     fix = "write this operation in its plainest form, or with other operations; the import should have said so before"
-    found = [_problem(places.get(problem.span.line, SourcePlace(operation="an operation")),
-                      f"in the program it becomes {problem.span.text or 'a statement'}, which is not valid: "
-                      f"{problem.message}", fix) for problem in problems]
+    found = [
+        _problem(
+            places.get(problem.span.line, SourcePlace(operation="an operation")),
+            f"in the program it becomes {problem.span.text or 'a statement'}, which is not valid: {problem.message}",
+            fix,
+        )
+        for problem in problems
+    ]
     return Refusal(found)
 
 

@@ -162,8 +162,10 @@ class Sketch:
         inner = (atom.sizes[0] // outer[0], atom.sizes[1] // outer[1])
         whole = outer[0] * inner[0] == atom.sizes[0] and outer[1] * inner[1] == atom.sizes[1]
         if not whole or (1, 1) in (outer, inner):
-            raise self.refuse(f"an axis of size {atom.sizes[0]} cannot be split into parts of {inner[0]}",
-                              "choose widths that the numbers of heads and groups divide")
+            raise self.refuse(
+                f"an axis of size {atom.sizes[0]} cannot be split into parts of {inner[0]}",
+                "choose widths that the numbers of heads and groups divide",
+            )
         if atom.key is not None:
             self.decisions.splits[atom.key] = (outer, inner)
             raise Again
@@ -176,9 +178,11 @@ class Sketch:
         """The width as a multiple of n."""
         ratio = Fraction(atom.sizes[0], self.n[0])
         if ratio != Fraction(atom.sizes[1], self.n[1]):
-            raise self.refuse(f"an axis has sizes {atom.sizes[0]} and {atom.sizes[1]} at widths {self.n[0]} and "
-                              f"{self.n[1]}, which are no multiple of the width",
-                              "let widths grow in proportion: n, n/H, 4*n")
+            raise self.refuse(
+                f"an axis has sizes {atom.sizes[0]} and {atom.sizes[1]} at widths {self.n[0]} and "
+                f"{self.n[1]}, which are no multiple of the width",
+                "let widths grow in proportion: n, n/H, 4*n",
+            )
         return ratio
 
     def refuse(self, why: str, fix: str) -> Exception:
@@ -187,8 +191,16 @@ class Sketch:
 
     # -- statements ---------------------------------------------------------------------------------------------
 
-    def state(self, kind: str, args: Sequence[Expr], role: str = "", scale: str = "", width: Fraction | None = None,
-              slots: Sequence[Affine] | None = None, name: str = "") -> Variable:
+    def state(
+        self,
+        kind: str,
+        args: Sequence[Expr],
+        role: str = "",
+        scale: str = "",
+        width: Fraction | None = None,
+        slots: Sequence[Affine] | None = None,
+        name: str = "",
+    ) -> Variable:
         """Add a statement for all free indices of its arguments; the family as it is read with these indices."""
         if slots is None:
             slots = slots_of(self.ordered({index for arg in args for index in free_indices(arg)}, args))
@@ -199,8 +211,9 @@ class Sketch:
     def enter(self, line: Sentence, at: int | None = None) -> None:
         """Add a statement."""
         self.lines.insert(len(self.lines) if at is None else at, line)
-        vector = line.kind == "MatMul" or (line.kind == "Nonlin" and (line.width is not None or
-                                                                      self.holds_vector(line.args[0])))
+        vector = line.kind == "MatMul" or (
+            line.kind == "Nonlin" and (line.width is not None or self.holds_vector(line.args[0]))
+        )
         self.vectors[line.name] = self.vectors.get(line.name, False) or vector
 
     def ordered(self, names: set[str], args: Sequence[Expr]) -> tuple[str, ...]:
@@ -224,11 +237,17 @@ class Sketch:
             return expr
         names = {*free_indices(expr), *bound_indices(expr)}
         own = [self.atoms[name] for name in names]
-        entries = [table for table in self.tables.values() if any(
-            isinstance(node, Constant) and node.name == table.name for node in walk(expr))]
+        entries = [
+            table
+            for table in self.tables.values()
+            if any(isinstance(node, Constant) and node.name == table.name for node in walk(expr))
+        ]
         own += [self.atoms[name] for table in entries for name in table.indices if name not in names]
-        draft = Draft("", tuple(ConstantDef(table.name, Table.of(table.array), table.indices) for table in entries),
-                      tuple(Index(atom.name, atom.start, atom.start + atom.size) for atom in own))
+        draft = Draft(
+            "",
+            tuple(ConstantDef(table.name, Table.of(table.array), table.indices) for table in entries),
+            tuple(Index(atom.name, atom.start, atom.start + atom.size) for atom in own),
+        )
         found = index_values(draft, expr)
         if not np.isfinite(found.data).all():
             return expr
@@ -273,16 +292,21 @@ class Sketch:
         if isinstance(expr, Reduction):
             return expr.reducer in ("sum", "mean") and self.is_square(expr.arg)
         return isinstance(expr, Variable) and any(
-            (line.kind == "Dot" and line.args[0] == line.args[1]) or
-            (line.kind == "Nonlin" and self.is_square(line.args[0])) for line in self.lines if line.name == expr.name)
+            (line.kind == "Dot" and line.args[0] == line.args[1])
+            or (line.kind == "Nonlin" and self.is_square(line.args[0]))
+            for line in self.lines
+            if line.name == expr.name
+        )
 
     def without_eps(self, value: Traced, eps: float) -> bool:
         """Whether a small number beside squares that grow or fall with the width is left out, as a note then says."""
         if not value.power or self.at is not None or not 0 < eps < SMALL or not self.is_square(value.expr):
             return False
         if value.power < 0:
-            self.note(f"{eps:g} is left out beside an average that falls like n**({value.power}): the limit is that of "
-                      f"networks whose width is large, but too small for it to matter: {self.place.alike}")
+            self.note(
+                f"{eps:g} is left out beside an average that falls like n**({value.power}): the limit is that of "
+                f"networks whose width is large, but too small for it to matter: {self.place.alike}"
+            )
         return True
 
     def holds_vector(self, expr: Expr) -> bool:
@@ -299,8 +323,10 @@ class Sketch:
 
     def as_score(self, vector: Variable) -> Variable:
         """Random numbers for vectors with independent Gaussian coordinates: scores of the same covariance."""
-        self.note("numbers that all coordinates share (relative positions, gates) are written as scores of MatMul "
-                  "outputs: the limit is the same, at finite widths they are Gaussian up to O(1/n)")
+        self.note(
+            "numbers that all coordinates share (relative positions, gates) are written as scores of MatMul "
+            "outputs: the limit is the same, at finite widths they are Gaussian up to O(1/n)"
+        )
         name = self.fresh("W")
         self.matrices[name] = WeightMatrix(name, (), Number(1), (Fraction(1), Fraction(1)), "", self.place, role="ones")
         other = self.state("MatMul", (Variable(name), self.one(Fraction(1))), "ones")
@@ -320,8 +346,9 @@ class Sketch:
         if inner is None:
             return value
         whole = inner.left == inner.right or value.power <= -1
-        made: Expr = self.state("Dot", (inner.left, inner.right), "average" if whole else "score",
-                                "1/n" if whole else "")
+        made: Expr = self.state(
+            "Dot", (inner.left, inner.right), "average" if whole else "score", "1/n" if whole else ""
+        )
         if inner.over:
             made = self.reduced("sum", inner.over, made)
         factor = float(inner.ratio) if whole else math.sqrt(inner.ratio)
@@ -341,9 +368,11 @@ class Sketch:
         if value.power < 0:
             self.note(f"what {self.place.alike} reads vanishes like n**({value.power}) and is 0 in the limit")
             return replace(value, expr=Number(0), power=Fraction(0))
-        raise self.refuse(f"{what} diverges like n**({value.power}) with the width{self.blame()}",
-                          "scale the initialisation with the width (variance 1/fan_in), or give at=, the width of "
-                          "your own network, at which all variances are then taken")
+        raise self.refuse(
+            f"{what} diverges like n**({value.power}) with the width{self.blame()}",
+            "scale the initialisation with the width (variance 1/fan_in), or give at=, the width of "
+            "your own network, at which all variances are then taken",
+        )
 
     def blame(self) -> str:
         """Parameters whose variance times fan-in grows."""
@@ -362,15 +391,21 @@ class Sketch:
             return value if axes is None else value.on(axes)
         new = {index for slot in slots.values() for index in slot.indices}
         parts = [value.expr, *((value.inner.left, value.inner.right) if value.inner else ())]
-        kept = {name for expr in parts for node in walk(expr) if isinstance(node, Reduction) and not node.removes
-                for name in node.indices}
+        kept = {
+            name
+            for expr in parts
+            for node in walk(expr)
+            if isinstance(node, Reduction) and not node.removes
+            for name in node.indices
+        }
         bound = {name for expr in parts for name in bound_indices(expr)}
         over = {atom.name for atom in value.inner.over} if value.inner else set()
         bare = all(slot.bare for name, slot in slots.items() if name in kept)
         if not value.parameter and (not bare or new & (bound | over) - set(slots)):
             value = self.named(value)
-        inner = value.inner and replace(value.inner, left=reindexed(value.inner.left, slots),
-                                        right=reindexed(value.inner.right, slots))
+        inner = value.inner and replace(
+            value.inner, left=reindexed(value.inner.left, slots), right=reindexed(value.inner.right, slots)
+        )
         expr = substitute(value.expr, slots, along=True)
         return replace(value, expr=expr, inner=inner, axes=value.axes if axes is None else axes)
 
@@ -383,13 +418,17 @@ class Sketch:
     def apart(self, value: Traced, taken: Sequence[AxisPart], keep: Sequence[AxisPart] = ()) -> Traced:
         """The value with indices of its own where it shares them with `taken`, those in `keep` excepted."""
         clash = {atom.name for atom in taken} - {atom.name for atom in keep}
-        new = {atom.name: self.atom(atom.sizes, atom.key, atom.start, atom.boundary) for atom in value.atoms
-               if atom.name in clash and not atom.is_width}
+        new = {
+            atom.name: self.atom(atom.sizes, atom.key, atom.start, atom.boundary)
+            for atom in value.atoms
+            if atom.name in clash and not atom.is_width
+        }
         axes = tuple(tuple(new.get(atom.name, atom) for atom in axis) for axis in value.axes)
         return self.read_at(value, {name: atom.slot for name, atom in new.items()}, axes)
 
-    def unified(self, left: Sequence[AxisPart], right: Sequence[AxisPart]) -> tuple[
-            tuple[AxisPart, ...], dict[str, Affine], dict[str, Affine]]:
+    def unified(
+        self, left: Sequence[AxisPart], right: Sequence[AxisPart]
+    ) -> tuple[tuple[AxisPart, ...], dict[str, Affine], dict[str, Affine]]:
         """The atoms of two axes of one size as the same atoms; what indices of both sides then are."""
         a, b = list(left), list(right)
         found: list[AxisPart] = []
@@ -427,8 +466,10 @@ class Sketch:
         exponent = math.log(other / one) / math.log(self.n[1] / self.n[0]) if positive else 0.0
         power = Fraction(round(4 * exponent), 4)
         if not positive or abs(exponent - power) > 1e-6:
-            raise self.refuse(f"the numbers {one:g} and {other:g}, at widths {self.n[0]} and {self.n[1]}, are no power "
-                              "of the width", "scale by powers of the width, such as n**-0.5")
+            raise self.refuse(
+                f"the numbers {one:g} and {other:g}, at widths {self.n[0]} and {self.n[1]}, are no power of the width",
+                "scale by powers of the width, such as n**-0.5",
+            )
         return one / self.n[0] ** float(power), power
 
     def constant(self, known: FixedTensor, axes: Any) -> Traced:
@@ -448,10 +489,12 @@ class Sketch:
             if constant:
                 index.append(0)
             elif any(atom.is_width for atom in axis):
-                raise self.refuse("a fixed tensor differs from coordinate to coordinate of a vector",
-                                  "of such vectors only cosines and sines of positions are known, with frequencies "
-                                  "f * base**(-k/m), not those that are scaled in parts (llama3, yarn); make them "
-                                  "random, or leave them out")
+                raise self.refuse(
+                    "a fixed tensor differs from coordinate to coordinate of a vector",
+                    "of such vectors only cosines and sines of positions are known, with frequencies "
+                    "f * base**(-k/m), not those that are scaled in parts (llama3, yarn); make them "
+                    "random, or leave them out",
+                )
             else:
                 kept += axis
                 index.append(slice(None))
@@ -470,8 +513,9 @@ class Sketch:
         wide = [k for k in varying if any(atom.is_width for atom in axes[k])]
         if len(varying) != 2 or wide != varying[1:] or "grid" not in INITIAL.options or len(axes[varying[0]]) != 1:
             return None
-        tables = [array.transpose([*varying, *(k for k in range(array.ndim) if k not in varying)]) for array in
-                  (one, other)]
+        tables = [
+            array.transpose([*varying, *(k for k in range(array.ndim) if k not in varying)]) for array in (one, other)
+        ]
         tables = [table.reshape(*table.shape[:2], -1)[..., 0] for table in tables]
         atoms, position = axes[wide[0]], axes[varying[0]][0]
         for cut, at_first in ((_whole, False), (_halves, True), (_pairs, False)):
@@ -505,8 +549,10 @@ class Sketch:
             power = call("exp", scaled(Variable(name), -math.log(wave.base)))
             self.angles[key] = self.state("Nonlin", (scaled(power, shift * wave.frequency),), "angle")
             if not self.at:
-                self.note("angles of rotary positions stand at the middles of their intervals, (k + 1/2)/m, where the "
-                          "module has them at k/m: the same in the limit; with at= they are those of the module")
+                self.note(
+                    "angles of rotary positions stand at the middles of their intervals, (k + 1/2)/m, where the "
+                    "module has them at k/m: the same in the limit; with at= they are those of the module"
+                )
         return scaled(call(wave.function, product(IndexValue(position.name), self.angles[key])), _tidy(wave.scale))
 
     def table(self, array: Any, atoms: Sequence[AxisPart]) -> Expr:
@@ -519,8 +565,9 @@ class Sketch:
         self.tables[name] = TableOf(name, tuple(atom.name for atom in own), np.asarray(array, float), self.place)
         return Constant(name, tuple(atom.slot for atom in atoms))
 
-    def law(self, parameter: Parameter, law: tuple[EntryLaw, EntryLaw], frozen: EntryLaw | None,
-            fan: Fraction | None) -> Scale:
+    def law(
+        self, parameter: Parameter, law: tuple[EntryLaw, EntryLaw], frozen: EntryLaw | None, fan: Fraction | None
+    ) -> Scale:
         """Variance (times fan-in, a multiple of n or a number of rows) as coefficient and power of n."""
         ratio = float(fan) if fan is not None else 1.0
         if self.at and frozen is not None:
@@ -537,8 +584,10 @@ class Sketch:
             return math.sqrt(one * other), power
         if abs(one / other - 1) > 1e-9:
             limit = (self.n[1] - self.n[0]) / (self.n[1] / other - self.n[0] / one)  # exact for 2/(fan_in + fan_out)
-            self.note(f"{parameter.name}: its variance at widths {self.n[0]} and {self.n[1]} is no pure power of n; "
-                      f"the limit {limit:.6g} is extrapolated in 1/n")
+            self.note(
+                f"{parameter.name}: its variance at widths {self.n[0]} and {self.n[1]} is no pure power of n; "
+                f"the limit {limit:.6g} is extrapolated in 1/n"
+            )
             return limit, power
         return one, power
 
@@ -556,7 +605,7 @@ def _whole(table: Any) -> list[Any]:
 
 
 def _halves(table: Any) -> list[Any]:
-    return [table[:, :table.shape[1] // 2], table[:, table.shape[1] // 2:]]
+    return [table[:, : table.shape[1] // 2], table[:, table.shape[1] // 2 :]]
 
 
 def _pairs(table: Any) -> list[Any]:

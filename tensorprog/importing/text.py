@@ -64,12 +64,19 @@ class Written:
 
     def _choose_letters(self) -> None:
         """Letters for indices of each range, those of tokens first."""
+
         def kind(name: str) -> tuple[int, int, str]:
             atom = self.sketch.atoms[name.rstrip("_")]
             return atom.start, atom.start + atom.size, atom.boundary
 
-        softmaxed = [name for line in self.sketch.lines for arg in line.args for node in walk(arg)
-                     if isinstance(node, Reduction) and not node.removes for name in node.indices]
+        softmaxed = [
+            name
+            for line in self.sketch.lines
+            for arg in line.args
+            for node in walk(arg)
+            if isinstance(node, Reduction) and not node.removes
+            for name in node.indices
+        ]
         softmaxed += [name for line in self.sketch.lines if line.role == "score" for name in _indices(line)]
         layers = list(dict.fromkeys((1, 1 + atom.size, "") for atom in self.sketch.layers))
         for k, layer in enumerate(layers):
@@ -99,8 +106,11 @@ class Written:
             number = 2
             while letter is None:
                 wish = f"{pool[0]}{number}"
-                letter = wish if wish not in taken and self.index.get(wish, kind) == kind and (
-                    wish not in self.taken) else None
+                letter = (
+                    wish
+                    if wish not in taken and self.index.get(wish, kind) == kind and (wish not in self.taken)
+                    else None
+                )
                 number += 1
             found[name] = letter
             self.index[letter] = kind
@@ -131,19 +141,47 @@ class Written:
             give(rows.name, f"b_{_part(rows)}" if bias else _part(rows))
         for table in self.sketch.tables.values():
             zero_one = len(table.indices) == 2 and set(np.unique(table.array)) <= {0.0, 1.0}
-            read = {node.name for row in self.sketch.rows.values() for _, option in row.options
-                    if isinstance(option, Expr) for node in walk(option) if isinstance(node, Constant)}
-            give(table.name, "same" if zero_one and table.name in read else "mask" if zero_one else
-                 "gram" if table.name in read else "table")
+            read = {
+                node.name
+                for row in self.sketch.rows.values()
+                for _, option in row.options
+                if isinstance(option, Expr)
+                for node in walk(option)
+                if isinstance(node, Constant)
+            }
+            give(
+                table.name,
+                "same"
+                if zero_one and table.name in read
+                else "mask"
+                if zero_one
+                else "gram"
+                if table.name in read
+                else "table",
+            )
 
     def _wish(self, line: Sentence) -> str:
         """A name that says what a statement makes: its part, its weight, its role, its function, its module."""
         role, _, part = line.role.partition(":")
         if part in ("q", "k", "v"):
             return part
-        plain = {"score": "score", "one": "one", "output": "y", "joined": "x", "mean": "mu", "square": "square",
-                 "centred": "centred", "uniform": "b", "hidden": "h", "memory": "c", "state": "u", "inputs": "x",
-                 "update": "z", "start": "h", "angle": "angle"}
+        plain = {
+            "score": "score",
+            "one": "one",
+            "output": "y",
+            "joined": "x",
+            "mean": "mu",
+            "square": "square",
+            "centred": "centred",
+            "uniform": "b",
+            "hidden": "h",
+            "memory": "c",
+            "state": "u",
+            "inputs": "x",
+            "update": "z",
+            "start": "h",
+            "angle": "angle",
+        }
         if role in plain:
             return f"{plain[role]}_{part}" if part else plain[role]
         if line.kind == "Dot":
@@ -190,13 +228,21 @@ class Written:
         elif self.constants:
             lines.append(f"constants: {{{', '.join(f'{key}: {value}' for key, value in self.constants.items())}}}")
         if self.index:
-            lines.append("indices: {" + ", ".join(f"{key}: {self._range(kind)}" for key, kind in
-                                                  sorted(self.index.items())) + "}")
+            lines.append(
+                "indices: {"
+                + ", ".join(f"{key}: {self._range(kind)}" for key, kind in sorted(self.index.items()))
+                + "}"
+            )
         if len(self.widths) > 1:
-            lines.append("widths: {" + ", ".join(f"{key}: {_multiple(ratio)}" for ratio, key in
-                                                 self.widths.items() if ratio != 1) + "}")
+            lines.append(
+                "widths: {"
+                + ", ".join(f"{key}: {_multiple(ratio)}" for ratio, key in self.widths.items() if ratio != 1)
+                + "}"
+            )
         declared: tuple[tuple[str, list[str], Iterable[RandomRows | WeightMatrix]], ...] = (
-            ("initial:", initial, self.sketch.rows.values()), ("weights:", weights, self.sketch.matrices.values()))
+            ("initial:", initial, self.sketch.rows.values()),
+            ("weights:", weights, self.sketch.matrices.values()),
+        )
         for section, texts, entries in declared:
             lines += [section] if texts else []
             for text, entry in zip(texts, entries, strict=True):
@@ -212,8 +258,10 @@ class Written:
                 text = f"{text:70}  # {path}"
                 shown = path
             lines.append(text)
-        lines += [f"outputs: [{self.output}]",
-                  f"run: {{width: [{', '.join(map(str, self._run_widths()))}], samples: 2000}}"]
+        lines += [
+            f"outputs: [{self.output}]",
+            f"run: {{width: [{', '.join(map(str, self._run_widths()))}], samples: 2000}}",
+        ]
         return "\n".join(lines) + "\n"
 
     def _run_widths(self) -> tuple[int, ...]:
@@ -343,7 +391,8 @@ def _part(entry: WeightMatrix | RandomRows) -> str:
 
 def _same_parameter(entry: WeightMatrix | RandomRows, parameter: str) -> bool:
     return entry.parameter == parameter or (
-        entry.repeats > 1 and _starred(entry.parameter, entry.repeats) == _starred(parameter, entry.repeats))
+        entry.repeats > 1 and _starred(entry.parameter, entry.repeats) == _starred(parameter, entry.repeats)
+    )
 
 
 def _starred(path: str, repeats: int) -> str:
@@ -377,4 +426,3 @@ def _listed(values: Any) -> str:
     if isinstance(values, list):
         return f"[{', '.join(map(_listed, values))}]"
     return str(int(values)) if float(values).is_integer() else repr(float(values))
-

@@ -42,17 +42,22 @@ def _read(captured: Captured, decisions: Decisions, at: int | None) -> tuple[Par
     tensors: dict[str, object] = {name: _known(pair) for name, pair in captured.known.items()}
     tensors |= {node: sketch.parameter(captured.copies.get(node, node)) for node in captured.parameters}
     if captured.copies:
-        sketch.note("some parameters begin as copies of others, the same random numbers, and are one weight here "
-                    "(layers of nn.TransformerEncoder are copies of the one that is given to it)")
+        sketch.note(
+            "some parameters begin as copies of others, the same random numbers, and are one weight here "
+            "(layers of nn.TransformerEncoder are copies of the one that is given to it)"
+        )
     places = {operation.name: operation.place.path for operation in captured.operations}
-    blocks = {path[:match.end()] for path in places.values() for match in re.finditer(r"(^|\.)\d+(?=\.)", path)}
+    blocks = {path[: match.end()] for path in places.values() for match in re.finditer(r"(^|\.)\d+(?=\.)", path)}
     for operation in captured.operations:
         sketch.place = operation.place
         rule = RULES.get(operation.kind)
         if rule is None:
             close = difflib.get_close_matches(operation.kind, RULES, 1)
-            raise refusal(operation.place, "there is no rule for this operation",
-                          f"write it with other operations{f', such as {close[0]}' if close else ''}")
+            raise refusal(
+                operation.place,
+                "there is no rule for this operation",
+                f"write it with other operations{f', such as {close[0]}' if close else ''}",
+            )
         result = _applied(rule, sketch, TracedCall(operation, tensors))
         named = len(operation.users) > 1 or operation.name == captured.result or _leaves(operation, places, blocks)
         if named and isinstance(result, Traced) and result.inner is None and not result.parameter:
@@ -60,8 +65,11 @@ def _read(captured: Captured, decisions: Decisions, at: int | None) -> tuple[Par
         tensors[operation.name] = result
     found = tensors[captured.result]
     if not isinstance(found, Traced):
-        raise refusal(sketch.place, "what the module returns does not depend on its random parameters",
-                      "return a tensor that does")
+        raise refusal(
+            sketch.place,
+            "what the module returns does not depend on its random parameters",
+            "return a tensor that does",
+        )
     value = sketch.settled(found)
     if captured.results > 1:
         sketch.note(f"the module returns {captured.results} tensors, of which the first is here")
@@ -82,12 +90,16 @@ def _applied(rule: Rule, sketch: Parameters, operation: TracedCall) -> Any:
     except (Again, Refusal):
         raise
     except (ProgramError, AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise refusal(sketch.place, f"its rule does not know this form of it ({type(error).__name__}: {error})",
-                      "write it in its plainest form, or with other operations") from error
+        raise refusal(
+            sketch.place,
+            f"its rule does not know this form of it ({type(error).__name__}: {error})",
+            "write it in its plainest form, or with other operations",
+        ) from error
 
 
 def _leaves(operation: Operation, places: Mapping[str, str], blocks: Collection[str]) -> bool:
     """Whether a result is read outside of the block of layers that made it."""
+
     def block(path: str) -> str:
         return max((name for name in blocks if f"{path}.".startswith(f"{name}.")), key=len, default="")
 

@@ -142,4 +142,3 @@ def product(left: Expr, right: Expr) -> Expr:
     if is_call(right, "divide") and right.args[0] == Number(1):
         return call("divide", left, right.args[1])
     return call("multiply", left, right)
-

@@ -20,8 +20,21 @@ Shape = tuple[int, ...]
 WHOLE = {f"torch.{name}" for name in ("bool", "uint8", "int8", "int16", "int32", "int64")}  # types without fractions
 
 
-@rule("dropout", "contiguous", "to", "_to_copy", "alias", "detach", "clone", "type_as", "feature_dropout", "float",
-      "identity", "lift_fresh_copy", "alpha_dropout")
+@rule(
+    "dropout",
+    "contiguous",
+    "to",
+    "_to_copy",
+    "alias",
+    "detach",
+    "clone",
+    "type_as",
+    "feature_dropout",
+    "float",
+    "identity",
+    "lift_fresh_copy",
+    "alpha_dropout",
+)
 def same(sketch: Parameters, call: TracedCall) -> Result:
     """The same numbers."""
     if "dropout" in call.operation.kind and call.plain(2, "train", False):
@@ -65,8 +78,9 @@ def reshaped(sketch: Parameters, value: Traced, shapes: tuple[Shape, Shape]) -> 
         if common in ((1, 1), atom.sizes):
             raise sketch.refuse(f"an axis of size {atom.sizes[0]} is regrouped into {one}", "split axes into factors")
         parts, slots = sketch.split(atom, common)
-        value = sketch.read_at(value, slots, tuple(
-            tuple(p for a in axis for p in (parts if a == atom else (a,))) for axis in value.axes))
+        value = sketch.read_at(
+            value, slots, tuple(tuple(p for a in axis for p in (parts if a == atom else (a,))) for axis in value.axes)
+        )
 
 
 @rule("transpose", "swapaxes", "t", "permute", "movedim", "numpy_T", "mT", "adjoint")
@@ -141,14 +155,19 @@ def _sizes(value: Traced, dim: int) -> tuple[int, int]:
     return math.prod(atom.sizes[0] for atom in atoms), math.prod(atom.sizes[1] for atom in atoms)
 
 
-def sliced(sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int],
-           step: int = 1) -> Result:
+def sliced(
+    sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int], step: int = 1
+) -> Result:
     """Entries from a place on, so many, of one axis; none of them are a fixed tensor without numbers."""
     sizes = _sizes(value, dim)
     if lengths == (0, 0):
         shapes = [[math.prod(atom.sizes[k] for atom in axis) for axis in value.axes] for k in range(2)]
-        return FixedTensor((np.zeros([*shapes[0][:dim], 0, *shapes[0][dim + 1:]]),
-                            np.zeros([*shapes[1][:dim], 0, *shapes[1][dim + 1:]])))
+        return FixedTensor(
+            (
+                np.zeros([*shapes[0][:dim], 0, *shapes[0][dim + 1 :]]),
+                np.zeros([*shapes[1][:dim], 0, *shapes[1][dim + 1 :]]),
+            )
+        )
     starts = (starts[0] % sizes[0], starts[1] % sizes[1])
     if lengths == sizes and step == 1:
         return value
@@ -164,8 +183,11 @@ def sliced(sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int],
         return _strided(sketch, value, dim, starts, lengths, step)
     rest = (sizes[0] // first.sizes[0], sizes[1] // first.sizes[1])
     place = starts[0] // rest[0]
-    if len(atoms) > 1 and not first.is_width and all(
-            s // r == (s + length - 1) // r == place for s, length, r in zip(starts, lengths, rest, strict=True)):
+    if (
+        len(atoms) > 1
+        and not first.is_width
+        and all(s // r == (s + length - 1) // r == place for s, length, r in zip(starts, lengths, rest, strict=True))
+    ):
         inside = sketch.read_at(value, {first.name: Affine((), place)}, _with(value, dim, atoms[1:]))
         return sliced(sketch, inside, dim, (starts[0] - place * rest[0], starts[1] - place * rest[1]), lengths)
     aligned = all(not x % r for xs in (starts, lengths) for x, r in zip(xs, rest, strict=True))
@@ -177,14 +199,17 @@ def sliced(sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int],
     common = tuple(math.gcd(math.gcd(s, n), size) for s, n, size in zip(starts, lengths, sizes, strict=True))
     outer = sizes[0] // common[0], sizes[1] // common[1]
     if not first.is_width or outer[0] != outer[1] or len(atoms) > 1:
-        raise sketch.refuse("a part of the coordinates of a vector is taken that is no whole fraction of them",
-                            "cut vectors into equal parts: chunk, view")
+        raise sketch.refuse(
+            "a part of the coordinates of a vector is taken that is no whole fraction of them",
+            "cut vectors into equal parts: chunk, view",
+        )
     sketch.split(first, outer)
     raise AssertionError("axes are split where they arise")
 
 
-def _strided(sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int], step: int
-             ) -> Traced:
+def _strided(
+    sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int], step: int
+) -> Traced:
     """Every second (third, ..) entry of one axis, which is then one of (entries, step)."""
     sizes, atoms = _sizes(value, dim), value.axes[dim]
     last = atoms[-1]
@@ -258,8 +283,9 @@ def flipped(sketch: Parameters, call: TracedCall) -> Result:
         if len(atoms) != 1 or atoms[0].is_width:
             raise sketch.refuse("the coordinates of a vector in reverse order", "flip tokens, not coordinates")
         new = sketch.atom(atoms[0].sizes)
-        value = sketch.read_at(value, {atoms[0].name: -1 * new.slot + (new.size - 1)},
-                               _with(value, dim % len(value.axes), (new,)))
+        value = sketch.read_at(
+            value, {atoms[0].name: -1 * new.slot + (new.size - 1)}, _with(value, dim % len(value.axes), (new,))
+        )
     return value
 
 
@@ -284,8 +310,12 @@ def joined(sketch: Parameters, call: TracedCall) -> Result:
 def _unsqueezed(value: Any, dim: int) -> Any:
     if isinstance(value, FixedTensor):
         one, other = value.arrays
-        return FixedTensor((one.reshape(*one.shape[:dim], 1, *one.shape[dim:]),
-                      other.reshape(*other.shape[:dim], 1, *other.shape[dim:])))
+        return FixedTensor(
+            (
+                one.reshape(*one.shape[:dim], 1, *one.shape[dim:]),
+                other.reshape(*other.shape[:dim], 1, *other.shape[dim:]),
+            )
+        )
     return value.on((*value.axes[:dim], (), *value.axes[dim:]))
 
 
@@ -295,8 +325,10 @@ def join(sketch: Parameters, values: Sequence[Any], dim: int, key: str) -> Trace
     made: list[Traced] = []
     for k, v in enumerate(values):
         if isinstance(v, FixedTensor):
-            axes = tuple(sketch.axis((key, "part", k), *_known_size(v, dim)) if a == dim else axis
-                         for a, axis in enumerate(frame.axes))
+            axes = tuple(
+                sketch.axis((key, "part", k), *_known_size(v, dim)) if a == dim else axis
+                for a, axis in enumerate(frame.axes)
+            )
             v = sketch.constant(v, axes)
         made.append(_in_one_row(sketch, sketch.settled(v), dim))
     sizes = [_sizes(v, dim) for v in made]
@@ -332,8 +364,11 @@ def join(sketch: Parameters, values: Sequence[Any], dim: int, key: str) -> Trace
         start += count
     outer = [a for a in atoms_of(tuple(others)) if a.name in used]
     for v, place in pieces:
-        expr = v.expr if not frame.is_vector or sketch.holds_vector(v.expr) else v.expr * sketch.one(
-            sketch.ratio(frame.widths[0]) if frame.widths else Fraction(1))
+        expr = (
+            v.expr
+            if not frame.is_vector or sketch.holds_vector(v.expr)
+            else v.expr * sketch.one(sketch.ratio(frame.widths[0]) if frame.widths else Fraction(1))
+        )
         sketch.enter(Sentence(target, (*(a.slot for a in outer), place), "Nonlin", (expr,), sketch.place, "joined"))
     axes = tuple((new, *rest) if k == dim else axis for k, axis in enumerate(others))
     copies = frozenset(name for v in made for name in v.copies)
@@ -360,8 +395,10 @@ def _in_one_row(sketch: Parameters, value: Traced, dim: int) -> Traced:
     def change(node: Expr) -> Expr | None:
         if not isinstance(node, Variable | Constant):
             return None
-        slots = tuple(new.slot if slot.terms and set(slot.terms) == set(row.terms) and not slot.offset else slot
-                      for slot in node.slots)
+        slots = tuple(
+            new.slot if slot.terms and set(slot.terms) == set(row.terms) and not slot.offset else slot
+            for slot in node.slots
+        )
         if any(names & set(slot.indices) for slot in slots):
             raise sketch.refuse("an axis made of several indices is joined with another", "join before they are merged")
         return type(node)(node.name, slots)
@@ -373,8 +410,9 @@ def _known_size(known: FixedTensor, dim: int) -> tuple[int, int]:
     return known.shapes[0][dim], known.shapes[1][dim]
 
 
-def _common_rest(sketch: Parameters, made: Sequence[Traced], dim: int, sizes: Sequence[tuple[int, int]]
-                 ) -> tuple[AxisPart, ...]:
+def _common_rest(
+    sketch: Parameters, made: Sequence[Traced], dim: int, sizes: Sequence[tuple[int, int]]
+) -> tuple[AxisPart, ...]:
     """The width that parts of an axis have in common; none if the axis is an index."""
     if all(len(v.axes[dim]) <= 1 and not any(a.is_width for a in v.axes[dim]) for v in made):
         return ()
@@ -385,8 +423,10 @@ def _common_rest(sketch: Parameters, made: Sequence[Traced], dim: int, sizes: Se
             sketch.split(v.axes[dim][-1], (size[0] // common[0], size[1] // common[1]))
     rests = [v.axes[dim][-1:] for v in made]
     if any(len(v.axes[dim]) > 2 for v in made):
-        raise sketch.refuse("vectors of different widths are joined", "join equal parts (rotary positions for half of "
-                            "each head or all of it, not for a quarter)")
+        raise sketch.refuse(
+            "vectors of different widths are joined",
+            "join equal parts (rotary positions for half of each head or all of it, not for a quarter)",
+        )
     return rests[0]
 
 
@@ -397,6 +437,8 @@ def tiled(sketch: Parameters, call: TracedCall) -> Result:
     times = call.pair(1, "repeats")
     lead = len(times[0]) - len(value.axes)
     axes = ((),) * lead + value.axes
-    made = [(*sketch.axis((call.name, k), one, other), *axis)
-            for k, (one, other, axis) in enumerate(zip(*times, axes, strict=True))]
+    made = [
+        (*sketch.axis((call.name, k), one, other), *axis)
+        for k, (one, other, axis) in enumerate(zip(*times, axes, strict=True))
+    ]
     return value.on(tuple(made))

@@ -60,6 +60,6 @@ def _of(table: Any, function: str) -> Wave | None:
 
 def _matches(table: Any, wave: Wave) -> bool:
     places, coordinates = np.arange(table.shape[0]), np.arange(table.shape[1]) / table.shape[1]
-    angles = places[:, None] * wave.frequency * wave.base ** -coordinates
+    angles = places[:, None] * wave.frequency * wave.base**-coordinates
     made = wave.scale * (np.cos(angles) if wave.function == "cos" else np.sin(angles))
     return bool(np.abs(made - table).max() < CLOSE * max(1, table.shape[0] / 10) * abs(wave.scale))

@@ -133,8 +133,18 @@ def _folder(program: Any, settings: Mapping[str, Any]) -> Path | None:
     if netsor.own or inside() is None:
         return None
     text, tables = pack(replace(netsor, title="", reference="", run=()))
-    said = hashlib.sha256(json.dumps([text, program.check().grade, settings["accuracy"], settings["seed"],
-                                      parse_memory(settings["max_memory"]), _where()]).encode())
+    said = hashlib.sha256(
+        json.dumps(
+            [
+                text,
+                program.check().grade,
+                settings["accuracy"],
+                settings["seed"],
+                parse_memory(settings["max_memory"]),
+                _where(),
+            ]
+        ).encode()
+    )
     for name, table in sorted(tables.items()):
         said.update(f"{name}{table.shape}".encode())
         said.update(table.tobytes())
@@ -159,8 +169,17 @@ def _where() -> list[Any]:
             if name.endswith(".py"):
                 found = os.stat(os.path.join(place, name))
                 code.update(f"{place}/{name} {found.st_size} {found.st_mtime_ns}\n".encode())
-    return [__version__, code.hexdigest(), np.__version__, scipy.__version__, platform.python_version(),
-            platform.machine(), platform.node(), os.cpu_count(), [os.environ.get(name) for name in SURROUNDINGS]]
+    return [
+        __version__,
+        code.hexdigest(),
+        np.__version__,
+        scipy.__version__,
+        platform.python_version(),
+        platform.machine(),
+        platform.node(),
+        os.cpu_count(),
+        [os.environ.get(name) for name in SURROUNDINGS],
+    ]
 
 
 def _words(value: Any) -> Any:

@@ -75,15 +75,34 @@ def estimate(
     from tensorprog.finite.run import estimate as one
 
     whole = _whole(netsor, settings)
-    costs = [one(whole, width, settings.samples, method=settings.method, coordinates=settings.coordinates,
-                 keep=settings.keep, threads=settings.threads, max_memory=settings.max_memory, executor=executor,
-                 stored=stream, exact=settings.exact) for width in settings.width]
+    costs = [
+        one(
+            whole,
+            width,
+            settings.samples,
+            method=settings.method,
+            coordinates=settings.coordinates,
+            keep=settings.keep,
+            threads=settings.threads,
+            max_memory=settings.max_memory,
+            executor=executor,
+            stored=stream,
+            exact=settings.exact,
+        )
+        for width in settings.width
+    ]
     return sum(seconds for seconds, _ in costs), max(memory for _, memory in costs)
 
 
 def run(
-    program: Any, settings: Settings, out: Path | None = None, listener: Listener | None = None, *,
-    executor: Executor | None = None, stream: bool = False, page: Callable[[Study], str] | None = None,
+    program: Any,
+    settings: Settings,
+    out: Path | None = None,
+    listener: Listener | None = None,
+    *,
+    executor: Executor | None = None,
+    stream: bool = False,
+    page: Callable[[Study], str] | None = None,
 ) -> Study:
     """Check, compile, run, compare and write; without `out` nothing is written.
 
@@ -108,10 +127,20 @@ def run(
         settings = replace(settings, conditional=True)
     study = Study(netsor, report, settings)
     for width in settings.width:
-        check_memory(_whole(netsor, settings), width, settings.samples, method=settings.method,
-                     coordinates=settings.coordinates, keep=settings.keep, threads=settings.threads,
-                     max_memory=settings.max_memory, dtype=settings.dtype, executor=executor, stored=stream,
-                     exact=settings.exact)
+        check_memory(
+            _whole(netsor, settings),
+            width,
+            settings.samples,
+            method=settings.method,
+            coordinates=settings.coordinates,
+            keep=settings.keep,
+            threads=settings.threads,
+            max_memory=settings.max_memory,
+            dtype=settings.dtype,
+            executor=executor,
+            stored=stream,
+            exact=settings.exact,
+        )
     if out is not None:
         try:
             plots.need_matplotlib()
@@ -120,13 +149,25 @@ def run(
     _, memory = estimate(netsor, settings, executor, stream)
     law = _compiled(program, study)
     told = Paced(told, Pace(program.netsor.name), _steps(program, study, law, out, executor, stream))
-    told.note(f"estimate: about {duration(sum(told.expected.values()))} and {memory / 2**20:.0f} MiB for the limit, "
-              f"{settings.samples:,} networks at each of {', '.join(f'n = {width}' for width in settings.width)}"
-              f"{'' if out is None else ', pictures and report'}")
+    told.note(
+        f"estimate: about {duration(sum(told.expected.values()))} and {memory / 2**20:.0f} MiB for the limit, "
+        f"{settings.samples:,} networks at each of {', '.join(f'n = {width}' for width in settings.width)}"
+        f"{'' if out is None else ', pictures and report'}"
+    )
     folders = {width: out / "samples" / f"n{width}" for width in settings.width if out is not None and stream}
     for width, folder in folders.items():
-        check_store(_whole(netsor, settings), width, settings.samples, folder, settings.seed, settings.method,
-                    settings.coordinates, settings.keep, settings.dtype, settings.exact)
+        check_store(
+            _whole(netsor, settings),
+            width,
+            settings.samples,
+            folder,
+            settings.seed,
+            settings.method,
+            settings.coordinates,
+            settings.keep,
+            settings.dtype,
+            settings.exact,
+        )
     with ExitStack() as stack:
         if out is not None and page is not None:
             stack.push(lambda kind, *_: _report(study, out, page, told, kind is not None))
@@ -136,8 +177,15 @@ def run(
                 out.mkdir(parents=True, exist_ok=True)
             if not stream:
                 text, tables = pack(netsor)
-                meta = {"program": text, "version": __version__, "seed": settings.seed, "samples": settings.samples,
-                        "width": [], "method": settings.method, "coordinates": settings.coordinates}
+                meta = {
+                    "program": text,
+                    "version": __version__,
+                    "seed": settings.seed,
+                    "samples": settings.samples,
+                    "width": [],
+                    "method": settings.method,
+                    "coordinates": settings.coordinates,
+                }
                 store = stack.enter_context(SamplesFile(out / "samples.npz", meta, tables))
             _write(study, out, "program.svg", lambda path: write_text(path, to_svg(build(netsor), report)))
         _limit(study, law, told)
@@ -148,8 +196,9 @@ def run(
         for width in settings.width:
             told.stage(_drawing(width))
             try:
-                samples = program.run(width=width, progress=told.progress, executor=executor,
-                                      store=folders.get(width), **settings.options)
+                samples = program.run(
+                    width=width, progress=told.progress, executor=executor, store=folders.get(width), **settings.options
+                )
             except Interrupted as stop:
                 if store is not None and stop.drawn is not None:
                     _keep(study, stop.drawn, store, told)
@@ -252,8 +301,10 @@ def _note_averages(study: Study, told: Listener) -> None:
     added = with_averages(study.netsor, dict(study.settings.averages))
     for target, missing in uncertified(added).items():
         asked = "controlled" if "controlled" in missing else "bounded and pseudo-Lipschitz"
-        told.note(f"average {target}: the theorem takes psi that is {asked}; {added.psi[target]} cannot be shown to be "
-                  f"{' or '.join(missing)}")
+        told.note(
+            f"average {target}: the theorem takes psi that is {asked}; {added.psi[target]} cannot be shown to be "
+            f"{' or '.join(missing)}"
+        )
     if study.compared is not None:
         try:
             study.compared.averages(added.psi, study.settings.samples)
@@ -348,8 +399,10 @@ def _first_orders(study: Study, told: Listener) -> None:
         return
     if isinstance(found, float):
         takes = f"about {duration(found)}" if math.isfinite(found) else "long behind several layers of scores"
-        told.note(f"the first order in 1/n of {variable} would take {takes}: "
-                  f'law.correction("kurtosis", "{variable}") computes it')
+        told.note(
+            f"the first order in 1/n of {variable} would take {takes}: "
+            f'law.correction("kurtosis", "{variable}") computes it'
+        )
         return
     study.first_orders[variable] = found
 
@@ -379,11 +432,25 @@ def _pictures(study: Study, out: Path, told: Listener) -> None:
                 found = limit_density(study.compared, variable, [x for _, x in study.columns[variable]])
                 study.densities[variable] = found
         limit = study.densities.get(first) if first in limited else None
-        _write(study, out, "density.png", lambda path: plots.save(
-            path, lambda axes: plots.density_of(study.columns[first], first, limit, axes), 2, style="page"))
-        _write(study, out, "convergence.png", lambda path: plots.save(
-            path, lambda axes: plots.convergence(study.comparisons, first, axes, panels, study.first_orders.get(first)),
-            len(panels), style="page"))
+        _write(
+            study,
+            out,
+            "density.png",
+            lambda path: plots.save(
+                path, lambda axes: plots.density_of(study.columns[first], first, limit, axes), 2, style="page"
+            ),
+        )
+        _write(
+            study,
+            out,
+            "convergence.png",
+            lambda path: plots.save(
+                path,
+                lambda axes: plots.convergence(study.comparisons, first, axes, panels, study.first_orders.get(first)),
+                len(panels),
+                style="page",
+            ),
+        )
 
     try:
         draw()
@@ -459,5 +526,5 @@ class _Written(io.FileIO):
         left = memoryview(data).cast("B")
         size = len(left)
         while left:
-            left = left[super().write(left):]
+            left = left[super().write(left) :]
         return size

@@ -55,8 +55,10 @@ def saved_figures(
     known = _offered(folder)
     unknown = [name for name in what if name not in known]
     if unknown:
-        raise fail(f"{folder} has no figure {unknown[0]}",
-                   fix=did_you_mean(unknown[0], list(known)).replace("known names", "figures there"))
+        raise fail(
+            f"{folder} has no figure {unknown[0]}",
+            fix=did_you_mean(unknown[0], list(known)).replace("known names", "figures there"),
+        )
     found = {}
     for name in what or known:
         try:
@@ -79,8 +81,10 @@ def _as_written(folder: Path) -> Iterator[None]:
     except TensorprogError:
         raise
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise fail(f"what {folder} holds was not written by tensorprog, or was changed: {error!r}",
-                   fix="the command that wrote it again") from error
+        raise fail(
+            f"what {folder} holds was not written by tensorprog, or was changed: {error!r}",
+            fix="the command that wrote it again",
+        ) from error
 
 
 def _checked(folder: Path, save: Save) -> Save:
@@ -101,13 +105,17 @@ def _offered(folder: Path) -> dict[str, Callable[[Wish], Save]]:
     if (folder / "depth.json").is_file():
         return {"depth": lambda wish: _depth(_read(folder / "depth.json", "profiles"), wish)}
     if (folder / "sweep.nc").is_file():
-        raise fail(f"{folder} is the folder of a sweep, whose pictures `tp sweep` draws itself",
-                   fix="the command of the sweep again: it draws no networks that are on disk")
+        raise fail(
+            f"{folder} is the folder of a sweep, whose pictures `tp sweep` draws itself",
+            fix="the command of the sweep again: it draws no networks that are on disk",
+        )
     paper = _paper(folder)
     if paper:
         return paper
-    raise fail(f"{folder} holds nothing to draw: there is no report.json, depth.json or figure of the paper in it",
-               fix="name a folder that tp run, tp depth or tp paper has written")
+    raise fail(
+        f"{folder} holds nothing to draw: there is no report.json, depth.json or figure of the paper in it",
+        fix="name a folder that tp run, tp depth or tp paper has written",
+    )
 
 
 def _read(path: Path, key: str) -> dict[str, Any]:
@@ -141,12 +149,12 @@ class _Run:
     def _place(self, variable: str | None) -> tuple[str, str, int]:
         """A variable, its family and its position in it."""
         outputs = self.finite[0]["outputs"]
-        labels = {label(name, index): (name, k) for name, entry in outputs.items()
-                  for k, index in enumerate(entry["index"])}
+        labels = {
+            label(name, index): (name, k) for name, entry in outputs.items() for k, index in enumerate(entry["index"])
+        }
         wanted = next(iter(labels)) if variable is None else name_of(variable)
         if wanted not in labels:
-            raise fail(f"{wanted} is not a variable of {self.folder}",
-                       fix=did_you_mean(wanted, list(labels)))
+            raise fail(f"{wanted} is not a variable of {self.folder}", fix=did_you_mean(wanted, list(labels)))
         return wanted, *labels[wanted]
 
     # -- densities ----------------------------------------------------------------------------------------------
@@ -163,7 +171,8 @@ class _Run:
         draws = [(f"n = {entry['width']}", self._draws(entry, name, position)) for entry in self.finite]
         scale = "both" if len(scales) == len(SCALES) else scales[0]
         return lambda path, style: plots.save(
-            path, lambda axes: plots.density_of(draws, variable, limit, axes, scale), len(scales), style=style)
+            path, lambda axes: plots.density_of(draws, variable, limit, axes, scale), len(scales), style=style
+        )
 
     def _limit(self, variable: str) -> LimitDensity | None:
         """The limit of a variable; None where the run had none."""
@@ -173,10 +182,15 @@ class _Run:
         if self.found["limit"] is None or "limit_refused" in self.found:
             return None
         if not saved:
-            raise fail(f"{self.folder}/report.json has no density of the limit: the run was stopped, or an earlier "
-                       "version wrote it", fix="the command of the run again")
-        raise fail(f"the density of {variable} in the limit was not saved, only that of {', '.join(saved)}",
-                   fix=f"--variable '{next(iter(saved))}'")
+            raise fail(
+                f"{self.folder}/report.json has no density of the limit: the run was stopped, or an earlier "
+                "version wrote it",
+                fix="the command of the run again",
+            )
+        raise fail(
+            f"the density of {variable} in the limit was not saved, only that of {', '.join(saved)}",
+            fix=f"--variable '{next(iter(saved))}'",
+        )
 
     def _draws(self, entry: Mapping[str, Any], name: str, position: int) -> Array:
         """Draws of a member at one width, from samples.npz or from the folder of streamed samples."""
@@ -190,13 +204,16 @@ class _Run:
                 with packed.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
                     array = held[f"{name}_n{width}"]
             else:
-                raise fail(f"there are no samples in {self.folder}: neither samples.npz nor {streamed}",
-                           fix="the command of the run again")
+                raise fail(
+                    f"there are no samples in {self.folder}: neither samples.npz nor {streamed}",
+                    fix="the command of the run again",
+                )
             flat = array.reshape(len(array), -1, size)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             where = streamed if streamed.is_file() else packed
-            raise fail(f"{name} at n = {width} cannot be read from {where}: {error}",
-                       fix="the command of the run again") from None
+            raise fail(
+                f"{name} at n = {width} cannot be read from {where}: {error}", fix="the command of the run again"
+            ) from None
         return np.asarray(flat[: max(1, MOST // flat.shape[1]), :, position], dtype=np.float64)
 
     # -- convergence --------------------------------------------------------------------------------------------
@@ -214,13 +231,19 @@ class _Run:
         if variable not in {row.variable for row in comparisons[0].rows}:
             raise fail(f"{variable} was not compared: of large families the first {MAX_MEMBERS} members are")
         return lambda path, style: plots.save(
-            path, lambda axes: plots.convergence(comparisons, variable, axes, panels, first_order), len(panels),
-            style=style)
+            path,
+            lambda axes: plots.convergence(comparisons, variable, axes, panels, first_order),
+            len(panels),
+            style=style,
+        )
 
     def _comparison(self, entry: Mapping[str, Any]) -> Comparison:
         """The rows of one width, as far as they were saved."""
-        rows = [self._row(entry, name, k) for name, about in entry["outputs"].items()
-                for k in range(min(len(about["index"]), MAX_MEMBERS))]
+        rows = [
+            self._row(entry, name, k)
+            for name, about in entry["outputs"].items()
+            for k in range(min(len(about["index"]), MAX_MEMBERS))
+        ]
         known = any(about["kl"] is not None for about in entry["outputs"].values())
         return Comparison(tuple(rows), int(entry["width"]), "limit" if known else "nothing", self.found["program"])
 
@@ -252,8 +275,9 @@ class _Run:
             raise fail(f"the covariance of {name} was not saved: it has too many members, or the limit refused it")
         names = [label(name, member) for member in index]
         values = np.array(matrix, dtype=np.float64)
-        return lambda path, style: plots.save(path, lambda axes: plots.matrix_of(values, names, name, axes[0]), 1,
-                                              style=style)
+        return lambda path, style: plots.save(
+            path, lambda axes: plots.matrix_of(values, names, name, axes[0]), 1, style=style
+        )
 
 
 def _number(values: Any, position: int) -> float:
@@ -269,8 +293,10 @@ def _chosen(wanted: Sequence[str], known: Mapping[str, Any] | Sequence[str]) -> 
     """
     for name in wanted:
         if name not in known:
-            raise fail(f"there is no panel {name} in this figure", fix=did_you_mean(name, list(known)).replace(
-                "known names", "panels"))
+            raise fail(
+                f"there is no panel {name} in this figure",
+                fix=did_you_mean(name, list(known)).replace("known names", "panels"),
+            )
     return tuple(wanted)
 
 
@@ -294,8 +320,11 @@ def _paper(folder: Path) -> dict[str, Callable[[Wish], Save]]:
     if not names:
         return {}
     example = paper_figures()
-    return {name: lambda wish, figure=figure: _of_the_paper(folder, example, figure, wish)  # type: ignore[misc]
-            for name, figure in example.FIGURES.items() if name in names}
+    return {
+        name: lambda wish, figure=figure: _of_the_paper(folder, example, figure, wish)  # type: ignore[misc]
+        for name, figure in example.FIGURES.items()
+        if name in names
+    }
 
 
 def _of_the_paper(folder: Path, example: Any, figure: Any, wish: Wish) -> Save:

@@ -38,7 +38,9 @@ class Averages:
         """Samples of `netsor` as samples of the original, the averages apart from its own variables."""
         added = set(self.families.values())
         return replace(
-            samples, netsor=self.original, psi=dict(self.psi),
+            samples,
+            netsor=self.original,
+            psi=dict(self.psi),
             arrays={name: array for name, array in samples.arrays.items() if name not in added},
             averages={name: samples.arrays[family] for name, family in self.families.items()},
         )
@@ -54,8 +56,13 @@ def with_averages(netsor: Netsor, averages: Mapping[str, str | Expr]) -> Average
     """
     if not isinstance(averages, Mapping):
         raise fail("averages are written by name", fix='averages={"m": "tanh(y[0])**2"}')
-    taken = {*netsor.families, *netsor.index, *netsor.constant, *(name for name, *_ in netsor.widths),
-             *dict(netsor.fixed_widths)}
+    taken = {
+        *netsor.families,
+        *netsor.index,
+        *netsor.constant,
+        *(name for name, *_ in netsor.widths),
+        *dict(netsor.fixed_widths),
+    }
     problems: list[Problem] = []
     body = list(netsor.body)
     families: dict[str, str] = {}
@@ -115,25 +122,40 @@ def _read(netsor: Netsor, key: str, given: str | Expr) -> tuple[str, Expr, tuple
     unknown = [v.name for v in found if v.name not in netsor.families]
     if unknown:  # reported here, where the added names are not known yet
         known = [other for other, family in netsor.families.items() if family.kind != "weight"]
-        raise ProgramError([Problem(f"average {name}: {other} is not defined", Span(text=text),
-                                    did_you_mean(other, [*known, *netsor.constant, *netsor.index]))
-                            for other in dict.fromkeys(unknown)])
+        raise ProgramError(
+            [
+                Problem(
+                    f"average {name}: {other} is not defined",
+                    Span(text=text),
+                    did_you_mean(other, [*known, *netsor.constant, *netsor.index]),
+                )
+                for other in dict.fromkeys(unknown)
+            ]
+        )
     vectors = [v for v in found if netsor.families[v.name].kind == "vector"]
     weights = [v for v in found if netsor.families[v.name].kind == "weight"]
     if weights:
-        raise fail(f"average {name}: {weights[0]} is a weight; averages are over coordinates of vectors",
-                   Span(text=text), f"average {name} over a vector that {weights[0]} makes")
+        raise fail(
+            f"average {name}: {weights[0]} is a weight; averages are over coordinates of vectors",
+            Span(text=text),
+            f"average {name} over a vector that {weights[0]} makes",
+        )
     if not vectors:
         what = f"a function of scalars, {', '.join(map(str, found))}" if found else "a constant"
-        raise fail(f"average {name}: there is no vector in it, so all coordinates are equal: it is {what}",
-                   Span(text=text), "compute it from the samples" if found else "an expression such as tanh(y[0])**2")
+        raise fail(
+            f"average {name}: there is no vector in it, so all coordinates are equal: it is {what}",
+            Span(text=text),
+            "compute it from the samples" if found else "an expression such as tanh(y[0])**2",
+        )
     free = free_indices(expr)
     slots = target.slots or slots_of(free)
     missing = [index for index in free if index not in {slot.bare for slot in slots}]
     if missing or len(slots) != len(free):
-        raise fail(f"average {key}: its indices are {', '.join(free) or 'none'}, not "
-                   f"{', '.join(map(str, slots))}", Span(text=text),
-                   f"{name}[{', '.join(free)}]" if free else name)
+        raise fail(
+            f"average {key}: its indices are {', '.join(free) or 'none'}, not {', '.join(map(str, slots))}",
+            Span(text=text),
+            f"{name}[{', '.join(free)}]" if free else name,
+        )
     return name, expr, slots, netsor.families[vectors[0].name].width
 
 

@@ -1,14 +1,14 @@
 """Programs written in Python: `Builder` and its handles.
 
-    P = Builder("rnn", constants={"T": 3})
-    t = P.index("t", "1..T")
-    x, W = P.initial("x[t]"), P.weight("W")
-    s = P.family("s[t]")                        # announced, because u refers to it before it is defined
-    P.nonlin("s[0]", 0)
-    u = P.matmul("u[t]", W, s[t - 1])
-    P.nonlin("s[t]", function("tanh")(u[t] + x[t]))
-    P.outputs(s)
-    P.netsor
+P = Builder("rnn", constants={"T": 3})
+t = P.index("t", "1..T")
+x, W = P.initial("x[t]"), P.weight("W")
+s = P.family("s[t]")                        # announced, because u refers to it before it is defined
+P.nonlin("s[0]", 0)
+u = P.matmul("u[t]", W, s[t - 1])
+P.nonlin("s[t]", function("tanh")(u[t] + x[t]))
+P.outputs(s)
+P.netsor
 """
 
 from __future__ import annotations
@@ -98,17 +98,23 @@ class FamilyHandle:
         raise fail(f"{self.name} cannot stand in an expression: {self.usage_hint}", fix=self.member)
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        raise fail(f"{self.name} is defined already, and nothing is assigned to its members", fix=(
-            f'a statement defines a new family: P.nonlin("{self.name}2[...]", ...)'))
+        raise fail(
+            f"{self.name} is defined already, and nothing is assigned to its members",
+            fix=(f'a statement defines a new family: P.nonlin("{self.name}2[...]", ...)'),
+        )
 
     def __call__(self, *args: Any) -> NoReturn:
         """Refused: indices stand in square brackets."""
-        raise fail(f"{self.name} is no function: indices stand in square brackets",
-                   fix=f"{self.name}[{', '.join(map(str, args))}]")
+        raise fail(
+            f"{self.name} is no function: indices stand in square brackets",
+            fix=f"{self.name}[{', '.join(map(str, args))}]",
+        )
 
     def __len__(self) -> NoReturn:
-        raise fail(f"{self.name} has no length here: the sizes of its indices are those of the program",
-                   fix="P.netsor.ranges has the range of each index")
+        raise fail(
+            f"{self.name} has no length here: the sizes of its indices are those of the program",
+            fix="P.netsor.ranges has the range of each index",
+        )
 
     def __array_ufunc__(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse()
@@ -145,12 +151,20 @@ class Builder:
     """
 
     def __init__(
-        self, name: str, constants: Mapping[str, Any] | None = None, *, title: str = "", reference: str = "",
-        widths: Mapping[str, Any] | None = None, fixed_widths: Mapping[str, Any] | None = None,
+        self,
+        name: str,
+        constants: Mapping[str, Any] | None = None,
+        *,
+        title: str = "",
+        reference: str = "",
+        widths: Mapping[str, Any] | None = None,
+        fixed_widths: Mapping[str, Any] | None = None,
     ) -> None:
         self._draft = Draft(
-            _program_name(name), title=one_line(_line(title, "a title"), "title"),
-            reference=one_line(_line(reference, "a reference"), "reference"))
+            _program_name(name),
+            title=one_line(_line(title, "a title"), "title"),
+            reference=one_line(_line(reference, "a reference"), "reference"),
+        )
         self._announced: dict[str, int] = {}
         self._cache: Netsor | None = None
         if not isinstance(constants, Mapping | None):
@@ -190,8 +204,14 @@ class Builder:
             return self[name]
         if name in self._counts():
             raise NoNameError(Problem(f"{name} is no constant: other names stand in brackets", fix=f'P["{name}"]'))
-        return no_attribute("the program", type(self), name, f"the methods of a program are {', '.join(METHODS)}",
-                            what="constant and no method", more=tuple(self._draft.constant))
+        return no_attribute(
+            "the program",
+            type(self),
+            name,
+            f"the methods of a program are {', '.join(METHODS)}",
+            what="constant and no method",
+            more=tuple(self._draft.constant),
+        )
 
     def __getitem__(self, name: str) -> Any:
         """Constant, index or family by name."""
@@ -210,8 +230,10 @@ class Builder:
         """A number, or over indices (`"b[i]"`) an array or an expression; returns its handle."""
         short, indices = make_name(name, self.names, "a constant")
         if not indices and (isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim)):
-            raise fail(f"{short} is declared without indices, so that it is one number", fix=(
-                f'declare an array over its indices: P.constant("{short}[i]", numbers)'))
+            raise fail(
+                f"{short} is declared without indices, so that it is one number",
+                fix=(f'declare an array over its indices: P.constant("{short}[i]", numbers)'),
+            )
         record: Any
         if not indices:
             record = ConstantDef(short, scalar(value, self.names, f"constant {name}"))
@@ -238,8 +260,17 @@ class Builder:
         return IndexValue(f"{getattr(index, 'name', index)}_")
 
     def initial(
-        self, name: str, mean: Any = 0, cov: Any = 1, *, data: Any = None, gram: Any = None, variance: Any = None,
-        width: str = "n", grid: bool = False, **other: Any,
+        self,
+        name: str,
+        mean: Any = 0,
+        cov: Any = 1,
+        *,
+        data: Any = None,
+        gram: Any = None,
+        variance: Any = None,
+        width: str = "n",
+        grid: bool = False,
+        **other: Any,
     ) -> Any:
         """Initial vectors with coordinates i.i.d. N(mean, cov): numbers, expressions, or matrices over the members.
 
@@ -250,11 +281,20 @@ class Builder:
         _known("initial", name, other)
         short, indices = make_name(name, self.names, "an initial vector")
         plain = isinstance(mean, int) and mean == 0
-        options = {"mean": None if grid and plain else mean, "cov": None if _is_one(cov) else cov, "gram": gram,
-                   "data": data, "variance": variance, "width": width, "grid": grid or None}
+        options = {
+            "mean": None if grid and plain else mean,
+            "cov": None if _is_one(cov) else cov,
+            "gram": gram,
+            "data": data,
+            "variance": variance,
+            "width": width,
+            "grid": grid or None,
+        }
         if isinstance(data, str):
-            raise fail(f"the data of {short} are an array, and not the name of a file",
-                       fix=f"P.initial({name!r}, data=np.load({data!r}))")
+            raise fail(
+                f"the data of {short} are an array, and not the name of a file",
+                fix=f"P.initial({name!r}, data=np.load({data!r}))",
+            )
         given = self._taken(INITIAL, short, {key: value for key, value in options.items() if value is not None})
         self._add("initial", make_initial(short, indices, given, instead="cov=..."))
         return self[short]
@@ -326,8 +366,9 @@ class Builder:
 
     def _taken(self, what: Entries, owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """The values of the options of an entry."""
-        return {key: take(what.options[key], value, self.names, f"the {key} of {owner}")
-                for key, value in given.items()}
+        return {
+            key: take(what.options[key], value, self.names, f"the {key} of {owner}") for key, value in given.items()
+        }
 
     def _written(self, name: str, value: Any) -> None:
         if isinstance(value, str | Expr) and plain_number(str(value)) is None:
@@ -354,12 +395,15 @@ class Builder:
     ) -> Any:
         names = self.names
         if not isinstance(target, str):
-            raise fail(f"{instruction} defines a new family, whose name comes first, as text, and not {target}",
-                       fix=f'P.{instruction.lower()}("y[i]", ...)')
+            raise fail(
+                f"{instruction} defines a new family, whose name comes first, as text, and not {target}",
+                fix=f'P.{instruction.lower()}("y[i]", ...)',
+            )
         left = parse_target(target, names)
         if any(arg is None for arg in args):
-            raise fail(f"an argument of {instruction} is missing",
-                       fix=f"P.{instruction.lower()}({_EXAMPLES[instruction]})")
+            raise fail(
+                f"an argument of {instruction} is missing", fix=f"P.{instruction.lower()}({_EXAMPLES[instruction]})"
+            )
         weights = 1 if instruction == "MatMul" else 0
         exprs = [_argument(arg, names, position < weights) for position, arg in enumerate(args)]
         text = f"{left} = {instruction}({', '.join(map(_shown, exprs))})"
@@ -374,9 +418,14 @@ class Builder:
         partial = {s.target.name for s in body if any(not slot.terms for slot in s.target.slots)}
         problems = problems_of(replace(self._draft, body=body), {*self._announced, *partial}, last=True)
         if problems:
-            raise ProgramError([
-                Problem(p.message, p.span, p.fix or "announce a family that is defined later: P.family(\"s[t]\")")
-                if p.message.endswith("is not defined") else p for p in problems])
+            raise ProgramError(
+                [
+                    Problem(p.message, p.span, p.fix or 'announce a family that is defined later: P.family("s[t]")')
+                    if p.message.endswith("is not defined")
+                    else p
+                    for p in problems
+                ]
+            )
         self._change(body=body)
         return self._handle(left.name, len(left.slots))
 
@@ -386,11 +435,17 @@ class Builder:
             same = parse_expression(str(expr), names) == expr
         except (ProgramError, RecursionError) as error:
             reason = error.problems[0].message if isinstance(error, ProgramError) else "it is nested too deeply"
-            raise fail(f"this expression cannot be written as text: {reason}", span,
-                       "name inner parts by statements of their own, or use sum[i](...)") from None
+            raise fail(
+                f"this expression cannot be written as text: {reason}",
+                span,
+                "name inner parts by statements of their own, or use sum[i](...)",
+            ) from None
         if not same:
-            raise fail("this expression uses names in another meaning than the program does", span,
-                       "take indices and constants from this program, and families by u[i]")
+            raise fail(
+                "this expression uses names in another meaning than the program does",
+                span,
+                "take indices and constants from this program, and families by u[i]",
+            )
 
 
 _EXAMPLES = {"MatMul": '"u", W, x', "Dot": '"p", x, y', "Nonlin": '"y", tp.tanh(x)'}
@@ -402,8 +457,14 @@ def _known(method: str, name: str, other: Mapping[str, Any]) -> None:
         option = "variance" if method == "weight" else "cov"
         deviation = key in ("std", "sigma", "stddev", "scale") and isinstance(value, int | float)
         fix = f"P.{method}({name!r}, {option}={value**2 if deviation else value!r})"
-        raise fail(f"{name} has no option {key}; its variance is {option}", fix=(
-            fix if deviation or key in ("var", "sigma2", "covariance", "cov", "variance") else f"P.{method}({name!r})"))
+        raise fail(
+            f"{name} has no option {key}; its variance is {option}",
+            fix=(
+                fix
+                if deviation or key in ("var", "sigma2", "covariance", "cov", "variance")
+                else f"P.{method}({name!r})"
+            ),
+        )
 
 
 def _argument(value: Any, names: Names, weight: bool) -> Expr:

@@ -136,8 +136,9 @@ def _read_csv(path: Path) -> Any:
         try:
             rows.append([float(entry) for entry in line.split(",")])
         except ValueError:
-            raise DataError(f"row {number} is not made of numbers separated by commas",
-                             "remove headings and other text") from None
+            raise DataError(
+                f"row {number} is not made of numbers separated by commas", "remove headings and other text"
+            ) from None
         if len(rows[-1]) != len(rows[0]):
             raise DataError(f"row {number} has {len(rows[-1])} numbers, row 1 has {len(rows[0])}")
     return np.array(rows)

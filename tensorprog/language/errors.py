@@ -14,9 +14,28 @@ from typing import Any, TypeVar, cast
 from tensorprog.language.extras import how_to_install
 
 __all__ = [
-    "AccuracyError", "MemoryLimitError", "MissingPackageError", "NoNameError", "NoOperationError", "NotCompiledError",
-    "OutsideError", "Problem", "ProgramError", "Span", "TensorprogError", "WorkerError", "advised", "advising",
-    "check_count", "check_precision", "did_you_mean", "fail", "in_order", "need_package", "need_xarray", "shorten",
+    "AccuracyError",
+    "MemoryLimitError",
+    "MissingPackageError",
+    "NoNameError",
+    "NoOperationError",
+    "NotCompiledError",
+    "OutsideError",
+    "Problem",
+    "ProgramError",
+    "Span",
+    "TensorprogError",
+    "WorkerError",
+    "advised",
+    "advising",
+    "check_count",
+    "check_precision",
+    "did_you_mean",
+    "fail",
+    "in_order",
+    "need_package",
+    "need_xarray",
+    "shorten",
     "visible",
 ]
 
@@ -144,6 +163,7 @@ class MemoryLimitError(TensorprogError):
 
     def spelled(self, options: Mapping[str, str]) -> MemoryLimitError:
         """The same in the names of a command's `options`, by those of Python, without ways that it does not have."""
+
         def has(text: str) -> bool:
             return not any(name in text and not option for name, option in options.items())
 
@@ -166,8 +186,9 @@ def visible(text: str) -> str:
     """The text with what is not printable written out, as \\x1b is: terminals would obey it."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c == "\n" else " " if c == "\t" else c.encode("unicode_escape").decode()
-                   for c in text)
+    return "".join(
+        c if c.isprintable() or c == "\n" else " " if c == "\t" else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def did_you_mean(name: str, known: Sequence[str], otherwise: str | None = None) -> str:
@@ -196,6 +217,7 @@ def shorten(text: str) -> str:
 
 def advised(method: Call) -> Call:
     """The method, which answers arguments that it does not have, or lacks, with those that it takes."""
+
     @wraps(method)
     def called(*args: Any, **options: Any) -> Any:
         try:
@@ -219,8 +241,11 @@ def advising(kind: Kind) -> Kind:
 
 def _not_called_so(method: Callable[..., Any], said: str, kind: str) -> ProgramError:
     """The error for arguments that do not fit, after what Python said."""
-    taken = [name for name, parameter in inspect.signature(method).parameters.items()
-             if name != "self" and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)]
+    taken = [
+        name
+        for name, parameter in inspect.signature(method).parameters.items()
+        if name != "self" and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    ]
     name = kind if method.__name__ == "__init__" else method.__name__
     all_of_them = f"its arguments are {', '.join(taken)}" if taken else f"{name}()"
     quoted = re.findall(r"'(\w+)'", said)
@@ -237,8 +262,10 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
     """A whole number; raise ProgramError for anything else."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
         whole = re.fullmatch(r"'?(\d+)(\.0*)?'?", repr(value))
-        raise fail(f"{name} must be a whole number of at least {least}, not {value!r}",
-                   fix=f"{name}={whole[1]}" if whole and int(whole[1]) >= least else "")
+        raise fail(
+            f"{name} must be a whole number of at least {least}, not {value!r}",
+            fix=f"{name}={whole[1]}" if whole and int(whole[1]) >= least else "",
+        )
     return int(value)
 
 

@@ -34,9 +34,26 @@ from tensorprog.language.expr import (
 from tensorprog.language.records import Draft, Nonlin, Range, Table
 
 __all__ = [
-    "BATCH", "COORDINATE", "Open", "Scope", "add", "affine_values", "align", "broadcast", "constant_array", "contract",
-    "elementwise", "evaluate", "gather", "index_array", "index_values", "multiply", "overflow", "pieces_of_sums",
-    "take", "union",
+    "BATCH",
+    "COORDINATE",
+    "Open",
+    "Scope",
+    "add",
+    "affine_values",
+    "align",
+    "broadcast",
+    "constant_array",
+    "contract",
+    "elementwise",
+    "evaluate",
+    "gather",
+    "index_array",
+    "index_values",
+    "multiply",
+    "overflow",
+    "pieces_of_sums",
+    "take",
+    "union",
 ]
 
 BATCH, COORDINATE = "#", "@"
@@ -86,8 +103,13 @@ def affine_values(slot: Affine, ranges: Mapping[str, Range]) -> Open:
 
 
 def take(
-    array: NDArray[Any], lead: Sequence[str], starts: Sequence[int], slots: Sequence[Affine], trail: Sequence[str],
-    ranges: Mapping[str, Range], boundaries: Sequence[str] = (),
+    array: NDArray[Any],
+    lead: Sequence[str],
+    starts: Sequence[int],
+    slots: Sequence[Affine],
+    trail: Sequence[str],
+    ranges: Mapping[str, Range],
+    boundaries: Sequence[str] = (),
 ) -> Open:
     """Read a family at affine slots.
 
@@ -109,8 +131,9 @@ def _places(
     """Indices of what is read at affine slots, the key that reads it, and where that is not beyond a boundary."""
     indices = [name for slot in slots for name in slot.indices]
     bounds = [slot.bounds(ranges) for slot in slots]
-    inside = all(start <= low and high < start + size
-                 for (low, high), start, size in zip(bounds, starts, sizes, strict=True))
+    inside = all(
+        start <= low and high < start + size for (low, high), start, size in zip(bounds, starts, sizes, strict=True)
+    )
     simple = len(set(indices)) == len(indices) and all(
         len(slot.terms) == 0 or (len(slot.terms) == 1 and slot.terms[0][1] == 1) for slot in slots
     )
@@ -139,9 +162,7 @@ def _places(
     return axes, tuple(grids), None if mask is None else np.broadcast_to(mask, full)
 
 
-def gather(
-    value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]
-) -> Open:
+def gather(value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Open:
     """Read the axes named in `forms` at affine forms of other indices; places outside an axis read its edge.
 
     Shapes    the result has the forms' indices in place of the axes named, all other axes as they are
@@ -275,6 +296,7 @@ def pieces_of_sums(count: int, most: int) -> Pieces:
 
     Every value counts `count` times: it is that of so many networks, or draws.
     """
+
     def pieces(expr: Expr, indices: Sequence[str], ranges: Mapping[str, Range]) -> list[Mapping[str, Range]]:
         sizes = {name: ranges[name][1] - ranges[name][0] for name in indices_of(expr, ranges)}
         numbers = count * math.prod(sizes.values())
@@ -305,6 +327,7 @@ def evaluate(expr: Expr, scope: Scope) -> Open:
 
     Shapes    the result has an axis for each free index that matters, and those of the variables read
     """
+
     def leaf(node: Expr) -> Open | None:
         if isinstance(node, Number):
             return Open((), np.asarray(node.value, dtype=scope.dtype))
@@ -394,8 +417,9 @@ def constant_array(netsor: Draft, node: Constant, ranges: Mapping[str, Range]) -
         return Open((), np.asarray(value))
     full = value.array if isinstance(value, Table) else index_array(netsor, value, definition.indices)
     indices = [netsor.index[name] for name in definition.indices]
-    return take(full, (), [index.start for index in indices], node.slots, (), ranges,
-                [index.boundary for index in indices])
+    return take(
+        full, (), [index.start for index in indices], node.slots, (), ranges, [index.boundary for index in indices]
+    )
 
 
 def index_array(netsor: Draft, expr: Expr, axes: Sequence[str]) -> NDArray[Any]:
@@ -412,6 +436,7 @@ def index_values(netsor: Draft, expr: Expr) -> Open:
 
     Raises    ProgramError if a vector or scalar of the program occurs in it
     """
+
     def refuse(node: Variable, _: Mapping[str, Range]) -> Open:
         raise ProgramError(f"{node} is not a constant or an index here")
 

@@ -25,11 +25,46 @@ from tensorprog.language.errors import NoNameError, Problem, ProgramError, fail
 from tensorprog.language.meant import function_meant, not_here
 
 __all__ = [
-    "COMPARISONS", "LOGICAL", "MAX_NODES", "PAIRWISE", "Affine", "Call", "Constant", "Expr", "Function", "IndexValue",
-    "Number", "Operand", "Reduction", "Variable", "affine_expr", "as_expr", "bound_indices", "call",
-    "factors", "fold", "free_indices", "fresh_substitute", "function", "function_names", "index_names", "indices_of",
-    "is_call", "linear_arguments", "product_of", "rebuild", "reindexed", "replace_variables", "slots_of", "substitute",
-    "sum_of", "summands", "variables", "walk", "with_children", "with_stars",
+    "COMPARISONS",
+    "LOGICAL",
+    "MAX_NODES",
+    "PAIRWISE",
+    "Affine",
+    "Call",
+    "Constant",
+    "Expr",
+    "Function",
+    "IndexValue",
+    "Number",
+    "Operand",
+    "Reduction",
+    "Variable",
+    "affine_expr",
+    "as_expr",
+    "bound_indices",
+    "call",
+    "factors",
+    "fold",
+    "free_indices",
+    "fresh_substitute",
+    "function",
+    "function_names",
+    "index_names",
+    "indices_of",
+    "is_call",
+    "linear_arguments",
+    "product_of",
+    "rebuild",
+    "reindexed",
+    "replace_variables",
+    "slots_of",
+    "substitute",
+    "sum_of",
+    "summands",
+    "variables",
+    "walk",
+    "with_children",
+    "with_stars",
 ]
 
 V = TypeVar("V")
@@ -136,6 +171,7 @@ def slots_of(names: Sequence[str]) -> tuple[Affine, ...]:
 
 def _operator(atom: str, swapped: bool = False) -> Callable[[Expr, Operand], Expr]:
     """The method of an operator; `swapped` where the expression stands on its right."""
+
     def applied(self: Expr, other: Operand) -> Expr:
         return call(atom, other, self) if swapped else call(atom, self, other)
 
@@ -174,8 +210,10 @@ class Expr:
 
     def __bool__(self) -> bool:
         condition = is_call(self, *COMPARISONS, *LOGICAL)
-        raise fail(f"the expression {self} has no truth value, which Python's if, and, or, not, min and max ask for",
-                   fix=f"tp.where({self if condition else f'{self} > 0'}, x, y), & and |, tp.min and tp.max")
+        raise fail(
+            f"the expression {self} has no truth value, which Python's if, and, or, not, min and max ask for",
+            fix=f"tp.where({self if condition else f'{self} > 0'}, x, y), & and |, tp.min and tp.max",
+        )
 
     # -- what is written by habit and means something else here: answered with what to write ---------------------------
 
@@ -183,8 +221,10 @@ class Expr:
         """Operators with numpy's numbers; functions of numpy are refused."""
         name = ufunc.__name__
         if any(getattr(value, "ndim", 0) for value in inputs if not isinstance(value, Expr)):
-            raise fail(f"an array cannot stand in an expression beside {self}", fix=(
-                'declare it over an index, P.constant("b[i]", array), and read b[i]'))
+            raise fail(
+                f"an array cannot stand in an expression beside {self}",
+                fix=('declare it over an index, P.constant("b[i]", array), and read b[i]'),
+            )
         if method == "__call__" and not options and name in _NUMPY_OPERATORS:
             return _NUMPY_OPERATORS[name](*(value if isinstance(value, Expr) else as_expr(value) for value in inputs))
         raise _numbers_only(f"np.{name}", _NUMPY_NAMES.get(name, name), inputs)
@@ -194,43 +234,65 @@ class Expr:
         name = getattr(function, "__name__", "array")
         if name in REDUCTIONS or name in ("amax", "nanmax"):
             index = next(iter(free_indices(self)), "i")
-            raise fail(f"np.{name} is a function of arrays, and {self} is no array", fix=(
-                f"tp.{'max' if name not in REDUCTIONS else name}[{index}]({self})"))
-        known = {"where": "tp.where(condition, x, y)", "clip": f"tp.clip({self}, -1, 1)",
-                 **dict.fromkeys(("dot", "matmul", "inner", "vdot", "einsum", "tensordot"),
-                                 'P.matmul("u", W, x) for a weight times a vector, P.dot("p", x, y) for two vectors')}
-        raise fail(f"np.{name} is a function of arrays, and {self} is no array",
-                   fix=known.get(name, "the functions of `tp list --atoms`, as tp.tanh; tp.atom declares others"))
+            raise fail(
+                f"np.{name} is a function of arrays, and {self} is no array",
+                fix=(f"tp.{'max' if name not in REDUCTIONS else name}[{index}]({self})"),
+            )
+        known = {
+            "where": "tp.where(condition, x, y)",
+            "clip": f"tp.clip({self}, -1, 1)",
+            **dict.fromkeys(
+                ("dot", "matmul", "inner", "vdot", "einsum", "tensordot"),
+                'P.matmul("u", W, x) for a weight times a vector, P.dot("p", x, y) for two vectors',
+            ),
+        }
+        raise fail(
+            f"np.{name} is a function of arrays, and {self} is no array",
+            fix=known.get(name, "the functions of `tp list --atoms`, as tp.tanh; tp.atom declares others"),
+        )
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise fail(f"{self} is an expression, which has no numbers of its own, so that no array can be made of it",
-                   fix="P.run(width=64, samples=1000) draws networks, whose values are arrays")
+        raise fail(
+            f"{self} is an expression, which has no numbers of its own, so that no array can be made of it",
+            fix="P.run(width=64, samples=1000) draws networks, whose values are arrays",
+        )
 
     def __float__(self) -> float:
-        raise fail(f"{self} has no numerical value, so that functions such as math.tanh cannot take it",
-                   fix=f"tp.tanh({self})")
+        raise fail(
+            f"{self} has no numerical value, so that functions such as math.tanh cannot take it", fix=f"tp.tanh({self})"
+        )
 
     def __int__(self) -> int:
         raise fail(f"{self} has no numerical value that could be rounded", fix="round constants before they are given")
 
     def __iter__(self) -> NoReturn:
         index = next(iter(free_indices(self)), "i")
-        raise fail(f"{self} is one vector or scalar, not a list: nothing can run over it",
-                   fix=f"tp.sum[{index}]({self})")
+        raise fail(
+            f"{self} is one vector or scalar, not a list: nothing can run over it", fix=f"tp.sum[{index}]({self})"
+        )
 
     def __len__(self) -> NoReturn:
-        raise fail(f"{self} has no length here: it is one vector or scalar, and the width is given when networks run",
-                   fix="P.run(width=64, samples=1000)")
+        raise fail(
+            f"{self} has no length here: it is one vector or scalar, and the width is given when networks run",
+            fix="P.run(width=64, samples=1000)",
+        )
 
     def __call__(self, *args: Any) -> NoReturn:
         """Refused: expressions are no functions, and weights are multiplied by statements."""
         taken = ", ".join(map(str, args))
-        raise fail(f"{self} is no function", fix=(
-            f'P.matmul("u", {self}, {taken}) for a weight times a vector' if args else f"{self}"))
+        raise fail(
+            f"{self} is no function",
+            fix=(f'P.matmul("u", {self}, {taken}) for a weight times a vector' if args else f"{self}"),
+        )
 
     def __matmul__(self, other: Any) -> NoReturn:
-        raise fail("@ is not part of the language", fix=(
-            f'P.matmul("u", {self}, {other}) for a weight times a vector, P.dot("p", {self}, {other}) for two vectors'))
+        raise fail(
+            "@ is not part of the language",
+            fix=(
+                f'P.matmul("u", {self}, {other}) for a weight times a vector, '
+                f'P.dot("p", {self}, {other}) for two vectors'
+            ),
+        )
 
     def __rmatmul__(self, other: Any) -> NoReturn:
         raise fail("@ is not part of the language", fix=f'P.matmul("u", W, {self}), where W = P.weight("W")')
@@ -259,8 +321,10 @@ class Expr:
         raise fail("divmod is not part of the language: values are real numbers", fix="tp.sin and tp.cos are periodic")
 
     def __lshift__(self, other: Any) -> NoReturn:
-        raise fail("<< and >> are not part of the language: values are real numbers", fix=(
-            f"({self}) * 2**{other}" if self.children else f"{self} * 2**{other}"))
+        raise fail(
+            "<< and >> are not part of the language: values are real numbers",
+            fix=(f"({self}) * 2**{other}" if self.children else f"{self} * 2**{other}"),
+        )
 
     def __contains__(self, _: Any) -> NoReturn:
         self.__iter__()
@@ -271,10 +335,14 @@ class Expr:
     def __getitem__(self, key: Any) -> NoReturn:
         text = ", ".join(map(str, key if isinstance(key, tuple) else (key,)))
         if isinstance(self, Variable | Constant) and not self.slots:
-            raise fail(f"{self} was declared without indices, so that [{text}] cannot follow it", fix=(
-                f'{self}, or declare it with its indices: "{self}[{text}]"'))
-        raise fail(f"{self} is one vector or scalar already, so that [{text}] cannot follow it", fix=(
-            "the indices of a member stand in one pair of brackets: p[i, j]"))
+            raise fail(
+                f"{self} was declared without indices, so that [{text}] cannot follow it",
+                fix=(f'{self}, or declare it with its indices: "{self}[{text}]"'),
+            )
+        raise fail(
+            f"{self} is one vector or scalar already, so that [{text}] cannot follow it",
+            fix=("the indices of a member stand in one pair of brackets: p[i, j]"),
+        )
 
     if not TYPE_CHECKING:  # which would take every name for one of its own
 
@@ -297,14 +365,33 @@ class Expr:
 
 
 _NUMPY_OPERATORS: dict[str, Callable[..., Any]] = {
-    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
-    "power": operator.pow, "less": operator.lt, "less_equal": operator.le, "greater": operator.gt,
-    "greater_equal": operator.ge, "negative": operator.neg, "positive": lambda x: x, "absolute": abs,
-    "bitwise_and": operator.and_, "bitwise_or": operator.or_,
-    "equal": lambda *_: False, "not_equal": lambda *_: True,  # as other objects: an expression is no number
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "power": operator.pow,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "negative": operator.neg,
+    "positive": lambda x: x,
+    "absolute": abs,
+    "bitwise_and": operator.and_,
+    "bitwise_or": operator.or_,
+    "equal": lambda *_: False,
+    "not_equal": lambda *_: True,  # as other objects: an expression is no number
 }
-_NUMPY_NAMES = {"fabs": "abs", "float_power": "power", "true_divide": "divide", "fmax": "max", "fmin": "min",
-                "maximum": "max", "minimum": "min", "heaviside": "step"}
+_NUMPY_NAMES = {
+    "fabs": "abs",
+    "float_power": "power",
+    "true_divide": "divide",
+    "fmax": "max",
+    "fmin": "min",
+    "maximum": "max",
+    "minimum": "min",
+    "heaviside": "step",
+}
 
 
 def _numbers_only(called: str, name: str, inputs: Sequence[Any]) -> ProgramError:
@@ -312,8 +399,14 @@ def _numbers_only(called: str, name: str, inputs: Sequence[Any]) -> ProgramError
     taken = ", ".join(str(value) for value in inputs[: 1 if name == "step" else None])
     known = name in ATOMS or name in PAIRWISE
     first = next(value for value in inputs if isinstance(value, Expr))
-    return fail(f"{called} is a function of arrays, and {first} is no array", fix=(
-        f"tp.{name}({taken})" if known else "the functions of `tp list --atoms`, as tp.tanh; tp.atom declares others"))
+    return fail(
+        f"{called} is a function of arrays, and {first} is no array",
+        fix=(
+            f"tp.{name}({taken})"
+            if known
+            else "the functions of `tp list --atoms`, as tp.tanh; tp.atom declares others"
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -433,8 +526,10 @@ def as_expr(value: Any) -> Expr:
     if isinstance(value, Expr) and not isinstance(value, Transposed):
         return value
     if isinstance(value, bool):
-        raise fail(f"{value} is not a number: == and `in` compare two expressions at once, and not their values",
-                   fix="a comparison stands in a choice, tp.where(x[i] > 0, 1, 0); a constant is written 1 or 0")
+        raise fail(
+            f"{value} is not a number: == and `in` compare two expressions at once, and not their values",
+            fix="a comparison stands in a choice, tp.where(x[i] > 0, 1, 0); a constant is written 1 or 0",
+        )
     if getattr(value, "dtype", None) is not None and value.ndim == 0 and value.dtype.kind in "iuf":
         value = value.item()  # an array of no dimensions has __index__, whatever it holds
     if hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0:
@@ -444,17 +539,23 @@ def as_expr(value: Any) -> Expr:
     if isinstance(value, float) or (hasattr(value, "__float__") and getattr(value, "ndim", None) == 0):
         return Number(float(value))
     if isinstance(value, str):
-        raise fail(f"the text {value!r} cannot stand inside an expression in Python", fix=(
-            'either all of it is text, P.nonlin("y[i]", "tanh(x[i])"), or none of it, tp.tanh(x[i])'))
+        raise fail(
+            f"the text {value!r} cannot stand inside an expression in Python",
+            fix=('either all of it is text, P.nonlin("y[i]", "tanh(x[i])"), or none of it, tp.tanh(x[i])'),
+        )
     if callable(value) and not hasattr(value, "usage_hint"):
         name = getattr(value, "__name__", "f")
         known = name in ATOMS or name in PAIRWISE
-        raise fail(f"{'this' if name == '<lambda>' else name} is a function and no expression yet", fix=(
-            f"give it its arguments: tp.{name}(x[i])" if known else "write what it gives, such as tp.tanh(x[i])"))
+        raise fail(
+            f"{'this' if name == '<lambda>' else name} is a function and no expression yet",
+            fix=(f"give it its arguments: tp.{name}(x[i])" if known else "write what it gives, such as tp.tanh(x[i])"),
+        )
     if getattr(value, "ndim", 0) or isinstance(value, list | tuple | set | dict):
         what = "an array" if hasattr(value, "ndim") else f"a {type(value).__name__}"
-        raise fail(f"{what} cannot stand in an expression: numbers over an index are a constant with that index",
-                   fix='P.constant("b[i]", numbers), then read b[i]')
+        raise fail(
+            f"{what} cannot stand in an expression: numbers over an index are a constant with that index",
+            fix='P.constant("b[i]", numbers), then read b[i]',
+        )
     hint = getattr(value, "usage_hint", "write a number or an expression")
     shown = f"the module {value.__name__}" if isinstance(value, ModuleType) else repr(value)
     raise fail(f"{shown} cannot stand in an expression: {hint}", fix=getattr(value, "member", ""))
@@ -556,8 +657,9 @@ class Function:
         names = indices if isinstance(indices, tuple) else (indices,)
         for index in names if name in REDUCTIONS else ():
             if not isinstance(index, IndexValue):
-                raise fail(f"{name}[...] takes indices, not {index!s}",
-                           fix=f'i = P.index("i", 4), then tp.{name}[i](x[i])')
+                raise fail(
+                    f"{name}[...] takes indices, not {index!s}", fix=f'i = P.index("i", 4), then tp.{name}[i](x[i])'
+                )
         return self.over([index.name for index in names if isinstance(index, IndexValue)])
 
     def over(self, indices: Sequence[str], column: int = 0) -> Callable[[Operand], Expr]:
@@ -596,6 +698,7 @@ def fold(
     the rest, the rule of the atom or reducer, or `other` where `rules` has none, is given the node and the meanings of
     its children.
     """
+
     def meaning(node: Expr) -> V:
         found = leaf(node)
         if found is not None or not node.children:
@@ -618,6 +721,7 @@ def with_children(expr: Expr, *children: Expr) -> Expr:
 
 def rebuild(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Replace every outermost subexpression for which `change` gives an expression."""
+
     def leaf(node: Expr) -> Expr | None:
         new = change(node)
         return node if new is None and not node.children else new
@@ -674,8 +778,17 @@ def linear_arguments(expr: Expr, scalars: Sequence[bool]) -> tuple[int, ...]:
 # ---- expressions as text: each part with how strongly it binds, 9 for what needs no brackets ------------------------
 
 # binding strength of the operators, weakest first, as in Python, where & and | bind tighter than comparisons
-_LEVEL = {**dict.fromkeys(COMPARISONS, 1), "logical_or": 2, "logical_and": 3, "add": 5, "subtract": 5, "multiply": 6,
-          "divide": 6, "negative": 7, "power": 8}
+_LEVEL = {
+    **dict.fromkeys(COMPARISONS, 1),
+    "logical_or": 2,
+    "logical_and": 3,
+    "add": 5,
+    "subtract": 5,
+    "multiply": 6,
+    "divide": 6,
+    "negative": 7,
+    "power": 8,
+}
 _SPELLING = {atom: name for name, atom in PAIRWISE.items()}
 _Printed = tuple[str, int]
 
@@ -730,8 +843,10 @@ def _printed_reduction(node: Reduction, arg: _Printed) -> _Printed:
 
 
 _PRINTED: dict[str, Callable[..., _Printed]] = {
-    **dict.fromkeys(_LEVEL, _printed_operator), **dict.fromkeys(REDUCTIONS, _printed_reduction),
-    "negative": _printed_negative, "power": _printed_power,
+    **dict.fromkeys(_LEVEL, _printed_operator),
+    **dict.fromkeys(REDUCTIONS, _printed_reduction),
+    "negative": _printed_negative,
+    "power": _printed_power,
 }
 
 
@@ -747,8 +862,10 @@ def reindexed(reference: Variable, values: Mapping[str, Affine]) -> Variable:
 
 def affine_expr(slot: Affine) -> Expr:
     """The affine form as an expression."""
-    parts = [IndexValue(name) if coefficient == 1 else Call("multiply", (Number(coefficient), IndexValue(name)))
-             for name, coefficient in slot.terms]
+    parts = [
+        IndexValue(name) if coefficient == 1 else Call("multiply", (Number(coefficient), IndexValue(name)))
+        for name, coefficient in slot.terms
+    ]
     return sum_of([*parts, Number(slot.offset)])
 
 
@@ -804,6 +921,7 @@ def with_stars(ranges: Mapping[str, Range]) -> dict[str, Range]:
 
 def free_indices(expr: Expr) -> list[str]:
     """Indices that no reduction removes, in order of appearance, without repetition."""
+
     def leaf(node: Expr) -> dict[str, None] | None:
         return None if node.children else dict.fromkeys(index_names(node))
 

@@ -146,4 +146,3 @@ def _quoted(word: str) -> str:
     if re.fullmatch(r"[\w@%+=:,./\\&-]+", word):
         return word
     return f'"{word}"' if os.name == "nt" else shlex.quote(word)
-

@@ -15,8 +15,21 @@ from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import ProgramError, did_you_mean
 from tensorprog.language.ir import Netsor
 
-__all__ = ["BRACKETS", "chance", "covariance_table", "label", "law_number", "members", "name_of", "one_or_several",
-           "plain_fields", "quantity", "selected", "short", "split"]
+__all__ = [
+    "BRACKETS",
+    "chance",
+    "covariance_table",
+    "label",
+    "law_number",
+    "members",
+    "name_of",
+    "one_or_several",
+    "plain_fields",
+    "quantity",
+    "selected",
+    "short",
+    "split",
+]
 
 BRACKETS = "in brackets: the standard error of the last digits"
 
@@ -117,8 +130,10 @@ def covariance_table(name: str, variables: Sequence[str], value: NDArray[Any], e
     Shapes    value, error (variables, variables)
     """
     largest = float(np.abs(value).max()) or 1.0
-    rows = tuple((variable, *(law_number(float(v), float(e)) for v, e in zip(*pair, strict=True)))
-                 for variable, *pair in zip(variables, value, error, strict=True))
+    rows = tuple(
+        (variable, *(law_number(float(v), float(e)) for v, e in zip(*pair, strict=True)))
+        for variable, *pair in zip(variables, value, error, strict=True)
+    )
     shades = {(i, j + 1): float(value[i, j]) / largest for i, j in np.ndindex(*value.shape)}
     return Grid(f"covariance of {name}", ("", *variables), rows, shades=shades)
 
@@ -137,5 +152,7 @@ def chance(p: float) -> str:
 
 def plain_fields(record: Any) -> dict[str, Any]:
     """The fields of a dataclass as plain values; None for numbers that are not finite."""
-    return {key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in asdict(record).items()}
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in asdict(record).items()
+    }

@@ -24,14 +24,53 @@ HOMES = {  # the objects of the interface: how each is called, how to come by on
     "report": ("P.check()", "tensorprog.check.clauses:Report"),
     "samples": ("P.run(width=64, samples=1000)", "tensorprog.language.samples:Samples"),
 }
-EXAMPLES = {"width": "width=64", "size": "1000", "name": '"y"', "first": '"y"', "target": '"u"', "quantity": '"var"',
-            "weight": "W", "path": '"file"'}  # of arguments that a call must have
-STATEMENTS = {"matmul": '("u", W, x)', "dot": '("p", x, y)', "nonlin": '("y", tp.tanh(x))', "weight": '("W")',
-              "initial": '("h")', "index": '("i", 4)', "constant": '("s", 4)'}
-SIGNS = {"add": "+", "sub": "-", "mul": "*", "matmul": "@", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
-         "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
-ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "neg": "-", "pos": "+", "invert": "~", "abs": "abs",
-         "float": "float", "int": "int", "round": "round"}
+EXAMPLES = {
+    "width": "width=64",
+    "size": "1000",
+    "name": '"y"',
+    "first": '"y"',
+    "target": '"u"',
+    "quantity": '"var"',
+    "weight": "W",
+    "path": '"file"',
+}  # of arguments that a call must have
+STATEMENTS = {
+    "matmul": '("u", W, x)',
+    "dot": '("p", x, y)',
+    "nonlin": '("y", tp.tanh(x))',
+    "weight": '("W")',
+    "initial": '("h")',
+    "index": '("i", 4)',
+    "constant": '("s", 4)',
+}
+SIGNS = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "matmul": "@",
+    "truediv": "/",
+    "floordiv": "//",
+    "mod": "%",
+    "pow": "**",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+    "lshift": "<<",
+    "rshift": ">>",
+}
+ORDER = {
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "neg": "-",
+    "pos": "+",
+    "invert": "~",
+    "abs": "abs",
+    "float": "float",
+    "int": "int",
+    "round": "round",
+}
 REFUSED = {
     "__call__": "is no function and cannot be called",
     "__len__": "has no length",
@@ -39,20 +78,43 @@ REFUSED = {
     "__getitem__": "has nothing that is looked up in square brackets",
     "__setitem__": "takes nothing in square brackets",
     "__delitem__": "has nothing in square brackets that can be deleted",
-    **{f"__{r}{name}__": f"is no number, so that {sign} cannot take it" for name, sign in SIGNS.items()
-       for r in ("", "r")},
+    **{
+        f"__{r}{name}__": f"is no number, so that {sign} cannot take it"
+        for name, sign in SIGNS.items()
+        for r in ("", "r")
+    },
     **{f"__{name}__": f"is no number, so that {sign} cannot take it" for name, sign in ORDER.items()},
 }
 FALSE_NAMES = {  # of attributes, by their names elsewhere
-    "simulate": "run", "forward": "run", "predict": "run", "summary": "check", "verdict": "grade", "status": "grade",
-    "save": "to_yaml", "dump": "to_yaml", "corr": "cov", "correlation": "cov", "kernel": "cov", "covariance": "cov",
-    "variance": "var", "stdev": "std", "stddev": "std", "rvs": "sample", "pdf": "density", "ppf": "quantile",
+    "simulate": "run",
+    "forward": "run",
+    "predict": "run",
+    "summary": "check",
+    "verdict": "grade",
+    "status": "grade",
+    "save": "to_yaml",
+    "dump": "to_yaml",
+    "corr": "cov",
+    "correlation": "cov",
+    "kernel": "cov",
+    "covariance": "cov",
+    "variance": "var",
+    "stdev": "std",
+    "stddev": "std",
+    "rvs": "sample",
+    "pdf": "density",
+    "ppf": "quantile",
     "plot": "graph",
 }
-MADE = {"Samples": {"load": 'numpy.load("samples.npz")'}, "Program": {  # by other ways to make them
-    **dict.fromkeys(("from_yaml", "from_file", "read_yaml", "read", "open", "parse", "load"), 'tp.load("file.yaml")'),
-    **dict.fromkeys(("from_torch", "from_module", "from_pytorch"), "tp.from_torch(module)"),
-}}
+MADE = {
+    "Samples": {"load": 'numpy.load("samples.npz")'},
+    "Program": {  # by other ways to make them
+        **dict.fromkeys(
+            ("from_yaml", "from_file", "read_yaml", "read", "open", "parse", "load"), 'tp.load("file.yaml")'
+        ),
+        **dict.fromkeys(("from_torch", "from_module", "from_pytorch"), "tp.from_torch(module)"),
+    },
+}
 
 
 class Answering(ABCMeta):
@@ -70,6 +132,7 @@ def answering(thing: str, fix: str, made: str = "") -> Callable[[Kind], Kind]:
 
     An object that users get from a call, `made`, and do not make themselves says so.
     """
+
     def with_answers(kind: Kind) -> Kind:
         if made:
             kind.__init__ = _made_by(kind.__init__, f"{thing} is not made in this way", made)  # type: ignore[misc]
@@ -116,7 +179,13 @@ def _refusal(thing: str, reason: str, fix: str) -> Callable[..., NoReturn]:
 
 
 def no_attribute(
-    thing: str, kind: type, name: str, fix: str, *, what: str = "attribute", meant: Mapping[str, str] | None = None,
+    thing: str,
+    kind: type,
+    name: str,
+    fix: str,
+    *,
+    what: str = "attribute",
+    meant: Mapping[str, str] | None = None,
     more: Iterable[str] = (),
 ) -> NoReturn:
     """Raise the error for an attribute that an object of a class does not have; `more` are names it has besides."""
@@ -151,6 +220,9 @@ def _arguments(method: Any) -> str:
     """What a call of the method must have, in brackets; '' of what is not called."""
     if not inspect.isfunction(method):
         return ""
-    needed = [name for name, parameter in inspect.signature(method).parameters.items() if name != "self"
-              and parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD]
+    needed = [
+        name
+        for name, parameter in inspect.signature(method).parameters.items()
+        if name != "self" and parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    ]
     return STATEMENTS.get(method.__name__) or f"({', '.join(EXAMPLES.get(name, name) for name in needed)})"

@@ -133,8 +133,7 @@ def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
 
     Raises    ProgramError for data whose inner products overflow
     """
-    mean = initial.mean.array if isinstance(initial.mean, Table) else index_array(
-        netsor, initial.mean, initial.indices)
+    mean = initial.mean.array if isinstance(initial.mean, Table) else index_array(netsor, initial.mean, initial.indices)
     law = InitialLaw(netsor, initial, mean)
     if initial.data is not None:
         with np.errstate(over="ignore", invalid="ignore"):  # no inner product is larger than the largest square
@@ -142,7 +141,9 @@ def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
         if not finite:
             raise fail(
                 f"{initial.name}: inner products of its data overflow, entries reach "
-                f"{np.abs(initial.data.array).max():.3g}", initial.span, "divide the data by a constant",
+                f"{np.abs(initial.data.array).max():.3g}",
+                initial.span,
+                "divide the data by a constant",
             )
     return law
 
@@ -164,9 +165,7 @@ def _semidefinite(
     return np.asarray(near, dtype=np.float64), np.asarray(distance + 2 * unit_roundoff(given) * size * size.T)
 
 
-def _gram(
-    data: NDArray[np.float64], variance: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _gram(data: NDArray[np.float64], variance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """variance x_i.x_j / d, exactly symmetric, and a bound on its rounding: d + 2 operations on sums of |x_i| |x_j|.
 
     Shapes    data (N, d) -> (N, N), and (N, N) or (1, 1)

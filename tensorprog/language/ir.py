@@ -24,8 +24,20 @@ from tensorprog.language.records import (
 from tensorprog.language.validity import validate
 
 __all__ = [
-    "ConstantDef", "Dot", "Draft", "Family", "Index", "Initial", "Kind", "MatMul", "Netsor", "Nonlin", "Range",
-    "Statement", "Table", "Weight",
+    "ConstantDef",
+    "Dot",
+    "Draft",
+    "Family",
+    "Index",
+    "Initial",
+    "Kind",
+    "MatMul",
+    "Netsor",
+    "Nonlin",
+    "Range",
+    "Statement",
+    "Table",
+    "Weight",
 ]
 
 

@@ -88,7 +88,8 @@ NOT_HERE = {  # what has no function, and what to do
     "reshape": "families have indices instead of shapes: x[a,i]",
     "randn": "random vectors are declared under `initial:`, random matrices under `weights:`",
     "rand": "random vectors are declared under `initial:`, random matrices under `weights:`",
-    "zeros": "the number 0", "ones": "the number 1",
+    "zeros": "the number 0",
+    "ones": "the number 1",
 }
 
 
@@ -245,8 +246,10 @@ class _Statement:
             return ""
         first, second = pair
         references = [_base(part) for part in pair]
-        if any(isinstance(part, ast.Name | ast.Subscript) and _name(part) not in {*self.known.families, *self.made}
-               for part in references):
+        if any(
+            isinstance(part, ast.Name | ast.Subscript) and _name(part) not in {*self.known.families, *self.made}
+            for part in references
+        ):
             raise _UnknownError  # it may be a weight that is to be declared
         if scale and (self.is_weight(first) or self.is_weight(second)):
             raise _UnknownError
@@ -321,8 +324,12 @@ class _Words(ast.NodeTransformer):
     def _with_suffix(self, node: ast.Name) -> ast.expr | None:
         """x_i and x_ij, in which the letters behind the line are indices."""
         name, _, letters = node.id.rpartition("_")
-        if name and letters and all(letter in self.known.indices for letter in letters) and (
-                node.id not in self.known.families):
+        if (
+            name
+            and letters
+            and all(letter in self.known.indices for letter in letters)
+            and (node.id not in self.known.families)
+        ):
             return _made(f"{name}[{','.join(letters)}]")
         return None
 
@@ -375,9 +382,7 @@ class _Words(ast.NodeTransformer):
         keywords = {keyword.arg or "": keyword.value for keyword in node.keywords if keyword.arg not in IDLE}
         return self._applied(function.id, given, keywords, node)
 
-    def _applied(
-        self, name: str, given: list[ast.expr], keywords: dict[str, ast.expr], node: ast.Call
-    ) -> ast.expr:
+    def _applied(self, name: str, given: list[ast.expr], keywords: dict[str, ast.expr], node: ast.Call) -> ast.expr:
         plain = _plain(name)
         if name in self.known.families and given and all(_text(part) in self.known.indices for part in given):
             return self._member(name, [_text(part) for part in given])
@@ -449,7 +454,7 @@ class _Words(ast.NodeTransformer):
         self.summed += over if removes else []
         inner = self.visit(node.args[0] if arg is None else arg)
         if removes:
-            del self.summed[len(self.summed) - len(over):]
+            del self.summed[len(self.summed) - len(over) :]
         return ast.Call(_made(f"{meant}[{','.join(over)}]"), [inner], [])
 
     # -- conditions ----------------------------------------------------------------------------------------------------

@@ -30,23 +30,41 @@ from tensorprog.language.expr import (
 from tensorprog.language.meant import not_here
 
 __all__ = [
-    "MAX_DEPTH", "Names", "affine", "constant_value", "parse_expression", "parse_statement", "parse_target",
+    "MAX_DEPTH",
+    "Names",
+    "affine",
+    "constant_value",
+    "parse_expression",
+    "parse_statement",
+    "parse_target",
 ]
 
 MAX_LENGTH = 20_000  # characters in one statement
 MAX_DEPTH = 60  # of functions in functions, and arguments of one
 
 _BINARY: dict[type[ast.AST], str] = {
-    ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power",
-    ast.BitAnd: "logical_and", ast.BitOr: "logical_or",
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Div: "divide",
+    ast.Pow: "power",
+    ast.BitAnd: "logical_and",
+    ast.BitOr: "logical_or",
 }
 _COMPARE: dict[type[ast.AST], str] = {
-    ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal", ast.Eq: "equal",
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+    ast.Eq: "equal",
     ast.NotEq: "not_equal",
 }
 INSTRUCTIONS = ("MatMul", "Nonlin", "Dot")
 _EXACT: dict[str, Callable[..., int]] = {
-    "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b, "negative": lambda a: -a,
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "negative": lambda a: -a,
 }
 
 
@@ -76,8 +94,11 @@ class _Error(Exception):
 
 def _tree(text: str, mode: str) -> ast.AST:
     if len(text) > MAX_LENGTH:
-        raise _Error(f"the text has {len(text)} characters, more than the {MAX_LENGTH} allowed", 0,
-                     "split it into several statements")
+        raise _Error(
+            f"the text has {len(text)} characters, more than the {MAX_LENGTH} allowed",
+            0,
+            "split it into several statements",
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -86,8 +107,11 @@ def _tree(text: str, mode: str) -> ast.AST:
         hint = ""
         if "assign" in (error.msg or "") or "==" in (error.msg or ""):
             hint = "write one statement `name[indices] = Instruction(...)`"
-        raise _Error(f"this cannot be read: {(error.msg or 'invalid syntax').split('. ')[0]}",
-                     max((error.offset or 1) - 1, 0), hint) from None
+        raise _Error(
+            f"this cannot be read: {(error.msg or 'invalid syntax').split('. ')[0]}",
+            max((error.offset or 1) - 1, 0),
+            hint,
+        ) from None
     except (MemoryError, RecursionError):
         raise _Error("this is nested too deeply to be read", 0, "name the inner parts") from None
     except ValueError:
@@ -140,9 +164,13 @@ class _Reader:
         if isinstance(node, ast.BinOp):
             operator = _BINARY.get(type(node.op))
             if operator is None:
-                raise _Error(f"the operator {_source(node.op)} is not part of the language", node,
-                             f"{_product(node)} in a statement of its own" if _product(node)
-                             else "use + - * / ** and the functions of `tp list --atoms`")
+                raise _Error(
+                    f"the operator {_source(node.op)} is not part of the language",
+                    node,
+                    f"{_product(node)} in a statement of its own"
+                    if _product(node)
+                    else "use + - * / ** and the functions of `tp list --atoms`",
+                )
             return self.apply(operator, node, self.expression(node.left), self.expression(node.right))
         if isinstance(node, ast.BoolOp):
             name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
@@ -153,15 +181,22 @@ class _Reader:
         if isinstance(node, ast.Compare):
             if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARE:
                 raise _Error("comparisons do not chain", node, "write (a < b) & (b < c)")
-            return self.apply(_COMPARE[type(node.ops[0])], node, self.expression(node.left),
-                              self.expression(node.comparators[0]))
+            return self.apply(
+                _COMPARE[type(node.ops[0])], node, self.expression(node.left), self.expression(node.comparators[0])
+            )
         if isinstance(node, ast.Call):
             return self.function(node)
         if _is_transpose(node):
-            raise _Error(f"{_text(node)} cannot stand here: only the weight of a MatMul may be transposed", node,
-                         f"g = MatMul({_text(node)}, x) in a statement of its own")
-        raise _Error(f"{_kind(node)} is not part of the language", node,
-                     "use numbers, names, + - * / **, comparisons and functions")
+            raise _Error(
+                f"{_text(node)} cannot stand here: only the weight of a MatMul may be transposed",
+                node,
+                f"g = MatMul({_text(node)}, x) in a statement of its own",
+            )
+        raise _Error(
+            f"{_kind(node)} is not part of the language",
+            node,
+            "use numbers, names, + - * / **, comparisons and functions",
+        )
 
     def weight(self, node: ast.expr) -> Expr:
         """The first argument of a MatMul, which may be transposed."""
@@ -196,8 +231,11 @@ class _Reader:
 
     def subscript(self, node: ast.Subscript) -> Expr:
         if not isinstance(node.value, ast.Name):
-            raise _Error("only a name can carry indices", node,
-                         f"{_text(node.value.value)}[...].T" if _is_transpose(node.value) else "")
+            raise _Error(
+                "only a name can carry indices",
+                node,
+                f"{_text(node.value.value)}[...].T" if _is_transpose(node.value) else "",
+            )
         name = node.value.id
         if name in REDUCTIONS or name in ATOMS:
             raise _Error(f"{name}[...] needs an argument in round brackets", node, f"{name}[i](x[i])")
@@ -225,8 +263,11 @@ class _Reader:
             raise _Error("only functions of the language can be called", node, "see `tp list --atoms`")
         name = node.func.id
         if name in INSTRUCTIONS:
-            raise _Error(f"{name} is an instruction and must stand alone", node,
-                         f"give it a statement of its own: name = {name}(...)")
+            raise _Error(
+                f"{name} is an instruction and must stand alone",
+                node,
+                f"give it a statement of its own: name = {name}(...)",
+            )
         with _at(node):
             found = function(name)
         if len(node.args) > MAX_DEPTH:
@@ -250,8 +291,9 @@ class _Reader:
         for part in _parts(head):
             if not isinstance(part, ast.Name) or part.id not in self.names.indices:
                 known = sorted(self.names.indices)
-                raise _Error(f"{name}[...] takes declared indices, not {_text(part)}", part,
-                             did_you_mean(_text(part), known))
+                raise _Error(
+                    f"{name}[...] takes declared indices, not {_text(part)}", part, did_you_mean(_text(part), known)
+                )
             indices.append(part.id)
         with _at(head):
             over = function(name).over(indices, node.col_offset)
@@ -293,15 +335,31 @@ def _product(node: ast.AST) -> str:
 
 
 def _source(operator: ast.AST) -> str:
-    return {"FloorDiv": "//", "Mod": "%", "MatMult": "@", "Not": "not", "Invert": "~", "LShift": "<<", "RShift": ">>",
-            "BitXor": "^"}.get(type(operator).__name__, type(operator).__name__)
+    return {
+        "FloorDiv": "//",
+        "Mod": "%",
+        "MatMult": "@",
+        "Not": "not",
+        "Invert": "~",
+        "LShift": "<<",
+        "RShift": ">>",
+        "BitXor": "^",
+    }.get(type(operator).__name__, type(operator).__name__)
 
 
 def _kind(node: ast.AST) -> str:
     return {
-        "Attribute": "an attribute (a dot)", "Lambda": "lambda", "ListComp": "a comprehension", "List": "a list",
-        "GeneratorExp": "a comprehension", "Dict": "a dictionary", "IfExp": "if ... else", "Tuple": "a tuple",
-        "JoinedStr": "a string", "Slice": "a slice", "NamedExpr": ":=",
+        "Attribute": "an attribute (a dot)",
+        "Lambda": "lambda",
+        "ListComp": "a comprehension",
+        "List": "a list",
+        "GeneratorExp": "a comprehension",
+        "Dict": "a dictionary",
+        "IfExp": "if ... else",
+        "Tuple": "a tuple",
+        "JoinedStr": "a string",
+        "Slice": "a slice",
+        "NamedExpr": ":=",
     }.get(type(node).__name__, type(node).__name__)
 
 
@@ -310,14 +368,17 @@ def affine(expr: Expr, names: Names) -> Affine:
 
     Raises    ProgramError
     """
+
     def product(_: Call, left: Affine, right: Affine) -> Affine:
         if left.terms and right.terms:
             raise fail(f"the index expression {expr} is not affine", fix="use sums of indices times integers")
         return right.offset * left if left.terms else left.offset * right
 
     rules: dict[str, Callable[..., Affine]] = {
-        "add": lambda _, left, right: left + right, "subtract": lambda _, left, right: left - right,
-        "negative": lambda _, arg: -1 * arg, "multiply": product,
+        "add": lambda _, left, right: left + right,
+        "subtract": lambda _, left, right: left - right,
+        "negative": lambda _, arg: -1 * arg,
+        "multiply": product,
     }
 
     def leaf(part: Expr) -> Affine | None:
@@ -327,8 +388,10 @@ def affine(expr: Expr, names: Names) -> Affine:
             return None
         if isinstance(part, Variable):
             known = [*names.indices, *names.constants]
-            raise fail(f"{part.name} is not an index or a constant",
-                       fix=did_you_mean(part.name, known, "declare it under indices or constants"))
+            raise fail(
+                f"{part.name} is not an index or a constant",
+                fix=did_you_mean(part.name, known, "declare it under indices or constants"),
+            )
         value = constant_value(part, names.constants)
         if not math.isfinite(value) or value != int(value) or abs(value) > MAX_INTEGER:
             raise fail(f"the index expression {expr} is not made of whole numbers")
@@ -344,6 +407,7 @@ def constant_value(expr: Expr, constants: Mapping[str, float | int | None]) -> i
 
     Raises    ProgramError if something else occurs in it, or the value is not a finite number
     """
+
     def leaf(part: Expr) -> int | float | None:
         if isinstance(part, Number) and math.isfinite(part.value):
             return part.value
@@ -407,8 +471,9 @@ def parse_statement(text: str, names: Names, span: Span = Span()) -> ParsedState
         assert isinstance(tree, ast.Module)
         body = tree.body
         if len(body) != 1 or not isinstance(body[0], ast.Assign) or len(body[0].targets) != 1:
-            raise _Error("a statement reads `name[indices] = Instruction(...)`", body[0] if body else 0,
-                         "u[i] = MatMul(W[i], h)")
+            raise _Error(
+                "a statement reads `name[indices] = Instruction(...)`", body[0] if body else 0, "u[i] = MatMul(W[i], h)"
+            )
         reader = _Reader(names)
         target, value = reader.target(body[0].targets[0]), body[0].value
         if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in INSTRUCTIONS):

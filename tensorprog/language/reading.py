@@ -84,8 +84,12 @@ class _Composer(TextReader, Scanner, Parser, Composer, BaseResolver):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise _Refusal("anchors (&) and aliases (*) are not part of program files", mark, "write the value out")
         if getattr(event, "tag", None):
-            raise _Refusal(f"tags such as {str(event.tag).replace('tag:yaml.org,2002:', '!!')} are not part of program "
-                           "files; nothing is executed", mark, "remove the tag")
+            raise _Refusal(
+                f"tags such as {str(event.tag).replace('tag:yaml.org,2002:', '!!')} are not part of program "
+                "files; nothing is executed",
+                mark,
+                "remove the tag",
+            )
         self.depth += 1
         if self.depth > MAX_NEST:
             raise _Refusal(f"the file is nested more than {MAX_NEST} deep", mark, "programs need about five levels")
@@ -100,8 +104,11 @@ def compose(text: str, file: str) -> Node | None:
     Raises    ProgramError at the first place where the text is not YAML as programs use it
     """
     if len(text) > MAX_TEXT:
-        raise fail(f"the file has more than the {MAX_TEXT} characters allowed", Span(file),
-                   "keep large tables in .npy files beside the program")
+        raise fail(
+            f"the file has more than the {MAX_TEXT} characters allowed",
+            Span(file),
+            "keep large tables in .npy files beside the program",
+        )
     if text.count(",") + text.count("\n") > MAX_NODES:
         raise fail(f"the file has more than {MAX_NODES} entries", Span(file), "keep large tables in a .npy file")
     lines = text.splitlines() or [""]
@@ -118,13 +125,15 @@ def compose(text: str, file: str) -> Node | None:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         code = error.character if isinstance(error.character, int) else ord(error.character)
-        raise fail(f"the character U+{code:04X} is not allowed in a program file", Span(file, line),
-                   "remove it") from None
+        raise fail(
+            f"the character U+{code:04X} is not allowed in a program file", Span(file, line), "remove it"
+        ) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         before = lines[: mark.line + 1] if mark is not None else []
-        message, fix, *place = _explain(error, lines[mark.line] if mark is not None and mark.line < len(lines) else "",
-                                        before)
+        message, fix, *place = _explain(
+            error, lines[mark.line] if mark is not None and mark.line < len(lines) else "", before
+        )
         span = Span(file, place[0] + 1, 1, shorten(lines[place[0]].strip())) if place else at(mark)
         raise fail(message, span, fix) from None
     except (RecursionError, MemoryError):
@@ -159,13 +168,15 @@ def _explain(error: Any, line: str, before: Sequence[str] = ()) -> tuple[str, st
     if "expected ',' or" in problem:
         if "<stream end>" in problem or not line.strip():
             return "a bracket { or [ is never closed", "close it, one bracket for each opened"
-        name = re.search(r"\w+\[[^\]]*\]?", line[max(line.find("{" if "{" in line else "["), 0):])
+        name = re.search(r"\w+\[[^\]]*\]?", line[max(line.find("{" if "{" in line else "["), 0) :])
         example = name.group() if name else "W[i]"
         if line.strip().startswith("outputs:"):
             named = dict.fromkeys(re.findall(r"([^\W\d]\w*)\s*(?=[,\[\]])", line.partition(":")[2]))
             return "an output is the name of a whole family, without indices", f"outputs: [{', '.join(named)}]"
-        return ("inside {...} or [...] YAML cannot hold unquoted brackets or commas",
-                f'write "{example}" in quotes, or give the section one entry per line without {{ }}')
+        return (
+            "inside {...} or [...] YAML cannot hold unquoted brackets or commas",
+            f'write "{example}" in quotes, or give the section one entry per line without {{ }}',
+        )
     if "'\\t'" in problem:
         return "tabs cannot indent", "use spaces"
     if "mapping values are not allowed" in problem:
@@ -205,7 +216,10 @@ def load(
 
 
 def loads(
-    text: str, overrides: Mapping[str, Any] | None = None, *, file: str = "<text>",
+    text: str,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    file: str = "<text>",
     base: str | os.PathLike[str] | Mapping[str, Any] | None = None,
 ) -> Netsor:
     """As `load`, from text; data files are looked up below the folder `base`, or in arrays by their names."""
@@ -225,8 +239,11 @@ def read_program(reader: Reader, overrides: Mapping[str, Any]) -> Netsor:
     if not isinstance(root, MappingNode):
         raise fail("a program is a list of sections `name: ...`", reader.span(root), "program: name")
     sections = {name: value for name, (_, value) in reader.entries(root, "section", SECTIONS).items()}
-    required = {"program": "program: name", "body": "body: and below it one `- name = Instruction(...)` per line",
-                "outputs": "outputs: [y]"}
+    required = {
+        "program": "program: name",
+        "body": "body: and below it one `- name = Instruction(...)` per line",
+        "outputs": "outputs: [y]",
+    }
     written = {str(key.value).strip().lower() for key, _ in root.value}
     for section, fix in required.items():
         if section not in sections:
@@ -240,10 +257,13 @@ def read_program(reader: Reader, overrides: Mapping[str, Any]) -> Netsor:
     title = {key: reader.plain(sections.get(key), key) for key in ("program", "title", "reference")}
     constants = read_constants(reader, given["constant"], overrides)
     parts: dict[str, Any] = {
-        "name": title["program"], "title": title["title"], "reference": title["reference"],
+        "name": title["program"],
+        "title": title["title"],
+        "reference": title["reference"],
         "indices": read_entries(reader, given["index"], INDEX, make_index),
-        "constants": tuple(sorted([*constants, *read_tables(reader, given["constant"])],
-                                  key=lambda c: (c.span.line, c.span.column))),
+        "constants": tuple(
+            sorted([*constants, *read_tables(reader, given["constant"])], key=lambda c: (c.span.line, c.span.column))
+        ),
         "widths": read_widths(reader, widths, make_ratio),
         "fixed_widths": read_widths(reader, fixed, make_fixed),
         "written": read_written({**given["constant"], **fixed}, overrides),
@@ -269,11 +289,21 @@ SECTION_WORDS = {  # what sections are called elsewhere
     **dict.fromkeys(("weight", "params", "parameters", "matrices"), "weights"),
     **dict.fromkeys(("hyperparameters", "hparams", "consts", "constant", "config"), "constants"),
     **dict.fromkeys(("index", "dims", "axes", "ranges"), "indices"),
-    **dict.fromkeys(("output", "returns", "return"), "outputs"), "name": "program",
+    **dict.fromkeys(("output", "returns", "return"), "outputs"),
+    "name": "program",
 }
 DEVIATIONS, VARIANCES = ("std", "sigma", "stddev", "sd"), ("var", "variance", "sigma2", "sigma_w2", "covariance")
-RUN_WORDS = {"n": "width", "widths": "width", "n_samples": "samples", "num_samples": "samples", "networks": "samples",
-             "memory": "max_memory", "n_threads": "threads", "precision": "dtype", "random_state": "seed"}
+RUN_WORDS = {
+    "n": "width",
+    "widths": "width",
+    "n_samples": "samples",
+    "num_samples": "samples",
+    "networks": "samples",
+    "memory": "max_memory",
+    "n_threads": "threads",
+    "precision": "dtype",
+    "random_state": "seed",
+}
 DECLARING = {"constants": "constant", "indices": "index", "initial": "initial vector", "weights": "weight"}
 Given = dict[str, tuple[Node, Node]]  # key and value by the text of the key
 
@@ -314,10 +344,12 @@ class Reader:
         try:
             yield
         except ProgramError as error:
-            fixes = [self.instead(value, span, p.fix, key) if p.fix.startswith(f"{key}: ") else p.fix
-                     for p in error.problems]
-            raise ProgramError(Problem(p.message, p.span, fix)
-                               for p, fix in zip(error.problems, fixes, strict=True)) from None
+            fixes = [
+                self.instead(value, span, p.fix, key) if p.fix.startswith(f"{key}: ") else p.fix for p in error.problems
+            ]
+            raise ProgramError(
+                Problem(p.message, p.span, fix) for p, fix in zip(error.problems, fixes, strict=True)
+            ) from None
 
     @contextmanager
     def guard(self, span: Span, *names: str) -> Iterator[None]:
@@ -333,8 +365,11 @@ class Reader:
         if node is None or (isinstance(node, ScalarNode) and node.style is None and node.value in ("", "~", "null")):
             return {}
         if not isinstance(node, MappingNode):
-            self.error(f"{what} entries are written `name: value`", self.span(node),
-                       "one entry per line, or {name: value, ...}")
+            self.error(
+                f"{what} entries are written `name: value`",
+                self.span(node),
+                "one entry per line, or {name: value, ...}",
+            )
             return {}
         result: Given = {}
         cut = False  # whether an opened round bracket of an earlier entry is still to be closed
@@ -353,11 +388,15 @@ class Reader:
                     inside = held[1].strip() if held else "max(a, b)"
                     pair = re.fullmatch(r"\(\s*(\w+)\s*,\s*(\w+)\s*\)", inside)
                     quoted = f"[{pair[1]}, {pair[2]}]" if pair else f'"{inside}"'
-                    fix = line[: held.start(1)] + quoted + line[held.start(1) + len(inside):] if held else ""
-                    self.error("a comma inside {...} ends the entry, so this text was cut in two", span,
-                               fix.strip() or f"quote it: {quoted}")
-                cut = not any(_is_open(part.value, closing=True)
-                              for part in (key, value) if isinstance(part, ScalarNode))
+                    fix = line[: held.start(1)] + quoted + line[held.start(1) + len(inside) :] if held else ""
+                    self.error(
+                        "a comma inside {...} ends the entry, so this text was cut in two",
+                        span,
+                        fix.strip() or f"quote it: {quoted}",
+                    )
+                cut = not any(
+                    _is_open(part.value, closing=True) for part in (key, value) if isinstance(part, ScalarNode)
+                )
                 self.broken.update(re.findall(r"^[^\W\d]\w*", name))
             elif node.flow_style and result and plain_number(name) is not None and value.value == "":
                 last, (_, behind) = next(reversed(result.items()))
@@ -371,15 +410,21 @@ class Reader:
                 self.broken.add(last)
                 break
             elif known is not None and name not in known:
-                self.error(f"there is no {what} {name}", span,
-                           self.meant(what, name, value, span, known) or did_you_mean(name, list(known)))
+                self.error(
+                    f"there is no {what} {name}",
+                    span,
+                    self.meant(what, name, value, span, known) or did_you_mean(name, list(known)),
+                )
                 if what == "section":  # what it declares is missing elsewhere, for this reason alone
                     keys = [key for key, _ in value.value] if isinstance(value, MappingNode) else []
                     self.broken.update(first_word(str(key.value)) for key in keys)
             elif name in result:
                 place = "file" if what == "section" else "section"
-                self.error(f"{name} is bound twice: it stands twice in this {place}", span,
-                           "remove one of them, or give it another name")
+                self.error(
+                    f"{name} is bound twice: it stands twice in this {place}",
+                    span,
+                    "remove one of them, or give it another name",
+                )
             else:
                 result[name] = key, value
                 if known is None:
@@ -412,11 +457,11 @@ class Reader:
     def instead(self, value: Node, span: Span, text: str, name: str) -> str:
         """The line of an entry with `text` in the place of `name: value`; the text alone where that is not one line."""
         line = self.lines[span.line - 1]
-        held = re.search(rf"\b{re.escape(name)}\s*:\s*{re.escape(self.source(value))}", line[span.column - 1:])
+        held = re.search(rf"\b{re.escape(name)}\s*:\s*{re.escape(self.source(value))}", line[span.column - 1 :])
         if held is None or span.line != value.end_mark.line + 1 != value.start_mark.line + 1:
             return text
         start = span.column - 1 + held.start()
-        return (line[:start] + text + line[span.column - 1 + held.end():]).strip()
+        return (line[:start] + text + line[span.column - 1 + held.end() :]).strip()
 
     def plain(self, node: Node | None, what: str) -> str:
         """Text of a section that is one line."""
@@ -518,19 +563,28 @@ def read_entries(reader: Reader, given: Given, what: Entries, make: Callable[...
     for text, name, indices, entry, span in declared(reader, given, what):
         with reader.guard(span, text if what.short else name, name), reader.whole(text, entry, span):
             if isinstance(entry, MappingNode):
-                options = {key: value for key, (_, value) in reader.entries(
-                    entry, f"option of {what.article} {what.called}", what.options).items()}
+                options = {
+                    key: value
+                    for key, (_, value) in reader.entries(
+                        entry, f"option of {what.article} {what.called}", what.options
+                    ).items()
+                }
             elif what.short:
                 options = {what.short: entry}
             else:
                 gaussian = re.fullmatch(r"\s*[Nn]\w*\(([^,]+),([^,]+)\)\s*", str(entry.value))
                 single = isinstance(entry, ScalarNode) and plain_number(entry.value) is not None
                 mean, cov = gaussian.groups() if gaussian else (0, entry.value if single else 1)
-                raise fail(f"{what.called} {name} takes {{mean: ..., cov: ...}}", span,
-                           f"{text}: {{mean: {str(mean).strip()}, cov: {str(cov).strip()}}}")
+                raise fail(
+                    f"{what.called} {name} takes {{mean: ..., cov: ...}}",
+                    span,
+                    f"{text}: {{mean: {str(mean).strip()}, cov: {str(cov).strip()}}}",
+                )
             owner = name if what.indexed else f"{what.called} {name}"
-            values = {key: read_option(reader, value, what.options[key], f"the {key} of {owner}")
-                      for key, value in options.items()}
+            values = {
+                key: read_option(reader, value, what.options[key], f"the {key} of {owner}")
+                for key, value in options.items()
+            }
             result.append(make(name, indices, values, span))
     return tuple(result)
 
@@ -553,15 +607,24 @@ def read_overrides(reader: Reader, given: Given, overrides: Mapping[str, Any]) -
     scalars = [name for name in given if "[" not in name]
     values: dict[str, int | float] = {}
     for name, value in overrides.items():
-        shown = f"{name}={value} (from --set or a keyword)" if isinstance(value, str | int | float) else (
-            f"the value for {name} (from --set or a keyword)")
+        shown = (
+            f"{name}={value} (from --set or a keyword)"
+            if isinstance(value, str | int | float)
+            else (f"the value for {name} (from --set or a keyword)")
+        )
         if name not in scalars:
             indexed = next((key for key in given if first_word(key) == name), None)
-            fix = ("only constants that are numbers can be set" if indexed
-                   else did_you_mean(name, scalars) or "the program declares no constants")
+            fix = (
+                "only constants that are numbers can be set"
+                if indexed
+                else did_you_mean(name, scalars) or "the program declares no constants"
+            )
             kind = "an indexed" if indexed else "not a"
-            reader.error(f"{shown}: {indexed or name} is {kind} constant of the program",
-                         reader.span(given[indexed][0]) if indexed else Span(reader.file), fix)
+            reader.error(
+                f"{shown}: {indexed or name} is {kind} constant of the program",
+                reader.span(given[indexed][0]) if indexed else Span(reader.file),
+                fix,
+            )
             continue
         number = plain_number(value) if isinstance(value, str) else value
         with reader.guard(Span(reader.file), name):
@@ -599,9 +662,14 @@ def read_constants(reader: Reader, given: Given, overrides: Mapping[str, Any]) -
 
 def read_written(given: Given, overrides: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Texts of the constants and fixed widths that are not written as plain numbers."""
-    return tuple((name, value.value.strip()) for name, (_, value) in given.items()
-                 if isinstance(value, ScalarNode) and "[" not in name and name not in overrides
-                 and plain_number(value.value) is None)
+    return tuple(
+        (name, value.value.strip())
+        for name, (_, value) in given.items()
+        if isinstance(value, ScalarNode)
+        and "[" not in name
+        and name not in overrides
+        and plain_number(value.value) is None
+    )
 
 
 def read_tables(reader: Reader, given: Given) -> list[ConstantDef]:
@@ -611,8 +679,11 @@ def read_tables(reader: Reader, given: Given) -> list[ConstantDef]:
     for text, name, indices, entry, span in declared(reader, entries, CONSTANT):
         with reader.guard(span, name):
             table = read_table(reader, entry, f"constant {text}", len(indices))
-            value: Table | Expr = table if table is not None else expression(
-                reader.value(entry, text), reader.names, reader.inside(entry))
+            value: Table | Expr = (
+                table
+                if table is not None
+                else expression(reader.value(entry, text), reader.names, reader.inside(entry))
+            )
             if isinstance(value, Number):
                 raise fail(f"{text} is one number for all indices", span, f"{name}: {value}, without indices")
             result.append(ConstantDef(name, value, indices, span))
@@ -636,18 +707,27 @@ def read_body(reader: Reader, node: Node | None) -> tuple[Statement, ...]:
         reader.error("body: is a list of statements", reader.span(node), "- u[i] = MatMul(W[i], h)")
         return ()
     if len(node.value) > MAX_STATEMENTS:
-        reader.error(f"the body has {len(node.value)} statements, more than the {MAX_STATEMENTS} allowed",
-                     reader.span(node), "use families: one statement for all members")
+        reader.error(
+            f"the body has {len(node.value)} statements, more than the {MAX_STATEMENTS} allowed",
+            reader.span(node),
+            "use families: one statement for all members",
+        )
         reader.broken.add("outputs")
         return ()
     statements: list[Statement] = []
     for item in node.value:
         if not isinstance(item, ScalarNode):
             text = reader.span(item).text
-            fix = ("quote the statement" if isinstance(item, SequenceNode) else
-                   "no `: ` inside a statement" if "=" in text.split(":")[0] else "use `=`, not `:`")
-            reader.error("each entry of body: is one statement `name[indices] = Instruction(...)`", reader.span(item),
-                         fix)
+            fix = (
+                "quote the statement"
+                if isinstance(item, SequenceNode)
+                else "no `: ` inside a statement"
+                if "=" in text.split(":")[0]
+                else "use `=`, not `:`"
+            )
+            reader.error(
+                "each entry of body: is one statement `name[indices] = Instruction(...)`", reader.span(item), fix
+            )
             # its target is unknown, so every name in it may be the one it was to define
             reader.broken.update(re.findall(r"[^\W\d]\w*", reader.span(item).text)[:1])
             continue
@@ -673,6 +753,7 @@ MAX_REWRITTEN = 20  # statements that are rewritten in messages: each is checked
 
 def surroundings(reader: Reader, given: Mapping[str, Given]) -> Surroundings:
     """The names of a program, as far as they can be read."""
+
     def listed(text: str) -> tuple[str, ...]:
         return tuple(re.findall(r"[^,\[\]\s]+", text.partition("[")[2]))
 
@@ -726,7 +807,7 @@ def _is_valid(reader: Reader, position: int, lines: Sequence[str], parts: Mappin
         return False
     before, after = (
         [statement for _, _, statement in part if statement is not None]
-        for part in (reader.written[:position], reader.written[position + 1:])
+        for part in (reader.written[:position], reader.written[position + 1 :])
     )
     draft = Draft(**{**parts, "body": (*before, *new, *after)})
     unknown = reader.broken - {statement.target.name for statement in new}
@@ -742,8 +823,11 @@ def read_outputs(reader: Reader, node: Node | None) -> tuple[str, ...]:
     for item in node.value if isinstance(node, SequenceNode) else ():
         name = item.value.strip() if isinstance(item, ScalarNode) else ""
         if not name.isidentifier():
-            reader.error(f"an output is the name of a whole family{f', not {name}' if name else ''}", reader.span(item),
-                         name.split("[")[0] or "outputs: [y]")
+            reader.error(
+                f"an output is the name of a whole family{f', not {name}' if name else ''}",
+                reader.span(item),
+                name.split("[")[0] or "outputs: [y]",
+            )
             reader.broken.add("outputs")
             continue
         reader.places[name] = reader.span(item)
@@ -759,8 +843,11 @@ def read_run(reader: Reader, node: Node | None) -> tuple[tuple[str, Any], ...]:
             if isinstance(entry, ScalarNode) and re.fullmatch(r"\d[\d_]*(\s*,\s*\d[\d_]*)+", entry.value.strip()):
                 several = "items" in RUN_KEYS[key]
                 text = f"[{entry.value.strip()}]" if several else re.sub(r"[\s,]", "", entry.value)
-                raise fail(f"{key} takes {'a list in square brackets' if several else 'one number, without commas'}",
-                           reader.span(entry), f"{key}: {text}")
+                raise fail(
+                    f"{key} takes {'a list in square brackets' if several else 'one number, without commas'}",
+                    reader.span(entry),
+                    f"{key}: {text}",
+                )
             result.append((key, make_option(key, reader.data(entry, key), reader.span(entry), reader.names)))
     return tuple(result)
 

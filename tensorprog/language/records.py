@@ -25,8 +25,19 @@ from tensorprog.language.expr import Affine, Call, Expr, Transposed, Variable, i
 from tensorprog.language.parse import Names
 
 __all__ = [
-    "ConstantDef", "Dot", "Draft", "Family", "Index", "Initial", "Kind", "MatMul", "Nonlin", "Range", "Statement",
-    "Table", "Weight",
+    "ConstantDef",
+    "Dot",
+    "Draft",
+    "Family",
+    "Index",
+    "Initial",
+    "Kind",
+    "MatMul",
+    "Nonlin",
+    "Range",
+    "Statement",
+    "Table",
+    "Weight",
 ]
 
 Range = tuple[int, int]  # start <= value < stop

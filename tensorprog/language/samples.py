@@ -36,8 +36,11 @@ def program_text(netsor: Netsor) -> str:
     return pack(replace(netsor, title="", reference="", run=()))[0]
 
 
-@answering("the result of run", 'samples["y"] is an array, whose first axis counts networks',
-           made="P.run(width=64, samples=1000)")
+@answering(
+    "the result of run",
+    'samples["y"] is an array, whose first axis counts networks',
+    made="P.run(width=64, samples=1000)",
+)
 @dataclass(frozen=True)
 class Samples(Mapping[str, NDArray[Any]], Shown, metaclass=Answering):
     """Draws of outputs, scores and kept variables by name.
@@ -63,8 +66,10 @@ class Samples(Mapping[str, NDArray[Any]], Shown, metaclass=Answering):
     def __getitem__(self, name: str) -> NDArray[Any]:
         if not isinstance(name, str):
             first = next(iter(self.arrays), "y")
-            raise fail(f"samples are looked up by the name of a variable, and not by {name!r}", fix=(
-                f'samples["{first}"] is an array, whose first axis counts networks'))
+            raise fail(
+                f"samples are looked up by the name of a variable, and not by {name!r}",
+                fix=(f'samples["{first}"] is an array, whose first axis counts networks'),
+            )
         family, bracket, _ = name.partition("[")
         if bracket and family in self.arrays:
             return self._member(name)
@@ -80,8 +85,13 @@ class Samples(Mapping[str, NDArray[Any]], Shown, metaclass=Answering):
             held = list(self.__dict__.get("arrays", ()))
             first = held[0] if held else "y"
             fix = f'samples["{first}"] is an array, with a mean() of its own'
-            no_attribute("the result of run", type(self), name, fix, meant=(
-                {key: f'samples["{key}"]' for key in held} | dict.fromkeys(OF_ARRAYS, fix)))
+            no_attribute(
+                "the result of run",
+                type(self),
+                name,
+                fix,
+                meant=({key: f'samples["{key}"]' for key in held} | dict.fromkeys(OF_ARRAYS, fix)),
+            )
 
     def _member(self, variable: str) -> NDArray[Any]:
         """Draws of one member, written as 'y[0]'."""
@@ -157,8 +167,13 @@ class Samples(Mapping[str, NDArray[Any]], Shown, metaclass=Answering):
             places = {f"{name}_dim_{k}": np.arange(*bounds) for k, bounds in enumerate(ranges)}
             coordinates |= places
             data[name] = (("sample", *(("coordinate",) if vector else ()), *places), np.asarray(values))
-        attributes = {"program_name": self.netsor.name, "program": program_text(self.netsor), "seed": str(self.seed),
-                      "method": self.method, "of": f"networks at n = {self.width}" if self.width else "the limit"}
+        attributes = {
+            "program_name": self.netsor.name,
+            "program": program_text(self.netsor),
+            "seed": str(self.seed),
+            "method": self.method,
+            "of": f"networks at n = {self.width}" if self.width else "the limit",
+        }
         return xarray.Dataset(data, coordinates, attributes)
 
     def to_dataframe(self) -> Any:
@@ -174,8 +189,10 @@ class Samples(Mapping[str, NDArray[Any]], Shown, metaclass=Answering):
             if not (self.coordinates > 1 and name in self and self.netsor.families[name].kind == "vector"):
                 spread = spread[:, None]
             spread = np.broadcast_to(spread, (*rows, *spread.shape[2:])).reshape(math.prod(rows), -1)
-            columns |= {label(name, index): spread[:, k]
-                        for k, index in enumerate(itertools.product(*(range(*bounds) for bounds in ranges)))}
+            columns |= {
+                label(name, index): spread[:, k]
+                for k, index in enumerate(itertools.product(*(range(*bounds) for bounds in ranges)))
+            }
         index = pandas.RangeIndex(self.samples, name="sample")
         if self.coordinates > 1:
             index = pandas.MultiIndex.from_product([range(size) for size in rows], names=["sample", "coordinate"])
@@ -215,9 +232,7 @@ class Samples(Mapping[str, NDArray[Any]], Shown, metaclass=Answering):
         for name, pair in self.conditional.items():
             arrays |= dict(zip((f"conditional/{name}/mean", f"conditional/{name}/variance"), pair, strict=True))
         with writing(path, "name a file in a folder that exists"), whole(path) as partial, partial.open("wb") as file:
-            np.savez_compressed(
-                file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **arrays
-            )
+            np.savez_compressed(file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **arrays)
 
 
 def is_samples(value: Any) -> bool:

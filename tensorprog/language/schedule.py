@@ -65,7 +65,11 @@ def dependencies(
 
 
 def lag(
-    user: Statement, definer: Statement, reference: Variable, index: str, ranges: Mapping[str, Range],
+    user: Statement,
+    definer: Statement,
+    reference: Variable,
+    index: str,
+    ranges: Mapping[str, Range],
     boundaries: Mapping[str, Sequence[str]],
 ) -> int | None:
     """By how much at least a reference lags behind the user along an index, whatever the other indices are.
@@ -85,8 +89,12 @@ def lag(
 
 
 def _order(
-    nodes: Sequence[int], edges: Sequence[tuple[int, int, Variable]], body: Sequence[Statement],
-    ranges: Mapping[str, Range], boundaries: Mapping[str, Sequence[str]], used: frozenset[str],
+    nodes: Sequence[int],
+    edges: Sequence[tuple[int, int, Variable]],
+    body: Sequence[Statement],
+    ranges: Mapping[str, Range],
+    boundaries: Mapping[str, Sequence[str]],
+    used: frozenset[str],
     key: Callable[[int], Any],
 ) -> tuple[int | Loop, ...]:
     after: dict[int, list[int]] = {node: [] for node in nodes}
@@ -106,8 +114,10 @@ def _order(
             continue
         candidates = [slot.bare for slot in body[members[0]].target.slots if slot.bare and slot.bare not in used]
         for index in candidates:
-            lags = [lag(body[user], body[definer], reference, index, ranges, boundaries)
-                    for user, definer, reference in inner]
+            lags = [
+                lag(body[user], body[definer], reference, index, ranges, boundaries)
+                for user, definer, reference in inner
+            ]
             if any(lag is None for lag in lags) or not any(lags):
                 continue
             rest = [edge for edge, lag in zip(inner, lags, strict=True) if lag == 0]
@@ -119,19 +129,24 @@ def _order(
             names = ", ".join(dict.fromkeys(str(body[m].target) for m in members))
             nonlins = [s for s in map(body.__getitem__, members) if isinstance(s, Nonlin)]
             masked = any(is_call(node, "where") for nonlin in nonlins for node in walk(nonlin.expr))
-            raise ProgramError(Problem(
-                f"circular definition: {names} depend{'s' if len(members) == 1 else ''} on "
-                f"{'itself' if len(members) == 1 else 'each other'} without an index that decreases"
-                + ("; what conditions leave out is not looked at" if masked else ""),
-                statement.span,
-                "refer to earlier members only, e.g. s[t] = Nonlin(tanh(u[t])), u[t] = MatMul(W, s[t-1]), s[0] given "
-                "(Sakai et al. 2025, footnote 2)",
-            ))
+            raise ProgramError(
+                Problem(
+                    f"circular definition: {names} depend{'s' if len(members) == 1 else ''} on "
+                    f"{'itself' if len(members) == 1 else 'each other'} without an index that decreases"
+                    + ("; what conditions leave out is not looked at" if masked else ""),
+                    statement.span,
+                    "refer to earlier members only, e.g. s[t] = Nonlin(tanh(u[t])), u[t] = MatMul(W, s[t-1]), "
+                    "s[0] given "
+                    "(Sakai et al. 2025, footnote 2)",
+                )
+            )
     return tuple(result)
 
 
 def schedule(
-    body: Sequence[Statement], ranges: Mapping[str, Range], boundaries: Mapping[str, Sequence[str]],
+    body: Sequence[Statement],
+    ranges: Mapping[str, Range],
+    boundaries: Mapping[str, Sequence[str]],
     key: Callable[[int], Any] | None = None,
 ) -> tuple[tuple[int | Loop, ...], list[Problem]]:
     """Order the statements of a body; problems are circular definitions and use before binding.
@@ -148,8 +163,13 @@ def schedule(
     for user, definer, reference in edges:
         if definer > user and group[user] != group[definer]:
             span = body[user].span
-            problems.append(Problem(f"{reference.name} is used before it is bound", span.at(reference.column),
-                                    f"move `{body[definer].target} = ...` above this statement"))
+            problems.append(
+                Problem(
+                    f"{reference.name} is used before it is bound",
+                    span.at(reference.column),
+                    f"move `{body[definer].target} = ...` above this statement",
+                )
+            )
     return order, problems
 
 

@@ -62,26 +62,43 @@ EXPRESSION: Schema = {
 PATHS = _text("Path of a .npy or .csv file below the program's folder", pattern=PATH, examples=["numbers.npy"])
 FILE: Schema = {
     "description": "Numbers from a file beside the program",
-    "anyOf": [PATHS, {"type": "object", "additionalProperties": False, "required": ["file"],
-                      "properties": {"file": PATHS}}],
+    "anyOf": [
+        PATHS,
+        {"type": "object", "additionalProperties": False, "required": ["file"], "properties": {"file": PATHS}},
+    ],
 }
 LIST: Schema = {
     "description": "Numbers, nested once per index",
-    "type": "array", "minItems": 1,
+    "type": "array",
+    "minItems": 1,
     "items": {"anyOf": [{"$ref": "#/$defs/number"}, {"$ref": "#/$defs/list"}]},
 }
 SIZE: Schema = {
-    "description": "N means 0..N-1; \"1..T\" is a range with both ends included; sizes may be expressions in constants",
+    "description": 'N means 0..N-1; "1..T" is a range with both ends included; sizes may be expressions in constants',
     "anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000_000}, {"type": "string", "minLength": 1}],
     "examples": [4, "s", "1..T"],
 }
 WIDTH: Schema = _text("A width: n, or a name from widths or fixed_widths", pattern=f"^{NAME}$", examples=["n"])
-SHAPE: Schema = {"description": "Rows and columns, by the names of widths", "type": "array", "minItems": 2,
-                 "maxItems": 2, "items": {"$ref": "#/$defs/width"}}
+SHAPE: Schema = {
+    "description": "Rows and columns, by the names of widths",
+    "type": "array",
+    "minItems": 2,
+    "maxItems": 2,
+    "items": {"$ref": "#/$defs/width"},
+}
 FLAG: Schema = {"type": "boolean"}
 BOUNDARY: Schema = {"description": "What is read outside the range: zeros, or the other end", "enum": ["zero", "wrap"]}
-KINDS: dict[str, Schema] = {"number": NUMBER, "expression": EXPRESSION, "file": FILE, "list": LIST, "size": SIZE,
-                            "width": WIDTH, "shape": SHAPE, "boundary": BOUNDARY, "flag": FLAG}
+KINDS: dict[str, Schema] = {
+    "number": NUMBER,
+    "expression": EXPRESSION,
+    "file": FILE,
+    "list": LIST,
+    "size": SIZE,
+    "width": WIDTH,
+    "shape": SHAPE,
+    "boundary": BOUNDARY,
+    "flag": FLAG,
+}
 
 
 @dataclass(frozen=True)
@@ -122,32 +139,61 @@ class Entries:
     @property
     def schema(self) -> Schema:
         """The JSON Schema of one entry."""
-        braces: Schema = {"type": "object", "additionalProperties": False,
-                          "properties": {key: option.schema for key, option in self.options.items()}}
+        braces: Schema = {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {key: option.schema for key, option in self.options.items()},
+        }
         braces |= {"required": [self.required]} if self.required else {}
         return {"anyOf": [self.options[self.short].schema, braces]} if self.short else braces
 
 
 NUMBERS = ("expression", "list", "file")
-INITIAL = Entries("an", "initial vector", True, {
-    "mean": Option(NUMBERS, "Mean of the coordinates; 0 if left out", 0),
-    "cov": Option(NUMBERS, "Covariance between members; `i_` is the second copy of index i.  Members along an index "
-                           "whose second copy does not occur are independent", 1, (1, "rho**abs(i - i_)")),
-    "gram": Option(("list", "file"), "Covariance matrix (members, members)"),
-    "data": Option(("list", "file"), "Input vectors (members, d), read through a first layer: covariance variance * x "
-                                     "x' / d", dimensions=2),
-    "variance": Option(("number",), "Variance of the first layer that goes with data", 1),
-    "width": Option(("width",), "The width of the vectors", "n", ("n",)),
-    "grid": Option(("flag",), "The coordinate vector of a width: (a + 1/2)/n in coordinate a, not random", False),
-})
-WEIGHT = Entries("a", "weight", True, {
-    "variance": Option(("expression",), "sigma^2: entries are i.i.d. N(0, sigma^2 / columns)", 1),
-    "shape": Option(("shape",), "Rows and columns, by the names of widths", ("n", "n"), (("d", "n"),)),
-}, short="variance")
-INDEX = Entries("an", "index", False, {
-    "size": Option(("size",), "N means 0..N-1, \"1..T\" a range with both ends included"),
-    "boundary": Option(("boundary",), "What is read outside the range: zeros, or the other end", ""),
-}, short="size", required="size")
+INITIAL = Entries(
+    "an",
+    "initial vector",
+    True,
+    {
+        "mean": Option(NUMBERS, "Mean of the coordinates; 0 if left out", 0),
+        "cov": Option(
+            NUMBERS,
+            "Covariance between members; `i_` is the second copy of index i.  Members along an index "
+            "whose second copy does not occur are independent",
+            1,
+            (1, "rho**abs(i - i_)"),
+        ),
+        "gram": Option(("list", "file"), "Covariance matrix (members, members)"),
+        "data": Option(
+            ("list", "file"),
+            "Input vectors (members, d), read through a first layer: covariance variance * x x' / d",
+            dimensions=2,
+        ),
+        "variance": Option(("number",), "Variance of the first layer that goes with data", 1),
+        "width": Option(("width",), "The width of the vectors", "n", ("n",)),
+        "grid": Option(("flag",), "The coordinate vector of a width: (a + 1/2)/n in coordinate a, not random", False),
+    },
+)
+WEIGHT = Entries(
+    "a",
+    "weight",
+    True,
+    {
+        "variance": Option(("expression",), "sigma^2: entries are i.i.d. N(0, sigma^2 / columns)", 1),
+        "shape": Option(("shape",), "Rows and columns, by the names of widths", ("n", "n"), (("d", "n"),)),
+    },
+    short="variance",
+)
+INDEX = Entries(
+    "an",
+    "index",
+    False,
+    {
+        "size": Option(("size",), 'N means 0..N-1, "1..T" a range with both ends included'),
+        "boundary": Option(("boundary",), "What is read outside the range: zeros, or the other end", ""),
+    },
+    short="size",
+    required="size",
+)
 CONSTANT = Entries("a", "constant", True, {})
 WIDTHS = Entries("a", "width", False, {})
 
@@ -157,8 +203,11 @@ def _whole(description: str, minimum: int, maximum: int) -> Schema:
 
 
 RUN_KEYS: dict[str, Schema] = {
-    "width": {"description": "Widths n to run at", "items": _whole("A width n", 1, 10_000_000),
-              "examples": [[16, 64, 256]]},
+    "width": {
+        "description": "Widths n to run at",
+        "items": _whole("A width n", 1, 10_000_000),
+        "examples": [[16, 64, 256]],
+    },
     "samples": _whole("Networks drawn at each width", 1, 10**10),
     "seed": _whole("Seed of the random streams", 0, 2**63 - 1),
     "method": _text("How finite networks are drawn", enum=["auto", "dense", "lazy", "collapsed"]),
@@ -166,16 +215,26 @@ RUN_KEYS: dict[str, Schema] = {
     "threads": _whole("Threads", 1, 4096),
     "max_memory": _text("Memory that may be used", pattern=r"^\d+(\.\d+)?\s*([KMGT]i?)?B$", examples=["1GiB"]),
     "dtype": _text("Precision of the arrays", enum=["float64", "float32"]),
-    "keep": {"description": "Names whose values are kept besides the outputs",
-             "items": _text("A name", pattern=f"^{NAME}$"), "examples": [["q"]]},
-    "averages": {"description": "Averages (1/n) sum_a psi(...) by name", "type": "object",
-                 "additionalProperties": _text("psi, a function of vectors and scalars", examples=["tanh(y[0])**2"])},
+    "keep": {
+        "description": "Names whose values are kept besides the outputs",
+        "items": _text("A name", pattern=f"^{NAME}$"),
+        "examples": [["q"]],
+    },
+    "averages": {
+        "description": "Averages (1/n) sum_a psi(...) by name",
+        "type": "object",
+        "additionalProperties": _text("psi, a function of vectors and scalars", examples=["tanh(y[0])**2"]),
+    },
 }
 
 
 def _entries(description: str, name: str, entry: Schema) -> Schema:
-    return {"description": description, "type": "object", "propertyNames": {"pattern": f"^{name}$"},
-            "additionalProperties": entry}
+    return {
+        "description": description,
+        "type": "object",
+        "propertyNames": {"pattern": f"^{name}$"},
+        "additionalProperties": entry,
+    }
 
 
 SECTIONS: dict[str, Schema] = {
@@ -192,26 +251,53 @@ SECTIONS: dict[str, Schema] = {
         "propertyNames": {"pattern": f"^{FAMILY}$"},
     },
     "indices": _entries("Indices with their sizes", NAME, INDEX.schema),
-    "widths": _entries("Widths that grow with n, such as d: n/H", NAME,
-                     _text("A multiple of n", pattern=r"\bn\b", examples=["n/H"])),
-    "fixed_widths": _entries("Widths that stay finite", NAME, {
-        "anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000_000}, {"type": "string", "minLength": 1}]}),
-    "initial": _entries("Vectors whose coordinates are i.i.d. Gaussian; different entries are independent", FAMILY,
-                      INITIAL.schema),
+    "widths": _entries(
+        "Widths that grow with n, such as d: n/H", NAME, _text("A multiple of n", pattern=r"\bn\b", examples=["n/H"])
+    ),
+    "fixed_widths": _entries(
+        "Widths that stay finite",
+        NAME,
+        {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000_000}, {"type": "string", "minLength": 1}]},
+    ),
+    "initial": _entries(
+        "Vectors whose coordinates are i.i.d. Gaussian; different entries are independent", FAMILY, INITIAL.schema
+    ),
     "weights": _entries("Weight matrices with their variances sigma^2", FAMILY, WEIGHT.schema),
     "body": {
         "description": "The statements, one line each",
-        "type": "array", "minItems": 1, "maxItems": 2000,
-        "items": _text("name[indices] = MatMul(W, x), Nonlin(expression) or Dot(x, y)",
-                       pattern=rf"^\s*{NAME}\s*(\[[^\]=]+\])?\s*=\s*{INSTRUCTION}",
-                       examples=["u[i] = MatMul(W[i], h)", "x[i] = Nonlin(tanh(u[i]))", "p[i,j] = Dot(q[i], k[j])"]),
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 2000,
+        "items": _text(
+            "name[indices] = MatMul(W, x), Nonlin(expression) or Dot(x, y)",
+            pattern=rf"^\s*{NAME}\s*(\[[^\]=]+\])?\s*=\s*{INSTRUCTION}",
+            examples=["u[i] = MatMul(W[i], h)", "x[i] = Nonlin(tanh(u[i]))", "p[i,j] = Dot(q[i], k[j])"],
+        ),
     },
-    "outputs": {"description": "Names of the families that are the program's results", "type": "array", "minItems": 1,
-                "uniqueItems": True, "items": _text("A name without indices", pattern=f"^{NAME}$")},
-    "run": {"description": "Defaults of tp-run", "type": "object", "additionalProperties": False,
-            "properties": {key: ({"anyOf": [rule["items"], {"type": "array", "minItems": 1, "items": rule["items"]}],
-                                  "description": rule["description"], "examples": rule["examples"]}
-                                 if "items" in rule else rule) for key, rule in RUN_KEYS.items()}},
+    "outputs": {
+        "description": "Names of the families that are the program's results",
+        "type": "array",
+        "minItems": 1,
+        "uniqueItems": True,
+        "items": _text("A name without indices", pattern=f"^{NAME}$"),
+    },
+    "run": {
+        "description": "Defaults of tp-run",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            key: (
+                {
+                    "anyOf": [rule["items"], {"type": "array", "minItems": 1, "items": rule["items"]}],
+                    "description": rule["description"],
+                    "examples": rule["examples"],
+                }
+                if "items" in rule
+                else rule
+            )
+            for key, rule in RUN_KEYS.items()
+        },
+    },
 }
 
 
@@ -221,8 +307,11 @@ def program_schema() -> Mapping[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "tensorprog program",
-        "description": "A Netsor program with Dots. Functions: " + ", ".join(functions)
-                       + ". Over indices, as in sum[i](...): " + ", ".join(REDUCTIONS) + ".",
+        "description": "A Netsor program with Dots. Functions: "
+        + ", ".join(functions)
+        + ". Over indices, as in sum[i](...): "
+        + ", ".join(REDUCTIONS)
+        + ".",
         "type": "object",
         "additionalProperties": False,
         "required": ["program", "body", "outputs"],
@@ -240,8 +329,13 @@ MAX_WHOLE = 2**53
 MAX_LISTED = 10**6  # values of a range in another spelling that are looked at
 
 _SCALES: dict[str, Literal["n**-0.5", "1/n"]] = {
-    "n**-0.5": "n**-0.5", "n**(-0.5)": "n**-0.5", "1/sqrt(n)": "n**-0.5", "1/n**0.5": "n**-0.5",
-    "1/n": "1/n", "n**-1": "1/n", "n**(-1)": "1/n",
+    "n**-0.5": "n**-0.5",
+    "n**(-0.5)": "n**-0.5",
+    "1/sqrt(n)": "n**-0.5",
+    "1/n**0.5": "n**-0.5",
+    "1/n": "1/n",
+    "n**-1": "1/n",
+    "n**(-1)": "1/n",
 }
 _INSTRUCTIONS = {  # number of arguments, what they are, the one option, an example
     "MatMul": (2, "a weight and a vector", "", "MatMul(W[i], x[i])"),
@@ -324,7 +418,8 @@ def take(option: Option, value: Any, names: Names, what: str, span: Span = Span(
     """
     if option.numeric:
         array = not isinstance(value, str | Expr | Table) and (
-            "expression" not in option.kinds or isinstance(value, list | tuple) or np.ndim(value) > 0)
+            "expression" not in option.kinds or isinstance(value, list | tuple) or np.ndim(value) > 0
+        )
         if isinstance(value, Table) or (array and "list" in option.kinds):
             return make_table(value, what)
         return expression(value, names, span)
@@ -376,7 +471,7 @@ def _range(size: Any, names: Names, what: str, span: Span) -> tuple[int, int, st
 def _shape(value: Any, what: str, span: Span) -> tuple[str, str]:
     widths = list(value) if isinstance(value, list | tuple) else []
     if len(widths) != 2 or not all(isinstance(width, str) for width in widths):
-        raise fail(f"{what} is [rows, columns], two widths by name", span, "shape: [d, n], or shape=(\"d\", \"n\")")
+        raise fail(f"{what} is [rows, columns], two widths by name", span, 'shape: [d, n], or shape=("d", "n")')
     rows, columns = (width.strip() for width in widths)
     for text in (rows, columns):
         if plain_number(text) is not None:
@@ -398,10 +493,14 @@ def make_ratio(name: str, value: Any, names: Names, span: Span = Span()) -> tupl
     expr = parse_expression(text, names, span)
     for part in variables(expr):
         if part != Variable("n"):
-            raise fail(f"width {name}: {part} is neither n nor a constant", span,
-                       did_you_mean(part.name, ["n", *names.constants]))
+            raise fail(
+                f"width {name}: {part} is neither n nor a constant",
+                span,
+                did_you_mean(part.name, ["n", *names.constants]),
+            )
     rules: dict[str, Callable[..., Fraction]] = {
-        "multiply": lambda _, left, right: left * right, "divide": lambda _, left, right: left / right,
+        "multiply": lambda _, left, right: left * right,
+        "divide": lambda _, left, right: left / right,
     }
 
     def at(n: int) -> Fraction:
@@ -418,8 +517,11 @@ def make_ratio(name: str, value: Any, names: Names, span: Span = Span()) -> tupl
     except (ProgramError, ZeroDivisionError):
         ratio = twice = Fraction(0)
     if ratio <= 0 or twice != 2 * ratio or max(ratio.numerator, ratio.denominator) > MAX_WHOLE:
-        raise fail(f"width {name}: {text} is not a positive multiple of n", span,
-                   f"{name}: n/2, or `fixed_widths: {{{name}: 64}}` for one that stays finite")
+        raise fail(
+            f"width {name}: {text} is not a positive multiple of n",
+            span,
+            f"{name}: n/2, or `fixed_widths: {{{name}: 64}}` for one that stays finite",
+        )
     return name, ratio, text
 
 
@@ -462,8 +564,10 @@ def make_table(value: Any, what: str) -> Table:
             raise TypeError
         return Table.of(array)
     except (TypeError, ValueError):
-        raise fail(f"{what}: an array of real numbers is needed, not {type(value).__name__}",
-                   fix="numpy.asarray(...), every row of the same length") from None
+        raise fail(
+            f"{what}: an array of real numbers is needed, not {type(value).__name__}",
+            fix="numpy.asarray(...), every row of the same length",
+        ) from None
 
 
 def make_initial(
@@ -478,13 +582,19 @@ def make_initial(
         beside = [key for key in given if key not in ("grid", "width")]
         if beside or indices:
             what = f"{beside[0]} does not belong beside grid" if beside else "a coordinate vector has no indices"
-            raise fail(f"initial vector {name}: {what}: coordinate a of width n is (a + 1/2)/n", span,
-                       f"{name}: {{grid: true}}")
+            raise fail(
+                f"initial vector {name}: {what}: coordinate a of width n is (a + 1/2)/n",
+                span,
+                f"{name}: {{grid: true}}",
+            )
         return Initial(name, (), Number(0.5), Number(1 / 12), None, width, span, grid=True)
     sources = [key for key in ("cov", "gram", "data") if key in given]
     if len(sources) > 1:
-        raise fail(f"initial vector {name}: {' and '.join(sources)} both give its covariance", span,
-                   "keep one of cov, gram and data")
+        raise fail(
+            f"initial vector {name}: {' and '.join(sources)} both give its covariance",
+            span,
+            "keep one of cov, gram and data",
+        )
     if "variance" in given and "data" not in given:
         listed = f"{name}[{', '.join(indices)}]" if indices else name
         cov = given["variance"]
@@ -498,8 +608,9 @@ def make_initial(
 def make_weight(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Weight:
     """Weights from their options."""
     rows, columns = given.get("shape", WEIGHT.options["shape"].default)
-    return Weight(name, indices, given.get("variance", Number(WEIGHT.options["variance"].default)), (rows, columns),
-                  span)
+    return Weight(
+        name, indices, given.get("variance", Number(WEIGHT.options["variance"].default)), (rows, columns), span
+    )
 
 
 def options_of(record: Index | Initial | Weight) -> dict[str, Any]:
@@ -519,7 +630,10 @@ def options_of(record: Index | Initial | Weight) -> dict[str, Any]:
 
 
 def make_statement(
-    target: Variable, instruction: str, args: Sequence[Expr], keywords: Iterable[tuple[str, str]] = (),
+    target: Variable,
+    instruction: str,
+    args: Sequence[Expr],
+    keywords: Iterable[tuple[str, str]] = (),
     span: Span = Span(),
 ) -> Statement:
     """The record of `target = instruction(args, keywords)`.
@@ -535,8 +649,13 @@ def make_statement(
             problems.append(Problem(f"{instruction}: {key} {what}", span, f"{instruction}(..., {option})"))
         given[key] = text.replace(" ", "")
     if len(args) != count:
-        problems.append(Problem(f"{instruction} takes {takes}, not {len(args)} argument{'s' * (len(args) != 1)}", span,
-                                f"{target} = {example}"))
+        problems.append(
+            Problem(
+                f"{instruction} takes {takes}, not {len(args)} argument{'s' * (len(args) != 1)}",
+                span,
+                f"{target} = {example}",
+            )
+        )
     if problems:
         raise ProgramError(problems)
     if instruction == "Nonlin":
@@ -550,10 +669,14 @@ def make_statement(
         if isinstance(arg, Variable):
             continue
         role = "a weight" if instruction == "MatMul" and position == 0 else "a vector"
-        fix = ("declare it under weights: and write " + example if role == "a weight"
-               else f"give it a name first: {_named(target, arg)} = Nonlin({arg}), then {instruction} of that")
-        problems.append(Problem(f"{instruction} takes {role} by its name here, not {arg}",
-                                span.at(getattr(arg, "column", 0)), fix))
+        fix = (
+            "declare it under weights: and write " + example
+            if role == "a weight"
+            else f"give it a name first: {_named(target, arg)} = Nonlin({arg}), then {instruction} of that"
+        )
+        problems.append(
+            Problem(f"{instruction} takes {role} by its name here, not {arg}", span.at(getattr(arg, "column", 0)), fix)
+        )
     if problems:
         raise ProgramError(problems)
     first, second = cast("tuple[Variable, Variable]", tuple(args))

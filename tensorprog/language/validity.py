@@ -79,8 +79,9 @@ class Checker:
 
     def doubtful(self, *parts: Expr | Table) -> bool:
         """Whether an unknown constant or index occurs."""
-        return any(isinstance(part, Expr) and not self.unknown.isdisjoint(constants_and_indices(part))
-                   for part in parts)
+        return any(
+            isinstance(part, Expr) and not self.unknown.isdisjoint(constants_and_indices(part)) for part in parts
+        )
 
     def size(self, names: Iterable[str]) -> int:
         """Number of values of several indices together."""
@@ -133,14 +134,20 @@ def is_closed(
             checker.error(f"{what} must be made of constants and indices; {node.name} is neither", span, fix)
         elif isinstance(node, IndexValue) and node.name not in allowed:
             second = node.name.endswith("_") and node.name[:-1] in allowed
-            checker.error(f"{what} may not depend on the {'second copy' if second else 'index'} {node.name}", span,
-                          f"use {node.name[:-1]}" if second else f"its indices are {', '.join(indices) or 'none'}")
+            checker.error(
+                f"{what} may not depend on the {'second copy' if second else 'index'} {node.name}",
+                span,
+                f"use {node.name[:-1]}" if second else f"its indices are {', '.join(indices) or 'none'}",
+            )
         elif isinstance(node, Constant):
             check_constant_use(checker, node, span, allowed)
         elif isinstance(node, Reduction):
             # a reduction would bind an index of its own; outside Nonlin there is nothing to reduce
-            checker.error(f"{node.reducer}[...] acts over indices of a Nonlin; it cannot stand here",
-                          span.at(node.column), "write the values out, as a list or a .npy file")
+            checker.error(
+                f"{node.reducer}[...] acts over indices of a Nonlin; it cannot stand here",
+                span.at(node.column),
+                "write the values out, as a list or a .npy file",
+            )
         elif isinstance(node, Call):
             check_call(checker, node, span)
     return len(checker.problems) == before
@@ -149,8 +156,9 @@ def is_closed(
 def check_call(checker: Checker, node: Call, span: Span) -> None:
     """Rules of single atoms: comparisons stand in conditions only, exponents are bounded."""
     if node.atom == "where" and not is_condition(node.args[0]):
-        checker.error("where(condition, x, y) needs a comparison as its condition", span.at(node.column),
-                      "where(j <= i, x, y)")
+        checker.error(
+            "where(condition, x, y) needs a comparison as its condition", span.at(node.column), "where(j <= i, x, y)"
+        )
     if node.atom in LOGICAL and not all(map(is_condition, node.args)):
         checker.error("& and | join comparisons", span.at(node.column), "(a < b) & (c < d), each one in brackets")
     if all(isinstance(p, Call | Number) or (isinstance(p, Constant) and not p.slots) for p in walk(node)):
@@ -164,8 +172,9 @@ def check_call(checker: Checker, node: Call, span: Span) -> None:
 def check_numbers(checker: Checker, args: Iterable[Expr], column: int, span: Span) -> None:
     """What is computed with is no comparison."""
     for arg in filter(is_condition, args):
-        checker.error("a comparison can only be the condition of where(condition, x, y)", span.at(column),
-                      f"where({arg}, 1, 0)")
+        checker.error(
+            "a comparison can only be the condition of where(condition, x, y)", span.at(column), f"where({arg}, 1, 0)"
+        )
 
 
 def check_finite(checker: Checker, node: Call, span: Span) -> None:
@@ -183,21 +192,31 @@ def is_bound(checker: Checker, name: str, bound: Iterable[str], span: Span) -> b
     if name.endswith("_"):
         checker.error(f"{name}: second copies of indices occur in covariances only", span)
     else:
-        checker.error(f"the index {name} is neither on the left nor reduced", span,
-                      f"put {name} on the left, or write sum[{name}](...)")
+        checker.error(
+            f"the index {name} is neither on the left nor reduced",
+            span,
+            f"put {name} on the left, or write sum[{name}](...)",
+        )
     return False
 
 
 def check_slots(
-    checker: Checker, reference: Variable | Constant, ranges: Sequence[Range], rules: Sequence[str],
-    bound: Iterable[str], span: Span,
+    checker: Checker,
+    reference: Variable | Constant,
+    ranges: Sequence[Range],
+    rules: Sequence[str],
+    bound: Iterable[str],
+    span: Span,
 ) -> bool:
     """Whether a reference has the slots its name needs, within range; complains if not."""
     span = span.at(reference.column)
     if len(reference.slots) != len(ranges):
-        checker.error(f"{reference.name} has {len(ranges)} {'index' if len(ranges) == 1 else 'indices'}, "
-                      f"{len(reference.slots)} given", span,
-                      f"{reference.name}[{', '.join('...' for _ in ranges)}]" if ranges else reference.name)
+        checker.error(
+            f"{reference.name} has {len(ranges)} {'index' if len(ranges) == 1 else 'indices'}, "
+            f"{len(reference.slots)} given",
+            span,
+            f"{reference.name}[{', '.join('...' for _ in ranges)}]" if ranges else reference.name,
+        )
         return False
     ok = True
     for slot, (start, stop), rule in zip(reference.slots, ranges, rules, strict=True):
@@ -208,8 +227,11 @@ def check_slots(
         checker.used |= set(slot.indices)
         low, high = slot.bounds(checker.netsor.ranges)
         if not rule and (low < start or high >= stop):
-            checker.error(f"{reference.name}: the index {slot} runs over {low}..{high}, outside {start}..{stop - 1}",
-                          span, "shorten the index, or declare it as {size: ..., boundary: zero}, or boundary: wrap")
+            checker.error(
+                f"{reference.name}: the index {slot} runs over {low}..{high}, outside {start}..{stop - 1}",
+                span,
+                "shorten the index, or declare it as {size: ..., boundary: zero}, or boundary: wrap",
+            )
             ok = False
     return ok
 
@@ -294,11 +316,15 @@ def check_initial(checker: Checker, initial: Initial, family: Family) -> None:
             check_values(checker, initial.cov, initial.indices, called, initial.span, sign=True)
             return
         if checker.doubtful(initial.cov) or not is_closed(
-                checker, initial.cov, initial.indices, called, initial.span, copies=True):
+            checker, initial.cov, initial.indices, called, initial.span, copies=True
+        ):
             return
         if size > 20_000:
-            checker.error(f"{what}: a joint covariance of {size} members is too large", initial.span,
-                          "let fewer indices appear with a second copy")
+            checker.error(
+                f"{what}: a joint covariance of {size} members is too large",
+                initial.span,
+                "let fewer indices appear with a second copy",
+            )
             return
         rest = [name for name in initial.indices if name not in joint]
         axes = [*rest, *joint, *(f"{name}_" for name in joint)]
@@ -319,12 +345,18 @@ def check_data(checker: Checker, initial: Initial, members: int) -> None:
     what = f"initial vector {initial.name}"
     assert initial.data is not None
     if len(initial.data.shape) != 2 or initial.data.shape[0] != members or not initial.data.shape[1]:
-        checker.error(f"{what}: data has shape {initial.data.shape}, not ({members}, d)", initial.span,
-                      "one row per member, the first index slowest")
+        checker.error(
+            f"{what}: data has shape {initial.data.shape}, not ({members}, d)",
+            initial.span,
+            "one row per member, the first index slowest",
+        )
     elif not np.isfinite(initial.data.array).all():
         row = int(np.argmin(np.isfinite(initial.data.array).all(axis=1)))
-        checker.error(f"{what}: data has entries that are not finite, the first in row {row}", initial.span,
-                      "rows are counted from 0")
+        checker.error(
+            f"{what}: data has entries that are not finite, the first in row {row}",
+            initial.span,
+            "rows are counted from 0",
+        )
     check_values(checker, initial.cov, (), f"the variance of {initial.name}", initial.span, sign=True)
 
 
@@ -351,8 +383,11 @@ def check_semidefinite(checker: Checker, matrix: NDArray[np.float64], what: str,
     except np.linalg.LinAlgError:
         lowest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[0])
     if lowest < -max(INDEFINITE * scale, 2 * unit_roundoff(matrix) * float(np.trace(matrix))):
-        checker.error(f"{what}: cov is not positive semidefinite (lowest eigenvalue {lowest:.3g})", span,
-                      "save it in double precision, or give the vectors themselves: data:")
+        checker.error(
+            f"{what}: cov is not positive semidefinite (lowest eigenvalue {lowest:.3g})",
+            span,
+            "save it in double precision, or give the vectors themselves: data:",
+        )
 
 
 def evaluated(
@@ -392,11 +427,15 @@ def check_masks(checker: Checker, order: Sequence[int | Loop]) -> None:
                 place = None if hidden is None else first_place(checker, hidden, node.indices)
                 what, span = f"{node.reducer}[{', '.join(node.indices)}]", statement.span.at(node.column)
                 if place is not None:
-                    checker.error(f"{what}: every entry is masked{place}", span,
-                                  "leave at least one entry of each row unmasked")
+                    checker.error(
+                        f"{what}: every entry is masked{place}", span, "leave at least one entry of each row unmasked"
+                    )
                 elif hidden is not None and not _looked_at(checker, hidden, node.indices):
-                    checker.error(f"{what}: its mask is too large to tell whether some row has every entry masked",
-                                  span, "leave the first or the last entry of each row unmasked, or the diagonal")
+                    checker.error(
+                        f"{what}: its mask is too large to tell whether some row has every entry masked",
+                        span,
+                        "leave the first or the last entry of each row unmasked, or the diagonal",
+                    )
 
 
 def first_place(checker: Checker, condition: Expr, over: Sequence[str] = ()) -> str | None:
@@ -430,11 +469,17 @@ def _looked_at(checker: Checker, hidden: Expr, over: Sequence[str]) -> bool:
 def check_infinity(checker: Checker, expr: Expr, statement: Nonlin, bound: bool = False) -> None:
     """No value is inf; `bound`: whether it may stand here, as a bound that is none, of a clip or of some members."""
     if isinstance(expr, Number) and expr.value == math.inf and not bound:
-        checker.error("inf is no value: only -inf is one, as a mask under softmax, logsumexp or max", statement.span,
-                      "where(condition, x, -inf) masks x where the condition does not hold")
+        checker.error(
+            "inf is no value: only -inf is one, as a mask under softmax, logsumexp or max",
+            statement.span,
+            "where(condition, x, -inf) masks x where the condition does not hold",
+        )
     if is_call(expr, "minimum") and Number(math.inf) in expr.children:
-        checker.error(f"{expr}: inf bounds nothing, so that this is its other argument",
-                      statement.span.at(expr.column), "write that alone")
+        checker.error(
+            f"{expr}: inf bounds nothing, so that this is its other argument",
+            statement.span.at(expr.column),
+            "write that alone",
+        )
         return
     for k, child in enumerate(expr.children):
         if isinstance(expr, Call):
@@ -453,12 +498,16 @@ def check_clips(checker: Checker, statement: Nonlin) -> None:
         _, low, high = node.args
         place = first_place(checker, Call("greater", (low, high)))
         if place is not None:
-            checker.error(f"{node}: the lower bound is above the upper one{place}", statement.span.at(node.column),
-                          "clip(x, lower, upper)")
+            checker.error(
+                f"{node}: the lower bound is above the upper one{place}",
+                statement.span.at(node.column),
+                "clip(x, lower, upper)",
+            )
 
 
 def _hidden(expr: Expr, known: Hidden) -> Expr | None:
     """Condition (1 where true) under which an expression is -inf because of masks on indices, if there is one."""
+
     def leaf(node: Expr) -> Expr | None:
         if isinstance(node, Variable) and node.name in known:
             own, found = known[node.name]
@@ -488,7 +537,8 @@ def _chosen(node: Call, _: Expr | None, yes: Expr | None, no: Expr | None) -> Ex
 
 
 HIDDEN: dict[str, Callable[..., Expr | None]] = {
-    **dict.fromkeys(("add", "subtract", "multiply", "divide", "minimum"), _either), "maximum": _both,
+    **dict.fromkeys(("add", "subtract", "multiply", "divide", "minimum"), _either),
+    "maximum": _both,
     "where": _chosen,
 }
 
@@ -532,35 +582,59 @@ def check_names(checker: Checker) -> None:
     for kind, names in groups:
         for name, span in names:
             if name in seen:
-                checker.error(f"{name} is bound twice: as {seen[name]} and as {kind}", span,
-                              "give one of them another name", breaks=name)
+                checker.error(
+                    f"{name} is bound twice: as {seen[name]} and as {kind}",
+                    span,
+                    "give one of them another name",
+                    breaks=name,
+                )
             check_name(checker, name, span)
             seen[name] = kind
     for statement in netsor.body:
         name = statement.target.name
         if name in seen:
-            checker.error(f"{name} is bound twice: as {seen[name]} and by this statement", statement.span,
-                          "give the statement a new name on the left", breaks=name)
+            checker.error(
+                f"{name} is bound twice: as {seen[name]} and by this statement",
+                statement.span,
+                "give the statement a new name on the left",
+                breaks=name,
+            )
         check_name(checker, name, statement.span)
     for index in netsor.indices:
         size = index.stop - index.start
         if size < 1:
-            checker.error(f"index {index.name} is empty: it runs from {index.start} to {index.stop - 1}", index.span,
-                          "give it a size of at least 1", breaks=index.name)
+            checker.error(
+                f"index {index.name} is empty: it runs from {index.start} to {index.stop - 1}",
+                index.span,
+                "give it a size of at least 1",
+                breaks=index.name,
+            )
         elif size > MAX_INDEX:
-            checker.error(f"index {index.name} has {size} values, more than the {MAX_INDEX} allowed", index.span,
-                          "choose a smaller size", breaks=index.name)
+            checker.error(
+                f"index {index.name} has {size} values, more than the {MAX_INDEX} allowed",
+                index.span,
+                "choose a smaller size",
+                breaks=index.name,
+            )
     known = [index.name for index in netsor.indices]
     declarations: tuple[ConstantDef | Initial | Weight, ...] = (*netsor.constants, *netsor.initial, *netsor.weights)
     for declaration in declarations:
         for name in declaration.indices:
             if name not in known:
-                checker.error(f"{name} in {declaration.name}[{','.join(declaration.indices)}] is not a declared index",
-                              declaration.span, did_you_mean(name, known), breaks=declaration.name)
+                checker.error(
+                    f"{name} in {declaration.name}[{','.join(declaration.indices)}] is not a declared index",
+                    declaration.span,
+                    did_you_mean(name, known),
+                    breaks=declaration.name,
+                )
             checker.used.add(name)
         if len(set(declaration.indices)) != len(declaration.indices):
-            checker.error(f"{declaration.name} carries an index twice", declaration.span,
-                          f"two indices with the same range: {declaration.name}[i,j]", breaks=declaration.name)
+            checker.error(
+                f"{declaration.name} carries an index twice",
+                declaration.span,
+                f"two indices with the same range: {declaration.name}[i,j]",
+                breaks=declaration.name,
+            )
         if not checker.unknown.isdisjoint(declaration.indices):
             checker.unknown.add(declaration.name)
 
@@ -572,8 +646,7 @@ def check_name(checker: Checker, name: str, span: Span) -> None:
     elif name in RESERVED or name in ATOMS:  # those declared since are no less
         checker.error(f"{name} is reserved by the language", span, f"call it {name}1, say")
     elif name.endswith("_"):
-        checker.error(f"{name}: a trailing underscore is reserved for second copies of indices", span,
-                      name.rstrip("_"))
+        checker.error(f"{name}: a trailing underscore is reserved for second copies of indices", span, name.rstrip("_"))
 
 
 def check_constants(checker: Checker) -> None:
@@ -601,8 +674,11 @@ def declared_families(checker: Checker, values: bool = True) -> dict[str, Family
         family = Family(entry.name, kind, checker.index_ranges(entry.indices), width, (), checker.rules(entry.indices))
         families[entry.name] = family
         if math.prod(family.shape) > MAX_MEMBERS:
-            checker.error(f"{family.name} has more than {MAX_MEMBERS:.0e} members", entry.span,
-                          "choose smaller sizes for its indices")
+            checker.error(
+                f"{family.name} has more than {MAX_MEMBERS:.0e} members",
+                entry.span,
+                "choose smaller sizes for its indices",
+            )
         elif not values:
             continue
         elif isinstance(entry, Initial):
@@ -624,10 +700,16 @@ def keep_readable(checker: Checker) -> None:
         if checker.doubtful(*statement_parts(statement)):
             checker.unknown.add(statement.target.name)
     if len(checker.netsor.body) > MAX_STATEMENTS:
-        checker.error(f"the program has {len(checker.netsor.body)} statements, more than the {MAX_STATEMENTS} allowed",
-                      checker.netsor.body[MAX_STATEMENTS].span, "a family is one statement, whatever its size")
-    checker.body = [position for position, statement in enumerate(checker.netsor.body[:MAX_STATEMENTS])
-                    if statement.target.name not in checker.unknown]
+        checker.error(
+            f"the program has {len(checker.netsor.body)} statements, more than the {MAX_STATEMENTS} allowed",
+            checker.netsor.body[MAX_STATEMENTS].span,
+            "a family is one statement, whatever its size",
+        )
+    checker.body = [
+        position
+        for position, statement in enumerate(checker.netsor.body[:MAX_STATEMENTS])
+        if statement.target.name not in checker.unknown
+    ]
 
 
 def defined_families(checker: Checker, whole: bool = True) -> dict[str, Family]:
@@ -640,8 +722,12 @@ def defined_families(checker: Checker, whole: bool = True) -> dict[str, Family]:
         statements = [checker.netsor.body[position] for position in places]
         counts = {len(s.target.slots) for s in statements}
         if len(counts) > 1:
-            checker.error(f"{name} is defined with {' and with '.join(map(str, sorted(counts)))} indices",
-                          statements[-1].span, "one name has one list of indices", breaks=name)
+            checker.error(
+                f"{name} is defined with {' and with '.join(map(str, sorted(counts)))} indices",
+                statements[-1].span,
+                "one name has one list of indices",
+                breaks=name,
+            )
             continue
         before = len(checker.problems)
         for statement in statements:
@@ -659,8 +745,11 @@ def check_left_side(checker: Checker, statement: Statement) -> None:
     seen = set()
     for slot in statement.target.slots:
         if slot.bare is None and slot.terms:
-            checker.error(f"{statement.target}: the left side takes plain indices or whole numbers, not {slot}",
-                          statement.span, "shift the index on the right side instead")
+            checker.error(
+                f"{statement.target}: the left side takes plain indices or whole numbers, not {slot}",
+                statement.span,
+                "shift the index on the right side instead",
+            )
         if slot.bare in seen and slot.bare is not None:
             checker.error(f"{statement.target}: index {slot.bare} stands twice on the left", statement.span)
         if slot.bare is not None and slot.bare.endswith("_"):
@@ -683,17 +772,25 @@ def joined(
         overlaps = np.all((before_it[..., 0] < own[:, 1]) & (own[:, 0] < before_it[..., 1]), axis=1)
         if overlaps.any():
             second, first = statements[later], statements[int(overlaps.argmax())].target
-            checker.error(f"{name} is bound twice: {second.target} overlaps {first} of an earlier statement",
-                          second.span, "give the parts disjoint ranges, or the statement a new name")
+            checker.error(
+                f"{name} is bound twice: {second.target} overlaps {first} of an earlier statement",
+                second.span,
+                "give the parts disjoint ranges, or the statement a new name",
+            )
     total = sum(math.prod(b - a for a, b in box) for box in boxes)
     if whole and len(checker.problems) == before and total < math.prod(b - a for a, b in ranges):
         whole_box = " x ".join(f"{a}..{b - 1}" for a, b in ranges)
-        checker.error(f"the definitions of {name} leave a gap in {whole_box}", statements[-1].span,
-                      "define every member of the family")
+        checker.error(
+            f"the definitions of {name} leave a gap in {whole_box}",
+            statements[-1].span,
+            "define every member of the family",
+        )
     if math.prod(b - a for a, b in ranges) > MAX_MEMBERS:
         checker.error(f"{name} has more than {MAX_MEMBERS:.0e} members", statements[0].span)
-    rules = [next((checker.netsor.boundary(s.target.slots[k]) for s in statements if s.target.slots[k].bare), "")
-             for k in range(len(ranges))]
+    rules = [
+        next((checker.netsor.boundary(s.target.slots[k]) for s in statements if s.target.slots[k].bare), "")
+        for k in range(len(ranges))
+    ]
     return Family(name, "scalar", ranges, "", tuple(positions), tuple(rules))
 
 
@@ -710,8 +807,12 @@ def sound_statements(checker: Checker, families: Mapping[str, Family]) -> list[i
 
 def is_known(checker: Checker, position: int, families: Mapping[str, Family]) -> bool:
     """Whether a statement mentions known families only."""
-    return all(node.name in families for part in statement_parts(checker.netsor.body[position])
-               for node in walk(part) if isinstance(node, Variable))
+    return all(
+        node.name in families
+        for part in statement_parts(checker.netsor.body[position])
+        for node in walk(part)
+        if isinstance(node, Variable)
+    )
 
 
 def check_right_side(checker: Checker, statement: Statement, families: Mapping[str, Family]) -> None:
@@ -723,18 +824,27 @@ def check_right_side(checker: Checker, statement: Statement, families: Mapping[s
         if statement.width:
             checker.width(statement.width, statement.span)
         return
-    parts = ((statement.weight, True), (statement.vector, False)) if isinstance(statement, MatMul) else (
-        (statement.left, False), (statement.right, False))
+    parts = (
+        ((statement.weight, True), (statement.vector, False))
+        if isinstance(statement, MatMul)
+        else ((statement.left, False), (statement.right, False))
+    )
     for reference, is_weight in parts:
         if not is_reference(checker, reference, left, statement, families, is_weight):
             continue
         kind = families[reference.name].kind
         if is_weight and kind != "weight":
-            checker.error(f"{reference.name} is not a weight", statement.span.at(reference.column),
-                          f"declare it under `weights:`, or swap the arguments of {statement.target.name}")
+            checker.error(
+                f"{reference.name} is not a weight",
+                statement.span.at(reference.column),
+                f"declare it under `weights:`, or swap the arguments of {statement.target.name}",
+            )
         if not is_weight and kind == "weight":
-            checker.error(f"{reference.name} is a weight; a vector is needed here",
-                          statement.span.at(reference.column), f"MatMul({reference}, x) makes a vector of it")
+            checker.error(
+                f"{reference.name} is a weight; a vector is needed here",
+                statement.span.at(reference.column),
+                f"MatMul({reference}, x) makes a vector of it",
+            )
 
 
 def check_expression(
@@ -744,8 +854,11 @@ def check_expression(
     span = statement.span
     if isinstance(expr, Variable):
         if is_reference(checker, expr, bound, statement, families) and families[expr.name].kind == "weight":
-            checker.error(f"{expr.name} is a weight; weights enter through MatMul only", span.at(expr.column),
-                          f"g = MatMul({expr}, x) in a statement of its own")
+            checker.error(
+                f"{expr.name} is a weight; weights enter through MatMul only",
+                span.at(expr.column),
+                f"g = MatMul({expr}, x) in a statement of its own",
+            )
     elif isinstance(expr, Constant):
         check_constant_use(checker, expr, span, bound)
     elif isinstance(expr, IndexValue):
@@ -754,11 +867,17 @@ def check_expression(
         for name in expr.indices:
             checker.used.add(name)
             if name in bound and expr.removes:
-                checker.error(f"{expr.reducer}[{name}] hides the index {name}, which is bound outside already",
-                              span.at(expr.column), "use another index with the same range")
+                checker.error(
+                    f"{expr.reducer}[{name}] hides the index {name}, which is bound outside already",
+                    span.at(expr.column),
+                    "use another index with the same range",
+                )
             if not expr.removes and name not in bound:
-                checker.error(f"{expr.reducer}[{name}] keeps the index {name}, so it must be on the left or summed "
-                              "outside", span.at(expr.column), f"sum[{name}]({expr.reducer}[{name}](...) * ...)")
+                checker.error(
+                    f"{expr.reducer}[{name}] keeps the index {name}, so it must be on the left or summed outside",
+                    span.at(expr.column),
+                    f"sum[{name}]({expr.reducer}[{name}](...) * ...)",
+                )
         check_numbers(checker, [expr.arg], expr.column, span)
         check_expression(checker, expr.arg, bound | set(expr.indices), statement, families)
     elif isinstance(expr, Call):
@@ -770,7 +889,11 @@ def check_expression(
 
 
 def is_reference(
-    checker: Checker, reference: Variable, bound: set[str], statement: Statement, families: Mapping[str, Family],
+    checker: Checker,
+    reference: Variable,
+    bound: set[str],
+    statement: Statement,
+    families: Mapping[str, Family],
     weight: bool = False,
 ) -> bool:
     """Whether a name refers to a known family, with slots that fit; complains if not."""
@@ -781,11 +904,17 @@ def is_reference(
         if reference.name in defined or reference.name in checker.unknown:
             return False  # its declaration is wrong and has been reported
         if reference.name == "n":
-            checker.error("n may occur only as scale=1/n in Dot", statement.span.at(reference.column),
-                          "limits need programs whose text does not depend on the width")
+            checker.error(
+                "n may occur only as scale=1/n in Dot",
+                statement.span.at(reference.column),
+                "limits need programs whose text does not depend on the width",
+            )
             return False
-        checker.error(f"{reference.name} is not defined", statement.span.at(reference.column),
-                      how_to_define(checker, reference, statement, families, weight))
+        checker.error(
+            f"{reference.name} is not defined",
+            statement.span.at(reference.column),
+            how_to_define(checker, reference, statement, families, weight),
+        )
         return False
     return check_slots(checker, reference, family.ranges, family.boundaries, bound, statement.span)
 
@@ -812,6 +941,7 @@ def how_to_define(
 
 # ---- kinds and widths ----------------------------------------------------------------------------------------------
 
+
 def with_kinds(checker: Checker, families: Mapping[str, Family], sound: Sequence[int]) -> dict[str, Family]:
     """Vector or scalar, and the width, of every family: a fixpoint, because definitions may be mutual."""
     body = [checker.netsor.body[position] for position in sound]
@@ -836,8 +966,10 @@ def with_kinds(checker: Checker, families: Mapping[str, Family], sound: Sequence
     for statement in body:
         if all(reference.name in kind for reference in statement.inputs) and statement.target.name in kind:
             check_kinds(checker, statement, kind, width)
-    return {name: replace(family, kind=kind.get(name, "scalar"), width=width.get(name, ""))
-            for name, family in families.items()}
+    return {
+        name: replace(family, kind=kind.get(name, "scalar"), width=width.get(name, ""))
+        for name, family in families.items()
+    }
 
 
 def spread_kind(statement: Nonlin, kind: dict[str, Kind], width: dict[str, str], unsure: set[str]) -> None:
@@ -863,25 +995,36 @@ def check_kinds(checker: Checker, statement: Statement, kind: Mapping[str, Kind]
         weight, vector = checker.netsor.weight[statement.weight.name], statement.vector.name
         rows, columns = statement.sides(weight)
         if kind[vector] != "vector":
-            checker.error(f"{vector} is a scalar; MatMul needs a vector", span.at(statement.vector.column),
-                          "a scalar enters vectors inside a Nonlin")
+            checker.error(
+                f"{vector} is a scalar; MatMul needs a vector",
+                span.at(statement.vector.column),
+                "a scalar enters vectors inside a Nonlin",
+            )
         elif width[vector] != columns:
             shape = (width[vector], rows) if statement.transposed else (rows, width[vector])
             turned = replace(statement, transposed=not statement.transposed)
-            checker.error(f"{statement.matrix} has shape [{rows}, {columns}], but {vector} has width {width[vector]}",
-                          span.at(statement.vector.column), (f"{turned}, or " if width[vector] == rows else "")
-                          + f"shape: [{', '.join(shape)}] for {weight.name}")
+            checker.error(
+                f"{statement.matrix} has shape [{rows}, {columns}], but {vector} has width {width[vector]}",
+                span.at(statement.vector.column),
+                (f"{turned}, or " if width[vector] == rows else "") + f"shape: [{', '.join(shape)}] for {weight.name}",
+            )
         if width.get(name) != rows:
             checker.error(f"{name} has definitions of different widths", span)
     elif isinstance(statement, Dot):
         for operand in (statement.left, statement.right):
             if kind[operand.name] != "vector":
-                checker.error(f"{operand.name} is a scalar; Dot needs two vectors", span.at(operand.column),
-                              "multiply scalars inside a Nonlin")
+                checker.error(
+                    f"{operand.name} is a scalar; Dot needs two vectors",
+                    span.at(operand.column),
+                    "multiply scalars inside a Nonlin",
+                )
         left, right = width.get(statement.left.name), width.get(statement.right.name)
         if left and right and left != right:
-            checker.error(f"Dot of {statement.left.name} (width {left}) and {statement.right.name} (width {right})",
-                          span, "both operands need the same width")
+            checker.error(
+                f"Dot of {statement.left.name} (width {left}) and {statement.right.name} (width {right})",
+                span,
+                "both operands need the same width",
+            )
         if kind[name] == "vector":
             checker.error(f"{name} is a vector in one definition and a Dot in another", span)
     else:
@@ -889,13 +1032,17 @@ def check_kinds(checker: Checker, statement: Statement, kind: Mapping[str, Kind]
         for reference in vectors:
             if width[reference.name] != width[name]:
                 other = width[reference.name]
-                checker.error(f"{name} has width {width[name]}, but {reference.name} has width {other}",
-                              span.at(reference.column), "coordinatewise functions need equal widths")
+                checker.error(
+                    f"{name} has width {width[name]}, but {reference.name} has width {other}",
+                    span.at(reference.column),
+                    "coordinatewise functions need equal widths",
+                )
         if statement.width and not vectors and statement.inputs and kind[name] == "scalar":
             checker.error(f"{name} is a scalar; it has no width", span)
 
 
 # ---- outputs -------------------------------------------------------------------------------------------------------
+
 
 def check_outputs(checker: Checker, families: Mapping[str, Family]) -> None:
     """Outputs exist, and each is named once."""
@@ -924,11 +1071,18 @@ def note_unused(checker: Checker) -> None:
             for node in walk(part):
                 if isinstance(node, Constant | Variable):
                     checker.used.update(*(_words(slot.text) for slot in node.slots))
-    for text in (*(index.text for index in checker.netsor.indices), *(text for _, _, text in checker.netsor.widths),
-                 *(text for _, text in checker.netsor.written)):
+    for text in (
+        *(index.text for index in checker.netsor.indices),
+        *(text for _, _, text in checker.netsor.widths),
+        *(text for _, text in checker.netsor.written),
+    ):
         checker.used |= _words(text)
-    for kind, entries in (("constant", checker.netsor.constants), ("index", checker.netsor.indices),
-                          ("initial vector", checker.netsor.initial), ("weight", checker.netsor.weights)):
+    for kind, entries in (
+        ("constant", checker.netsor.constants),
+        ("index", checker.netsor.indices),
+        ("initial vector", checker.netsor.initial),
+        ("weight", checker.netsor.weights),
+    ):
         for entry in entries:
             if entry.name not in checker.used:
                 checker.warnings.append(Problem(f"the {kind} {entry.name} is not used", entry.span))

@@ -52,7 +52,7 @@ def dump(netsor: Draft, schema: str = "") -> str:
     targets = [str(statement.target) for statement in netsor.body]
     column = max((len(target) for target in targets if len(target) <= 30), default=0)
     for target, statement in zip(targets, netsor.body, strict=True):
-        lines.append(f"  - {target:{column}} = {str(statement)[len(target) + 3:]}")
+        lines.append(f"  - {target:{column}} = {str(statement)[len(target) + 3 :]}")
     lines.append(f"outputs: [{', '.join(netsor.outputs)}]")
     if netsor.run:
         lines += _section("run", [(key, _value(value)) for key, value in netsor.run], True)
@@ -78,8 +78,12 @@ def _scalar(text: str, flow: bool = True) -> str:
     """Text as a plain scalar where YAML allows that, else in double quotes."""
     text = text if text.strip() == text else text.strip()
     forbidden = r"[,\[\]{}]|" if flow else ""
-    plain = (text.isprintable() and text[:1] not in set("!&*?|>%@`\"'#,[]{}:=~")
-             and not re.match(r"-(\s|$)|---|\.\.\.", text) and not re.search(forbidden + r":(\s|$)|\s#", text))
+    plain = (
+        text.isprintable()
+        and text[:1] not in set("!&*?|>%@`\"'#,[]{}:=~")
+        and not re.match(r"-(\s|$)|---|\.\.\.", text)
+        and not re.search(forbidden + r":(\s|$)|\s#", text)
+    )
     if text and plain:
         return text
     escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
@@ -135,8 +139,11 @@ def _value(value: Any) -> str | _Block:
 
 def _entry(record: Index | Initial | Weight, what: Entries) -> str | _Block:
     """An entry with its options, below each other where one is a matrix; text that is the default is left out."""
-    shown = {key: _value(value) for key, value in options_of(record).items()
-             if what.options[key].numeric or value != what.options[key].default}
+    shown = {
+        key: _value(value)
+        for key, value in options_of(record).items()
+        if what.options[key].numeric or value != what.options[key].default
+    }
     if [*shown] == [what.short]:
         return shown[what.short]
     if any(isinstance(value, _Block) for value in shown.values()):

@@ -49,8 +49,15 @@ Array = NDArray[Any]
 
 MAX_MEMBERS = 64  # members of one family for which distances are computed unless they are named
 HEADINGS = {  # of the columns of tables, by field
-    "variance": "variance", "kurtosis": "kurtosis", "ks": "KS", "ks_p": "p", "w1": "W1", "energy": "energy",
-    "kl": "KL", "kl_floor": "KL floor", "kl_precise": "precise KL",
+    "variance": "variance",
+    "kurtosis": "kurtosis",
+    "ks": "KS",
+    "ks_p": "p",
+    "w1": "W1",
+    "energy": "energy",
+    "kl": "KL",
+    "kl_floor": "KL floor",
+    "kl_precise": "precise KL",
 }
 MINOR = ("ks_p", "kl_floor", "kl", "w1")  # columns that narrow screens do without, in this order
 _NAN = float("nan")
@@ -99,13 +106,17 @@ class Row:
 
     def cells(self, names: Iterable[str]) -> list[str]:
         """Numbers by name as text, each with its standard error if it has one."""
-        return [chance(self.ks_p) if name == "ks_p" else
-                quantity(getattr(self, name), getattr(self, f"{name}_se", _NAN)) for name in names]
+        return [
+            chance(self.ks_p) if name == "ks_p" else quantity(getattr(self, name), getattr(self, f"{name}_se", _NAN))
+            for name in names
+        ]
 
     def limit_cells(self, names: Iterable[str]) -> list[str]:
         """The same of the limit, with its errors; empty where the limit has no such number."""
-        known = {"variance": (self.limit_variance, self.limit_variance_error),
-                 "kurtosis": (self.limit_kurtosis, self.limit_kurtosis_error)}
+        known = {
+            "variance": (self.limit_variance, self.limit_variance_error),
+            "kurtosis": (self.limit_kurtosis, self.limit_kurtosis_error),
+        }
         return [quantity(*known[name]) if name in known else "" for name in names]
 
     to_json = plain_fields
@@ -135,13 +146,11 @@ class AverageRow:
 
     def cells(self) -> list[str]:
         """Mean, standard deviation, KS distance and its p-value as text."""
-        return [quantity(self.mean, self.se), quantity(self.std, self.std_se), short(self.ks),
-                chance(self.ks_pvalue)]
+        return [quantity(self.mean, self.se), quantity(self.std, self.std_se), short(self.ks), chance(self.ks_pvalue)]
 
     def limit_cells(self) -> list[str]:
         """The mean and standard deviation of the limit."""
-        return [quantity(self.limit_mean, self.limit_se), quantity(self.limit_std, self.limit_std_se),
-                "", ""]
+        return [quantity(self.limit_mean, self.limit_se), quantity(self.limit_std, self.limit_std_se), "", ""]
 
     to_json = plain_fields
 
@@ -168,8 +177,13 @@ class Comparison(Shown):
 
     def to_json(self) -> dict[str, Any]:
         """Rows as dictionaries, with what was compared."""
-        return {"program": self.program, "width": self.width, "reference": self.reference,
-                "rows": [row.to_json() for row in self.rows], "averages": [row.to_json() for row in self.averages]}
+        return {
+            "program": self.program,
+            "width": self.width,
+            "reference": self.reference,
+            "rows": [row.to_json() for row in self.rows],
+            "averages": [row.to_json() for row in self.averages],
+        }
 
     def average(self, name: str) -> AverageRow:
         """The row of an average such as "m" or "m[0]"."""
@@ -185,14 +199,22 @@ class Comparison(Shown):
 
     def _grid(self) -> Grid:
         against = {"limit": "limit", "samples": "others"}.get(self.reference, "")
-        return table_of_widths(self.title, [self], [row.variable for row in self.rows], bool(against),
-                               further=f"; {self.rows[0].samples:,} networks" if self.rows else "", against=against)
+        return table_of_widths(
+            self.title,
+            [self],
+            [row.variable for row in self.rows],
+            bool(against),
+            further=f"; {self.rows[0].samples:,} networks" if self.rows else "",
+            against=against,
+        )
 
     def average_table(self) -> tuple[list[str], list[list[str]]]:
         """Header and cells of the averages as text."""
         header = ["average", "networks", "mean", "sd", "limit mean", "limit sd", "KS", "p"]
-        return header, [[row.average, str(row.samples), *row.cells()[:2], *row.limit_cells()[:2], *row.cells()[2:]]
-                        for row in self.averages]
+        return header, [
+            [row.average, str(row.samples), *row.cells()[:2], *row.limit_cells()[:2], *row.cells()[2:]]
+            for row in self.averages
+        ]
 
     @property
     def title(self) -> str:
@@ -216,7 +238,8 @@ class Comparison(Shown):
         """
         pandas = need_package("pandas", "tables of comparisons", "sweep")
         return pandas.DataFrame([vars(row) for row in self.rows], columns=[f.name for f in fields(Row)]).set_index(
-            "variable")
+            "variable"
+        )
 
     def to_xarray(self) -> Any:
         """The same as an xarray.Dataset over the axis `variable`.
@@ -235,8 +258,12 @@ class Comparison(Shown):
 
 
 def table_of_widths(
-    title: str, comparisons: Sequence[Comparison], variables: Sequence[str], limited: bool,
-    first_orders: Mapping[str, Mapping[str, tuple[float, float]]] | None = None, further: str = "",
+    title: str,
+    comparisons: Sequence[Comparison],
+    variables: Sequence[str],
+    limited: bool,
+    first_orders: Mapping[str, Mapping[str, tuple[float, float]]] | None = None,
+    further: str = "",
     against: str = "limit",
 ) -> Grid:
     """The table of variables at each width, with the row of what they are compared with if `limited`.
@@ -254,7 +281,8 @@ def table_of_widths(
         groups[variable] = (
             [[str(c.width or ""), *row.cells(names)] for c, row in rows],
             [against, *rows[0][1].limit_cells(names)] if limited and rows else [],
-            ["a", *(quantity(*first[name]) if name in first else "" for name in names)] if first else [])
+            ["a", *(quantity(*first[name]) if name in first else "" for name in names)] if first else [],
+        )
     note = BRACKETS + (f" (for the {against}: its error); KL in nats" if limited else "")
     note += " (the paper's estimator); precise KL: of the densities themselves, without a floor" if precise else ""
     if any(variable in orders for variable in variables):
@@ -264,7 +292,10 @@ def table_of_widths(
 
 
 def grouped(
-    title: str, header: tuple[str, ...], groups: Mapping[str, tuple[list[list[str]], list[str], list[str]]], note: str,
+    title: str,
+    header: tuple[str, ...],
+    groups: Mapping[str, tuple[list[list[str]], list[str], list[str]]],
+    note: str,
     minor: tuple[int, ...] = (),
 ) -> Grid:
     """A table of variables, each with its rows, that of its limit, if there is one, which stands out, and one below."""
@@ -338,8 +369,17 @@ def _average_rows(samples: Any, against: Any, name: str) -> Iterator[AverageRow]
             y = np.asarray(other[(slice(None), *place)], dtype=np.float64)
             limit = _mean_and_deviation(y)
             ks, p = kolmogorov(x, y)
-            row = replace(row, limit_mean=limit[0], limit_se=limit[1], limit_std=limit[2], limit_std_se=limit[3],
-                          limit_draws=len(y), z_mean=_z(mean, se, limit[0], limit[1]), ks=ks, ks_pvalue=p)
+            row = replace(
+                row,
+                limit_mean=limit[0],
+                limit_se=limit[1],
+                limit_std=limit[2],
+                limit_std_se=limit[3],
+                limit_draws=len(y),
+                z_mean=_z(mean, se, limit[0], limit[1]),
+                ks=ks,
+                ks_pvalue=p,
+            )
         yield row
 
 
@@ -403,8 +443,10 @@ def _given_last(samples: Any, name: str, position: int) -> dict[str, Number]:
         return {}
     kurtosis = four / two**2
     effect = fourth / two**2 - 2 * kurtosis * second / two
-    return {"variance": (two, float(second.std(ddof=1)) / math.sqrt(len(second))),
-            "kurtosis": (kurtosis, float(effect.std(ddof=1)) / math.sqrt(len(effect)))}
+    return {
+        "variance": (two, float(second.std(ddof=1)) / math.sqrt(len(second))),
+        "kurtosis": (kurtosis, float(effect.std(ddof=1)) / math.sqrt(len(effect))),
+    }
 
 
 def _curve(reference: Reference, variable: str, values: Array) -> LawCurve | None:
@@ -428,8 +470,11 @@ def _variables(
 ) -> list[tuple[str, int, str]]:
     """(family, position, label) of the variables to compare."""
     if wanted is None:
-        return [(name, position, label(name, index)) for name in outputs
-                for position, index in enumerate(members(netsor, name, MAX_MEMBERS))]
+        return [
+            (name, position, label(name, index))
+            for name in outputs
+            for position, index in enumerate(members(netsor, name, MAX_MEMBERS))
+        ]
     chosen = []
     for variable in [wanted] if isinstance(wanted, str) else wanted:
         family = netsor.families.get(variable)

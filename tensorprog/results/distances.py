@@ -273,8 +273,12 @@ def distances(
     ks, level = _ks(x, y if curve is None else curve)
     w1, energy = _integrals(x, cdf, knots)
     result = {
-        "ks": ks, "ks_p": _p_value(ks, joint), "ks_floor": _KS_MEAN / math.sqrt(joint),
-        "ks_se": math.sqrt(max(level * (1 - level), 0.25 / len(x)) / joint), "w1": w1, "energy": energy,
+        "ks": ks,
+        "ks_p": _p_value(ks, joint),
+        "ks_floor": _KS_MEAN / math.sqrt(joint),
+        "ks_se": math.sqrt(max(level * (1 - level), 0.25 / len(x)) / joint),
+        "w1": w1,
+        "energy": energy,
     }
     bandwidth = _bandwidth(x)
     nodes = _Nodes(min(low, x[0]), max(high, x[-1]), min(bandwidth, bandwidth_y))

@@ -129,9 +129,11 @@ class FirstOrder:
             if worst <= accuracy:
                 return np.asarray(total / done)
             needed = 1.1 * done * (error / scale / left) ** 2 if left > 0 else math.inf
-        raise AccuracyError(f"after {done:,} draws the first order in 1/n has an error of {worst:.1e}, and "
-                            f"{accuracy:.1e} was asked for (errors of numbers above 1 are relative); more than "
-                            f"{MOST:,} draws would be needed: ask for less with accuracy={worst:.1g}")
+        raise AccuracyError(
+            f"after {done:,} draws the first order in 1/n has an error of {worst:.1e}, and "
+            f"{accuracy:.1e} was asked for (errors of numbers above 1 are relative); more than "
+            f"{MOST:,} draws would be needed: ask for less with accuracy={worst:.1g}"
+        )
 
     def groups(self, draws: int, seed: int, step: float = STEP, stage: int = 0) -> Array:
         """Means and second differences of the moments in each group of draws; those of other stages are independent.
@@ -187,14 +189,19 @@ def _with_probes(netsor: Netsor, probes: Sequence[Expr], order: int) -> tuple[Ne
         larger, variance = given.netsor, given.variance
         mean = dict(given.mean) | {name: name for name in given.refused}
     scalar = {name: found for name, found in mean.items() if larger.families[found].kind == "scalar"}
-    powers = {f"power{k}{name}": mean[name] + (f"**{k}" if k > 1 else "")
-              for name in mean if name not in scalar for k in range(1, order + 1)}
+    powers = {
+        f"power{k}{name}": mean[name] + (f"**{k}" if k > 1 else "")
+        for name in mean
+        if name not in scalar
+        for k in range(1, order + 1)
+    }
     added = with_averages(larger, powers)
     found = []
     for name in (target.name for target in targets):
         own = () if name in scalar or name not in mean else tuple(f"power{k}{name}" for k in range(1, order + 1))
-        found.append(MemberMoments(variance.get(name, ""), tuple(added.families[power] for power in own),
-                                   scalar.get(name, "")))
+        found.append(
+            MemberMoments(variance.get(name, ""), tuple(added.families[power] for power in own), scalar.get(name, ""))
+        )
     return added.netsor, found
 
 
@@ -223,8 +230,9 @@ class Correction:
         scale = abs(self.limit) if relative else 1.0
         value, error = self.first
         if not scale > 0:
-            raise ProgramError(f"the limit of the {self.quantity} of {' and '.join(self.names)} is 0: ask with "
-                               "relative=False")
+            raise ProgramError(
+                f"the limit of the {self.quantity} of {' and '.join(self.names)} is 0: ask with relative=False"
+            )
         return max(1, math.ceil((abs(value) + error) / (within * scale)))
 
 
@@ -282,8 +290,9 @@ def correction(
         raise ProgramError(f"{names[0]} is a constant: its variance is 0, and it has no kurtosis")
     draws, seed = check_count("draws", draws), check_count("seed", seed, 0)
     groups = moved.groups(draws, seed) if accuracy is None else moved.enough(function, draws, seed, accuracy)
-    return Correction(quantity, tuple(names), float(np.real(function(groups.mean(axis=0)[0]))),
-                      moved.first(groups, function, seed))
+    return Correction(
+        quantity, tuple(names), float(np.real(function(groups.mean(axis=0)[0]))), moved.first(groups, function, seed)
+    )
 
 
 def _central(raw: Array, order: int) -> Any:

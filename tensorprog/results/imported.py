@@ -59,10 +59,14 @@ class Imported(Shown):
             power = f"n**{fate.exponent}" if fate.exponent else "1"
             key = (re.sub(r"(^|\.)\d+(?=\.)", r"\1*", fate.parameter), fate.law, power, fate.verdict, fate.became)
             alike.setdefault(key, []).append(fate.parameter)
-        rows = tuple((names[0] if len(names) == 1 else f"{key[0]} ({len(names)})", *key[1:])
-                     for key, names in alike.items())
-        grid = Grid(f"{self.module} at widths {self.widths[0]} and {self.widths[1]}{frozen}",
-                    ("parameter", "law of its entries", "power of n", "with n it", "in the program"), rows)
+        rows = tuple(
+            (names[0] if len(names) == 1 else f"{key[0]} ({len(names)})", *key[1:]) for key, names in alike.items()
+        )
+        grid = Grid(
+            f"{self.module} at widths {self.widths[0]} and {self.widths[1]}{frozen}",
+            ("parameter", "law of its entries", "power of n", "with n it", "in the program"),
+            rows,
+        )
         return [grid, *(paragraph(note, note=True) for note in self.notes)]
 
     def __str__(self) -> str:

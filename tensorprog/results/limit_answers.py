@@ -106,7 +106,13 @@ class LimitAnswers(LimitNumbers):
             return ScoreMean(*number, whole=whole)
         deviation = float(drawn.std(ddof=1)) / math.sqrt(len(drawn)) if len(drawn) > 1 else 0.0
         return ScoreMean(
-            *number, len(drawn), float(drawn.min()), float(drawn.max()), float(drawn.mean()), deviation, whole,
+            *number,
+            len(drawn),
+            float(drawn.min()),
+            float(drawn.max()),
+            float(drawn.mean()),
+            deviation,
+            whole,
             any(claim.standing == "conjecture" for claim in report.claims),
         )
 

@@ -90,7 +90,11 @@ class Rate(Shown):
 
 
 def fit(
-    width: Sequence[int], values: ArrayLike, errors: ArrayLike, floors: ArrayLike = 0.0, corrected: bool = False,
+    width: Sequence[int],
+    values: ArrayLike,
+    errors: ArrayLike,
+    floors: ArrayLike = 0.0,
+    corrected: bool = False,
     squared: bool = False,
 ) -> Rate:
     """Fit a power law to the repeats of a distance, with a factor exp(c / n) if `corrected`.
@@ -127,8 +131,20 @@ def fit(
     used, left_out = (tuple(int(k) for k in n[which]) for which in (use, ~use))
     correction, correction_se = (float(found[2]), float(deviations[2])) if corrected else (0.0, 0.0)
     p = float(gammaincc(degrees / 2, misfit / 2)) if degrees else math.nan
-    return Rate(float(found[1]), float(deviations[1]), math.exp(found[0]), misfit, degrees, p, scatter, used, left_out,
-                correction, correction_se, float(shift))
+    return Rate(
+        float(found[1]),
+        float(deviations[1]),
+        math.exp(found[0]),
+        misfit,
+        degrees,
+        p,
+        scatter,
+        used,
+        left_out,
+        correction,
+        correction_se,
+        float(shift),
+    )
 
 
 def _enough(use: Array, least: int, what: str) -> None:
@@ -170,7 +186,11 @@ def _scatter(values: Array, stated: Array) -> float:
 
 @advised
 def rate(
-    dataset: Any, distance: str = "kl_precise", variable: str | None = None, *, corrected: bool = False,
+    dataset: Any,
+    distance: str = "kl_precise",
+    variable: str | None = None,
+    *,
+    corrected: bool = False,
     **constants: float,
 ) -> Rate:
     """The rate at which a distance of a sweep falls with the width: that of a number with a standard error beside it.
@@ -213,8 +233,10 @@ def _one(dataset: Any, wanted: dict[str, Any]) -> Any:
     for name in axes:
         known = dataset[name].values.tolist()
         if name not in wanted and len(known) > 1:
-            raise fail(f"the sweep has several values of {name}: {', '.join(map(str, known))}",
-                       fix=f"rate(..., {name}={known[0]!r})")
+            raise fail(
+                f"the sweep has several values of {name}: {', '.join(map(str, known))}",
+                fix=f"rate(..., {name}={known[0]!r})",
+            )
         if wanted.get(name, known[0]) not in known:
             raise fail(f"the sweep has no {name} = {wanted[name]}", fix=", ".join(map(str, known)))
         dataset = dataset.isel({name: known.index(wanted.get(name, known[0]))})

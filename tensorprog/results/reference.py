@@ -208,8 +208,7 @@ class Reference(Shown):
         return list(self.each_block())
 
     def each_block(self, largest: int = MAX_LISTED) -> Iterator[Block]:
-        """The same one by one, each computed when it is asked for; covariances of families of at most so many members.
-        """
+        """The same one by one, each computed when asked for; covariances of families of at most `largest` members."""
         for kind, names in (("output", self.law.outputs), ("score", self.law.scores)):
             for name in names:
                 yield from self._family_blocks(kind, name, largest)
@@ -226,8 +225,10 @@ class Reference(Shown):
             return
         listed = members(self.netsor, name, LISTED)
         rows = tuple(
-            (label(name, index), *(law_number(*(float(part[k]) for part in values[key]))
-                                   for key in ("mean", "variance", "kurtosis")))
+            (
+                label(name, index),
+                *(law_number(*(float(part[k]) for part in values[key])) for key in ("mean", "variance", "kurtosis")),
+            )
             for k, index in enumerate(listed)
         )
         note = f"{size - len(listed):,} further members" if size > len(listed) else ""
@@ -247,19 +248,24 @@ class Reference(Shown):
         places = np.argwhere(np.abs(upper) > 1e-12 * scale)
         pairs = size * (size - 1) // 2
         order = np.argsort(-np.abs(upper[places[:, 0], places[:, 1]]), kind="stable")[:LISTED]
-        rows = tuple((names[i], names[j], law_number(float(upper[i, j]), float(errors[i, j])))
-                     for i, j in places[order])
+        rows = tuple(
+            (names[i], names[j], law_number(float(upper[i, j]), float(errors[i, j]))) for i, j in places[order]
+        )
         if not rows:
             return paragraph(f"all {pairs:,} covariances of {name} are zero")
         title = f"covariances of {name}: {len(places):,} of {pairs:,} are not zero" + (
-            f", the largest {len(rows)}:" if len(places) > len(rows) else "")
+            f", the largest {len(rows)}:" if len(places) > len(rows) else ""
+        )
         return Grid(title, ("first", "second", "covariance"), rows, text_columns=(0, 1))
 
     def to_json(self, kept: Sequence[str] = ()) -> dict[str, Any]:
         """The law's numbers: families flattened in C order, with their indices beside them; `kept` beside outputs."""
-        return {"outputs": {name: self._family_json(name) for name in dict.fromkeys([*self.law.outputs, *kept])},
-                "scores": {name: self._family_json(name) for name in self.law.scores}, "error": float(self.law.error),
-                "widths": {name: "infinity" if n == math.inf else n for name, n in self.law.widths.items()}}
+        return {
+            "outputs": {name: self._family_json(name) for name in dict.fromkeys([*self.law.outputs, *kept])},
+            "scores": {name: self._family_json(name) for name in self.law.scores},
+            "error": float(self.law.error),
+            "widths": {name: "infinity" if n == math.inf else n for name, n in self.law.widths.items()},
+        }
 
     def _family_json(self, name: str) -> dict[str, Any]:
         size = math.prod(self.netsor.families[name].shape)

@@ -119,16 +119,24 @@ class LawCheck(Shown):
 
     def table(self, rows: Sequence[LawRow] | None = None) -> tuple[list[str], list[list[str]]]:
         """Header and cells as text, of all rows or of those given."""
-        cells = [[row.quantity, quantity(row.value, row.error) if math.isfinite(row.value) else str(row.value),
-                  row.against, quantity(row.other, row.se), f"{row.z:.1f}"]
-                 for row in (self.rows if rows is None else rows)]
+        cells = [
+            [
+                row.quantity,
+                quantity(row.value, row.error) if math.isfinite(row.value) else str(row.value),
+                row.against,
+                quantity(row.other, row.se),
+                f"{row.z:.1f}",
+            ]
+            for row in (self.rows if rows is None else rows)
+        ]
         return ["quantity", "law", "against", "found", "z"], cells
 
     @property
     def verdict(self) -> str:
         """The outcome in a sentence."""
         drawn = f"{self.samples:,} draws" + (
-            f" and {self.networks:,} networks at each of n = {', '.join(map(str, self.widths))}" if self.widths else "")
+            f" and {self.networks:,} networks at each of n = {', '.join(map(str, self.widths))}" if self.widths else ""
+        )
         count = f"{len(self.rows)} numbers compared with {drawn}"
         if self.agrees:
             return f"{count}: no |z| above {self.threshold:.1f}; the law agrees with them"
@@ -139,8 +147,11 @@ class LawCheck(Shown):
         """What the table leaves out, and what is in brackets."""
         left = len(self.rows) - len(self.largest)
         shown = [f"of each kind of number that with the largest |z|; {left} others are smaller"] if left > 0 else []
-        return [*shown, *(f"not compared: {text}" for text in self.missing),
-                f"{BRACKETS} (of the law: its stated error)"]
+        return [
+            *shown,
+            *(f"not compared: {text}" for text in self.missing),
+            f"{BRACKETS} (of the law: its stated error)",
+        ]
 
     def blocks(self) -> list[Block]:
         """The largest disagreement of each kind of number, those beyond the threshold marked; then the outcome."""
@@ -158,9 +169,17 @@ class LawCheck(Shown):
 
     def to_json(self) -> dict[str, Any]:
         """All rows as dictionaries, with the threshold and whether the law agrees."""
-        return {"program": self.program, "samples": self.samples, "seed": self.seed, "widths": list(self.widths),
-                "networks": self.networks, "threshold": self.threshold, "agrees": self.agrees,
-                "missing": list(self.missing), "rows": [row.to_json() for row in self.rows]}
+        return {
+            "program": self.program,
+            "samples": self.samples,
+            "seed": self.seed,
+            "widths": list(self.widths),
+            "networks": self.networks,
+            "threshold": self.threshold,
+            "agrees": self.agrees,
+            "missing": list(self.missing),
+            "rows": [row.to_json() for row in self.rows],
+        }
 
 
 def check_law(
@@ -171,8 +190,10 @@ def check_law(
     networks = check_count("networks", networks, 2) if widths else 0
     widths = tuple(check_count("widths", width) for width in widths or ())
     if widths and len(set(widths)) < 3:
-        raise ProgramError("widths are at least three different numbers, such as (64, 128, 256): the limit is what a "
-                           "fit of a + b/n + c/n**2 has at n = infinity")
+        raise ProgramError(
+            "widths are at least three different numbers, such as (64, 128, 256): the limit is what a "
+            "fit of a + b/n + c/n**2 has at n = infinity"
+        )
     check = _Check(law, samples, seed)
     rows = [*check.drawn(), *(check.extrapolated(widths, networks) if widths else ())]
     return LawCheck(law.netsor.name, tuple(rows), samples, seed, widths, networks, tuple(check.missing))
@@ -293,8 +314,14 @@ class _Check:
             if first in draws and second in draws:
                 x, y = (draws[name] - draws[name].mean() for name in (first, second))
                 top = max(0.0, *((self.moments[name][2] or (3.0,))[0] for name in (first, second)))
-                stated = _Stated(f"cov({first}, {second})", "covariance", family, number,
-                                 self._size(first) * self._size(second), abs(number[0]) * math.sqrt(top))
+                stated = _Stated(
+                    f"cov({first}, {second})",
+                    "covariance",
+                    family,
+                    number,
+                    self._size(first) * self._size(second),
+                    abs(number[0]) * math.sqrt(top),
+                )
                 product = (x * y).mean(axis=1)
                 found[stated] = float(product.mean()), _error(product)
         return found
@@ -428,8 +455,9 @@ class _Check:
         with suppress(NotCompiledError):
             gaussian = with_conditional(self.netsor)
         coordinates = 1 if gaussian and not gaussian.refused else min(width, 64)
-        drawn: Any = run(gaussian.netsor if gaussian else self.netsor, width, networks, seed=self.seed,
-                         coordinates=coordinates)
+        drawn: Any = run(
+            gaussian.netsor if gaussian else self.netsor, width, networks, seed=self.seed, coordinates=coordinates
+        )
         drawn = gaussian.separate(drawn) if gaussian else drawn
         draws: dict[str, Array] = {}
         laws: dict[str, tuple[Array, Array]] = {}

@@ -135,8 +135,14 @@ class Study(Shown):
         size = math.prod(self.netsor.families[name].shape)
         variables = [label(name, index) for index in members(self.netsor, name, SHOWN)]
         further = f"; {size - SHOWN:,} further members of {name} are in report.json" if size > SHOWN else ""
-        return table_of_widths(f"{self.netsor.name}: {name}", self.comparisons, variables, self.limit_of(variables[0]),
-                               self.first_orders, further)
+        return table_of_widths(
+            f"{self.netsor.name}: {name}",
+            self.comparisons,
+            variables,
+            self.limit_of(variables[0]),
+            self.first_orders,
+            further,
+        )
 
     def _averages_table(self) -> Grid:
         """The averages over the coordinates of a network at each width against E[psi | p-ring]."""
@@ -161,12 +167,20 @@ class Study(Shown):
 
     def to_json(self) -> dict[str, Any]:
         """The object of `tp run --format json`."""
-        return {"program": self.netsor.name, "constants": constants_json(self.netsor),
-                "assumptions": self.report.to_json(), "limit": self.limit,
-                **({"first_order": self.first_orders} if self.first_orders else {}),
-                **({} if self.reason is None else {"limit_refused": self.reason}), "finite": self.finite,
-                **({"densities": {name: found.to_json() for name, found in self.densities.items()}}
-                   if self.densities and self.compared is not None else {})}
+        return {
+            "program": self.netsor.name,
+            "constants": constants_json(self.netsor),
+            "assumptions": self.report.to_json(),
+            "limit": self.limit,
+            **({"first_order": self.first_orders} if self.first_orders else {}),
+            **({} if self.reason is None else {"limit_refused": self.reason}),
+            "finite": self.finite,
+            **(
+                {"densities": {name: found.to_json() for name, found in self.densities.items()}}
+                if self.densities and self.compared is not None
+                else {}
+            ),
+        }
 
     @property
     def reason(self) -> str | None:
@@ -232,20 +246,41 @@ def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) 
         for key in ("variance", "variance_se", "kurtosis", "kurtosis_se"):  # as compared: of conditional laws, if any
             values = entry[key]
             own = [value if row is None else getattr(row, key) for row, value in zip(compared, values, strict=False)]
-            entry[key] = [*own, *values[len(own):]]
+            entry[key] = [*own, *values[len(own) :]]
         if entry["cov"] is not None:  # with these variances, and the correlations of the draws
             plain = np.diagonal(entry["cov"])
             scale = np.sqrt(np.divide(entry["variance"], plain, out=np.ones(size), where=plain > 0))
             entry["cov"] = entry["cov"] * scale[:, None] * scale
-        for key in ("ks", "ks_se", "ks_p", "ks_floor", "w1", "w1_se", "w1_floor", "energy", "energy_se", "energy_floor",
-                    "kl", "kl_se", "kl_floor", "kl_precise", "kl_precise_se"):
+        for key in (
+            "ks",
+            "ks_se",
+            "ks_p",
+            "ks_floor",
+            "w1",
+            "w1_se",
+            "w1_floor",
+            "energy",
+            "energy_se",
+            "energy_floor",
+            "kl",
+            "kl_se",
+            "kl_floor",
+            "kl_precise",
+            "kl_precise_se",
+        ):
             values = [getattr(row, key) if row is not None else math.nan for row in compared]
             entry[key] = None if comparison.reference == "nothing" else values + [math.nan] * (len(index) - len(values))
         methods = [row.kl_method for row in compared if row is not None]
         entry["kl_method"] = methods[0] if methods and entry["kl"] is not None else None
         outputs[name] = entry
-    found = {"width": samples.width, "method": samples.method, "samples": samples.samples, "seed": samples.seed,
-             "seconds": round(float(samples.seconds), 4), "outputs": outputs}
+    found = {
+        "width": samples.width,
+        "method": samples.method,
+        "samples": samples.samples,
+        "seed": samples.seed,
+        "seconds": round(float(samples.seconds), 4),
+        "outputs": outputs,
+    }
     if samples.log10_variation > -math.inf:
         found["log10_total_variation"] = samples.log10_variation
     if samples.averages:

@@ -124,8 +124,11 @@ def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Placement:
 
 
 def _ports(
-    graph: Any, centres: Mapping[str, tuple[float, float]], sizes: Mapping[str, tuple[float, float]],
-    bends: Mapping[tuple[str, str], tuple[tuple[float, float, float], ...]], lanes: Mapping[str, float],
+    graph: Any,
+    centres: Mapping[str, tuple[float, float]],
+    sizes: Mapping[str, tuple[float, float]],
+    bends: Mapping[tuple[str, str], tuple[tuple[float, float, float], ...]],
+    lanes: Mapping[str, float],
 ) -> tuple[dict[Edge, float], dict[Edge, float]]:
     """Where arrows leave and arrive: spread over the box, towards where the other end lies, apart from each other.
 
@@ -141,8 +144,10 @@ def _ports(
         one = (u, v, k) if ahead else home.setdefault(u, (u, v, k))
         leaves[u][one] = (first - centres[u][0]) * 0.35 if ahead else sizes[u][0] / 4
         arrives[v][u, v, k] = (last - centres[v][0]) * 0.5 if ahead else sizes[v][0] / 4
-    start, end = ({edge: x for node, wanted in side.items()
-                   for edge, x in _apart(wanted, centres[node], sizes[node]).items()} for side in (leaves, arrives))
+    start, end = (
+        {edge: x for node, wanted in side.items() for edge, x in _apart(wanted, centres[node], sizes[node]).items()}
+        for side in (leaves, arrives)
+    )
     return {edge: start[edge if edge in start else home[edge[0]]] for edge in end}, end
 
 
@@ -158,8 +163,11 @@ def _apart(wanted: Mapping[Edge, float], centre: tuple[float, float], size: tupl
 
 
 def _aligned(
-    rows: Sequence[Sequence[str]], above: Mapping[str, list[str]], below: Mapping[str, list[str]],
-    extent: Mapping[str, float], firm: Mapping[str, float],
+    rows: Sequence[Sequence[str]],
+    above: Mapping[str, list[str]],
+    below: Mapping[str, list[str]],
+    extent: Mapping[str, float],
+    firm: Mapping[str, float],
 ) -> dict[str, float]:
     """Positions in each row near to the mean of the neighbours' positions, the firm ones counting most."""
     x: dict[str, float] = {}
@@ -177,7 +185,10 @@ def _aligned(
 
 
 def _spread(
-    row: Sequence[Any], wanted: Mapping[Any, float], extent: Mapping[Any, float], firm: Mapping[Any, float],
+    row: Sequence[Any],
+    wanted: Mapping[Any, float],
+    extent: Mapping[Any, float],
+    firm: Mapping[Any, float],
     gap: float = GAP,
 ) -> dict[Any, float]:
     """Positions nearest to those wanted that keep order and distance (isotonic regression, pooling violators)."""

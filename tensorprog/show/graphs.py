@@ -175,8 +175,11 @@ def to_svg(graph: Any, report: Any = None) -> str:
 def _legend(marks: Marks, width: float) -> Iterator[tuple[int, float, str, Style]]:
     """Row, offset, label and style of each entry that occurs in the drawing."""
     shown = {sort for sorts in marks.sorts.values() for sort in sorts}
-    entries = [(f"{name}: {style.label}" if marks.judged and name not in style.label else style.label, style)
-               for name, style in (ROLES if marks.judged else KINDS).items() if name in shown]
+    entries = [
+        (f"{name}: {style.label}" if marks.judged and name not in style.label else style.label, style)
+        for name, style in (ROLES if marks.judged else KINDS).items()
+        if name in shown
+    ]
     if marks.path:
         label = "at fault" if marks.fails else "remarked on"
         entries.append((label, Style("", "#ffffff", marks.colour, 3.0, ink=marks.colour)))
@@ -192,8 +195,10 @@ def _legend(marks: Marks, width: float) -> Iterator[tuple[int, float, str, Style
 def _listing(marks: Marks, width: float) -> Iterator[tuple[str, str]]:
     """Lines under the drawing, with their colours: claims and rewrites, then faults and remarks by number."""
     entries = [(claim, "  ", "#000000") for claim in marks.claims]
-    entries += [(f"{number:>2}  {fault}", "    ", BLAME if number <= marks.fails else "#000000")
-                for number, fault in enumerate(marks.faults, 1)]
+    entries += [
+        (f"{number:>2}  {fault}", "    ", BLAME if number <= marks.fails else "#000000")
+        for number, fault in enumerate(marks.faults, 1)
+    ]
     for text, indent, colour in entries:
         columns = int(width / CHARACTER)
         for line in textwrap.wrap(clean(text), columns, subsequent_indent=indent, break_on_hyphens=False):
@@ -207,8 +212,9 @@ def _tip(name: str, colour: str) -> str:
     )
 
 
-def _text(x: float, y: float, text: str, colour: str = "#000000", *, bold: bool = False, size: float = 0,
-          middle: bool = False) -> str:
+def _text(
+    x: float, y: float, text: str, colour: str = "#000000", *, bold: bool = False, size: float = 0, middle: bool = False
+) -> str:
     extra = f' fill="{colour}"' if colour != "#000000" else ""
     extra += ' font-weight="bold"' if bold else ""
     extra += f' font-size="{size:g}"' if size else ""
@@ -219,8 +225,10 @@ def _text(x: float, y: float, text: str, colour: str = "#000000", *, bold: bool 
 def _rect(x: float, y: float, w: float, h: float, radius: float, style: Style, path: str = "") -> str:
     stroke, thick = (path, 3.0) if path else (style.border, style.thick)
     dash = f' stroke-dasharray="{style.dash}"' if style.dash and not path else ""
-    return (f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{radius:g}" fill="{style.fill}" '
-            f'stroke="{stroke}" stroke-width="{thick:g}"{dash}/>')
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{radius:g}" fill="{style.fill}" '
+        f'stroke="{stroke}" stroke-width="{thick:g}"{dash}/>'
+    )
 
 
 def _box(plan: Placement, node: str, data: Any, marks: Marks, tag: str, origin: tuple[float, float]) -> str:
@@ -248,7 +256,8 @@ def _numbers(x: float, y: float, numbers: Sequence[int], marks: Marks) -> str:
     style, ink = (Style("", BLAME, BLAME, 1), "#ffffff") if fault else (Style("", "#ffffff", "#000000", 1), "#000000")
     size = max(16.0, len(text) * CHARACTER + 6)
     return _rect(x - size / 2, y - 8, size, 16, 8, style) + _text(
-        x, y + 3.5, text, ink, bold=True, size=10, middle=True)
+        x, y + 3.5, text, ink, bold=True, size=10, middle=True
+    )
 
 
 def _edge(plan: Placement, edge: Edge, role: str, origin: tuple[float, float], path: str) -> str:
@@ -286,8 +295,10 @@ def _back(plan: Placement, edge: Edge, origin: tuple[float, float]) -> str:
     step = 4 * (list(plan.lanes).index(u) % 3)
     below, above = plan.bands[u][1] + 12 + step + dy, plan.bands[v][0] - 16 - step + dy
     start, end = (plan.leaves[edge] + dx, y1 + h1 / 2 + dy), (plan.arrives[edge] + dx, y2 - h2 / 2 - 1 + dy)
-    return (f"M{start[0]:.1f},{start[1]:.1f} V{below:.1f} H{plan.lanes[u] + dx:.1f} V{above:.1f} H{end[0]:.1f} "
-            f"V{end[1]:.1f}")
+    return (
+        f"M{start[0]:.1f},{start[1]:.1f} V{below:.1f} H{plan.lanes[u] + dx:.1f} V{above:.1f} H{end[0]:.1f} "
+        f"V{end[1]:.1f}"
+    )
 
 
 # ---- text for other programs --------------------------------------------------------------------------------------
@@ -358,8 +369,9 @@ def to_mermaid(graph: Any, report: Any = None) -> str:
         lines.append(f"  {names[u]} -->|{data['role']}| {names[v]}")
     for sort_name, style in (ROLES if marks.judged else KINDS).items():
         dash = f",stroke-dasharray:{style.dash}" if style.dash else ""
-        lines.append(f"  classDef {sort_name.replace('-', '')} fill:{style.fill},stroke:{style.border},"
-                     f"color:{style.ink}{dash}")
+        lines.append(
+            f"  classDef {sort_name.replace('-', '')} fill:{style.fill},stroke:{style.border},color:{style.ink}{dash}"
+        )
     for node in graph:
         if node in marks.path:
             lines.append(f"  style {names[node]} stroke:{marks.colour},stroke-width:3px")

@@ -72,13 +72,18 @@ class LayerPanel:
 
 
 def save_layers(
-    path: str | os.PathLike[str], panels: Sequence[LayerPanel], layers: Sequence[int], index: str, shades: int,
+    path: str | os.PathLike[str],
+    panels: Sequence[LayerPanel],
+    layers: Sequence[int],
+    index: str,
+    shades: int,
     style: str | FigureStyle = "page",
 ) -> None:
     """Write a picture with one panel for each quantity, curves in so many shades.
 
     Raises    PlotsUnavailableError without matplotlib
     """
+
     def draw(axes: Sequence[Any]) -> None:
         for panel, ax in zip(panels, axes, strict=False):
             if panel.map is not None:
@@ -103,14 +108,31 @@ def _curves(ax: Any, panel: LayerPanel, layers: Sequence[int], index: str, shade
         if curve.width is None:
             low, high = curve.value - curve.error, curve.value + curve.error
             ax.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
-            ax.plot(x, curve.value, color=colour, linewidth=sized(1.6), label=curve.label, zorder=3,
-                    linestyle="dashed" if curve.measured else "solid")
+            ax.plot(
+                x,
+                curve.value,
+                color=colour,
+                linewidth=sized(1.6),
+                label=curve.label,
+                zorder=3,
+                linestyle="dashed" if curve.measured else "solid",
+            )
         else:
             step = max(1, len(x) // SIGNS)
-            ax.errorbar(x[::step], curve.value[::step], yerr=np.nan_to_num(curve.error[::step]),
-                        color=widths[curve.width] if shades == 1 else colour, linestyle="none",
-                        marker=MARKERS[curve.width % len(MARKERS)], markersize=sized(4), elinewidth=sized(0.8),
-                        markerfacecolor="none" if shades > 1 else None, label=curve.label, zorder=4, clip_on=False)
+            ax.errorbar(
+                x[::step],
+                curve.value[::step],
+                yerr=np.nan_to_num(curve.error[::step]),
+                color=widths[curve.width] if shades == 1 else colour,
+                linestyle="none",
+                marker=MARKERS[curve.width % len(MARKERS)],
+                markersize=sized(4),
+                elinewidth=sized(0.8),
+                markerfacecolor="none" if shades > 1 else None,
+                label=curve.label,
+                zorder=4,
+                clip_on=False,
+            )
     ax.set_xlim(min(x), max(x) if len(x) > 1 else min(x) + 1)
     ax.set_xlabel(plain(f"layer {index}"))
     name_axis(ax.yaxis, panel.title)
@@ -132,7 +154,14 @@ def _map(ax: Any, shown: LayerMap, title: str) -> None:
         light = 0.299 * red + 0.587 * green + 0.114 * blue > LIGHTEST
         for i, j in np.ndindex(value.shape):
             if np.isfinite(value[i, j]):
-                ax.text(j, i, short(float(value[i, j])), ha="center", va="center", fontsize="small",
-                        color="#111111" if light[i, j] else "#f4f4f4")
+                ax.text(
+                    j,
+                    i,
+                    short(float(value[i, j])),
+                    ha="center",
+                    va="center",
+                    fontsize="small",
+                    color="#111111" if light[i, j] else "#f4f4f4",
+                )
     ax.figure.colorbar(image, ax=ax)
     ax.set_title(plain(title), fontsize="medium")

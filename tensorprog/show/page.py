@@ -44,9 +44,11 @@ SECONDS = 5.0  # beyond which no further line of a derivation is begun
 SHOWN = 64  # members of a family whose covariance is drawn
 PICTURES = 6  # covariances drawn, at most
 TITLES = {
-    "kl": "KL divergence of {} from the limit", "ks": "KS distance of {} from the limit",
+    "kl": "KL divergence of {} from the limit",
+    "ks": "KS distance of {} from the limit",
     "w1": "Wasserstein distance of {} from the limit",
-    "excess": "distance of the kurtosis of {} from that of the limit", "variance": "variance of {}",
+    "excess": "distance of the kurtosis of {} from that of the limit",
+    "variance": "variance of {}",
     "kurtosis": "kurtosis of {}",
 }
 PACKAGES = ("numpy", "scipy", "sympy", "matplotlib", "numba")
@@ -64,12 +66,18 @@ def report_page(study: Study) -> str:
         "reproduce": ("To reproduce this", to_html(_reproduce(study))),
     }
     entries = (tag("li", tag("a", title, href=f"#{key}")) for key, (title, _) in sections.items())
-    shown = (tag("section", tag("h2", title, id=f"{key}-title"), content, id=key, aria_labelledby=f"{key}-title")
-             for key, (title, content) in sections.items())
+    shown = (
+        tag("section", tag("h2", title, id=f"{key}-title"), content, id=key, aria_labelledby=f"{key}-title")
+        for key, (title, content) in sections.items()
+    )
     scripts = _scripts() if any('class="readings"' in content for _, content in sections.values()) else []
-    body = tag("body", tag("header", _heading(study), tag("nav", tag("ul", *entries), aria_label="sections")),
-               tag("main", *shown), tag("footer", SIGNATURE),
-               *(tag("script", Html(script)) for script in scripts))
+    body = tag(
+        "body",
+        tag("header", _heading(study), tag("nav", tag("ul", *entries), aria_label="sections")),
+        tag("main", *shown),
+        tag("footer", SIGNATURE),
+        *(tag("script", Html(script)) for script in scripts),
+    )
     return "<!DOCTYPE html>\n" + tag("html", _head(study, body, scripts), body, lang="en") + "\n"
 
 
@@ -91,24 +99,31 @@ def _head(study: Study, body: str, scripts: Sequence[str]) -> Html:
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     style = f"{sheet}:root{{{palette(body, dark=False)}}}\n{DARK}{{:root{{{palette(body, dark=True)}}}}}\n"
     return tag(
-        "head", tag("meta", charset="utf-8"),
+        "head",
+        tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy",
+        tag(
+            "meta",
+            http_equiv="Content-Security-Policy",
             content="default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-            + (f"; script-src {allowed}" if scripts else "")),
+            + (f"; script-src {allowed}" if scripts else ""),
+        ),
         tag("meta", name="generator", content=SIGNATURE),
-        tag("title", f"{study.netsor.title or study.netsor.name} - tensorprog"), tag("style", Html(style)),
+        tag("title", f"{study.netsor.title or study.netsor.name} - tensorprog"),
+        tag("style", Html(style)),
     )
 
 
 def _heading(study: Study) -> Html:
     netsor = study.netsor
     named = netsor.name if netsor.title else ""
-    return joined([
-        tag("h1", netsor.title or netsor.name),
-        tag("p", joined([tag("code", named) if named else "", netsor.reference], ": "), class_="soft"),
-        tag("div", to_html([study.report.summary]), class_="summary"),
-    ])
+    return joined(
+        [
+            tag("h1", netsor.title or netsor.name),
+            tag("p", joined([tag("code", named) if named else "", netsor.reference], ": "), class_="soft"),
+            tag("div", to_html([study.report.summary]), class_="summary"),
+        ]
+    )
 
 
 # ---- program and limit ----------------------------------------------------------------------------------------------
@@ -120,10 +135,12 @@ def _program(study: Study) -> Blocks:
     yield Code(pack(study.netsor)[0].rstrip(), "program text")
     yield Heading("As picture")
     yield Picture(
-        to_svg(build(study.netsor), study.report), "graph",
+        to_svg(build(study.netsor), study.report),
+        "graph",
         f"graph of the program {study.netsor.name} with the roles of its statements in Assumption 1",
         "Boxes are initial vectors, weights and statements; arrows lead from what is read to what reads it, those of "
-        "weights are dashed.", scroll=True,
+        "weights are dashed.",
+        scroll=True,
     )
 
 
@@ -132,11 +149,14 @@ def _limit(study: Study) -> Blocks:
     reference = study.reference
     if reference is None:
         if study.report.grade == "outside":
-            yield paragraph("No limit is claimed for this program, for the reasons above. Networks of finite width "
-                            "are drawn all the same.")
+            yield paragraph(
+                "No limit is claimed for this program, for the reasons above. Networks of finite width "
+                "are drawn all the same."
+            )
             return
-        yield paragraph("There is no limit to show, for the reason below. Networks of finite width are drawn all the "
-                        "same.")
+        yield paragraph(
+            "There is no limit to show, for the reason below. Networks of finite width are drawn all the same."
+        )
         yield Code(study.reason or "", "reason")
         return
     from tensorprog.limit.law.summary import converges
@@ -149,8 +169,11 @@ def _limit(study: Study) -> Blocks:
         yield from reference.each_block(MAX_COVARIANCE)
     except TensorprogError as error:  # a number that the law does not offer
         yield paragraph("Not all numbers can be listed: ", error)
-    yield paragraph("In brackets: the error of the last digits. Largest error of any number of the limit: "
-                    f"{reference.law.error:.1e}.", note=True)
+    yield paragraph(
+        "In brackets: the error of the last digits. Largest error of any number of the limit: "
+        f"{reference.law.error:.1e}.",
+        note=True,
+    )
     yield from _covariances(reference)
     if study.reason:
         yield paragraph("Networks are not compared with it, for this reason:")
@@ -172,12 +195,17 @@ def derived(netsor: Netsor, grade: str, seconds: float = SECONDS) -> Blocks:
         for line in blocks(SymbolicLaw(netsor).derivation):
             lines.append(line)
             if time.monotonic() > end:
-                remark = (f"Formulas beyond {seconds:.3g} seconds of work are left out here; "
-                          "`tp limit FILE --latex` writes them all.")
+                remark = (
+                    f"Formulas beyond {seconds:.3g} seconds of work are left out here; "
+                    "`tp limit FILE --latex` writes them all."
+                )
                 break
     except TensorprogError as error:
-        remark = f"Not all is written as formulas, numbers are below: {error}." if lines else (
-            f"The limit of this program is given in numbers, not in formulas: {error}.")
+        remark = (
+            f"Not all is written as formulas, numbers are below: {error}."
+            if lines
+            else (f"The limit of this program is given in numbers, not in formulas: {error}.")
+        )
     whole = "\n".join(lines)
     yield Mathematics((" ".join(meaning for mark, meaning in NOTATION.items() if mark in whole),), numbered=False)
     if lines:
@@ -204,8 +232,14 @@ def _pictures(drawings: Mapping[str, Draw]) -> Block:
         drawn = {label: _drawn(draw) for label, draw in drawings.items()}
     except TensorprogError as error:  # without matplotlib, or a number that the law does not offer
         return paragraph(error, note=True)
-    return Pictures(tuple(Picture(picture, re.sub(r"\W+", "-", label), label, label[0].upper() + label[1:], fixed=INKS,
-                                  readings=numbers) for label, (picture, numbers) in drawn.items()))
+    return Pictures(
+        tuple(
+            Picture(
+                picture, re.sub(r"\W+", "-", label), label, label[0].upper() + label[1:], fixed=INKS, readings=numbers
+            )
+            for label, (picture, numbers) in drawn.items()
+        )
+    )
 
 
 def _drawn(draw: Draw) -> tuple[str, str]:
@@ -255,7 +289,7 @@ def _widths(study: Study) -> Blocks:
             further |= _densities(study, of, "log")
             further |= _convergence(study, of, next(iter(DISTANCES if study.limit_of(of) else STATISTICS)))
         yield _pictures(further)
-    left_out = study.netsor.outputs[len(study.pictured):]
+    left_out = study.netsor.outputs[len(study.pictured) :]
     if left_out:
         yield paragraph(f"Not drawn, but in the tables: {', '.join(left_out)}.", note=True)
     yield Heading("Results")
@@ -265,15 +299,22 @@ def _widths(study: Study) -> Blocks:
 def _densities(study: Study, of: str, *scales: str) -> dict[str, Draw]:
     """One panel for each scale, by what it shows."""
     law = study.compared if study.limit_of(of) else None
-    return {f"density of {of}, {scale} scale": Readable(
-        partial(plots.density_of, study.columns[of], of, law, scale=scale), f"density, {scale}", of)
-        for scale in scales}
+    return {
+        f"density of {of}, {scale} scale": Readable(
+            partial(plots.density_of, study.columns[of], of, law, scale=scale), f"density, {scale}", of
+        )
+        for scale in scales
+    }
 
 
 def _convergence(study: Study, of: str, *panels: str) -> dict[str, Draw]:
     """The panels of convergence named, by what they show."""
-    return {f"{TITLES[name].format(of)} against the width": Readable(
-        partial(plots.convergence, study.comparisons, of, panels=[name]), name, of) for name in panels}
+    return {
+        f"{TITLES[name].format(of)} against the width": Readable(
+            partial(plots.convergence, study.comparisons, of, panels=[name]), name, of
+        )
+        for name in panels
+    }
 
 
 # ---- to reproduce ---------------------------------------------------------------------------------------------------
@@ -284,8 +325,11 @@ def _reproduce(study: Study) -> Blocks:
     settings, file = study.settings, f"{default_out(study.netsor).name}.yaml"
     extra = ", with its data files beside it," if pack(study.netsor)[1] else ""
     options = settings.options | {"width": settings.width}
-    rows = tuple((key, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
-                 for key, value in options.items() if value not in ((), {}, None))
+    rows = tuple(
+        (key, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+        for key, value in options.items()
+        if value not in ((), {}, None)
+    )
     yield paragraph("Save the program above as ", code(file), extra, " and run")
     yield Code(_command(study, file), "command")
     yield paragraph("or in Python, for one width,")
@@ -295,20 +339,37 @@ def _reproduce(study: Study) -> Blocks:
     yield Grid("Versions", ("part", "version"), tuple(_versions()), text_columns=(0, 1))
     if study.finite:
         seconds = sum(entry["seconds"] for entry in study.finite)
-        done = ", ".join(f"n = {entry['width']}: {entry['method']}, {duration(entry['seconds'])}"
-                         for entry in study.finite)
+        done = ", ".join(
+            f"n = {entry['width']}: {entry['method']}, {duration(entry['seconds'])}" for entry in study.finite
+        )
         yield paragraph(f"Drawing networks took {duration(seconds)} ({done}).", note=True)
         variation = [entry["log10_total_variation"] for entry in study.finite if "log10_total_variation" in entry]
         if variation:
-            yield paragraph("Networks were drawn without functions that never act, which changes their law by at most "
-                            f"1e{math.ceil(max(variation))} in total variation; tp plan names them.", note=True)
+            yield paragraph(
+                "Networks were drawn without functions that never act, which changes their law by at most "
+                f"1e{math.ceil(max(variation))} in total variation; tp plan names them.",
+                note=True,
+            )
 
 
 def _command(study: Study, file: str) -> str:
     """The command line of this run, all options written out."""
     settings = study.settings
-    words = ["tp", "run", file, "--width", ",".join(map(str, settings.width)), "--samples", str(settings.samples),
-             "--seed", str(settings.seed), "--method", settings.method, "--max-memory", str(settings.max_memory)]
+    words = [
+        "tp",
+        "run",
+        file,
+        "--width",
+        ",".join(map(str, settings.width)),
+        "--samples",
+        str(settings.samples),
+        "--seed",
+        str(settings.seed),
+        "--method",
+        settings.method,
+        "--max-memory",
+        str(settings.max_memory),
+    ]
     words += ["--exact"] * settings.exact
     for name, psi in settings.averages:
         words += ["--average", f"{name}={psi}"]

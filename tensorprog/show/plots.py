@@ -31,8 +31,17 @@ from tensorprog.results.limit_density import LimitDensity, limit_density
 from tensorprog.results.reference import Reference
 
 __all__ = [
-    "FORMATS", "STYLES", "FigureStyle", "PlotsUnavailableError", "convergence", "covariance", "density", "density_of",
-    "save", "svg", "tail_bins",
+    "FORMATS",
+    "STYLES",
+    "FigureStyle",
+    "PlotsUnavailableError",
+    "convergence",
+    "covariance",
+    "density",
+    "density_of",
+    "save",
+    "svg",
+    "tail_bins",
 ]
 
 Array = NDArray[Any]
@@ -79,18 +88,34 @@ class FigureStyle:
 
         small = LETTERS - 1.0
         settings: dict[Any, Any] = {
-            "font.size": LETTERS, "axes.titlesize": LETTERS, "axes.labelsize": LETTERS, "xtick.labelsize": small,
-            "ytick.labelsize": small, "legend.fontsize": small, "axes.titlepad": 4.0, "axes.labelpad": 2.0,
-            "xtick.major.size": 2.5, "ytick.major.size": 2.5, "xtick.minor.size": 1.5, "ytick.minor.size": 1.5,
-            "xtick.minor.width": 0.5, "ytick.minor.width": 0.5, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
-            "axes.linewidth": 0.6}
+            "font.size": LETTERS,
+            "axes.titlesize": LETTERS,
+            "axes.labelsize": LETTERS,
+            "xtick.labelsize": small,
+            "ytick.labelsize": small,
+            "legend.fontsize": small,
+            "axes.titlepad": 4.0,
+            "axes.labelpad": 2.0,
+            "xtick.major.size": 2.5,
+            "ytick.major.size": 2.5,
+            "xtick.minor.size": 1.5,
+            "ytick.minor.size": 1.5,
+            "xtick.minor.width": 0.5,
+            "ytick.minor.width": 0.5,
+            "xtick.major.width": 0.6,
+            "ytick.major.width": 0.6,
+            "axes.linewidth": 0.6,
+        }
         return matplotlib.rc_context(settings)
 
 
-STYLES = {style.name: style for style in (
-    FigureStyle("column", 3.3, (1.95,)),  # one column of a page of two
-    FigureStyle("page", 6.9, (3.2, 2.5, 2.1)),  # the whole width
-)}
+STYLES = {
+    style.name: style
+    for style in (
+        FigureStyle("column", 3.3, (1.95,)),  # one column of a page of two
+        FigureStyle("page", 6.9, (3.2, 2.5, 2.1)),  # the whole width
+    )
+}
 
 
 def style_named(name: str) -> FigureStyle:
@@ -115,7 +140,11 @@ def need_matplotlib() -> None:
 
 
 def _figure(
-    panels: int, width: float, height: float, windowed: bool = False, grid: tuple[int, int] | None = None,
+    panels: int,
+    width: float,
+    height: float,
+    windowed: bool = False,
+    grid: tuple[int, int] | None = None,
     dpi: float | None = None,
 ) -> tuple[Any, list[Any]]:
     """A figure with panels, in one row or as many as `grid` has; if not `windowed` it belongs to no window system."""
@@ -143,7 +172,12 @@ def axes_of(ax: Any, columns: int, width: float, height: float) -> list[Any]:
 
 
 def save(
-    path: str | os.PathLike[str], draw: Any, columns: int, width: float = 10.0, height: float = 4.2, rows: int = 1,
+    path: str | os.PathLike[str],
+    draw: Any,
+    columns: int,
+    width: float = 10.0,
+    height: float = 4.2,
+    rows: int = 1,
     style: str | FigureStyle | None = None,
 ) -> None:
     """Draw a figure and write it in one step: `draw(axes)` gets the axes, one for each panel.
@@ -213,16 +247,18 @@ def _write(figure: Any, target: Any, **options: Any) -> None:
 def thinned(axis: Any) -> bool:
     """Leave out names of ticks, every other one or more, where they would touch their neighbours."""
     low, high = sorted(axis.get_view_interval())
-    names = [(place, text) for place, text in zip(axis.get_majorticklocs(), axis.get_ticklabels(), strict=True)
-             if text.get_text() and text.get_visible() and low <= place <= high]
+    names = [
+        (place, text)
+        for place, text in zip(axis.get_majorticklocs(), axis.get_ticklabels(), strict=True)
+        if text.get_text() and text.get_visible() and low <= place <= high
+    ]
     boxes = [text.get_window_extent() for _, text in names]
     side = slice(0, 1) if axis.axis_name == "x" else slice(1, 2)
     spans = [(float(box.min[side][0]), float(box.max[side][0])) for box in boxes]
 
     def touch(step: int) -> bool:
         chosen = sorted(spans[::step])
-        return any(second[0] < first[1] + (GAP - 1) * (first[1] - first[0])
-                   for first, second in pairwise(chosen))
+        return any(second[0] < first[1] + (GAP - 1) * (first[1] - first[0]) for first, second in pairwise(chosen))
 
     step = next(step for step in range(1, len(spans) + 2) if not touch(step))
     if step > 1:
@@ -319,8 +355,18 @@ def legend_above(ax: Any, handles: Sequence[Any] | None = None) -> None:
     """A legend above the panel, where no data are."""
     found = _in_order(ax.get_legend_handles_labels()[0] if handles is None else handles)
     if found:
-        ax.legend(found, [plain(handle.get_label()) for handle in found], loc="lower left", bbox_to_anchor=(0.0, 1.0),
-                  ncols=2, frameon=False, fontsize="small", borderaxespad=0.2, handlelength=2.2, columnspacing=1.4)
+        ax.legend(
+            found,
+            [plain(handle.get_label()) for handle in found],
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            ncols=2,
+            frameon=False,
+            fontsize="small",
+            borderaxespad=0.2,
+            handlelength=2.2,
+            columnspacing=1.4,
+        )
 
 
 def legend_below(axes: Sequence[Any], handles: Sequence[Any] | None = None) -> None:
@@ -333,8 +379,16 @@ def legend_below(axes: Sequence[Any], handles: Sequence[Any] | None = None) -> N
     room = figure.bbox.width
 
     def put(columns: int) -> Any:
-        return figure.legend(found, [handle.get_label() for handle in found], loc="outside lower center",
-                             ncols=columns, frameon=False, handlelength=2.2, columnspacing=1.4, borderaxespad=0.2)
+        return figure.legend(
+            found,
+            [handle.get_label() for handle in found],
+            loc="outside lower center",
+            ncols=columns,
+            frameon=False,
+            handlelength=2.2,
+            columnspacing=1.4,
+            borderaxespad=0.2,
+        )
 
     for rows in range(1, len(found) + 1):
         columns = -(-len(found) // rows)
@@ -402,7 +456,11 @@ def _bulk(x: Array) -> tuple[float, float]:
 
 
 def density(
-    samples: Any, law: Any = None, variable: str | None = None, ax: Any = None, scale: str = "both",
+    samples: Any,
+    law: Any = None,
+    variable: str | None = None,
+    ax: Any = None,
+    scale: str = "both",
 ) -> Any:
     """Densities at finite width against the limit and against the Gaussian of equal variance.
 
@@ -429,8 +487,13 @@ def density_of(
         raise ProgramError(f"scale must be linear, log or both, not {scale!r}")
     scales = ["linear", "log"] if scale == "both" else [scale]
     draws = [(run, np.asarray(x, dtype=np.float64).ravel()) for run, x in draws]
-    limit = None if law is None else law if isinstance(law, LimitDensity) else limit_density(
-        Reference.of(law, "density takes a law second"), variable, [x for _, x in draws])
+    limit = (
+        None
+        if law is None
+        else law
+        if isinstance(law, LimitDensity)
+        else limit_density(Reference.of(law, "density takes a law second"), variable, [x for _, x in draws])
+    )
     axes = axes_of(ax, len(scales), 5.0 * len(scales), 4.2)
     gaussian = _last(draws) if limit is None else (limit.mean, limit.deviation)
     centre, spread = _bulk(draws[-1][1]) if limit is None else gaussian
@@ -454,8 +517,15 @@ def _density_legend(names: Sequence[str], ax: Any) -> list[Any]:
 
     shades = colours(len(names))
     handles: list[Any] = [
-        Line2D([], [], color=shades[k], marker=MARKERS[k % len(MARKERS)], markersize=sized(4.5), linewidth=sized(1.3),
-               label=run)
+        Line2D(
+            [],
+            [],
+            color=shades[k],
+            marker=MARKERS[k % len(MARKERS)],
+            markersize=sized(4.5),
+            linewidth=sized(1.3),
+            label=run,
+        )
         for k, run in enumerate(names)
     ]
     return handles + [line for line in ax.lines if line.get_label() in (LIMIT_NAME, GAUSSIAN_NAME)]
@@ -468,7 +538,12 @@ def _last(draws: Sequence[tuple[str, Array]]) -> tuple[float, float]:
 
 
 def _density_panel(
-    ax: Any, kind: str, draws: Sequence[tuple[str, Array]], curve: Any, gaussian: tuple[float, float], centre: float,
+    ax: Any,
+    kind: str,
+    draws: Sequence[tuple[str, Array]],
+    curve: Any,
+    gaussian: tuple[float, float],
+    centre: float,
     spread: float,
 ) -> None:
     shades = colours(len(draws))
@@ -478,8 +553,18 @@ def _density_panel(
         if kind == "log":
             places, heights, errors = tail_bins(x)
             if len(places):
-                ax.errorbar(places, heights, yerr=errors, color=shades[k], marker=marker,
-                            markersize=sized(3.6), linestyle="none", elinewidth=sized(0.8), label=run, zorder=3)
+                ax.errorbar(
+                    places,
+                    heights,
+                    yerr=errors,
+                    color=shades[k],
+                    marker=marker,
+                    markersize=sized(3.6),
+                    linestyle="none",
+                    elinewidth=sized(0.8),
+                    label=run,
+                    zorder=3,
+                )
                 lowest, highest = min(lowest, float(heights.min())), max(highest, float(heights.max()))
                 reach = max(reach, float(np.abs(places - centre).max()))
         else:
@@ -487,8 +572,15 @@ def _density_panel(
             inside = x[(low <= x) & (x <= high)]
             if len(inside) > 1 and inside.std() > 0:
                 heights = binned_kde(inside, low, high) * (len(inside) / len(x))
-                ax.plot(np.linspace(low, high, KL_POINTS), heights, color=shades[k], linewidth=sized(1.3), label=run,
-                        zorder=2 + k / 100, **spaced(k, len(draws), KL_POINTS))
+                ax.plot(
+                    np.linspace(low, high, KL_POINTS),
+                    heights,
+                    color=shades[k],
+                    linewidth=sized(1.3),
+                    label=run,
+                    zorder=2 + k / 100,
+                    **spaced(k, len(draws), KL_POINTS),
+                )
     if not spread > 0:
         return
     floor = 10.0 ** (math.floor(math.log10(lowest)) - 1) if math.isfinite(lowest) else 1e-6 / spread
@@ -503,8 +595,15 @@ def _density_panel(
     limit, normal = np.zeros(0) if curve is None else curve.pdf(x), _gauss(x, *gaussian)
     if curve is not None:
         ax.plot(x, limit, color=LIMIT, linewidth=sized(1.8), label=LIMIT_NAME, zorder=4 if kind == "linear" else 2.5)
-    ax.plot(x, normal, color=VERMILION, linewidth=sized(1.5), linestyle=DASHED,
-            label=GAUSSIAN_NAME, zorder=5 if kind == "linear" else 2.4)
+    ax.plot(
+        x,
+        normal,
+        color=VERMILION,
+        linewidth=sized(1.5),
+        linestyle=DASHED,
+        label=GAUSSIAN_NAME,
+        zorder=5 if kind == "linear" else 2.4,
+    )
     ax.set_xlim(centre - reach, centre + reach)
     if kind == "log":
         ax.set_yscale("log")
@@ -539,8 +638,11 @@ class _Series:
 
 
 def convergence(
-    comparisons: Comparison | Iterable[Comparison], variable: str | None = None, ax: Any = None,
-    panels: Sequence[str] | None = None, first_order: Mapping[str, tuple[float, float]] | None = None,
+    comparisons: Comparison | Iterable[Comparison],
+    variable: str | None = None,
+    ax: Any = None,
+    panels: Sequence[str] | None = None,
+    first_order: Mapping[str, tuple[float, float]] | None = None,
 ) -> Any:
     """Distances to the limit against the width n, on log axes, with standard errors and noise floors.
 
@@ -553,6 +655,7 @@ def convergence(
 
     Shapes    one axes object for each panel, as `ax` and as what is returned
     """
+
     def read(value: Any) -> Comparison:
         if not isinstance(value, Comparison):
             raise ProgramError(f"convergence takes comparisons, one or several, not {type(value).__name__}")
@@ -569,8 +672,13 @@ def convergence(
             raise ProgramError(f"there is no panel {kind!r} here; {did_you_mean(kind, list(known))}")
     axes = axes_of(ax, len(chosen), 3.6 * len(chosen), 3.8)
     faint = [row.variable for row in ordered[0].rows[:8] if row.variable != variable]
-    series = _Series(variable, [float(c.width or 0) for c in ordered], [c[variable] for c in ordered],
-                     [[c[other] for c in ordered] for other in faint], first_order or {})
+    series = _Series(
+        variable,
+        [float(c.width or 0) for c in ordered],
+        [c[variable] for c in ordered],
+        [[c[other] for c in ordered] for other in faint],
+        first_order or {},
+    )
     for kind, panel in zip(chosen, axes, strict=True):
         title = known[kind](panel, series)
         panel.set_xlabel("width n")
@@ -622,8 +730,15 @@ def _excess(ax: Any, series: _Series) -> str:
     _log(ax, _measured(ax, series, _excesses, error, series.variable, floor=error))
     if "kurtosis" in series.first_order:
         a, _ = series.first_order["kurtosis"]
-        ax.plot(series.widths, abs(a) / np.asarray(series.widths), color=VERMILION,
-                linewidth=sized(1.4), zorder=3.5, linestyle=DASHED, label="|a|/n, first order")
+        ax.plot(
+            series.widths,
+            abs(a) / np.asarray(series.widths),
+            color=VERMILION,
+            linewidth=sized(1.4),
+            zorder=3.5,
+            linestyle=DASHED,
+            label="|a|/n, first order",
+        )
     else:
         _guide(ax, series.widths, abs(rows[0].kurtosis - rows[0].limit_kurtosis), -1)
     return "|kurtosis \u2212 limit|"
@@ -656,30 +771,46 @@ def _numbers(rows: Sequence[Row], key: str) -> Array:
 
 def _distance(ax: Any, series: _Series, key: str, label: str, colour: str, floored: bool = True) -> list[Array]:
     floor = _numbers(series.rows, f"{key}_floor") if floored else None
-    return _measured(ax, series, lambda rows: _numbers(rows, key), _numbers(series.rows, f"{key}_se"), label, colour,
-                     floor)
+    return _measured(
+        ax, series, lambda rows: _numbers(rows, key), _numbers(series.rows, f"{key}_se"), label, colour, floor
+    )
 
 
 def _statistic(ax: Any, series: _Series, key: str) -> None:
-    value, _ = _measured(ax, series, lambda rows: _numbers(rows, key), _numbers(series.rows, f"{key}_se"),
-                         series.variable)
+    value, _ = _measured(
+        ax, series, lambda rows: _numbers(rows, key), _numbers(series.rows, f"{key}_se"), series.variable
+    )
     if (value > 0).all() and value.max() > 3 * value.min():
         _log(ax, [value])
 
 
 def _measured(
-    ax: Any, series: _Series, values: Callable[[Sequence[Row]], Array], error: Array, label: str, colour: str = FIRST,
+    ax: Any,
+    series: _Series,
+    values: Callable[[Sequence[Row]], Array],
+    error: Array,
+    label: str,
+    colour: str = FIRST,
     floor: Array | None = None,
 ) -> list[Array]:
     """Values with their errors, those of other members faintly, and a floor below which they say nothing."""
     # the second series of a panel stands a little to the right, so that error bars do not cover each other
     widths = [width * (1.0 if colour == FIRST else 1.07) for width in series.widths]
     for other in series.others:
-        ax.plot(widths, values(other), color=colour, linewidth=sized(0.8), alpha=0.4, zorder=1,
-                label="other outputs")
+        ax.plot(widths, values(other), color=colour, linewidth=sized(0.8), alpha=0.4, zorder=1, label="other outputs")
     value = values(series.rows)
-    ax.errorbar(widths, value, yerr=np.nan_to_num(error), color=colour, marker="o" if colour == FIRST else "s",
-                markersize=sized(5), linewidth=sized(1.5), capsize=sized(2.5), label=label, zorder=3)
+    ax.errorbar(
+        widths,
+        value,
+        yerr=np.nan_to_num(error),
+        color=colour,
+        marker="o" if colour == FIRST else "s",
+        markersize=sized(5),
+        linewidth=sized(1.5),
+        capsize=sized(2.5),
+        label=label,
+        zorder=3,
+    )
     if floor is None:
         return [value, value + error]
     ax.plot(widths, floor, color=colour, linestyle=(0, (1, 1.5)), linewidth=sized(1.4), label="noise floor", zorder=2)
@@ -693,8 +824,16 @@ def _guide(ax: Any, widths: Sequence[float], start: float, slope: int) -> None:
         line = start * 1.6 * (np.asarray(widths) / widths[0]) ** slope
         ax.plot(widths, line, color=GREY, linewidth=sized(1.0), linestyle=(0, (6, 3)), zorder=0)
         place = math.sqrt(widths[0] * widths[1])
-        ax.annotate(f"slope \u2212{-slope}", (place, start * 1.6 * (place / widths[0]) ** slope), (3.0, 1.0),
-                    textcoords="offset points", color=GREY, fontsize="small", ha="left", va="bottom")
+        ax.annotate(
+            f"slope \u2212{-slope}",
+            (place, start * 1.6 * (place / widths[0]) ** slope),
+            (3.0, 1.0),
+            textcoords="offset points",
+            color=GREY,
+            fontsize="small",
+            ha="left",
+            va="bottom",
+        )
         ax.set_ylim(limits)
 
 
@@ -732,8 +871,10 @@ def covariance(law: Any, name: str, ax: Any = None) -> Any:
     selected(reference.netsor, variable)
     found = reference.covariance(name, LARGEST)
     if found is None:
-        raise ProgramError(f"{name} has {math.prod(family.shape):,} members; pictures show up to {LARGEST:,}: read "
-                           f"entries with law.cov({name!r}).at(I, J)")
+        raise ProgramError(
+            f"{name} has {math.prod(family.shape):,} members; pictures show up to {LARGEST:,}: read "
+            f"entries with law.cov({name!r}).at(I, J)"
+        )
     (panel,) = axes_of(ax, 1, 5.0, 4.2)
     return matrix_of(found[0], [label(name, index) for index in members(reference.netsor, name)], name, panel)
 
@@ -756,13 +897,25 @@ def _cells(panel: Any, matrix: NDArray[np.float64]) -> Any:
     """The matrix in colours, with numbers where there is room."""
     largest = float(np.nanmax(np.abs(matrix), initial=0.0)) or 1.0
     signed = bool((matrix < -1e-9 * largest).any())
-    image = panel.imshow(matrix, cmap="RdBu" if signed else "cividis", vmin=-largest if signed else 0.0, vmax=largest,
-                         interpolation="nearest")
+    image = panel.imshow(
+        matrix,
+        cmap="RdBu" if signed else "cividis",
+        vmin=-largest if signed else 0.0,
+        vmax=largest,
+        interpolation="nearest",
+    )
     if len(matrix) <= NUMBERED:
         red, green, blue, _ = np.moveaxis(image.to_rgba(matrix), -1, 0)
         light = 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.18
         for i, j in np.ndindex(matrix.shape):
             value = matrix[i, j] if abs(matrix[i, j]) > 1e-12 * largest else 0.0
-            panel.text(j, i, short(float(value)).replace("-", "\u2212"), ha="center", va="center", fontsize="small",
-                       color=DARK if light[i, j] else LIGHT)
+            panel.text(
+                j,
+                i,
+                short(float(value)).replace("-", "\u2212"),
+                ha="center",
+                va="center",
+                fontsize="small",
+                color=DARK if light[i, j] else LIGHT,
+            )
     return image

@@ -52,8 +52,14 @@ class Progress(Listener):
         room = columns_of(self.stream) - TEXTS
         bars = [BarColumn(bar_width=min(room, 24))] if room > 4 else []
         counts = (MofNCompleteColumn(),) if self.counted else ()
-        self.bar = Bar(TextColumn("{task.description}", markup=False), *bars, *counts, Remaining(),
-                       console=console(self.stream), transient=True)
+        self.bar = Bar(
+            TextColumn("{task.description}", markup=False),
+            *bars,
+            *counts,
+            Remaining(),
+            console=console(self.stream),
+            transient=True,
+        )
         with self.bar:
             self.task = self.bar.add_task("", total=None)
             yield self

@@ -26,13 +26,20 @@ def readings(ax: Any, kind: str, output: str) -> str:
     for container in ax.containers:
         line, caps, stems = container.lines
         bars |= {id(part) for part in (line, *caps)}
-        errors = [abs(float(segment[1][1] - segment[0][1])) / 2 if len(segment) > 1 else 0.0
-                  for stem in stems for segment in stem.get_segments()]
+        errors = [
+            abs(float(segment[1][1] - segment[0][1])) / 2 if len(segment) > 1 else 0.0
+            for stem in stems
+            for segment in stem.get_segments()
+        ]
         curves.append(_curve(line, str(container.get_label()), np.array(errors)))
     curves += [_curve(line, str(line.get_label()), np.zeros(0)) for line in ax.lines if id(line) not in bars]
     found = {
-        "kind": kind, "output": output, "x": ax.get_xlabel(), "y": ax.get_ylabel(),
-        "scales": [ax.get_xscale(), ax.get_yscale()], "limits": [*_rounded(ax.get_xlim()), *_rounded(ax.get_ylim())],
+        "kind": kind,
+        "output": output,
+        "x": ax.get_xlabel(),
+        "y": ax.get_ylabel(),
+        "scales": [ax.get_xscale(), ax.get_yscale()],
+        "limits": [*_rounded(ax.get_xlim()), *_rounded(ax.get_ylim())],
         "curves": [curve for curve in curves if not curve["name"].startswith("_")],
     }
     return json.dumps(found, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
@@ -43,12 +50,15 @@ def _curve(line: Any, name: str, errors: Array) -> dict[str, Any]:
     step = max(1, len(x) // POINTS)
     style = line.get_linestyle()
     return {
-        "name": name.replace("\\$", "$"), "colour": _hex(line.get_color()),
-        "x": _rounded(x[::step]), "y": _rounded(y[::step]),
+        "name": name.replace("\\$", "$"),
+        "colour": _hex(line.get_color()),
+        "x": _rounded(x[::step]),
+        "y": _rounded(y[::step]),
         "errors": _rounded(errors) if len(errors) == len(x) else [],
         "points": line.get_marker() not in ("None", "none", "", " ", None) and line.get_markevery() is None,
         "line": style not in ("None", "none", ""),
-        "dashed": style in ("--", ":", "-."), "faint": line.get_alpha() is not None,
+        "dashed": style in ("--", ":", "-."),
+        "faint": line.get_alpha() is not None,
     }
 
 

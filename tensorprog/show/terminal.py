@@ -70,8 +70,9 @@ def wrapped(text: str, columns: int, hanging: int | None = None) -> str:
         label = re.match(r"(\s*\S+\s{2,})|\s*", line)
         assert label is not None
         indent = label.end() if hanging is None else hanging
-        lines += textwrap.wrap(line, columns, subsequent_indent=" " * min(indent, columns // 2),
-                               break_on_hyphens=False) or [""]
+        lines += textwrap.wrap(
+            line, columns, subsequent_indent=" " * min(indent, columns // 2), break_on_hyphens=False
+        ) or [""]
     return "\n".join(lines)
 
 
@@ -124,8 +125,14 @@ def _grid(block: Grid, write: Write, stream: TextIO) -> None:
     widths = [max(map(len, column)) for column in zip(block.header, *block.rows, strict=True)]
     torn = [width > WORD and k in block.text_columns for k, width in enumerate(widths)]
     taken = [(WORD if may else width) + GAP for may, width in zip(torn, widths, strict=True)]
-    gone = next((block.minor[:few] for few in range(len(block.minor) + 1)
-                 if sum(taken) - GAP - sum(taken[k] for k in block.minor[:few]) <= columns_of(stream)), None)
+    gone = next(
+        (
+            block.minor[:few]
+            for few in range(len(block.minor) + 1)
+            if sum(taken) - GAP - sum(taken[k] for k in block.minor[:few]) <= columns_of(stream)
+        ),
+        None,
+    )
     if gone is None:
         write(stacked(block, columns_of(stream)))
         return
@@ -138,8 +145,9 @@ def _grid(block: Grid, write: Write, stream: TextIO) -> None:
     screen = console(stream)
     table = Table(**_looks())
     for k, name in enumerate(block.header):
-        table.add_column(Text(name), justify="left" if k in block.text_columns else "right", overflow="fold",
-                         no_wrap=not torn[k])
+        table.add_column(
+            Text(name), justify="left" if k in block.text_columns else "right", overflow="fold", no_wrap=not torn[k]
+        )
     for k, row in enumerate(block.rows):
         table.add_row(*map(Text, row), style="bold" if k in block.marked else None, end_section=k in block.sections)
     if block.title:
@@ -186,8 +194,9 @@ def _in_columns(entries: Sequence[Judgement], _: int) -> Any:
     table.add_column(Text("why"), ratio=1, overflow="fold")
     for entry in entries:
         said = Text(entry.said[0][1]) if entry.holds else _labelled(entry.said, 0)
-        table.add_row(_line([badge(entry.verdict)]), Text(entry.rule), Text(entry.where), Text(str(entry.line or "")),
-                      said)
+        table.add_row(
+            _line([badge(entry.verdict)]), Text(entry.rule), Text(entry.where), Text(str(entry.line or "")), said
+        )
     return table
 
 
@@ -220,5 +229,7 @@ def _labelled(said: Sequence[tuple[str, str]], indent: int) -> Any:
 
 
 RULES: dict[type, Callable[[Any, Write, TextIO], None]] = {  # what is not here is shown as text
-    Paragraph: _paragraph, Grid: _grid, Judgements: _judgements,
+    Paragraph: _paragraph,
+    Grid: _grid,
+    Judgements: _judgements,
 }

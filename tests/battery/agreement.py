@@ -99,8 +99,9 @@ def worst(first: Array, error: Array, second: Array, other: Array, allowed: Arra
 def methods_agree(P: Program, samples: int, width: int = 6) -> float:
     """Dense, lazy and collapsed networks have one law."""
     names = P.netsor.outputs
-    drawn = {m: columns(P.run(width, samples, seed=k, method=m), names) for k, m in
-             enumerate(("dense", "lazy", "collapsed"))}
+    drawn = {
+        m: columns(P.run(width, samples, seed=k, method=m), names) for k, m in enumerate(("dense", "lazy", "collapsed"))
+    }
     scale = np.sqrt((drawn["dense"] ** 2).mean(axis=0)) + 1e-300
     found = {m: mean_and_error(functions(x, scale)) for m, x in drawn.items()}
     return max(worst(*found["dense"], *found[m]) for m in ("lazy", "collapsed"))
@@ -212,7 +213,8 @@ class Found:
     def faults(self) -> list[str]:
         """What does not agree."""
         return [f"{what}: z = {value:.1f}" for what, value in self.z.items() if not value < THRESHOLD] + [
-            f"{what}: {value:.3g} times the errors stated" for what, value in self.ratio.items() if not value <= 1]
+            f"{what}: {value:.3g} times the errors stated" for what, value in self.ratio.items() if not value <= 1
+        ]
 
 
 def examine(seed: int, samples: int) -> Found:

@@ -148,8 +148,11 @@ class Writer:
             self.close(kind)
             return u
         rows = [[self.random.choice([-1, 0.5, 1, 2]) for _ in range(2)] for _ in range(self.size)]
-        law = {"correlated": 'cov: "0.5**abs(i - i_)"', "independent": f"cov: {self.pick(['1', '0.7'])}",
-               "data": f"data: {rows}, variance: 1"}[kind]
+        law = {
+            "correlated": 'cov: "0.5**abs(i - i_)"',
+            "independent": f"cov: {self.pick(['1', '0.7'])}",
+            "data": f"data: {rows}, variance: 1",
+        }[kind]
         self.initial.append(f"  {self.names[h]}[i]: {{mean: 0, {law}}}")
         self.features.append(kind)
         return h
@@ -300,8 +303,16 @@ class Writer:
 
     def program(self) -> Written:
         x = self.inputs()
-        makers = [self.dense, self.dense, self.convolution, self.norm, self.gate, self.pool, self.recurrence,
-                  self.averaged_attention]
+        makers = [
+            self.dense,
+            self.dense,
+            self.convolution,
+            self.norm,
+            self.gate,
+            self.pool,
+            self.recurrence,
+            self.averaged_attention,
+        ]
         for _ in range(self.random.randint(0, 3)):
             x = self.random.choice(makers)(x)
         outputs = [x] if self.chance(0.2) and x != next(iter(self.names)) else []
@@ -321,12 +332,24 @@ class Writer:
             x = f
         outputs = list(dict.fromkeys([*outputs, x]))
         lines = self._ordered()
-        sizes = f"{{i: {self.size}, j: {self.size}, a: {self.heads}, t: 1..{self.size - 1}, d: -1..1, " \
-                f"c: {{size: {self.size}, boundary: zero}}, w: {{size: {self.size}, boundary: wrap}}}}"
-        text = "\n".join([
-            "program: battery", f"indices: {sizes}", "initial:", *self.initial, "weights:", *self.weights, "body:",
-            *(f"  - {line}" for line in lines), f"outputs: [{', '.join(self.names[name] for name in outputs)}]", "",
-        ])
+        sizes = (
+            f"{{i: {self.size}, j: {self.size}, a: {self.heads}, t: 1..{self.size - 1}, d: -1..1, "
+            f"c: {{size: {self.size}, boundary: zero}}, w: {{size: {self.size}, boundary: wrap}}}}"
+        )
+        text = "\n".join(
+            [
+                "program: battery",
+                f"indices: {sizes}",
+                "initial:",
+                *self.initial,
+                "weights:",
+                *self.weights,
+                "body:",
+                *(f"  - {line}" for line in lines),
+                f"outputs: [{', '.join(self.names[name] for name in outputs)}]",
+                "",
+            ]
+        )
         return Written(text, self.names, tuple(dict.fromkeys(self.features)), tuple(outputs))
 
     def _ordered(self) -> list[str]:

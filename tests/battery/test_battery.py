@@ -18,8 +18,19 @@ from .generator import write
 
 PROGRAMS = 5
 SLICES = 205
-FEATURES = ("zero boundary", "wrap boundary", "recurrence", "average", "1/n attention", "attention", "mask",
-            "neighbours", "softmax", "layer behind scores", "nonlinear output")
+FEATURES = (
+    "zero boundary",
+    "wrap boundary",
+    "recurrence",
+    "average",
+    "1/n attention",
+    "attention",
+    "mask",
+    "neighbours",
+    "softmax",
+    "layer behind scores",
+    "nonlinear output",
+)
 
 
 @pytest.mark.parametrize("seed", rotation.examples(PROGRAMS, SLICES)[:4])

@@ -45,13 +45,34 @@ BASE = loads(PROGRAM)
 LAST = 4  # the statement whose expression is replaced
 AT_I, AT_J = Affine((("i", 1),)), Affine((("j", 1),))
 G, E, P, V, M = (
-    Variable("g", (AT_I,)), Variable("e"), Variable("p", (AT_I, AT_J)), Variable("v", (AT_J,)), Variable("m")
+    Variable("g", (AT_I,)),
+    Variable("e"),
+    Variable("p", (AT_I, AT_J)),
+    Variable("v", (AT_J,)),
+    Variable("m"),
 )
 CJ, DI = Constant("c", (AT_J,)), Constant("d", (AT_I,))
 NAMES = Names({"C": 2, "c": None, "d": None}, frozenset({"i", "j", "l"}))
 UNARY = [
-    "tanh", "sigmoid", "erf", "gelu", "gelu_tanh", "silu", "softplus", "selu", "sin", "cos", "exp", "gaussian", "abs",
-    "relu", "sign", "step", "sqrt", "log", "negative",
+    "tanh",
+    "sigmoid",
+    "erf",
+    "gelu",
+    "gelu_tanh",
+    "silu",
+    "softplus",
+    "selu",
+    "sin",
+    "cos",
+    "exp",
+    "gaussian",
+    "abs",
+    "relu",
+    "sign",
+    "step",
+    "sqrt",
+    "log",
+    "negative",
 ]
 NUMBERS = st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.1, 0.5, 1.0, 2.0, 3.0]).map(Number)
 EXPONENTS = st.sampled_from([2, 3, 4, -1, -2, 0.5, -0.5, 1.5, 2.5]).map(Number)
@@ -130,13 +151,42 @@ RELATED = [
     "g[i]**2 * e**2 / (1 + 0.5 * g[i] * e * e * g[i])",
 ]
 # functions of one value, of many kinds: x, f(x) and g(x) multiplied, added, divided
-CHAINED = ["{0} * {1}", "{0} - {1}", "{0} / (1 + {1}**2)", "{0} * {1} / (1 + exp({0}))", "log(1 + exp({0})) * {1}",
-           "{0} / sqrt(1 + {0}**2 + {1}**2)", "({0} + {1}) / (1 + abs({0}) + abs({1}))", "exp(-{0}**2) * {1}",
-           "tanh({0}) - tanh({1})", "{0} / (exp({0}) + exp(-{0}) + {1}**2)", "max({0}, {1}) - {0}"]
-SIMPLE = ["g[i]", "2 * g[i]", "-g[i]", "abs(g[i])", "exp(g[i])", "exp(-g[i])", "sigmoid(g[i])", "tanh(2 * g[i])",
-          "softplus(g[i])", "relu(g[i])", "g[i]**2", "(1 - sigmoid(g[i]))", "gelu(g[i])", "sin(g[i])",
-          "exp(-exp(g[i]))", "(g[i] + 1)**3", "sqrt(1 + g[i]**2)", "erf(g[i])", "elu(g[i])", "log(1 + g[i]**2)",
-          "(1 + tanh(g[i]))"]
+CHAINED = [
+    "{0} * {1}",
+    "{0} - {1}",
+    "{0} / (1 + {1}**2)",
+    "{0} * {1} / (1 + exp({0}))",
+    "log(1 + exp({0})) * {1}",
+    "{0} / sqrt(1 + {0}**2 + {1}**2)",
+    "({0} + {1}) / (1 + abs({0}) + abs({1}))",
+    "exp(-{0}**2) * {1}",
+    "tanh({0}) - tanh({1})",
+    "{0} / (exp({0}) + exp(-{0}) + {1}**2)",
+    "max({0}, {1}) - {0}",
+]
+SIMPLE = [
+    "g[i]",
+    "2 * g[i]",
+    "-g[i]",
+    "abs(g[i])",
+    "exp(g[i])",
+    "exp(-g[i])",
+    "sigmoid(g[i])",
+    "tanh(2 * g[i])",
+    "softplus(g[i])",
+    "relu(g[i])",
+    "g[i]**2",
+    "(1 - sigmoid(g[i]))",
+    "gelu(g[i])",
+    "sin(g[i])",
+    "exp(-exp(g[i]))",
+    "(g[i] + 1)**3",
+    "sqrt(1 + g[i]**2)",
+    "erf(g[i])",
+    "elu(g[i])",
+    "log(1 + g[i]**2)",
+    "(1 + tanh(g[i]))",
+]
 
 
 def _chained(t: tuple[str, str, str, str, str]) -> Expr:

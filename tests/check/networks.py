@@ -283,8 +283,12 @@ def _bias_weights(network: Network, new: Netsor, initial: Initial) -> dict[Place
 
 def _factor(new: Netsor, definition: Nonlin, initial: Initial, own: list[Place]) -> tuple[str, list[Place], Array]:
     """The weight behind b = sum(L x), its members, and L as a matrix (members of b, members of x)."""
-    source = next(s for s in new.body if isinstance(s, MatMul) and s.target.name in
-                  {node.name for node in walk(definition.expr) if isinstance(node, Variable)})
+    source = next(
+        s
+        for s in new.body
+        if isinstance(s, MatMul)
+        and s.target.name in {node.name for node in walk(definition.expr) if isinstance(node, Variable)}
+    )
     places = list(members(new, new.weight[source.weight.name].indices))
     matrix = np.zeros((len(own), len(places)))
     for column, place in enumerate(places):
@@ -325,8 +329,9 @@ def _check_bias(old: Netsor, new: Netsor, weight: str, initial: Initial) -> None
     if isinstance(definition, Nonlin):
         found, places, factor = _factor(new, definition, initial, own)
         assert found == weight
-    variances = [numbers(new).evaluate(record.variance, dict(zip(record.indices, place, strict=True)))
-                 for place in places]
+    variances = [
+        numbers(new).evaluate(record.variance, dict(zip(record.indices, place, strict=True))) for place in places
+    ]
     expected = covariance(old, initial)
     np.testing.assert_allclose(factor * variances @ factor.T, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
 

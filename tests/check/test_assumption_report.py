@@ -294,18 +294,28 @@ outputs: [y]
 def differential(heads: int) -> str:
     """Softmaxes of several scores, added, and divided by the norm of what they give, as text."""
     count = range(1, heads + 1)
-    lines = "".join(f"""
+    lines = "".join(
+        f"""
   - q{k}[i] = MatMul(Q{k}, x[i])
   - k{k}[i] = MatMul(K{k}, x[i])
-  - p{k}[i,j] = Dot(q{k}[i], k{k}[j])""" for k in count)
+  - p{k}[i,j] = Dot(q{k}[i], k{k}[j])"""
+        for k in count
+    )
     return DIFFERENTIAL.format(
-        body=lines.strip("\n"), weights=", ".join(f"Q{k}: 1, K{k}: 1" for k in count),
-        weighted=" - ".join(f"softmax[j](p{k}[i,j])" for k in count))
+        body=lines.strip("\n"),
+        weights=", ".join(f"Q{k}: 1, K{k}: 1" for k in count),
+        weighted=" - ".join(f"softmax[j](p{k}[i,j])" for k in count),
+    )
 
 
-@pytest.mark.parametrize(("heads", "named"), [
-    (1, "p1[i,j]"), (2, "p1[i,j], p2[i,j]"), (6, "p1[i,j], p2[i,j], p3[i,j], p4[i,j], .."),
-])
+@pytest.mark.parametrize(
+    ("heads", "named"),
+    [
+        (1, "p1[i,j]"),
+        (2, "p1[i,j], p2[i,j]"),
+        (6, "p1[i,j], p2[i,j], p3[i,j], p4[i,j], .."),
+    ],
+)
 def test_an_average_behind_scores_names_all_or_the_first_few(heads: int, named: str) -> None:
     report = check(loads(differential(heads)))
     assert [claim.text for claim in report.claims] == [f"m[i]: averages of vectors that depend on {named}"]
@@ -314,7 +324,8 @@ def test_an_average_behind_scores_names_all_or_the_first_few(heads: int, named: 
 
 
 def test_an_average_of_vectors_behind_a_fixed_width_names_the_vector_and_not_itself() -> None:
-    report = check(loads("""program: narrow
+    report = check(
+        loads("""program: narrow
 fixed_widths: {d: 3}
 initial: {h: {cov: 1, width: d}}
 weights: {W: {variance: 1, shape: [n, d]}}
@@ -324,7 +335,8 @@ body:
   - m = Dot(x, x, scale=1/n)
   - y = Nonlin(x / sqrt(m + 1))
 outputs: [y]
-"""))
+""")
+    )
     assert "m: averages of vectors that depend on u" in {claim.text for claim in report.claims}
 
 
@@ -360,12 +372,16 @@ outputs: [o]
 """
 
 
-@pytest.mark.parametrize(("left", "right", "grade"), [
-    ("D[t]", "E[t]", "extension"),
-    ("Q[t]", "K[t+1]", "outside"),  # r[t] belongs to the layer of p[t], and to that of s[t+1] behind it
-    ("Q[t]", "Q[t+1]", "outside"),
-    ("Q[t]", "C", "outside"),  # all r share C, so all p would be in one layer
-], ids=lambda word: word)
+@pytest.mark.parametrize(
+    ("left", "right", "grade"),
+    [
+        ("D[t]", "E[t]", "extension"),
+        ("Q[t]", "K[t+1]", "outside"),  # r[t] belongs to the layer of p[t], and to that of s[t+1] behind it
+        ("Q[t]", "Q[t+1]", "outside"),
+        ("Q[t]", "C", "outside"),  # all r share C, so all p would be in one layer
+    ],
+    ids=lambda word: word,
+)
 def test_a_score_beside_a_recurrence_may_tie_its_rounds(left: str, right: str, grade: str) -> None:
     report = check(loads(RECURRENT + LOOP.format(left=left, right=right)))
     assert report.grade == grade

@@ -115,7 +115,9 @@ ARCHITECTURES = {
         u[t] = MatMul(U, y[t-1])
         w[t] = MatMul(W, x[t])
         y[t] = Nonlin(tanh(u[t] + w[t] + bias))""",
-    "lstm": "z[0] = Nonlin(0)\ny[0] = Nonlin(0)" + GATES + """
+    "lstm": "z[0] = Nonlin(0)\ny[0] = Nonlin(0)"
+    + GATES
+    + """
         z[t] = Nonlin(sigmoid(gf[t] + rf[t]) * z[t-1] + sigmoid(gi[t] + ri[t]) * tanh(gc[t] + rc[t]))
         y[t] = Nonlin(sigmoid(go[t] + ro[t]) * tanh(z[t]))""",
     "gru": """
@@ -129,10 +131,14 @@ ARCHITECTURES = {
         rh[t] = MatMul(Uc, w[t])
         z[t] = Nonlin(sigmoid(gz[t] + rz[t]))
         y[t] = Nonlin((1 - z[t]) * y[t-1] + z[t] * tanh(gh[t] + rh[t]))""",
-    "layernorm_mlp": "u = MatMul(W, h)\none = Nonlin(1)\n" + NORM + """
+    "layernorm_mlp": "u = MatMul(W, h)\none = Nonlin(1)\n"
+    + NORM
+    + """
         z = Nonlin(relu((u - mu) / sqrt(m2 - mu**2 + eps)))
         y = MatMul(V, z)""",
-    "layernorm_scalars": "u = MatMul(W, h)\none = Nonlin(1)\n" + NORM + """
+    "layernorm_scalars": "u = MatMul(W, h)\none = Nonlin(1)\n"
+    + NORM
+    + """
         sd = Nonlin(sqrt(m2 - mu**2))
         z = Nonlin(gelu((u - mu) / sd))
         y = MatMul(V, z)""",
@@ -161,19 +167,27 @@ ARCHITECTURES = {
     "attention_temperature": _attention(weights="p[a,i,j] / 0.7"),
     "attention_capped": _attention(weights="C * tanh(p[a,i,j] / C)"),
     "attention_by_hand": _attention(
-        output="y[i] = Nonlin(sum[a](sum[j](exp(p[a,i,j]) * o[a,j]) / sum[j](exp(p[a,i,j]))))"),
-    "attention_shifted": _attention(output="y[i] = Nonlin(sum[a](sum[j](exp(p[a,i,j] - max[l](p[a,i,l])) * o[a,j]) "
-                                           "/ sum[j](exp(p[a,i,j] - max[l](p[a,i,l])))))"),
-    "attention_weights_named": INPUTS.format("clip(u[i], -C, C)") + SCORES + VALUES + """
+        output="y[i] = Nonlin(sum[a](sum[j](exp(p[a,i,j]) * o[a,j]) / sum[j](exp(p[a,i,j]))))"
+    ),
+    "attention_shifted": _attention(
+        output="y[i] = Nonlin(sum[a](sum[j](exp(p[a,i,j] - max[l](p[a,i,l])) * o[a,j]) "
+        "/ sum[j](exp(p[a,i,j] - max[l](p[a,i,l])))))"
+    ),
+    "attention_weights_named": INPUTS.format("clip(u[i], -C, C)")
+    + SCORES
+    + VALUES
+    + """
         w[a,i,j] = Nonlin(softmax[j](p[a,i,j]))
         y[i] = Nonlin(u[i] + sum[a,j](w[a,i,j] * o[a,j]) / sqrt(H))""",
     "attention_sigmoid": _attention(output="y[i] = Nonlin(sum[a,j](sigmoid(p[a,i,j]) * o[a,j]))"),
     "attention_relu_weights": _attention(output="y[i] = Nonlin(sum[a,j](relu(p[a,i,j]) * o[a,j]) / s)"),
     "attention_linear": _attention(output="y[i] = Nonlin(sum[a,j](p[a,i,j] * o[a,j]) / s)"),
     "attention_normalised": _attention(
-        output="y[i] = Nonlin(sum[a](sum[j](softplus(p[a,i,j]) * o[a,j]) / (eps + sum[j](softplus(p[a,i,j])))))"),
+        output="y[i] = Nonlin(sum[a](sum[j](softplus(p[a,i,j]) * o[a,j]) / (eps + sum[j](softplus(p[a,i,j])))))"
+    ),
     "attention_elu_features": _attention(
-        output="y[i] = Nonlin(sum[a](sum[j]((elu(p[a,i,j]) + 1) * o[a,j]) / (eps + sum[j](elu(p[a,i,j]) + 1))))"),
+        output="y[i] = Nonlin(sum[a](sum[j]((elu(p[a,i,j]) + 1) * o[a,j]) / (eps + sum[j](elu(p[a,i,j]) + 1))))"
+    ),
     "attention_masked_linear": _attention(output="y[i] = Nonlin(sum[a,j](where(j <= i, p[a,i,j], 0) * o[a,j]))"),
     "cross_attention": """
         uq[i] = MatMul(W, e[i])
@@ -185,13 +199,15 @@ ARCHITECTURES = {
         p[a,i,t] = Dot(q[a,i], k[a,t])
         v[a,t] = MatMul(WV[a], m[t])
         y[i] = Nonlin(f[i] + sum[a,t](softmax[t](p[a,i,t]) * v[a,t]) / sqrt(H))""",
-    "multi_query": INPUTS.format("clip(u[i], -C, C)") + """
+    "multi_query": INPUTS.format("clip(u[i], -C, C)")
+    + """
         q[a,i] = MatMul(WQ[a], f[i])
         k[j] = MatMul(U, f[j])
         p[a,i,j] = Dot(q[a,i], k[j])
         v[j] = MatMul(V, f[j])
         y[i] = Nonlin(sum[a,j](softmax[j](p[a,i,j]) * v[j]) / sqrt(H))""",
-    "linear_attention": INPUTS.format("clip(u[i], -C, C)") + """
+    "linear_attention": INPUTS.format("clip(u[i], -C, C)")
+    + """
         ql[a,i] = MatMul(WQ[a], f[i])
         kl[a,j] = MatMul(WK[a], f[j])
         q[a,i] = Nonlin(elu(ql[a,i]) + 1)
@@ -214,7 +230,8 @@ ARCHITECTURES = {
     "hard_swish": "u = MatMul(W, h)\nz = Nonlin(u * clip(u + 3, 0, 6) / 6)\ny = MatMul(V, z)",
     "maxout": "u[a] = MatMul(WQ[a], h)\ny = Nonlin(max[a](u[a]))",
     "rms_norm": "u = MatMul(W, h)\nm2 = Dot(u, u, scale=1/n)\nz = Nonlin(relu(u / sqrt(m2 + eps)))\ny = MatMul(V, z)",
-    "attention_normed": _attention(output=HEADS.replace("y[i]", "r[i]")) + """
+    "attention_normed": _attention(output=HEADS.replace("y[i]", "r[i]"))
+    + """
         m[i] = Dot(r[i], r[i], scale=1/n)
         y[i] = Nonlin(r[i] / sqrt(m[i] + eps))""",
     "deep_attention": """

@@ -64,12 +64,16 @@ def test_rows_tell_where_properties_are_lost() -> None:
     assert lost["x"] == lost["z"] == {("bounded", "x", "relu(u)")}
     assert lost["s"] == {("pseudo-Lipschitz", "s", "step(u)")}
     assert {(name, at) for name, at, _ in lost["e"]} == {
-        ("bounded", "e"), ("pseudo-Lipschitz", "e"), ("controlled", "e")}
+        ("bounded", "e"),
+        ("pseudo-Lipschitz", "e"),
+        ("controlled", "e"),
+    }
     assert {(name, at) for name, at, _ in lost["t"]} == {("bounded", "x"), ("pseudo-Lipschitz", "s")}
     assert {(name, part) for name, _, part in lost["r"]} == {("real", "sqrt(u)")}
     assert not lost["u"] | lost["q"] | lost["p"] | lost["y"]  # of Gaussians, and sums of them, nothing is lost
-    assert rows["x"].to_json()["lost"] == [{
-        "property": "bounded", "statement": "x", "part": "relu(u)", "why": "relu is unbounded on the range of u"}]
+    assert rows["x"].to_json()["lost"] == [
+        {"property": "bounded", "statement": "x", "part": "relu(u)", "why": "relu is unbounded on the range of u"}
+    ]
 
 
 def test_the_facts_are_followed_by_a_table_of_losses_only_if_there_are_any() -> None:
@@ -135,8 +139,12 @@ SPLIT = [
     ["a[i] = Nonlin(1 + h[i]**2)", "d[i] = Nonlin(sqrt(a[i]))", "x[i] = Nonlin(h[i] / d[i])"],
     ["d[i] = Nonlin(1 + abs(h[i]))", "w[i] = Nonlin(h[i] / d[i])", "x[i] = Nonlin(3 * w[i])"],
     ["s = Nonlin(mean[j](h[j]**2))", "r = Nonlin(sqrt(s + 0.01))", "x[i] = Nonlin(h[i] / r)"],
-    ["m = Nonlin(mean[j](h[j]))", "c[i] = Nonlin(h[i] - m)", "s = Nonlin(mean[j](c[j]**2))",
-     "x[i] = Nonlin(c[i] / sqrt(s + 0.01))"],
+    [
+        "m = Nonlin(mean[j](h[j]))",
+        "c[i] = Nonlin(h[i] - m)",
+        "s = Nonlin(mean[j](c[j]**2))",
+        "x[i] = Nonlin(c[i] / sqrt(s + 0.01))",
+    ],
 ]
 
 
@@ -232,10 +240,15 @@ outputs: [x]
 """
 
 
-@pytest.mark.parametrize("text", [
-    "sum[j](h[j]) / (1 + abs(sum[l](h[l])))", "exp(logsumexp[l](h[l]) - logsumexp[j](h[j]))",
-    "sum[j](h[j]) / sqrt(1 + sum[l](h[l])**2)", "exp(max[l](h[l]) - max[j](h[j]))",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sum[j](h[j]) / (1 + abs(sum[l](h[l])))",
+        "exp(logsumexp[l](h[l]) - logsumexp[j](h[j]))",
+        "sum[j](h[j]) / sqrt(1 + sum[l](h[l])**2)",
+        "exp(max[l](h[l]) - max[j](h[j]))",
+    ],
+)
 def test_sums_over_different_ranges_are_different(text: str) -> None:
     # at h = (0, 0, 0, t, 0), and at h = (t, 0, 0, -t, 0), they grow
     assert Calculus(loads(RANGES.format(text))).fact("bounded", 1).verdict is not HOLDS

@@ -41,8 +41,9 @@ def _last(*lines: str) -> tuple[Calculus, Profile]:
 
 
 @pytest.mark.parametrize(("condition", "certified"), [("j <= i", True), ("j < i", False)])
-@pytest.mark.parametrize("share", ["y[i,k] = Nonlin(exp(w[i,k]) / sum[j](exp(w[i,j])))",
-                                   "y[i] = Nonlin(log(sum[j](exp(w[i,j]))))"])
+@pytest.mark.parametrize(
+    "share", ["y[i,k] = Nonlin(exp(w[i,k]) / sum[j](exp(w[i,j])))", "y[i] = Nonlin(log(sum[j](exp(w[i,j]))))"]
+)
 def test_sums_over_named_masks_have_logarithms_if_no_row_is_empty(share: str, condition: str, certified: bool) -> None:
     _, facts = _last(f"w[i,j] = Nonlin(where({condition}, p[i,j], -inf))", share)
     assert facts.pseudo_lipschitz == certified
@@ -73,10 +74,16 @@ def test_initial_vectors_without_variance_make_no_witness() -> None:
     assert calculus.fact("bounded", len(calculus.netsor.body) - 1).verdict is not FAILS
 
 
-@pytest.mark.parametrize(("text", "certified"), [
-    ("z[o] / f[o]", True), ("z[o] / f[o + 1]", False), ("z[o] / r[o]", True), ("z[o] / r[o - 1]", False),
-    ("z[o] / (f[o + 1] + 1)", True),
-])
+@pytest.mark.parametrize(
+    ("text", "certified"),
+    [
+        ("z[o] / f[o]", True),
+        ("z[o] / f[o + 1]", False),
+        ("z[o] / r[o]", True),
+        ("z[o] / r[o - 1]", False),
+        ("z[o] / (f[o + 1] + 1)", True),
+    ],
+)
 def test_zeros_are_read_beyond_boundaries_only(text: str, certified: bool) -> None:
     _, facts = _last(f"y[o] = Nonlin({text})")
     assert facts.pseudo_lipschitz == certified
@@ -86,17 +93,20 @@ def test_zeros_are_read_beyond_boundaries_only(text: str, certified: bool) -> No
 OPEN = "where(v[j] > 0, v[j], -inf)"
 
 
-@pytest.mark.parametrize(("text", "certified"), [
-    (f"max[j]({OPEN})", False),
-    (f"logsumexp[j]({OPEN})", False),
-    (f"sum[j](softmax[j]({OPEN}) * v[j])", False),
-    (f"max[j]({OPEN} + v[j])", False),
-    (f"max[j](where(j <= i, {OPEN}, -inf))", False),
-    (f"max[j](max({OPEN}, where(x[j] > 0, v[j], -inf)))", False),
-    (f"max[j](max({OPEN}, v[j]))", True),
-    (f"sum[j](exp({OPEN}))", True),
-    ("max[j](where(j <= i, v[j], -inf))", True),
-])
+@pytest.mark.parametrize(
+    ("text", "certified"),
+    [
+        (f"max[j]({OPEN})", False),
+        (f"logsumexp[j]({OPEN})", False),
+        (f"sum[j](softmax[j]({OPEN}) * v[j])", False),
+        (f"max[j]({OPEN} + v[j])", False),
+        (f"max[j](where(j <= i, {OPEN}, -inf))", False),
+        (f"max[j](max({OPEN}, where(x[j] > 0, v[j], -inf)))", False),
+        (f"max[j](max({OPEN}, v[j]))", True),
+        (f"sum[j](exp({OPEN}))", True),
+        ("max[j](where(j <= i, v[j], -inf))", True),
+    ],
+)
 def test_masks_that_depend_on_vectors_may_leave_nothing(text: str, certified: bool) -> None:
     _, facts = _last(f"y[i] = Nonlin({text})")
     assert facts.controlled == certified

@@ -32,8 +32,14 @@ outputs: [y]
 """
 # of these no rule sees that they are bounded: sums of terms each of which is not, or grows and is weighed down, and
 # what is divided by a sum, or a maximum, that it is a part of
-NOT_SEEN = {"entropy of a softmax", "relu attention with epsilon", "unit vector with epsilon",
-            "unit vector with a floor", "unit vector of absolute values", "unit vector of the largest"}
+NOT_SEEN = {
+    "entropy of a softmax",
+    "relu attention with epsilon",
+    "unit vector with epsilon",
+    "unit vector with a floor",
+    "unit vector of absolute values",
+    "unit vector of the largest",
+}
 # a larger order is certified than is needed, where slopes of several factors keep each other in check
 LARGER = {"gated decay", "smooth maximum", *NOT_SEEN}
 

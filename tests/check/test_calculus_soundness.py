@@ -285,7 +285,8 @@ def _without(field: str, value: object) -> Callable[..., object]:
 
 MISTAKES = {
     "the modulus of a product is that of its first factor": (
-        "g[i] * e", _rule(composition, "product", lambda found, a, b: replace(found, modulus=a.modulus)),
+        "g[i] * e",
+        _rule(composition, "product", lambda found, a, b: replace(found, modulus=a.modulus)),
     ),
     "growth of a product is that of its larger factor": (
         "g[i] * relu(e)",
@@ -298,37 +299,46 @@ MISTAKES = {
     "the range of softplus starts at 0.1": ("softplus(g[i])", _atom("softplus", bounds=lambda: (0.1, math.inf))),
     "silu is bounded": ("silu(g[i])", _atom("silu", regularity=Regularity(0, 0, 1.1))),
     "x * sigmoid(x) is bounded": (
-        "e * sigmoid(e)", _rule(relations, "behaviour", lambda found, *_: replace(found, growth=0.0)),
+        "e * sigmoid(e)",
+        _rule(relations, "behaviour", lambda found, *_: replace(found, growth=0.0)),
     ),
     "sqrt has a bounded slope": ("sqrt(abs(g[i]))", _atom("sqrt", local=lambda interval: Regularity(0.5, 0, 1.0))),
     "sin is even": ("sin(g[i])", _atom("sin", parity=1)),
     "a sum of odd and even is odd": ("g[i] + cos(g[i])", _rule(composition, "sum_parity", lambda *_: -1)),
     "a product has the parity of its first factor": (
-        "g[i] * tanh(e)", _rule(composition, "product", lambda found, a, b: replace(found, parity=a.parity)),
+        "g[i] * tanh(e)",
+        _rule(composition, "product", lambda found, a, b: replace(found, parity=a.parity)),
     ),
     "gelu is increasing": ("gelu(g[i])", _atom("gelu", monotone=1)),
     "a product of increasing functions increases": (
-        "tanh(g[i]) * e", _rule(rules, "product_trend", lambda _, a, b: (a.rises and b.rises, False)),
+        "tanh(g[i]) * e",
+        _rule(rules, "product_trend", lambda _, a, b: (a.rises and b.rises, False)),
     ),
     "the log of a sum of exponentials is bounded": (
-        "log(0.1 + 0.1*exp(g[i]))", _rule(relations, "value", _without("growth", 0.0)),
+        "log(0.1 + 0.1*exp(g[i]))",
+        _rule(relations, "value", _without("growth", 0.0)),
     ),
     "the log of a sum of exponentials is positive": (
-        "log(0.1 + 0.1*exp(g[i]))", _rule(relations, "value", _without("low", 0.0)),
+        "log(0.1 + 0.1*exp(g[i]))",
+        _rule(relations, "value", _without("low", 0.0)),
     ),
     "1/x falls across its pole": (
         "1 / g[i]",
         lambda patch: patch.setitem(
-            composition.RULES, "divide", lambda *args: replace(composition.Composition._divide(*args), falls=True)),
+            composition.RULES, "divide", lambda *args: replace(composition.Composition._divide(*args), falls=True)
+        ),
     ),
     "a power of -1 falls across its pole": (
-        "g[i]**-1", lambda patch: patch.setitem(rules.LOCAL, "power", lambda interval, exponent: (False, True)),
+        "g[i]**-1",
+        lambda patch: patch.setitem(rules.LOCAL, "power", lambda interval, exponent: (False, True)),
     ),
     "1/x of a positive function moves as the function does": (
-        "1 / (1 + relu(g[i]))", _rule(composition, "product", lambda found, *_: replace(found, rises=found.falls)),
+        "1 / (1 + relu(g[i]))",
+        _rule(composition, "product", lambda found, *_: replace(found, rises=found.falls)),
     ),
     "abs increases everywhere": (
-        "abs(g[i]) + e", lambda patch: patch.setitem(rules.LOCAL, "abs", lambda interval: (True, False)),
+        "abs(g[i]) + e",
+        lambda patch: patch.setitem(rules.LOCAL, "abs", lambda interval: (True, False)),
     ),
     "relu is smooth": ("relu(g[i] - 1)", _atom("relu", kinks=lambda: ())),
     "min has no kinks": ("min(g[i], e)", _rule(rules, "crossing", lambda *_: ())),
@@ -337,7 +347,8 @@ MISTAKES = {
         lambda patch: patch.setattr(composition.Composition, "_glued", lambda *_: True),
     ),
     "joining branches forgets the second": (
-        "where(i < 1, e, 0) + where(i < 1, g[i], 2)", _rule(composition, "join", lambda _, a, b: b),
+        "where(i < 1, e, 0) + where(i < 1, g[i], 2)",
+        _rule(composition, "join", lambda _, a, b: b),
     ),
 }
 

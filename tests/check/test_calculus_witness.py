@@ -72,8 +72,10 @@ def refutes(netsor: Netsor, name: str, witness: Witness) -> bool:
     if witness.kind == "slope":
         steps = [x - t[0] for x in t[1:]] + [(t[1] - t[0]) * far for far in (mp.mpf("1e-8"), mp.mpf("1e-12"))]
         steep = [abs(f.at(t[0] + step) - v[0]) / abs(step) for step in steps]
-        rates = [(b - a) / mp.log(r / s)  # of what is Lipschitz they tend to 0
-                 for (a, b), (r, s) in zip(itertools.pairwise(steep), itertools.pairwise(steps), strict=True)]
+        rates = [
+            (b - a) / mp.log(r / s)  # of what is Lipschitz they tend to 0
+            for (a, b), (r, s) in zip(itertools.pairwise(steep), itertools.pairwise(steps), strict=True)
+        ]
         return name == "pseudo-Lipschitz" and rates[0] > 0 and all(b > 0.8 * a for a, b in itertools.pairwise(rates))
     sizes = [abs(x) for x in v]
     if not all(b > a for a, b in itertools.pairwise(sizes)):
@@ -82,8 +84,10 @@ def refutes(netsor: Netsor, name: str, witness: Witness) -> bool:
         beyond = (abs(f.at(t[-1] * far, rounded=True)) for far in (1000, 100, 10, 2))
         return any(mp.isfinite(size) and size > sizes[-1] + (sizes[-1] - sizes[-2]) / 20 for size in beyond)
     logs = [mp.log(x) for x in sizes]
-    rates = [(mp.log(b / a) if name == "controlled" else b - a) / mp.log(s / r)
-             for (a, b), (r, s) in zip(itertools.pairwise(logs), itertools.pairwise(t), strict=True)]
+    rates = [
+        (mp.log(b / a) if name == "controlled" else b - a) / mp.log(s / r)
+        for (a, b), (r, s) in zip(itertools.pairwise(logs), itertools.pairwise(t), strict=True)
+    ]
     return all(rate > 1.9 for rate in rates) if name == "controlled" else rates[0] > 14 and rates[-1] > 1.5 * rates[0]
 
 

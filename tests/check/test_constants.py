@@ -14,8 +14,10 @@ from tensorprog.check.rewrites.constants import Folding
 from tensorprog.language.expr import Number
 from tests.reading import dump, loads
 
-CONSTANTS = ("zero: 0 & one: 1 & half: 0.5 & ones[i]: [1, 1, 1] & mixed[i]: [1, 1, 0] "
-             "& none[i,j]: [[0, 0, 0], [0, 0, 0], [0, 0, 0]] & twice[k]: 2*one + k")
+CONSTANTS = (
+    "zero: 0 & one: 1 & half: 0.5 & ones[i]: [1, 1, 1] & mixed[i]: [1, 1, 0] "
+    "& none[i,j]: [[0, 0, 0], [0, 0, 0], [0, 0, 0]] & twice[k]: 2*one + k"
+)
 
 
 def program(expr: str, outputs: str = "y", **declared: str) -> Case:
@@ -102,8 +104,10 @@ def test_constants_beyond_a_boundary_are_not_the_same_everywhere() -> None:
 
 
 def test_what_constants_put_out_of_use_is_dropped_and_nothing_else() -> None:
-    body = ONE_HEAD + ("idle[i] = Nonlin(x[i])\nd[i] = MatMul(WO[0], u[i])\ne[i] = Nonlin(d[i] * d[i])\n"
-                       "y[i] = Nonlin(x[i] + zero * e[i])")
+    body = ONE_HEAD + (
+        "idle[i] = Nonlin(x[i])\nd[i] = MatMul(WO[0], u[i])\ne[i] = Nonlin(d[i] * d[i])\n"
+        "y[i] = Nonlin(x[i] + zero * e[i])"
+    )
     netsor = Case("unused", body, constants="zero: 0").load()
     found = normalize(netsor)
     assert [step.where for step in found.steps if step.kind == "unused"] == ["d[i]", "e[i]"]
@@ -114,8 +118,13 @@ def test_what_constants_put_out_of_use_is_dropped_and_nothing_else() -> None:
 
 def test_vectors_stay_vectors_of_their_width() -> None:
     text = "g = MatMul(W2, h)\nz = Nonlin(zero * g)\ny = MatMul(W3, z)"
-    netsor = Case("width", text, constants="zero: 0", extra="widths: {d: n/2}",
-                  weights="W2: {variance: 1, shape: [d, n]} & W3: {variance: 1, shape: [n, d]}").load()
+    netsor = Case(
+        "width",
+        text,
+        constants="zero: 0",
+        extra="widths: {d: n/2}",
+        weights="W2: {variance: 1, shape: [d, n]} & W3: {variance: 1, shape: [n, d]}",
+    ).load()
     found = normalize(netsor)
     assert str(found.netsor.body[-2]) == "z = Nonlin(0, width=d)"
     check_same(found, netsor)
@@ -135,8 +144,13 @@ def test_recurrences_of_vectors_stay_so() -> None:
 def test_a_width_that_is_n_is_called_so() -> None:
     text = "g = MatMul(W2, h)\nz = Nonlin(tanh(g))\no = Nonlin(1, width=d)\nw = Nonlin(z + o)\ny = MatMul(W3, w)"
     for ratio, widths in (("n/rank", {"n"}), ("n/half", {"n", "d"})):
-        netsor = Case("width", text, constants="rank: 1 & half: 2", extra=f"widths: {{d: {ratio}}}",
-                      weights="W2: {variance: 1, shape: [d, n]} & W3: {variance: 1, shape: [n, d]}").load()
+        netsor = Case(
+            "width",
+            text,
+            constants="rank: 1 & half: 2",
+            extra=f"widths: {{d: {ratio}}}",
+            weights="W2: {variance: 1, shape: [d, n]} & W3: {variance: 1, shape: [n, d]}",
+        ).load()
         found = normalize(netsor)
         assert {family.width for family in found.netsor.families.values()} - {""} == widths
         check_same(found, netsor)

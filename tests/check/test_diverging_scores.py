@@ -76,8 +76,12 @@ def low_rank(draw: Draw) -> float:
 
 def score_of(left: str, right: str, rho: float, then: str = "k = MatMul(WQ, z)\np = Dot(q, k)") -> Case:
     body = f"x = Nonlin({left})\nz = Nonlin({right})\nq = MatMul(WQ, x)\n{then}\ny = Nonlin(tanh(p) * x)"
-    initial = {"h[c]": {"mean": 0, "cov": f"where(c == c_, 1, {rho})"}, "e": {"mean": 0, "cov": 0.25},
-               "f": {"mean": 1, "cov": 1}, "g": {"mean": -0.5, "cov": 1}}
+    initial = {
+        "h[c]": {"mean": 0, "cov": f"where(c == c_, 1, {rho})"},
+        "e": {"mean": 0, "cov": 0.25},
+        "f": {"mean": 1, "cov": 1},
+        "g": {"mean": -0.5, "cov": 1},
+    }
     return Case("c", "nothing", then=body, indices={"c": 2}, initial=initial)
 
 
@@ -92,23 +96,33 @@ MEMBERS = """x[i] = Nonlin(i * tanh(h))
 q[i] = MatMul(WQ[i], x[i])
 p[i,j] = Dot(q[i], q[j])
 y = Nonlin(sum[i,j](p[i,j] * x[i]))"""
-LOW = Case("l", "nothing", then=score_of("tanh(h[0])", "tanh(h[1])", 0.5).then, indices={"c": 2}, widths={"d": "n/2"},
-           initial={"h[c]": {"mean": 0, "cov": "where(c == c_, 1, 0.5)"}},
-           weights={"WQ": {"variance": 2, "shape": ["d", "n"]}})
+LOW = Case(
+    "l",
+    "nothing",
+    then=score_of("tanh(h[0])", "tanh(h[1])", 0.5).then,
+    indices={"c": 2},
+    widths={"d": "n/2"},
+    initial={"h[c]": {"mean": 0, "cov": "where(c == c_, 1, 0.5)"}},
+    weights={"WQ": {"variance": 2, "shape": ["d", "n"]}},
+)
 PROGRAMS = {
     "attention": (Case("a", replace={"WK[a]": "WQ[a]"}), attention),
     "positive": (score_of("sigmoid(h[0])", "sigmoid(h[1])", 0), tied(sigmoid, sigmoid, 0)),
     "negative": (score_of("tanh(h[0])", "-tanh(h[1])", 0.5), tied(np.tanh, lambda g: -np.tanh(g), 0.5)),
     "small": (score_of("tanh(h[0])", "tanh(h[1])", 0.05), tied(np.tanh, np.tanh, 0.05)),
-    "of both signs": (score_of("h[0]**2 - 1.2", "sin(h[1]) + 0.2", 0.5),
-                      tied(lambda f: f**2 - 1.2, lambda g: np.sin(g) + 0.2, 0.5)),
+    "of both signs": (
+        score_of("h[0]**2 - 1.2", "sin(h[1]) + 0.2", 0.5),
+        tied(lambda f: f**2 - 1.2, lambda g: np.sin(g) + 0.2, 0.5),
+    ),
     "one bias": (score_of("tanh(h[0])", "tanh(h[1])", 0, BIASES.format("e", "e")), one_bias),
     "two means": (score_of("tanh(h[0])", "tanh(h[1])", 0, BIASES.format("f", "g")), two_means),
     "one part of four": (score_of("tanh(h[0])", "tanh(h[1])", 0.5, SUMS), one_part),
     "members that differ": (Case("m", "nothing", then=MEMBERS, weights={"WQ[i]": 1}), growing_members),
     "low rank": (LOW, low_rank),
-    "no weights": (score_of("sigmoid(h[0])", "tanh(h[1]) + 0.1", 0.5, "p = Dot(x, z)"),
-                   lambda draw: (lambda f, g: float(sigmoid(f) @ (np.tanh(g) + 0.1)))(*draw.vectors(2, 0.5))),
+    "no weights": (
+        score_of("sigmoid(h[0])", "tanh(h[1]) + 0.1", 0.5, "p = Dot(x, z)"),
+        lambda draw: (lambda f, g: float(sigmoid(f) @ (np.tanh(g) + 0.1)))(*draw.vectors(2, 0.5)),
+    ),
 }
 
 
@@ -136,26 +150,44 @@ def shared(u: Array, z: Array, draw: Draw) -> float:
 
 TIED = "c = MatMul(U, r)\nd = MatMul(U, x)\nL = Dot(c, d)"
 BEHIND = {
-    "tied embedding": (gated("r = Nonlin(h + sigmoid(p)*v)\nL = Dot(r, h)"),
-                       behind(lambda h, x, v, p, _: float((h + sigmoid(p) * v) @ h))),
-    "tied embedding of a function": (gated("r = Nonlin(x + sigmoid(p)*v)\nL = Dot(r, h)"),
-                                     behind(lambda h, x, v, p, _: float((x + sigmoid(p) * v) @ h))),
-    "gate": (gated("r = Nonlin(sigmoid(p)*h + v)\nL = Dot(r, h)"),
-             behind(lambda h, x, v, p, _: float((sigmoid(p) * h + v) @ h))),
-    "gate of both signs": (gated("r = Nonlin(tanh(3*p)*x + x + v)\n" + TIED),
-                           behind(lambda h, x, v, p, draw: shared(np.tanh(3 * p) * x + x + v, x, draw))),
-    "nonlinear, and a conjecture": (gated("r = Nonlin(tanh(x + sigmoid(p)*v))\n" + TIED),
-                     behind(lambda h, x, v, p, draw: shared(np.tanh(x + sigmoid(p) * v), x, draw))),
-    "square": (gated("r = Nonlin(tanh(x + 2*p*v))\nc = MatMul(U, r)\nL = Dot(c, c)"),
-               behind(lambda h, x, v, p, draw: shared(np.tanh(x + 2 * p * v), np.tanh(x + 2 * p * v), draw))),
+    "tied embedding": (
+        gated("r = Nonlin(h + sigmoid(p)*v)\nL = Dot(r, h)"),
+        behind(lambda h, x, v, p, _: float((h + sigmoid(p) * v) @ h)),
+    ),
+    "tied embedding of a function": (
+        gated("r = Nonlin(x + sigmoid(p)*v)\nL = Dot(r, h)"),
+        behind(lambda h, x, v, p, _: float((x + sigmoid(p) * v) @ h)),
+    ),
+    "gate": (
+        gated("r = Nonlin(sigmoid(p)*h + v)\nL = Dot(r, h)"),
+        behind(lambda h, x, v, p, _: float((sigmoid(p) * h + v) @ h)),
+    ),
+    "gate of both signs": (
+        gated("r = Nonlin(tanh(3*p)*x + x + v)\n" + TIED),
+        behind(lambda h, x, v, p, draw: shared(np.tanh(3 * p) * x + x + v, x, draw)),
+    ),
+    "nonlinear, and a conjecture": (
+        gated("r = Nonlin(tanh(x + sigmoid(p)*v))\n" + TIED),
+        behind(lambda h, x, v, p, draw: shared(np.tanh(x + sigmoid(p) * v), x, draw)),
+    ),
+    "square": (
+        gated("r = Nonlin(tanh(x + 2*p*v))\nc = MatMul(U, r)\nL = Dot(c, c)"),
+        behind(lambda h, x, v, p, draw: shared(np.tanh(x + 2 * p * v), np.tanh(x + 2 * p * v), draw)),
+    ),
 }
 CANCELLING = {
-    "gates": (gated("w = Nonlin(-x)\nr = Nonlin(sigmoid(p)*x + sigmoid(p)*w + v)\n" + TIED),
-              behind(lambda h, x, v, p, draw: shared(v, x, draw))),
-    "parity": (gated("r = Nonlin(sigmoid(p)*x**2 + v)\nL = Dot(r, x)"),
-               behind(lambda h, x, v, p, _: float((sigmoid(p) * x**2 + v) @ x))),
-    "a nonlinear function": (gated("r = Nonlin(tanh(x + p) + tanh(-x - p) + v)\nL = Dot(r, x)"),
-                             behind(lambda h, x, v, p, _: float(v @ x))),
+    "gates": (
+        gated("w = Nonlin(-x)\nr = Nonlin(sigmoid(p)*x + sigmoid(p)*w + v)\n" + TIED),
+        behind(lambda h, x, v, p, draw: shared(v, x, draw)),
+    ),
+    "parity": (
+        gated("r = Nonlin(sigmoid(p)*x**2 + v)\nL = Dot(r, x)"),
+        behind(lambda h, x, v, p, _: float((sigmoid(p) * x**2 + v) @ x)),
+    ),
+    "a nonlinear function": (
+        gated("r = Nonlin(tanh(x + p) + tanh(-x - p) + v)\nL = Dot(r, x)"),
+        behind(lambda h, x, v, p, _: float(v @ x)),
+    ),
 }
 
 
@@ -172,8 +204,9 @@ def test_coefficients_behind_scores_are_those_of_dense_networks(name: str) -> No
     assert (report.grade, report.consequence, report.rate) == ("outside", "diverges", "sqrt(n)")
     message = report.failing[0].message
     number = re.search(r"\] is (-?[\d.e-]+) in each of 64 draws", message)
-    spread = re.search(r"random: from (\S+) to (\S+) in 64 draws of them, (\S+) on average \(standard error (\S+)\)",
-                       message)
+    spread = re.search(
+        r"random: from (\S+) to (\S+) in 64 draws of them, (\S+) on average \(standard error (\S+)\)", message
+    )
     assert bool(number) != bool(spread) and bool(number) == ("embedding" in name)
     assert ("conjecture" in message) == (name in ("nonlinear, and a conjecture", "square"))
     known, deviation = (float(number[1]), 0.0) if number else (float(spread[3]), float(spread[4]))  # type: ignore[index]
@@ -214,8 +247,15 @@ r[i] = Nonlin({}sum[j](softmax[j](p[i,j]) * v[j]))
 L[i,w] = Dot(r[i], h[w])"""
     found = {}
     for part in ("x[i] + ", "x[i] - x[i] + "):
-        case = Case("w", "nothing", then=body.format(part), outputs=("L",), constants={"s": 512},
-                    indices={"w": 20_000}, initial={"h[w]": {"mean": 0, "cov": 1}})
+        case = Case(
+            "w",
+            "nothing",
+            then=body.format(part),
+            outputs=("L",),
+            constants={"s": 512},
+            indices={"w": 20_000},
+            initial={"h[w]": {"mean": 0, "cov": 1}},
+        )
         found[part] = judge(case.load())
     assert found["x[i] + "].consequence == "diverges"
     assert found["x[i] - x[i] + "].consequence == "not covered"
@@ -223,8 +263,10 @@ L[i,w] = Dot(r[i], h[w])"""
 
 def test_one_voice_for_each_score() -> None:
     for case in (gated("r = Nonlin(x + sigmoid(p)*v)\n" + TIED), CANCELLING["gates"][0]):
-        said = {re.search(r"The mean of L is (.*?)(, and no|, so|\. )", finding.message)[1]  # type: ignore[index]
-                for finding in judge(case.load()).failing}
+        said = {
+            re.search(r"The mean of L is (.*?)(, and no|, so|\. )", finding.message)[1]  # type: ignore[index]
+            for finding in judge(case.load()).failing
+        }
         assert len(said) == 1
 
 
@@ -249,8 +291,9 @@ def test_the_coefficient_is_that_of_dense_networks(name: str) -> None:
     assert error < 0.3 * abs(mean)
 
 
-@pytest.mark.parametrize(("boundary", "read"), [("wrap", "r[t-1], x[t+2]"), ("zero", "r[t-1], x[t-1]"),
-                                                ("wrap", "r[t-1], x[t]")])
+@pytest.mark.parametrize(
+    ("boundary", "read"), [("wrap", "r[t-1], x[t+2]"), ("zero", "r[t-1], x[t-1]"), ("wrap", "r[t-1], x[t]")]
+)
 def test_operands_that_are_read_beyond_a_boundary(boundary: str, read: str) -> None:
     body = """x[t] = Nonlin(tanh(h[t]))
 q[t] = MatMul(Q, x[t])
@@ -260,9 +303,14 @@ r[t] = Nonlin(sigmoid(p[t]) * x[t])
 L[t] = Dot({}, scale=1/n)"""
     found = []
     for operands in ("r[t], x[t]", read):
-        case = Case("b", "nothing", then=body.format(operands), outputs=("L",),
-                    indices={"t": {"size": 3, "boundary": boundary}},
-                    initial={"h[t]": {"mean": 0, "cov": "where(t == t_, 1, 0)"}})
+        case = Case(
+            "b",
+            "nothing",
+            then=body.format(operands),
+            outputs=("L",),
+            indices={"t": {"size": 3, "boundary": boundary}},
+            initial={"h[t]": {"mean": 0, "cov": "where(t == t_, 1, 0)"}},
+        )
         found.append(coefficients(case.load(), "L"))
     (inside, *_), (value, error, *_) = found
     if boundary == "zero":  # fewer scores are read, so that draws are others

@@ -44,14 +44,26 @@ PROPOSED = (
     ("log(u[i]**2) * p[i,i]", "log(u[i]**2)", "log(u[i]**2 + 1e-06)"),
     ("exp(u[i]) * p[i,i]", "exp(u[i])", "exp(min(u[i], 10))"),
     ("where(i == 0, -inf, 0) + p[i,i]", "where(i == 0, -inf, 0)", "where(i == 0, 0, 0)"),
-    ("where(u[i] != 0, sin(u[i]) / u[i], 1) * p[i,i]", "where(u[i] != 0, sin(u[i]) / u[i], 1)",
-     "(1 + (sin(u[i]) / (abs(u[i]) + 1e-06) - 1) * clip(100 * abs(u[i]), 0, 1))"),
-    ("where(u[i] > 0, 1 / u[i], log(x[i])) * p[i,i]", "where(u[i] > 0, 1 / u[i], log(x[i]))",
-     "(log(abs(x[i]) + 1e-06) + (1 / (abs(u[i]) + 1e-06) - log(abs(x[i]) + 1e-06)) * clip(100 * u[i], 0, 1))"),
-    ("where((u[i] > 1) & (i > 0), 1, 3) * p[i,i]", "where((u[i] > 1) & (i > 0), 1, 3)",
-     "(3 + -2 * (clip(100 * (u[i] - 1), 0, 1) * where(i > 0, 1, 0)))"),
-    ("where((u[i] <= 1) | (x[i] == 0), u[i], 0) * p[i,i]", "where((u[i] <= 1) | (x[i] == 0), u[i], 0)",
-     "u[i] * max(clip(100 * (1 - u[i]), 0, 1), 1 - clip(100 * abs(x[i]), 0, 1))"),
+    (
+        "where(u[i] != 0, sin(u[i]) / u[i], 1) * p[i,i]",
+        "where(u[i] != 0, sin(u[i]) / u[i], 1)",
+        "(1 + (sin(u[i]) / (abs(u[i]) + 1e-06) - 1) * clip(100 * abs(u[i]), 0, 1))",
+    ),
+    (
+        "where(u[i] > 0, 1 / u[i], log(x[i])) * p[i,i]",
+        "where(u[i] > 0, 1 / u[i], log(x[i]))",
+        "(log(abs(x[i]) + 1e-06) + (1 / (abs(u[i]) + 1e-06) - log(abs(x[i]) + 1e-06)) * clip(100 * u[i], 0, 1))",
+    ),
+    (
+        "where((u[i] > 1) & (i > 0), 1, 3) * p[i,i]",
+        "where((u[i] > 1) & (i > 0), 1, 3)",
+        "(3 + -2 * (clip(100 * (u[i] - 1), 0, 1) * where(i > 0, 1, 0)))",
+    ),
+    (
+        "where((u[i] <= 1) | (x[i] == 0), u[i], 0) * p[i,i]",
+        "where((u[i] <= 1) | (x[i] == 0), u[i], 0)",
+        "u[i] * max(clip(100 * (1 - u[i]), 0, 1), 1 - clip(100 * abs(x[i]), 0, 1))",
+    ),
 )
 
 

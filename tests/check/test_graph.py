@@ -80,8 +80,12 @@ def _points(path: str) -> list[tuple[float, float]]:
         for k in range(1, 21):
             t = k / 20
             weights = ((1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t * t, t**3)
-            points.append((sum(w * v for w, v in zip(weights, (x, x1, x2, x3), strict=True)),
-                           sum(w * v for w, v in zip(weights, (y, y1, y2, y3), strict=True))))
+            points.append(
+                (
+                    sum(w * v for w, v in zip(weights, (x, x1, x2, x3), strict=True)),
+                    sum(w * v for w, v in zip(weights, (y, y1, y2, y3), strict=True)),
+                )
+            )
     return points
 
 
@@ -150,10 +154,14 @@ def test_statements_are_broken_between_words() -> None:
 
 def test_ways_of_a_fault_are_not_counted_one_by_one() -> None:
     """Of 2**40 shortest ways all statements are on some."""
-    rounds = [f"  - a{k} = Nonlin(tanh(x{k}))\n  - b{k} = Nonlin(sin(x{k}))\n  - x{k + 1} = Nonlin(a{k} + b{k})\n"
-              for k in range(40)]
-    netsor = loads("program: many\ninitial: {h: {cov: 1}}\nweights: {W: 1}\nbody:\n  - x0 = MatMul(W, h)\n"
-                   f"{''.join(rounds)}outputs: [x40]\n")
+    rounds = [
+        f"  - a{k} = Nonlin(tanh(x{k}))\n  - b{k} = Nonlin(sin(x{k}))\n  - x{k + 1} = Nonlin(a{k} + b{k})\n"
+        for k in range(40)
+    ]
+    netsor = loads(
+        "program: many\ninitial: {h: {cov: 1}}\nweights: {W: 1}\nbody:\n  - x0 = MatMul(W, h)\n"
+        f"{''.join(rounds)}outputs: [x40]\n"
+    )
     assert set(graph.between(graph.build(netsor), ["x0", "x40"])) == {str(one.target) for one in netsor.body}
 
 
@@ -239,8 +247,18 @@ def test_what_the_rewrites_drop_is_drawn_as_unused() -> None:
     view = graph.build(netsor)
     sorts = graphs.marks_of(view, judge(netsor)).sorts
     unused = {node for node, found in sorts.items() if found == ("unused",)}
-    assert unused == {"EQ[a]", "EK[a]", "EV[a]", "EO[a]", "eq[a,i]", "ek[a,j]", "ev[a,j]", "eo[a,j]", "m[a,i,j]",
-                      "ep[a,i,j]"}
+    assert unused == {
+        "EQ[a]",
+        "EK[a]",
+        "EV[a]",
+        "EO[a]",
+        "eq[a,i]",
+        "ek[a,j]",
+        "ev[a,j]",
+        "eo[a,j]",
+        "m[a,i,j]",
+        "ep[a,i,j]",
+    }
     assert sorts["q[a,i]"] == ("operand",)
     assert "unused" in graphs.to_mermaid(view, judge(netsor)).split("classDef")[0]
 
@@ -251,9 +269,20 @@ def _roles(case: Case) -> dict[str, tuple[str, ...]]:
 
 def test_roles_of_attention() -> None:
     assert _roles(CASES["attention"]) == {
-        "h": ("initial",), "W[i]": ("weight",), "WQ[a]": ("dedicated",), "WK[a]": ("dedicated",),
-        "WV[a]": ("weight",), "WO[a]": ("weight",), "u[i]": ("G-var",), "x[i]": ("input",), "q[a,i]": ("operand",),
-        "k[a,j]": ("operand",), "p[a,i,j]": ("score",), "v[a,j]": ("G-var",), "o[a,j]": ("G-var",), "y[i]": ("output",),
+        "h": ("initial",),
+        "W[i]": ("weight",),
+        "WQ[a]": ("dedicated",),
+        "WK[a]": ("dedicated",),
+        "WV[a]": ("weight",),
+        "WO[a]": ("weight",),
+        "u[i]": ("G-var",),
+        "x[i]": ("input",),
+        "q[a,i]": ("operand",),
+        "k[a,j]": ("operand",),
+        "p[a,i,j]": ("score",),
+        "v[a,j]": ("G-var",),
+        "o[a,j]": ("G-var",),
+        "y[i]": ("output",),
     }
 
 
@@ -287,7 +316,15 @@ def test_a_plain_drawing_tells_kinds_and_a_checked_one_roles() -> None:
     title, *legend = _texts(checked)
     assert title == "attention - theorem"
     assert [entry.split(":")[0] for entry in legend] == [
-        "initial vector", "weight", "dedicated", "G-var", "input", "operand", "score", "output"]
+        "initial vector",
+        "weight",
+        "dedicated",
+        "G-var",
+        "input",
+        "operand",
+        "score",
+        "output",
+    ]
 
 
 def test_faults_are_numbered_and_listed() -> None:
@@ -362,9 +399,12 @@ def test_the_command_judges_on_request(suffix: str, tmp_path: Path) -> None:
 
 def test_pages_list_the_faults_and_take_titles_as_text(tmp_path: Path) -> None:
     source, page = tmp_path / "t.yaml", tmp_path / "t.md"
-    source.write_text("program: t\ntitle: '<script>alert(1)</script>'\ninitial: {h: {mean: 0, cov: 1}}\n"
-                      "weights: {W: 1, V: 1}\nbody:\n  - u = MatMul(W, h)\n  - p = Dot(u, u)\n"
-                      "  - y = Nonlin(p * h)\noutputs: [y]\n", encoding="utf-8")
+    source.write_text(
+        "program: t\ntitle: '<script>alert(1)</script>'\ninitial: {h: {mean: 0, cov: 1}}\n"
+        "weights: {W: 1, V: 1}\nbody:\n  - u = MatMul(W, h)\n  - p = Dot(u, u)\n"
+        "  - y = Nonlin(p * h)\noutputs: [y]\n",
+        encoding="utf-8",
+    )
     result = CliRunner().invoke(main, ["graph", str(source), "--check", "-o", str(page)])
     assert result.exit_code == 0, result.output
     text = page.read_text(encoding="utf-8")

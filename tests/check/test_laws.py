@@ -36,7 +36,8 @@ body:
 outputs: [y]
 """
 NATURAL = HEAD.format(
-    initial="  bq[a]: {mean: 0, cov: 0.3}\n  bk[a]: {mean: 0, cov: 0.5}", weights="",
+    initial="  bq[a]: {mean: 0, cov: 0.3}\n  bk[a]: {mean: 0, cov: 0.5}",
+    weights="",
     body="""
   - q[a,i] = Nonlin(gq[a,i] + bq[a])
   - k[a,j] = Nonlin(gk[a,j] + bk[a])
@@ -47,7 +48,8 @@ NATURAL = HEAD.format(
   - y[i] = Nonlin(sum[a](o[a,i]) / sqrt(H))""",
 )
 BY_HAND = HEAD.format(
-    initial="", weights="  BQ[a]: 0.3\n  BK[a]: 0.5",
+    initial="",
+    weights="  BQ[a]: 0.3\n  BK[a]: 0.5",
     body="""
   - one = Nonlin(1)
   - bq[a] = MatMul(BQ[a], one)
@@ -93,9 +95,10 @@ def test_values_and_outputs_have_the_law_of_those_by_hand(laws: tuple[Law, Law])
 def test_given_scores_the_laws_are_equal(laws: tuple[Law, Law]) -> None:
     natural, by_hand = laws
     generator = np.random.default_rng(0)
-    parts = {name: generator.normal(size=(3, *(2,) * count)) for name, count in
-             (("p1", 3), ("p2", 2), ("p3", 2), ("p4", 1))}
-    total = (parts["p1"] + parts["p2"][:, :, :, None] + parts["p3"][:, :, None] + parts["p4"][:, :, None, None])
+    parts = {
+        name: generator.normal(size=(3, *(2,) * count)) for name, count in (("p1", 3), ("p2", 2), ("p3", 2), ("p4", 1))
+    }
+    total = parts["p1"] + parts["p2"][:, :, :, None] + parts["p3"][:, :, None] + parts["p4"][:, :, None, None]
     first, second = natural.given({"p": total}), by_hand.given(parts)
     np.testing.assert_allclose(first.cov("y"), second.cov("y"), rtol=0, atol=1e-13)
     np.testing.assert_array_equal(first.mean("y"), second.mean("y"))
@@ -105,11 +108,21 @@ def statistics(netsor: Netsor, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Means of some functions of outputs and scores over networks, and their squared standard errors."""
     samples = Program.from_netsor(netsor).run(width=24, samples=40_000, seed=seed, method="lazy", keep=("p",))
     y, p = samples["y"], samples["p"]
-    functions = np.stack([
-        y[:, 0]**2, y[:, 0] * y[:, 1], y[:, 0]**4, y[:, 0]**2 * y[:, 1]**2, p[:, 0, 0, 0]**2,
-        p[:, 0, 0, 0] * p[:, 0, 1, 1], p[:, 0, 0, 0]**2 * p[:, 0, 0, 1]**2, p[:, 1, 1, 0]**2 * y[:, 1]**2,
-        p[:, 0, 0, 1] * y[:, 0]**2, np.cos(y[:, 1]), np.tanh(p[:, 1, 0, 1])**2,
-    ])
+    functions = np.stack(
+        [
+            y[:, 0] ** 2,
+            y[:, 0] * y[:, 1],
+            y[:, 0] ** 4,
+            y[:, 0] ** 2 * y[:, 1] ** 2,
+            p[:, 0, 0, 0] ** 2,
+            p[:, 0, 0, 0] * p[:, 0, 1, 1],
+            p[:, 0, 0, 0] ** 2 * p[:, 0, 0, 1] ** 2,
+            p[:, 1, 1, 0] ** 2 * y[:, 1] ** 2,
+            p[:, 0, 0, 1] * y[:, 0] ** 2,
+            np.cos(y[:, 1]),
+            np.tanh(p[:, 1, 0, 1]) ** 2,
+        ]
+    )
     return functions.mean(axis=1), functions.var(axis=1) / functions.shape[1]
 
 
@@ -123,16 +136,28 @@ def test_finite_networks_of_the_rewritten_program_have_the_same_law() -> None:
 
 
 GATED = HEAD.format(
-    initial="", weights="  G: 0.9", body="""
+    initial="",
+    weights="  G: 0.9",
+    body="""
   - p[a,i,j] = Dot(gq[a,i], gk[a,j])
   - g[i] = MatMul(G, x[i])
   - c[a,i] = Nonlin(sigmoid(g[i]) * sum[j](softmax[j](p[a,i,j]) * gv[a,j]))
   - o[a,i] = MatMul(WO[a], c[a,i])
   - y[i] = Nonlin(sum[a](o[a,i]) / sqrt(H))""",
 ).replace("  bv[a]: {mean: 0, cov: 0.4}\n", "")
-GATED_BY_HAND = GATED.replace("  - c[a,i] = Nonlin(sigmoid(g[i]) * sum[j](softmax[j](p[a,i,j]) * gv[a,j]))", """
-  - c[a,i,j] = Nonlin(sigmoid(g[i]) * gv[a,j])""").replace("o[a,i] = MatMul(WO[a], c[a,i])", """\
-o[a,i,j] = MatMul(WO[a], c[a,i,j])""").replace("sum[a](o[a,i])", "sum[a,j](softmax[j](p[a,i,j]) * o[a,i,j])")
+GATED_BY_HAND = (
+    GATED.replace(
+        "  - c[a,i] = Nonlin(sigmoid(g[i]) * sum[j](softmax[j](p[a,i,j]) * gv[a,j]))",
+        """
+  - c[a,i,j] = Nonlin(sigmoid(g[i]) * gv[a,j])""",
+    )
+    .replace(
+        "o[a,i] = MatMul(WO[a], c[a,i])",
+        """\
+o[a,i,j] = MatMul(WO[a], c[a,i,j])""",
+    )
+    .replace("sum[a](o[a,i])", "sum[a,j](softmax[j](p[a,i,j]) * o[a,i,j])")
+)
 
 
 def test_gated_attention_is_the_theorem_and_has_the_law_of_the_form_by_hand() -> None:

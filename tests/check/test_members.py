@@ -38,8 +38,10 @@ class Question:
 
     @classmethod
     def drawn(cls, generator: np.random.Generator) -> Question:
-        box = {name: (int(s), int(s + generator.integers(1, 6)))
-               for name, s in zip(NAMES, generator.integers(-2, 3, len(NAMES)), strict=True)}
+        box = {
+            name: (int(s), int(s + generator.integers(1, 6)))
+            for name, s in zip(NAMES, generator.integers(-2, 3, len(NAMES)), strict=True)
+        }
         size, rule = int(generator.integers(1, 6)), str(generator.choice(RULES))
         family = Family("f", "weight", ((0, size),), boundaries=(rule,))
         pairs = [(_form(generator), _form(generator)) for _ in range(generator.integers(1, 3))]

@@ -19,17 +19,40 @@ BLOCKS: dict[str, dict[str, str]] = TABLE["blocks"]
 
 def text_of(block: dict[str, str]) -> str:
     """The program file of a block."""
+
     def entries(key: str) -> list[str]:
         return [f"  {line}" for line in block.get(key, "").splitlines()]
 
     body = TABLE["bases"][block.get("base", "none")] + block["body"]
-    return "\n".join([
-        "program: block", "constants:", "  s: 3", "  H: 2", "  L: 3", *entries("constants"),
-        "indices:", "  i: s", "  j: s", "  a: H", *entries("indices"), block.get("extra", ""),
-        "initial:", '  h[i]: {cov: "0.5**abs(i - i_)"}', *entries("initial"),
-        "weights:", "  WQ[a]: 1", "  WK[a]: 1", "  WV[a]: 1", "  WO[a]: 1", *entries("weights"),
-        "body:", *(f"  - {line}" for line in body.splitlines()), "outputs: [y]", "",
-    ])
+    return "\n".join(
+        [
+            "program: block",
+            "constants:",
+            "  s: 3",
+            "  H: 2",
+            "  L: 3",
+            *entries("constants"),
+            "indices:",
+            "  i: s",
+            "  j: s",
+            "  a: H",
+            *entries("indices"),
+            block.get("extra", ""),
+            "initial:",
+            '  h[i]: {cov: "0.5**abs(i - i_)"}',
+            *entries("initial"),
+            "weights:",
+            "  WQ[a]: 1",
+            "  WK[a]: 1",
+            "  WV[a]: 1",
+            "  WO[a]: 1",
+            *entries("weights"),
+            "body:",
+            *(f"  - {line}" for line in body.splitlines()),
+            "outputs: [y]",
+            "",
+        ]
+    )
 
 
 @pytest.mark.turns(6)

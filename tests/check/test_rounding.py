@@ -92,8 +92,13 @@ def _true(node, i: int) -> mp.mpf:
         for _true.j in range(4):
             values.append(_true(node.arg, i))
         total = mp.fsum(map(mp.exp, values))
-        return {"sum": mp.fsum(values), "mean": mp.fsum(values) / 4, "max": max(values), "logsumexp": mp.log(total),
-                "softmax": None}[node.reducer]
+        return {
+            "sum": mp.fsum(values),
+            "mean": mp.fsum(values) / 4,
+            "max": max(values),
+            "logsumexp": mp.log(total),
+            "softmax": None,
+        }[node.reducer]
     if node.atom == "where":
         return _true(node.args[1 if _true(node.args[0], i) else 2], i)
     return EXACT[node.atom](*(_true(arg, i) for arg in node.args))

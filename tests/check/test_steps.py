@@ -68,8 +68,11 @@ def test_weights_in_a_row_behind_attention_make_one_matmul_each(between: str) ->
     )
     attention = ONE_HEAD + "v[j] = MatMul(WV[0], x[j])\ny0[i] = Nonlin(sum[j](softmax[j](p[i,j]) * v[j]))\n"
     case = Case(
-        "a row", attention + body, "move",
-        weights=" & ".join(f"A{k}: 1" for k in rows), outputs="y6",
+        "a row",
+        attention + body,
+        "move",
+        weights=" & ".join(f"A{k}: 1" for k in rows),
+        outputs="y6",
     )
     netsor = case.load()
     rewritten = normalize(netsor)
@@ -147,8 +150,10 @@ def test_each_nonlin_is_written_out_once_however_long_the_chain() -> None:
 
 
 def test_recurrences_are_not_unrolled() -> None:
-    body = ("f[i] = Nonlin(x[i] / 2)\nz[0,i] = Nonlin(x[i])\nz[t,i] = Nonlin(tanh(z[t - 1,i]) + p[i,0] * f[i])\n"
-            "y[i] = Nonlin(z[50,i] + f[i])")
+    body = (
+        "f[i] = Nonlin(x[i] / 2)\nz[0,i] = Nonlin(x[i])\nz[t,i] = Nonlin(tanh(z[t - 1,i]) + p[i,0] * f[i])\n"
+        "y[i] = Nonlin(z[50,i] + f[i])"
+    )
     program = Case("layers", ONE_HEAD + body, indices="t: 1..50").load()
     found = written_out(program)
     assert "z[50,i]" in str(found.netsor.body[-1])
@@ -161,8 +166,10 @@ CHAIN = "z0[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]))\n"
 
 def behind(layers: int, layer: str) -> Netsor:
     """A network of weights behind attention, without any nonlinearity."""
-    lines = [f"m{k}[i] = MatMul(D{k}, z{k - 1}[i])\nz{k}[i] = Nonlin({layer.format(k=k, before=k - 1)})\n"
-             for k in range(1, layers + 1)]
+    lines = [
+        f"m{k}[i] = MatMul(D{k}, z{k - 1}[i])\nz{k}[i] = Nonlin({layer.format(k=k, before=k - 1)})\n"
+        for k in range(1, layers + 1)
+    ]
     weights = " & ".join(f"D{k}: 1" for k in range(1, layers + 1))
     return Case("behind", ONE_HEAD + CHAIN + "".join(lines) + f"y[i] = Nonlin(z{layers}[i])", weights=weights).load()
 
@@ -187,8 +194,9 @@ def test_a_program_that_grows_too_long_stays_as_it_is() -> None:
 def test_scores_along_a_long_recurrence_are_followed_so_far() -> None:
     body = ONE_HEAD + "f[l,i] = MatMul(D[l], x[i])\nt[0,i] = Nonlin(q[i])\nt[l,i] = Nonlin(t[l - 1,i] + f[l,i])\n"
     body += "a1[i,j] = Dot(t[{last},i], g[j])\ny[i] = Nonlin(a1[i,0] * x[i])"
-    short, long = (Case("t", body.format(last=last), indices=f"l: 1..{last}", weights="D[l]: 1").load()
-                   for last in (5, 120))
+    short, long = (
+        Case("t", body.format(last=last), indices=f"l: 1..{last}", weights="D[l]: 1").load() for last in (5, 120)
+    )
     check_same(normalize(short), short)
     assert normalize(short).complete
     assert not normalize(long).complete
@@ -227,13 +235,21 @@ def test_what_cannot_be_read_beyond_a_boundary_stays() -> None:
     circle = "u[o] = MatMul(W2[o], h)\ng[o] = MatMul(U, u[o])\n{definition}\np[o] = Dot(f[o + 1], g[o])\n"
     circle += "y[o] = Nonlin(p[o] * u[o])"
     for rule, definition in (
-        ("wrap", "f[o] = Nonlin(u[o] * (o + 1))"), ("wrap", "f[o] = Nonlin(u[o] + v3[o])"),
-        ("wrap", "f[o] = Nonlin(softmax[o](u[o]) * 2)"), ("zero", "f[o] = Nonlin(u[o] / (o - 3))"),
-        ("zero", "f[o] = Nonlin(u[o] + v3[o])"), ("zero", "f[o] = Nonlin(u[o] * l3[o])"),
+        ("wrap", "f[o] = Nonlin(u[o] * (o + 1))"),
+        ("wrap", "f[o] = Nonlin(u[o] + v3[o])"),
+        ("wrap", "f[o] = Nonlin(softmax[o](u[o]) * 2)"),
+        ("zero", "f[o] = Nonlin(u[o] / (o - 3))"),
+        ("zero", "f[o] = Nonlin(u[o] + v3[o])"),
+        ("zero", "f[o] = Nonlin(u[o] * l3[o])"),
     ):
-        program = Case("t", circle.format(definition=definition), indices=f"o: {{size: 3, boundary: {rule}}}",
-                       weights="W2[o]: 1", constants="l3[i]: [1, 2, 3]", initial="h: {mean: 0, cov: 1} & "
-                       "v3[i]: {mean: 0, cov: 1}").load()
+        program = Case(
+            "t",
+            circle.format(definition=definition),
+            indices=f"o: {{size: 3, boundary: {rule}}}",
+            weights="W2[o]: 1",
+            constants="l3[i]: [1, 2, 3]",
+            initial="h: {mean: 0, cov: 1} & v3[i]: {mean: 0, cov: 1}",
+        ).load()
         assert normalize(program).netsor is program, definition
         check_same(written_out(program), program)
 
@@ -274,16 +290,25 @@ def broken_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def broken_variance(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transpose keeps the variance of the matrix."""
-    monkeypatch.setattr(sys.modules[STEPS["turn"].__module__], "transposed_weight",
-                        lambda netsor, weight, name: replace(weight, name=name, shape=weight.shape[::-1]))
+    monkeypatch.setattr(
+        sys.modules[STEPS["turn"].__module__],
+        "transposed_weight",
+        lambda netsor, weight, name: replace(weight, name=name, shape=weight.shape[::-1]),
+    )
 
 
 def broken_factor(monkeypatch: pytest.MonkeyPatch) -> None:
     """The factor of a covariance is transposed."""
+
     def transposed(netsor: Netsor, initial: Initial) -> Any:
         law = initials.initial_law(netsor, initial)
-        return SimpleNamespace(mean=law.mean, independent=law.independent, joint=law.joint, blocks=law.blocks,
-                               factor=np.ascontiguousarray(law.factor.swapaxes(-1, -2)))
+        return SimpleNamespace(
+            mean=law.mean,
+            independent=law.independent,
+            joint=law.joint,
+            blocks=law.blocks,
+            factor=np.ascontiguousarray(law.factor.swapaxes(-1, -2)),
+        )
 
     monkeypatch.setattr(sys.modules[STEPS["biases"].__module__], "initial_law", transposed)
 
@@ -300,12 +325,21 @@ def broken_constants(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def broken_families(monkeypatch: pytest.MonkeyPatch) -> None:
     """Statements that reach no output are dropped one by one."""
-    monkeypatch.setattr(sys.modules[STEPS["unused"].__module__], "_used",
-                        lambda netsor, more: Structure(netsor).relevant)
+    monkeypatch.setattr(
+        sys.modules[STEPS["unused"].__module__], "_used", lambda netsor, more: Structure(netsor).relevant
+    )
 
 
-BROKEN = (broken_terms, broken_slots, broken_names, broken_softmax, broken_variance, broken_factor, broken_constants,
-          broken_families)
+BROKEN = (
+    broken_terms,
+    broken_slots,
+    broken_names,
+    broken_softmax,
+    broken_variance,
+    broken_factor,
+    broken_constants,
+    broken_families,
+)
 
 
 @pytest.mark.turns(4)

@@ -27,8 +27,15 @@ def test_a_tied_decoder_is_not_covered() -> None:
     (finding,) = report.failing
     assert (report.grade, report.consequence, report.rate) == ("outside", "not covered", "")
     assert (finding.rule, finding.verdict, finding.where, finding.line) == ("transposes", "fails", "y[a], u[a]", 11)
-    for part in ("y[a] = MatMul(W[a].T, h[a])", "u[a] = MatMul(W[a], x)", "u[a] -> h[a] -> y[a]", "at a=0", "NetsorT",
-                 "the same matrix", "further term"):
+    for part in (
+        "y[a] = MatMul(W[a].T, h[a])",
+        "u[a] = MatMul(W[a], x)",
+        "u[a] -> h[a] -> y[a]",
+        "at a=0",
+        "NetsorT",
+        "the same matrix",
+        "further term",
+    ):
         assert part in finding.message
     assert "weight of its own" in finding.fix
     assert finding.nodes == ("y[a]", "u[a]", "h[a]", "W[a]")
@@ -50,9 +57,9 @@ def test_a_tied_decoder_is_not_covered() -> None:
     ("W[a]", "W[a]", ""),
 ])  # fmt: skip
 def test_members_that_meet(first: str, second: str, verdict: str) -> None:
-    report = check(program(
-        f"u[a,c] = MatMul({first}, x)", "h[a,c] = Nonlin(tanh(u[a,c]))", f"y[a,c] = MatMul({second}, h[a,c])"
-    ))
+    report = check(
+        program(f"u[a,c] = MatMul({first}, x)", "h[a,c] = Nonlin(tanh(u[a,c]))", f"y[a,c] = MatMul({second}, h[a,c])")
+    )
     assert [finding.verdict for finding in found(report)] == [verdict] * bool(verdict)
     assert report.grade == ("outside" if verdict else "theorem")
 
@@ -65,19 +72,28 @@ def test_members_that_meet(first: str, second: str, verdict: str) -> None:
     ("W[0]", "W[a - 2].T", "zero", "fails"),
 ])  # fmt: skip
 def test_members_beyond_a_boundary(first: str, second: str, boundary: str, verdict: str) -> None:
-    report = check(program(
-        f"u[a,c] = MatMul({first}, x)", "h[a,c] = Nonlin(tanh(u[a,c]))", f"y[a,c] = MatMul({second}, h[a,c])",
-        indices=f"a: {{size: 3, boundary: {boundary}}}, c: 2",
-    ))
+    report = check(
+        program(
+            f"u[a,c] = MatMul({first}, x)",
+            "h[a,c] = Nonlin(tanh(u[a,c]))",
+            f"y[a,c] = MatMul({second}, h[a,c])",
+            indices=f"a: {{size: 3, boundary: {boundary}}}, c: 2",
+        )
+    )
     assert [finding.verdict for finding in found(report)] == [verdict] * bool(verdict)
     assert report.grade == ("outside" if verdict else "theorem")
 
 
 def test_each_transposed_use_is_named_with_a_plain_one() -> None:
-    report = check(program(
-        "u = MatMul(V, x)", "v = MatMul(W[0], u)", "g = MatMul(V.T, x)", "r = MatMul(V.T, v)",
-        "y = Nonlin(u + v + g + r)",
-    ))
+    report = check(
+        program(
+            "u = MatMul(V, x)",
+            "v = MatMul(W[0], u)",
+            "g = MatMul(V.T, x)",
+            "r = MatMul(V.T, v)",
+            "y = Nonlin(u + v + g + r)",
+        )
+    )
     assert [finding.where for finding in found(report)] == ["g, u", "r, u"]
     assert "one depends on the other" not in found(report)[0].message
     assert "u -> v -> r" in found(report)[1].message
@@ -88,10 +104,16 @@ def test_statements_that_reach_no_output_do_not_count() -> None:
 
 
 def test_clause_a_counts_the_transpose_as_the_same_matrix() -> None:
-    report = check(program(
-        "z = Nonlin(tanh(x))", "q = MatMul(W[0], z)", "k = MatMul(W[1], z)", "p = Dot(q, k)", "v = MatMul(W[0].T, z)",
-        "y = Nonlin(sigmoid(p) * v)",
-    ))
+    report = check(
+        program(
+            "z = Nonlin(tanh(x))",
+            "q = MatMul(W[0], z)",
+            "k = MatMul(W[1], z)",
+            "p = Dot(q, k)",
+            "v = MatMul(W[0].T, z)",
+            "y = Nonlin(sigmoid(p) * v)",
+        )
+    )
     (finding,) = found(report, "dedicated weights")
     assert (finding.verdict, finding.where) == ("fails", "v, q")
     assert [other.where for other in found(report)] == ["v, q"]
@@ -131,9 +153,15 @@ def test_a_weight_used_only_transposed_is_a_weight_of_the_other_shape() -> None:
 
 
 def test_a_transpose_behind_a_score_is_moved_like_any_other_weight() -> None:
-    report = check(program(
-        "z = Nonlin(tanh(x))", "q = MatMul(W[0], z)", "k = MatMul(W[1], z)", "p = Dot(q, k)",
-        "s = Nonlin(sigmoid(p) * z)", "y = MatMul(V.T, s)",
-    ))
+    report = check(
+        program(
+            "z = Nonlin(tanh(x))",
+            "q = MatMul(W[0], z)",
+            "k = MatMul(W[1], z)",
+            "p = Dot(q, k)",
+            "s = Nonlin(sigmoid(p) * z)",
+            "y = MatMul(V.T, s)",
+        )
+    )
     assert report.grade == "theorem"
     assert [r.kind for r in report.rewrites] == ["turn", "move"]

@@ -51,8 +51,17 @@ weights:
   E: {variance: 1, shape: [e, n]}
 body:
 """
-SPANS = {"i": (0, 3), "j": (0, 3), "k": (0, 3), "l": (1, 3), "t": (1, 3), "a": (0, 2), "b": (0, 2), "o": (0, 3),
-         "w": (0, 3)}
+SPANS = {
+    "i": (0, 3),
+    "j": (0, 3),
+    "k": (0, 3),
+    "l": (1, 3),
+    "t": (1, 3),
+    "a": (0, 2),
+    "b": (0, 2),
+    "o": (0, 3),
+    "w": (0, 3),
+}
 BOUNDARIES = {"o": "zero", "w": "wrap"}
 WEIGHTS = {"W": "i", "Q": "a", "K": "a", "V": "", "O": "i", "U": "o", "R": "w", "S": "", "A": "a", "E": ""}
 SQUARE = ("W", "Q", "K", "V", "O", "U", "R", "S")
@@ -122,9 +131,17 @@ class Writer:
     def constant(self, scope: Scope) -> str:
         options = ["2", "-0.5", "1.5", "none", "one", "(1 - none)", "flat[1]", "zero[0]", "0", "1", "c[1]", "ca[0]"]
         for name in scope:
-            options += [f"({name} + 1)", f"c[{name}]", f"m[{name},1]", f"flat[{name}]", f"zero[{name}]",
-                        f"m[{name},{self.pick(scope)}]", f"eye[{name},{self.pick(scope)}]", f"co[{name} + 1]",
-                        f"cw[{name} - 1]"]
+            options += [
+                f"({name} + 1)",
+                f"c[{name}]",
+                f"m[{name},1]",
+                f"flat[{name}]",
+                f"zero[{name}]",
+                f"m[{name},{self.pick(scope)}]",
+                f"eye[{name},{self.pick(scope)}]",
+                f"co[{name} + 1]",
+                f"cw[{name} - 1]",
+            ]
         return self.pick(options)
 
     def over(self, scope: Scope) -> tuple[str, Scope]:
@@ -143,10 +160,16 @@ class Writer:
             return self.scalar(scope, depth - 1)
 
         name, wider = self.over(scope)
-        options = [f"tanh({inner()})", f"({inner()}) * ({inner()})", f"({inner()} {self.pick('+-')} {inner()})",
-                   f"{inner()} / (1 + abs({inner()}))", f"({inner()})**2",
-                   f"where({self.condition(scope)}, {inner()}, {inner()})", f"where({inner()} > 0, {inner()}, 1)",
-                   f"{self.pick(['sum', 'mean', 'max', 'logsumexp'])}[{name}]({self.scalar(wider, depth - 1)})"]
+        options = [
+            f"tanh({inner()})",
+            f"({inner()}) * ({inner()})",
+            f"({inner()} {self.pick('+-')} {inner()})",
+            f"{inner()} / (1 + abs({inner()}))",
+            f"({inner()})**2",
+            f"where({self.condition(scope)}, {inner()}, {inner()})",
+            f"where({inner()} > 0, {inner()}, 1)",
+            f"{self.pick(['sum', 'mean', 'max', 'logsumexp'])}[{name}]({self.scalar(wider, depth - 1)})",
+        ]
         for count in range(1, min(len(scope), 2) + 1):
             options += [f"softmax[{','.join(self.random.sample(list(scope), count))}]({inner()})"] * 2
         if "i" in scope and "j" in scope:
@@ -157,9 +180,14 @@ class Writer:
         """Any function of vectors."""
         one, two = self.any_of(pool, scope), self.any_of(pool, scope)
         name, wider = self.over(scope)
-        options = [f"tanh({one})", f"sigmoid({one} + {two})", one, f"({one} * {two})",
-                   f"where({one} > {two}, {one}, 1)",
-                   f"{self.pick(['sum', 'mean', 'max'])}[{name}](tanh({self.any_of(pool, wider)}))"]
+        options = [
+            f"tanh({one})",
+            f"sigmoid({one} + {two})",
+            one,
+            f"({one} * {two})",
+            f"where({one} > {two}, {one}, 1)",
+            f"{self.pick(['sum', 'mean', 'max'])}[{name}](tanh({self.any_of(pool, wider)}))",
+        ]
         return self.pick(options + [f"softmax[{index}]({one})" for index in scope])
 
     def combination(self, scope: Scope, pool: Sequence[str], calm: Sequence[str], depth: int) -> str:
@@ -173,15 +201,29 @@ class Writer:
         name, wider = self.over(scope)
         number = self.scalar(scope)
         options = [f"{self.pick(['sum', 'sum', 'mean'])}[{name}]({self.scalar(wider)} * ({inner(wider)}))"] * 3
-        options += [f"({inner()} {self.pick('+-')} {inner()})", f"{number} * ({inner()})", f"({inner()}) * ({number})",
-                    f"where({self.condition(scope)}, {inner()}, {self.pick([inner(), '0', '1', number])})",
-                    f"({inner()}) / (1 + ({number})**2)", f"({inner()} - {number})", f"-({inner()})"]
+        options += [
+            f"({inner()} {self.pick('+-')} {inner()})",
+            f"{number} * ({inner()})",
+            f"({inner()}) * ({number})",
+            f"where({self.condition(scope)}, {inner()}, {self.pick([inner(), '0', '1', number])})",
+            f"({inner()}) / (1 + ({number})**2)",
+            f"({inner()} - {number})",
+            f"-({inner()})",
+        ]
         if calm:
             gate = self.calm(scope, calm)
-            options += [gate, f"({gate}) * ({inner()})", f"({inner()}) * ({gate})", f"({inner()}) / (2 + tanh({gate}))",
-                        f"({number} * {gate}) * ({inner()})", f"{number} * {gate} * ({inner()})",
-                        f"({inner()}) * ({gate} * ({number} + 1))", f"({number} + {gate}) * ({inner()})",
-                        f"where({gate} > 0, {number}, 1) * ({inner()})", f"({inner()}) * ({inner()})"]
+            options += [
+                gate,
+                f"({gate}) * ({inner()})",
+                f"({inner()}) * ({gate})",
+                f"({inner()}) / (2 + tanh({gate}))",
+                f"({number} * {gate}) * ({inner()})",
+                f"{number} * {gate} * ({inner()})",
+                f"({inner()}) * ({gate} * ({number} + 1))",
+                f"({number} + {gate}) * ({inner()})",
+                f"where({gate} > 0, {number}, 1) * ({inner()})",
+                f"({inner()}) * ({inner()})",
+            ]
         return self.pick(options)
 
     # -- statements ---------------------------------------------------------------------------------------
@@ -204,9 +246,7 @@ class Writer:
     def product(self, pool: Sequence[str], weights: Sequence[str] = SQUARE) -> str:
         weight = self.pick(weights)
         turned = ".T" if weight in SQUARE and self.chance(0.15) else ""
-        return self.define(
-            "g", lambda scope: f"MatMul({self.read(weight, scope)}{turned}, {self.any_of(pool, scope)})"
-        )
+        return self.define("g", lambda scope: f"MatMul({self.read(weight, scope)}{turned}, {self.any_of(pool, scope)})")
 
     def sum_of(self, letter: str, pool: Sequence[str], calm: Sequence[str], depth: int) -> str:
         return self.define(letter, lambda scope: f"Nonlin({self.combination(scope, pool, calm, depth)})")
@@ -227,17 +267,21 @@ class Writer:
             right = f"{before} + {self.scalar(scope, 1)} * {name}_m[t,{own}]"
         else:
             wider = {**scope, other: SPANS[other]}
-            right = self.pick([
-                f"{self.scalar(later, 1)} * {before} + {self.combination(later, pool, calm, 1)}",
-                f"{before} / 2 + sum[{other}]({self.scalar(wider, 1)} * {name}[t - 1,{other}])",
-            ])
+            right = self.pick(
+                [
+                    f"{self.scalar(later, 1)} * {before} + {self.combination(later, pool, calm, 1)}",
+                    f"{before} / 2 + sum[{other}]({self.scalar(wider, 1)} * {name}[t - 1,{other}])",
+                ]
+            )
         self.lines.append(f"{name}[t,{own}] = Nonlin({right})")
         self.families[name] = Family(f"i{own}", True)
         return name
 
 
 INPUTS = {
-    "u": ("i", "MatMul(W[i], h[i])"), "x": ("i", "Nonlin(tanh(u[i]))"), "xo": ("o", "Nonlin(u[o] + 1)"),
+    "u": ("i", "MatMul(W[i], h[i])"),
+    "x": ("i", "Nonlin(tanh(u[i]))"),
+    "xo": ("o", "Nonlin(u[o] + 1)"),
     "xw": ("w", "Nonlin(u[2 - w])"),
 }
 

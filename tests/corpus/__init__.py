@@ -79,22 +79,34 @@ class Case:
             if name not in declared:
                 declared.add(name)
                 weights[name + slots] = 1
-        program = {"program": re.sub(r"\W+", "_", self.name), "constants": COUNTS | dict(self.constants),
-                   "indices": INDICES | dict(self.indices), "initial": dict(self.initial),
-                   "weights": weights | dict(self.weights), "widths": dict(self.widths),
-                   "fixed_widths": dict(self.fixed_widths), "body": list(self.body), "outputs": list(self.outputs)}
-        return loads(yaml.safe_dump({key: value for key, value in program.items() if value}, sort_keys=False,
-                                    width=10_000))
+        program = {
+            "program": re.sub(r"\W+", "_", self.name),
+            "constants": COUNTS | dict(self.constants),
+            "indices": INDICES | dict(self.indices),
+            "initial": dict(self.initial),
+            "weights": weights | dict(self.weights),
+            "widths": dict(self.widths),
+            "fixed_widths": dict(self.fixed_widths),
+            "body": list(self.body),
+            "outputs": list(self.outputs),
+        }
+        return loads(
+            yaml.safe_dump({key: value for key, value in program.items() if value}, sort_keys=False, width=10_000)
+        )
 
 
 def _case(name: str, entry: Mapping[str, Any]) -> Case:
-    several = {key: tuple(value if isinstance(value, list) else [value]) for key, value in entry.items()
-               if key in ("outputs", "warns", "near")}
+    several = {
+        key: tuple(value if isinstance(value, list) else [value])
+        for key, value in entry.items()
+        if key in ("outputs", "warns", "near")
+    }
     return Case(name, **(dict(entry) | several))
 
 
 TABLES: dict[str, dict[str, Case]] = {
     path.stem: {name: _case(name, entry) for name, entry in yaml.safe_load(path.read_text(encoding="utf-8")).items()}
-    for path in sorted(HERE.glob("*.yaml")) if path.stem != "bases"
+    for path in sorted(HERE.glob("*.yaml"))
+    if path.stem != "bases"
 }
 CASES: dict[str, Case] = {name: case for table in TABLES.values() for name, case in table.items()}

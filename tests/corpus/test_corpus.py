@@ -48,8 +48,9 @@ def test_the_corpus_is_large() -> None:
     assert len(OUTSIDE) >= 40
     names = {rule.name for rule in RULES}
     assert {case.rule for case in CASES.values()} - {""} <= names
-    assert all(case.grade in GRADES and bool(case.rule) == (case.grade in ("remark", "outside"))
-               for case in CASES.values())
+    assert all(
+        case.grade in GRADES and bool(case.rule) == (case.grade in ("remark", "outside")) for case in CASES.values()
+    )
     assert all(bool(case.consequence) == (case.grade == "outside") for case in CASES.values())
     assert all(bool(case.claims) == (case.grade == "extension") for case in CASES.values())
 

@@ -31,8 +31,13 @@ def grade(expr: str, scored: bool = True) -> str:
     *statements, expr = expr.split(" ;; ")
     text = TOKENS if scored else ALONE
     body = text.format(expr=expr, statements="\n".join(statements))
-    case = Case("hostile", base="tokens" if scored else "nothing", then=body, constants={"s": 3},
-                outputs=("y", "z") if scored else ("y",))
+    case = Case(
+        "hostile",
+        base="tokens" if scored else "nothing",
+        then=body,
+        constants={"s": 3},
+        outputs=("y", "z") if scored else ("y",),
+    )
     try:
         return judge(case.load()).grade
     except ProgramError:

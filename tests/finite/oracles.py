@@ -91,7 +91,9 @@ def linear_recurrence_width_2(g: np.random.Generator, m: int) -> dict[str, Array
         p.append((s * h).sum(axis=-1) / np.sqrt(n))
     return {
         "y": sum(np.tanh(a) + b for a, b in zip(p, r, strict=True)),  # type: ignore[dict-item]
-        "p": np.stack(p, axis=1), "r": np.stack(r, axis=1), "m": np.stack(last, axis=1),
+        "p": np.stack(p, axis=1),
+        "r": np.stack(r, axis=1),
+        "m": np.stack(last, axis=1),
     }
 
 
@@ -107,7 +109,11 @@ def layer_norm_of_inner_products_only(g: np.random.Generator, m: int) -> dict[st
     p = np.einsum("mir,mjr->mij", q, k) / np.sqrt(n)
     y = np.einsum("mij,mjr->mir", softmax(p), x)
     return {
-        "y": y[..., 0], "m": mean, "s": square, "p": p, "r": np.einsum("mir,mjr->mij", norm, norm) / n,
+        "y": y[..., 0],
+        "m": mean,
+        "s": square,
+        "p": p,
+        "r": np.einsum("mir,mjr->mij", norm, norm) / n,
     }
 
 
@@ -131,7 +137,12 @@ def scores_in_a_frame(g: np.random.Generator, m: int, lost: int = 0) -> Array:
 ORACLES: dict[str, Callable[[np.random.Generator, int], dict[str, Array]]] = {
     function.__name__: function
     for function in (
-        attention, low_rank, shared_keys, two_layers_relu, linear_recurrence_width_2, layer_norm_of_inner_products_only,
+        attention,
+        low_rank,
+        shared_keys,
+        two_layers_relu,
+        linear_recurrence_width_2,
+        layer_norm_of_inner_products_only,
     )
 }
 

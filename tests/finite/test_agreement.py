@@ -192,9 +192,17 @@ def _ks(a: Array, b: Array) -> float:
 
 
 def draw(case: Case, method: str, samples: int, seed: int) -> Drawn:
-    return Drawn.of(run(
-        case.netsor, case.width, samples, method=method, seed=seed, coordinates=case.coordinates, keep=case.keep,
-    ))
+    return Drawn.of(
+        run(
+            case.netsor,
+            case.width,
+            samples,
+            method=method,
+            seed=seed,
+            coordinates=case.coordinates,
+            keep=case.keep,
+        )
+    )
 
 
 @lru_cache(maxsize=2)  # for the methods of one program, which are tested in turn

@@ -69,19 +69,37 @@ def test_outputs_are_gaussian_given_the_rest(line: str, method: str) -> None:
 
 
 @pytest.mark.turns(3)
-@pytest.mark.parametrize("name", ["attention_gqa", "attention_lowrank", "attention_natural", "attention_relpos", "cnn",
-                                  "attention_regimes", "cross_attention", "layernorm_mlp", "rnn", "resnet"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "attention_gqa",
+        "attention_lowrank",
+        "attention_natural",
+        "attention_relpos",
+        "cnn",
+        "attention_regimes",
+        "cross_attention",
+        "layernorm_mlp",
+        "rnn",
+        "resnet",
+    ],
+)
 def test_shipped_programs_are_gaussian_given_the_rest(name: str) -> None:
     check(tp.load(name).run(width=16, samples=4000, conditional=True))
 
 
 # ---- to rounding: the formula V = sum of sigma**2 |w|**2 / n by numpy, from the vectors of the same networks ---------
 
-MORE = HEAD.replace(
-    "indices: {", 'indices: {e: "1..2", t: {size: s, boundary: zero}, r: {size: s, boundary: wrap}, '
-).replace("body:", """  Z: 1.5
+MORE = (
+    HEAD.replace(
+        "indices: {", 'indices: {e: "1..2", t: {size: s, boundary: zero}, r: {size: s, boundary: wrap}, '
+    ).replace(
+        "body:",
+        """  Z: 1.5
   R: 0.5
-body:""") + """  - xt[t] = Nonlin(x[t])
+body:""",
+    )
+    + """  - xt[t] = Nonlin(x[t])
   - gt[t] = MatMul(Z, xt[t])
   - zt[t] = Nonlin(2 * gt[t] + xt[t+1])
   - xr[r] = Nonlin(x[r])
@@ -91,6 +109,7 @@ body:""") + """  - xt[t] = Nonlin(x[t])
   - sums[0] = Nonlin(gt[0])
   - sums[e] = Nonlin(sums[e-1] / 2 + gt[e])
 """
+)
 
 
 @dataclass(frozen=True)
@@ -116,54 +135,73 @@ def later(x: np.ndarray) -> np.ndarray:
 
 EXACT = {
     "one weight": Exact("y[i] = MatMul(W, u[i])", lambda v: [(2, v["u"])]),
-    "signs": Exact(
-        "y[i] = Nonlin(g[0] - (x[i] - g[i]))", lambda v: [(2, v["x"][..., :1] + v["x"])], lambda v: -v["x"]),
+    "signs": Exact("y[i] = Nonlin(g[0] - (x[i] - g[i]))", lambda v: [(2, v["x"][..., :1] + v["x"])], lambda v: -v["x"]),
     "only the second term of a difference": Exact(
         "y[i] = Nonlin(3 * g[0] - (x[i]**2 - (u[i] - g[i] / 2)))",
-        lambda v: [(2, 3 * v["x"][..., :1] - v["x"] / 2), (1, v["x"])], lambda v: -v["x"]**2),
+        lambda v: [(2, 3 * v["x"][..., :1] - v["x"] / 2), (1, v["x"])],
+        lambda v: -(v["x"] ** 2),
+    ),
     "cross terms": Exact(
         "y[i] = Nonlin(g[0] - 2 * g[i] + c[i] * g[2])",
-        lambda v: [(2, v["x"][..., :1] - 2 * v["x"] + np.array([0.5, 2, 1.5]) * v["x"][..., 2:])]),
+        lambda v: [(2, v["x"][..., :1] - 2 * v["x"] + np.array([0.5, 2, 1.5]) * v["x"][..., 2:])],
+    ),
     "heads": Exact(
         "y[i] = Nonlin(x[i]**2 + 1 + sum[a,j](softmax[j](p[a,i,j]) * o[a,j]))",
         lambda v: [(1 + a, np.einsum("zij,znj->zni", softmax(v["p"][:, a]), v["x"])) for a in range(2)],
-        lambda v: v["x"]**2 + 1),
+        lambda v: v["x"] ** 2 + 1,
+    ),
     "means over heads": Exact(
         "y[i] = Nonlin(mean[a,j](p[a,i,j] * o[a,j]))",
-        lambda v: [(1 + a, np.einsum("zij,znj->zni", v["p"][:, a], v["x"]) / 6) for a in range(2)]),
+        lambda v: [(1 + a, np.einsum("zij,znj->zni", v["p"][:, a], v["x"]) / 6) for a in range(2)],
+    ),
     "members by a free index": Exact(
         "y[i] = Nonlin(f[i] * sum[a](p[a,i,0]) + 3)",
-        lambda v: [(np.array([0.5, 1.5, 2.5]), v["p"][..., 0].sum(axis=1)[:, None] * v["x"])], lambda v: 3.0),
+        lambda v: [(np.array([0.5, 1.5, 2.5]), v["p"][..., 0].sum(axis=1)[:, None] * v["x"])],
+        lambda v: 3.0,
+    ),
     "members by the index of a softmax": Exact(
         "y[i] = Nonlin(sum[j](softmax[j](p[0,i,j]) * f[j]))",
-        lambda v: [(0.5 + j, softmax(v["p"][:, 0])[:, None, :, j] * v["x"][..., j, None]) for j in range(3)]),
+        lambda v: [(0.5 + j, softmax(v["p"][:, 0])[:, None, :, j] * v["x"][..., j, None]) for j in range(3)],
+    ),
     "members by a sum of indices": Exact(
         "y[i] = Nonlin(sum[a,j](p[a,i,j] * d[a,j]))",
-        lambda v: [(1, sum(v["p"][:, None, a, :, b - a] * v["x"][..., b - a, None] for a in range(2) if 0 <= b - a < 3))
-                   for b in range(4)]),
+        lambda v: [
+            (1, sum(v["p"][:, None, a, :, b - a] * v["x"][..., b - a, None] for a in range(2) if 0 <= b - a < 3))
+            for b in range(4)
+        ],
+    ),
     "members by an index of another range": Exact(
         "y[i] = Nonlin(sum[a](p[a,i,i] * l[a,i]))",
-        lambda v: [(1, np.einsum("zii->zi", v["p"][:, a])[:, None] * v["x"]) for a in range(2)]),
+        lambda v: [(1, np.einsum("zii->zi", v["p"][:, a])[:, None] * v["x"]) for a in range(2)],
+    ),
     "members in two sums": Exact(
         "y[i] = Nonlin(sum[a](o[a,i]) - sum[a](p[a,i,i] * o[a,0]))",
-        lambda v: [(1 + a, v["x"] - np.einsum("zii->zi", v["p"][:, a])[:, None] * v["x"][..., :1]) for a in range(2)]),
+        lambda v: [(1 + a, v["x"] - np.einsum("zii->zi", v["p"][:, a])[:, None] * v["x"][..., :1]) for a in range(2)],
+    ),
     "a vector beyond its boundary": Exact(
-        "y[i] = Nonlin(gt[i+1] + g[i])", lambda v: [(2, v["x"])], lambda v: later(v["gt"])),
+        "y[i] = Nonlin(gt[i+1] + g[i])", lambda v: [(2, v["x"])], lambda v: later(v["gt"])
+    ),
     "a combination beyond its boundary": Exact(
-        "y[i] = Nonlin(zt[i+1] + g[i])", lambda v: [(2, v["x"])], lambda v: later(v["zt"])),
+        "y[i] = Nonlin(zt[i+1] + g[i])", lambda v: [(2, v["x"])], lambda v: later(v["zt"])
+    ),
     "a combination within its boundary": Exact(
-        "y[t] = Nonlin(zt[t] + g[t])", lambda v: [(2, v["x"]), (1.5, 2 * v["x"])], lambda v: later(v["x"])),
+        "y[t] = Nonlin(zt[t] + g[t])", lambda v: [(2, v["x"]), (1.5, 2 * v["x"])], lambda v: later(v["x"])
+    ),
     "a vector around a ring": Exact(
-        "y[i] = Nonlin(gr[i] + g[i])", lambda v: [(0.5, np.roll(v["x"], -1, -1)), (2, v["x"])]),
+        "y[i] = Nonlin(gr[i] + g[i])", lambda v: [(0.5, np.roll(v["x"], -1, -1)), (2, v["x"])]
+    ),
     "a weight that is transposed elsewhere": Exact(
-        "y[i] = Nonlin(g[i] + back[i])", lambda v: [(2, v["x"])], lambda v: v["back"]),
+        "y[i] = Nonlin(g[i] + back[i])", lambda v: [(2, v["x"])], lambda v: v["back"]
+    ),
     "a weight on both sides": Exact(
-        "y[i] = Nonlin(g[i] + o[0,i] + back[i])", lambda v: [(2, v["x"])], lambda v: v["back"] + v["o"][:, :, 0]),
-    "a recurrence": Exact(
-        "y[i] = Nonlin(sums[2] + g[i])", lambda v: [(2, v["x"])], lambda v: v["sums"][..., 2:]),
+        "y[i] = Nonlin(g[i] + o[0,i] + back[i])", lambda v: [(2, v["x"])], lambda v: v["back"] + v["o"][:, :, 0]
+    ),
+    "a recurrence": Exact("y[i] = Nonlin(sums[2] + g[i])", lambda v: [(2, v["x"])], lambda v: v["sums"][..., 2:]),
     "in steps": Exact(
         "z[i] = Nonlin(sum[a](o[a,i]) + x[i])\n  - y[i] = Nonlin(where(i < 1, z[i], -z[i]) + g[i])",
-        lambda v: [(1, v["x"]), (2, v["x"]), (2, v["x"])], lambda v: v["x"] * np.array([1, -1, -1])),
+        lambda v: [(1, v["x"]), (2, v["x"]), (2, v["x"])],
+        lambda v: v["x"] * np.array([1, -1, -1]),
+    ),
 }
 
 
@@ -211,8 +249,11 @@ def test_moments_are_those_of_redrawn_matrices() -> None:
     net = tp.load("attention", s=s, H=heads, C=1).run(width=n, samples=networks, conditional=True)
     mean, variance = net.conditional["y"]
     assert not mean.any()
-    for ours, theirs in ((variance, once**2), (variance**2, once**2 * again**2),
-                         (variance[:, :1] * variance[:, 1:], once[:, :1] ** 2 * again[:, 1:] ** 2)):
+    for ours, theirs in (
+        (variance, once**2),
+        (variance**2, once**2 * again**2),
+        (variance[:, :1] * variance[:, 1:], once[:, :1] ** 2 * again[:, 1:] ** 2),
+    ):
         error = np.hypot(ours.std(axis=0), theirs.std(axis=0)) / np.sqrt(networks)
         assert (np.abs(ours.mean(axis=0) - theirs.mean(axis=0)) < 5 * error).all()
 
@@ -235,17 +276,20 @@ outputs: [y]
     assert stats.kstest(6 * variance[:, 0] / 4, "chi2", args=(6,)).pvalue > 1e-5
 
 
-@pytest.mark.parametrize(("line", "outputs", "reason"), [
-    ("y[i] = Nonlin(relu(g[i]))", "y", "no linear combination"),
-    ("y[i] = Nonlin(g[i] * sum[a](p[a,i,i]) + relu(g[i]))", "y", "uses W as well"),
-    ("y[i] = MatMul(W, g[i])", "y", "uses W as well"),
-    ("y = Nonlin(sum[j](p[0,0,j]))", "y", "scalar"),
-    ("y[i] = Nonlin(x[i] * g[i])", "y", "no linear combination"),
-    ("y[0] = Nonlin(g[0])\n  - y[j] = Nonlin(y[j - 1] + g[j])", "y", ""),
-    ("y[0] = Nonlin(x[0])\n  - m[j] = MatMul(W, y[j-1])\n  - y[j] = Nonlin(m[j] + x[j])", "m", "or a recurrence"),
-])
+@pytest.mark.parametrize(
+    ("line", "outputs", "reason"),
+    [
+        ("y[i] = Nonlin(relu(g[i]))", "y", "no linear combination"),
+        ("y[i] = Nonlin(g[i] * sum[a](p[a,i,i]) + relu(g[i]))", "y", "uses W as well"),
+        ("y[i] = MatMul(W, g[i])", "y", "uses W as well"),
+        ("y = Nonlin(sum[j](p[0,0,j]))", "y", "scalar"),
+        ("y[i] = Nonlin(x[i] * g[i])", "y", "no linear combination"),
+        ("y[0] = Nonlin(g[0])\n  - y[j] = Nonlin(y[j - 1] + g[j])", "y", ""),
+        ("y[0] = Nonlin(x[0])\n  - m[j] = MatMul(W, y[j-1])\n  - y[j] = Nonlin(m[j] + x[j])", "m", "or a recurrence"),
+    ],
+)
 def test_refusals_give_the_reason(line: str, outputs: str, reason: str) -> None:
-    text = HEAD.replace('j: s', 'j: "1..2"') if "y[0]" in line else HEAD
+    text = HEAD.replace("j: s", 'j: "1..2"') if "y[0]" in line else HEAD
     if "y[0]" in line:
         text = text.replace("k[a,j] = MatMul(WK[a], x[j])", "k[a,i] = MatMul(WK[a], x[i])")
     netsor = loads(f"{text}  - {line}\noutputs: [{outputs}]\n")

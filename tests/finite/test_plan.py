@@ -63,7 +63,9 @@ def shared(weights: str, *body: str) -> Netsor:
 def test_keys_shared_by_heads_come_first_and_heads_stay_apart() -> None:
     netsor = shared(
         '{"WQ[a]": 1, "WK": 1}',
-        "q[a,i] = MatMul(WQ[a], x[i])", "k[j] = MatMul(WK, x[j])", "p[a,i,j] = Dot(q[a,i], k[j])",
+        "q[a,i] = MatMul(WQ[a], x[i])",
+        "k[j] = MatMul(WK, x[j])",
+        "p[a,i,j] = Dot(q[a,i], k[j])",
     )
     found = planned(netsor, 64)
     # x: a triangle; k: a triangle; q: along the three directions of k, opening none
@@ -75,7 +77,9 @@ def test_keys_shared_by_heads_come_first_and_heads_stay_apart() -> None:
 def test_grouped_queries_have_one_frame_for_each_group() -> None:
     netsor = shared(
         '{"WQ[g,a]": 1, "WK[g]": 1}',
-        "q[g,a,i] = MatMul(WQ[g,a], x[i])", "k[g,j] = MatMul(WK[g], x[j])", "p[g,a,i,j] = Dot(q[g,a,i], k[g,j])",
+        "q[g,a,i] = MatMul(WQ[g,a], x[i])",
+        "k[g,j] = MatMul(WK[g], x[j])",
+        "p[g,a,i,j] = Dot(q[g,a,i], k[g,j])",
     )
     found = planned(netsor, 64)
     assert found.normals == 3 + 2 * 3 + 2 * 4 * 3 * 3
@@ -84,8 +88,11 @@ def test_grouped_queries_have_one_frame_for_each_group() -> None:
 
 def test_lengths_of_queries_open_directions_of_each_head() -> None:
     netsor = shared(
-        '{"WQ[a]": 1, "WK": 1}', "q[a,i] = MatMul(WQ[a], x[i])", "k[j] = MatMul(WK, x[j])",
-        "p[a,i,j] = Dot(q[a,i], k[j])", "r[a,i] = Dot(q[a,i], q[a,i], scale=1/n)",
+        '{"WQ[a]": 1, "WK": 1}',
+        "q[a,i] = MatMul(WQ[a], x[i])",
+        "k[j] = MatMul(WK, x[j])",
+        "p[a,i,j] = Dot(q[a,i], k[j])",
+        "r[a,i] = Dot(q[a,i], q[a,i], scale=1/n)",
     )
     found = planned(netsor, 64)
     # the queries of one head depend on each other, so their lengths need a triangle; heads still never meet
@@ -96,7 +103,9 @@ def test_lengths_of_queries_open_directions_of_each_head() -> None:
 
 def test_every_query_with_every_key_shares_one_frame() -> None:
     netsor = shared(
-        '{"WQ[a]": 1, "WK[g]": 1}', "q[a,i] = MatMul(WQ[a], x[i])", "k[g,j] = MatMul(WK[g], x[j])",
+        '{"WQ[a]": 1, "WK[g]": 1}',
+        "q[a,i] = MatMul(WQ[a], x[i])",
+        "k[g,j] = MatMul(WK[g], x[j])",
         "p[a,g,i,j] = Dot(q[a,i], k[g,j])",
     )
     found = planned(netsor, 64)
@@ -106,9 +115,14 @@ def test_every_query_with_every_key_shares_one_frame() -> None:
 
 def test_combinations_of_framed_vectors_are_framed() -> None:
     netsor = shared(
-        '{"WQ": 1, "WK": 1, "WV": 1, "WR": 1}', "q[i] = MatMul(WQ, x[i])", "k[j] = MatMul(WK, x[j])",
-        "p[i,j] = Dot(q[i], k[j])", "v[j] = MatMul(WV, x[j])", "z[i] = Nonlin(sum[j](softmax[j](p[i,j]) * v[j]))",
-        "r[i] = MatMul(WR, z[i])", "t[i,j] = Dot(r[i], r[j])",
+        '{"WQ": 1, "WK": 1, "WV": 1, "WR": 1}',
+        "q[i] = MatMul(WQ, x[i])",
+        "k[j] = MatMul(WK, x[j])",
+        "p[i,j] = Dot(q[i], k[j])",
+        "v[j] = MatMul(WV, x[j])",
+        "z[i] = Nonlin(sum[j](softmax[j](p[i,j]) * v[j]))",
+        "r[i] = MatMul(WR, z[i])",
+        "t[i,j] = Dot(r[i], r[j])",
     )
     found = planned(netsor, 1024)
     assert not found.full
@@ -118,8 +132,12 @@ def test_combinations_of_framed_vectors_are_framed() -> None:
 
 def test_what_nobody_reads_is_not_drawn() -> None:
     netsor = shared(
-        '{"WQ": 1, "WK": 1, "WV": 1}', "q[i] = MatMul(WQ, x[i])", "k[j] = MatMul(WK, x[j])",
-        "p[i,j] = Dot(q[i], k[j])", "v[j] = MatMul(WV, x[j])", "z[i] = Nonlin(relu(v[i]))",
+        '{"WQ": 1, "WK": 1, "WV": 1}',
+        "q[i] = MatMul(WQ, x[i])",
+        "k[j] = MatMul(WK, x[j])",
+        "p[i,j] = Dot(q[i], k[j])",
+        "v[j] = MatMul(WV, x[j])",
+        "z[i] = Nonlin(relu(v[i]))",
     )
     for method in METHODS:
         found = planned(netsor, 16, method)

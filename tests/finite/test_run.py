@@ -116,9 +116,16 @@ def test_single_precision() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"width": 0}, "width"), ({"width": 2.5}, "width"), ({"samples": 0}, "samples"), ({"seed": -1}, "seed"),
-        ({"method": "exact"}, "method"), ({"coordinates": 99}, "coordinates"), ({"dtype": "int"}, "dtype"),
-        ({"keep": ["nope"]}, "keep"), ({"max_memory": "much"}, "memory"), ({"threads": 0}, "threads"),
+        ({"width": 0}, "width"),
+        ({"width": 2.5}, "width"),
+        ({"samples": 0}, "samples"),
+        ({"seed": -1}, "seed"),
+        ({"method": "exact"}, "method"),
+        ({"coordinates": 99}, "coordinates"),
+        ({"dtype": "int"}, "dtype"),
+        ({"keep": ["nope"]}, "keep"),
+        ({"max_memory": "much"}, "memory"),
+        ({"threads": 0}, "threads"),
         ({"executor": map}, "executor"),
     ],
 )

@@ -44,9 +44,7 @@ FUNCTIONS = {
         lambda x: np.clip(x, -100, 100), np.array([-100.0, 100.0]), parity=-1, terms=clip_terms(100.0)
     ),
     "erf": RealFunction(special.erf, NONE, POINT, -1, (Term(1.0, 0, "erf"),)),
-    "gelu": RealFunction(
-        lambda x: x * special.ndtr(x), NONE, POINT, 0, (Term(0.5, 1), Term(0.5, 1, "erf", ROOT))
-    ),
+    "gelu": RealFunction(lambda x: x * special.ndtr(x), NONE, POINT, 0, (Term(0.5, 1), Term(0.5, 1, "erf", ROOT))),
     "sin": RealFunction(
         lambda x: np.sin(2 * x + 0.25), NONE, np.array([[0.0, 0.5]]), 0, (Term(1.0, 0, "sin", 2.0, 0.25),)
     ),

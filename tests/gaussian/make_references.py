@@ -195,17 +195,13 @@ FUNCTIONS = {
     "cos(x)": Reference(mp.cos, lambda m, s: mp.cos(m) * mp.exp(-s * s / 2), frequency=1),
     "elu(x)": Reference(elu(1), elu_mean(1), (0,), 4, 80),
     "elu(x, 0.5)": Reference(elu(mp.mpf(0.5)), elu_mean(mp.mpf(0.5)), (0,), 4, 80),
-    "selu(x)": Reference(
-        lambda x: LAMBDA * elu(ALPHA)(x), lambda m, s: LAMBDA * elu_mean(ALPHA)(m, s), (0,), 4, 80
-    ),
+    "selu(x)": Reference(lambda x: LAMBDA * elu(ALPHA)(x), lambda m, s: LAMBDA * elu_mean(ALPHA)(m, s), (0,), 4, 80),
     "tanh(x)": Reference(mp.tanh, tanh_mean, (), 2, 40, mp.pi / 2),
     "sigmoid(x)": Reference(sigmoid, sigmoid_mean, (), 4, 80, mp.pi),
     "softplus(x)": Reference(softplus, softplus_mean, (), 4, 80, mp.pi),
     "silu(x)": Reference(lambda x: x * sigmoid(x), silu_mean, (), 4, 80, mp.pi),
     "x * erf(x)": Reference(lambda x: x * mp.erf(x), x_erf_mean, (), 2, 9),
-    "x**2 * relu(x)": Reference(
-        lambda x: x * x * max(x, mp.mpf(0)), lambda m, s: square_hinge(m, s, 3), (0,)
-    ),
+    "x**2 * relu(x)": Reference(lambda x: x * x * max(x, mp.mpf(0)), lambda m, s: square_hinge(m, s, 3), (0,)),
     "x * sin(x)": Reference(
         lambda x: x * mp.sin(x),
         lambda m, s: (m * mp.sin(m) + s * s * mp.cos(m)) * mp.exp(-s * s / 2),
@@ -498,9 +494,7 @@ def by_brute_force(f, g, first, second, cov):
 
 
 def nodes(edges):
-    return [
-        ((a + b) / 2 + (b - a) / 2 * x, (b - a) / 2 * w) for a, b in pairwise(edges) for x, w in legendre(30)
-    ]
+    return [((a + b) / 2 + (b - a) / 2 * x, (b - a) / 2 * w) for a, b in pairwise(edges) for x, w in legendre(30)]
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def nested(z: Array) -> Array:
 
 
 def one(z: Array) -> Array:
-    return np.asarray(z[..., 0, :] * np.exp(-z[..., 0, :] ** 2))
+    return np.asarray(z[..., 0, :] * np.exp(-(z[..., 0, :] ** 2)))
 
 
 def exact(value: Any, error: float = 0.0) -> Estimate:

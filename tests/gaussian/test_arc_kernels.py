@@ -12,8 +12,11 @@ from tensorprog.language.atoms import ATOMS
 from tests.terms import from_terms
 
 MIXED = (
-    FunctionTerm(0.5, 0, "step", -2.0), FunctionTerm(-1.5, 1, "step", 3.0), FunctionTerm(0.25, 1),
-    FunctionTerm(2.0, 0, "erf", -0.7), FunctionTerm(0.1, 0),
+    FunctionTerm(0.5, 0, "step", -2.0),
+    FunctionTerm(-1.5, 1, "step", 3.0),
+    FunctionTerm(0.25, 1),
+    FunctionTerm(2.0, 0, "erf", -0.7),
+    FunctionTerm(0.1, 0),
 )
 ELEMENTARY = {
     "relu": FUNCTIONS["relu"],

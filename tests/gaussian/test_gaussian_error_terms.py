@@ -178,7 +178,7 @@ def test_rules_bound_what_they_do_not_resolve():
         for refinements in (0, 1, 2):
             found = integrate_line([(f, np.zeros(1), np.ones(1))], refinements)
             w2 = mp.mpf(width) ** 2
-            truth = mp.sqrt(w2 / (1 + w2)) * mp.exp(-mp.mpf(0.37) ** 2 / (1 + w2) / 2)
+            truth = mp.sqrt(w2 / (1 + w2)) * mp.exp(-(mp.mpf(0.37) ** 2) / (1 + w2) / 2)
             assert worst(found, [truth]) <= 1
 
 

@@ -96,7 +96,8 @@ def test_errors_of_all_moments_count(smooth):
     found = several_of_estimates(
         lambda z: np.exp(z.sum(axis=-2)),
         [Estimate(mu[:, k], off_mu[:, k]) for k in range(3)],
-        [[Estimate(cov[:, j, k], off_cov[:, j, k]) for k in range(3)] for j in range(3)], smooth,
+        [[Estimate(cov[:, j, k], off_cov[:, j, k]) for k in range(3)] for j in range(3)],
+        smooth,
     )
     effect = exact(mu, cov) * (off_mu.sum(axis=1) + off_cov.sum(axis=(1, 2)) / 2)
     worst = np.maximum(*(np.abs(exact(mu + s * off_mu, cov + s * off_cov) - found.value) for s in (1, -1)))

@@ -75,20 +75,29 @@ def drawn(netsor: Netsor, n: int, seed: int = 0) -> Values:
     for vector in netsor.initial:
         size = int(netsor.width_of(vector.width, n))
         grid = (np.arange(size) + 0.5) / size
-        found[vector.name] = {m: grid if vector.grid else rng.standard_normal(size)
-                              for m in netsor.families[vector.name].members()}
+        found[vector.name] = {
+            m: grid if vector.grid else rng.standard_normal(size) for m in netsor.families[vector.name].members()
+        }
     for weight in netsor.weights:
         rows, columns = (int(netsor.width_of(name, n)) for name in weight.shape)
-        found[weight.name] = {m: rng.standard_normal((rows, columns)) / math.sqrt(columns)
-                              for m in netsor.families[weight.name].members()}
+        found[weight.name] = {
+            m: rng.standard_normal((rows, columns)) / math.sqrt(columns) for m in netsor.families[weight.name].members()
+        }
     return found
 
 
 class Network:
     """The members of a program's families, each computed when it is asked for; `moved` is added to what it is."""
 
-    def __init__(self, netsor: Netsor, n: int, given: Values, functions: Mapping[str, Callable[..., Any]],
-                 moved: Values | None = None, seen: Callable[[Any], Any] = lambda value: value) -> None:
+    def __init__(
+        self,
+        netsor: Netsor,
+        n: int,
+        given: Values,
+        functions: Mapping[str, Callable[..., Any]],
+        moved: Values | None = None,
+        seen: Callable[[Any], Any] = lambda value: value,
+    ) -> None:
         self.netsor, self.n, self.functions, self.moved, self.seen = netsor, n, functions, moved or {}, seen
         self.given, self.known = given, {}
 
@@ -147,9 +156,11 @@ class Network:
             if rule == "wrap":
                 value = start + (value - start) % (stop - start)
             if rule == "zero" and not start <= value < stop:
-                some = self.value(reference.name, tuple(low for low, _ in family.ranges)) if (
-                    family.kind == "scalar") else self.functions["constant"](
-                        0.0, int(self.netsor.width_of(family.width, self.n)))
+                some = (
+                    self.value(reference.name, tuple(low for low, _ in family.ranges))
+                    if (family.kind == "scalar")
+                    else self.functions["constant"](0.0, int(self.netsor.width_of(family.width, self.n)))
+                )
                 return some * 0
             member.append(value)
         return self.value(reference.name, tuple(member))
@@ -171,8 +182,10 @@ class Network:
                     return self.expression(node.args[1 if condition else 2], place)
             return self.functions[node.atom](*(self.expression(arg, place) for arg in node.args))
         ranges = [range(self.netsor.index[name].start, self.netsor.index[name].stop) for name in node.indices]
-        values = [self.expression(node.arg, {**place, **dict(zip(node.indices, at, strict=True))})
-                  for at in itertools.product(*ranges)]
+        values = [
+            self.expression(node.arg, {**place, **dict(zip(node.indices, at, strict=True))})
+            for at in itertools.product(*ranges)
+        ]
         if node.reducer == "sum":
             return sum(values[1:], values[0])
         if node.reducer == "mean":

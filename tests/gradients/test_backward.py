@@ -17,9 +17,27 @@ from tests.gradients.dense_networks import Network, Values, drawn, numpy_functio
 from tests.gradients.gradient_programs import TEXTS, made
 from tests.reading import loads
 
-SHIPPED = ("mlp_bias", "resnet", "attention_gqa", "attention_masked", "attention_regimes", "attention_relpos",
-           "attention_rotary", "attention_fixed_head", "deep_attention", "transformer_yang", "rnn_avgpool", "lstm",
-           "gru", "cnn", "cnn_pool", "layernorm_mlp", "batchnorm_mlp", "cross_attention", "autoencoder_tied")
+SHIPPED = (
+    "mlp_bias",
+    "resnet",
+    "attention_gqa",
+    "attention_masked",
+    "attention_regimes",
+    "attention_relpos",
+    "attention_rotary",
+    "attention_fixed_head",
+    "deep_attention",
+    "transformer_yang",
+    "rnn_avgpool",
+    "lstm",
+    "gru",
+    "cnn",
+    "cnn_pool",
+    "layernorm_mlp",
+    "batchnorm_mlp",
+    "cross_attention",
+    "autoencoder_tied",
+)
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH, STEP = 8, 1e-5
 
@@ -35,8 +53,11 @@ def _deep() -> None:
 
 
 def loss(P: tp.Program, network: Network, seeds: Values) -> float:
-    return sum(float((seeds[f"xi_{name}"][member] * vector).sum()) / math.sqrt(len(vector))
-               for name in P.netsor.outputs for member, vector in network.family(name).items())
+    return sum(
+        float((seeds[f"xi_{name}"][member] * vector).sum()) / math.sqrt(len(vector))
+        for name in P.netsor.outputs
+        for member, vector in network.family(name).items()
+    )
 
 
 def scale(P: tp.Program, name: str) -> float:
@@ -62,8 +83,16 @@ def test_gradients_are_those_of_differences(name: str) -> None:
         if family.kind == "weight" or gradient is None:
             continue
         along = {m: rng.standard_normal(np.shape(base.value(family.name, m))) for m in family.members()}
-        ends = [loss(P, Network(B.netsor, WIDTH, given, functions, {family.name: {
-            m: sign * STEP * x for m, x in along.items()}}), given) for sign in (1, -1)]
+        ends = [
+            loss(
+                P,
+                Network(
+                    B.netsor, WIDTH, given, functions, {family.name: {m: sign * STEP * x for m, x in along.items()}}
+                ),
+                given,
+            )
+            for sign in (1, -1)
+        ]
         gradients = base.family(gradient.name)
         if family.kind == "vector":
             found = sum(float(gradients[m] @ x) / math.sqrt(len(x)) for m, x in along.items())
@@ -87,10 +116,14 @@ def test_the_program_is_a_file_and_small(name: str) -> None:
 
 def test_an_mlp_reads_as_one_would_write_it() -> None:
     text = str(tp.backward(tp.load("mlp")))
-    for line in ("xi_f[i]: {mean: 0, cov: 1}", "grad_f[i]  = Nonlin(xi_f[i])", "grad_x3[i] = MatMul(V.T, grad_f[i])",
-                 "grad_u3[i] = Nonlin(grad_x3[i] * (1 - tanh(u3[i] + b3)**2))",
-                 "grad_x2[i] = MatMul(W3.T, grad_u3[i])",
-                 "grad_b3    = Nonlin("):
+    for line in (
+        "xi_f[i]: {mean: 0, cov: 1}",
+        "grad_f[i]  = Nonlin(xi_f[i])",
+        "grad_x3[i] = MatMul(V.T, grad_f[i])",
+        "grad_u3[i] = Nonlin(grad_x3[i] * (1 - tanh(u3[i] + b3)**2))",
+        "grad_x2[i] = MatMul(W3.T, grad_u3[i])",
+        "grad_b3    = Nonlin(",
+    ):
         assert line in text
 
 

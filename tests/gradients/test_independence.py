@@ -60,8 +60,9 @@ def test_others_are_not(body: tuple[str, ...]) -> None:
 
 
 def test_the_message_says_what_fails() -> None:
-    report = judge(loads(HEAD + "body:\n  - u = MatMul(W, x)\n  - d = Nonlin(xi**2 * u)\n  - y = MatMul(W.T, d)\n"
-                                "outputs: [y]\n"))
+    report = judge(
+        loads(HEAD + "body:\n  - u = MatMul(W, x)\n  - d = Nonlin(xi**2 * u)\n  - y = MatMul(W.T, d)\noutputs: [y]\n")
+    )
     (finding,) = report.failing
     assert "d in y = MatMul(W.T, d) does not change its sign" in finding.message
     with pytest.raises(tp.OutsideError):
@@ -69,8 +70,14 @@ def test_the_message_says_what_fails() -> None:
 
 
 def test_a_bias_beside_a_product_that_is_differentiated_is_no_seed() -> None:
-    assert verdicts(*FORWARD, "g = MatMul(V, h)", "t = Nonlin(tanh(g + b))", "d = Nonlin(xi * (1 - tanh(g + b)**2))",
-                    "k = MatMul(V.T, d)", "y = Nonlin(k + t)") == ("theorem", ["holds"])
+    assert verdicts(
+        *FORWARD,
+        "g = MatMul(V, h)",
+        "t = Nonlin(tanh(g + b))",
+        "d = Nonlin(xi * (1 - tanh(g + b)**2))",
+        "k = MatMul(V.T, d)",
+        "y = Nonlin(k + t)",
+    ) == ("theorem", ["holds"])
 
 
 @pytest.mark.parametrize(("name", "grade"), [

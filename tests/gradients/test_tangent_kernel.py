@@ -114,8 +114,11 @@ def test_a_convolutional_network(pooled: bool) -> None:
     g = P.matmul("g[i,c,d]", P.weight("F[d]", 2 / 3)[d], h[i, c + d])
     h = P.nonlin("k[i,c]", tp.relu(tp.sum[d](g[i, c, d])))
     V = P.weight("V[c]", 1.3 / P_)
-    P.outputs(P.matmul("f[i]", P.weight("W", 1.3), P.nonlin("m[i]", tp.mean[c](h[i, c]))[i]) if pooled
-              else P.nonlin("f[i]", tp.sum[c](P.matmul("r[i,c]", V[c], h[i, c])[i, c])))
+    P.outputs(
+        P.matmul("f[i]", P.weight("W", 1.3), P.nonlin("m[i]", tp.mean[c](h[i, c]))[i])
+        if pooled
+        else P.nonlin("f[i]", tp.sum[c](P.matmul("r[i,c]", V[c], h[i, c])[i, c]))
+    )
 
     def shifted(kernel: Array) -> Array:
         wide = np.zeros((m, P_ + 2, m, P_ + 2))

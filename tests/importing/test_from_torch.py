@@ -67,8 +67,9 @@ class Encoder(nn.Module):  # type: ignore[misc]
         layer = nn.TransformerEncoderLayer(n, 4, 2 * n, batch_first=True, **options)
         self.stack = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)  # copies of one layer
         if apart:
-            self.stack = nn.Sequential(*(nn.TransformerEncoderLayer(n, 4, 2 * n, batch_first=True, **options)
-                                         for _ in range(layers)))
+            self.stack = nn.Sequential(
+                *(nn.TransformerEncoderLayer(n, 4, 2 * n, batch_first=True, **options) for _ in range(layers))
+            )
 
     def forward(self, x: Any) -> Any:
         return self.stack(self.embed(x))
@@ -95,7 +96,7 @@ class Experts(nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         x = torch.tanh(self.embed(x))
         gate = self.route(x).softmax(-1)
-        return sum(gate[..., k:k + 1] * torch.relu(expert(x)) for k, expert in enumerate(self.experts))
+        return sum(gate[..., k : k + 1] * torch.relu(expert(x)) for k, expert in enumerate(self.experts))
 
 
 class Reader(nn.Module):  # type: ignore[misc]
@@ -110,9 +111,18 @@ class Reader(nn.Module):  # type: ignore[misc]
 
 
 def image_net(n: int) -> Any:
-    return nn.Sequential(nn.Conv2d(2, n, 3, padding=1), nn.BatchNorm2d(n), nn.ReLU(), nn.MaxPool2d(2),
-                         nn.Conv2d(n, n, 3, padding=1, stride=2), nn.GroupNorm(2, n), nn.GELU(),
-                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(n, 2))
+    return nn.Sequential(
+        nn.Conv2d(2, n, 3, padding=1),
+        nn.BatchNorm2d(n),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(n, n, 3, padding=1, stride=2),
+        nn.GroupNorm(2, n),
+        nn.GELU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(n, 2),
+    )
 
 
 class Words(nn.Module):  # type: ignore[misc]
@@ -192,7 +202,7 @@ def angles(d: int, base: float) -> Any:
 
 def half_rotated(d: int, base: float) -> Callable[[Any], Any]:
     cos, sin = (torch.cat([wave, wave], -1) for wave in (angles(d, base).cos(), angles(d, base).sin()))
-    return lambda x: x * cos + torch.cat([-x[..., d // 2:], x[..., :d // 2]], -1) * sin
+    return lambda x: x * cos + torch.cat([-x[..., d // 2 :], x[..., : d // 2]], -1) * sin
 
 
 def in_pairs(d: int, base: float) -> Callable[[Any], Any]:
@@ -222,14 +232,13 @@ def as_complex(d: int, base: float) -> Callable[[Any], Any]:
 
 def in_part(d: int, base: float) -> Callable[[Any], Any]:
     turned = half_rotated(d // 2, base)
-    return lambda x: torch.cat([turned(x[..., :d // 2]), x[..., d // 2:]], -1)
+    return lambda x: torch.cat([turned(x[..., : d // 2]), x[..., d // 2 :]], -1)
 
 
 class Llama(nn.Module):  # type: ignore[misc]
     """All entries N(0, 1/n), those of the table too."""
 
-    def __init__(self, n: int, turned: Any = None, layers: int = 2
-                 ) -> None:
+    def __init__(self, n: int, turned: Any = None, layers: int = 2) -> None:
         super().__init__()
         self.table, self.norm = nn.Embedding(20, n), RmsNorm(n)
         self.blocks = nn.ModuleList(LlamaBlock(n, turned) for _ in range(layers))
@@ -260,7 +269,7 @@ class Odds(nn.Module):  # type: ignore[misc]
         near = torch.softmax(-(torch.arange(3)[:, None] - torch.arange(3)).abs().float(), -1)
         y = torch.einsum("ij,bjn->bin", near, y) + x.mean(1, keepdim=True)
         y = torch.stack([y, self.side(y)], 2).amax(2).flip(1)
-        y = nn.functional.normalize(y, dim=-1) * y.shape[-1]**0.5
+        y = nn.functional.normalize(y, dim=-1) * y.shape[-1] ** 0.5
         return self.out(y)[:, 1:].log_softmax(-1)
 
 
@@ -309,7 +318,7 @@ class Scan(nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         x = self.into(x)
         for near, mix in zip(self.near, self.mix, strict=True):
-            h = nn.functional.silu(near(x.transpose(1, 2))[..., :x.shape[1]]).transpose(1, 2)
+            h = nn.functional.silu(near(x.transpose(1, 2))[..., : x.shape[1]]).transpose(1, 2)
             state, states = torch.zeros_like(h[:, 0]), []
             for step in range(x.shape[1]):
                 state = state * self.rate.exp() + h[:, step]
@@ -390,13 +399,20 @@ def test_what_is_written_is_read_back_equal(name: str, imported: Callable[[str],
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_program_of_a_perceptron_is_the_one_that_a_person_writes() -> None:
-    program = tp.from_torch(lambda n: nn.Sequential(nn.Linear(12, n, bias=False), nn.ReLU(), nn.Linear(n, n)),
-                            torch.ones(2, 12), name="small")
+    program = tp.from_torch(
+        lambda n: nn.Sequential(nn.Linear(12, n, bias=False), nn.ReLU(), nn.Linear(n, n)),
+        torch.ones(2, 12),
+        name="small",
+    )
     lines = [line.split("#")[0].rstrip() for line in program.imported.text.splitlines() if not line.startswith("#")]
-    assert lines[lines.index("body:") + 1:-2] == ["  - relu_out = Nonlin(relu(layer0))",
-                                                  "  - y        = MatMul(W_layer2, relu_out)"]
-    assert program.netsor.weights[0].variance == loads("program: a\nweights: {W: 1/3}\nbody:\n  - y = Nonlin(1)\n"
-                                                       "outputs: [y]\n").weights[0].variance
+    assert lines[lines.index("body:") + 1 : -2] == [
+        "  - relu_out = Nonlin(relu(layer0))",
+        "  - y        = MatMul(W_layer2, relu_out)",
+    ]
+    assert (
+        program.netsor.weights[0].variance
+        == loads("program: a\nweights: {W: 1/3}\nbody:\n  - y = Nonlin(1)\noutputs: [y]\n").weights[0].variance
+    )
     assert program.imported["2.bias"].verdict == "vanishes"
     assert program.imported["2.bias"].became == "left out: it vanishes"
 
@@ -426,7 +442,7 @@ def test_initialisers_are_recorded() -> None:
             self.square, self.cell = nn.Parameter(nn.init.orthogonal_(torch.empty(n, n))), nn.LSTM(n, n)
             self.shifted.data.mul_(2).add_(-1)
             with torch.no_grad():
-                self.cell.bias_hh_l0[n:2 * n].fill_(1.0)
+                self.cell.bias_hh_l0[n : 2 * n].fill_(1.0)
             self.table = nn.Embedding(9, n, padding_idx=0)
 
     _, laws = built(Several, 16)
@@ -438,7 +454,10 @@ def test_initialisers_are_recorded() -> None:
     assert only["kaiming"].variance == pytest.approx(2 / 16)
     assert only["square"].kind == "orthogonal"
     assert [(low, high, law.kind) for low, high, law in laws["cell.bias_hh_l0"]] == [
-        (0, 16, "uniform"), (16, 32, "constant"), (32, 64, "uniform")]
+        (0, 16, "uniform"),
+        (16, 32, "constant"),
+        (32, 64, "uniform"),
+    ]
     assert [(low, high, law.kind) for low, high, law in laws["table.weight"]] == [(0, 1, "constant"), (1, 9, "normal")]
 
 
@@ -660,15 +679,18 @@ def orthogonal(n: int) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("make", "parts"), [
-    (Choosing, ("the numbers that flow", "if y.sum() > 0", "torch.where")),
-    (Sorting, ("sort in the module itself", "there is no rule", "torch.sort")),
-    (Tied, ("square.weight is used in two ways", "tied", "a parameter of its own")),
-    (Waves, ("mul in the module itself", "coordinate to coordinate", "torch.cos")),
-    (Written, ("changes a tensor in place", "y[:, 0].mul_(2.0)", "line")),
-    (Halved, ("smaller", "one.weight", "made of the same random numbers", "draw each parameter by itself")),
-    (orthogonal, ("linear in 1 (Linear)", "1.weight are orthogonal", "normal_")),
-])
+@pytest.mark.parametrize(
+    ("make", "parts"),
+    [
+        (Choosing, ("the numbers that flow", "if y.sum() > 0", "torch.where")),
+        (Sorting, ("sort in the module itself", "there is no rule", "torch.sort")),
+        (Tied, ("square.weight is used in two ways", "tied", "a parameter of its own")),
+        (Waves, ("mul in the module itself", "coordinate to coordinate", "torch.cos")),
+        (Written, ("changes a tensor in place", "y[:, 0].mul_(2.0)", "line")),
+        (Halved, ("smaller", "one.weight", "made of the same random numbers", "draw each parameter by itself")),
+        (orthogonal, ("linear in 1 (Linear)", "1.weight are orthogonal", "normal_")),
+    ],
+)
 def test_refusals_say_where_and_what_to_do(make: Callable[[int], Any], parts: tuple[str, ...]) -> None:
     with pytest.raises(tp.ProgramError) as refused:
         tp.from_torch(make, tokens(2))
@@ -724,7 +746,7 @@ def test_laws_that_are_measured(change: Callable[[Any], Any], variance: float) -
     """Entries are independent up to O(1/n): the program has their measured variance, of a few percent at most."""
     program = tp.from_torch(changed(change), tokens(2))
     assert program.imported is not None and "measured" in program.imported["1.weight"].law
-    weight, = program.netsor.weights
+    (weight,) = program.netsor.weights
     assert float(str(weight.variance)) == pytest.approx(variance, rel=0.1)
 
 

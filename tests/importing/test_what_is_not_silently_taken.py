@@ -54,16 +54,22 @@ def masked(net: Any, x: Any) -> Any:
     return score.softmax(-1) @ h
 
 
-@pytest.mark.parametrize(("act", "why"), [
-    (viewed, "changes a tensor in place"),
-    (detached, "changes a tensor in place"),
-    (masked, "a mask changes with the width"),
-    (lambda net, x: torch.tanh(net.one(x)[:, net.a.in_features // 64 - 1]), "entries are read changes"),
-    (lambda net, x: net.one(x) * (96.0 - net.a.in_features), "32 and -32"),
-    (lambda net, x: nn.functional.leaky_relu(net.one(x), net.a.in_features**-0.5), "it is given 0.125 at one width"),
-    (lambda net, x: net.one(nn.functional.dropout(x, 0.5)), "dropout in training mode"),
-    (lambda net, x: net.one(x + torch.empty(5).uniform_()), "random numbers are drawn in the forward pass"),
-])
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [
+        (viewed, "changes a tensor in place"),
+        (detached, "changes a tensor in place"),
+        (masked, "a mask changes with the width"),
+        (lambda net, x: torch.tanh(net.one(x)[:, net.a.in_features // 64 - 1]), "entries are read changes"),
+        (lambda net, x: net.one(x) * (96.0 - net.a.in_features), "32 and -32"),
+        (
+            lambda net, x: nn.functional.leaky_relu(net.one(x), net.a.in_features**-0.5),
+            "it is given 0.125 at one width",
+        ),
+        (lambda net, x: net.one(nn.functional.dropout(x, 0.5)), "dropout in training mode"),
+        (lambda net, x: net.one(x + torch.empty(5).uniform_()), "random numbers are drawn in the forward pass"),
+    ],
+)
 def test_what_would_be_wrong_is_refused(act: Callable[[Any, Any], Any], why: str) -> None:
     with pytest.raises(tp.ProgramError, match=why):
         tp.from_torch(lambda n: Two(n, act), INPUT, at=64)
@@ -142,8 +148,9 @@ def half(net: Any, x: Any) -> Any:
     return net.one(x.bfloat16())
 
 
-@pytest.mark.parametrize(("act", "inputs"), [(pooled, IMAGE), (again, INPUT), (single, INPUT), (spread, INPUT),
-                                             (half, INPUT)])
+@pytest.mark.parametrize(
+    ("act", "inputs"), [(pooled, IMAGE), (again, INPUT), (single, INPUT), (spread, INPUT), (half, INPUT)]
+)
 def test_modules_agree_with_their_programs(act: Callable[[Any, Any], Any], inputs: Any) -> None:
     def make(n: int) -> Any:
         return Two(n, act).bfloat16() if act is half else Two(n, act)
@@ -159,5 +166,5 @@ def test_the_limit_of_a_variance_between_fans_is_exact() -> None:
         nn.init.xavier_normal_(made[1].weight)
         return made
 
-    weight, = tp.from_torch(make, INPUT).netsor.weights
+    (weight,) = tp.from_torch(make, INPUT).netsor.weights
     assert float(str(weight.variance)) == pytest.approx(2.0, rel=1e-9)  # n * 2 / (n + 20)

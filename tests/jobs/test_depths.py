@@ -108,8 +108,12 @@ def dense(width: int, networks: int, layers: int, g: float) -> dict[str, np.ndar
     """The pre-norm program in numpy, with its weights as matrices: quantities of each network and layer."""
     rng, s, heads = np.random.default_rng(5), 3, 2
     factor = np.linalg.cholesky(0.5 ** np.abs(np.subtract.outer(np.arange(s), np.arange(s))))
-    found: dict[str, list[Any]] = {"variance": [], "token_correlation": [], "effective_rank": [],
-                                   "attention_entropy": []}
+    found: dict[str, list[Any]] = {
+        "variance": [],
+        "token_correlation": [],
+        "effective_rank": [],
+        "attention_entropy": [],
+    }
 
     def weight(variance: float) -> np.ndarray[Any, Any]:
         return rng.standard_normal((width, width)) * np.sqrt(variance / width)
@@ -137,8 +141,12 @@ def dense(width: int, networks: int, layers: int, g: float) -> dict[str, np.ndar
             root = np.sqrt(np.diag(gram))
             c = gram / np.outer(root, root)
             share = np.linalg.eigvalsh(gram / np.trace(gram))
-            values = {"variance": np.trace(gram) / s, "token_correlation": (c.sum() - s) / (s * (s - 1)),
-                      "effective_rank": np.exp(-np.sum(share * np.log(share))), "attention_entropy": entropy}
+            values = {
+                "variance": np.trace(gram) / s,
+                "token_correlation": (c.sum() - s) / (s * (s - 1)),
+                "effective_rank": np.exp(-np.sum(share * np.log(share))),
+                "attention_entropy": entropy,
+            }
             for name, value in values.items():
                 rows[name].append(float(value))
         for name, row in rows.items():
@@ -173,7 +181,8 @@ def test_draws_are_the_same_for_all_constants(tmp_path: Path) -> None:
 
 def test_a_single_vector_has_no_correlation(tmp_path: Path) -> None:
     text = RELU.replace("initial:", "initial:\n  e: {mean: 0, cov: 1}").replace(
-        "  - y[i]", "  - d[0] = Nonlin(e)\n  - c[l] = Nonlin(relu(d[l - 1]))\n  - d[l] = MatMul(W[l], c[l])\n  - y[i]")
+        "  - y[i]", "  - d[0] = Nonlin(e)\n  - c[l] = Nonlin(relu(d[l - 1]))\n  - d[l] = MatMul(W[l], c[l])\n  - y[i]"
+    )
     found = tp.depth(program(text.replace("outputs: [y]", "outputs: [y, d]"), tmp_path), "d", to=3)
     assert set(found) == {"variance", "variance_error", "kurtosis", "kurtosis_error"}
     assert np.allclose(found["variance"], 1)
@@ -209,8 +218,10 @@ def test_a_program_outside_has_networks_only(tmp_path: Path) -> None:
 def test_the_command_writes_a_table_a_picture_and_json(tmp_path: Path) -> None:
     program(RELU, tmp_path)
     folder = tmp_path / "out"
-    done = CliRunner().invoke(main, ["depth", str(tmp_path / "program.yaml"), "z", "--to", "20", "--set",
-                                     "sigma_w2=1.5,2", "--out", str(folder)])
+    done = CliRunner().invoke(
+        main,
+        ["depth", str(tmp_path / "program.yaml"), "z", "--to", "20", "--set", "sigma_w2=1.5,2", "--out", str(folder)],
+    )
     assert done.exit_code == 0, done.output
     assert done.output.splitlines()[1].startswith("deep_relu: theorem")
     assert "z[l,i] at l = 20" in done.output
@@ -225,8 +236,9 @@ def test_the_command_writes_a_table_a_picture_and_json(tmp_path: Path) -> None:
 def test_pictures_are_drawn(given: list[str], tmp_path: Path) -> None:
     program(RELU, tmp_path)
     words = [word for pair in given for word in ("--set", pair)]
-    done = CliRunner().invoke(main, ["depth", str(tmp_path / "program.yaml"), "z", *words, "--quiet", "--out",
-                                     str(tmp_path / "out")])
+    done = CliRunner().invoke(
+        main, ["depth", str(tmp_path / "program.yaml"), "z", *words, "--quiet", "--out", str(tmp_path / "out")]
+    )
     assert (done.exit_code, done.output) == (0, "")
     assert (tmp_path / "out" / "depth.png").stat().st_size > 10_000
 
@@ -278,8 +290,9 @@ def test_the_edge_of_chaos_of_tanh(q: float, layers: int, tmp_path: Path) -> Non
     value, error = tp.solve(text, "sigma_w", "variance", 1, of="d", to=layers, growth=True)
     assert abs(value - sigma_w) < 1e-9
     assert error < 1e-8
-    other, error = tp.solve(program(TANH, tmp_path, sigma_w=sigma_w), "sigma_b", "variance", 1, of="d", to=layers,
-                            growth=True)
+    other, error = tp.solve(
+        program(TANH, tmp_path, sigma_w=sigma_w), "sigma_b", "variance", 1, of="d", to=layers, growth=True
+    )
     assert abs(other - sigma_b) < 1e-8
     assert error < 1e-7
 

@@ -93,12 +93,17 @@ def test_a_full_disk_is_no_bad_input(small: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(("largest", "kept"), [(20_000, []), (60_000, [8]), (10**6, [8, 16])])
 def test_what_a_full_disk_does_not_take_is_left_out(small: Path, largest: int, kept: list[int]) -> None:
     """Each width has 2000 networks of 16 bytes and conditional laws; a file that grows too large is a full disk."""
-    script = "import resource, sys\n" \
-        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({largest}, {largest}))\n" \
+    script = (
+        "import resource, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({largest}, {largest}))\n"
         "from tensorprog.jobs.cli import main\nmain.main(args=sys.argv[1:])\n"
+    )
     run = subprocess.run(
         [sys.executable, "-c", script, "run", str(small), "--width", "8,16", "--samples", "2000", "--out", "a"],
-        capture_output=True, text=True, check=False)
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.returncode == (3 if len(kept) < 2 else 0), run.stderr
     assert "Traceback" not in run.stderr
     assert "Exception ignored" not in run.stderr
@@ -148,17 +153,23 @@ SIZE = r"([\d.]+) (KiB|MiB|GiB)"
 UNITS = {"KiB": 1.0, "MiB": 1024.0, "GiB": 1024.0**2}
 
 
-@pytest.mark.parametrize(("command", "offered"), [
-    (["run", "--samples", "1e7", "--width", "8", "--max-memory", "50MB"], {"--stream", "--samples", "--max-memory"}),
-    (["run", "--samples", "1e7", "--width", "8", "--max-memory", "10KB", "--stream"], {"--max-memory"}),
-    (["run", "--width", "8,4096", "--max-memory", "10MB", "--method", "dense"], {"--max-memory", "--method"}),
-    (["sample", "--size", "1e9", "--out", "x.npz"], {"--max-memory"}),
-    (["limit", "--self-check", "--samples", "1e8", "--max-memory", "1MB"], {"--max-memory"}),
-])
+@pytest.mark.parametrize(
+    ("command", "offered"),
+    [
+        (
+            ["run", "--samples", "1e7", "--width", "8", "--max-memory", "50MB"],
+            {"--stream", "--samples", "--max-memory"},
+        ),
+        (["run", "--samples", "1e7", "--width", "8", "--max-memory", "10KB", "--stream"], {"--max-memory"}),
+        (["run", "--width", "8,4096", "--max-memory", "10MB", "--method", "dense"], {"--max-memory", "--method"}),
+        (["sample", "--size", "1e9", "--out", "x.npz"], {"--max-memory"}),
+        (["limit", "--self-check", "--samples", "1e8", "--max-memory", "1MB"], {"--max-memory"}),
+    ],
+)
 def test_a_refusal_of_memory_names_what_the_command_has(small: Path, command: list[str], offered: set[str]) -> None:
     result = CliRunner().invoke(main, [command[0], str(small), *command[1:]])
     assert result.exit_code == 3, result.output
-    said = result.output[result.output.index("would take"):]
+    said = result.output[result.output.index("would take") :]
     assert "max_memory" not in said
     assert "store=" not in said
     found = re.findall(SIZE, said)
@@ -225,18 +236,39 @@ ODD = "x\x1b[31m\x07\r\x9b\u202e\u2028\x85"  # a colour, a bell, and what else a
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows refuses such names of files")
-@pytest.mark.parametrize("words", [
-    "check FILE", "check none-FILE", "limit FILE", "plan FILE", "graph FILE", "graph FILE --out OUT.svg",
-    "sample FILE --out OUT.npz", "sample FILE --out OUT/x.npz", "run FILE --width 8 --samples 20 --out OUT",
-    "run FILE --set ODD=1", "run FILE --ODD", "run FILE --width ODD", "run FILE --average ODD=1",
-    "solve FILE ODD --make variance --of y --be 1", "depth FILE --of ODD", "plot ODD", "list ODD", "new ODD",
-    "paper ODD", "import ODD:model", "cache ODD", "ODD",
-])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "check FILE",
+        "check none-FILE",
+        "limit FILE",
+        "plan FILE",
+        "graph FILE",
+        "graph FILE --out OUT.svg",
+        "sample FILE --out OUT.npz",
+        "sample FILE --out OUT/x.npz",
+        "run FILE --width 8 --samples 20 --out OUT",
+        "run FILE --set ODD=1",
+        "run FILE --ODD",
+        "run FILE --width ODD",
+        "run FILE --average ODD=1",
+        "solve FILE ODD --make variance --of y --be 1",
+        "depth FILE --of ODD",
+        "plot ODD",
+        "list ODD",
+        "new ODD",
+        "paper ODD",
+        "import ODD:model",
+        "cache ODD",
+        "ODD",
+    ],
+)
 def test_no_control_character_of_a_command_reaches_a_screen(small: Path, words: str) -> None:
     odd = small.with_name(f"{ODD}.yaml")
     small.rename(odd)
-    result = CliRunner().invoke(main, [
-        word.replace("FILE", odd.name).replace("OUT", ODD).replace("ODD", ODD) for word in words.split()])
+    result = CliRunner().invoke(
+        main, [word.replace("FILE", odd.name).replace("OUT", ODD).replace("ODD", ODD) for word in words.split()]
+    )
     assert result.exit_code in (0, 2)
     assert result.output
     assert result.output.replace("\n", "").isprintable()
@@ -245,7 +277,8 @@ def test_no_control_character_of_a_command_reaches_a_screen(small: Path, words: 
 @pytest.mark.parametrize("entry", ["h[i]: {mean: 1e308, cov: 1}", 'h[i]: {cov: "where(i == i_, 1, 1e308)"}'])
 def test_numbers_whose_squares_overflow_are_answered(entry: str) -> None:
     text = PROGRAM.replace("h[i]: {cov: 1}", entry).replace(
-        "y[i] = MatMul(W, h[i])", "x[i] = MatMul(W, h[i])\n  - y[i] = Nonlin(clip(x[i], -100, 100))")
+        "y[i] = MatMul(W, h[i])", "x[i] = MatMul(W, h[i])\n  - y[i] = Nonlin(clip(x[i], -100, 100))"
+    )
 
     try:
         program = tp.Program.from_netsor(loads(text))
@@ -261,14 +294,18 @@ def test_numbers_whose_squares_overflow_are_answered(entry: str) -> None:
 
 
 def test_a_weight_of_which_every_member_is_outside_the_range_draws_zeros() -> None:
-    text = PROGRAM.replace("{i: 2}", "{i: {size: 2, boundary: zero}}").replace("W: 1", "W[i]: 1").replace(
-        "MatMul(W, h[i])", "MatMul(W[i-2], h[i])")
+    text = (
+        PROGRAM.replace("{i: 2}", "{i: {size: 2, boundary: zero}}")
+        .replace("W: 1", "W[i]: 1")
+        .replace("MatMul(W, h[i])", "MatMul(W[i-2], h[i])")
+    )
     assert not np.any(tp.Program.from_netsor(loads(text)).run(8, 20)["y"])
 
 
 def test_a_score_of_nothing_but_zeros_is_judged() -> None:
     text = PROGRAM.replace("{i: 2}", "{i: {size: 2, boundary: zero}}").replace(
-        "y[i] = MatMul(W, h[i])", "k[i] = MatMul(W, h[i])\n  - p[i] = Dot(k[i], k[i-2])\n  - y[i] = Nonlin(tanh(p[i]))")
+        "y[i] = MatMul(W, h[i])", "k[i] = MatMul(W, h[i])\n  - p[i] = Dot(k[i], k[i-2])\n  - y[i] = Nonlin(tanh(p[i]))"
+    )
     report = tp.Program.from_netsor(loads(text)).check()
     assert report.grade == "outside"
     assert "zeros that are read beyond a boundary" in str(report)

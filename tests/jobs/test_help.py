@@ -145,9 +145,13 @@ def _bash(script: str, folder: Path) -> list[str]:
     (folder / "completion.sh").write_text(CliRunner().invoke(main, ["completion", "bash"]).stdout)
     package = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        ["bash", "--norc", "-c", f". ./completion.sh; {script}; printf '%s\\n' \"${{COMPREPLY[@]}}\""], cwd=folder,
-        capture_output=True, text=True, check=True,
-        env=os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(package)})
+        ["bash", "--norc", "-c", f". ./completion.sh; {script}; printf '%s\\n' \"${{COMPREPLY[@]}}\""],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(package)},
+    )
     assert not done.stderr
     return done.stdout.split()
 
@@ -161,8 +165,10 @@ def test_bash_completes(folder: Path) -> None:
 
 
 def test_completing_loads_nothing_slow(folder: Path) -> None:
-    code = ("import sys\nfrom tensorprog.jobs.cli import main\ntry: main(prog_name='tp')\nexcept SystemExit: pass\n"
-            "print(*sys.modules, file=sys.stderr)")
+    code = (
+        "import sys\nfrom tensorprog.jobs.cli import main\ntry: main(prog_name='tp')\nexcept SystemExit: pass\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
     for words in ("tp ", "tp check m", "tp check mine.yaml --set "):
         env = os.environ | {"_TP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
         done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)

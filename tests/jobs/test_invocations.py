@@ -63,20 +63,60 @@ def tp(folder, capsys):
 
 NINES = "9" * 5000
 HOSTILE = [
-    ["run", "nosuch"], ["run", "no/such.yaml"], ["check", "atention"], ["check", "."], ["check", "\0"], ["check", ""],
-    ["check", "broken.yaml"], ["check", "binary.yaml"], ["check", "empty.yaml"], ["check", "x" * 5000],
-    *(["check", "small.yaml", "--set", text] for text in (
-        "s", "=3", "z=3", "s=two", "s=1e12", "s=nan", "s=__import__('os').getcwd()", "s=0", "s=9**9**9", "s=")),
+    ["run", "nosuch"],
+    ["run", "no/such.yaml"],
+    ["check", "atention"],
+    ["check", "."],
+    ["check", "\0"],
+    ["check", ""],
+    ["check", "broken.yaml"],
+    ["check", "binary.yaml"],
+    ["check", "empty.yaml"],
+    ["check", "x" * 5000],
+    *(
+        ["check", "small.yaml", "--set", text]
+        for text in (
+            "s",
+            "=3",
+            "z=3",
+            "s=two",
+            "s=1e12",
+            "s=nan",
+            "s=__import__('os').getcwd()",
+            "s=0",
+            "s=9**9**9",
+            "s=",
+        )
+    ),
     *(["run", "small.yaml", "--width", text] for text in ("0", "-4", "abc", "16,,64", "1e3", NINES, "²", "")),
     *(["run", "small.yaml", "--samples", text] for text in ("1", "many", "1e400", "2.5", "-inf", NINES, "")),
-    *(["run", "small.yaml", *options] for options in (
-        ["--threads", "0"], ["--seed", "-1"], ["--seed", "1e30"], ["--method", "fast"], ["--format", "xml"],
-        ["--out", "file"], ["--out", "file/inside"], ["--nonsense"], ["extra"])),
-    ["run"], ["frobnicate"], ["small.yaml"], ["list", "--set", "a=1"], ["check", "small.yaml", "--require", "proof"],
-    ["limit", "small.yaml", "--accuracy", "-1"], ["limit", "small.yaml", "--accuracy", "nan"],
-    ["sample", "small.yaml"], ["sample", "small.yaml", "--size", "0", "--out", "a.npz"],
-    ["sample", "small.yaml", "--size", "10", "--out", "nowhere/a.npz"], ["sample", "small.yaml", "--out", "."],
-    ["graph", "small.yaml", "-o", "a.pdf"], ["graph", "small.yaml", "-o", "nowhere/a.svg"],
+    *(
+        ["run", "small.yaml", *options]
+        for options in (
+            ["--threads", "0"],
+            ["--seed", "-1"],
+            ["--seed", "1e30"],
+            ["--method", "fast"],
+            ["--format", "xml"],
+            ["--out", "file"],
+            ["--out", "file/inside"],
+            ["--nonsense"],
+            ["extra"],
+        )
+    ),
+    ["run"],
+    ["frobnicate"],
+    ["small.yaml"],
+    ["list", "--set", "a=1"],
+    ["check", "small.yaml", "--require", "proof"],
+    ["limit", "small.yaml", "--accuracy", "-1"],
+    ["limit", "small.yaml", "--accuracy", "nan"],
+    ["sample", "small.yaml"],
+    ["sample", "small.yaml", "--size", "0", "--out", "a.npz"],
+    ["sample", "small.yaml", "--size", "10", "--out", "nowhere/a.npz"],
+    ["sample", "small.yaml", "--out", "."],
+    ["graph", "small.yaml", "-o", "a.pdf"],
+    ["graph", "small.yaml", "-o", "nowhere/a.svg"],
 ]
 
 
@@ -90,14 +130,21 @@ def test_bad_input_is_one_message_on_stderr_and_exit_code_2(tp, folder, args):
     assert not (folder / "runs").exists()
 
 
-@pytest.mark.parametrize(("args", "said"), [
-    (["sample", "small.yaml", "--out"], "tp sample --help"), (["check", "--nonsense"], "tp check --help"),
-    (["run", "small.yaml", "--seed", str(2**64)], f"at most {2**63 - 1}"),
-    (["run", "small.yaml", "--seed", "-1"], "at least 0"),
-    (["sample", "small.yaml", "--out", "a.txt"], "--out a.npz"),
-    (["sample", "small.yaml", "--out", ""], "the path is empty"), (["graph", "small.yaml", "-o", ""], "is empty"),
-    (["run", "small.yaml", "--out", ""], "the path is empty"), (["paper", "fig2a", "--out", ""], "is empty"),
-], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["sample", "small.yaml", "--out"], "tp sample --help"),
+        (["check", "--nonsense"], "tp check --help"),
+        (["run", "small.yaml", "--seed", str(2**64)], f"at most {2**63 - 1}"),
+        (["run", "small.yaml", "--seed", "-1"], "at least 0"),
+        (["sample", "small.yaml", "--out", "a.txt"], "--out a.npz"),
+        (["sample", "small.yaml", "--out", ""], "the path is empty"),
+        (["graph", "small.yaml", "-o", ""], "is empty"),
+        (["run", "small.yaml", "--out", ""], "the path is empty"),
+        (["paper", "fig2a", "--out", ""], "is empty"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
 def test_messages_say_what_to_do(tp, folder, args, said):
     before = sorted(folder.iterdir())
     code, _, err = tp(*args)
@@ -152,7 +199,13 @@ def test_run_prints_one_json_object_of_the_documented_shape(tp, folder):
     files = folder / "runs" / "small"
     assert json.loads((files / "report.json").read_text()) == report
     assert sorted(path.name for path in files.iterdir()) == [
-        "convergence.png", "density.png", "program.svg", "report.html", "report.json", "samples.npz"]
+        "convergence.png",
+        "density.png",
+        "program.svg",
+        "report.html",
+        "report.json",
+        "samples.npz",
+    ]
     with np.load(files / "samples.npz", allow_pickle=False) as data:
         meta = json.loads(str(data["meta.json"]))
         assert data["y_n8"].shape == (400, 2)
@@ -263,8 +316,13 @@ def test_require_raises_the_bar(tp, folder):
 
 @pytest.mark.turns(3)
 def test_quiet_prints_nothing(tp, folder):
-    for command in (["check", "small.yaml"], ["limit", "small.yaml"], ["graph", "small.yaml", "-o", "a.svg"],
-                    ["sample", "small.yaml", "--size", "50", "--out", "a.npz"], ["run", "small.yaml", "--width", "8"]):
+    for command in (
+        ["check", "small.yaml"],
+        ["limit", "small.yaml"],
+        ["graph", "small.yaml", "-o", "a.svg"],
+        ["sample", "small.yaml", "--size", "50", "--out", "a.npz"],
+        ["run", "small.yaml", "--width", "8"],
+    ):
         assert tp(*command, "--quiet") == (0, "", ""), command
     assert (folder / "a.svg").read_text().lstrip().startswith("<")
 
@@ -289,9 +347,15 @@ def test_limit_and_sample(tp, folder):
         assert np.allclose(data["y"], double, atol=1e-5)
 
 
-@pytest.mark.parametrize(("suffix", "text"), [
-    (".svg", "<svg"), (".dot", "digraph"), (".mmd", "-->"), (".md", "```mermaid"),
-])
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [
+        (".svg", "<svg"),
+        (".dot", "digraph"),
+        (".mmd", "-->"),
+        (".md", "```mermaid"),
+    ],
+)
 def test_graph_by_suffix(tp, folder, suffix, text):
     assert tp("graph", "small.yaml", "-o", f"g{suffix}")[0] == 0
     assert text in (folder / f"g{suffix}").read_text()
@@ -424,9 +488,11 @@ def test_our_own_bug_is_one_paragraph(tp, monkeypatch):
 def test_averages_are_reported_from_the_file_and_from_the_command_line(tp, folder, monkeypatch):
     monkeypatch.setattr("tensorprog.results.reference.MIN_DRAWS", 1000)
     text = SMALL.replace("samples: 400}", "samples: 400, keep: [q, v]") + (
-        "  averages:\n    m: tanh(y[0])**2\n    f: tanh(y[i])**2\n")
-    text = text.replace("run: {width: [8, 32], samples: 400, keep: [q, v]", "run:\n  width: [8, 32]\n  samples: 400\n"
-                        "  keep: [q, v]")
+        "  averages:\n    m: tanh(y[0])**2\n    f: tanh(y[i])**2\n"
+    )
+    text = text.replace(
+        "run: {width: [8, 32], samples: 400, keep: [q, v]", "run:\n  width: [8, 32]\n  samples: 400\n  keep: [q, v]"
+    )
     (folder / "with.yaml").write_text(text)
     code, out, err = tp("run", "with.yaml", "--out", "r")
     assert code == 0
@@ -592,10 +658,12 @@ def test_a_pipe_that_closes_early_is_quiet(folder):
 
 
 def test_help_and_check_import_nothing_heavy(folder):
-    script = ("import sys; from tensorprog.jobs.cli import main\n"
-              "try: main(args={args})\nexcept SystemExit as e: assert not e.code\n"
-              "heavy = [m for m in ('matplotlib', 'scipy.stats', 'sympy', 'rich', 'pydantic') if m in sys.modules]\n"
-              "print(heavy, file=sys.stderr)")
+    script = (
+        "import sys; from tensorprog.jobs.cli import main\n"
+        "try: main(args={args})\nexcept SystemExit as e: assert not e.code\n"
+        "heavy = [m for m in ('matplotlib', 'scipy.stats', 'sympy', 'rich', 'pydantic') if m in sys.modules]\n"
+        "print(heavy, file=sys.stderr)"
+    )
     for args in (["--help"], ["run", "--help"], ["check", "small.yaml"]):
         command = [sys.executable, "-c", script.format(args=args)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -611,9 +679,16 @@ def test_output_survives_a_terminal_without_unicode(folder):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(("place", "instead"), [
-    ("x.png", "x.svg"), ("pics/x.png", "pics/x.svg"), (".svg", "small.svg"), (".", "small.svg"), ("x", "x.svg"),
-])
+@pytest.mark.parametrize(
+    ("place", "instead"),
+    [
+        ("x.png", "x.svg"),
+        ("pics/x.png", "pics/x.svg"),
+        (".svg", "small.svg"),
+        (".", "small.svg"),
+        ("x", "x.svg"),
+    ],
+)
 def test_pictures_of_another_kind_are_refused_with_a_name_that_works(tp, place, instead):
     code, _, err = tp("graph", "small.yaml", "-o", place)
     assert code == 2

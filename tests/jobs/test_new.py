@@ -36,8 +36,12 @@ def fails(*words: str) -> str:
 
 def test_the_starter_is_a_theorem_and_runs() -> None:
     assert call("new", "mine").output.splitlines() == [
-        "written to mine.yaml", "next:", "  tp check mine.yaml", "  tp-run mine.yaml",
-        "  tp graph mine.yaml -o mine.svg"]
+        "written to mine.yaml",
+        "next:",
+        "  tp check mine.yaml",
+        "  tp-run mine.yaml",
+        "  tp graph mine.yaml -o mine.svg",
+    ]
     program = tp.load("mine.yaml")
     report = program.check()
     assert program.netsor.name == "mine"
@@ -105,7 +109,8 @@ def test_a_copy_is_the_program_under_another_name(source: str, folder: Path) -> 
     assert copy.netsor.body == original.netsor.body
     assert copy.netsor.name == "mine"
     assert {key: table.array.tolist() for key, table in copy.netsor.tables.items()} == {
-        key: table.array.tolist() for key, table in original.netsor.tables.items()}
+        key: table.array.tolist() for key, table in original.netsor.tables.items()
+    }
     kept = shipped_programs()[source].read_text(encoding="utf-8").splitlines()
     text = Path("sub/mine.yaml").read_text(encoding="utf-8").splitlines()
     assert text[0].startswith("# yaml-language-server: $schema=")
@@ -122,10 +127,16 @@ def test_data_that_differs_is_not_overwritten() -> None:
     assert call("new", "second", "--from", "mlp_bias").exit_code == 0  # the same data is no obstacle
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["--from", "nosuch"], "no shipped program"), (["-o", "nowhere/x.yaml"], "no folder"), (["-o", "x.txt"], "end in"),
-    (["-o", "aux.yaml"], "device"), (["--from", "broken.yaml"], "missing"),
-])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--from", "nosuch"], "no shipped program"),
+        (["-o", "nowhere/x.yaml"], "no folder"),
+        (["-o", "x.txt"], "end in"),
+        (["-o", "aux.yaml"], "device"),
+        (["--from", "broken.yaml"], "missing"),
+    ],
+)
 def test_mistakes_are_told_before_anything_is_written(words: list[str], message: str, folder: Path) -> None:
     Path("broken.yaml").write_text("program: broken")
     assert message in fails("new", "mine", *words)

@@ -147,17 +147,25 @@ def test_every_long_step_of_a_run_is_expected(file: Path, tmp_path: Path) -> Non
             begun.append(text)
 
     program = tp.load("attention", s=2, H=1)
-    run(program, settings_of(program.netsor, {"width": (8, 16), "samples": 500}), tmp_path / "out", Hearing(),
-        page=lambda study: "")
+    run(
+        program,
+        settings_of(program.netsor, {"width": (8, 16), "samples": 500}),
+        tmp_path / "out",
+        Hearing(),
+        page=lambda study: "",
+    )
     assert set(begun) - set(expected) == {"checking"}
     assert set(expected) <= set(begun)
 
 
-@pytest.mark.parametrize(("passed", "worked", "learned"), [
-    (8.0, 2.0, 2.0),  # one thread, beside others on the machine
-    (2.0, 7.0, 2.0),  # several threads
-    (8.0, 0.1, 8.0),  # workers in other processes
-])
+@pytest.mark.parametrize(
+    ("passed", "worked", "learned"),
+    [
+        (8.0, 2.0, 2.0),  # one thread, beside others on the machine
+        (2.0, 7.0, 2.0),  # several threads
+        (8.0, 0.1, 8.0),  # workers in other processes
+    ],
+)
 def test_other_work_on_the_machine_is_not_learned(
     passed: float, worked: float, learned: float, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

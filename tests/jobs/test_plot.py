@@ -31,6 +31,7 @@ Tp = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def nothing_computed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From then on no network may be drawn and no limit compiled."""
+
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("computed again")
 
@@ -112,7 +113,12 @@ def test_what_a_folder_lacks_is_said(tp: Tp) -> None:
     Path("old/report.json").write_text(json.dumps(report))
     assert "no density of the limit" in refused("old", "--what", "density")
     assert tp("plot", "old", "--format", "png")[1].split() == [
-        "written", "to", "old/", "convergence-page.png", "covariance-page.png"]
+        "written",
+        "to",
+        "old/",
+        "convergence-page.png",
+        "covariance-page.png",
+    ]
     Path("r/samples.npz").write_bytes(Path("r/samples.npz").read_bytes()[:200])
     assert "cannot be read from r/samples.npz" in refused("r", "--what", "density")
     code, out, err = tp("plot", "r", "--format", "png")
@@ -124,7 +130,8 @@ def test_what_a_folder_lacks_is_said(tp: Tp) -> None:
     for key in ("finite", "limit", "densities"):
         Path("old/report.json").write_text(json.dumps(report | {"densities": {}, key: 5}))
         assert "was not written by tensorprog, or was changed" in refused(
-            "old", "--what", "covariance" if key == "limit" else "density")
+            "old", "--what", "covariance" if key == "limit" else "density"
+        )
     report["finite"] = []
     Path("r/report.json").write_text(json.dumps(report))
     assert "no width is complete in r" in refused("r", "--what", "convergence")

@@ -92,9 +92,18 @@ def test_what_a_run_asked_is_remembered_bit_for_bit(tp: Tp, folder: Path, monkey
 def test_answers_come_back_as_they_were(tp: Tp, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     P = tensorprog.load("small.yaml")
     law, points = P.limit(), np.linspace(-1, 1, 5)
-    asked = [("mean", "y"), ("var", "y[0]"), ("kurtosis", "y"), ("cov", "p"), ("cov", "y"), ("cov", "x", "h"),
-             ("density", "y[1]", points), ("cdf", "y[1]", points), ("density_method", "y[0]"),
-             ("averages", {"m": "tanh(y[0])"}, 100)]
+    asked = [
+        ("mean", "y"),
+        ("var", "y[0]"),
+        ("kurtosis", "y"),
+        ("cov", "p"),
+        ("cov", "y"),
+        ("cov", "x", "h"),
+        ("density", "y[1]", points),
+        ("cdf", "y[1]", points),
+        ("density_method", "y[0]"),
+        ("averages", {"m": "tanh(y[0])"}, 100),
+    ]
     told = [getattr(law, method)(*args) for method, *args in asked]
     first = RememberedLaw(P)
     before = [getattr(first, method)(*args) for method, *args in asked]
@@ -112,7 +121,11 @@ def test_answers_come_back_as_they_were(tp: Tp, folder: Path, monkeypatch: pytes
                 np.testing.assert_array_equal(np.asarray(again), np.asarray(answer), strict=True)
     assert second.error == first.error == law.error
     assert (second.outputs, second.scores, second.widths, second.grade) == (
-        law.outputs, law.scores, law.widths, law.grade)
+        law.outputs,
+        law.scores,
+        law.widths,
+        law.grade,
+    )
     with pytest.raises(AssertionError, match="a law was compiled"):
         second.quantile("y[0]", 0.5)
 
@@ -140,8 +153,21 @@ def damage(path: Path, how: str) -> None:
             np.savez(stream, answer=np.array(json.dumps(json.loads(how))))
 
 
-@pytest.mark.parametrize("how", ["empty", "cut", "flipped", "pickled", "pickle", "[]", '[{"array": 3}, 0]', "7",
-                                 '[{"what": 0}, 0]', '[{"tuple": 1, "list": 2}, 0]'])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "empty",
+        "cut",
+        "flipped",
+        "pickled",
+        "pickle",
+        "[]",
+        '[{"array": 3}, 0]',
+        "7",
+        '[{"what": 0}, 0]',
+        '[{"tuple": 1, "list": 2}, 0]',
+    ],
+)
 def test_a_damaged_file_is_as_good_as_none(tp: Tp, folder: Path, how: str) -> None:
     Path("small.yaml").write_text(SIMPLE)
     shown = tp("limit", "small.yaml")
@@ -202,8 +228,11 @@ def test_where_the_folder_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for name in ("LOCALAPPDATA", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    expected = {"linux": ".cache/tensorprog", "darwin": "Library/Caches/tensorprog",
-                "win32": "AppData/Local/tensorprog/Cache"}
+    expected = {
+        "linux": ".cache/tensorprog",
+        "darwin": "Library/Caches/tensorprog",
+        "win32": "AppData/Local/tensorprog/Cache",
+    }
     for system, place in expected.items():
         monkeypatch.setattr("sys.platform", system)
         assert cache.folder() == tmp_path / place

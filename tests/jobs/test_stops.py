@@ -121,13 +121,16 @@ def sweep(out: str) -> bytes:
 
 
 @pytest.mark.turns(4)
-@pytest.mark.parametrize(("moment", "number", "finished"), [
-    ("drawing", 3, 3),
-    ("replacing", 5, 5),
-    pytest.param("drawing", 0, 0, marks=pytest.mark.slow),
-    pytest.param("writing", 0, CELLS, marks=pytest.mark.slow),
-    pytest.param("replacing", CELLS, CELLS, marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    ("moment", "number", "finished"),
+    [
+        ("drawing", 3, 3),
+        ("replacing", 5, 5),
+        pytest.param("drawing", 0, 0, marks=pytest.mark.slow),
+        pytest.param("writing", 0, CELLS, marks=pytest.mark.slow),
+        pytest.param("replacing", CELLS, CELLS, marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_sweep_goes_on_bit_for_bit(
     folder: Path, unbroken: tuple[bytes, list[str]], moment: str, number: int, finished: int
 ) -> None:
@@ -183,12 +186,13 @@ def _alive(process: int) -> bool:
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the children of a process are not listed here")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
-def test_workers_end_with_their_sweep(
-    folder: Path, unbroken: tuple[bytes, list[str]], kind: signal.Signals
-) -> None:
+def test_workers_end_with_their_sweep(folder: Path, unbroken: tuple[bytes, list[str]], kind: signal.Signals) -> None:
     with stopped("replacing", 2, "--out", "a", "--workers", "2") as process:
-        children = [int(child) for task in Path(f"/proc/{process.pid}/task").iterdir()
-                    for child in (task / "children").read_text().split()]
+        children = [
+            int(child)
+            for task in Path(f"/proc/{process.pid}/task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
         assert len(children) >= 2
         process.send_signal(kind)
         _, said = process.communicate(timeout=120)

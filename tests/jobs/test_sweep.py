@@ -42,8 +42,9 @@ def test_the_object_and_the_files(tp: Tp) -> None:
     assert code == 0
     assert err.startswith("estimate: about")
     found = json.loads(out)
-    assert found["command"] == ("tp sweep small.yaml --set s=3 --width 8,32 --over c=1,4 --repeats 3 --samples 3000 "
-                                "--seed 0 --variable 'y[0]'")
+    assert found["command"] == (
+        "tp sweep small.yaml --set s=3 --width 8,32 --over c=1,4 --repeats 3 --samples 3000 --seed 0 --variable 'y[0]'"
+    )
     assert [entry["constants"] for entry in found["sweep"]] == [{"c": 1}, {"c": 4}]
     with xarray.open_dataset("runs/small-sweep/sweep.nc", engine="scipy") as read:
         data = read.load()
@@ -93,20 +94,31 @@ def test_programs_without_a_limit(tp: Tp) -> None:
     assert "KL" not in out
 
 
-@pytest.mark.parametrize(("args", "said"), [
-    (["nosuch"], "no shipped program"), (["small.yaml", "--over", "c"], "--over H=1,2,4"),
-    (["small.yaml", "--over", "c=1,,2"], "NAME=VALUE"), (["small.yaml", "--over", "=1"], "NAME=VALUE"),
-    (["small.yaml", "--over", "cc=1"], "did you mean c?"), (["small.yaml", "--over", "s=0,2"], "with s=0"),
-    (["small.yaml", "--over", "c=x"], "with c=x"), (["small.yaml", "--over", "c=1", "--set", "c=2"], "by --set and"),
-    (["small.yaml", "--repeats", "0"], "--repeats 0"), (["small.yaml", "--samples", "1"], "--samples 1"),
-    (["small.yaml", "--width", "0"], "--width 0"), (["small.yaml", "--variable", "z[0]"], "z[0] is not a variable"),
-    (["small.yaml", "--variable", "y"], "name a member, such as y[0]"),
-    (["small.yaml", "--over", "s=1,2", "--variable", "y[1]"], "with s=1: y[1] is not a member of y"),
-    (["small.yaml", "--out", ""], "the path is empty"),
-    (["small.yaml", "--workers", "0"], "--workers 0"), (["small.yaml", "--workers", "2", "--scheduler", "x"], "both"),
-    (["small.yaml", "--scheduler", "nonsense"], "no scheduler answers"),
-    (["small.yaml", "--out", "small.yaml"], "cannot be written"),
-], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["nosuch"], "no shipped program"),
+        (["small.yaml", "--over", "c"], "--over H=1,2,4"),
+        (["small.yaml", "--over", "c=1,,2"], "NAME=VALUE"),
+        (["small.yaml", "--over", "=1"], "NAME=VALUE"),
+        (["small.yaml", "--over", "cc=1"], "did you mean c?"),
+        (["small.yaml", "--over", "s=0,2"], "with s=0"),
+        (["small.yaml", "--over", "c=x"], "with c=x"),
+        (["small.yaml", "--over", "c=1", "--set", "c=2"], "by --set and"),
+        (["small.yaml", "--repeats", "0"], "--repeats 0"),
+        (["small.yaml", "--samples", "1"], "--samples 1"),
+        (["small.yaml", "--width", "0"], "--width 0"),
+        (["small.yaml", "--variable", "z[0]"], "z[0] is not a variable"),
+        (["small.yaml", "--variable", "y"], "name a member, such as y[0]"),
+        (["small.yaml", "--over", "s=1,2", "--variable", "y[1]"], "with s=1: y[1] is not a member of y"),
+        (["small.yaml", "--out", ""], "the path is empty"),
+        (["small.yaml", "--workers", "0"], "--workers 0"),
+        (["small.yaml", "--workers", "2", "--scheduler", "x"], "both"),
+        (["small.yaml", "--scheduler", "nonsense"], "no scheduler answers"),
+        (["small.yaml", "--out", "small.yaml"], "cannot be written"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
 def test_wrong_input(tp: Tp, args: list[str], said: str) -> None:
     code, out, err = tp(*args)
     assert code == 2
@@ -115,8 +127,11 @@ def test_wrong_input(tp: Tp, args: list[str], said: str) -> None:
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize(("error", "code"), [(errors.MemoryLimitError("no room"), 3), (MemoryError(), 3),
-                                             (ZeroDivisionError("no"), 70)], ids=repr)
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(errors.MemoryLimitError("no room"), 3), (MemoryError(), 3), (ZeroDivisionError("no"), 70)],
+    ids=repr,
+)
 def test_a_cell_that_fails_is_named(tp: Tp, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
     def failing(*_: object, **__: object) -> None:
         raise error

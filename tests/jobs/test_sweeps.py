@@ -116,9 +116,11 @@ def test_streams_depend_on_the_cell_alone(small: Path) -> None:
     assert cells.stream(0, two) == named["c=2, n = 8, repeat 0"]
     assert cells.stream(0, five) not in streams.values()
     assert not set(streams.values()) & {cells.stream(1, cell) for cell in one}
-    code = ("from tensorprog.jobs.sweeps import cells, design\n"
-            "for cell in design('small.yaml', [4, 8], {'c': [1, 2]}, 3, 200).cells():\n"
-            "    print(cells.stream(0, cell))")
+    code = (
+        "from tensorprog.jobs.sweeps import cells, design\n"
+        "for cell in design('small.yaml', [4, 8], {'c': [1, 2]}, 3, 200).cells():\n"
+        "    print(cells.stream(0, cell))"
+    )
     again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=small.parent)
     assert list(map(int, again.stdout.split())) == list(streams.values())
 
@@ -138,8 +140,9 @@ def test_the_folder_holds_the_result(small: Path) -> None:
     with xarray.open_dataset("a/sweep.nc", engine="scipy") as read:
         assert read.load().identical(found)
     assert Path("a/sweep.nc").read_bytes() == netcdf(found)
-    assert found.attrs["command"] == ("tp sweep small.yaml --width 8,4 --over c=1,2 --repeats 2 --samples 200 --seed 0 "
-                                      "--variable 'y[0]'")
+    assert found.attrs["command"] == (
+        "tp sweep small.yaml --width 8,4 --over c=1,2 --repeats 2 --samples 200 --seed 0 --variable 'y[0]'"
+    )
     assert loads(found.attrs["program"]) == tp.load(small).netsor
     assert "no_limit" not in found.attrs
     with open("a/sweep.csv", newline="") as file:
@@ -173,8 +176,13 @@ def test_finished_cells_are_not_drawn_again(small: Path, drawn: list[Any]) -> No
     more = tp.sweep(small, [4, 8, 16], out="a", over={"c": [1, 2]}, repeats=3, samples=200)
     assert len(drawn) == 4 + 18 - 4
     for name in one.data_vars:
-        assert np.array_equal(more[name].sel(c=1, width=[8, 4], repeat=[0, 1]).transpose(*one[name].dims)
-                              if "width" in one[name].dims else more[name].sel(c=1), one[name], equal_nan=True), name
+        assert np.array_equal(
+            more[name].sel(c=1, width=[8, 4], repeat=[0, 1]).transpose(*one[name].dims)
+            if "width" in one[name].dims
+            else more[name].sel(c=1),
+            one[name],
+            equal_nan=True,
+        ), name
 
 
 def test_other_numbers_share_no_cells(small: Path, drawn: list[Any]) -> None:
@@ -214,9 +222,20 @@ def test_a_cell_of_something_else_is_not_taken(small: Path, drawn: list[Any]) ->
 
 
 def test_means_over_repeats_have_the_errors_of_means() -> None:
-    repeats = [dict.fromkeys(NUMBERS, 1.0) | {"samples": 100, "effective": 90.0, "ks": ks, "ks_se": 0.5,
-                                              "ks_floor": floor, "limit_variance": 7.0, "kl": None, "kl_se": None}
-               for ks, floor in ((1.0, 0.1), (2.0, 0.2), (6.0, 0.6))]
+    repeats = [
+        dict.fromkeys(NUMBERS, 1.0)
+        | {
+            "samples": 100,
+            "effective": 90.0,
+            "ks": ks,
+            "ks_se": 0.5,
+            "ks_floor": floor,
+            "limit_variance": 7.0,
+            "kl": None,
+            "kl_se": None,
+        }
+        for ks, floor in ((1.0, 0.1), (2.0, 0.2), (6.0, 0.6))
+    ]
     numbers = {name: np.array([repeat[name] for repeat in repeats], dtype=np.float64) for name in NUMBERS}
     row = mean_of(numbers, "y[0]")
     assert (row.variable, row.samples, row.effective) == ("y[0]", 300, 270.0)
@@ -247,8 +266,7 @@ def test_a_cluster_gives_the_same_file(small: Path) -> None:
     sizes: dict[str, Any] = {"width": [4, 8], "over": {"c": [1, 2]}, **SIZES}
     one = netcdf(tp.sweep(small, **sizes))
     local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
-    with (distributed.LocalCluster(**local) as cluster, distributed.Client(
-            cluster, set_as_default=False) as client):
+    with distributed.LocalCluster(**local) as cluster, distributed.Client(cluster, set_as_default=False) as client:
         assert netcdf(tp.sweep(small, executor=client.get_executor(), **sizes)) == one
         with connected(cluster.scheduler_address, print) as executor:
             assert netcdf(tp.sweep(small, executor=executor, **sizes)) == one
@@ -317,22 +335,26 @@ def test_the_command_makes_the_sweep_anew(small: Path) -> None:
     assert all(np.array_equal(again[name], found[name], equal_nan=True) for name in found.data_vars)
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    ({"width": []}, ["width is empty", "nothing to sweep"]),
-    ({"width": [0, 4.5]}, ["not 0", "not 4.5"]),
-    ({"width": [4], "over": {"c": []}}, ["no values of c"]),
-    ({"width": [4], "over": {"z": [1]}}, ["z is not a constant of small"]),
-    ({"width": [4], "over": {"ss": [1], "c": []}}, ["did you mean s?", "no values of c"]),
-    ({"width": [4], "over": {"s": [0, 2], "c": ["two"]}}, ["with s=0, c=two", "with s=2, c=two"]),
-    ({"width": [4], "over": {"c": [float("nan")]}}, ["with c=nan"]),
-    ({"width": [4], "repeats": 0, "samples": 1, "seed": -1}, ["repeats", "samples", "seed"]),
-    ({"width": [4], "variables": ["q[0]", "y[7]"]}, ["q[0] is not a variable", "y[7] is not a member"]),
-    ({"width": [4], "variables": ["y[1]"], "over": {"s": [1, 2]}}, ["y[1] is not a member"]),
-    ({"width": [4], "variables": []}, ["no variables"]),
-    ({"width": [4], "workers": 0}, ["workers"]),
-    ({"width": [4], "workers": 2, "executor": "any"}, ["workers and executor"]),
-    ({"width": [4], "executor": "any"}, ["executor must be"]),
-], ids=str)
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"width": []}, ["width is empty", "nothing to sweep"]),
+        ({"width": [0, 4.5]}, ["not 0", "not 4.5"]),
+        ({"width": [4], "over": {"c": []}}, ["no values of c"]),
+        ({"width": [4], "over": {"z": [1]}}, ["z is not a constant of small"]),
+        ({"width": [4], "over": {"ss": [1], "c": []}}, ["did you mean s?", "no values of c"]),
+        ({"width": [4], "over": {"s": [0, 2], "c": ["two"]}}, ["with s=0, c=two", "with s=2, c=two"]),
+        ({"width": [4], "over": {"c": [float("nan")]}}, ["with c=nan"]),
+        ({"width": [4], "repeats": 0, "samples": 1, "seed": -1}, ["repeats", "samples", "seed"]),
+        ({"width": [4], "variables": ["q[0]", "y[7]"]}, ["q[0] is not a variable", "y[7] is not a member"]),
+        ({"width": [4], "variables": ["y[1]"], "over": {"s": [1, 2]}}, ["y[1] is not a member"]),
+        ({"width": [4], "variables": []}, ["no variables"]),
+        ({"width": [4], "workers": 0}, ["workers"]),
+        ({"width": [4], "workers": 2, "executor": "any"}, ["workers and executor"]),
+        ({"width": [4], "executor": "any"}, ["executor must be"]),
+    ],
+    ids=str,
+)
 def test_mistakes_are_told_together_before_any_work(
     small: Path, drawn: list[Any], arguments: dict[str, Any], said: list[str]
 ) -> None:
@@ -344,16 +366,19 @@ def test_mistakes_are_told_together_before_any_work(
     assert not Path("a").exists()
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    ({"over": ["c"]}, "over must give names of constants their values, not ['c']"),
-    ({"over": {3: [1]}}, "over must give names"),
-    ({"variables": [3]}, "a variable is named by text, such as 'y[0]', not 3"),
-    ({"variables": 3}, "a variable is named by text"),
-    ({"variables": "y"}, "y is a family: name a member, such as y[0]"),
-    ({"over": {"s": [1, 2], "c": [1]}, "variables": "y[1]"}, "with s=1, c=1: y[1] is not a member of y"),
-    ({"out": 3}, "out must be the path of a folder, not 3"),
-    ({"out": ""}, "out must be the path of a folder, not ''"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"over": ["c"]}, "over must give names of constants their values, not ['c']"),
+        ({"over": {3: [1]}}, "over must give names"),
+        ({"variables": [3]}, "a variable is named by text, such as 'y[0]', not 3"),
+        ({"variables": 3}, "a variable is named by text"),
+        ({"variables": "y"}, "y is a family: name a member, such as y[0]"),
+        ({"over": {"s": [1, 2], "c": [1]}, "variables": "y[1]"}, "with s=1, c=1: y[1] is not a member of y"),
+        ({"out": 3}, "out must be the path of a folder, not 3"),
+        ({"out": ""}, "out must be the path of a folder, not ''"),
+    ],
+)
 def test_arguments_of_the_wrong_kind_are_refused_in_words(small: Path, arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(tp.ProgramError) as caught:
         tp.sweep(small, 4, **SIZES, **arguments)
@@ -398,8 +423,12 @@ def test_rates_of_a_sweep(small: Path) -> None:
     for name in ("kl", "ks", "w1", "energy"):
         with pytest.raises(tp.ProgramError, match=f"of at least {400 if name == 'kl' else 20} noise floors"):
             tp.rate(found, name, "y[0]", c=1)
-    for wrong, said in (({"distance": "kll"}, "did you mean kl"), ({}, "several values of"),
-                        ({"H": 2}, "was not swept"), ({"variable": "y[0]", "c": 3}, "has no c = 3")):
+    for wrong, said in (
+        ({"distance": "kll"}, "did you mean kl"),
+        ({}, "several values of"),
+        ({"H": 2}, "was not swept"),
+        ({"variable": "y[0]", "c": 3}, "has no c = 3"),
+    ):
         with pytest.raises(tp.ProgramError, match=said):
             tp.rate(found, **({"distance": "kl"} | wrong))
     with pytest.raises(tp.ProgramError, match="takes the result of a sweep"):

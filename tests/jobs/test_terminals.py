@@ -55,10 +55,18 @@ def call(*words: str) -> Result:
 # ---- screens --------------------------------------------------------------------------------------------------------
 
 EVERY = [  # one process calls them all, in a pseudo terminal
-    ["list"], ["list", "--atoms"], ["check", "attention_tied"], ["check", "attention_tied", "--facts"],
-    ["plan", "attention", "--width", "64"], ["limit", "mlp"], ["limit", "attention", "--infinite", "a"],
-    ["run", "attention_tied", "--samples", "200", "--width", "16,64"], ["run", "mlp", "--samples", "200"],
-    ["sample", "mlp", "--size", "100", "--out", "draws.npz"], ["new", "mine"], ["graph", "mlp", "-o", "mlp.svg"],
+    ["list"],
+    ["list", "--atoms"],
+    ["check", "attention_tied"],
+    ["check", "attention_tied", "--facts"],
+    ["plan", "attention", "--width", "64"],
+    ["limit", "mlp"],
+    ["limit", "attention", "--infinite", "a"],
+    ["run", "attention_tied", "--samples", "200", "--width", "16,64"],
+    ["run", "mlp", "--samples", "200"],
+    ["sample", "mlp", "--size", "100", "--out", "draws.npz"],
+    ["new", "mine"],
+    ["graph", "mlp", "-o", "mlp.svg"],
 ]
 CALLS = """
 import json, sys
@@ -81,8 +89,13 @@ def _in_a_terminal(commands: list[list[str]], columns: int, **environment: str) 
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     script = "import os; os.setsid(); import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n" + CALLS
-    with subprocess.Popen([sys.executable, "-c", script, json.dumps(commands)], stdin=theirs, stdout=theirs,
-                          stderr=theirs, env=os.environ | environment) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", script, json.dumps(commands)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=os.environ | environment,
+    ) as process:
         os.close(theirs)
         parts = []
         while True:
@@ -154,8 +167,12 @@ def test_names_and_numbers_are_never_torn(monkeypatch: pytest.MonkeyPatch) -> No
         def isatty(self) -> bool:
             return True
 
-    table = Grid("title", ("name", "value", "what"), (("a_name_of_some_length", "0.1234567(89)", "words " * 9),),
-                  text_columns=(0, 2))
+    table = Grid(
+        "title",
+        ("name", "value", "what"),
+        (("a_name_of_some_length", "0.1234567(89)", "words " * 9),),
+        text_columns=(0, 2),
+    )
     for columns in (24, *range(40, 64), 64, 100):
         monkeypatch.setenv("COLUMNS", str(columns))
         stream = Screen()
@@ -205,8 +222,15 @@ def test_readers_that_go(script: str, codes: str, folder: Path) -> None:
 # ---- quiet ----------------------------------------------------------------------------------------------------------
 
 QUIET = {
-    "run": ["u.yaml"], "check": ["u.yaml", "--facts"], "limit": ["u.yaml"], "sample": ["u.yaml", "--out", "a.npz"],
-    "plan": ["u.yaml"], "graph": ["u.yaml"], "list": [], "new": ["mine"], "completion": ["bash"],
+    "run": ["u.yaml"],
+    "check": ["u.yaml", "--facts"],
+    "limit": ["u.yaml"],
+    "sample": ["u.yaml", "--out", "a.npz"],
+    "plan": ["u.yaml"],
+    "graph": ["u.yaml"],
+    "list": [],
+    "new": ["mine"],
+    "completion": ["bash"],
 }
 
 

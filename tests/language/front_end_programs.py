@@ -8,9 +8,14 @@ SECTIONS = {
     "indices": "{i: s, j: s, t: 1..s}",
     "initial": "\n  h: {mean: 0, cov: 1}",
     "weights": "\n  W[i]: 1\n  V: 1",
-    "body": ["u[i] = MatMul(W[i], h)", "x[i,j] = Nonlin(tanh(u[i]) * u[j] / c)", "y[t] = Nonlin(u[t-1])",
-             "m = Dot(y[1], y[2])", "z[i] = Nonlin(sum[j](softmax[j](where(j <= i, m, -inf)) * x[i,j]))",
-             "g = MatMul(V, z[0])"],
+    "body": [
+        "u[i] = MatMul(W[i], h)",
+        "x[i,j] = Nonlin(tanh(u[i]) * u[j] / c)",
+        "y[t] = Nonlin(u[t-1])",
+        "m = Dot(y[1], y[2])",
+        "z[i] = Nonlin(sum[j](softmax[j](where(j <= i, m, -inf)) * x[i,j]))",
+        "g = MatMul(V, z[0])",
+    ],
     "outputs": "[y, g]",
 }
 

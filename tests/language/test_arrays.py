@@ -22,7 +22,11 @@ def test_union_keeps_batch_first_and_coordinate_last() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "over"),
     [
-        ("#aij", "#aj@", "aj"), ("ij", "#j@", "j"), ("#ij", "", "j"), ("#i@", "#j@", "@"), ("#ai", "#aj", "a"),
+        ("#aij", "#aj@", "aj"),
+        ("ij", "#j@", "j"),
+        ("#ij", "", "j"),
+        ("#i@", "#j@", "@"),
+        ("#ai", "#aj", "a"),
         ("j", "i", "ij"),
     ],
 )

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from tensorprog.language.arrows import acyclic, components, ordered
 
 GRAPHS = st.integers(0, 9).flatmap(
-    lambda n: st.lists(st.tuples(st.integers(0, max(n - 1, 0)), st.integers(0, max(n - 1, 0))), max_size=20 if n else 0)
-    .map(lambda edges: {node: [b for a, b in edges if a == node] for node in range(n)}))
+    lambda n: st.lists(
+        st.tuples(st.integers(0, max(n - 1, 0)), st.integers(0, max(n - 1, 0))), max_size=20 if n else 0
+    ).map(lambda edges: {node: [b for a, b in edges if a == node] for node in range(n)})
+)
 
 
 @given(GRAPHS)
@@ -23,7 +25,8 @@ def test_groups_and_their_order_are_those_of_networkx(after: dict[int, list[int]
     whole = nx.condensation(graph)
     for key in (int, lambda node: -node):
         order = nx.lexicographical_topological_sort(
-            whole, key=lambda c, key=key: min(map(key, whole.nodes[c]["members"])))
+            whole, key=lambda c, key=key: min(map(key, whole.nodes[c]["members"]))
+        )
         assert ordered(after, key) == [sorted(whole.nodes[c]["members"], key=key) for c in order]
     assert acyclic(after) == nx.is_directed_acyclic_graph(graph)
 

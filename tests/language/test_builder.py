@@ -22,8 +22,12 @@ tp = SimpleNamespace(**{name: function(name) for name in function_names()})
 
 def attention(name: str = "attention", first: str = "clip") -> Builder:
     loaded = load(PROGRAMS / f"{name}.yaml")
-    P = Builder(name, constants={"s": 4, "H": 2} | ({} if first == "relu" else {"C": 100}), title=loaded.title,
-                reference=loaded.reference)
+    P = Builder(
+        name,
+        constants={"s": 4, "H": 2} | ({} if first == "relu" else {"C": 100}),
+        title=loaded.title,
+        reference=loaded.reference,
+    )
     i, j, a = P.index("i", "s"), P.index("j", "s"), P.index("a", "H")
     h = P.initial("h", mean=0, cov=1)
     W, WQ = P.weights("W[i]", "WQ[a]")
@@ -42,9 +46,14 @@ def attention(name: str = "attention", first: str = "clip") -> Builder:
     return P
 
 
-@pytest.mark.parametrize(("name", "first"), [
-    ("attention", "clip"), ("attention_relu", "relu"), ("attention_tied", "clip"),
-])
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("attention", "clip"),
+        ("attention_relu", "relu"),
+        ("attention_tied", "clip"),
+    ],
+)
 def test_attention_equals_the_file(name, first):
     assert attention(name, first).netsor == load(PROGRAMS / f"{name}.yaml")
 
@@ -138,16 +147,19 @@ def test_transposes_equal_the_text():
     assert P.netsor.warnings == ()
 
 
-@pytest.mark.parametrize(("statement", "message"), [
-    (lambda P, W, x: P.nonlin("z", W[0].T), "W[0].T cannot stand in an expression: only the weight of a MatMul"),
-    (lambda P, W, x: P.nonlin("z", 2 * tp.tanh(W[0].T)), "W[0].T cannot stand in an expression"),
-    (lambda P, W, x: P.nonlin("z", W[0].T + x), "W[0].T cannot stand in an expression"),
-    (lambda P, W, x: P.dot("z", x.T, x), "x.T cannot stand in an expression"),
-    (lambda P, W, x: P.matmul("z", W[0], x.T), "x.T cannot stand in an expression"),
-    (lambda P, W, x: P.matmul("z", x.T, x), "x is not a weight"),
-    (lambda P, W, x: P.matmul("z", W.T, x), "W has 1 index: write W[i].T"),
-    (lambda P, W, x: P.initial("z", cov=W[0].T), "W[0].T cannot stand in an expression"),
-])
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (lambda P, W, x: P.nonlin("z", W[0].T), "W[0].T cannot stand in an expression: only the weight of a MatMul"),
+        (lambda P, W, x: P.nonlin("z", 2 * tp.tanh(W[0].T)), "W[0].T cannot stand in an expression"),
+        (lambda P, W, x: P.nonlin("z", W[0].T + x), "W[0].T cannot stand in an expression"),
+        (lambda P, W, x: P.dot("z", x.T, x), "x.T cannot stand in an expression"),
+        (lambda P, W, x: P.matmul("z", W[0], x.T), "x.T cannot stand in an expression"),
+        (lambda P, W, x: P.matmul("z", x.T, x), "x is not a weight"),
+        (lambda P, W, x: P.matmul("z", W.T, x), "W has 1 index: write W[i].T"),
+        (lambda P, W, x: P.initial("z", cov=W[0].T), "W[0].T cannot stand in an expression"),
+    ],
+)
 def test_a_transpose_stands_in_a_matmul_only(statement, message):
     P = Builder("p")
     P.index("i", 2)

@@ -62,8 +62,10 @@ def test_packages_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
 def wheel(folder: Path, name: str, files: dict[str, str], metadata: str = "", scripts: str = "") -> None:
     """A wheel of a few files."""
     info = f"{name}-1.0.dist-info"
-    files = files | {f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{metadata}",
-                     f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
+    files = files | {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{metadata}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
     if scripts:
         files[f"{info}/entry_points.txt"] = f"[console_scripts]\n{scripts}\n"
     with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as archive:
@@ -82,18 +84,35 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     say = "from tensorprog.language.extras import how_to_install\n\ndef main():\n    print(how_to_install('plot'))\n"
     source = Path(extras.__file__).read_text(encoding="utf-8")
-    wheel(folder, "tensorprog", {"tensorprog/__init__.py": "", "tensorprog/language/__init__.py": "",
-                                 "tensorprog/language/extras.py": source, "tensorprog/say.py": say},
-          "Provides-Extra: plot\nRequires-Dist: tiny_picture>=0.5; python_version > '3' and extra == 'plot'\n",
-          "tp = tensorprog.say:main")
+    wheel(
+        folder,
+        "tensorprog",
+        {
+            "tensorprog/__init__.py": "",
+            "tensorprog/language/__init__.py": "",
+            "tensorprog/language/extras.py": source,
+            "tensorprog/say.py": say,
+        },
+        "Provides-Extra: plot\nRequires-Dist: tiny_picture>=0.5; python_version > '3' and extra == 'plot'\n",
+        "tp = tensorprog.say:main",
+    )
     wheel(folder, "tiny_picture", {"tiny_picture.py": ""})
     # nothing is fetched, and no setting of this machine counts
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_", "PIPX_", "PYTHON", "VIRTUAL_ENV"))]:
         monkeypatch.delenv(name)
-    for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": folder.as_uri(), "PIP_CONFIG_FILE": os.devnull,
-                        "PIP_DISABLE_PIP_VERSION_CHECK": "1", "UV_NO_INDEX": "1", "UV_FIND_LINKS": str(folder),
-                        "UV_NO_CONFIG": "1", "UV_CACHE_DIR": str(tmp_path / "uv"), "UV_OFFLINE": "1",
-                        "PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path / "bin")}.items():
+    for name, value in {
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": folder.as_uri(),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "UV_NO_INDEX": "1",
+        "UV_FIND_LINKS": str(folder),
+        "UV_NO_CONFIG": "1",
+        "UV_CACHE_DIR": str(tmp_path / "uv"),
+        "UV_OFFLINE": "1",
+        "PIPX_HOME": str(tmp_path / "pipx"),
+        "PIPX_BIN_DIR": str(tmp_path / "bin"),
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     return folder / "tensorprog-1.0-py3-none-any.whl"

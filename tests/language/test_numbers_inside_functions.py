@@ -30,7 +30,10 @@ def _clipped(scale: float) -> float:
 
 
 def test_an_average_that_is_the_same_for_all_members() -> None:
-    law = Program.from_netsor(loads(HEAD + """
+    law = Program.from_netsor(
+        loads(
+            HEAD
+            + """
   - m[i] = Dot(u[i], u[i], scale=1/n)
   - x[i] = Nonlin(clip(u[i] / sqrt(m[i] + 0.01), -2, 2))
   - q[i] = MatMul(Q, x[i])
@@ -38,13 +41,18 @@ def test_an_average_that_is_the_same_for_all_members() -> None:
   - p[i,j] = Dot(q[i], k[j])
   - y[i] = Nonlin(sum[j](tanh(p[i,j]) * x[j]))
 outputs: [y, p]
-""")).limit()
+"""
+        )
+    ).limit()
     variance, error = law.var("p", with_error=True)
     assert np.all(np.abs(variance - _clipped(1.01**-0.5) ** 2) <= error + 1e-9)
 
 
 def test_a_score_inside_a_function_behind_which_a_weight_stands() -> None:
-    law = Program.from_netsor(loads(HEAD + """
+    law = Program.from_netsor(
+        loads(
+            HEAD
+            + """
   - x[i] = Nonlin(clip(u[i], -2, 2))
   - q = MatMul(Q, x[0])
   - k = MatMul(K, x[1])
@@ -52,7 +60,9 @@ def test_a_score_inside_a_function_behind_which_a_weight_stands() -> None:
   - z = Nonlin(tanh(tanh(p) * u[1]))
   - y = MatMul(R, z)
 outputs: [y]
-""")).limit()
+"""
+        )
+    ).limit()
     deviation = _clipped(1.0)
     squares = [WEIGHTS @ np.tanh(np.tanh(deviation * p) * NODES) ** 2 for p in NODES]
     value, error = law.var("y", with_error=True)

@@ -137,7 +137,7 @@ def pasted(text: str, error: ProgramError) -> str:
     start = re.match(r"\s*(- )?", old)
     assert start is not None
     new = [start.group() + line for line in problem.fix.splitlines()]
-    return "\n".join([*lines[: problem.span.line - 1], *new, *lines[problem.span.line:]])
+    return "\n".join([*lines[: problem.span.line - 1], *new, *lines[problem.span.line :]])
 
 
 @pytest.mark.parametrize(("line", "mistake", "message", "meant"), MISTAKES, ids=[entry[1] for entry in MISTAKES])
@@ -154,8 +154,13 @@ def test_a_pasted_fix_gives_what_was_meant(line: str, mistake: str, message: str
 
 
 def test_a_statement_of_which_nothing_is_known_is_not_rewritten() -> None:
-    for mistake in ("x[i] = Nonlin(arctan(u[i]))", "x[i] = Nonlin(tanh(u[i]) / sqrt(n))",
-                    "x[i] = Nonlin(foo.bar(u[i]))", "x[i] = MatMul(u[i], u[i])", "x[i] = MatMul(WZ, u[i])"):
+    for mistake in (
+        "x[i] = Nonlin(arctan(u[i]))",
+        "x[i] = Nonlin(tanh(u[i]) / sqrt(n))",
+        "x[i] = Nonlin(foo.bar(u[i]))",
+        "x[i] = MatMul(u[i], u[i])",
+        "x[i] = MatMul(WZ, u[i])",
+    ):
         with pytest.raises(ProgramError) as caught:
             loads(PROGRAM.replace(X, mistake))
         assert "x[i] =" not in caught.value.problems[0].fix, mistake

@@ -18,8 +18,10 @@ class _Names(dict[str, Any]):
     """Names whose values are made when they are first used, of a mistake only what it speaks of."""
 
     MADE: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        "net": lambda done: done.run(width=4, samples=4), "law": lambda done: done.limit(),
-        "report": lambda done: done.check(), "comparison": lambda done: tp.compare(done.run(width=4, samples=4), None),
+        "net": lambda done: done.run(width=4, samples=4),
+        "law": lambda done: done.limit(),
+        "report": lambda done: done.check(),
+        "comparison": lambda done: tp.compare(done.run(width=4, samples=4), None),
     }
 
     def __missing__(self, name: str) -> Any:
@@ -36,8 +38,23 @@ def names() -> dict[str, Any]:
     x = P.matmul("x[i]", V[i], h)
     p = P.dot("p[i,j]", x[i], x[j])
     done = tp.load("attention", s=2, H=1)
-    return _Names({"done": done, "tp": tp, "np": np, "math": math, "P": P, "names": names, "i": i, "j": j,
-                   "h": h, "W": W, "V": V, "x": x, "p": p})
+    return _Names(
+        {
+            "done": done,
+            "tp": tp,
+            "np": np,
+            "math": math,
+            "P": P,
+            "names": names,
+            "i": i,
+            "j": j,
+            "h": h,
+            "W": W,
+            "V": V,
+            "x": x,
+            "p": p,
+        }
+    )
 
 
 # what is written, what is answered, and what the answer gives when it is pasted: a second way to write it

@@ -100,7 +100,9 @@ MISTAKES = {
     "weights: {W[i]: 1}\n": ('write "W[i]" in quotes', "unquoted brackets or commas"),
     "outputs: [y[0]]\n": ("outputs: [y]", "the name of a whole family"),
     "initial:\n  h: {mean: 0, cov: max(1, 2)}\n": (
-        'h: {mean: 0, cov: "max(1, 2)"}', "a comma inside {...} ends the entry"),
+        'h: {mean: 0, cov: "max(1, 2)"}',
+        "a comma inside {...} ends the entry",
+    ),
     "constants: {s: 3\n": ("close it", "never closed"),
     "body:\n\t- a\n": ("use spaces", "tabs cannot indent"),
     "title: a: b\n": ('title: "a: b"', "a second `: `"),

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 -- one rule per row
 """One minimal invalid program per rule: exactly one problem, at the mark «, with what to write instead."""
 
 from __future__ import annotations
@@ -11,7 +10,11 @@ from tests.reading import loads
 
 CASES = {
     # names
-    "constant and index": (program(constants="{s: 3, c: 2, i: 1}", indices="{«i: s, j: s, t: 1..s}"), "i is bound twice", ""),
+    "constant and index": (
+        program(constants="{s: 3, c: 2, i: 1}", indices="{«i: s, j: s, t: 1..s}"),
+        "i is bound twice",
+        "",
+    ),
     "initial and weight": (program(weights="\n  W[i]: 1\n  V: 1\n  «h: 1"), "h is bound twice", "another name"),
     "initial and statement": (program("«h = Nonlin(1)"), "h is bound twice", "new name"),
     "defined twice": (program("«u[i] = MatMul(W[i], h)"), "u is bound twice: u[i] overlaps u[i]", "disjoint"),
@@ -24,7 +27,11 @@ CASES = {
     "function": (program("q[i] = Nonlin(«tahn(u[i]))"), "there is no function tahn", "did you mean tanh?"),
     "instruction": (program("q[i] = «MatMull(W[i], h)"), "the right side must be", "did you mean MatMul?"),
     "no instruction": (program("q[i] = «tanh(u[i])"), "the right side must be", "q[i] = Nonlin(tanh(u[i]))"),
-    "nested instruction": (program("q[i] = Nonlin(«MatMul(W[i], h))"), "MatMul is an instruction", "q[i] = MatMul(W[i], h)"),
+    "nested instruction": (
+        program("q[i] = Nonlin(«MatMul(W[i], h))"),
+        "MatMul is an instruction",
+        "q[i] = MatMul(W[i], h)",
+    ),
     "width n": (program("q[i] = Nonlin(u[i] / «n)"), "n may occur only as scale=1/n", "width"),
     # indices
     "too many": (program("q[i] = Nonlin(«u[i, j])"), "u has 1 index, 2 given", "u[...]"),
@@ -32,8 +39,16 @@ CASES = {
     "none": (program("q[i] = Nonlin(«u)"), "u has 1 index, 0 given", "q[i] = Nonlin(u[i])"),
     "free": (program("q[i] = Nonlin(«u[j])"), "the index j is neither on the left nor reduced", "sum[j](...)"),
     "free value": (program("«q[i] = Nonlin(u[i] * j)"), "the index j is neither on the left nor reduced", "sum[j]"),
-    "undeclared left": (program("q[«k] = Nonlin(1)"), "k is not an index or a constant", "declare it under indices or constants"),
-    "outside": (program("q[i] = Nonlin(«u[i + 1])"), "u: the index i + 1 runs over 1..3, outside 0..2", "boundary: zero"),
+    "undeclared left": (
+        program("q[«k] = Nonlin(1)"),
+        "k is not an index or a constant",
+        "declare it under indices or constants",
+    ),
+    "outside": (
+        program("q[i] = Nonlin(«u[i + 1])"),
+        "u: the index i + 1 runs over 1..3, outside 0..2",
+        "boundary: zero",
+    ),
     "outside constant": (program("q[i] = Nonlin(«u[s])"), "u: the index s runs over 3..3, outside 0..2", ""),
     "outside under where": (program("q[i] = Nonlin(where(i > 0, «u[i - 1], 0))"), "runs over -1..1, outside 0..2", ""),
     "not affine": (program("q[i] = Nonlin(u[«i * i])"), "i * i is not affine", "integers"),
@@ -43,27 +58,63 @@ CASES = {
     "hidden": (program("q[i] = Nonlin(«sum[i](u[i]))"), "sum[i] hides the index i", "another index"),
     "kept": (program("q[i] = Nonlin(«softmax[j](x[i,j]))"), "softmax[j] keeps the index j", "sum[j]"),
     "reduced undeclared": (program("q = Nonlin(sum[«k](u[k]))"), "takes declared indices, not k", "known names"),
-    "two arities": (program(["q[0] = Nonlin(1)", "«q[i, j] = Nonlin(u[i])"]), "q is defined with 1 and with 2", "one list"),
-    "gap": (program(["q[0] = Nonlin(1)", "«q[2] = Nonlin(1)"]), "the definitions of q leave a gap in 0..2", "every member"),
+    "two arities": (
+        program(["q[0] = Nonlin(1)", "«q[i, j] = Nonlin(u[i])"]),
+        "q is defined with 1 and with 2",
+        "one list",
+    ),
+    "gap": (
+        program(["q[0] = Nonlin(1)", "«q[2] = Nonlin(1)"]),
+        "the definitions of q leave a gap in 0..2",
+        "every member",
+    ),
     "empty index": (program(indices="{i: s, j: s, t: 1..s, k: «3..2}"), "index k is empty", "at least 1"),
     "size zero": (program(indices="{i: s, j: s, t: 1..s, k: «0}"), "the size of index k must be at least 1", ""),
     "size fraction": (program(indices="{i: s, j: s, t: 1..s, k: «2.5}"), "must be a whole number, not 2.5", ""),
     "size name": (program(indices="{i: s, j: s, t: 1..s, k: «q}"), "q is not a constant number", "s"),
     "range": (program(indices="{i: s, j: s, t: 1..s, k: «1..}"), "1.. is not a range", "1..T"),
-    "boundary": (program(indices="{i: s, j: s, t: 1..s, k: {size: 2, boundary: «mirror}}"), "no boundary mirror", "zero"),
+    "boundary": (
+        program(indices="{i: s, j: s, t: 1..s, k: {size: 2, boundary: «mirror}}"),
+        "no boundary mirror",
+        "zero",
+    ),
     "second copy": (program("«q[i] = Nonlin(u[i] * i_)"), "i_: second copies", ""),
     # kinds
     "matmul of scalar": (program("q = MatMul(V, «m)"), "m is a scalar; MatMul needs a vector", "Nonlin"),
     "dot of scalar": (program("q = Dot(«m, g)"), "m is a scalar; Dot needs two vectors", "Nonlin"),
     "weight as vector": (program("q = MatMul(V, «V)"), "V is a weight; a vector is needed", "MatMul"),
     "vector as weight": (program("q = MatMul(«g, h)"), "g is not a weight", "weights:"),
-    "weight in nonlin": (program("q = Nonlin(tanh(«V))"), "V is a weight; weights enter through MatMul", "MatMul(V, x)"),
-    "expression in matmul": (program("q = MatMul(V, «tanh(g))"), "MatMul takes a vector by its name", "q1 = Nonlin(tanh(g))\nq = MatMul(V, q1)"),
-    "expression with indices": (program("q[i] = MatMul(V, «2 * u[i])"), "MatMul takes a vector by its name", "q1[i] = Nonlin(2 * u[i])\nq[i] = MatMul(V, q1[i])"),
-    "expression in its name": (program(["q_x = Nonlin(g)", "q = MatMul(V, «2 * q_x)"]), "MatMul takes a vector by its name", "q1 = Nonlin(2 * q_x)\nq = MatMul(V, q1)"),
+    "weight in nonlin": (
+        program("q = Nonlin(tanh(«V))"),
+        "V is a weight; weights enter through MatMul",
+        "MatMul(V, x)",
+    ),
+    "expression in matmul": (
+        program("q = MatMul(V, «tanh(g))"),
+        "MatMul takes a vector by its name",
+        "q1 = Nonlin(tanh(g))\nq = MatMul(V, q1)",
+    ),
+    "expression with indices": (
+        program("q[i] = MatMul(V, «2 * u[i])"),
+        "MatMul takes a vector by its name",
+        "q1[i] = Nonlin(2 * u[i])\nq[i] = MatMul(V, q1[i])",
+    ),
+    "expression in its name": (
+        program(["q_x = Nonlin(g)", "q = MatMul(V, «2 * q_x)"]),
+        "MatMul takes a vector by its name",
+        "q1 = Nonlin(2 * q_x)\nq = MatMul(V, q1)",
+    ),
     "product as an operator": (program("q[i] = «V @ u[i]"), "the right side must be", "q[i] = MatMul(V, u[i])"),
-    "product inside": (program("q[i] = Nonlin(tanh(«V @ u[i]))"), "the operator @ is not part", "q1[i] = MatMul(V, u[i])\nq[i] = Nonlin(tanh(q1[i]))"),
-    "bound without a constant": (program("q[i] = Nonlin(«clip(tanh(u[i]), -B, B))"), "B is none of these", "declare B under constants"),
+    "product inside": (
+        program("q[i] = Nonlin(tanh(«V @ u[i]))"),
+        "the operator @ is not part",
+        "q1[i] = MatMul(V, u[i])\nq[i] = Nonlin(tanh(q1[i]))",
+    ),
+    "bound without a constant": (
+        program("q[i] = Nonlin(«clip(tanh(u[i]), -B, B))"),
+        "B is none of these",
+        "declare B under constants",
+    ),
     "flow weight": (program(weights="{Q«[i]: 1}"), "YAML cannot hold unquoted brackets", '"Q[i]" in quotes'),
     "one argument": (program("«q = Dot(g)"), "Dot takes two vectors, not 1 argument", "Dot(q[i], k[j])"),
     "scale": (program("«q = Dot(g, g, scale=1/m)"), "Dot has no scale 1/m", "scale=1/n"),
@@ -73,36 +124,61 @@ CASES = {
     "vector and dot": (program(["«q[0] = Dot(g, g)", "q[1] = Nonlin(g)"]), "q is a vector in one definition", ""),
     "widths in nonlin": (
         program("q = Nonlin(g + «r)", fixed_widths="{d: 8}", initial="\n  h: {cov: 1}\n  r: {cov: 1, width: d}"),
-        "q has width n, but r has width d", "equal widths"),
+        "q has width n, but r has width d",
+        "equal widths",
+    ),
     "widths in matmul": (
         program("q = MatMul(V, «r)", fixed_widths="{d: 8}", initial="\n  h: {cov: 1}\n  r: {cov: 1, width: d}"),
-        "V has shape [n, n], but r has width d", "shape: [n, d]"),
+        "V has shape [n, n], but r has width d",
+        "shape: [n, d]",
+    ),
     "widths in dot": (
         program("«q = Dot(g, r)", fixed_widths="{d: 8}", initial="\n  h: {cov: 1}\n  r: {cov: 1, width: d}"),
-        "Dot of g (width n) and r (width d)", "same width"),
+        "Dot of g (width n) and r (width d)",
+        "same width",
+    ),
     # transposes
     "transpose in nonlin": (program("q = Nonlin(tanh(«V.T))"), "V.T cannot stand here", "g = MatMul(V.T, x)"),
     "transpose in dot": (program("q = Dot(«g.T, g)"), "g.T cannot stand here", "q = Dot(g, g)"),
     "transpose of a vector": (program("q = MatMul(V, «g.T)"), "only the weight of a MatMul may be transposed", ""),
     "vector as transposed weight": (program("q = MatMul(«g.T, h)"), "g is not a weight", "weights:"),
     "transpose twice": (program("q[i] = MatMul(«W[i].T.T, h)"), "W[i].T.T is the matrix itself", "write W[i]"),
-    "transpose of a family": (program("q[i] = MatMul(«W.T[i], h)"), "only a name can carry indices", "q[i] = MatMul(W[i].T, h)"),
+    "transpose of a family": (
+        program("q[i] = MatMul(«W.T[i], h)"),
+        "only a name can carry indices",
+        "q[i] = MatMul(W[i].T, h)",
+    ),
     "transpose of an expression": (program("q = MatMul(«(V + 1).T, h)"), "only a weight can be transposed", "W[i].T"),
     "members of a transpose": (program("q = MatMul(«W.T, h)"), "W has 1 index, 0 given", "q[i] = MatMul(W[i].T, h)"),
     "widths in transposed matmul": (
         program("q = MatMul(Q.T, «h)", fixed_widths="{d: 8}", weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: [d, n]}"),
-        "Q.T has shape [n, d], but h has width n", "q = MatMul(Q, h), or shape: [n, n] for Q"),
+        "Q.T has shape [n, d], but h has width n",
+        "q = MatMul(Q, h), or shape: [n, n] for Q",
+    ),
     "widths in plain matmul": (
-        program("q = MatMul(Q, «r)", fixed_widths="{d: 8}", initial="\n  h: {cov: 1}\n  r: {cov: 1, width: d}",
-                weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: [d, n]}"),
-        "Q has shape [d, n], but r has width d", "q = MatMul(Q.T, r), or shape: [d, d] for Q"),
+        program(
+            "q = MatMul(Q, «r)",
+            fixed_widths="{d: 8}",
+            initial="\n  h: {cov: 1}\n  r: {cov: 1, width: d}",
+            weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: [d, n]}",
+        ),
+        "Q has shape [d, n], but r has width d",
+        "q = MatMul(Q.T, r), or shape: [d, d] for Q",
+    ),
     # order
     "circular": (program("«q[i] = Nonlin(tanh(q[i]))"), "circular definition: q[i] depends on itself", "footnote 2"),
     "circular mask": (program("«q[i] = Nonlin(sum[j](where(j < i, q[j], 0)))"), "not looked at", "footnote 2"),
     "circular pair": (program(["«q = MatMul(V, r)", "r = Nonlin(tanh(q))"]), "q, r depend on each other", "footnote 2"),
-    "increasing": (program(["q[3] = Nonlin(1)", "«r[i] = Nonlin(tanh(q[i+1]))", "q[i] = MatMul(V, r[i])"]), "without an index that decreases", ""),
-    "around": (program("«q[k] = Nonlin(tanh(q[k-1]))", indices="{i: s, j: s, t: 1..s, k: {size: 3, boundary: wrap}}"),
-               "circular definition", "footnote 2"),
+    "increasing": (
+        program(["q[3] = Nonlin(1)", "«r[i] = Nonlin(tanh(q[i+1]))", "q[i] = MatMul(V, r[i])"]),
+        "without an index that decreases",
+        "",
+    ),
+    "around": (
+        program("«q[k] = Nonlin(tanh(q[k-1]))", indices="{i: s, j: s, t: 1..s, k: {size: 3, boundary: wrap}}"),
+        "circular definition",
+        "footnote 2",
+    ),
     "before": (program(["q = MatMul(V, «r)", "r = Nonlin(g)"]), "r is used before it is bound", "above this statement"),
     # constants, initial vectors, weights
     "constant text": (program(constants="{s: 3, c: 2, q: «abc}"), "abc is not a constant number", ""),
@@ -111,27 +187,74 @@ CASES = {
     "constant empty": (program(constants="{s: 3, c: 2, q:« }"), "q is empty", "value"),
     "constant list": (program(constants="{s: 3, c: 2, «q: [1, 2]}"), "q is a list, so it needs an index", "q[i]: [..]"),
     "constant shape": (program(constants="\n  s: 3\n  c: 2\n  «q[i]: [1, 2]"), "q has shape (2,)", ""),
-    "constant ragged": (program(constants="\n  s: 3\n  c: 2\n  q[i,j]: «[[1, 2], [3]]"), "different lengths", "same length"),
-    "constant nan": (program(constants="\n  s: 3\n  c: 2\n  «q[i]: sqrt(i - 5)"), "q has entries that are not finite", ""),
-    "constant slots": (program("q[i] = Nonlin(u[i] * «b)", constants="\n  s: 3\n  c: 2\n  b[i]: [1, 2, 3]"),
-                       "b has 1 index, 0 given", "b[...]"),
+    "constant ragged": (
+        program(constants="\n  s: 3\n  c: 2\n  q[i,j]: «[[1, 2], [3]]"),
+        "different lengths",
+        "same length",
+    ),
+    "constant nan": (
+        program(constants="\n  s: 3\n  c: 2\n  «q[i]: sqrt(i - 5)"),
+        "q has entries that are not finite",
+        "",
+    ),
+    "constant slots": (
+        program("q[i] = Nonlin(u[i] * «b)", constants="\n  s: 3\n  c: 2\n  b[i]: [1, 2, 3]"),
+        "b has 1 index, 0 given",
+        "b[...]",
+    ),
     "negative cov": (program(initial="\n  «h: {cov: -1}"), "the cov of h must not be negative", "variance"),
     "not symmetric": (program(initial="\n  h: {cov: 1}\n  «q[i]: {cov: i - i_}"), "cov is not symmetric", "swap"),
-    "not semidefinite": (program(initial="\n  h: {cov: 1}\n  «q[i]: {cov: abs(i - i_)}"), "not positive semidefinite", ""),
-    "cov shape": (program(initial="\n  h: {cov: 1}\n  «q[i]: {cov: [[1, 0], [0, 1]]}"), "cov has shape (2, 2), not (3, 3)", ""),
-    "cov and gram": (program(initial="\n  «h: {cov: 1, gram: [[1]]}"), "cov and gram both give its covariance", "keep one"),
+    "not semidefinite": (
+        program(initial="\n  h: {cov: 1}\n  «q[i]: {cov: abs(i - i_)}"),
+        "not positive semidefinite",
+        "",
+    ),
+    "cov shape": (
+        program(initial="\n  h: {cov: 1}\n  «q[i]: {cov: [[1, 0], [0, 1]]}"),
+        "cov has shape (2, 2), not (3, 3)",
+        "",
+    ),
+    "cov and gram": (
+        program(initial="\n  «h: {cov: 1, gram: [[1]]}"),
+        "cov and gram both give its covariance",
+        "keep one",
+    ),
     "variance alone": (program(initial="\n  «h: {variance: 1}"), "variance belongs to data", "cov:"),
-    "data shape": (program(initial="\n  h: {cov: 1}\n  «q[i]: {data: [[1], [2]]}"), "data has shape (2, 1), not (3, d)", "row"),
+    "data shape": (
+        program(initial="\n  h: {cov: 1}\n  «q[i]: {data: [[1], [2]]}"),
+        "data has shape (2, 1), not (3, d)",
+        "row",
+    ),
     "mean of vector": (program(initial="\n  «h: {mean: u}"), "the mean of h must be made of constants", ""),
     "initial number": (program(initial="\n  «h: 1"), "h takes {mean: ..., cov: ...}", "{mean: 0, cov: 1}"),
-    "initial option": (program(initial="\n  h: {«men: 0}"), "there is no option of an initial vector men", "did you mean mean?"),
+    "initial option": (
+        program(initial="\n  h: {«men: 0}"),
+        "there is no option of an initial vector men",
+        "did you mean mean?",
+    ),
     "initial index": (program(initial="\n  h: {cov: 1}\n  q[«k]: {cov: 1}"), "k is not an index", ""),
     "initial member": (program(initial="\n  h: {cov: 1}\n  «q[0]: {cov: 1}"), "carries plain indices", "q[i]"),
     "negative variance": (program(weights="\n  W[i]: 1\n  «V: -1"), "the variance of V must not be negative", ""),
-    "variance of index": (program(weights="\n  W[i]: 1\n  «V: i + 1"), "the variance of V may not depend on the index i", ""),
-    "weight width": (program(weights="\n  W[i]: 1\n  V: 1\n  «Q: {variance: 1, shape: [d, n]}"), "d is not a declared width", "d: n/2"),
-    "weight shape": (program(weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: «[n]}"), "the shape of Q is [rows, columns]", "[d, n]"),
-    "weight numbers": (program(weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: «[64, n]}"), "names widths, not numbers", "fixed_widths"),
+    "variance of index": (
+        program(weights="\n  W[i]: 1\n  «V: i + 1"),
+        "the variance of V may not depend on the index i",
+        "",
+    ),
+    "weight width": (
+        program(weights="\n  W[i]: 1\n  V: 1\n  «Q: {variance: 1, shape: [d, n]}"),
+        "d is not a declared width",
+        "d: n/2",
+    ),
+    "weight shape": (
+        program(weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: «[n]}"),
+        "the shape of Q is [rows, columns]",
+        "[d, n]",
+    ),
+    "weight numbers": (
+        program(weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: «[64, n]}"),
+        "names widths, not numbers",
+        "fixed_widths",
+    ),
     "width square": (program(widths="{d: «n*n}"), "n*n is not a positive multiple of n", "n/2"),
     "width root": (program(widths="{d: «sqrt(n)}"), "sqrt(n) is not a positive multiple of n", "n/2"),
     "width negative": (program(widths="{d: «-1*n}"), "not a positive multiple of n", ""),
@@ -139,24 +262,46 @@ CASES = {
     "fixed width": (program(fixed_widths="{d: «0}"), "must lie between 1 and", ""),
     # outputs, run, sections
     "output": (program(outputs="[y, «gg]"), "the output gg is not defined", "did you mean g?"),
-    "output member": (program(outputs="[g, «\"y[1]\"]"), "an output is the name of a whole family, not y[1]", "y"),
+    "output member": (program(outputs='[g, «"y[1]"]'), "an output is the name of a whole family, not y[1]", "y"),
     "output text": (program(outputs="«y"), "outputs: is a list of names", "[y]"),
     "output weight": (program(outputs="[y, g, «V]"), "the output V is not defined", ""),
     "run key": (program() + "run: {«widht: 3}\n", "there is no run option widht", "did you mean width?"),
     "run range": (program() + "run: {samples: «0}\n", "samples must lie between 1 and", ""),
     "run method": (program() + "run: {method: «quick}\n", "there is no method quick", ""),
     "run width": (program() + "run: {width: «[16, x]}\n", "x is not a constant number", ""),
-    "section": (program().replace("constants:", "«constnats:"), "there is no section constnats", "did you mean constants?"),
+    "section": (
+        program().replace("constants:", "«constnats:"),
+        "there is no section constnats",
+        "did you mean constants?",
+    ),
     "statement colon": (program("«q[i]: Nonlin(1)"), "each entry of body: is one statement", "use `=`"),
-    "softmax row": (program("q[i] = Nonlin(sum[j](«softmax[j](where(j < i, m, -inf)) * x[i,j]))"),
-                    "every entry is masked at i=0", "at least one"),
-    "where condition": (program("q = Nonlin(«where(g, 1, 0))"), "needs a comparison as its condition", "q = Nonlin(where(g != 0, 1, 0))"),
+    "softmax row": (
+        program("q[i] = Nonlin(sum[j](«softmax[j](where(j < i, m, -inf)) * x[i,j]))"),
+        "every entry is masked at i=0",
+        "at least one",
+    ),
+    "where condition": (
+        program("q = Nonlin(«where(g, 1, 0))"),
+        "needs a comparison as its condition",
+        "q = Nonlin(where(g != 0, 1, 0))",
+    ),
     "comparison": (program("q[i] = Nonlin(«u[i] * (i < 1))"), "can only be the condition", "where("),
-    "summed comparison": (program("q = Nonlin(«sum[i](u[i] > 0))"), "can only be the condition", "where(u[i] > 0, 1, 0)"),
-    "chained": (program("q[i] = Nonlin(where(«0 < i < 2, u[i], 0))"), "comparisons do not chain", "q[i] = Nonlin(where((0 < i) & (i < 2), u[i], 0))"),
+    "summed comparison": (
+        program("q = Nonlin(«sum[i](u[i] > 0))"),
+        "can only be the condition",
+        "where(u[i] > 0, 1, 0)",
+    ),
+    "chained": (
+        program("q[i] = Nonlin(where(«0 < i < 2, u[i], 0))"),
+        "comparisons do not chain",
+        "q[i] = Nonlin(where((0 < i) & (i < 2), u[i], 0))",
+    ),
     "infinite": (program("q[i] = Nonlin(u[i] * «9**9**9)"), "9**9**9 is not a finite number", ""),
-    "clip of nothing": (program("q[i] = Nonlin(u[i] + «clip(u[i], 2 - i, 1))"), "the lower bound is above the upper one at i=0",
-                        "lower, upper"),
+    "clip of nothing": (
+        program("q[i] = Nonlin(u[i] + «clip(u[i], 2 - i, 1))"),
+        "the lower bound is above the upper one at i=0",
+        "lower, upper",
+    ),
     "min of inf": (program("q[i] = Nonlin(2 * «min(u[i], inf))"), "min(u[i], inf): inf bounds nothing", "alone"),
     "exponent": (program("q[i] = Nonlin(«u[i]**1e300)"), "the exponent 1e+300 is too large", "1000"),
 }
@@ -181,8 +326,11 @@ def test_the_valid_program_is_valid():
 
 
 def test_all_mistakes_are_reported_together_in_the_order_of_the_file():
-    text = program(["q[i] = Nonlin(tahn(u[i]))", "r[i] = Nonlin(q[i] + vv[i])", "w[i] = Nonlin(u[i+1])"],
-                   weights="\n  W[i]: 1\n  V: -1", constants="{s: 3, c: 2, k: zz}")
+    text = program(
+        ["q[i] = Nonlin(tahn(u[i]))", "r[i] = Nonlin(q[i] + vv[i])", "w[i] = Nonlin(u[i+1])"],
+        weights="\n  W[i]: 1\n  V: -1",
+        constants="{s: 3, c: 2, k: zz}",
+    )
     with pytest.raises(ProgramError) as caught:
         loads(text)
     messages = [problem.message for problem in caught.value.problems]
@@ -193,10 +341,15 @@ def test_all_mistakes_are_reported_together_in_the_order_of_the_file():
     assert lines == sorted(lines)
 
 
-@pytest.mark.parametrize(("section", "text"), [
-    ("constants", "{s: abc, c: 2}"), ("indices", "{i: 1e30, j: s, t: 1..s}"), ("weights", "\n  W[q]: 1\n  V: 1"),
-    ("initial", "\n  h: {mean: [1, [2]], cov: 1}"),
-])
+@pytest.mark.parametrize(
+    ("section", "text"),
+    [
+        ("constants", "{s: abc, c: 2}"),
+        ("indices", "{i: 1e30, j: s, t: 1..s}"),
+        ("weights", "\n  W[q]: 1\n  V: 1"),
+        ("initial", "\n  h: {mean: [1, [2]], cov: 1}"),
+    ],
+)
 def test_what_depends_on_a_broken_name_is_not_reported(section, text):
     with pytest.raises(ProgramError) as caught:
         loads(program(**{section: text}))
@@ -213,12 +366,20 @@ def test_a_missing_section_is_named(section):
 def test_unused_declarations_are_warnings():
     netsor = loads(program("q = Nonlin(1)", constants="{s: 3, c: 2, k: 1}"))
     assert [warning.message for warning in netsor.warnings] == [
-        "the constant k is not used", "q is neither used nor an output"]
+        "the constant k is not used",
+        "q is neither used nor an output",
+    ]
 
 
 def test_names_inside_index_expressions_and_sizes_count_as_used():
-    netsor = loads(program(["q[i] = Nonlin(u[a - 1])", "r[i] = Nonlin(q[i])"], outputs="[y, g, r]",
-                           constants="{s: 3, c: 2, a: 1, b: 4, d: 2*b}", fixed_widths="{e: d}"))
+    netsor = loads(
+        program(
+            ["q[i] = Nonlin(u[a - 1])", "r[i] = Nonlin(q[i])"],
+            outputs="[y, g, r]",
+            constants="{s: 3, c: 2, a: 1, b: 4, d: 2*b}",
+            fixed_widths="{e: d}",
+        )
+    )
     assert netsor.warnings == ()
 
 

@@ -21,10 +21,23 @@ outputs: [f]
 """
 
 FUNCTIONS = {
-    "relu": "relu(z)", "erf": "erf(c*z)", "gelu": "gelu(z)", "sin": "sin(z + c)", "cos": "cos(z)",
-    "abs": "abs(z)", "leaky_relu": "leaky_relu(z, 0.2)", "clip": "clip(z, -c, c)", "sign": "sign(z)",
-    "cubic": "z**3/6 - c*z + 0.5", "gaussian": "gaussian(z)", "shifted_relu": "relu(z - c)", "tanh": "tanh(c*z)",
-    "lopsided_clip": "clip(z, -0.5, 2*c)", "exp": "exp(c*z/4)", "hinge": "max(z, 0.3)", "mix": "z*step(z) + sin(z)",
+    "relu": "relu(z)",
+    "erf": "erf(c*z)",
+    "gelu": "gelu(z)",
+    "sin": "sin(z + c)",
+    "cos": "cos(z)",
+    "abs": "abs(z)",
+    "leaky_relu": "leaky_relu(z, 0.2)",
+    "clip": "clip(z, -c, c)",
+    "sign": "sign(z)",
+    "cubic": "z**3/6 - c*z + 0.5",
+    "gaussian": "gaussian(z)",
+    "shifted_relu": "relu(z - c)",
+    "tanh": "tanh(c*z)",
+    "lopsided_clip": "clip(z, -0.5, 2*c)",
+    "exp": "exp(c*z/4)",
+    "hinge": "max(z, 0.3)",
+    "mix": "z*step(z) + sin(z)",
     "elu": "elu(z)",
 }
 

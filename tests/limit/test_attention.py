@@ -227,7 +227,8 @@ def test_draws_in_single_precision_are_those_in_double_precision_rounded() -> No
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_scores_of_many_correlated_vectors_are_one_bilinear_form(dtype: str) -> None:
     """Scores read by other indices, of operands that stand the other way round, come by other products of matrices."""
-    law = Law(loads("""
+    law = Law(
+        loads("""
 program: many
 constants: {s: 80, rho: 0.9}
 indices: {i: s, j: s, g: 70}
@@ -244,7 +245,8 @@ body:
   - c[i]   = Dot(q[i], k[3])
   - y      = Nonlin(mean[i](tanh(d[i]) * x[i]))
 outputs: [y]
-"""))
+""")
+    )
     draws = law.sample(2000, seed=1, keep=("p", "t", "d", "e", "c"), dtype=dtype)
     p, close = draws["p"], 1e-12 if dtype == "float64" else 1e-4
     np.testing.assert_allclose(draws["t"], p, atol=close)

@@ -89,8 +89,12 @@ CASES = [
     Case("(1 + 30*sigmoid(200*(p-2)))*v", lambda p: 1 + 30 * logistic(200 * (p - 2)), places=near(2, 0.01, 0.1)),
     Case("(1 + 1000*sigmoid(50*(p-3)))*v", lambda p: 1 + 1000 * logistic(50 * (p - 3)), places=near(3, 0.02, 0.1)),
     Case("where(p > 0.3, 1, 3)*v", lambda p: mp.mpf(1) if p > 0.3 else mp.mpf(3), places=[0.3]),
-    Case("where(p > 1.7, 100, 1)*v + relu(p + 0.1)", lambda p: mp.mpf(100) if p > 1.7 else mp.mpf(1),
-         lambda p: max(p + mp.mpf("0.1"), 0), [-0.1, 1.7]),
+    Case(
+        "where(p > 1.7, 100, 1)*v + relu(p + 0.1)",
+        lambda p: mp.mpf(100) if p > 1.7 else mp.mpf(1),
+        lambda p: max(p + mp.mpf("0.1"), 0),
+        [-0.1, 1.7],
+    ),
     Case("relu(p)*v", lambda p: max(p, 0), places=[0]),
     Case("max(p, 0.2)*v + min(p, 1)", lambda p: max(p, mp.mpf("0.2")), lambda p: min(p, 1), [0.2, 1]),
     Case("p**3*v", lambda p: p**3),
@@ -162,8 +166,11 @@ def test_densities_where_noise_vanishes(output: str, infinite: bool) -> None:
     assert np.isinf(value) == infinite
     if not infinite:
         with mp.workdps(20):
-            truth = mp.sqrt(mp.mpf(1) / (2 * mp.pi * K)) * 2 * mp.quad(
-                lambda t: 2 * mp.npdf(t**2) / mp.sqrt(K), [0, 1, 2, 4])  # p = K t**2
+            truth = (
+                mp.sqrt(mp.mpf(1) / (2 * mp.pi * K))
+                * 2
+                * mp.quad(lambda t: 2 * mp.npdf(t**2) / mp.sqrt(K), [0, 1, 2, 4])
+            )  # p = K t**2
         assert abs(float(value) - float(truth)) <= float(error) < 1e-6
 
 
@@ -333,7 +340,8 @@ def test_comparisons_of_networks_that_agree(tmp_path: Any) -> None:
 
 def test_the_error_of_expectations_holds_that_of_averages_given_scores() -> None:
     """Given p, y is N(0, K) whatever p: draws of p agree to the last digit, and what is left is the inner integral."""
-    found = Law(loads("""
+    found = Law(
+        loads("""
 program: turned
 indices: {l: 2}
 initial: {h: {cov: 1}}
@@ -347,7 +355,8 @@ body:
   - v[l] = MatMul(V[l], x)
   - y = Nonlin(cos(p) * v[0] + sin(p) * v[1])
 outputs: [y]
-"""))
+""")
+    )
     value, error = found.expectation("tanh(3*y)**2", with_error=True)
     with mp.workdps(25):
         truth = mp.quad(lambda z: mp.tanh(3 * mp.sqrt(K) * z) ** 2 * mp.npdf(z), mp.linspace(-12, 12, 25))

@@ -43,9 +43,11 @@ body:
   - y[i]       = Nonlin(x[L,i])
 outputs: [y]
 """
-BENT = re.sub(r"  - m\[.*  - x\[l,i\] [^\n]*", "  - x[l,i]     = Nonlin(tanh(r[l,i]))", NORMED, flags=re.S).replace(
-    ', "W[l]": 2, "U[l]": 1', ""
-).replace("L: 3", "L: 2")
+BENT = (
+    re.sub(r"  - m\[.*  - x\[l,i\] [^\n]*", "  - x[l,i]     = Nonlin(tanh(r[l,i]))", NORMED, flags=re.S)
+    .replace(', "W[l]": 2, "U[l]": 1', "")
+    .replace("L: 3", "L: 2")
+)
 CELL = """
 program: cell
 indices: {t: "1..2"}
@@ -89,9 +91,13 @@ def _agree(first: tuple[Array, Array], second: tuple[Array, Array]) -> None:
     assert np.all(np.abs(np.asarray(first[0]) - second[0]) <= np.asarray(first[1]) + second[1])
 
 
-@pytest.mark.parametrize(("text", "layers", "read"), [
-    (NORMED, 3, range(1, 4)), pytest.param(BENT, 2, (), marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    ("text", "layers", "read"),
+    [
+        (NORMED, 3, range(1, 4)),
+        pytest.param(BENT, 2, (), marks=pytest.mark.slow),
+    ],
+)
 def test_layers_with_an_index_have_the_law_of_layers_written_one_by_one(
     text: str, layers: int, read: Sequence[int]
 ) -> None:

@@ -98,14 +98,20 @@ outputs: [w]
 """
     for boundary in ("zero", "wrap"):
         law = Law(loads(text.replace("BOUNDARY", boundary)))
-        inside = np.array([[abs(i - j) <= 1 or (boundary == "wrap" and abs(i - j) == 3) for j in range(4)]
-                           for i in range(4)], dtype=float)
+        inside = np.array(
+            [[abs(i - j) <= 1 or (boundary == "wrap" and abs(i - j) == 3) for j in range(4)] for i in range(4)],
+            dtype=float,
+        )
         cov, mean = inside @ inside.T, 0.5 * inside.sum(axis=1)
         nodes, weights = np.polynomial.hermite_e.hermegauss(120)
         from scipy.special import erf
 
-        expected = np.array([(weights * erf(m + np.sqrt(v) * nodes)).sum() / weights.sum()
-                             for m, v in zip(mean, np.diag(cov), strict=True)])
+        expected = np.array(
+            [
+                (weights * erf(m + np.sqrt(v) * nodes)).sum() / weights.sum()
+                for m, v in zip(mean, np.diag(cov), strict=True)
+            ]
+        )
         np.testing.assert_allclose(law.mean("u"), expected, atol=1e-10)
         moved = np.roll(expected, -1) if boundary == "wrap" else np.append(expected[1:], 0)
         np.testing.assert_allclose(law.mean("w"), moved + 2, atol=1e-10)
@@ -165,9 +171,7 @@ outputs: [f]
 """
 
 
-def _convolved(
-    k: NDArray[np.float64], weight: NDArray[np.float64], step: int, boundary: str
-) -> NDArray[np.float64]:
+def _convolved(k: NDArray[np.float64], weight: NDArray[np.float64], step: int, boundary: str) -> NDArray[np.float64]:
     """sum over d, e of weight[d, e] k(step p + (d, e), step p' + (d, e)), k over (i, a, c, i', a', c')."""
     size = k.shape[1]
     edge = [(0, 0), (1, 1), (1, 1)] * 2

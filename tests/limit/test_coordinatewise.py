@@ -76,7 +76,9 @@ def test_rotated_scores_have_the_covariance_of_the_formula() -> None:
     report = program.check()
     assert report.grade == "extension"
     assert {claim.name: claim.standing for claim in report.claims} == {
-        "coordinatewise operands": "proved", "coordinate vectors": "proved"}
+        "coordinatewise operands": "proved",
+        "coordinate vectors": "proved",
+    }
     law = program.limit()
     cov = law.cov("p")
     one, cross, two = (np.asarray(law.cov(*names)) for names in (("p", "p"), ("p", "p2"), ("p2", "p2")))
@@ -180,8 +182,11 @@ outputs: [p]
 
 
 def test_a_plain_score_beside_functions_of_the_same_vectors() -> None:
-    text = _one_score("q[i]*cos(q[i])").replace("outputs: [y, p]", "outputs: [y, p, r]").replace(
-        "  - y[i]", "  - r[i,j] = Dot(q[i], k[j])\n  - y[i]")
+    text = (
+        _one_score("q[i]*cos(q[i])")
+        .replace("outputs: [y, p]", "outputs: [y, p, r]")
+        .replace("  - y[i]", "  - r[i,j] = Dot(q[i], k[j])\n  - y[i]")
+    )
     law = _read(text).limit()
     plain = np.asarray(law.cov("r"))
     keys = np.array([[1, 0.5], [0.5, 1]])
@@ -229,7 +234,10 @@ outputs: [y]
 def test_layers_of_such_scores() -> None:
     program = _read(TWO)
     assert {claim.name for claim in program.check().claims} == {
-        "coordinatewise operands", "coordinate vectors", "iterated layers"}
+        "coordinatewise operands",
+        "coordinate vectors",
+        "iterated layers",
+    }
     width, networks, draws = 256, 20_000, 20_000
     networks_y = np.asarray(program.run(width, networks, seed=2)["y"])
     limit_y = np.asarray(program.limit().sample(draws, seed=2)["y"])
@@ -278,13 +286,17 @@ def test_coordinate_vectors_are_written_and_read() -> None:
     g, f = (np.asarray(drawn[name]) for name in ("g", "f"))
     assert abs((g**2).mean() - exact) < 4.9 * (g**2).std() / 200
     assert abs(f.mean() - 1 / 3) < 4.9 * f.std() / 200 + 1e-4  # a coordinate chosen at random
-    numbers = np.sort(np.asarray(_read("""
+    numbers = np.sort(
+        np.asarray(
+            _read("""
 program: numbers
 initial:
   t: {grid: true}
 body: [s = Nonlin(t)]
 outputs: [s]
-""").run(16, 200, seed=1)["s"]))
+""").run(16, 200, seed=1)["s"]
+        )
+    )
     assert set(np.round(numbers * 32).astype(int)) <= set(range(1, 32, 2))
 
 

@@ -73,8 +73,7 @@ CASES = {
         lambda p, o: np.diagonal(row(p), axis1=1, axis2=2) * o,
     ),
     "two attention sums at different places": (
-        ["g[i,j] = Nonlin(softmax[j](p[i,j]))",
-         "y[i] = Nonlin(sum[k](g[i,k] * o[k]) + sum[k](g[i,k] * o[k-1]))"],
+        ["g[i,j] = Nonlin(softmax[j](p[i,j]))", "y[i] = Nonlin(sum[k](g[i,k] * o[k]) + sum[k](g[i,k] * o[k-1]))"],
         lambda p, o: (row(p)[:, :, 1:] * (o[:, None, 1:] + o[:, None, :2])).sum(2),
     ),
     "a part of the scores only": (
@@ -124,7 +123,8 @@ def test_all_ways_of_asking_agree_with_plain_numpy(name: str) -> None:
 
 
 def test_members_of_a_kernel_with_unequal_variances() -> None:
-    law = Law(loads("""
+    law = Law(
+        loads("""
 program: members
 indices: {i: 3, k: "1..2"}
 initial:
@@ -136,7 +136,8 @@ body:
   - y[i] = Nonlin(2*u[i])
   - z[k] = Nonlin(u[k])
 outputs: [y, z]
-"""))
+""")
+    )
     second = np.array([1, 2, 3]) + (0.1 * np.arange(3)) ** 2
     for m in range(3):
         assert law.var(f"u[{m}]") == pytest.approx(second[m], rel=1e-12)
@@ -229,9 +230,15 @@ def test_covariances_are_copies() -> None:
 def test_bad_questions_are_explained() -> None:
     law = tp.load("attention").limit()
     questions = (
-        lambda: law.given({"p": "a"}), lambda: law.given(np.zeros(3)), lambda: law.sample(3, seed=-1),  # type: ignore[arg-type]
-        lambda: law.quantile("y[0]", np.nan), lambda: law.given({"p": np.zeros((2, 4, 4))}).mean("zz"),
-        lambda: law.var("y[9]"), lambda: law.moment("y[0]", 0), lambda: law.cov("nope"), lambda: law.density("y", 0.0),
+        lambda: law.given({"p": "a"}),
+        lambda: law.given(np.zeros(3)),
+        lambda: law.sample(3, seed=-1),  # type: ignore[arg-type]
+        lambda: law.quantile("y[0]", np.nan),
+        lambda: law.given({"p": np.zeros((2, 4, 4))}).mean("zz"),
+        lambda: law.var("y[9]"),
+        lambda: law.moment("y[0]", 0),
+        lambda: law.cov("nope"),
+        lambda: law.density("y", 0.0),
     )
     for ask in questions:
         with pytest.raises(tp.ProgramError):
@@ -239,7 +246,8 @@ def test_bad_questions_are_explained() -> None:
 
 
 def test_functions_of_one_gaussian_are_integrated() -> None:
-    law = Law(loads("""
+    law = Law(
+        loads("""
 program: one
 indices: {i: 2}
 initial:
@@ -255,12 +263,17 @@ body:
   - bent[i] = Nonlin(relu(u) + i*u)
   - fixed = Nonlin(0*tanh(u) + 2)
 outputs: [rectified, square, cube, exponential, bent, fixed]
-"""))
+""")
+    )
     # E relu**k = 1/sqrt(2 pi), 1/2, 2/sqrt(2 pi), 3/2
     m = np.array([1 / np.sqrt(2 * np.pi), 0.5, 2 / np.sqrt(2 * np.pi), 1.5])
     fourth = m[3] - 4 * m[0] * m[2] + 6 * m[0] ** 2 * m[1] - 3 * m[0] ** 4
-    expected = {"rectified": fourth / (0.5 - m[0] ** 2) ** 2, "square": 15.0, "cube": 10395 / 225,
-                "exponential": np.e**4 + 2 * np.e**3 + 3 * np.e**2 - 3}
+    expected = {
+        "rectified": fourth / (0.5 - m[0] ** 2) ** 2,
+        "square": 15.0,
+        "cube": 10395 / 225,
+        "exponential": np.e**4 + 2 * np.e**3 + 3 * np.e**2 - 3,
+    }
     for name, kurtosis in expected.items():
         value, error = law.kurtosis(name, with_error=True)
         assert value == pytest.approx(kurtosis, rel=1e-9)

@@ -22,7 +22,8 @@ INF = float("inf")
 
 
 def one_layer(function: str) -> Law:
-    return Law(loads(f"""
+    return Law(
+        loads(f"""
 program: one_layer
 indices: {{i: 3}}
 initial:
@@ -33,7 +34,8 @@ body:
   - u = MatMul(W, h)
   - y[i] = Nonlin({function})
 outputs: [y]
-"""))
+""")
+    )
 
 
 BOUNDS = {

@@ -128,8 +128,9 @@ def test_clause_iv_given_the_first_layer_by_hand() -> None:
     soft[:, 0] += np.tanh(drawn["r1"]).sum(axis=-1)[:, :, None] * np.eye(3)
     soft[:, 1] += drawn["g1"].mean(axis=(1, 2))[:, :, None] * np.eye(3)
     np.testing.assert_allclose(x1, x + 0.9 * np.einsum("naij,jl,nakl->nik", soft, x, soft), rtol=1e-12)
-    np.testing.assert_allclose(found.covariances("p2", "p2"),
-                               0.6 * 1.1 * np.einsum("ab,nik,njl->naijbkl", np.eye(2), z, x1), rtol=1e-11)
+    np.testing.assert_allclose(
+        found.covariances("p2", "p2"), 0.6 * 1.1 * np.einsum("ab,nik,njl->naijbkl", np.eye(2), z, x1), rtol=1e-11
+    )
     np.testing.assert_allclose(found.covariances("t", "m"), 1.1**2 * np.einsum("nil,njk->nijkl", z, z), rtol=1e-11)
 
 

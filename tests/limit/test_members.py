@@ -59,10 +59,16 @@ PAIRS: dict[str, Ask] = {  # over the members twice
 GIVEN = {"p": np.random.default_rng(1).normal(size=(3, 1, 2, 2))}
 
 
-@pytest.mark.parametrize(("name", "family"), [
-    (name, family) for name in LAW for family in ("y", "u")
-    if (name, family) not in {("infinite heads", "u"), ("formulas of means", "y")}  # no output; an average over scores
-])
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        (name, family)
+        for name in LAW
+        for family in ("y", "u")
+        if (name, family)
+        not in {("infinite heads", "u"), ("formulas of means", "y")}  # no output; an average over scores
+    ],
+)
 def test_what_is_asked_of_a_member_is_that_entry_of_its_family(program: tp.Program, name: str, family: str) -> None:
     whole = np.asarray(LAW[name](program, family))
     for member in (0, 1):
@@ -107,23 +113,36 @@ def test_members_in_everything_that_takes_a_name(program: tp.Program) -> None:
     assert str(law.plan("y[1]")) == str(law.plan("y"))
     assert f"variance  {law.var('y[1]'):.9g}" in program.explain("y[1]")
     assert settings_of(program.netsor, {"keep": ("q[0,1]", "q")}).keep == ("q",)
-    for picture in (lambda v: tp.plots.covariance(law, v), lambda v: tp.plots.density(net, law, v),
-                    lambda v: tp.plots.convergence([table], v)):
+    for picture in (
+        lambda v: tp.plots.covariance(law, v),
+        lambda v: tp.plots.density(net, law, v),
+        lambda v: tp.plots.convergence([table], v),
+    ):
         assert picture("y[1]") is not None
     swept = tp.sweep(program, [8], repeats=1, samples=100, variables="y[1]")
     assert list(swept["variable"].values) == ["y[1]"]
     assert law.correction("variance", "y[1]", draws=2**12)[0] == pytest.approx(
-        law.correction("variance", "y[0]", draws=2**12)[0], abs=1.0)
+        law.correction("variance", "y[0]", draws=2**12)[0], abs=1.0
+    )
     with pytest.raises(tp.ProgramError, match=r"try   z$"):  # a profile is of all tokens of all layers
         tp.depth("deep_attention", "z[1,0]", to=2)
 
 
-@pytest.mark.parametrize("ask", [
-    lambda P, v: P.limit().cov(v), lambda P, v: P.limit().second_moment(v), lambda P, v: P.limit().mean(v),
-    lambda P, v: P.limit().sample(3, keep=[v]), lambda P, v: P.limit().given(GIVEN).mean(v),
-    lambda P, v: P.limit(symbolic=True).cov(v), lambda P, v: P.run(8, 3, keep=[v]), lambda P, v: P.run(8, 3)[v],
-    lambda P, v: tp.plots.covariance(P.limit(), v), lambda P, v: P.explain(v),
-])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda P, v: P.limit().cov(v),
+        lambda P, v: P.limit().second_moment(v),
+        lambda P, v: P.limit().mean(v),
+        lambda P, v: P.limit().sample(3, keep=[v]),
+        lambda P, v: P.limit().given(GIVEN).mean(v),
+        lambda P, v: P.limit(symbolic=True).cov(v),
+        lambda P, v: P.run(8, 3, keep=[v]),
+        lambda P, v: P.run(8, 3)[v],
+        lambda P, v: tp.plots.covariance(P.limit(), v),
+        lambda P, v: P.explain(v),
+    ],
+)
 @pytest.mark.parametrize("name", ["y[2]", "y[0,0]", "nothing[0]", "y[", "", "y[i]"])
 def test_what_is_no_member_is_refused(program: tp.Program, ask: Ask, name: str) -> None:
     with pytest.raises((tp.ProgramError, KeyError)):

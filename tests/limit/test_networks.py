@@ -25,7 +25,9 @@ def law(text: str) -> Law:
 
 @pytest.mark.parametrize(("name", "kernel"), [("relu", oracles.arccos_kernel), ("erf", oracles.arcsine_kernel)])
 def test_deep_kernels(name: str, kernel) -> None:  # type: ignore[no-untyped-def]
-    result = law(HEAD + f"""
+    result = law(
+        HEAD
+        + f"""
 weights:
   W1: 2
   W2: 1.7
@@ -37,18 +39,24 @@ body:
   - d[i] = Nonlin({name}(c[i]))
   - f[i] = MatMul(W3, d[i])
 outputs: [f]
-""")
+"""
+    )
     start = 0.8 ** np.abs(np.subtract.outer(np.arange(6), np.arange(6)))
     expected = kernel(1.7 * kernel(2 * start))
     np.testing.assert_allclose(np.asarray(result.cov("f")), expected, rtol=1e-12)
     assert result.kurtosis("f[0]") == pytest.approx(3, abs=1e-12)
-    np.testing.assert_allclose(result.density("f[0]", 0.3),
-                               np.exp(-0.09 / (2 * expected[0, 0])) / np.sqrt(2 * np.pi * expected[0, 0]), rtol=1e-12)
+    np.testing.assert_allclose(
+        result.density("f[0]", 0.3),
+        np.exp(-0.09 / (2 * expected[0, 0])) / np.sqrt(2 * np.pi * expected[0, 0]),
+        rtol=1e-12,
+    )
 
 
 def test_shared_weights_correlate_different_statements() -> None:
     """u = W x, w = W z: Cov = sigma**2 E[x z]; another weight gives exactly 0."""
-    result = law(HEAD + """
+    result = law(
+        HEAD
+        + """
 weights:
   W: 1.5
   V[i]: 1
@@ -59,7 +67,8 @@ body:
   - t[i] = MatMul(V[i], z[i])
   - y[i] = Nonlin(u[i] + w[i] * 2 + t[i])
 outputs: [y]
-""")
+"""
+    )
     k = 0.8 ** np.abs(np.subtract.outer(np.arange(6), np.arange(6)))
     # E |u||v| = 2/pi (sqrt(1 - rho**2) + rho asin rho)
     absolute = 2 / np.pi * (np.sqrt(1 - np.where(k == 1, 1, k) ** 2) + k * np.arcsin(k))
@@ -130,7 +139,9 @@ outputs: [f]
 
 
 def test_averages_are_numbers_and_layer_norm_normalises() -> None:
-    result = law(HEAD + """
+    result = law(
+        HEAD
+        + """
 weights:
   W1: 2
   W2: 1
@@ -141,7 +152,8 @@ body:
   - c[i] = Nonlin(b[i] / sqrt(m[i]))
   - f[i] = MatMul(W2, c[i])
 outputs: [f]
-""")
+"""
+    )
     kernel = oracles.arccos_kernel(2 * 0.8 ** np.abs(np.subtract.outer(np.arange(6), np.arange(6))))
     expected = kernel / np.sqrt(np.outer(np.diag(kernel), np.diag(kernel)))
     np.testing.assert_allclose(np.asarray(result.cov("f")), expected, rtol=1e-12)
@@ -150,7 +162,9 @@ outputs: [f]
 
 def test_sums_over_indices_inside_a_vector() -> None:
     """Global pooling: f = W mean_i relu(a_i) has variance the mean of the kernel."""
-    result = law(HEAD + """
+    result = law(
+        HEAD
+        + """
 weights:
   W1: 2
   W2: 1
@@ -159,7 +173,8 @@ body:
   - m = Nonlin(mean[i](relu(a[i])))
   - f = MatMul(W2, m)
 outputs: [f]
-""")
+"""
+    )
     kernel = oracles.arccos_kernel(2 * 0.8 ** np.abs(np.subtract.outer(np.arange(6), np.arange(6))))
     assert float(np.asarray(result.cov("f"))) == pytest.approx(kernel.mean(), rel=1e-12)
 

@@ -235,8 +235,13 @@ def test_mixed_moments_of_functions_agree_with_a_plain_simulation() -> None:
     inside = np.einsum("naij,naj->ni", weights, rng.normal(0, np.sqrt(m), (size, 2, 2)))
     y = np.tanh(inside + 0.4 * u[:, :1]) + 0.2 * u**2
     drawn = {"y[0]": y[:, 0], "y[1]": y[:, 1], "u[0]": u[:, 0], "p[0,0,1]": p[:, 0, 0, 1]}
-    for orders in ({"y[0]": 2, "y[1]": 2}, {"y[0]": 1, "y[1]": 1}, {"y[0]": 3, "y[1]": 1}, {"y[0]": 2, "p[0,0,1]": 2},
-                   {"y[0]": 1, "u[0]": 1, "y[1]": 2}):
+    for orders in (
+        {"y[0]": 2, "y[1]": 2},
+        {"y[0]": 1, "y[1]": 1},
+        {"y[0]": 3, "y[1]": 1},
+        {"y[0]": 2, "p[0,0,1]": 2},
+        {"y[0]": 1, "u[0]": 1, "y[1]": 2},
+    ):
         value, error = law.moment(list(orders), list(orders.values()), with_error=True)
         for centred in (True, False):
             product = np.prod([(drawn[k] - centred * drawn[k].mean()) ** n for k, n in orders.items()], axis=0)
@@ -399,7 +404,8 @@ def test_stated_errors_hold_for_coefficients_of_every_kind(coefficient: str) -> 
             assert error < 0.03 * exact
     second, fourth = (expected(lambda sd: sd**k) for k in (2, 4))  # noqa: B023
     for exact, (value, error) in (
-        (second, law.var("y", with_error=True)), (3 * fourth / second**2, law.kurtosis("y", with_error=True))
+        (second, law.var("y", with_error=True)),
+        (3 * fourth / second**2, law.kurtosis("y", with_error=True)),
     ):
         assert abs(value - exact) <= error + 1e-12
         assert error < 0.05 * exact

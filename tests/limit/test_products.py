@@ -43,7 +43,8 @@ def expit(x: Any) -> Any:
 def law(body: str, weights: str) -> Law:
     lines = "\n".join(f"  - {statement.strip()}" for statement in body.splitlines() if statement.strip())
     declared = "\n".join(f"  {entry.strip()}" for entry in weights.split(";"))
-    return Law(loads(f"""
+    return Law(
+        loads(f"""
 program: net
 initial:
   x: {{mean: 0, cov: 1}}
@@ -53,7 +54,8 @@ body:
 {lines}
   - f = MatMul(R, h)
 outputs: [f]
-"""))
+""")
+    )
 
 
 def close(result: Law, expected: float, most: float) -> None:
@@ -64,12 +66,15 @@ def close(result: Law, expected: float, most: float) -> None:
 
 
 def test_gates_with_weights_of_their_own_are_products_of_line_integrals() -> None:
-    result = law("""
+    result = law(
+        """
         a = MatMul(A, x)
         b = MatMul(B, x)
         c = MatMul(C, x)
         h = Nonlin(-sigmoid(a) * tanh(b) * relu(c + 0.2) / 3)
-    """, "A: 1; B: 2; C: 0.5; R: 1")
+    """,
+        "A: 1; B: 2; C: 0.5; R: 1",
+    )
     with mpmath.workdps(20):
         s = mpmath.sqrt(0.5)
         rectified = float(mpmath.quad(lambda t: (s * t + 0.2) ** 2 * mpmath.npdf(t), [-0.2 / s, 0, 1, 4, 14]))
@@ -79,7 +84,8 @@ def test_gates_with_weights_of_their_own_are_products_of_line_integrals() -> Non
 
 def test_an_lstm_over_two_inputs() -> None:
     """Four gates read correlated inputs: every block is one pair of pre-activations."""
-    net = Law(loads("""
+    net = Law(
+        loads("""
 program: lstm
 indices: {i: 2}
 initial:
@@ -97,7 +103,8 @@ body:
   - y[i] = MatMul(R, d[i])
   - z[i] = MatMul(R, h[i])
 outputs: [y, z]
-"""))
+""")
+    )
     gate = np.empty((4, 2, 2))
     k = np.array([[1, 0.6], [0.6, 1]])
     for number, (cov, f) in enumerate(((k + 0.3, sigmoid), (1.5 * k, sigmoid), (2 * k, np.tanh), (k, sigmoid))):
@@ -115,26 +122,32 @@ outputs: [y, z]
 @pytest.mark.parametrize("second", [1.0, 1e-3, 40.0])
 def test_two_layers_with_heavy_tails_have_closed_forms(second: float) -> None:
     """E |u - 0.3|**2 = 1.09, E exp(3 g) = exp(4.5); the second layer multiplies two Gaussians."""
-    result = law(f"""
+    result = law(
+        f"""
         u = MatMul(A, x)
         g = MatMul(B, x)
         y = Nonlin(abs(u - 0.3) * exp(1.5*g))
         v = MatMul(C, y)
         w = MatMul(D, y)
         h = Nonlin({second} * v * w)
-    """, "A: 1; B: 1; C: 1.5; D: 0.7; R: 1")
+    """,
+        "A: 1; B: 1; C: 1.5; D: 0.7; R: 1",
+    )
     close(result, second**2 * 1.5 * 0.7 * (1.09 * np.exp(4.5)) ** 2, 1e-12)
 
 
 def test_two_layers_of_gates() -> None:
-    result = law("""
+    result = law(
+        """
         u = MatMul(A, x)
         g = MatMul(B, x)
         y = Nonlin(sigmoid(u) * tanh(g))
         v = MatMul(C, y)
         w = MatMul(D, y)
         h = Nonlin(sigmoid(v) * sin(w) * v)
-    """, "A: 1; B: 2; C: 9; D: 4; R: 1")
+    """,
+        "A: 1; B: 2; C: 9; D: 4; R: 1",
+    )
     first = line(lambda t: expit(t) ** 2, 1) * line(lambda t: mpmath.tanh(t) ** 2, 2)
     one = line(lambda t: (expit(t) * t) ** 2, 9 * first)
     close(result, one * line(lambda t: mpmath.sin(t) ** 2, 4 * first), 1e-12)
@@ -150,12 +163,15 @@ LAYERED = """
 
 
 @pytest.mark.turns(3)
-@pytest.mark.parametrize(("expr", "expected"), [
-    ("v * w", 1.5 * 0.7),
-    ("exp(v) * w", np.exp(2 * 1.5) * 0.7),
-    ("max(2*v, sqrt(60/7)*w)", 6),
-    ("max(2*v, sqrt(60/7)*w) * v", 18),
-])
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        ("v * w", 1.5 * 0.7),
+        ("exp(v) * w", np.exp(2 * 1.5) * 0.7),
+        ("max(2*v, sqrt(60/7)*w)", 6),
+        ("max(2*v, sqrt(60/7)*w) * v", 18),
+    ],
+)
 def test_errors_of_the_first_layer_reach_the_second(expr: str, expected: float) -> None:
     """E max(u, g)**2 = E u**2 for independent u, g of one law: quasi-Monte Carlo finds it with an error."""
     result = law(LAYERED + f"    h = Nonlin({expr})\n", "A: 1; B: 1; C: 1.5; D: 0.7; R: 1")
@@ -167,28 +183,35 @@ def test_errors_of_the_first_layer_reach_the_second(expr: str, expected: float) 
 
 def test_a_sum_of_gates_beside_one_of_its_terms() -> None:
     """sigmoid(u) tanh(u + g): two correlated forms, the same ones in both copies."""
-    result = law("""
+    result = law(
+        """
         u = MatMul(A, x)
         g = MatMul(B, x)
         h = Nonlin(sigmoid(u) * tanh(u + g))
-    """, "A: 1.2; B: 0.8; R: 1")
+    """,
+        "A: 1.2; B: 0.8; R: 1",
+    )
     expected = plane(lambda u, v: (sigmoid(u) * np.tanh(v)) ** 2, [[1.2, 1.2], [1.2, 2.0]])
     close(result, expected, 1e-11)
 
 
 def test_three_dependent_factors_are_integrated_together() -> None:
     """E (u g (u + g))**2 = E u**2 g**2 (u**2 + g**2) = 6: a singular covariance, and a rule that is exact."""
-    result = law("""
+    result = law(
+        """
         u = MatMul(A, x)
         g = MatMul(B, x)
         h = Nonlin(u * g * (u + g))
-    """, "A: 1; B: 1; R: 1")
+    """,
+        "A: 1; B: 1; R: 1",
+    )
     close(result, 6, 1e-11)
 
 
 def test_dependent_gates_of_two_members() -> None:
     """Four forms at once, with a closed form by the characteristic function."""
-    net = Law(loads("""
+    net = Law(
+        loads("""
 program: four
 indices: {i: 2}
 initial:
@@ -200,7 +223,8 @@ body:
   - h[i] = Nonlin(sin(u[i]) * cos(u[i] + g[i]))
   - f[i] = MatMul(R, h[i])
 outputs: [f]
-"""))
+""")
+    )
     k = np.array([[1, 0.5], [0.5, 1]])
     full = np.block([[k, k], [k, 2 * k]])  # u_0, u_1, l_0, l_1
     expected = np.zeros((2, 2))
@@ -221,7 +245,8 @@ outputs: [f]
 def test_members_of_different_variance(own: bool) -> None:
     """Weights for each member or one for all, with parameters that vary as well."""
     index = "[i]" if own else ""
-    net = Law(loads(f"""
+    net = Law(
+        loads(f"""
 program: members
 constants:
   s[i]: [0.5, 1, 1.7]
@@ -239,7 +264,8 @@ body:
   - h[i] = Nonlin(sigmoid(s[i]*a[i]) * tanh(b[i] + s[i]) * a[i])
   - f[i] = MatMul(R, h[i])
 outputs: [f]
-"""))
+""")
+    )
     s = np.array([0.5, 1, 1.7])
     expected = np.empty((3, 3))
     for i in range(3):
@@ -253,7 +279,8 @@ outputs: [f]
 
 
 def test_a_sum_over_an_index_inside_a_gate() -> None:
-    net = Law(loads("""
+    net = Law(
+        loads("""
 program: pooled
 indices: {i: 3}
 initial:
@@ -265,14 +292,16 @@ body:
   - h = Nonlin(tanh(sum[i](a[i])) * sigmoid(b))
   - f = MatMul(R, h)
 outputs: [f]
-"""))
+""")
+    )
     total = (0.5 ** np.abs(np.subtract.outer(np.arange(3), np.arange(3)))).sum()
     close(net, line(lambda t: mpmath.tanh(t) ** 2, total) * line(lambda t: expit(t) ** 2, 1), 1e-12)
 
 
 def test_means_of_gates() -> None:
     """Layer norm of gates: an average of a product, and E h of gates with biases."""
-    net = Law(loads("""
+    net = Law(
+        loads("""
 program: means
 initial:
   x: {mean: 0, cov: 1}
@@ -286,7 +315,8 @@ body:
   - y = Nonlin(h / sqrt(m))
   - f = MatMul(R, y)
 outputs: [f]
-"""))
+""")
+    )
     expected = line(lambda t: expit(t + 0.4), 1) * line(lambda t: mpmath.tanh(t + 0.4), 2)
     assert float(net.mean("h")) == pytest.approx(expected, rel=1e-12)
     close(net, 1, 1e-10)
@@ -294,10 +324,14 @@ outputs: [f]
 
 def test_errors_of_averages_inside_functions_count() -> None:
     """m = E max(u, g)**2 = 1 shifts the argument of a kink: E relu(v - m)**2 for v ~ N(0, 1.5)."""
-    result = law(LAYERED + """
+    result = law(
+        LAYERED
+        + """
         m = Dot(y, y, scale=1/n)
         h = Nonlin(relu(v - m) * w)
-    """, "A: 1; B: 1; C: 1.5; D: 0.7; R: 1")
+    """,
+        "A: 1; B: 1; C: 1.5; D: 0.7; R: 1",
+    )
     with mpmath.workdps(20):
         s = mpmath.sqrt(1.5)
         square = float(mpmath.quad(lambda t: (s * t - 1) ** 2 * mpmath.npdf(t), [1 / s, 3, 14]))

@@ -302,6 +302,7 @@ def _pair(cov: Array, order: int = 24) -> tuple[Array, Array, Array]:
 def test_lstm_of_two_steps_against_quadrature(text: str) -> None:
     law = Law(loads(text))
     with mpmath.workdps(20):
+
         def second(f, var: float) -> float:  # type: ignore[no-untyped-def]
             return float(mpmath.quad(lambda x: f(x) ** 2 * mpmath.npdf(x, 0, mpmath.sqrt(var)), [-12, 0, 12]))
 
@@ -350,7 +351,7 @@ def test_gru_of_two_steps_against_quadrature() -> None:
     one, two, v = _pair(np.array([[0.7, 0.42], [0.42, 0.7 + 1.1 * reset]]), 40)
     n11, n12, n22 = ((v * np.tanh(a) * np.tanh(b)).sum() for a, b in ((one, one), (one, two), (two, two)))
     cross = (w * z * (1 - zz) * z).sum() * n11 + (w * z * zz).sum() * n12
-    last = ((w * ((1 - zz) * z) ** 2).sum() * n11 + 2 * (w * (1 - zz) * z * zz).sum() * n12 + (w * zz**2).sum() * n22)
+    last = (w * ((1 - zz) * z) ** 2).sum() * n11 + 2 * (w * (1 - zz) * z * zz).sum() * n12 + (w * zz**2).sum() * n22
     found = law.cov("y")
     assert found.error < 2e-6
     np.testing.assert_allclose(np.asarray(found), [[first, cross], [cross, last]], rtol=0, atol=found.error + 1e-9)
@@ -359,8 +360,10 @@ def test_gru_of_two_steps_against_quadrature() -> None:
 @pytest.mark.turns(3)
 def test_gates_that_only_read_carried_cells() -> None:
     """h = o tanh(c) after a reset by a condition on the index, and what o has together with c in one function."""
-    text = LSTM.replace("  - u[k,t] = MatMul(W[k], h[t-1])", "  - r[t] = Nonlin(where(t == 2, 0, h[t-1]))\n"
-                        "  - u[k,t] = MatMul(W[k], r[t])")
+    text = LSTM.replace(
+        "  - u[k,t] = MatMul(W[k], h[t-1])",
+        "  - r[t] = Nonlin(where(t == 2, 0, h[t-1]))\n  - u[k,t] = MatMul(W[k], r[t])",
+    )
     text = text.replace("outputs: [y]", "  - w[t] = Nonlin(tanh(c[t] + u[3,t]))\noutputs: [y, w]")
     law = Law(loads(text))
     draws = law.sample(40_000, seed=5, keep=("h", "w"))
@@ -474,7 +477,9 @@ outputs: [h]
 @pytest.mark.parametrize("start", [1, 3])
 def test_a_stream_with_a_drift(start: int) -> None:
     """What a residual stream adds may have a mean: E erf(h) of h ~ N(m, v) is erf(m / sqrt(1 + 2 v))."""
-    law = Law(loads("""
+    law = Law(
+        loads(
+            """
 program: drift
 indices: {l: "START..END"}
 initial: {h0: {mean: 0.2, cov: 0.5}, "b[l]": {mean: 0.1, cov: 0.25}}
@@ -483,7 +488,11 @@ body:
   - h[l] = Nonlin(0.5*h[l-1] + b[l] + 0.3)
   - y[l] = Nonlin(erf(h[l]))
 outputs: [y]
-""".replace("START", str(start)).replace("END", str(start + 2)).replace("FIRST", str(start - 1))))
+""".replace("START", str(start))
+            .replace("END", str(start + 2))
+            .replace("FIRST", str(start - 1))
+        )
+    )
     mean, var, expected = 0.2, 0.5, []
     for _ in range(3):
         mean, var = 0.5 * mean + 0.4, 0.25 * var + 0.25
@@ -493,7 +502,8 @@ outputs: [y]
 
 def test_a_state_that_skips_a_step_is_no_residual_stream() -> None:
     """h[l] = h[l-2] / 2 + b[l] from h[0] = x and h[1] = 0."""
-    law = Law(loads("""
+    law = Law(
+        loads("""
 program: skipping
 indices: {l: "2..4"}
 initial: {x: {mean: 0, cov: 0.5}, "b[l]": {mean: 0, cov: 0.25}}
@@ -502,7 +512,8 @@ body:
   - h[1] = Nonlin(0)
   - h[l] = Nonlin(0.5*h[l-2] + b[l])
 outputs: [h]
-"""))
+""")
+    )
     of = np.sqrt([0.5, 0.25, 0.25, 0.25]) * np.array([[1, 0, 0, 0], [0, 0, 0, 0], [0.5, 1, 0, 0], [0, 0, 1, 0],
                                                       [0.25, 0.5, 0, 1]])  # fmt: skip
     found = law.second_moment("h")

@@ -132,7 +132,8 @@ def test_correlated_members_against_draws() -> None:
 
 def test_softmax_over_an_index_of_vectors() -> None:
     """Smooth and of two variables: to rounding, against a product rule; the members of v are independent of u."""
-    law = Law(loads("""
+    law = Law(
+        loads("""
 program: mixed
 indices: {i: 2, j: 2}
 initial: {"x[i]": {mean: 0.1, cov: "0.5**abs(i - i_)"}}
@@ -145,7 +146,8 @@ body:
   - s    = Nonlin(sum[j](a[j] * v[j]))
   - y[i] = MatMul(V, h[i])
 outputs: [y, s]
-"""))
+""")
+    )
     cov = np.array([[1.0, 0.5], [0.5, 1.0]]) + 0.01
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     weights = weights / weights.sum()
@@ -160,7 +162,8 @@ outputs: [y, s]
 
 def test_the_largest_of_neighbours() -> None:
     """max[d] u[c+d] over windows of two: E max**2 = 1, E max = sqrt((1 - rho) / pi), windows that overlap by draws."""
-    law = Law(loads("""
+    law = Law(
+        loads("""
 program: pooled
 indices: {i: 4, c: 3, d: 2}
 initial: {"x[i]": {mean: 0, cov: "0.5**abs(i - i_)"}}
@@ -170,7 +173,8 @@ body:
   - h[c] = Nonlin(max[d](u[c+d]))
   - y[c] = MatMul(V, h[c])
 outputs: [y]
-"""))
+""")
+    )
     found = law.cov("y")
     assert found.error < 2e-4
     np.testing.assert_allclose(np.diag(np.asarray(found)), 1, rtol=0, atol=found.error)
@@ -185,7 +189,8 @@ outputs: [y]
 
 
 def test_a_maximum_over_the_steps_of_a_recurrence() -> None:
-    law = Law(loads("""
+    law = Law(
+        loads("""
 program: pooled
 indices: {t: "1..3"}
 initial: {"x[t]": {mean: 0, cov: "0.5**abs(t - t_)"}}
@@ -197,7 +202,8 @@ body:
   - m    = Nonlin(max[t](s[t]))
   - y    = MatMul(V, m)
 outputs: [y]
-"""))
+""")
+    )
     value, error = law.var("y", with_error=True)
     assert error < 1e-4
     s = law.sample(400_000, seed=2, keep=("s",))["s"][:, 1:].max(axis=1) ** 2

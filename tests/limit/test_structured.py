@@ -110,7 +110,8 @@ def test_copies_are_drawn_equal(law: Law) -> None:
 
 
 def test_a_covariance_of_zero_draws_zeros() -> None:
-    constant = Law(loads("""
+    constant = Law(
+        loads("""
 program: zero
 indices: {i: 3}
 initial:
@@ -120,7 +121,8 @@ weights:
 body:
   - u[i] = MatMul(W, h[i])
 outputs: [u]
-"""))
+""")
+    )
     assert np.array_equal(constant.cov("h").sample(2), np.zeros((2, 3)))
     ones = constant.cov("u").sample(4)
     assert np.ptp(ones, axis=1).max() < 1e-15
@@ -228,13 +230,16 @@ def test_one_factor_serves_all_heads_where_they_are_alike() -> None:
     law = tp.load("attention_correlated", s=5, H=3).limit()
     drawing = Sampler(law.recursion, {"y": ((0, 5),)})
     assert {name: rows.values.axes for name, rows in drawing.rows.items()} == {
-        "q": ("i", "%rank"), "k": ("j", "%rank"), "o": ("j", "%rank"),
+        "q": ("i", "%rank"),
+        "k": ("j", "%rank"),
+        "o": ("j", "%rank"),
     }
 
 
 @pytest.mark.turns(3)
 def test_heads_that_differ_have_factors_of_their_own() -> None:
-    law = Law(loads("""
+    law = Law(
+        loads("""
 program: differ
 constants: {s: 3, H: 2}
 indices: {i: s, j: s, a: H}
@@ -252,7 +257,8 @@ body:
   - p[a,i,j] = Dot(q[a,i], k[a,j])
   - y[i]     = Nonlin(sum[a,j](softmax[j](p[a,i,j]) * v[j]))
 outputs: [y]
-"""))
+""")
+    )
     size = 60_000
     for name, drawn in (("p", law.sample(size, seed=1)["p"]), ("p", law.cov("p").sample(size, seed=2))):
         flat = drawn.reshape(size, -1)
@@ -264,7 +270,8 @@ outputs: [y]
 
 @pytest.mark.parametrize("cov", ["0.5**abs(i - i_)", "(1 + a) * 0.5**abs(i - i_)"])
 def test_statements_that_meet_in_some_members_of_a_weight(cov: str) -> None:
-    law = Law(loads(f"""
+    law = Law(
+        loads(f"""
 program: meet
 indices: {{i: 2, a: 3, b: 2, c: 2}}
 initial:
@@ -279,7 +286,8 @@ body:
   - e[i]   = MatMul(W[2], x[0,i])
   - y[i]   = Nonlin(q[0,i] + r[1,i] + g[0,i] + e[i])
 outputs: [y]
-"""))
+""")
+    )
     size, names = 40_000, ("q", "r", "g", "e", "y")
     drawn = law.sample(size, seed=1, keep=names)
     for one in names:
@@ -299,6 +307,7 @@ def test_memory_does_not_grow_with_all_scores() -> None:
     scores = 8 * 12 * 256**2
     tracemalloc.start()
     try:
+
         def peak(call: Callable[[], object]) -> int:
             tracemalloc.reset_peak()
             before = tracemalloc.get_traced_memory()[0]
@@ -359,7 +368,8 @@ def test_heads_that_meet_in_crossed_weights_only_are_dependent() -> None:
 
 def test_heads_that_differ_in_a_mean_only() -> None:
     """y = sum over a of S_a r_a, S_a = sigmoid(p_a), r_a ~ N(a - 1, 1): of the same law but for their means."""
-    law = Law(loads("""
+    law = Law(
+        loads("""
 program: means
 constants: {H: 3}
 indices: {a: H}
@@ -373,7 +383,8 @@ body:
   - p[a] = Dot(f[a], g[a])
   - y = Nonlin(sum[a](sigmoid(p[a]) * r[a]))
 outputs: [y]
-"""))
+""")
+    )
     nodes, weights = np.polynomial.hermite_e.hermegauss(100)
     weights /= weights.sum()
     first, second = (weights @ special.expit(nodes) ** k for k in (1, 2))

@@ -24,11 +24,22 @@ from tests.terms import from_terms
 ANY = float("inf")
 ZEROS = (sp.S.Zero, sp.S.Zero)
 FUNCTIONS: dict[str, Expr] = {
-    "x": FORMAL, "square": call("power", FORMAL, 2), "relu": call("relu", FORMAL), "abs": call("abs", FORMAL),
-    "sign": call("sign", FORMAL), "step": call("step", FORMAL - 0.4), "leaky": call("leaky_relu", FORMAL, 0.3),
-    "clip": call("clip", FORMAL, -0.7, 1.2), "erf": call("erf", 0.8 * FORMAL + 0.1), "gelu": call("gelu", FORMAL),
-    "sin": call("sin", FORMAL + 0.3), "cos": call("cos", 2 * FORMAL), "exp": call("exp", 0.5 * FORMAL),
-    "gaussian": call("gaussian", FORMAL), "x_exp": FORMAL * call("exp", -0.4 * FORMAL), "down": call("relu", -FORMAL),
+    "x": FORMAL,
+    "square": call("power", FORMAL, 2),
+    "relu": call("relu", FORMAL),
+    "abs": call("abs", FORMAL),
+    "sign": call("sign", FORMAL),
+    "step": call("step", FORMAL - 0.4),
+    "leaky": call("leaky_relu", FORMAL, 0.3),
+    "clip": call("clip", FORMAL, -0.7, 1.2),
+    "erf": call("erf", 0.8 * FORMAL + 0.1),
+    "gelu": call("gelu", FORMAL),
+    "sin": call("sin", FORMAL + 0.3),
+    "cos": call("cos", 2 * FORMAL),
+    "exp": call("exp", 0.5 * FORMAL),
+    "gaussian": call("gaussian", FORMAL),
+    "x_exp": FORMAL * call("exp", -0.4 * FORMAL),
+    "down": call("relu", -FORMAL),
 }
 LAWS = [(0, 0, 1.3, 0.8, 0.6), (0, 0, 0.9, 0.9, -0.5), (0.4, -0.3, 1.3, 0.8, 0.7), (-0.2, 0.9, 0.6, 1.7, -0.3)]
 
@@ -42,9 +53,9 @@ def terms(name: str) -> tuple[FunctionTerm, ...]:
 
 @cache
 def numeric(name: str) -> RealFunction:
-    return from_terms([
-        FunctionTerm(float(t.coefficient), t.power, t.kind, float(t.scale), float(t.shift)) for t in terms(name)
-    ])
+    return from_terms(
+        [FunctionTerm(float(t.coefficient), t.power, t.kind, float(t.scale), float(t.shift)) for t in terms(name)]
+    )
 
 
 @cache
@@ -154,7 +165,8 @@ def test_normal_functions() -> None:
     for x, y, r in generator.uniform(-0.95, 0.95, (5, 3)):
         with mpmath.workdps(20):
             known = mpmath.quad(
-                lambda t, y=y, r=r: mpmath.npdf(t) * mpmath.ncdf((y - r * t) / mpmath.sqrt(1 - r * r)), [-12, x / 2, x])
+                lambda t, y=y, r=r: mpmath.npdf(t) * mpmath.ncdf((y - r * t) / mpmath.sqrt(1 - r * r)), [-12, x / 2, x]
+            )
         value = Phi2(*map(sp.Float, (x, y, r))).evalf(18)
         assert abs(float(value) - float(known)) < 1e-14
     step = sp.Rational(1, 10**6)

@@ -162,7 +162,9 @@ def test_sizes_do_not_matter() -> None:
 def test_conditions_in_text() -> None:
     law = tp.load("attention_relu").limit(symbolic=True)
     assert str(law.cov("q")).splitlines() == [
-        "1/2   where a = a_ and i = i_", "1/(2*pi)   where a = a_", "0   otherwise",
+        "1/2   where a = a_ and i = i_",
+        "1/(2*pi)   where a = a_",
+        "0   otherwise",
     ]
     assert "SymbolicLaw(attention_relu" in repr(law)
 

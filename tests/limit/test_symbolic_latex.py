@@ -26,12 +26,17 @@ TEXTS = {name: tp.load(name).to_yaml() for name in SHIPPED}
 TEXTS |= {f"mlp_{name}": mlp(name) for name in FUNCTIONS} | OTHERS | {"named": ATTENTION, "shared": SHARED_KEYS}
 TEXTS |= {f"deep_{name}": TEXTS["mlp"].replace("tanh", name) for name in ("relu", "erf")}
 
-MATHJAX = set(re.findall(r"\w+", """
+MATHJAX = set(
+    re.findall(
+        r"\w+",
+        """
     alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon varphi chi psi
     omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega
     left right middle frac sqrt sum cdot sim quad mathbb mathbf mathit mathring operatorname begin end text min max exp
     log sin cos tanh arcsin arccos infty le ge leq geq ne neq wedge vee in land ldots
-    """))
+    """,
+    )
+)
 SYMBOLS = set(":[],\\{}| _")  # one-letter macros: display, thin space, line break
 ENVIRONMENTS = {"multline*", "cases", "matrix"}
 
@@ -145,8 +150,15 @@ def test_free_text_is_no_command(tmp_path: Path) -> None:
 
 def test_names() -> None:
     known = {
-        "rho": r"\rho", "sigma_w": r"\sigma_{w}", "sigma_w2": r"\sigma_{w2}", "x1": "x_{1}", "WQ": r"\mathit{WQ}",
-        "i_": "i'", "h_out_2": r"h_{\mathit{out},2}", "C": "C", "ρ": r"\rho",
+        "rho": r"\rho",
+        "sigma_w": r"\sigma_{w}",
+        "sigma_w2": r"\sigma_{w2}",
+        "x1": "x_{1}",
+        "WQ": r"\mathit{WQ}",
+        "i_": "i'",
+        "h_out_2": r"h_{\mathit{out},2}",
+        "C": "C",
+        "ρ": r"\rho",
     }
     assert {name: tex_name(name) for name in known} == known
     assert escaped("a_b\n") == r"a\_b "
@@ -188,12 +200,18 @@ def test_the_derivation_names_sizes_and_says_the_same(name: str) -> None:
     assert r"^{H - 1}" in law.latex() or r"^{G - 1}" in law.latex() or name == "attention_1n"
     assert not any(size in law.symbols for size in ("H", "s", "G"))
     shown, known = law.derivation, law.formulas
-    values = {symbol: sp.Integer(law.netsor.scalars[str(symbol)]) for symbol in shown.converter.symbols.values()
-              if str(symbol) not in law.symbols}
+    values = {
+        symbol: sp.Integer(law.netsor.scalars[str(symbol)])
+        for symbol in shown.converter.symbols.values()
+        if str(symbol) not in law.symbols
+    }
     assert values
     for output in law.outputs:
-        pairs = [(shown.second(output, output), known.second(output, output))] if name == "attention_1n" else [
-            (shown.conditional(output, output), known.conditional(output, output))]
+        pairs = (
+            [(shown.second(output, output), known.second(output, output))]
+            if name == "attention_1n"
+            else [(shown.conditional(output, output), known.conditional(output, output))]
+        )
         for one, other in pairs:
             found = {key: shown.expand(value).xreplace(values).doit() for key, value in one.table.items()}
             assert found == {key: known.expand(value).doit() for key, value in other.table.items()}

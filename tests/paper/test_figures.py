@@ -86,8 +86,9 @@ def test_estimates_are_those_of_the_networks(densities):
 
 
 def test_scales_of_the_sum_over_heads():
-    plain, scaled = (Densities((Case("attention", 16, ONE_HEAD, scale),)).data(SMALL, Listener()).tables[""]
-                     for scale in (1.0, 2.0))
+    plain, scaled = (
+        Densities((Case("attention", 16, ONE_HEAD, scale),)).data(SMALL, Listener()).tables[""] for scale in (1.0, 2.0)
+    )
     for name in ("kernel", "limit", "gaussian"):
         assert np.allclose(scaled[name], plain[name] / 2, rtol=1e-9, atol=1e-12)
     assert np.allclose(scaled["y"], 2 * plain["y"])
@@ -107,7 +108,7 @@ def test_scores_on_both_scales(scores):
         mass = np.sum(own["density"] * (own["right"] - own["left"]))
         assert 0.99 < mass <= 1 + 1e-12
     limit = data.tables[""]
-    assert np.allclose(limit["limit"], np.exp(-limit["y"] ** 2 / 2) / math.sqrt(2 * math.pi), rtol=1e-9)
+    assert np.allclose(limit["limit"], np.exp(-(limit["y"] ** 2) / 2) / math.sqrt(2 * math.pi), rtol=1e-9)
 
 
 def test_kl_of_kernel_estimates_is_that_of_the_papers_scripts():
@@ -181,7 +182,7 @@ def test_kl_of_the_limit_to_a_gaussian_is_that_of_other_code():
     value, error = tp.kl_gaussian(case.reference, "y[0]")
     assert error < 1e-9
     assert value == pytest.approx(0.1 * f @ logs, abs=error + 1e-9)
-    assert case.spread ** 2 == pytest.approx(variance, rel=1e-7)
+    assert case.spread**2 == pytest.approx(variance, rel=1e-7)
     page = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8")
     assert f"{value:.4e}".replace("e-0", "e-") in page
 

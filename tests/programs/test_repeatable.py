@@ -54,8 +54,13 @@ def test_hash_seeds_threads_and_earlier_draws_change_nothing(tmp_path) -> None:
     printed = []
     for seed, threads, before, order in SETTINGS:
         many = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
-        done = subprocess.run([sys.executable, "-c", SCRIPT, before, order, threads, "out"], cwd=tmp_path,
-                              env=os.environ | many | {"PYTHONHASHSEED": seed}, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, before, order, threads, "out"],
+            cwd=tmp_path,
+            env=os.environ | many | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout)
     first, *others = printed

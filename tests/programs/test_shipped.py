@@ -119,9 +119,14 @@ def test_a_program_says_what_it_is_and_how_to_run_it(name: str) -> None:
 @pytest.mark.turns(3)
 def test_the_grade_of_extensions_is_explained() -> None:
     standing = {claim.name: claim.standing for name in EXPECTED for claim in tp.load(name).check().claims}
-    assert standing == {"averages": "proved", "several widths": "proved", "fixed width": "exact",
-                        "iterated layers": "conjecture", "coordinatewise operands": "proved",
-                        "coordinate vectors": "proved"}
+    assert standing == {
+        "averages": "proved",
+        "several widths": "proved",
+        "fixed width": "exact",
+        "iterated layers": "conjecture",
+        "coordinatewise operands": "proved",
+        "coordinate vectors": "proved",
+    }
 
 
 @pytest.mark.turns(3)
@@ -197,8 +202,13 @@ def test_the_stored_grades_are_those_of_the_check() -> None:
 
 def test_a_program_that_was_changed_is_checked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = tmp_path / "attention.yaml"
-    changed.write_text(PROGRAMS["attention"].read_text(encoding="utf-8").replace("WK[a]", "WQ[a]", 1)
-                       .replace("  WQ[a]: 1\n  WQ[a]: 1\n", "  WQ[a]: 1\n").replace("MatMul(WK[a]", "MatMul(WQ[a]"),
-                       encoding="utf-8")
+    changed.write_text(
+        PROGRAMS["attention"]
+        .read_text(encoding="utf-8")
+        .replace("WK[a]", "WQ[a]", 1)
+        .replace("  WQ[a]: 1\n  WQ[a]: 1\n", "  WQ[a]: 1\n")
+        .replace("MatMul(WK[a]", "MatMul(WQ[a]"),
+        encoding="utf-8",
+    )
     monkeypatch.setattr(shipped, "shipped_programs", lambda: {"attention": changed})
     assert [row.grade for row in shipped.judged()] == ["outside"]

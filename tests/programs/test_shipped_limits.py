@@ -160,6 +160,7 @@ def test_gates_on_two_sentences(name: str, vectors: Array, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", [*sentences.CLOSED, *sentences.GATED])
 def test_sentences_of_other_lengths(name: str, tmp_path: Path) -> None:
     """Lengths are constants, and the data have one row for each token."""
+
     def lengths(tokens: int) -> dict[str, int]:
         return {"m": tokens} if name == "mlp_bias" else {"S": 2, "T": tokens}
 
@@ -178,12 +179,16 @@ def test_sentences_of_other_lengths(name: str, tmp_path: Path) -> None:
 
 def clipped(rho: float, c: float = 2.0) -> float:
     """E clip(u) clip(v) for unit normals of correlation rho: its derivative in rho is P(|u| < c, |v| < c) (Price)."""
+
     def inside(r: float) -> float:
         law = stats.multivariate_normal([0, 0], [[1, r], [r, 1]])
         return law.cdf([c, c]) - 2 * law.cdf([c, -c]) + law.cdf([-c, -c])  # type: ignore[no-any-return]
 
-    return integrate.quad(inside, 0, rho, epsabs=1e-9)[0] if rho < 1 else (
-        integrate.quad(lambda x: min(x * x, c * c) * stats.norm.pdf(x), -12, 12, points=[-c, c])[0])
+    return (
+        integrate.quad(inside, 0, rho, epsabs=1e-9)[0]
+        if rho < 1
+        else (integrate.quad(lambda x: min(x * x, c * c) * stats.norm.pdf(x), -12, 12, points=[-c, c])[0])
+    )
 
 
 def test_scores_on_the_scale_one_over_n_make_attention_uniform() -> None:
@@ -192,10 +197,13 @@ def test_scores_on_the_scale_one_over_n_make_attention_uniform() -> None:
 
 
 @pytest.mark.turns(4)
-@pytest.mark.parametrize(("name", "other"), [
-    ("attention_mqa", "attention_gqa"),  # fresh W^O for each head leave nothing of the sharing
-    ("attention_lowrank", "attention"),  # the ratio of widths leaves the limit
-])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("attention_mqa", "attention_gqa"),  # fresh W^O for each head leave nothing of the sharing
+        ("attention_lowrank", "attention"),  # the ratio of widths leaves the limit
+    ],
+)
 def test_programs_of_one_limit(name: str, other: str) -> None:
     first, second = (tp.load(program).limit() for program in (name, other))
     (ours, ours_error), (theirs, theirs_error) = (covariance(law, "y") for law in (first, second))

@@ -40,8 +40,10 @@ def gru(tokens: Array) -> Array:
 
     def z(*powers: int) -> float:
         """E of z1, z2 and 1 - z2 to these powers."""
-        return expectation(lambda g: sigmoid(g[0]) ** powers[0] * sigmoid(g[1]) ** powers[1]
-                           * sigmoid(-g[1]) ** powers[2], (later(first), NODES))
+        return expectation(
+            lambda g: sigmoid(g[0]) ** powers[0] * sigmoid(g[1]) ** powers[1] * sigmoid(-g[1]) ** powers[2],
+            (later(first), NODES),
+        )
 
     def c(one: int, two: int) -> float:
         return expectation(lambda g: np.tanh(g[0]) ** one * np.tanh(g[1]) ** two, (later(reset), NODES))
@@ -73,7 +75,8 @@ def lstm(tokens: Array) -> Array:
 
     own = inputs[:1, :1]
     first = expectation(lambda o: sigmoid(o[0]) ** 2, (own, NODES)) * expectation(
-        lambda i, g: np.tanh(cell(i, g)) ** 2, (own, NODES), (own, NODES))
+        lambda i, g: np.tanh(cell(i, g)) ** 2, (own, NODES), (own, NODES)
+    )
     later = inputs + np.diag([0.0, first])
     # the gates are smoother than tanh: fewer nodes for them
     vectors = (later, 14), (later, 44), (later[1:, 1:], 10)

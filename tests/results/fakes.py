@@ -20,8 +20,11 @@ def netsor(members: int = 2) -> Netsor:
     statement = parse_statement("y[i] = Nonlin(h[i])", Names(indices=frozenset({"i"})))
     number = lambda text: parse_expression(text, Names())  # noqa: E731
     return Netsor(
-        "mixture", indices=(index,), initial=(Initial("h", ("i",), number("0"), number("1")),),
-        body=(Nonlin(statement.target, statement.args[0]),), outputs=("y",),
+        "mixture",
+        indices=(index,),
+        initial=(Initial("h", ("i",), number("0"), number("1")),),
+        body=(Nonlin(statement.target, statement.args[0]),),
+        outputs=("y",),
         run=(("width", (16, 64)), ("samples", 1000)),
     )
 
@@ -76,8 +79,14 @@ class MixtureLaw:
 
 
 def draw(
-    program: Netsor, size: int, variances: tuple[float, ...], *, seed: int = 0, width: int | None = 16,
-    coordinates: int = 1, shift: float = 0.0,
+    program: Netsor,
+    size: int,
+    variances: tuple[float, ...],
+    *,
+    seed: int = 0,
+    width: int | None = 16,
+    coordinates: int = 1,
+    shift: float = 0.0,
 ) -> Samples:
     """Draws of the mixture; coordinates of one network share the variance."""
     rng = np.random.default_rng(seed)

@@ -153,8 +153,12 @@ def test_the_law_of_averages_is_that_of_dense_networks() -> None:
     net = tp.load(ATTENTION, s=s, H=1).run(n, samples, seed=5, averages={"m": "tanh(y[0])**2", "c": "y[0]*y[1]"})
     ours = np.stack([net.averages["m"], net.averages["c"], net["p"][:, 0, 0, 0]], axis=1)
     for f in (
-        lambda v: v[:, 0], lambda v: v[:, 1], lambda v: v[:, 0] ** 2, lambda v: np.abs(v[:, 1]) ** 0.5,
-        lambda v: v[:, 0] * np.tanh(v[:, 2]), lambda v: v[:, 0] * np.abs(v[:, 2]),
+        lambda v: v[:, 0],
+        lambda v: v[:, 1],
+        lambda v: v[:, 0] ** 2,
+        lambda v: np.abs(v[:, 1]) ** 0.5,
+        lambda v: v[:, 0] * np.tanh(v[:, 2]),
+        lambda v: v[:, 0] * np.abs(v[:, 2]),
     ):
         a, b = f(found), f(ours)
         z = (a.mean() - b.mean()) / np.sqrt((a.var() + b.var()) / samples)

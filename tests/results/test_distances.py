@@ -26,9 +26,14 @@ def paper_kl(x, density):
     return stats.entropy(p / trapezoid(p, xs), q / trapezoid(q, xs))
 
 
-@pytest.mark.parametrize(("law", "reach", "accuracy"), [
-    (stats.norm(), 40, 1e-7), (stats.t(5), 2000, 1e-7), (stats.laplace(), 40, 3e-5),  # the last has a kink
-])
+@pytest.mark.parametrize(
+    ("law", "reach", "accuracy"),
+    [
+        (stats.norm(), 40, 1e-7),
+        (stats.t(5), 2000, 1e-7),
+        (stats.laplace(), 40, 3e-5),  # the last has a kink
+    ],
+)
 def test_curve_integrates_and_interpolates(law, reach, accuracy):
     c = curve(law, reach)
     x = np.linspace(-9, 9, 1001)
@@ -37,10 +42,14 @@ def test_curve_integrates_and_interpolates(law, reach, accuracy):
     assert np.abs(c.pdf(x) / law.pdf(x) - 1).max() < max(1e-4, 100 * accuracy)
 
 
-@pytest.mark.parametrize("sample", [
-    stats.norm.rvs(size=3000, random_state=1), stats.t.rvs(4, size=5000, random_state=2) * 1e-3,
-    stats.expon.rvs(size=800, random_state=3) + 1e4,
-])
+@pytest.mark.parametrize(
+    "sample",
+    [
+        stats.norm.rvs(size=3000, random_state=1),
+        stats.t.rvs(4, size=5000, random_state=2) * 1e-3,
+        stats.expon.rvs(size=800, random_state=3) + 1e4,
+    ],
+)
 def test_kernel_estimate_is_that_of_scipy(sample):
     low, high = sample.min(), sample.max()
     exact = stats.gaussian_kde(sample)(np.linspace(low, high, KL_POINTS))
@@ -123,8 +132,9 @@ def test_errors_and_floors_are_those_seen_over_repetitions():
 @pytest.mark.turns(3)
 def test_errors_of_distances_between_samples_count_both():
     rng = np.random.default_rng(12)
-    rows = [measure(0.7 + rng.standard_normal(1500), rng.standard_normal((500, 1)), other=500, seed=k)
-            for k in range(60)]
+    rows = [
+        measure(0.7 + rng.standard_normal(1500), rng.standard_normal((500, 1)), other=500, seed=k) for k in range(60)
+    ]
     for key in ("w1", "energy"):  # with the larger sample alone half as much
         stated = np.mean([row[f"{key}_se"] for row in rows])
         assert stated == pytest.approx(np.std([row[key] for row in rows], ddof=1), rel=0.3), key
@@ -140,6 +150,7 @@ def test_the_floor_of_the_energy_distance_of_two_values_is_exact(share):
 
 def test_the_floor_of_the_energy_distance_of_the_uniform_law():
     """E sqrt(X) = Integral (1 - E exp(-s X)) s**-1.5 ds / (2 sqrt(pi)), X the integral of a squared bridge."""
+
     def rest(t):  # s = t**2 / 2
         return (1 - np.sqrt(t / np.sinh(t))) / t**2
 

@@ -267,8 +267,9 @@ def test_errors_of_the_law_are_part_of_the_error() -> None:
     f = draws.densities(y).T @ draws.shares
     _, error = kl_to_law(draws, law)
     assert kl_to_law(draws, off)[1] == pytest.approx(error + float(unsure @ np.abs(f - q) * step), rel=1e-3)
-    _, sampling = kl_to_law(draws, replace(law, summands=(Summand(np.zeros((1, 6, 1)), two.reshape(1, 6, 1),
-                                                                   np.full((1, 6), 1 / 6)),)))
+    _, sampling = kl_to_law(
+        draws, replace(law, summands=(Summand(np.zeros((1, 6, 1)), two.reshape(1, 6, 1), np.full((1, 6), 1 / 6)),))
+    )
     spread = float(law.rule.error(np.array([float(f @ np.log(f / p) * step) for p in sets])))
     assert error == pytest.approx(sampling + spread, rel=1e-3)
 
@@ -284,8 +285,10 @@ def test_densities_that_underflow_give_numbers() -> None:
 def test_draws_that_overflowed_have_no_divergence() -> None:
     var = GammaVariance(8).draws(80, 1).var
     for wrong in (math.nan, math.inf):
-        for place in (GaussianDraws(np.zeros_like(var), np.where(var == var[3], wrong, var)),
-                      GaussianDraws(np.where(var == var[3], wrong, 0.0), var)):
+        for place in (
+            GaussianDraws(np.zeros_like(var), np.where(var == var[3], wrong, var)),
+            GaussianDraws(np.where(var == var[3], wrong, 0.0), var),
+        ):
             assert np.isnan(kl_to_law(place, standard())).all()
             assert np.isnan(kl_to_gaussian(place)).all()
 
@@ -352,9 +355,14 @@ def attention_density(y: np.ndarray, alpha: float, beta: float, heads: int) -> n
 
 
 @pytest.mark.turns(3)
-@pytest.mark.parametrize(("name", "heads", "beta", "near"), [
-    ("attention", 1, 0.0, 9.725e-4), ("attention", 2, 0.0, 2.728e-4), ("attention_relu", 2, 1 / (2 * math.pi), 6.80e-8),
-])
+@pytest.mark.parametrize(
+    ("name", "heads", "beta", "near"),
+    [
+        ("attention", 1, 0.0, 9.725e-4),
+        ("attention", 2, 0.0, 2.728e-4),
+        ("attention_relu", 2, 1 / (2 * math.pi), 6.80e-8),
+    ],
+)
 def test_limits_against_gaussians(name: str, heads: int, beta: float, near: float) -> None:
     alpha = 1.0 if name == "attention" else 0.5 - beta
     y, step = np.linspace(0, 9 if name == "attention" else 4, 1501, retstep=True)
@@ -397,7 +405,8 @@ def test_what_has_no_such_density_is_refused() -> None:
     net = program.run(width=8, samples=10)
     with pytest.raises(tp.NotCompiledError, match="conditional=True"):
         tp.kl(net, program.limit(), "y[0]")
-    law = tp.Program.from_netsor(loads("""
+    law = tp.Program.from_netsor(
+        loads("""
 program: nonlinear
 initial: {h: {mean: 0, cov: 1}}
 weights: {W: 1}
@@ -406,7 +415,8 @@ body:
   - p = Dot(u, h)
   - y = Nonlin(tanh(u + p))
 outputs: [y]
-""")).limit()
+""")
+    ).limit()
     with pytest.raises(tp.NotCompiledError, match="not Gaussian given the scores"):
         tp.kl_gaussian(law, "y")
 

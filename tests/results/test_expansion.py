@@ -43,8 +43,10 @@ def test_moments_of_networks_whose_layers_are_independent_factors(
 
 def test_the_step_of_the_differences_counts() -> None:
     """E[c exp(-2c)] with c = |x|**2/n has no first order, for each draw: only what the step adds is left."""
-    law = limit("program: damped\ninitial: {x: {mean: 0, cov: 1}}\nweights: {V: 1}\nbody:\n"
-                "  - c = Dot(x, x, scale=1/n)\n  - z = Nonlin(exp(-c)*x)\n  - y = MatMul(V, z)\noutputs: [y]\n")
+    law = limit(
+        "program: damped\ninitial: {x: {mean: 0, cov: 1}}\nweights: {V: 1}\nbody:\n"
+        "  - c = Dot(x, x, scale=1/n)\n  - z = Nonlin(exp(-c)*x)\n  - y = MatMul(V, z)\noutputs: [y]\n"
+    )
     a, error = law.correction("variance", "y", draws=2**13)
     assert abs(a) < error < 1e-5
 
@@ -182,8 +184,9 @@ def test_questions_that_have_no_answer() -> None:
 
 def test_a_constant_has_no_kurtosis() -> None:
     """Its variance has a first order, which is 0, and the question after its kurtosis is answered with an error."""
-    law = limit("program: still\ninitial: {x: {mean: 0, cov: 0}}\nweights: {W: 1}\nbody:\n  - y = MatMul(W, x)\n"
-                "outputs: [y]\n")
+    law = limit(
+        "program: still\ninitial: {x: {mean: 0, cov: 0}}\nweights: {W: 1}\nbody:\n  - y = MatMul(W, x)\noutputs: [y]\n"
+    )
     assert first_orders(law.netsor, "y", 2**10, math.inf) == {"variance": (0.0, 0.0)}
     with pytest.raises(tp.ProgramError, match="y is a constant"):
         law.correction("kurtosis", "y")

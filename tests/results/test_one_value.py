@@ -56,7 +56,8 @@ def texts(study: Study, out: Path) -> dict[int, dict[str, str]]:
     for entry in json.loads((out / "report.json").read_text())["finite"]:
         numbers = entry["outputs"]["y"]
         found[entry["width"]] = {
-            heading: quantity(numbers[key][0], numbers[f"{key}_se"][0]) for key, heading in SHOWN.items()}
+            heading: quantity(numbers[key][0], numbers[f"{key}_se"][0]) for key, heading in SHOWN.items()
+        }
         found[entry["width"]] |= {"p": chance(numbers["ks_p"][0]), "KL floor": quantity(numbers["kl_floor"][0])}
     return found
 
@@ -67,17 +68,17 @@ def _words(text: str) -> list[str]:
 
 def _rows(words: list[str], first: str) -> list[list[str]]:
     """What follows each time the name stands before a width."""
-    return [words[k + 2:] for k, word in enumerate(words[:-1]) if word == first and words[k + 1] == str(WIDTHS[0])]
+    return [words[k + 2 :] for k, word in enumerate(words[:-1]) if word == first and words[k + 1] == str(WIDTHS[0])]
 
 
 def test_pages_and_pipes_have_the_numbers_of_the_file(study: Study, out: Path, texts: Any) -> None:
     limit = json.loads((out / "report.json").read_text())["limit"]["outputs"]["y"]
     page = (out / "report.html").read_text()
-    for shown in (to_text(study.blocks()), to_html(study.blocks()), page[page.index("Results</h"):]):
+    for shown in (to_text(study.blocks()), to_html(study.blocks()), page[page.index("Results</h") :]):
         row = next(iter(_rows(_words(shown), "y[0]")))
         wanted = list(texts[WIDTHS[0]].values())
         order = ["variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor", "precise KL"]
-        assert row[:len(wanted)] == [texts[WIDTHS[0]][name] for name in order]
+        assert row[: len(wanted)] == [texts[WIDTHS[0]][name] for name in order]
         assert quantity(limit["variance"][0], limit["variance_error"][0]) in row
         assert quantity(limit["kurtosis"][0], limit["kurtosis_error"][0]) in row
 
@@ -97,7 +98,7 @@ def test_terminals_leave_out_columns_and_no_digits(
     assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines())) <= columns
     order, gone = ["variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor", "precise KL"], DISPENSABLE[:few]
     left = [texts[WIDTHS[0]][name] for name in order if name not in gone]
-    assert _rows(_words(text), "y[0]")[0][:len(left)] == left
+    assert _rows(_words(text), "y[0]")[0][: len(left)] == left
     assert ("on a wider screen:" in text) == bool(gone)
 
 
@@ -108,7 +109,7 @@ def test_a_comparison_of_the_same_networks_has_the_same_numbers(study: Study, te
     order = ["variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor", "precise KL"]
     wanted = [texts[WIDTHS[0]][name] for name in order]
     for shown in (str(found), found._repr_html_()):
-        assert _rows(_words(shown), "y[0]")[0][:len(wanted)] == wanted
+        assert _rows(_words(shown), "y[0]")[0][: len(wanted)] == wanted
     row = found.to_dataframe().loc["y[0]"]
     for key, heading in SHOWN.items():
         assert quantity(row[key], row[f"{key}_se"]) == texts[WIDTHS[0]][heading]

@@ -15,8 +15,14 @@ WIDTH = [16, 32, 64, 128, 256]
 REPEATS = 10
 
 
-def _repeats(rng: np.random.Generator, exponent: float, relative: float, stated: float = 1.0, bend: float = 0.0,
-             width: list[int] = WIDTH) -> tuple[np.ndarray, np.ndarray]:
+def _repeats(
+    rng: np.random.Generator,
+    exponent: float,
+    relative: float,
+    stated: float = 1.0,
+    bend: float = 0.0,
+    width: list[int] = WIDTH,
+) -> tuple[np.ndarray, np.ndarray]:
     """Distances 3 n**exponent with noise growing from `relative`, and the errors stated for them."""
     n = np.array(width, dtype=float)
     truth = 3.0 * n**exponent * np.exp(bend * np.log(n / n[0]) ** 2)
@@ -56,7 +62,8 @@ def test_an_error_that_all_repeats_share_is_kept() -> None:
     found = fit(WIDTH, values, values * 0.1 + 0 * errors)
     assert found.scatter < 1e-6
     assert found.exponent_se == pytest.approx(
-        0.1 / math.sqrt(REPEATS) / np.sqrt(((np.log(WIDTH) - np.log(WIDTH).mean()) ** 2).sum()), rel=1e-6)
+        0.1 / math.sqrt(REPEATS) / np.sqrt(((np.log(WIDTH) - np.log(WIDTH).mean()) ** 2).sum()), rel=1e-6
+    )
 
 
 def test_a_bent_curve_is_no_power() -> None:
@@ -69,8 +76,10 @@ def test_the_exponent_for_large_widths_is_seen_behind_a_correction() -> None:
     rng = np.random.default_rng(4)
     n = np.array(WIDTH, dtype=float)
     factor = np.exp(-10 / n)[:, None]
-    fits = [fit(WIDTH, values * factor, errors * factor, corrected=True)
-            for values, errors in (_repeats(rng, -2.0, 0.03) for _ in range(300))]
+    fits = [
+        fit(WIDTH, values * factor, errors * factor, corrected=True)
+        for values, errors in (_repeats(rng, -2.0, 0.03) for _ in range(300))
+    ]
     for name, truth in (("exponent", -2.0), ("correction", -10.0)):
         z = np.array([(getattr(found, name) - truth) / getattr(found, f"{name}_se") for found in fits])
         assert abs(z.mean()) < 4 / math.sqrt(len(z))

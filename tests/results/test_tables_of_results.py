@@ -39,7 +39,8 @@ def test_comparisons_as_tables():
 @pytest.mark.parametrize("coordinates", [1, 3])
 def test_samples_as_tables(coordinates):
     drawn = tp.load("attention", s=3, H=1).run(
-        16, 20, coordinates=coordinates, averages={"m": "tanh(y[0])", "f": "y[i]**2"})
+        16, 20, coordinates=coordinates, averages={"m": "tanh(y[0])", "f": "y[i]**2"}
+    )
     found, frame = drawn.to_xarray(), drawn.to_dataframe()
     assert found["y"].dims == ("sample", *(["coordinate"] if coordinates > 1 else []), "y_dim_0")
     assert (found["y"].to_numpy() == drawn["y"]).all() and found["f"].dims == ("sample", "f_dim_0")
@@ -71,8 +72,11 @@ def test_limits_as_tables():
 
 def test_without_the_packages_the_command_is_named(monkeypatch):
     drawn = draw(netsor(1), 5, (1.0,))
-    for package, action in (("pandas", drawn.to_dataframe), ("xarray", drawn.to_xarray),
-                            ("xarray", compare(drawn, None).to_xarray)):
+    for package, action in (
+        ("pandas", drawn.to_dataframe),
+        ("xarray", drawn.to_xarray),
+        ("xarray", compare(drawn, None).to_xarray),
+    ):
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, package, None)
             with pytest.raises(tp.TensorprogError, match=f"need the package {package}\n.*xarray>="):

@@ -21,14 +21,16 @@ EVIL = "<script>alert('x')</script> & \""
 def test_text_is_escaped_and_markup_is_not() -> None:
     assert tag("p", EVIL, Html("<b>x</b>"), title=EVIL, hidden=True, class_="a", aria_label="b", lang=None) == (
         '<p title="&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt; &amp; &quot;" hidden="" class="a" aria-label="b">'
-        "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt; &amp; &quot;<b>x</b></p>")
+        "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt; &amp; &quot;<b>x</b></p>"
+    )
     assert joined(["a", None, "", 0], "<") == "a<0"
     assert tag("br") == "<br>"
 
 
 def test_tables_have_captions_and_headings() -> None:
-    shown = ElementTree.fromstring(to_html([Grid(EVIL, ("name", EVIL), ((EVIL, "1"), ("", "2")), marked=(1,),
-                                                 shades={(0, 1): -0.5})]))
+    shown = ElementTree.fromstring(
+        to_html([Grid(EVIL, ("name", EVIL), ((EVIL, "1"), ("", "2")), marked=(1,), shades={(0, 1): -0.5})])
+    )
     assert shown.findtext(".//caption") == EVIL
     assert [cell.get("scope") for cell in shown.iter("th")] == ["col", "col", "row"]
     assert [cell.text for cell in shown.iter("td")] == ["1", None, "2"]
@@ -39,16 +41,19 @@ def content(formula: str) -> str:
     return "".join(ElementTree.fromstring(mathml(formula)).itertext())
 
 
-@pytest.mark.parametrize(("formula", "inner"), [
-    (r"\frac{a}{2}", "<mfrac><mrow><mi>a</mi></mrow><mrow><mn>2</mn></mrow></mfrac>"),
-    (r"x_{i}'", '<msub><mrow><mi>x</mi><mo lspace="0" rspace="0">\u2032</mo></mrow><mrow><mi>i</mi></mrow></msub>'),
-    (r"x^{2}'", "<msup><mi>x</mi><mrow><mrow><mn>2</mn></mrow><mo>\u2032</mo></mrow></msup>"),
-    (r"\sqrt{H}", "<msqrt><mrow><mi>H</mi></mrow></msqrt>"),
-    (r"\mathring{p}", '<mover accent="true"><mrow><mi>p</mi></mrow><mo stretchy="false">\u02da</mo></mover>'),
-    (r"\mathit{WQ}", '<mi style="font-style:italic">WQ</mi>'),
-    (r"\operatorname{a\_b}", '<mi mathvariant="normal">a_b</mi>'),
-    (r"2.5 - \rho", "<mn>2.5</mn><mo>\u2212</mo><mi>\u03c1</mi>"),
-])
+@pytest.mark.parametrize(
+    ("formula", "inner"),
+    [
+        (r"\frac{a}{2}", "<mfrac><mrow><mi>a</mi></mrow><mrow><mn>2</mn></mrow></mfrac>"),
+        (r"x_{i}'", '<msub><mrow><mi>x</mi><mo lspace="0" rspace="0">\u2032</mo></mrow><mrow><mi>i</mi></mrow></msub>'),
+        (r"x^{2}'", "<msup><mi>x</mi><mrow><mrow><mn>2</mn></mrow><mo>\u2032</mo></mrow></msup>"),
+        (r"\sqrt{H}", "<msqrt><mrow><mi>H</mi></mrow></msqrt>"),
+        (r"\mathring{p}", '<mover accent="true"><mrow><mi>p</mi></mrow><mo stretchy="false">\u02da</mo></mover>'),
+        (r"\mathit{WQ}", '<mi style="font-style:italic">WQ</mi>'),
+        (r"\operatorname{a\_b}", '<mi mathvariant="normal">a_b</mi>'),
+        (r"2.5 - \rho", "<mn>2.5</mn><mo>\u2212</mo><mi>\u03c1</mi>"),
+    ],
+)
 def test_formulas(formula: str, inner: str) -> None:
     assert mathml(formula) == f"<math><mrow>{inner}</mrow></math>"
 

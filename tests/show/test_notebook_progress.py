@@ -111,7 +111,6 @@ def test_outside_notebooks_nothing_is_shown_or_imported() -> None:
     assert not in_notebook()
     with watched("things") as tell:
         assert tell is None
-    script = ("import sys, tensorprog as tp; tp.load('mlp').run(width=4, samples=2); "
-              "assert 'IPython' not in sys.modules")
+    script = "import sys, tensorprog as tp; tp.load('mlp').run(width=4, samples=2); assert 'IPython' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == done.stderr == ""

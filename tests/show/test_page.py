@@ -74,8 +74,9 @@ def run(program: Any, folder: Path, **given: Any) -> Study:
     return job.run(program, settings, folder, page=report_page)
 
 
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PROGRAMS
-          if name != "attention"]
+OTHERS = [
+    pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PROGRAMS if name != "attention"
+]
 
 
 @pytest.fixture(scope="module", params=["attention", *some(OTHERS, 4)])
@@ -88,7 +89,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_a_page_is_well_formed_and_stands_alone(page: tuple[str, str]) -> None:
     text = page[1]
     document = Document(text)
-    assert text.startswith("<!DOCTYPE html>\n<html lang=\"en\">")
+    assert text.startswith('<!DOCTYPE html>\n<html lang="en">')
     assert {"link", "iframe", "object", "embed", "base", "form", "img"}.isdisjoint(document.names())
     for link in [*document.values("href"), *document.values("xlink:href"), *document.values("src")]:
         assert link.startswith(("#", "data:image/png;base64,"))
@@ -169,8 +170,9 @@ def several(count: int) -> tp.Program:
     program = tp.Program("several")
     h = program.initial("h", mean=0, cov=1)
     weights = program.weights(*(f"W{k}" for k in range(count)))
-    program.outputs(*(program.nonlin(f"y{k}", tp.tanh(program.matmul(f"u{k}", weight, h)))
-                      for k, weight in enumerate(weights)))
+    program.outputs(
+        *(program.nonlin(f"y{k}", tp.tanh(program.matmul(f"u{k}", weight, h))) for k, weight in enumerate(weights))
+    )
     return program
 
 

@@ -97,8 +97,9 @@ def test_panels_of_convergence_can_be_chosen(study):
 
 
 def test_the_precise_divergence_is_drawn_below_the_floor(study):
-    rows = [[replace(row, kl_precise=1e-6 / k, kl_precise_se=1e-8) for row in c.rows]
-            for k, c in enumerate(study[2], 1)]
+    rows = [
+        [replace(row, kl_precise=1e-6 / k, kl_precise_se=1e-8) for row in c.rows] for k, c in enumerate(study[2], 1)
+    ]
     precise = [replace(c, rows=tuple(found)) for c, found in zip(study[2], rows, strict=True)]
     (panel,) = plots.convergence(precise, panels=["kl"])
     labels = panel.get_legend_handles_labels()[1]
@@ -159,10 +160,13 @@ def test_powers_of_ten_stand_in_the_names_of_axes():
     assert panel.get_ylabel().endswith("/ 10\u00b9\u2078")
 
 
-@pytest.mark.parametrize(("low", "high", "names"), [
-    (0.003, 0.03, ["5\u00d710\u207b\u00b3", "10\u207b\u00b2", "2\u00d710\u207b\u00b2"]),
-    (0.3, 30, ["10\u2070", "10\u00b9"]),
-])
+@pytest.mark.parametrize(
+    ("low", "high", "names"),
+    [
+        (0.003, 0.03, ["5\u00d710\u207b\u00b3", "10\u207b\u00b2", "2\u00d710\u207b\u00b2"]),
+        (0.3, 30, ["10\u2070", "10\u00b9"]),
+    ],
+)
 def test_logarithmic_axes_name_powers_of_ten_and_more_where_there_are_few(low, high, names):
     _, ax = plt.subplots()
     ax.set_yscale("log")

@@ -29,8 +29,12 @@ DRAWINGS = {
     "linear": (1, lambda axes: plots.density(RUNS, LAW, ax=axes, scale="linear")),
     "convergence": (4, lambda axes: plots.convergence(COMPARED, ax=axes)),
     "kl": (1, lambda axes: plots.convergence(COMPARED, ax=axes, panels=["kl"])),
-    "many widths": (4, lambda axes: plots.convergence(
-        [replace(c, width=round(16 * 1.3**k)) for k, c in enumerate(COMPARED * 5)], ax=axes)),
+    "many widths": (
+        4,
+        lambda axes: plots.convergence(
+            [replace(c, width=round(16 * 1.3**k)) for k, c in enumerate(COMPARED * 5)], ax=axes
+        ),
+    ),
     "without a limit": (2, lambda axes: plots.convergence([compare(run, None) for run in RUNS], ax=axes)),
     "covariance": (1, lambda axes: plots.covariance(tp.load("mlp_bias").limit(), "f", axes[0])),
 }
@@ -63,8 +67,11 @@ def test_nothing_touches_in_figures_for_papers(drawn, tmp_path, name, style):
     for ax in figure.axes:
         for axis, side in ((ax.xaxis, 0), (ax.yaxis, 1)):
             low, high = sorted(axis.get_view_interval())
-            shown = [text for place, text in zip(axis.get_majorticklocs(), axis.get_ticklabels(), strict=True)
-                     if text.get_text() and low <= place <= high]
+            shown = [
+                text
+                for place, text in zip(axis.get_majorticklocs(), axis.get_ticklabels(), strict=True)
+                if text.get_text() and low <= place <= high
+            ]
             spans = sorted((text.get_window_extent().min[side], text.get_window_extent().max[side]) for text in shown)
             assert all(first[1] < second[0] for first, second in pairwise(spans)), (name, [t.get_text() for t in shown])
             if name != "covariance" or ax in axes:
@@ -139,8 +146,9 @@ def linear(colour):
 
 def lab(rgb):
     """CIE L*a*b* of linear RGB, white D65."""
-    matrix = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750],
-                       [0.0193339, 0.1191920, 0.9503041]])
+    matrix = np.array(
+        [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+    )
     t = matrix @ np.clip(rgb, 0, 1) / np.array([0.95047, 1.0, 1.08883])
     f = np.where(t > (6 / 29) ** 3, np.cbrt(t), t / (3 * (6 / 29) ** 2) + 4 / 29)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])

@@ -115,8 +115,22 @@ class Composition(Knowledge):
         if found.depends == {"average"} and (found.growth or found.modulus or found.partial):
             # a number in the limit: what counts is its limiting value
             needs = dict.fromkeys((*found.assumes, _smooth(expr, self.ranges)))
-            found = Profile(found.low, found.high, 0.0, 0.0, INF, 0.0, found.parity, rises=True, falls=True, kinks=(),
-                            depends=found.depends, masked=found.masked, open=found.open, assumes=tuple(needs))
+            found = Profile(
+                found.low,
+                found.high,
+                0.0,
+                0.0,
+                INF,
+                0.0,
+                found.parity,
+                rises=True,
+                falls=True,
+                kinks=(),
+                depends=found.depends,
+                masked=found.masked,
+                open=found.open,
+                assumes=tuple(needs),
+            )
         return found
 
     def _node(self, expr: Expr) -> Profile:
@@ -289,8 +303,13 @@ class Composition(Knowledge):
         if node.atom == "clip" and params[0] == -params[1]:
             parity = -1
         rises, falls = trend(atom, inner, params)
-        return tidy(found, parity={1: 1, -1: parity, 0: 0}[inner.parity], rises=rises, falls=falls,
-                    kinks=unary_kinks(atom, node.args[0], inner, params))
+        return tidy(
+            found,
+            parity={1: 1, -1: parity, 0: 0}[inner.parity],
+            rises=rises,
+            falls=falls,
+            kinks=unary_kinks(atom, node.args[0], inner, params),
+        )
 
     def _divide(self, node: Call, args: list[Profile]) -> Profile:
         (top, bottom), under = args, node.args[1]
@@ -300,8 +319,12 @@ class Composition(Knowledge):
         low, high = bottom.interval
         gap = low if low > 0 else -high if high < 0 else 0.0
         if gap == 0 and bottom.depends == {"average"}:
-            return replace(product(top, replace(constant(-INF, INF), lipschitz=INF)), low=-INF, high=INF,
-                           assumes=(_apart(under, self.ranges),))
+            return replace(
+                product(top, replace(constant(-INF, INF), lipschitz=INF)),
+                low=-INF,
+                high=INF,
+                assumes=(_apart(under, self.ranges),),
+            )
         if gap == 0:
             reason = f"the denominator {under} is not kept away from 0: its range is {shown(bottom.interval)}"
             zero = crossing((under, Number(0)), (bottom, constant(0.0, 0.0)))
@@ -453,8 +476,13 @@ class Composition(Knowledge):
         reducer = REDUCTIONS[node.reducer]
         if inner.masked and reducer.linear:
             return unknown(Fault(node, self.at, f"{node.reducer} meets the value -inf of a mask"), inner.depends)
-        found = replace(inner, masked=False, open=None, partial=inner.partial or inner.open,
-                        kinks=_unprimed(inner.kinks, node.indices))
+        found = replace(
+            inner,
+            masked=False,
+            open=None,
+            partial=inner.partial or inner.open,
+            kinks=_unprimed(inner.kinks, node.indices),
+        )
         if node.reducer == "sum":
             low, high = products(inner.low, count)[0], products(inner.high, count)[1]
             return tidy(found, low=low, high=high, lipschitz=times(inner.lipschitz, count))
@@ -467,8 +495,18 @@ class Composition(Knowledge):
             return tidy(found, high=sums(inner.high, near(math.log(count), 1.0)[1])[1], parity=parity)
         assert node.reducer == "softmax"
         fixed = inner.rises and inner.falls
-        return tidy(found, low=0.0, high=1.0, growth=0.0, exponent=0.0, lipschitz=inner.lipschitz / 2, parity=parity,
-                    rises=fixed, falls=fixed, wild=None)
+        return tidy(
+            found,
+            low=0.0,
+            high=1.0,
+            growth=0.0,
+            exponent=0.0,
+            lipschitz=inner.lipschitz / 2,
+            parity=parity,
+            rises=fixed,
+            falls=fixed,
+            wild=None,
+        )
 
 
 Rule = Callable[[Composition, Call, list[Profile]], Profile]

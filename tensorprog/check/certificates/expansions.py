@@ -39,8 +39,31 @@ WHOLE = 12  # powers that are multiplied out
 CLOSE = Fraction(1, 10**9)  # numbers in exponents that differ by less, relative to them, may be rounded equals
 NEAR = Fraction(1, 10**12)  # the accuracy of numbers that are computed here
 # what is tame
-SMOOTH = ("exp", "tanh", "sigmoid", "erf", "gaussian", "softplus", "gelu", "gelu_tanh", "silu", "elu", "selu", "sin",
-          "cos", "abs", "relu", "leaky_relu", "clip", "negative", "add", "subtract", "multiply", "minimum", "maximum")
+SMOOTH = (
+    "exp",
+    "tanh",
+    "sigmoid",
+    "erf",
+    "gaussian",
+    "softplus",
+    "gelu",
+    "gelu_tanh",
+    "silu",
+    "elu",
+    "selu",
+    "sin",
+    "cos",
+    "abs",
+    "relu",
+    "leaky_relu",
+    "clip",
+    "negative",
+    "add",
+    "subtract",
+    "multiply",
+    "minimum",
+    "maximum",
+)
 OPEN = {"sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0), "erf": (-1.0, 1.0), "elu": (-1.0, INF)}  # ends are no values
 BOUNDED = ("tanh", "sigmoid", "erf", "gaussian")
 LIPSCHITZ = ("softplus", "gelu", "gelu_tanh", "silu", "elu", "selu", "abs", "relu", "leaky_relu", "minimum", "maximum")
@@ -290,7 +313,13 @@ def _leaky(f: Expansion, slope: Expansion) -> Expansion:
 
 HALF = Enclosure(Fraction(1, 2), Fraction(1, 2))
 MADE = {
-    "exp": _exp, "log": _log, "sigmoid": _sigmoid, "tanh": _tanh, "softplus": _softplus, "erf": _erf, "elu": _elu,
+    "exp": _exp,
+    "log": _log,
+    "sigmoid": _sigmoid,
+    "tanh": _tanh,
+    "softplus": _softplus,
+    "erf": _erf,
+    "elu": _elu,
     "leaky_relu": _leaky,
     "negative": lambda f: -f,
     "add": lambda f, g: f + g,
@@ -301,10 +330,17 @@ MADE = {
     "gaussian": lambda f: _exp(-(f * f)),
     "silu": lambda f: f * _sigmoid(f),
     "gelu": lambda f: f * (_whole(1) + _erf(f * _number(outward(math.sqrt(0.5), math.sqrt(0.5))))) * _number(HALF),
-    "gelu_tanh": lambda f: f * _sigmoid(f * _number(outward(1.5957691216057308, 1.5957691216057308))
-                                        + f * f * f * _number(outward(0.07135481627260025, 0.07135481627260025))),
-    "selu": lambda f: _elu(f, _number(outward(1.6732632423543772, 1.6732632423543772)))
-    * _number(outward(1.0507009873554805, 1.0507009873554805)),
+    "gelu_tanh": lambda f: (
+        f
+        * _sigmoid(
+            f * _number(outward(1.5957691216057308, 1.5957691216057308))
+            + f * f * f * _number(outward(0.07135481627260025, 0.07135481627260025))
+        )
+    ),
+    "selu": lambda f: (
+        _elu(f, _number(outward(1.6732632423543772, 1.6732632423543772)))
+        * _number(outward(1.0507009873554805, 1.0507009873554805))
+    ),
     "abs": lambda f: f if f.sign >= 0 else -f,
     "relu": lambda f: f if f.sign > 0 else Expansion(),
     "maximum": lambda f, g: f if (f - g).sign >= 0 else g,
@@ -466,4 +502,3 @@ def _grows(size: Monomial | None) -> float:
     for _, c in size.exponent[:1]:
         return INF if c > 0 else 0.0
     return max(0.0, float(size.power))
-

@@ -131,8 +131,11 @@ def _peak(known: Knowledge, terms: Sequence[Combination], indices: tuple[str, ..
     terms = [_replaced(term, values) for term in terms]
     bound = {form.indices[0] for form in values.values()}
     common = frozenset.intersection(*(term.parts for term in terms))
-    before = Combination(frozenset((x, a) for x, a in common if not any(
-        bound.intersection(free_indices(leaf)) for leaf in _leaves(_single(x)))))
+    before = Combination(
+        frozenset(
+            (x, a) for x, a in common if not any(bound.intersection(free_indices(leaf)) for leaf in _leaves(_single(x)))
+        )
+    )
     terms = [term.plus(before, Fraction(-1)) for term in terms]
     inner = list(terms)
     if len(inner) == 1 and not indices:
@@ -239,7 +242,8 @@ def _taken_apart(known: Knowledge, expr: Expr) -> Combination | None:
         return None
     if expr.atom == "minimum":
         return Combination().plus(
-            _peak(known, [Combination().plus(x, Fraction(-1)) for x in forms], (), False), Fraction(-1))
+            _peak(known, [Combination().plus(x, Fraction(-1)) for x in forms], (), False), Fraction(-1)
+        )
     return _peak(known, forms, (), expr.atom == "add")
 
 
@@ -259,14 +263,12 @@ def _reduced(known: Knowledge, expr: Reduction) -> Combination | None:
 
 def _masked(known: Knowledge, forms: Sequence[Combination]) -> bool:
     """Whether a part of some forms may be -inf."""
-    return any(known.of(part).masked for form in forms for part, _ in form.parts
-               if not isinstance(part, Peak))
+    return any(known.of(part).masked for form in forms for part, _ in form.parts if not isinstance(part, Peak))
 
 
 def _present_everywhere(known: Knowledge, indices: tuple[str, ...], form: Combination) -> bool:
     """Whether at every member some entry is not masked: else the sum is 0 there, and has no logarithm."""
-    hidden = [(part, a) for part, a in form.parts if not isinstance(part, Peak)
-              and known.of(part).masked]
+    hidden = [(part, a) for part, a in form.parts if not isinstance(part, Peak) and known.of(part).masked]
     if not hidden:
         return True
     if any(a < 0 for _, a in hidden):

@@ -35,8 +35,18 @@ from tensorprog.language.expr import (
 from tensorprog.language.ir import Draft, Netsor, Range, Table
 
 __all__ = [
-    "MAX_GRID", "ONE", "ROUNDING", "ZERO", "Enclosure", "Knowledge", "Undecided", "around", "increasing", "outward",
-    "rational", "with_errors",
+    "MAX_GRID",
+    "ONE",
+    "ROUNDING",
+    "ZERO",
+    "Enclosure",
+    "Knowledge",
+    "Undecided",
+    "around",
+    "increasing",
+    "outward",
+    "rational",
+    "with_errors",
 ]
 
 INF = math.inf

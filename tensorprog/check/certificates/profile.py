@@ -17,9 +17,32 @@ from tensorprog.language.atoms.outward import product as products
 from tensorprog.language.expr import Call, Expr
 
 __all__ = [
-    "GAUSSIAN", "SCORE", "VECTOR", "Assumes", "Fault", "Kinks", "Profile", "assumed", "compose", "constant",
-    "crossing", "join", "join_kinks", "meet", "moved", "product", "product_trend", "same", "shown", "shown_kinks",
-    "sum_parity", "tidy", "times", "trend", "unary_kinks", "unknown",
+    "GAUSSIAN",
+    "SCORE",
+    "VECTOR",
+    "Assumes",
+    "Fault",
+    "Kinks",
+    "Profile",
+    "assumed",
+    "compose",
+    "constant",
+    "crossing",
+    "join",
+    "join_kinks",
+    "meet",
+    "moved",
+    "product",
+    "product_trend",
+    "same",
+    "shown",
+    "shown_kinks",
+    "sum_parity",
+    "tidy",
+    "times",
+    "trend",
+    "unary_kinks",
+    "unknown",
 ]
 
 INF = math.inf

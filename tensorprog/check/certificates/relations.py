@@ -274,8 +274,13 @@ def _squares(known: Knowledge, expr: Expr) -> tuple[float, list[Square]] | None:
         inner = _squares(known, expr.arg)
         count = known.count(expr)
         floor, weight = (count, 1.0) if expr.reducer == "sum" else (1, 1 / count)
-        return None if inner is None else (
-            inner[0] * floor, [replace(s, weight=s.weight * weight, indices=s.indices + expr.indices) for s in inner[1]]
+        return (
+            None
+            if inner is None
+            else (
+                inner[0] * floor,
+                [replace(s, weight=s.weight * weight, indices=s.indices + expr.indices) for s in inner[1]],
+            )
         )
     if not isinstance(expr, Call):
         return None

@@ -17,6 +17,7 @@ from tensorprog.language.ir import Dot, MatMul
 
 __all__ = ["Signs"]
 
+
 class Signs(Composition):
     """Parities under a change of sign of some families of weights, by composition.
 

@@ -48,13 +48,19 @@ class FactRow(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data; null: infinite, or not known."""
-        low, high, growth, order = (
-            x if math.isfinite(x) else None for x in (*self.range, self.growth, self.order)
-        )
+        low, high, growth, order = (x if math.isfinite(x) else None for x in (*self.range, self.growth, self.order))
         kinks = None if self.kinks is None else shown_kinks(self.kinks)
-        return {"statement": self.statement, "range": [low, high], "growth": growth, "order": order,
-                "parity": PARITIES[self.parity], "monotone": TRENDS[self.monotone], "kinks": kinks,
-                "partial": self.partial, "lost": [loss._asdict() for loss in self.lost]}
+        return {
+            "statement": self.statement,
+            "range": [low, high],
+            "growth": growth,
+            "order": order,
+            "parity": PARITIES[self.parity],
+            "monotone": TRENDS[self.monotone],
+            "kinks": kinks,
+            "partial": self.partial,
+            "lost": [loss._asdict() for loss in self.lost],
+        }
 
     def cells(self) -> tuple[str, ...]:
         """The row as text: statement, range, growth, order, parity, monotone, kinks."""
@@ -97,7 +103,8 @@ def facts_blocks(netsor: Netsor) -> tuple[Grid, ...]:
     header = ("statement", "range", "growth", "order", "parity", "monotone", "kinks")
     note = "as functions of G-vars, initial vectors, scores and averages; order: pseudo-Lipschitz"
     facts = Grid("", header, tuple(row.cells() for row in rows), note, text_columns=(0, 1, 4, 5, 6))
-    losses = dict.fromkeys((each.statement, each.property, f"{each.part}: {each.why}")
-                           for row in rows for each in row.lost)
+    losses = dict.fromkeys(
+        (each.statement, each.property, f"{each.part}: {each.why}") for row in rows for each in row.lost
+    )
     lost = Grid("", ("lost in", "property", "by"), tuple(losses), text_columns=(0, 1, 2))
     return (facts, lost) if losses else (facts,)

@@ -30,8 +30,22 @@ from tensorprog.language.ir import Netsor
 __all__ = ["GRADES", "RULES", "Claim", "Finding", "Fix", "Report", "Rule", "check"]
 
 RULES: tuple[Rule, ...] = (
-    nonlinearities, operands, bounded, dedicated, different, scales, induction, one_layer, transposes, averages,
-    coordinates, limiting_values, widths, variance, declared, *WARNINGS,
+    nonlinearities,
+    operands,
+    bounded,
+    dedicated,
+    different,
+    scales,
+    induction,
+    one_layer,
+    transposes,
+    averages,
+    coordinates,
+    limiting_values,
+    widths,
+    variance,
+    declared,
+    *WARNINGS,
 )
 ORDER = ("fails", "unknown", "remark", "warning", "holds")
 

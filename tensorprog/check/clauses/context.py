@@ -21,8 +21,18 @@ from tensorprog.language.facts import FAILS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement, Weight
 
 __all__ = [
-    "ASSUMPTION", "DIVERGES", "GRADIENTS", "NETSOR_PLUS", "NOT_COVERED", "SAKAI", "YANG", "Context", "Maker", "Rule",
-    "rule", "shown_place",
+    "ASSUMPTION",
+    "DIVERGES",
+    "GRADIENTS",
+    "NETSOR_PLUS",
+    "NOT_COVERED",
+    "SAKAI",
+    "YANG",
+    "Context",
+    "Maker",
+    "Rule",
+    "rule",
+    "shown_place",
 ]
 
 SAKAI = "Sakai et al. 2025, Theorem 1"
@@ -48,9 +58,7 @@ class Rule:
     holds: str = ""
 
 
-def rule(
-    name: str, source: str, holds: str = ""
-) -> Callable[[Callable[[Context], Iterator[Finding | Claim]]], Rule]:
+def rule(name: str, source: str, holds: str = "") -> Callable[[Callable[[Context], Iterator[Finding | Claim]]], Rule]:
     """Make a function a rule."""
     return lambda apply: Rule(name, source, apply, holds)
 
@@ -139,7 +147,12 @@ class Context:
         return Finding(self.rule.name, said, ", ".join(names), line, message, fixes, source, nodes, consequence)
 
     def used_again(
-        self, verdict: Verdict, first: int, second: int, message: str, ways: Iterable[tuple[int, ...]],
+        self,
+        verdict: Verdict,
+        first: int,
+        second: int,
+        message: str,
+        ways: Iterable[tuple[int, ...]],
         apart: str = "",
     ) -> Finding:
         """A finding at the second of two MatMuls by one weight, which is to have a weight of its own.
@@ -156,7 +169,12 @@ class Context:
             made = replace(two, weight=Variable(own.name, slots_of(own.indices)))
             purpose += f" for each {apart}"
         return self.finding(
-            verdict, (second, first), message, Fix(purpose, (made,), (own,)), NOT_COVERED, ways,
+            verdict,
+            (second, first),
+            message,
+            Fix(purpose, (made,), (own,)),
+            NOT_COVERED,
+            ways,
             (self.weight(one.weight.name),),
         )
 
@@ -286,8 +304,11 @@ class Context:
                    for side in SIDES}  # fmt: skip
         product = Call("multiply", (statement.left, statement.right))
         groups = (*weights.values(), *({name} for name in sorted(set().union(*weights.values()))))
-        return any(Signs(self.calculus, flipped).parity(product, dot) == -1
-                   for flipped in groups if flipped and all(map(self._read_by_dots, flipped)))
+        return any(
+            Signs(self.calculus, flipped).parity(product, dot) == -1
+            for flipped in groups
+            if flipped and all(map(self._read_by_dots, flipped))
+        )
 
     def _read_by_dots(self, weight: str) -> bool:
         """Whether what a weight makes, and functions of it, are read by Dots alone."""

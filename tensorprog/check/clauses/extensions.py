@@ -22,9 +22,7 @@ ITERATED = "iterated layers"
 FEW = 4  # of what averages depend on, named
 
 
-@rule(
-    "one layer of scores", "Sakai et al. 2025, Theorem 1", "no weight multiplies a vector that depends on a score"
-)
+@rule("one layer of scores", "Sakai et al. 2025, Theorem 1", "no weight multiplies a vector that depends on a score")
 def one_layer(check: Context) -> Iterator[Finding | Claim]:
     """No weight multiplies a vector that depends on a score; else no weight of a score is used in a later layer.
 
@@ -127,9 +125,7 @@ def averages(check: Context) -> Iterator[Finding | Claim]:
     if good:
         names = ", ".join(check.text(p) for p in good)
         yield Claim("averages", "proved", f"{names} converge to numbers ({NETSOR_PLUS})")
-        yield check.finding(
-            "holds", tuple(good), f"{names}: 1/n scale, so averages, which converge to numbers"
-        )
+        yield check.finding("holds", tuple(good), f"{names}: 1/n scale, so averages, which converge to numbers")
     if given:
         names = ", ".join(dict.fromkeys(check.text(p) for p in given))
         sources, ways = _sources(check, given)

@@ -104,8 +104,11 @@ def scales(check: Context) -> Iterator[Finding]:
     independent = "independent initial vectors of mean 0 in the two operands"
     for dot, why in _not_centred(check).items():
         yield check.finding(
-            "fails", (dot,), f"the mean of the score {check.text(dot)} is {why}, so it grows like sqrt(n) and diverges",
-            (_average_fix(check.source(dot)), independent), DIVERGES,
+            "fails",
+            (dot,),
+            f"the mean of the score {check.text(dot)} is {why}, so it grows like sqrt(n) and diverges",
+            (_average_fix(check.source(dot)), independent),
+            DIVERGES,
         )
     for dot in check.scores:
         for left, right in check.pairs(dot):
@@ -174,8 +177,10 @@ def _not_coordinatewise(check: Context, dot: int) -> str:
     body = check.netsor.body
     if any(o.definer is None or not isinstance(body[o.definer], MatMul | Nonlin) for o in check.sides[dot]):
         return ""
-    return (", or functions of MatMul outputs whose product changes its sign with the weights of one side, coordinate "
-            "by coordinate, so that its mean is 0; these operands cannot be shown to be such functions")
+    return (
+        ", or functions of MatMul outputs whose product changes its sign with the weights of one side, coordinate "
+        "by coordinate, so that its mean is 0; these operands cannot be shown to be such functions"
+    )
 
 
 def _own_products(check: Context, dot: int, wrong: Sequence[Operand]) -> Fix:
@@ -299,7 +304,8 @@ def _clipped_term(check: Context, term: Variable, position: int) -> Fix:
 
 
 @rule(
-    "dedicated weights", f"{ASSUMPTION} (a)",
+    "dedicated weights",
+    f"{ASSUMPTION} (a)",
     "clause (a): the weights that make score operands make nothing else",
 )
 def dedicated(check: Context) -> Iterator[Finding]:
@@ -325,7 +331,8 @@ def dedicated(check: Context) -> Iterator[Finding]:
 
 
 @rule(
-    "weights of one score differ", f"{ASSUMPTION} (b)",
+    "weights of one score differ",
+    f"{ASSUMPTION} (b)",
     "clause (b): the two weights of each score differ; sharing across scores is allowed",
 )
 def different(check: Context) -> Iterator[Finding]:
@@ -399,10 +406,12 @@ def transposes(check: Context) -> Iterator[Finding]:
         read = [p for name in independent.weights for p in check.structure.weight_uses(name)]
         turned = tuple(p for p in read if p in check.structure.relevant and check.product(p).transposed)
         yield check.finding(
-            "holds", turned,
+            "holds",
+            turned,
             f"{', '.join(independent.weights)}: in the limit independent of their transposes (gradient independence): "
             f"what these multiply changes its sign with {', '.join(independent.seeds)}, and what the weights multiply "
-            "does not depend on that", source=GRADIENTS,
+            "does not depend on that",
+            source=GRADIENTS,
         )
         return
     for weight in check.netsor.weights:
@@ -495,8 +504,10 @@ def _vanishing_averages(check: Context) -> Iterator[Finding]:
         assert isinstance(dot, Dot)
         made = [check.structure.definers(position, side) for side in (dot.left, dot.right)]
         sides = [[d for d in definers if isinstance(check.netsor.body[d], MatMul)] for definers in made]
-        if all(sides) and sides == [list(d) for d in made] and all(
-            check.structure.same_member(one, two)[0] is HOLDS for one in sides[0] for two in sides[1]
+        if (
+            all(sides)
+            and sides == [list(d) for d in made]
+            and all(check.structure.same_member(one, two)[0] is HOLDS for one in sides[0] for two in sides[1])
         ):
             yield check.finding(
                 "warning",

@@ -85,14 +85,18 @@ def _array_function(name: str, fn: Callable[[Any], Any]) -> Problem | None:
     if not isinstance(value, np.ndarray) or value.shape != x.shape or value.dtype != x.dtype:
         is_array = isinstance(value, np.ndarray)
         what = f"{value.dtype} of shape {value.shape}" if is_array else type(value).__name__
-        return Problem(f"{name} of an array of float64 of shape {x.shape} gives {what}", fix="an array of float64 of "
-                       "the same shape, e.g. np.where(x > 0, 1.0, 0.0)")
+        return Problem(
+            f"{name} of an array of float64 of shape {x.shape} gives {what}",
+            fix="an array of float64 of the same shape, e.g. np.where(x > 0, 1.0, 0.0)",
+        )
     if not np.array_equal(x, before):
         return Problem(f"{name} changes the array that it is given", fix="write the result to a new array")
     if not np.array_equal(value, again, equal_nan=True):
         k = int(np.argmax(value != again))
-        return Problem(f"{name} is not the same every time: {value[k]!s}, then {again[k]!s} at x = {_text(x[k])}",
-                       fix="a function without randomness; random numbers belong to the weights and initial vectors")
+        return Problem(
+            f"{name} is not the same every time: {value[k]!s}, then {again[k]!s} at x = {_text(x[k])}",
+            fix="a function without randomness; random numbers belong to the weights and initial vectors",
+        )
     close = _same(alone, value[:ALONE])
     if not close.all():
         k = int(np.argmin(close))
@@ -115,9 +119,11 @@ def _steady(d: Declaration, line: Line) -> Iterator[Problem]:
     if not close.all():
         k = part[int(np.argmin(close))]
         now = float(line.f(line.x[part])[int(np.argmin(close))])
-        yield Problem(f"{d.name} depends on more than its argument: {d.name}({_text(line.x[k])}) was {line.v[k]:.9g} "
-                      f"among {len(line.x):,} points, and is {now:.9g} among {len(part):,}",
-                      fix="a function whose values depend on each element alone, without a memory")
+        yield Problem(
+            f"{d.name} depends on more than its argument: {d.name}({_text(line.x[k])}) was {line.v[k]:.9g} "
+            f"among {len(line.x):,} points, and is {now:.9g} among {len(part):,}",
+            fix="a function whose values depend on each element alone, without a memory",
+        )
 
 
 def _overflows(fn: Callable[[Any], Any], x: float) -> bool:
@@ -137,16 +143,20 @@ def _not_finite(d: Declaration, fn: Callable[[Any], Any], line: Line) -> Problem
         beside = np.array([np.nextafter(kink, -np.inf), kink, np.nextafter(kink, np.inf)])
         wrong = beside[~np.isfinite(fn(beside))]
         if wrong.size:
-            return Problem(f"{d.name} is no real number everywhere: {d.name}({_text(wrong[0])}) = {fn(wrong)[0]}",
-                           fix="a function that is finite on the whole real line")
+            return Problem(
+                f"{d.name} is no real number everywhere: {d.name}({_text(wrong[0])}) = {fn(wrong)[0]}",
+                fix="a function that is finite on the whole real line",
+            )
     bad = np.flatnonzero(~np.isfinite(line.v))
     bad = bad[np.argsort(np.abs(line.x[bad]), kind="stable")]
     for k in bad[np.unique(np.linspace(0, len(bad) - 1, 50).astype(int))] if bad.size else ():
         x, v = float(line.x[k]), line.v[k]
         excused = _overflows(fn, x) and (abs(x) > ORDINARY or (np.isinf(v) and d.growth is None))
         if not excused:
-            return Problem(f"{d.name} is no real number everywhere: {d.name}({_text(x)}) = {v}",
-                           fix="a function that is finite on the whole real line, e.g. one of np.maximum(x, eps)")
+            return Problem(
+                f"{d.name} is no real number everywhere: {d.name}({_text(x)}) = {v}",
+                fix="a function that is finite on the whole real line, e.g. one of np.maximum(x, eps)",
+            )
     usual = 1 + float(np.median(np.abs(line.v[line.finite & (np.abs(line.x) <= 8)])))
     low, high = np.array(line.brackets).reshape(-1, 2).T
     near, beside = (np.abs([line.at(a), line.at(b)]).max(axis=0) for a, b in ((low, high), (low - 0.5, low + 0.5)))
@@ -227,8 +237,10 @@ def _monotone(d: Declaration, line: Line) -> Iterator[Problem]:
     kind = "increasing" if d.monotone > 0 else "decreasing"
     other = drop.size and np.all(np.maximum.accumulate(-d.monotone * v) + d.monotone * v <= RELATIVE * most)
     first, second = _told(v[j], v[k])
-    yield Problem(f"{d.name} is not {kind}: {d.name}({_text(x[j])}) = {first}, {d.name}({_text(x[k])}) = {second}",
-                  fix=f"monotone={-d.monotone}" if other else "leave monotone out")
+    yield Problem(
+        f"{d.name} is not {kind}: {d.name}({_text(x[j])}) = {first}, {d.name}({_text(x[k])}) = {second}",
+        fix=f"monotone={-d.monotone}" if other else "leave monotone out",
+    )
 
 
 def _parity(d: Declaration, line: Line) -> Iterator[Problem]:
@@ -280,8 +292,10 @@ def _growth(d: Declaration, line: Line) -> Iterator[Problem]:
     x, size = line.x[line.finite], np.abs(line.v[line.finite])
     trend = _trend(x, size, d.growth)
     if trend is not None:
-        yield Problem(f"{d.name} outgrows |x|**{d.growth:g}: |{d.name}(x)| / (1 + |x|**{d.growth:g}) is {trend}",
-                      fix=_instead(x, size, "growth", d.growth))
+        yield Problem(
+            f"{d.name} outgrows |x|**{d.growth:g}: |{d.name}(x)| / (1 + |x|**{d.growth:g}) is {trend}",
+            fix=_instead(x, size, "growth", d.growth),
+        )
 
 
 def _slopes(d: Declaration, line: Line) -> Iterator[tuple[Array, Array]]:
@@ -314,8 +328,9 @@ def _modulus(d: Declaration, line: Line) -> Iterator[Problem]:
         return
     found = next((found for rule in REFUTATIONS["pseudo-Lipschitz"] for found in rule(line)), None)
     if found is not None:
-        yield Problem(f"{d.name} {_no_modulus(d, line, found)}", fix="leave modulus out: such a function is not "
-                      "pseudo-Lipschitz")
+        yield Problem(
+            f"{d.name} {_no_modulus(d, line, found)}", fix="leave modulus out: such a function is not pseudo-Lipschitz"
+        )
         return
     for x, size in _slopes(d, line):
         growing = _trend(x, size, d.modulus)
@@ -407,9 +422,14 @@ def _sympy(d: Declaration, line: Line) -> Iterator[Problem]:
             value = float(formula.subs(symbol, sp.Rational(place)).evalf(20))
             (here,) = line.at(np.array([float(place)]))
             if abs(value - here) > 1e-8 * abs(here) + line.noise(here):
-                yield Problem(f"the formula of {d.name} is another function: {value:.9g} at x = {place}, "
-                              f"where {d.name} is {here:.9g}", fix="correct it, or leave sympy out")
+                yield Problem(
+                    f"the formula of {d.name} is another function: {value:.9g} at x = {place}, "
+                    f"where {d.name} is {here:.9g}",
+                    fix="correct it, or leave sympy out",
+                )
                 return
     except Exception as error:  # of any kind: the formula is its author's
-        yield Problem(f"the formula of {d.name} gives no numbers: {type(error).__name__}: {error}",
-                      fix="sympy=lambda x: x * sympy.tanh(x), say: a function of one sympy expression")
+        yield Problem(
+            f"the formula of {d.name} gives no numbers: {type(error).__name__}: {error}",
+            fix="sympy=lambda x: x * sympy.tanh(x), say: a function of one sympy expression",
+        )

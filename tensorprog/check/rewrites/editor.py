@@ -83,7 +83,10 @@ class Editor:
         self.initials: dict[str, str] = {}
         self._indices: dict[str, Index] = dict(netsor.index)
         self._taken = {
-            *netsor.families, *netsor.index, *netsor.constant, *(name for name, *_ in netsor.widths),
+            *netsor.families,
+            *netsor.index,
+            *netsor.constant,
+            *(name for name, *_ in netsor.widths),
             *dict(netsor.fixed_widths),
         }
         self._before: dict[int, list[tuple[Statement, str]]] = {}
@@ -158,8 +161,11 @@ class Editor:
         """Whether an expression has the same value when an index is moved by the length of a range."""
         if any(isinstance(node, IndexValue) and node.name == index for node in walk(expr)):
             return False
-        return all(rule == "wrap" and stop - start == span[1] - span[0]
-                   for slot, (start, stop), rule in self._slots(expr) if index in slot.indices)
+        return all(
+            rule == "wrap" and stop - start == span[1] - span[0]
+            for slot, (start, stop), rule in self._slots(expr)
+            if index in slot.indices
+        )
 
     def _slots(self, expr: Expr) -> Iterator[tuple[Affine, Range, str]]:
         """Slots of what an expression reads, with the ranges and boundaries there."""
@@ -241,9 +247,7 @@ class Editor:
         self._before.setdefault(position, []).append((statement, origin or self.origin[position]))
         return statement.target
 
-    def once(
-        self, key: tuple[object, ...], position: int, make: Callable[[], Statement], origin: str = ""
-    ) -> Variable:
+    def once(self, key: tuple[object, ...], position: int, make: Callable[[], Statement], origin: str = "") -> Variable:
         """The left side of the new statement known by a key, which the first call makes and puts before another."""
         if key not in self._made:
             self._made[key] = self.add(position, make(), origin)
@@ -289,8 +293,10 @@ class Editor:
             entries += self._before.get(position, ())
             if position not in self.dropped:
                 entries.append((self.changed.get(position, statement), self.origin[position]))
-        entries = [entries[position] for position in rearranged(
-            [statement for statement, _ in entries], self._ranges, self.netsor.boundaries)]
+        entries = [
+            entries[position]
+            for position in rearranged([statement for statement, _ in entries], self._ranges, self.netsor.boundaries)
+        ]
         initial = (v for v in self.netsor.initial if v.name not in self.replaced)
         weights = (w for w in (*self.netsor.weights, *self.weights) if w.name not in self.replaced)
         parts: dict[str, Any] = {
@@ -324,9 +330,7 @@ class Editor:
         return "n" if name in self.equal else name
 
 
-def _renamable(
-    node: Reduction, name: str, values: Mapping[str, Affine], alike: Callable[[str, str], bool]
-) -> bool:
+def _renamable(node: Reduction, name: str, values: Mapping[str, Affine], alike: Callable[[str, str], bool]) -> bool:
     """Whether a softmax over an index may run over what is put for it: an index that stands for nothing else there."""
     new = values[name].bare
     others = [values[other] for other in free_indices(node) if other != name and other in values]

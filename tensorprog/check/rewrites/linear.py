@@ -1,7 +1,7 @@
 """A MatMul or a Dot taken inside the combination of vectors that it reads, or split where that has several definitions.
 
-    c(p) linear in u, v:     W (c u + d v) = c W u + d W v,     (c u + d v).k = c u.k + d v.k
-    z[0] = f, z[r] = h[r]:   y[i] = W z[i]   is   y[0] = W z[0] and y[r] = W z[r]
+c(p) linear in u, v:     W (c u + d v) = c W u + d W v,     (c u + d v).k = c u.k + d v.k
+z[0] = f, z[r] = h[r]:   y[i] = W z[i]   is   y[0] = W z[0] and y[r] = W z[r]
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ __all__ = ["combined", "leaves", "mapped", "split_apart", "taken_inside"]
 
 
 def mapped(
-    expr: Expr, leaf: Callable[[Expr], Expr], vector: Callable[[Expr], bool], inner: Callable[[Expr], bool],
+    expr: Expr,
+    leaf: Callable[[Expr], Expr],
+    vector: Callable[[Expr], bool],
+    inner: Callable[[Expr], bool],
     apart: Callable[[Expr, Collection[str]], Expr] = lambda factor, taken: factor,
 ) -> Expr:
     """Apply a linear map to an expression that is linear in its vectors, with scalars as coefficients.
@@ -119,6 +122,7 @@ def taken_inside(editor: Editor, position: int, side: str, inside: Callable[[Exp
 
 def _deeper(editor: Editor, position: int, nonlin: Nonlin, inside: Callable[[Expr], bool]) -> Expr:
     """A combination with the combinations that it reads written out: else k weights in a row pass k times through k."""
+
     def linear(vector: Variable) -> bool:
         read = editor.structure.definition(position, vector) if inside(vector) else None
         return read is not None and combined(editor, read.expr, inside) is not None

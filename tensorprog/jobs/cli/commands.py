@@ -60,17 +60,18 @@ from tensorprog.jobs.cli.studies import paper, sweep
 from tensorprog.language.errors import NotCompiledError, TensorprogError, fail
 
 if TYPE_CHECKING:
-
     from tensorprog.check.clauses import Report
     from tensorprog.language.ir import Netsor
 
 
 @click.group(
     cls=Group,
-    examples=[("run attention", "the paper's layer, from check to pictures"),
-              ("check attention_tied", "what is wrong with a program, and its cure"),
-              ("new mine", "a commented program to start from"),
-              ("COMMAND --help", "options and examples of a command")],
+    examples=[
+        ("run attention", "the paper's layer, from check to pictures"),
+        ("check attention_tied", "what is wrong with a program, and its cure"),
+        ("new mine", "a commented program to start from"),
+        ("COMMAND --help", "options and examples of a command"),
+    ],
 )
 @click.version_option(package_name="tensorprog", prog_name="tensorprog")
 def main() -> None:
@@ -82,31 +83,65 @@ def main() -> None:
 
 
 @click.command(
-    cls=Command, heading=COMMANDS[0], short_help="Check, compile the limit, run each width, compare, draw.",
-    examples=[("attention", "into runs/attention"),
-              ("attention --set H=1 --width 64,256", "one head, two widths"),
-              ("mine.yaml --samples 1e6 --stream", "more than memory holds"),
-              ("attention --format json > report.json", "for programs to read")],
+    cls=Command,
+    heading=COMMANDS[0],
+    short_help="Check, compile the limit, run each width, compare, draw.",
+    examples=[
+        ("attention", "into runs/attention"),
+        ("attention --set H=1 --width 64,256", "one head, two widths"),
+        ("mine.yaml --samples 1e6 --stream", "more than memory holds"),
+        ("attention --format json > report.json", "for programs to read"),
+    ],
 )
 @options(FILE, SET, WIDTH)
 @option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn at each width.")
 @options(SEED, METHOD, EXACT)
-@option("--average", "average", metavar="NAME=PSI", multiple=True, callback=averages,
-        help="Average PSI over the coordinates, e.g. 'm=tanh(y[0])**2'; may be repeated.")
-@option("--threads", metavar="N", callback=whole_number("--threads", 1), heading=RESOURCES,
-        help="Threads; default all cores.")
+@option(
+    "--average",
+    "average",
+    metavar="NAME=PSI",
+    multiple=True,
+    callback=averages,
+    help="Average PSI over the coordinates, e.g. 'm=tanh(y[0])**2'; may be repeated.",
+)
+@option(
+    "--threads",
+    metavar="N",
+    callback=whole_number("--threads", 1),
+    heading=RESOURCES,
+    help="Threads; default all cores.",
+)
 @options(MEMORY)
-@option("--stream", is_flag=True, heading=RESOURCES,
-        help="Write samples to disk as they are drawn; the same command again goes on where this one was stopped.")
-@option("--scheduler", metavar="ADDRESS", heading=RESOURCES,
-        help="Draw networks on the workers of a dask.distributed scheduler, e.g. tcp://host:8786.")
-@option("--out", metavar="DIR", type=Place(), heading=OUTPUT,
-        help="Where files go; default runs/<program>.")
+@option(
+    "--stream",
+    is_flag=True,
+    heading=RESOURCES,
+    help="Write samples to disk as they are drawn; the same command again goes on where this one was stopped.",
+)
+@option(
+    "--scheduler",
+    metavar="ADDRESS",
+    heading=RESOURCES,
+    help="Draw networks on the workers of a dask.distributed scheduler, e.g. tcp://host:8786.",
+)
+@option("--out", metavar="DIR", type=Place(), heading=OUTPUT, help="Where files go; default runs/<program>.")
 @options(FORMAT, QUIET, REQUIRE)
 def run(
-    file: str, overrides: dict[str, str], width: tuple[int, ...] | None, samples: int | None, seed: int | None,
-    method: str | None, exact: bool | None, average: tuple[tuple[str, str], ...] | None, threads: int | None,
-    max_memory: str | None, stream: bool, scheduler: str | None, out: Path | None, form: str, quiet: bool,
+    file: str,
+    overrides: dict[str, str],
+    width: tuple[int, ...] | None,
+    samples: int | None,
+    seed: int | None,
+    method: str | None,
+    exact: bool | None,
+    average: tuple[tuple[str, str], ...] | None,
+    threads: int | None,
+    max_memory: str | None,
+    stream: bool,
+    scheduler: str | None,
+    out: Path | None,
+    form: str,
+    quiet: bool,
     require: str | None,
 ) -> int:
     """Check FILE, compile its limit, run it at each width, compare, and write pictures.
@@ -120,8 +155,16 @@ def run(
     from tensorprog.show.page import report_page
     from tensorprog.show.progress import Progress
 
-    given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads,
-             "max_memory": max_memory, "averages": average, "exact": exact}
+    given = {
+        "width": width,
+        "samples": samples,
+        "seed": seed,
+        "method": method,
+        "threads": threads,
+        "max_memory": max_memory,
+        "averages": average,
+        "exact": exact,
+    }
     settings = settings_of(program.netsor, given)
     folder = out or default_out(program.netsor)
     with Progress(notes=not quiet).shown() as listener, cluster(scheduler, listener.note) as executor:
@@ -144,17 +187,28 @@ def run(
 
 
 @click.command(
-    cls=Command, heading=COMMANDS[1], exits=(DONE, OUTSIDE, BAD_INPUT),
+    cls=Command,
+    heading=COMMANDS[1],
+    exits=(DONE, OUTSIDE, BAD_INPUT),
     short_help="Judge the program by the theorem's assumptions, with fixes.",
-    examples=[("attention", "the grade, and what it rests on"),
-              ("attention_natural --rewritten", "the program in the theorem's form"),
-              ("mine.yaml --require theorem --quiet", "for scripts: the exit code tells")],
+    examples=[
+        ("attention", "the grade, and what it rests on"),
+        ("attention_natural --rewritten", "the program in the theorem's form"),
+        ("mine.yaml --require theorem --quiet", "for scripts: the exit code tells"),
+    ],
 )
 @options(FILE, SET)
-@option("--rewritten", is_flag=True, help="Show the exact rewrites and the program in the theorem's form, "
-              "h = phi(g^1, ..., g^m; p_1, ..., p_r).")
-@option("--facts", is_flag=True, help="Show what is certified of each statement: range, growth, pseudo-Lipschitz "
-              "order, parity, monotonicity and kinks, and where they are lost.")
+@option(
+    "--rewritten",
+    is_flag=True,
+    help="Show the exact rewrites and the program in the theorem's form, h = phi(g^1, ..., g^m; p_1, ..., p_r).",
+)
+@option(
+    "--facts",
+    is_flag=True,
+    help="Show what is certified of each statement: range, growth, pseudo-Lipschitz "
+    "order, parity, monotonicity and kinks, and where they are lost.",
+)
 @options(FORMAT, QUIET, REQUIRE)
 def check(
     file: str, overrides: dict[str, str], rewritten: bool, facts: bool, form: str, quiet: bool, require: str | None
@@ -184,7 +238,7 @@ def _written_out(netsor: Netsor, report: Report) -> str:
     from tensorprog.language.writing import shown
 
     found = written_out(netsor)
-    more = [step for step in found.steps[len(report.rewrites):] if step.kind != "unused"]
+    more = [step for step in found.steps[len(report.rewrites) :] if step.kind != "unused"]
     dropped = dict.fromkeys(step.where for step in found.steps if step.kind == "unused")
     lines = [str(step) for step in more] + ([f"unused: {', '.join(dropped)} dropped"] if dropped else [])
     head = "in the theorem's form:" if report.grade in ("theorem", "remark") else "rewritten:"
@@ -220,30 +274,59 @@ def _refused(program: Any, require: str | None, form: str) -> int:
 
 
 @click.command(
-    cls=Command, heading=COMMANDS[1], short_help="Compile the limit: covariances, kurtosis, or formulas.",
-    examples=[("attention", "numbers with their errors"),
-              ("attention --set H=16 --accuracy 1e-6", "six digits, or exit code 3"),
-              ("attention_regimes --infinite a", "infinitely many heads"),
-              ("attention --self-check", "the limit against its own draws"),
-              ("mlp --symbolic", "formulas in the constants"),
-              ("attention --latex > derivation.tex", "the derivation")],
+    cls=Command,
+    heading=COMMANDS[1],
+    short_help="Compile the limit: covariances, kurtosis, or formulas.",
+    examples=[
+        ("attention", "numbers with their errors"),
+        ("attention --set H=16 --accuracy 1e-6", "six digits, or exit code 3"),
+        ("attention_regimes --infinite a", "infinitely many heads"),
+        ("attention --self-check", "the limit against its own draws"),
+        ("mlp --symbolic", "formulas in the constants"),
+        ("attention --latex > derivation.tex", "the derivation"),
+    ],
 )
 @options(FILE, SET)
 @option("--accuracy", type=float, metavar="X", help="Largest error wanted in the limit's numbers.")
-@option("--infinite", metavar="INDEX", shell_complete=indices,
-        help="Take the range of an index, that of heads, to infinity: a Gaussian limit.")
+@option(
+    "--infinite",
+    metavar="INDEX",
+    shell_complete=indices,
+    help="Take the range of an index, that of heads, to infinity: a Gaussian limit.",
+)
 @option("--symbolic", is_flag=True, help="Print formulas in the constants instead of numbers.")
 @option("--latex", is_flag=True, help="Print the derivation of the formulas as a LaTeX document.")
-@option("--self-check", "self_check", is_flag=True,
-        help="Compare the limit with its own draws, and with --width with networks; exit code 3 if they contradict it.")
+@option(
+    "--self-check",
+    "self_check",
+    is_flag=True,
+    help="Compare the limit with its own draws, and with --width with networks; exit code 3 if they contradict it.",
+)
 @options(WIDTH)
-@option("--samples", metavar="N", default="65536", show_default=True, callback=whole_number("--samples", 2),
-        help="Draws of the limit for --self-check.")
+@option(
+    "--samples",
+    metavar="N",
+    default="65536",
+    show_default=True,
+    callback=whole_number("--samples", 2),
+    help="Draws of the limit for --self-check.",
+)
 @options(SEED, MEMORY, FORMAT, QUIET, REQUIRE)
 def limit(
-    file: str, overrides: dict[str, str], accuracy: float | None, infinite: str | None, symbolic: bool, latex: bool,
-    self_check: bool, width: tuple[int, ...] | None, samples: int, seed: int | None, max_memory: str | None, form: str,
-    quiet: bool, require: str | None,
+    file: str,
+    overrides: dict[str, str],
+    accuracy: float | None,
+    infinite: str | None,
+    symbolic: bool,
+    latex: bool,
+    self_check: bool,
+    width: tuple[int, ...] | None,
+    samples: int,
+    seed: int | None,
+    max_memory: str | None,
+    form: str,
+    quiet: bool,
+    require: str | None,
 ) -> int:
     """Compile the infinite-width limit of FILE and print means, covariances and kurtosis with their errors,
     formulas with --symbolic or --latex, or with --self-check what the limit's own draws say of it.
@@ -261,8 +344,9 @@ def limit(
     if self_check and (symbolic or latex or infinite is not None):
         raise fail("--self-check is about the numbers of the limit of infinite width", fix="--self-check alone")
     if width is not None and not self_check:
-        raise fail("--width says at which widths networks are drawn for --self-check",
-                   fix="--self-check --width 64,128,256")
+        raise fail(
+            "--width says at which widths networks are drawn for --self-check", fix="--self-check --width 64,128,256"
+        )
     if symbolic or latex:
         return _formulas(program, form, quiet, latex)
     from tensorprog.results.reference import Reference
@@ -348,26 +432,42 @@ def _self_check(
     if found.agrees:
         return DONE
     worst = found.contradicted[0]
-    complain(f"the limit is contradicted by its {'networks' if worst.against == 'networks' else 'own draws'} in "
-             f"{len(found.contradicted)} of {len(found.rows)} numbers, most in {worst.quantity}")
+    complain(
+        f"the limit is contradicted by its {'networks' if worst.against == 'networks' else 'own draws'} in "
+        f"{len(found.contradicted)} of {len(found.rows)} numbers, most in {worst.quantity}"
+    )
     return NOT_MET
 
 
 @click.command(
-    cls=Command, heading=COMMANDS[1], short_help="Draw outputs and scores from the limit into a file.",
+    cls=Command,
+    heading=COMMANDS[1],
+    short_help="Draw outputs and scores from the limit into a file.",
     examples=[("attention --size 1e6 --out draws.npz", "for numpy.load")],
 )
 @options(FILE, SET)
 @option("--size", metavar="N", default="10000", show_default=True, callback=whole_number("--size", 1), help="Draws.")
-@option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True,
-        help="Precision; float32 rounds the same draws.")
+@option(
+    "--dtype",
+    type=click.Choice(["float64", "float32"]),
+    default="float64",
+    show_default=True,
+    help="Precision; float32 rounds the same draws.",
+)
 @options(SEED, MEMORY)
-@option("--out", metavar="FILE.npz", type=Place(), required=True, heading=OUTPUT,
-        help="The file to write.")
+@option("--out", metavar="FILE.npz", type=Place(), required=True, heading=OUTPUT, help="The file to write.")
 @options(FORMAT, QUIET, REQUIRE)
 def sample(
-    file: str, overrides: dict[str, str], size: int, dtype: str, seed: int | None, max_memory: str | None, out: Path,
-    form: str, quiet: bool, require: str | None,
+    file: str,
+    overrides: dict[str, str],
+    size: int,
+    dtype: str,
+    seed: int | None,
+    max_memory: str | None,
+    out: Path,
+    form: str,
+    quiet: bool,
+    require: str | None,
 ) -> int:
     """Draw outputs and scores of FILE from its limit into an .npz file."""
     if out.suffix not in ("", ".npz"):
@@ -393,14 +493,24 @@ def sample(
 
 
 @click.command(
-    cls=Command, heading=COMMANDS[1], exits=SIMPLE, short_help="Show how networks of finite width would be drawn.",
-    examples=[("attention", "at the program's own widths"),
-              ("attention --width 1024 --method lazy", "at one width, by one method")],
+    cls=Command,
+    heading=COMMANDS[1],
+    exits=SIMPLE,
+    short_help="Show how networks of finite width would be drawn.",
+    examples=[
+        ("attention", "at the program's own widths"),
+        ("attention --width 1024 --method lazy", "at one width, by one method"),
+    ],
 )
 @options(FILE, SET, WIDTH, METHOD, EXACT, FORMAT, QUIET)
 def plan(
-    file: str, overrides: dict[str, str], width: tuple[int, ...] | None, method: str | None, exact: bool | None,
-    form: str, quiet: bool,
+    file: str,
+    overrides: dict[str, str],
+    width: tuple[int, ...] | None,
+    method: str | None,
+    exact: bool | None,
+    form: str,
+    quiet: bool,
 ) -> int:
     """Show how networks of FILE would be drawn: for each statement, how its vectors are represented and the random
     numbers of one network. Nothing is drawn.
@@ -409,8 +519,13 @@ def plan(
     from tensorprog.results.study import settings_of
 
     settings = settings_of(program.netsor, {"width": width, "method": method, "exact": exact})
-    choices = {"method": settings.method, "coordinates": settings.coordinates, "keep": settings.keep,
-               "averages": dict(settings.averages), "exact": settings.exact}
+    choices = {
+        "method": settings.method,
+        "coordinates": settings.coordinates,
+        "keep": settings.keep,
+        "averages": dict(settings.averages),
+        "exact": settings.exact,
+    }
     plans = [program.plan(n, **choices) for n in settings.width]
     if form == "json":
         print_json({"program": program.netsor.name, "plans": [each.to_json() for each in plans]})
@@ -422,8 +537,24 @@ def plan(
     return 0
 
 
-for command in (run, sweep, depth, solve, check, limit, sample, plan, graph, plot, paper, list_, new, import_,
-                cache, completion):
+for command in (
+    run,
+    sweep,
+    depth,
+    solve,
+    check,
+    limit,
+    sample,
+    plan,
+    graph,
+    plot,
+    paper,
+    list_,
+    new,
+    import_,
+    cache,
+    completion,
+):
     main.add_command(command)
 
 

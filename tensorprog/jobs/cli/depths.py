@@ -38,38 +38,80 @@ from tensorprog.jobs.cli.options import (
 )
 from tensorprog.jobs.cli.options import SET as ONE
 
-SET = option("--set", "given", metavar="NAME=V,..", multiple=True, callback=lists, shell_complete=constants,
-             help="Replace a constant of the program, by one value or by several that are compared; may be repeated.")
-INDEX = option("--index", metavar="INDEX", shell_complete=indices,
-               help="The index of layers; default the one that recurs.")
-TO = option("--to", metavar="LAYER", callback=whole_number("--to", 1),
-            help="The last layer, in place of the constant that bounds the index.")
-TOKENS = option("--tokens", metavar="INDEX", shell_complete=indices,
-                help="The index of tokens; default the last other one.")
-DRAWS = option("--draws", metavar="N", default="4096", show_default=True, callback=whole_number("--draws", 16),
-               heading=RESOURCES, help="Draws of the scores, the same for all values of constants.")
+SET = option(
+    "--set",
+    "given",
+    metavar="NAME=V,..",
+    multiple=True,
+    callback=lists,
+    shell_complete=constants,
+    help="Replace a constant of the program, by one value or by several that are compared; may be repeated.",
+)
+INDEX = option(
+    "--index", metavar="INDEX", shell_complete=indices, help="The index of layers; default the one that recurs."
+)
+TO = option(
+    "--to",
+    metavar="LAYER",
+    callback=whole_number("--to", 1),
+    help="The last layer, in place of the constant that bounds the index.",
+)
+TOKENS = option(
+    "--tokens", metavar="INDEX", shell_complete=indices, help="The index of tokens; default the last other one."
+)
+DRAWS = option(
+    "--draws",
+    metavar="N",
+    default="4096",
+    show_default=True,
+    callback=whole_number("--draws", 16),
+    heading=RESOURCES,
+    help="Draws of the scores, the same for all values of constants.",
+)
 
 
 @click.command(
-    cls=Command, heading=COMMANDS[2], short_help="Tokens from layer to layer: variance, correlation, rank, entropy.",
-    examples=[("deep_attention x --to 8", "a table of eight layers, and a picture"),
-              ("deep_attention x --to 8 --set C=1,2,4", "three curves"),
-              ("deep_attention x --to 4 --width 64", "networks of width 64 beside the limit")],
+    cls=Command,
+    heading=COMMANDS[2],
+    short_help="Tokens from layer to layer: variance, correlation, rank, entropy.",
+    examples=[
+        ("deep_attention x --to 8", "a table of eight layers, and a picture"),
+        ("deep_attention x --to 8 --set C=1,2,4", "three curves"),
+        ("deep_attention x --to 4 --width 64", "networks of width 64 beside the limit"),
+    ],
 )
 @options(FILE)
 @click.argument("family", metavar="Z")
 @options(INDEX, TO, TOKENS, SET)
 @option("--gradients", is_flag=True, help="Squared norms of gradients too, by the adjoint program.")
 @options(WIDTH)
-@option("--samples", metavar="N", default="1024", show_default=True, callback=whole_number("--samples", 32),
-        help="Networks drawn at each width.")
+@option(
+    "--samples",
+    metavar="N",
+    default="1024",
+    show_default=True,
+    callback=whole_number("--samples", 32),
+    help="Networks drawn at each width.",
+)
 @options(SEED, DRAWS)
 @option("--out", metavar="DIR", type=Place(), heading=OUTPUT, help="Where files go; default runs/<program>-depth.")
 @options(FORMAT, QUIET, REQUIRE)
 def depth(
-    file: str, family: str, index: str | None, to: int | None, tokens: str | None, given: dict[str, list[str]],
-    gradients: bool, width: tuple[int, ...] | None, samples: int, seed: int | None, draws: int, out: Path | None,
-    form: str, quiet: bool, require: str | None,
+    file: str,
+    family: str,
+    index: str | None,
+    to: int | None,
+    tokens: str | None,
+    given: dict[str, list[str]],
+    gradients: bool,
+    width: tuple[int, ...] | None,
+    samples: int,
+    seed: int | None,
+    draws: int,
+    out: Path | None,
+    form: str,
+    quiet: bool,
+    require: str | None,
 ) -> int:
     """Follow the tokens of a family Z of FILE, such as z of z[t,i], through the layers of the limit.
 
@@ -114,15 +156,24 @@ def depth(
 
 
 @click.command(
-    cls=Command, heading=COMMANDS[2], short_help="The constant for which a quantity of a layer is as wanted.",
-    examples=[("resnet sigma_w2 --make variance --of z --be 2", "the weight variance that doubles the signal"),
-              ("mine.yaml beta --make token_correlation --of z --be 0.5 --to 50", "a branch scale for fifty layers"),
-              ("mine.yaml sigma_w --make variance --growth --of d --be 1", "where a signal neither grows nor falls")],
+    cls=Command,
+    heading=COMMANDS[2],
+    short_help="The constant for which a quantity of a layer is as wanted.",
+    examples=[
+        ("resnet sigma_w2 --make variance --of z --be 2", "the weight variance that doubles the signal"),
+        ("mine.yaml beta --make token_correlation --of z --be 0.5 --to 50", "a branch scale for fifty layers"),
+        ("mine.yaml sigma_w --make variance --growth --of d --be 1", "where a signal neither grows nor falls"),
+    ],
 )
 @options(FILE)
 @click.argument("constant", metavar="CONSTANT")
-@option("--make", "quantity", metavar="QUANTITY", required=True,
-        help="variance, token_correlation, effective_rank, attention_entropy, kurtosis or gradient_norm.")
+@option(
+    "--make",
+    "quantity",
+    metavar="QUANTITY",
+    required=True,
+    help="variance, token_correlation, effective_rank, attention_entropy, kurtosis or gradient_norm.",
+)
 @option("--of", "family", metavar="Z", required=True, help="The family, such as z of z[t,i].")
 @option("--be", "value", metavar="X", type=float, required=True, help="The value that the quantity is to have.")
 @option("--growth", is_flag=True, help="Make the factor from the last layer but one to the last so large.")
@@ -130,9 +181,22 @@ def depth(
 @option("--between", metavar="A,B", callback=interval, help="Look from A to B instead of around the program's value.")
 @options(SEED, DRAWS, FORMAT, QUIET, REQUIRE)
 def solve(
-    file: str, constant: str, quantity: str, family: str, value: float, growth: bool, index: str | None,
-    to: int | None, tokens: str | None, overrides: dict[str, str], between: tuple[float, float] | None,
-    seed: int | None, draws: int, form: str, quiet: bool, require: str | None,
+    file: str,
+    constant: str,
+    quantity: str,
+    family: str,
+    value: float,
+    growth: bool,
+    index: str | None,
+    to: int | None,
+    tokens: str | None,
+    overrides: dict[str, str],
+    between: tuple[float, float] | None,
+    seed: int | None,
+    draws: int,
+    form: str,
+    quiet: bool,
+    require: str | None,
 ) -> int:
     """Find the CONSTANT of FILE for which a quantity of the last layer of a family has a value.
 
@@ -153,14 +217,28 @@ def solve(
     with one_blas_thread():
         found = root(question, wanted, per_replicate(draws), seed or 0, between)
     if form == "json":
-        print_json(header(program.netsor, report) | {
-            "constant": constant, "value": found.value, "error": found.error, "quantity": quantity, "growth": growth,
-            "of": family, "index": question.index, "layer": question.layers[-1], "reached": found.reached,
-            "reached_error": found.reached_error, "slope": found.slope})
+        print_json(
+            header(program.netsor, report)
+            | {
+                "constant": constant,
+                "value": found.value,
+                "error": found.error,
+                "quantity": quantity,
+                "growth": growth,
+                "of": family,
+                "index": question.index,
+                "layer": question.layers[-1],
+                "reached": found.reached,
+                "reached_error": found.reached_error,
+                "slope": found.slope,
+            }
+        )
     elif not quiet:
         show([summary(program.netsor.name, report)])
         error = found.error if found.error > 1e-9 * abs(found.value) else 0.0
         layer = question.layers[0 if quantity == "gradient_norm" and not growth else -1]
-        echo(f"{constant} = {number(found.value, error)}: {wanted.said} of {family} at {question.index} = {layer} is "
-             f"{value:g}")
+        echo(
+            f"{constant} = {number(found.value, error)}: {wanted.said} of {family} at {question.index} = {layer} is "
+            f"{value:g}"
+        )
     return exit_code(report.grade, require)

@@ -38,12 +38,18 @@ FILE_TEXT = "FILE is the path of a program file, or the bare name of a shipped p
 
 DONE, OUTSIDE, BAD_INPUT, NOT_MET, OUR_BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 70, 130, 141
 MEANING = {  # those that `--help` explains
-    DONE: "done", OUTSIDE: "the program is outside the theory, or below --require", BAD_INPUT: "bad input",
-    NOT_MET: "accuracy, memory or disk do not suffice, or a limit that is not compiled", INTERRUPTED: "interrupted",
+    DONE: "done",
+    OUTSIDE: "the program is outside the theory, or below --require",
+    BAD_INPUT: "bad input",
+    NOT_MET: "accuracy, memory or disk do not suffice, or a limit that is not compiled",
+    INTERRUPTED: "interrupted",
 }
 REQUIRED = ("theorem", "remark", "extension")  # grades that --require takes
 SPELLED = {  # names of Python, as options of commands
-    "max_memory": "--max-memory", "store=": "--stream", "method='lazy'": "--method lazy", "samples": "--samples",
+    "max_memory": "--max-memory",
+    "store=": "--stream",
+    "method='lazy'": "--method lazy",
+    "samples": "--samples",
 }
 SIMPLE = (DONE, BAD_INPUT)  # of commands that neither judge nor compute
 
@@ -90,12 +96,15 @@ def _said(error: BaseException) -> tuple[str, int]:
         return "there is not enough memory: ask for fewer --samples or a smaller --width", NOT_MET
     if isinstance(error, OSError):
         return str(Problem(f"{error.filename or 'a file'}: {(error.strerror or str(error)).lower()}")), (
-            NOT_MET if error.errno in FULL else BAD_INPUT)
+            NOT_MET if error.errno in FULL else BAD_INPUT
+        )
     if os.environ.get("TENSORPROG_DEBUG"):
         raise error
-    return (f"This is a bug of tensorprog, not a mistake of yours: {type(error).__name__}: {error}\n"
-            "Please report it with the program file and the command. The environment variable TENSORPROG_DEBUG=1 shows "
-            "where it happened."), OUR_BUG
+    return (
+        f"This is a bug of tensorprog, not a mistake of yours: {type(error).__name__}: {error}\n"
+        "Please report it with the program file and the command. The environment variable TENSORPROG_DEBUG=1 shows "
+        "where it happened."
+    ), OUR_BUG
 
 
 # ---- commands -------------------------------------------------------------------------------------------------------
@@ -125,8 +134,12 @@ class Command(click.Command):
     """
 
     def __init__(
-        self, *args: Any, heading: str = COMMANDS[2], examples: Sequence[tuple[str, str]] = (),
-        exits: Sequence[int] = tuple(MEANING), **extra: Any,
+        self,
+        *args: Any,
+        heading: str = COMMANDS[2],
+        examples: Sequence[tuple[str, str]] = (),
+        exits: Sequence[int] = tuple(MEANING),
+        **extra: Any,
     ) -> None:
         super().__init__(*args, **extra | {"context_settings": SETTINGS | extra.get("context_settings", {})})
         self.heading, self.examples, self.exits = heading, examples, exits

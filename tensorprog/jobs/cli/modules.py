@@ -17,28 +17,63 @@ from tensorprog.language.files import whole, writing
 
 
 @click.command(
-    "import", cls=Command, heading=COMMANDS[3], short_help="Write a torch module as a program file.",
-    examples=[("model.py:make --inputs x.npy", "of widths 64 and 128, what vanishes with n left out"),
-              ("model.py:make --inputs x.npy --at 768 -o block.yaml", "variances as they are at width 768"),
-              ("model.py:make --inputs x.npy --at 256 --against 256", "beside the module itself")],
+    "import",
+    cls=Command,
+    heading=COMMANDS[3],
+    short_help="Write a torch module as a program file.",
+    examples=[
+        ("model.py:make --inputs x.npy", "of widths 64 and 128, what vanishes with n left out"),
+        ("model.py:make --inputs x.npy --at 768 -o block.yaml", "variances as they are at width 768"),
+        ("model.py:make --inputs x.npy --at 256 --against 256", "beside the module itself"),
+    ],
 )
 @click.argument("module", metavar="FILE.py:MAKE")
-@option("--inputs", "inputs", metavar="FILE", multiple=True, required=True,
-        help="Inputs of the module, a .npy file of numbers or of tokens; may be repeated.")
+@option(
+    "--inputs",
+    "inputs",
+    metavar="FILE",
+    multiple=True,
+    required=True,
+    help="Inputs of the module, a .npy file of numbers or of tokens; may be repeated.",
+)
 @option("--widths", "widths", metavar="N,N", default="64,128", help="The two widths to look at; default 64,128.")
-@option("--at", "at", metavar="N", callback=whole_number("--at", 2),
-        help="Take variances as they are at this width, the width of your own network.")
-@option("--against", "against", metavar="N", callback=whole_number("--against", 2),
-        help="Draw the module of this width, and set it beside the program and beside its limit.")
+@option(
+    "--at",
+    "at",
+    metavar="N",
+    callback=whole_number("--at", 2),
+    help="Take variances as they are at this width, the width of your own network.",
+)
+@option(
+    "--against",
+    "against",
+    metavar="N",
+    callback=whole_number("--against", 2),
+    help="Draw the module of this width, and set it beside the program and beside its limit.",
+)
 @option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks for --against; default 2000.")
 @option("--name", "name", metavar="NAME", default="", help="The program's name; default that of the module's class.")
-@option("-o", "--out", metavar="FILE", type=Place(), heading=OUTPUT,
-        help="The program file to write, its data beside it; default: print the program.")
+@option(
+    "-o",
+    "--out",
+    metavar="FILE",
+    type=Place(),
+    heading=OUTPUT,
+    help="The program file to write, its data beside it; default: print the program.",
+)
 @option("--force", is_flag=True, heading=OUTPUT, help="Replace files that exist.")
 @options(QUIET)
 def import_(
-    module: str, inputs: tuple[str, ...], widths: str, at: int | None, against: int | None, samples: int | None,
-    name: str, out: Path | None, force: bool, quiet: bool,
+    module: str,
+    inputs: tuple[str, ...],
+    widths: str,
+    at: int | None,
+    against: int | None,
+    samples: int | None,
+    name: str,
+    out: Path | None,
+    force: bool,
+    quiet: bool,
 ) -> int:
     """Run FILE.py, and write what MAKE(n), a torch.nn.Module of width n, is at initialisation as a program.
 
@@ -96,8 +131,9 @@ def _function(text: str) -> Any:
     except TensorprogError:
         raise
     except Exception as error:
-        raise fail(f"{file} stops with {type(error).__name__}: {error}", fix="it must run by itself: python "
-                   + path.name) from None
+        raise fail(
+            f"{file} stops with {type(error).__name__}: {error}", fix="it must run by itself: python " + path.name
+        ) from None
     if not callable(getattr(loaded, name, None)):
         raise fail(f"{file} has no function {name}", fix="def make(n): return Net(n)")
     return getattr(loaded, name)

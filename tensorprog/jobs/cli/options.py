@@ -37,8 +37,11 @@ def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comple
 
 def _paths(incomplete: str) -> list[str]:
     """Folders with a slash at their end; what is in a folder instead of it where no other path is possible."""
-    found = [f"{path}/" if os.path.isdir(path) else path for path in sorted(glob(f"{escape(incomplete)}*"))
-             if os.path.isdir(path) or path.lower().endswith(SUFFIXES)]
+    found = [
+        f"{path}/" if os.path.isdir(path) else path
+        for path in sorted(glob(f"{escape(incomplete)}*"))
+        if os.path.isdir(path) or path.lower().endswith(SUFFIXES)
+    ]
     inside = incomplete and len(found) == 1 and found[0].endswith("/")
     return _paths(found[0]) if inside else found
 
@@ -94,8 +97,11 @@ def _program(ctx: click.Context) -> Netsor | None:
 def _pairs(texts: Iterable[str], option: str, form: str, example: str) -> list[tuple[str, str]]:
     """Names and what stands behind their equals signs; nothing is empty, nor what stands between commas."""
     pairs = {text: [part.strip() for part in text.partition("=")] for text in texts}
-    problems = [Problem(f"{option} {text}: is not of the form {form}", fix=f"{option} {example}")
-                for text, (name, _, value) in pairs.items() if not all([name, *map(str.strip, value.split(","))])]
+    problems = [
+        Problem(f"{option} {text}: is not of the form {form}", fix=f"{option} {example}")
+        for text, (name, _, value) in pairs.items()
+        if not all([name, *map(str.strip, value.split(","))])
+    ]
     if problems:
         raise ProgramError(problems)
     return [(name, value) for name, _, value in pairs.values()]
@@ -121,8 +127,10 @@ def values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dic
 
 def lists(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, list[str]]:
     """NAME=VALUE or NAME=VALUE,VALUE,.. of each constant, the last of equal names winning."""
-    return {name: [part.strip() for part in listed.split(",")]
-            for name, listed in _pairs(texts, "--set", "NAME=VALUE,VALUE,..", "g=1,4,16")}
+    return {
+        name: [part.strip() for part in listed.split(",")]
+        for name, listed in _pairs(texts, "--set", "NAME=VALUE,VALUE,..", "g=1,4,16")
+    }
 
 
 def interval(_: click.Context, __: click.Parameter, text: str | None) -> tuple[float, float] | None:
@@ -138,6 +146,7 @@ def interval(_: click.Context, __: click.Parameter, text: str | None) -> tuple[f
 
 def whole_number(option: str, minimum: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
     """Reader of a whole number of at least `minimum`."""
+
     def convert(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
         if text is None:
             return None
@@ -160,8 +169,9 @@ def widths(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tup
     problems = []
     for text in (part.strip() for given in texts for part in given.split(",")):
         if not text.isascii() or not text.replace("_", "").isdigit() or not 1 <= int(text[:20]) <= 10**7:
-            problems.append(Problem(f"--width {text[:40]}: is not a whole number between 1 and 10000000",
-                                    fix="--width 16,64,256"))
+            problems.append(
+                Problem(f"--width {text[:40]}: is not a whole number between 1 and 10000000", fix="--width 16,64,256")
+            )
         else:
             found.append(int(text))
     if problems:
@@ -197,6 +207,7 @@ class Place(click.Path):
 
 def options(*chosen: Callable[[F], F]) -> Callable[[F], F]:
     """Several options as one decorator, shown in this order by --help."""
+
     def apply(function: F) -> F:
         for option in reversed(chosen):
             function = option(function)
@@ -211,18 +222,47 @@ def option(*names: str, **extra: Any) -> Callable[[F], F]:
 
 
 FILE = click.argument("file", metavar="FILE", shell_complete=files)
-SET = option("--set", "overrides", metavar="NAME=VALUE", multiple=True, callback=_overrides, shell_complete=constants,
-             help="Replace a constant of the program; may be repeated.")
-FORMAT = option("--format", "form", type=click.Choice(["text", "json"]), metavar="FORMAT", default="text",
-                show_default=True, heading=OUTPUT, help="text, or json: one object and nothing else, with --quiet too.")
+SET = option(
+    "--set",
+    "overrides",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=_overrides,
+    shell_complete=constants,
+    help="Replace a constant of the program; may be repeated.",
+)
+FORMAT = option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    metavar="FORMAT",
+    default="text",
+    show_default=True,
+    heading=OUTPUT,
+    help="text, or json: one object and nothing else, with --quiet too.",
+)
 QUIET = option("--quiet", is_flag=True, heading=OUTPUT, help="Print nothing but errors.")
-REQUIRE = option("--require", type=click.Choice(REQUIRED), metavar="GRADE", heading=OUTPUT,
-                 help="Leave with exit code 1 if the check's grade is below theorem, remark or extension.")
+REQUIRE = option(
+    "--require",
+    type=click.Choice(REQUIRED),
+    metavar="GRADE",
+    heading=OUTPUT,
+    help="Leave with exit code 1 if the check's grade is below theorem, remark or extension.",
+)
 SEED = option("--seed", metavar="N", callback=whole_number("--seed", 0), help="Seed of the random streams.")
-MEMORY = option("--max-memory", "max_memory", metavar="SIZE", heading=RESOURCES, callback=memory,
-                help="What networks, results and limits may take, e.g. 500MB; default 1GiB.")
+MEMORY = option(
+    "--max-memory",
+    "max_memory",
+    metavar="SIZE",
+    heading=RESOURCES,
+    callback=memory,
+    help="What networks, results and limits may take, e.g. 500MB; default 1GiB.",
+)
 WIDTH = option("--width", metavar="N,..", multiple=True, callback=widths, help="Widths n to run at, e.g. 16,64,256.")
-METHOD = option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]), metavar="METHOD",
-                help="How networks are drawn: auto, dense, lazy or collapsed.")
-EXACT = option("--exact", is_flag=True, default=None,
-               help="Leave nothing out, not even clips that no network reaches.")
+METHOD = option(
+    "--method",
+    type=click.Choice(["auto", "dense", "lazy", "collapsed"]),
+    metavar="METHOD",
+    help="How networks are drawn: auto, dense, lazy or collapsed.",
+)
+EXACT = option("--exact", is_flag=True, default=None, help="Leave nothing out, not even clips that no network reaches.")

@@ -31,15 +31,22 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command(
-    name="list", cls=Command, heading=COMMANDS[3], exits=SIMPLE, short_help="List the programs that ship.",
+    name="list",
+    cls=Command,
+    heading=COMMANDS[3],
+    exits=SIMPLE,
+    short_help="List the programs that ship.",
     examples=[("", "the programs and their grades"), ("--atoms", "the functions that programs may use")],
 )
 @option("--atoms", is_flag=True, help="List the nonlinearities that programs may use instead.")
 @options(FORMAT, QUIET)
 def list_(atoms: bool, form: str, quiet: bool) -> int:
     """List the shipped programs with the grade of each."""
-    columns, rows = (("name", "arguments", "range", "Lipschitz", "what"), atom_rows()) if atoms else (
-        ("name", "grade", "title"), judged())
+    columns, rows = (
+        (("name", "arguments", "range", "Lipschitz", "what"), atom_rows())
+        if atoms
+        else (("name", "grade", "title"), judged())
+    )
     if form == "json":
         print_json({"atoms" if atoms else "programs": [dict(zip(columns, row, strict=True)) for row in rows]})
     elif not quiet:
@@ -53,8 +60,10 @@ def atom_rows() -> list[tuple[str, ...]]:
 
     rows: list[tuple[str, ...]] = []
     for atom in ATOMS.values():
-        names = [*["x", "y", "z"][: atom.arity],
-                 *(key if value is None else f"{key}={value:g}" for key, value in atom.params.items())]
+        names = [
+            *["x", "y", "z"][: atom.arity],
+            *(key if value is None else f"{key}={value:g}" for key, value in atom.params.items()),
+        ]
         interval = "" if atom.params or atom.bounds is None else "[{:g}, {:g}]".format(*atom.bounds())
         everywhere = (-float("inf"), float("inf"))
         defaults = [value for value in atom.params.values() if value is not None]
@@ -80,16 +89,32 @@ def _lipschitz(regularity: Regularity, complete: bool) -> str:
 
 
 @click.command(
-    cls=Command, heading=COMMANDS[3], exits=SIMPLE, short_help="Write a commented program file to start from.",
-    examples=[("mine", "a small attention layer, into mine.yaml"),
-              ("mine --from lstm", "a copy of a program that ships"),
-              ("mine -o programs/mine.yaml", "into another file")],
+    cls=Command,
+    heading=COMMANDS[3],
+    exits=SIMPLE,
+    short_help="Write a commented program file to start from.",
+    examples=[
+        ("mine", "a small attention layer, into mine.yaml"),
+        ("mine --from lstm", "a copy of a program that ships"),
+        ("mine -o programs/mine.yaml", "into another file"),
+    ],
 )
 @click.argument("name", metavar="NAME")
-@option("--from", "source", metavar="PROGRAM", shell_complete=files,
-        help="Copy this program, shipped or a file, with the data it reads; default a small attention layer.")
-@option("-o", "--out", metavar="FILE", type=Place(), heading=OUTPUT,
-        help="The file to write, or the folder to put it into; default NAME.yaml.")
+@option(
+    "--from",
+    "source",
+    metavar="PROGRAM",
+    shell_complete=files,
+    help="Copy this program, shipped or a file, with the data it reads; default a small attention layer.",
+)
+@option(
+    "-o",
+    "--out",
+    metavar="FILE",
+    type=Place(),
+    heading=OUTPUT,
+    help="The file to write, or the folder to put it into; default NAME.yaml.",
+)
 @option("--force", is_flag=True, heading=OUTPUT, help="Replace files that exist.")
 @QUIET
 def new(name: str, source: str | None, out: Path | None, force: bool, quiet: bool) -> int:
@@ -159,15 +184,26 @@ def _data(base: Path, folder: Path, names: Iterable[str]) -> dict[Path, bytes]:
 
 
 @click.command(
-    cls=Command, heading=COMMANDS[1], exits=SIMPLE, short_help="Draw the program as a graph.",
-    examples=[("attention -o attention.svg", "a picture"),
-              ("attention_tied --check -o tied.svg", "what is at fault, and where"),
-              ("attention", "Mermaid text on the screen")],
+    cls=Command,
+    heading=COMMANDS[1],
+    exits=SIMPLE,
+    short_help="Draw the program as a graph.",
+    examples=[
+        ("attention -o attention.svg", "a picture"),
+        ("attention_tied --check -o tied.svg", "what is at fault, and where"),
+        ("attention", "Mermaid text on the screen"),
+    ],
 )
 @options(FILE, SET)
 @option("--check", "judged", is_flag=True, help="Show the roles of Assumption 1, the grade and what is at fault.")
-@option("-o", "--out", metavar="FILE", type=Place(), heading=OUTPUT,
-        help="The file to write: .svg, .dot, or .mmd and .md for Mermaid; without it Mermaid text is printed.")
+@option(
+    "-o",
+    "--out",
+    metavar="FILE",
+    type=Place(),
+    heading=OUTPUT,
+    help="The file to write: .svg, .dot, or .mmd and .md for Mermaid; without it Mermaid text is printed.",
+)
 @QUIET
 def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, quiet: bool) -> int:
     """Draw the program as a graph, one node per statement, initial vector and weight.
@@ -209,7 +245,10 @@ def _page(title: str, picture: str, captions: Sequence[str]) -> str:
 
 
 @click.command(
-    cls=Command, heading=COMMANDS[3], exits=SIMPLE, short_help="Show what commands remember, or forget it.",
+    cls=Command,
+    heading=COMMANDS[3],
+    exits=SIMPLE,
+    short_help="Show what commands remember, or forget it.",
     examples=[("", "the folder and its size"), ("--clear", "forget all laws")],
 )
 @option("--clear", is_flag=True, help="Forget everything; the next command computes it again.")
@@ -234,10 +273,15 @@ def cache(clear: bool, form: str, quiet: bool) -> int:
 
 
 @click.command(
-    cls=Command, heading=COMMANDS[3], exits=SIMPLE, short_help="Print the script that lets a shell complete commands.",
-    examples=[("bash >> ~/.bashrc", "bash 4.4 or later"),
-              ("zsh >> ~/.zshrc", "zsh, after compinit"),
-              ("fish > ~/.config/fish/completions/tp.fish", "fish")],
+    cls=Command,
+    heading=COMMANDS[3],
+    exits=SIMPLE,
+    short_help="Print the script that lets a shell complete commands.",
+    examples=[
+        ("bash >> ~/.bashrc", "bash 4.4 or later"),
+        ("zsh >> ~/.zshrc", "zsh, after compinit"),
+        ("fish > ~/.config/fish/completions/tp.fish", "fish"),
+    ],
 )
 @click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
 @QUIET
@@ -250,8 +294,9 @@ def completion(shell: str, quiet: bool) -> int:
     found = get_completion_class(shell)
     assert found is not None
     commands = click.Group()  # scripts are made of names only
-    scripts = [found(commands, {}, name, f"_{name.replace('-', '_').upper()}_COMPLETE").source()
-               for name in ("tp", "tp-run")]
+    scripts = [
+        found(commands, {}, name, f"_{name.replace('-', '_').upper()}_COMPLETE").source() for name in ("tp", "tp-run")
+    ]
     if not quiet:
         echo("\n".join(scripts).rstrip())
     return 0

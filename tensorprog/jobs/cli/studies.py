@@ -44,38 +44,77 @@ from tensorprog.jobs.cli.options import (
 from tensorprog.language.errors import did_you_mean, fail
 
 if TYPE_CHECKING:
-
     from tensorprog.jobs.sweeps import Outcome
 
 OVERHEAD = 3.5  # rough seconds of a figure beside its networks and its limits
 
 
 @click.command(
-    cls=Command, heading=COMMANDS[2], short_help="Several widths, constants and repeats, each against its limit.",
-    examples=[("attention --over H=1,2,4", "the distance to the limit for three numbers of heads"),
-              ("attention --width 16,64,4096", "one more width: what is there is not done again"),
-              ("mine.yaml --repeats 20 --workers 2", "two processes, the same numbers")],
+    cls=Command,
+    heading=COMMANDS[2],
+    short_help="Several widths, constants and repeats, each against its limit.",
+    examples=[
+        ("attention --over H=1,2,4", "the distance to the limit for three numbers of heads"),
+        ("attention --width 16,64,4096", "one more width: what is there is not done again"),
+        ("mine.yaml --repeats 20 --workers 2", "two processes, the same numbers"),
+    ],
 )
 @options(FILE, SET, WIDTH)
-@option("--over", metavar="NAME=V,..", multiple=True, callback=values, shell_complete=constants,
-        help="Values of a constant, e.g. H=1,2,4; repeated, all combinations.")
-@option("--repeats", metavar="N", default="10", show_default=True, callback=whole_number("--repeats", 1),
-        help="Repeats of each cell, with networks of their own.")
+@option(
+    "--over",
+    metavar="NAME=V,..",
+    multiple=True,
+    callback=values,
+    shell_complete=constants,
+    help="Values of a constant, e.g. H=1,2,4; repeated, all combinations.",
+)
+@option(
+    "--repeats",
+    metavar="N",
+    default="10",
+    show_default=True,
+    callback=whole_number("--repeats", 1),
+    help="Repeats of each cell, with networks of their own.",
+)
 @option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn in each cell.")
 @SEED
-@option("--variable", "variables", metavar="NAME", multiple=True, shell_complete=variables,
-        help="A member such as y[0], may be repeated; default the first of each output.")
-@option("--workers", metavar="N", callback=whole_number("--workers", 1), heading=RESOURCES,
-        help="Processes that draw one cell each; default one, on all cores.")
-@option("--scheduler", metavar="ADDRESS", heading=RESOURCES,
-        help="Draw cells on the workers of a dask.distributed scheduler, e.g. tcp://host:8786.")
-@option("--out", metavar="DIR", type=Place(), heading=OUTPUT,
-        help="Where files go; default runs/<program>-sweep.")
+@option(
+    "--variable",
+    "variables",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=variables,
+    help="A member such as y[0], may be repeated; default the first of each output.",
+)
+@option(
+    "--workers",
+    metavar="N",
+    callback=whole_number("--workers", 1),
+    heading=RESOURCES,
+    help="Processes that draw one cell each; default one, on all cores.",
+)
+@option(
+    "--scheduler",
+    metavar="ADDRESS",
+    heading=RESOURCES,
+    help="Draw cells on the workers of a dask.distributed scheduler, e.g. tcp://host:8786.",
+)
+@option("--out", metavar="DIR", type=Place(), heading=OUTPUT, help="Where files go; default runs/<program>-sweep.")
 @options(FORMAT, QUIET)
 def sweep(
-    file: str, overrides: dict[str, str], width: tuple[int, ...] | None, over: dict[str, list[str]], repeats: int,
-    samples: int | None, seed: int | None, variables: tuple[str, ...], workers: int | None, scheduler: str | None,
-    out: Path | None, quiet: bool, form: str,
+    file: str,
+    overrides: dict[str, str],
+    width: tuple[int, ...] | None,
+    over: dict[str, list[str]],
+    repeats: int,
+    samples: int | None,
+    seed: int | None,
+    variables: tuple[str, ...],
+    workers: int | None,
+    scheduler: str | None,
+    out: Path | None,
+    quiet: bool,
+    form: str,
 ) -> int:
     """Run FILE at each width and each choice of constants, several times over, and compare each with its limit.
 
@@ -100,13 +139,24 @@ def sweep(
 
     need_xarray("sweeps")
     chosen = settings_of(program.netsor, {"width": width, "samples": samples, "seed": seed})
-    wanted = design(program, chosen.width, over, repeats, chosen.samples, chosen.seed, variables or None,
-                    words=_words(file, overrides))
+    wanted = design(
+        program,
+        chosen.width,
+        over,
+        repeats,
+        chosen.samples,
+        chosen.seed,
+        variables or None,
+        words=_words(file, overrides),
+    )
     usual = default_out(program.netsor)
     folder = out or usual.with_name(f"{usual.name}-sweep")
     told = SweepProgress(notes=not quiet)
-    with told.shown(), _interrupted(told), (
-            pool(workers) if scheduler is None else cluster(scheduler, told.note)) as executor:
+    with (
+        told.shown(),
+        _interrupted(told),
+        pool(workers) if scheduler is None else cluster(scheduler, told.note) as executor,
+    ):
         outcome = perform(wanted, folder, executor, told)
     if form == "json":
         print_json(_json(outcome, folder))
@@ -135,26 +185,53 @@ def _interrupted(told: Any) -> Iterator[None]:
 
 def _json(outcome: Outcome, folder: Path) -> dict[str, Any]:
     design = outcome.design
-    return {"program": design.base.name, "command": design.command, "samples": design.samples, "seed": design.seed,
-            "repeats": design.repeats, "sweep": [summary.to_json() for summary in outcome.summaries],
-            "files": [path.relative_to(folder).as_posix() for path in outcome.written]}
+    return {
+        "program": design.base.name,
+        "command": design.command,
+        "samples": design.samples,
+        "seed": design.seed,
+        "repeats": design.repeats,
+        "sweep": [summary.to_json() for summary in outcome.summaries],
+        "files": [path.relative_to(folder).as_posix() for path in outcome.written],
+    }
 
 
 # ---- tp paper --------------------------------------------------------------------------------------------------------
 
 
 @click.command(
-    cls=Command, heading=COMMANDS[2], short_help="The figures of the paper, with their data.",
+    cls=Command,
+    heading=COMMANDS[2],
+    short_help="The figures of the paper, with their data.",
     examples=[("", "list them"), ("fig1b", "KL divergence against the width"), ("all", "all of them, in some minutes")],
 )
 @click.argument("names", metavar="[FIGURE]...", nargs=-1, shell_complete=figures)
-@option("--samples", metavar="N", default="50000", show_default=True, callback=whole_number("--samples", 100),
-        help="Networks drawn at each width.")
-@option("--repeats", metavar="N", default="10", show_default=True, callback=whole_number("--repeats", 2),
-        help="Trials of the figures on KL divergence.")
+@option(
+    "--samples",
+    metavar="N",
+    default="50000",
+    show_default=True,
+    callback=whole_number("--samples", 100),
+    help="Networks drawn at each width.",
+)
+@option(
+    "--repeats",
+    metavar="N",
+    default="10",
+    show_default=True,
+    callback=whole_number("--repeats", 2),
+    help="Trials of the figures on KL divergence.",
+)
 @options(SEED)
-@option("--out", metavar="DIR", type=Place(file_okay=False), default=Path("runs/paper"),
-        show_default=True, heading=OUTPUT, help="Where files go.")
+@option(
+    "--out",
+    metavar="DIR",
+    type=Place(file_okay=False),
+    default=Path("runs/paper"),
+    show_default=True,
+    heading=OUTPUT,
+    help="Where files go.",
+)
 @options(FORMAT, QUIET)
 def paper(
     names: tuple[str, ...], samples: int, repeats: int, seed: int | None, out: Path, form: str, quiet: bool
@@ -182,8 +259,7 @@ def paper(
     need_matplotlib()
     settings = example.Settings(samples, seed or 0, repeats)
     chosen = [known[name] for name in (known if ALL in names else dict.fromkeys(names))]
-    rough = {figure.name: (f"figure {figure.name}", OVERHEAD + figure.drawing.cost(settings))
-             for figure in chosen}
+    rough = {figure.name: (f"figure {figure.name}", OVERHEAD + figure.drawing.cost(settings)) for figure in chosen}
     made = []
     with Progress(notes=not quiet).shown() as listener:
         told = Paced(listener, Pace(), rough)
@@ -195,8 +271,18 @@ def paper(
     if form == "json":
         print_json({"figures": made})
     elif not quiet:
-        echo("\n\n".join("\n".join([f"{found['title']}: {found['shows']}", *(f"  {line}" for line in found["summary"]),
-                                     places(out, found["files"])]) for found in made))
+        echo(
+            "\n\n".join(
+                "\n".join(
+                    [
+                        f"{found['title']}: {found['shows']}",
+                        *(f"  {line}" for line in found["summary"]),
+                        places(out, found["files"]),
+                    ]
+                )
+                for found in made
+            )
+        )
     return 0
 
 

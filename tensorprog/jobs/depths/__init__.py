@@ -26,9 +26,18 @@ REPLICATES = 16
 
 @advised
 def depth(
-    program: Any, of: str, *, index: str | None = None, to: int | None = None,
-    over: Mapping[str, Iterable[Any]] | None = None, tokens: str | None = None, gradients: bool = False,
-    width: int | Iterable[int] = (), draws: int = DRAWS, samples: int = NETWORKS, seed: int = 0,
+    program: Any,
+    of: str,
+    *,
+    index: str | None = None,
+    to: int | None = None,
+    over: Mapping[str, Iterable[Any]] | None = None,
+    tokens: str | None = None,
+    gradients: bool = False,
+    width: int | Iterable[int] = (),
+    draws: int = DRAWS,
+    samples: int = NETWORKS,
+    seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """What happens to the tokens of a family in every layer of the limit: `of` is its name, z of z[t,i].
@@ -67,9 +76,19 @@ def depth(
 
 @advised
 def solve(
-    program: Any, constant: str, quantity: str, value: float, *, of: str, index: str | None = None,
-    to: int | None = None, tokens: str | None = None, growth: bool = False,
-    between: tuple[float, float] | None = None, draws: int = DRAWS, seed: int = 0,
+    program: Any,
+    constant: str,
+    quantity: str,
+    value: float,
+    *,
+    of: str,
+    index: str | None = None,
+    to: int | None = None,
+    tokens: str | None = None,
+    growth: bool = False,
+    between: tuple[float, float] | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
 ) -> tuple[float, float]:
     """The constant for which a quantity of the last layer of the limit has a value, and the error of that constant.
 
@@ -161,7 +180,8 @@ def _with_gradients(question: Question, choice: Variant, found: DepthProfile, re
     """
     if report.grade == "outside":
         failing = ", ".join(dict.fromkeys(finding.rule for finding in report.failing))
-        raise OutsideError(f"none is claimed ({failing}; tp.backward(P).check() says more); networks of given widths "
-                           "have gradients")
+        raise OutsideError(
+            f"none is claimed ({failing}; tp.backward(P).check() says more); networks of given widths have gradients"
+        )
     backward = curves(gradients_of_limit(question, choice, draws, found.seed))
     return with_gradients(question, choice, found.limit[choice.position], backward)

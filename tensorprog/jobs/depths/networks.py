@@ -52,14 +52,17 @@ def curves_of_networks(question: Question, choice: Variant, width: int, samples:
         matrix = np.asarray(drawn.averages[gram])
         if token is None:
             matrix = matrix[..., None]
-        grams = np.moveaxis(matrix, [1 + layer, *([1 + token] if token is not None else [])],
-                            [1, *([-2] if token is not None else [])])
+        grams = np.moveaxis(
+            matrix, [1 + layer, *([1 + token] if token is not None else [])], [1, *([-2] if token is not None else [])]
+        )
         grams = grams if token is not None else grams[..., None]
         tokens = grams.shape[-1]
         total = Sums()
-        total.add(grams.reshape(*grams.shape[:2], -1, tokens, tokens),
-                  np.stack([ordered(np.asarray(drawn.averages[own]), question.axes) for own in raw]),
-                  entropies(question, choice, {own: np.asarray(drawn[own]) for own in keep}))
+        total.add(
+            grams.reshape(*grams.shape[:2], -1, tokens, tokens),
+            np.stack([ordered(np.asarray(drawn.averages[own]), question.axes) for own in raw]),
+            entropies(question, choice, {own: np.asarray(drawn[own]) for own in keep}),
+        )
         parts.append(total)
         if backward is not None:
             adjoint, squares = backward
@@ -91,8 +94,9 @@ def extrapolated(found: Mapping[int, Curves]) -> Curves:
     widths = sorted(found)
     values, errors = dict[str, Array](), dict[str, Array]()
     for name in found[widths[0]].values:
-        value, error = (np.stack([getattr(found[width], part)[name] for width in widths])
-                        for part in ("values", "errors"))
+        value, error = (
+            np.stack([getattr(found[width], part)[name] for width in widths]) for part in ("values", "errors")
+        )
         whole, noise = _line(widths, value, error)
         values[name] = whole
         errors[name] = CERTAIN * noise + np.abs(whole - _line(widths[1:], value[1:], error[1:])[0])

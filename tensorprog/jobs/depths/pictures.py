@@ -25,8 +25,10 @@ def save_picture(path: Path, found: Found, style: str = "page") -> None:
     profiles = found["profiles"]
     held = {name for profile in profiles for part in _parts(profile) for name in part}
     names = [name for name in QUANTITIES if name in held]
-    varied = {name: list(dict.fromkeys(profile["constants"][name] for profile in profiles))
-              for name in profiles[0]["constants"]}
+    varied = {
+        name: list(dict.fromkeys(profile["constants"][name] for profile in profiles))
+        for name in profiles[0]["constants"]
+    }
     varied = {name: values for name, values in varied.items() if len(values) > 1}
     mapped = len(varied) == 2 and any(profile["limit"] for profile in profiles)
     panels = [_map(found, name, varied) if mapped else _curves(profiles, name) for name in names]

@@ -14,8 +14,7 @@ from tensorprog.jobs.depths.question import Question, Variant
 from tensorprog.limit.law.by_layer import LayerDraws
 from tensorprog.limit.law.law import NumericLaw
 
-__all__ = ["Curves", "curves", "curves_of_limit", "entropies", "gradients_of_limit", "sums_of_limit",
-           "with_gradients"]
+__all__ = ["Curves", "curves", "curves_of_limit", "entropies", "gradients_of_limit", "sums_of_limit", "with_gradients"]
 
 Array = NDArray[np.float64]
 
@@ -87,7 +86,7 @@ def entropies(question: Question, choice: Variant, scalars: dict[str, Array]) ->
             count += 1
             continue
         rows = value.reshape(draws, value.shape[1], -1).mean(axis=-1)
-        (_, step), = attention.form.terms
+        ((_, step),) = attention.form.terms
         for k in range(rows.shape[1]):
             layer = step * (attention.start + k) + attention.form.offset - first
             if 0 <= layer < len(question.layers):

@@ -78,8 +78,13 @@ class Question:
 
 
 def ask(
-    program: Any, name: str, index: str | None = None, to: int | None = None,
-    over: Mapping[str, Any] | None = None, tokens: str | None = None, gradients: bool = False,
+    program: Any,
+    name: str,
+    index: str | None = None,
+    to: int | None = None,
+    over: Mapping[str, Any] | None = None,
+    tokens: str | None = None,
+    gradients: bool = False,
 ) -> Question:
     """Read and check what is asked of a program, with `gradients` also of its adjoint program.
 
@@ -94,12 +99,22 @@ def ask(
     choices = tuple(_choices(base, wanted, name, slot, gradients))
     ranges = {choice.netsor.families[name].ranges[slot] for choice in choices}
     if len(ranges) > 1:
-        raise fail(f"{', '.join(wanted)} changes how many layers {name} has", fix="the number of layers with to=, "
-                   "--to in a command, and other constants in over")
+        raise fail(
+            f"{', '.join(wanted)} changes how many layers {name} has",
+            fix="the number of layers with to=, --to in a command, and other constants in over",
+        )
     first = choices[0].netsor.families[name].ranges
-    return Question(base, Axes(name, slot, token), declared, token_name,
-                    1 if token is None else first[token][1] - first[token][0], tuple(range(*first[slot])),
-                    tuple(wanted.items()), choices, gradients)
+    return Question(
+        base,
+        Axes(name, slot, token),
+        declared,
+        token_name,
+        1 if token is None else first[token][1] - first[token][0],
+        tuple(range(*first[slot])),
+        tuple(wanted.items()),
+        choices,
+        gradients,
+    )
 
 
 # ---- the indices ----------------------------------------------------------------------------------------------------
@@ -123,32 +138,56 @@ def _layer_index(netsor: Netsor, name: str, index: str | None) -> tuple[int, str
         known = [key for key, value in netsor.families.items() if value.kind == "vector" and value.ranges]
         what = "a scalar" if family is not None and family.kind == "scalar" else "no vector of the program"
         whole = str(name).partition("[")[0].strip()
-        raise fail(f"{name} is {what}: a depth profile is of a family of vectors, by its name", _span(netsor, name),
-                   whole if whole in known else did_you_mean(str(name), known))
+        raise fail(
+            f"{name} is {what}: a depth profile is of a family of vectors, by its name",
+            _span(netsor, name),
+            whole if whole in known else did_you_mean(str(name), known),
+        )
     slots = _slots(netsor, name)
     if not slots:
         known = [key for key, value in netsor.families.items() if value.kind == "vector" and value.ranges]
-        raise fail(f"{name} is one vector without indices: nothing counts layers", _span(netsor, name),
-                   f"a family such as {', '.join(known)}" if known else f"a family {name}[t] with t: 1..L")
+        raise fail(
+            f"{name} is one vector without indices: nothing counts layers",
+            _span(netsor, name),
+            f"a family such as {', '.join(known)}" if known else f"a family {name}[t] with t: 1..L",
+        )
     if index is None:
-        recurring = {slot.bare for statement in netsor.body for slot in statement.target.slots
-                     if slot.bare and _reads_back(netsor, slot.bare)}
+        recurring = {
+            slot.bare
+            for statement in netsor.body
+            for slot in statement.target.slots
+            if slot.bare and _reads_back(netsor, slot.bare)
+        }
         found = [slot for slot in slots if slot in recurring]
         if not found:
-            layered = [key for key, value in netsor.families.items() if value.kind == "vector"
-                       and recurring.intersection(_slots(netsor, key))]
+            layered = [
+                key
+                for key, value in netsor.families.items()
+                if value.kind == "vector" and recurring.intersection(_slots(netsor, key))
+            ]
             said = f"{name} has no index that counts layers, along which each member is made from the one before"
-            fix = f"a family that has one: {', '.join(layered)}" if layered else (
-                f"layers along an index, as in x[l,i] = Nonlin(x[l - 1,i] + u[l,i]); or index=\"{slots[0] or 't'}\", "
-                f"--index {slots[0] or 't'} in a command, where it counts layers all the same")
+            fix = (
+                f"a family that has one: {', '.join(layered)}"
+                if layered
+                else (
+                    f'layers along an index, as in x[l,i] = Nonlin(x[l - 1,i] + u[l,i]); or index="{slots[0] or "t"}", '
+                    f"--index {slots[0] or 't'} in a command, where it counts layers all the same"
+                )
+            )
             raise fail(said, _span(netsor, name), fix)
         if len(found) > 1:
-            raise fail(f"which index of {name} counts the layers is not clear: {' and '.join(found)} recur",
-                       _span(netsor, name), f'index="{found[0]}", --index {found[0]} in a command')
+            raise fail(
+                f"which index of {name} counts the layers is not clear: {' and '.join(found)} recur",
+                _span(netsor, name),
+                f'index="{found[0]}", --index {found[0]} in a command',
+            )
         index = found[0]
     if index not in slots or not index:
-        raise fail(f"{name} has no index {index}: its indices are {', '.join(filter(None, slots)) or 'numbers'}",
-                   _span(netsor, name), did_you_mean(index, [slot for slot in slots if slot]))
+        raise fail(
+            f"{name} has no index {index}: its indices are {', '.join(filter(None, slots)) or 'numbers'}",
+            _span(netsor, name),
+            did_you_mean(index, [slot for slot in slots if slot]),
+        )
     return slots.index(index), index
 
 
@@ -168,8 +207,11 @@ def _token_index(netsor: Netsor, name: str, layer: int, tokens: str | None) -> t
     others = [k for k in range(len(slots)) if k != layer]
     if tokens is not None:
         if tokens not in slots or slots.index(tokens) == layer:
-            raise fail(f"{name} has no index {tokens} beside that of layers", _span(netsor, name),
-                       did_you_mean(tokens, [slots[k] for k in others if slots[k]]))
+            raise fail(
+                f"{name} has no index {tokens} beside that of layers",
+                _span(netsor, name),
+                did_you_mean(tokens, [slots[k] for k in others if slots[k]]),
+            )
         return slots.index(tokens), tokens
     return (others[-1], slots[others[-1]] or str(others[-1])) if others else (None, "")
 
@@ -195,17 +237,22 @@ def _deeper(netsor: Netsor, name: str, slot: int, index: str, to: Any) -> Netsor
     named = [word for word in dict.fromkeys(NAME.findall(declared.text)) if word in netsor.scalars]
     if len(named) != 1:
         what = f"{' and '.join(named)} do both" if named else "it is written with numbers alone"
-        raise fail(f"no constant alone says how far the index {index} goes, {index}: {declared.text}: {what}",
-                   declared.span, f"constants: {{L: {last}}} and {index}: {declared.start}..L in the program, "
-                   f"so that to={to} can replace L")
+        raise fail(
+            f"no constant alone says how far the index {index} goes, {index}: {declared.text}: {what}",
+            declared.span,
+            f"constants: {{L: {last}}} and {index}: {declared.start}..L in the program, so that to={to} can replace L",
+        )
     (constant,) = named
     value = netsor.scalars[constant]
     wanted = to if not isinstance(value, int | float) else int(value) + to - last
     found = _with(netsor, {constant: wanted})
     reached = found.families[name].ranges[slot][1] - 1
     if reached != to:
-        raise fail(f"with {constant} = {wanted} the layers of {name} end at {reached}, not at {to}", declared.span,
-                   f"{index}: {declared.start}..{constant} in the program")
+        raise fail(
+            f"with {constant} = {wanted} the layers of {name} end at {reached}, not at {to}",
+            declared.span,
+            f"{index}: {declared.start}..{constant} in the program",
+        )
     return found
 
 
@@ -217,13 +264,19 @@ def variant(question: Question, values: Mapping[str, Scalar]) -> Variant:
     netsor = _with(question.base, values)
     name, slot = question.axes.name, question.axes.layer
     if tuple(range(*netsor.families[name].ranges[slot])) != question.layers:
-        raise fail(f"{', '.join(values)} changes how many layers {name} has: a quantity is looked for at one of them",
-                   question.base.index[question.index].span)
+        raise fail(
+            f"{', '.join(values)} changes how many layers {name} has: a quantity is looked for at one of them",
+            question.base.index[question.index].span,
+        )
     return _variant((), tuple(values.items()), netsor, name, slot, question.gradients)
 
 
 def _variant(
-    position: tuple[int, ...], values: tuple[tuple[str, Scalar], ...], netsor: Netsor, name: str, slot: int,
+    position: tuple[int, ...],
+    values: tuple[tuple[str, Scalar], ...],
+    netsor: Netsor,
+    name: str,
+    slot: int,
     gradients: bool,
 ) -> Variant:
     """The programs of one choice of constants."""
@@ -252,8 +305,10 @@ def _listed(netsor: Netsor, name: str, values: Any, index: str) -> tuple[Any, ..
         known = [key for key, value in netsor.scalars.items() if value is not None]
         raise fail(f"{name} is not a constant of {netsor.name} that has one number", fix=did_you_mean(name, known))
     if name == "layer":
-        raise fail("the constant layer cannot be varied: the result has an axis of that name",
-                   fix="give it another name in the program")
+        raise fail(
+            "the constant layer cannot be varied: the result has an axis of that name",
+            fix="give it another name in the program",
+        )
     given = [values] if isinstance(values, str) or np.ndim(values) == 0 else list(values)
     found = tuple(dict.fromkeys(value.item() if isinstance(value, np.generic) else value for value in given))
     if not found:
@@ -273,8 +328,9 @@ def _choices(
             netsor = _with(base, overrides)
         except ProgramError as error:
             said = ", ".join(f"{key}={value}" for key, value in overrides.items())
-            raise ProgramError([Problem(f"with {said}: {problem.message}", problem.span, problem.fix)
-                                for problem in error.problems]) from None
+            raise ProgramError(
+                [Problem(f"with {said}: {problem.message}", problem.span, problem.fix) for problem in error.problems]
+            ) from None
         values = tuple((key, netsor.scalars[key] or 0) for key in wanted)
         found.append(_variant(position, values, netsor, name, slot, gradients))
     for choice in found:

@@ -26,8 +26,14 @@ __all__ = ["DepthProfile", "summary"]
 
 ROWS = 12  # of layers in a table
 EXACT = 1e-9  # relative errors below it are not shown
-HEADINGS = {"variance": "variance", "token_correlation": "correlation", "effective_rank": "rank",
-            "attention_entropy": "entropy", "kurtosis": "kurtosis", "gradient_norm": "gradient"}
+HEADINGS = {
+    "variance": "variance",
+    "token_correlation": "correlation",
+    "effective_rank": "rank",
+    "attention_entropy": "entropy",
+    "kurtosis": "kurtosis",
+    "gradient_norm": "gradient",
+}
 
 
 def summary(name: str, report: Any) -> Paragraph:
@@ -85,16 +91,24 @@ class DepthProfile(Shown):
         """The grade first, then layers of the only choice of constants, or the last layer of all of them."""
         rows = self._layers() if len(self.question.choices) == 1 else self._choices()
         head = [self.head] if self.gradients is None else [self.head, summary("gradients", self.gradients)]
-        said = [paragraph(f"no limit{' of gradients' if found is self.refused_gradients else ''}"
-                          f"{f' with {choice}' if str(choice) else ''}: {found[choice.position]}")
-                for choice in self.question.choices for found in (self.refused, self.refused_gradients)
-                if choice.position in found]
+        said = [
+            paragraph(
+                f"no limit{' of gradients' if found is self.refused_gradients else ''}"
+                f"{f' with {choice}' if str(choice) else ''}: {found[choice.position]}"
+            )
+            for choice in self.question.choices
+            for found in (self.refused, self.refused_gradients)
+            if choice.position in found
+        ]
         return [*head, rows, *said]
 
     @property
     def _note(self) -> str:
-        random = any(np.any(curves.errors[name] > EXACT * np.abs(curves.values[name]))
-                     for curves in self.limit.values() for name in curves.values)
+        random = any(
+            np.any(curves.errors[name] > EXACT * np.abs(curves.values[name]))
+            for curves in self.limit.values()
+            for name in curves.values
+        )
         notes = [f"limit: {self.draws:,} draws of the scores, in brackets 99.9 % bounds of errors"] if random else []
         notes += [f"networks: {self.samples:,} of each width, {BRACKETS}"] if self.finite else []
         lines = any(self.extrapolated(choice.position) for choice in self.question.choices)
@@ -108,8 +122,15 @@ class DepthProfile(Shown):
         found += [("1/n = 0", self.extrapolated(choice.position))]
         for who, curves in found:
             if curves is not None:
-                yield (who, *(_number(float(curves.values[name][layer]), float(curves.errors[name][layer]))
-                              if name in curves.values else "-" for name in self.names))
+                yield (
+                    who,
+                    *(
+                        _number(float(curves.values[name][layer]), float(curves.errors[name][layer]))
+                        if name in curves.values
+                        else "-"
+                        for name in self.names
+                    ),
+                )
 
     def _layers(self) -> Grid:
         """Some layers, the last among them."""
@@ -135,10 +156,14 @@ class DepthProfile(Shown):
                 if row[0] == "limit" and self.widths:
                     marked.append(len(rows))
                 rows.append((*(values if not number else [""] * len(values)), *(row if self.widths else row[1:])))
-        header = (*(name for name, _ in question.over), *(("n",) if self.widths else ()),
-                  *(HEADINGS[name] for name in self.names))
-        return Grid(title, header, tuple(rows), self._note, tuple(marked),
-                    text_columns=tuple(range(len(question.over))))
+        header = (
+            *(name for name, _ in question.over),
+            *(("n",) if self.widths else ()),
+            *(HEADINGS[name] for name in self.names),
+        )
+        return Grid(
+            title, header, tuple(rows), self._note, tuple(marked), text_columns=tuple(range(len(question.over)))
+        )
 
     @property
     def _family(self) -> str:
@@ -166,22 +191,32 @@ class DepthProfile(Shown):
                 data[name] = ((*names, "layer"), value, attributes)
                 data[f"{name}_error"] = ((*names, "layer"), error, {"long_name": f"error of {LONG_NAMES[name]}"})
             for width in self.widths:
-                value, error = self._arrays(name, shape, {place: found for (place, n), found in self.finite.items()
-                                                          if n == width})
+                value, error = self._arrays(
+                    name, shape, {place: found for (place, n), found in self.finite.items() if n == width}
+                )
                 for key, array in ((f"{name}_finite", value), (f"{name}_finite_se", error)):
                     known = data.get(key)
-                    data[key] = ((*names, "width", "layer"), array[..., None, :] if known is None else
-                                 np.concatenate([known[1], array[..., None, :]], axis=-2), attributes)
+                    data[key] = (
+                        (*names, "width", "layer"),
+                        array[..., None, :]
+                        if known is None
+                        else np.concatenate([known[1], array[..., None, :]], axis=-2),
+                        attributes,
+                    )
             lines = {place: curves for place, curves in extrapolations.items() if name in curves.values}
             if lines:
                 value, error = self._arrays(name, shape, lines)
                 long = {"long_name": f"{LONG_NAMES[name]}, extrapolated in 1/n from networks", "units": "1"}
                 data[f"{name}_extrapolated"] = ((*names, "layer"), value, long)
                 data[f"{name}_extrapolated_error"] = ((*names, "layer"), error, long)
-        coordinates: dict[str, Any] = {name: (name, np.array(values), {"long_name": f"constant {name}"})
-                                       for name, values in self.question.over}
-        coordinates["layer"] = ("layer", np.array(self.question.layers, dtype=np.int32),
-                                {"long_name": f"layer, the index {self.question.index}"})
+        coordinates: dict[str, Any] = {
+            name: (name, np.array(values), {"long_name": f"constant {name}"}) for name, values in self.question.over
+        }
+        coordinates["layer"] = (
+            "layer",
+            np.array(self.question.layers, dtype=np.int32),
+            {"long_name": f"layer, the index {self.question.index}"},
+        )
         if self.widths:
             coordinates["width"] = ("width", np.array(self.widths, dtype=np.int32), {"long_name": "width n"})
         return dataset(data, coordinates, self._attributes)
@@ -190,9 +225,7 @@ class DepthProfile(Shown):
         """The same as a pandas.DataFrame, one row for each layer and choice of constants."""
         return self.to_xarray().to_dataframe()
 
-    def _arrays(
-        self, name: str, shape: tuple[int, ...], found: Mapping[tuple[int, ...], Curves]
-    ) -> tuple[Any, Any]:
+    def _arrays(self, name: str, shape: tuple[int, ...], found: Mapping[tuple[int, ...], Curves]) -> tuple[Any, Any]:
         """Values and errors over the constants and layers, nan where there are none."""
         value, error = (np.full((*shape, len(self.question.layers)), math.nan) for _ in range(2))
         for place, curves in found.items():
@@ -205,17 +238,26 @@ class DepthProfile(Shown):
         import json
 
         question = self.question
-        refused = {str(choice) or "all": self.refused[choice.position] for choice in question.choices
-                   if choice.position in self.refused}
-        return {"title": f"{question.base.name}: {question.axes.name} over the index {question.index}",
-                "program_name": question.base.name, "program": program_text(question.base), "grade": self.report.grade,
-                "claims": json.dumps([str(claim) for claim in self.report.claims]), "family": question.axes.name,
-                "draws": self.draws, "seed": str(self.seed), "versions": json.dumps(libraries()),
-                **({"samples": self.samples} if self.finite else {}),
-                **({} if self.gradients is None else {"gradients_grade": self.gradients.grade}),
-                **({"no_gradients": next(iter(self.refused_gradients.values()))} if self.refused_gradients
-                   else {}),
-                **({"no_limit": json.dumps(refused)} if refused else {})}
+        refused = {
+            str(choice) or "all": self.refused[choice.position]
+            for choice in question.choices
+            if choice.position in self.refused
+        }
+        return {
+            "title": f"{question.base.name}: {question.axes.name} over the index {question.index}",
+            "program_name": question.base.name,
+            "program": program_text(question.base),
+            "grade": self.report.grade,
+            "claims": json.dumps([str(claim) for claim in self.report.claims]),
+            "family": question.axes.name,
+            "draws": self.draws,
+            "seed": str(self.seed),
+            "versions": json.dumps(libraries()),
+            **({"samples": self.samples} if self.finite else {}),
+            **({} if self.gradients is None else {"gradients_grade": self.gradients.grade}),
+            **({"no_gradients": next(iter(self.refused_gradients.values()))} if self.refused_gradients else {}),
+            **({"no_limit": json.dumps(refused)} if refused else {}),
+        }
 
     def to_json(self) -> dict[str, Any]:
         """The content of depth.json."""
@@ -228,18 +270,29 @@ class DepthProfile(Shown):
             if choice.position in self.refused_gradients:
                 entry["gradients_refused"] = self.refused_gradients[choice.position]
             if self.widths:
-                entry["finite"] = [{"width": width, **(_json(self.finite[choice.position, width]) or {})}
-                                   for width in self.widths if (choice.position, width) in self.finite]
+                entry["finite"] = [
+                    {"width": width, **(_json(self.finite[choice.position, width]) or {})}
+                    for width in self.widths
+                    if (choice.position, width) in self.finite
+                ]
             line = self.extrapolated(choice.position)
             if line is not None:
                 entry["extrapolated"] = _json(line)
             profiles.append(entry)
-        return {"program": question.base.name, "constants": constants_json(question.base),
-                "assumptions": self.report.to_json(),
-                **({} if self.gradients is None else {"gradients": self.gradients.to_json()}),
-                "family": question.axes.name, "index": question.index, "tokens": question.tokens,
-                "layers": list(question.layers), "draws": self.draws, "seed": self.seed,
-                **({"samples": self.samples} if self.finite else {}), "profiles": profiles}
+        return {
+            "program": question.base.name,
+            "constants": constants_json(question.base),
+            "assumptions": self.report.to_json(),
+            **({} if self.gradients is None else {"gradients": self.gradients.to_json()}),
+            "family": question.axes.name,
+            "index": question.index,
+            "tokens": question.tokens,
+            "layers": list(question.layers),
+            "draws": self.draws,
+            "seed": self.seed,
+            **({"samples": self.samples} if self.finite else {}),
+            "profiles": profiles,
+        }
 
 
 def _number(value: float, error: float) -> str:

@@ -109,8 +109,9 @@ class _Tried:
         self.exact = len(parts) == 1
         found = curves(parts, growth=self.wanted.growth)
         if self.wanted.quantity not in found.values:
-            raise fail(f"{self.question.axes.name} has no {self.wanted.quantity}",
-                       fix=f"one of {', '.join(found.values)}")
+            raise fail(
+                f"{self.question.axes.name} has no {self.wanted.quantity}", fix=f"one of {', '.join(found.values)}"
+            )
         name = self.wanted.quantity
         return float(found.values[name][-1]), float(found.errors[name][-1])
 
@@ -119,8 +120,9 @@ class _Tried:
         assert choice.backward is not None
         checked = Program.from_netsor(choice.backward).check()
         if checked.grade == "outside":
-            raise OutsideError(f"no limit is claimed for gradients with {self.wanted.constant} = "
-                               f"{choice.values[0][1]:g}:\n{checked}")
+            raise OutsideError(
+                f"no limit is claimed for gradients with {self.wanted.constant} = {choice.values[0][1]:g}:\n{checked}"
+            )
         parts = gradients_of_limit(self.question, choice, self.draws, self.seed, replicates)
         self.exact = len(parts) == 1
         found = curves([part.backwards for part in parts], growth=self.wanted.growth)
@@ -165,11 +167,16 @@ def _start(question: Question, wanted: Wanted, between: tuple[float, float] | No
     value = question.base.scalars.get(wanted.constant)
     if value is None:
         known = [name for name, number in question.base.scalars.items() if number is not None]
-        raise fail(f"{wanted.constant} is not a constant of {question.base.name} that has one number",
-                   fix=did_you_mean(wanted.constant, known))
+        raise fail(
+            f"{wanted.constant} is not a constant of {question.base.name} that has one number",
+            fix=did_you_mean(wanted.constant, known),
+        )
     if wanted.constant in NAME.findall(question.base.index[question.index].text):
-        raise fail(f"{wanted.constant} says how many layers there are: the quantity is looked for at one of them",
-                   question.base.index[question.index].span, "another constant, and to=, --to in a command")
+        raise fail(
+            f"{wanted.constant} says how many layers there are: the quantity is looked for at one of them",
+            question.base.index[question.index].span,
+            "another constant, and to=, --to in a command",
+        )
     if between is not None and not (len(between) == 2 and -math.inf < between[0] < between[1] < math.inf):
         raise fail(f"between takes two numbers, the smaller one first, not {between}", fix="between=(0.01, 10)")
     return float(value)
@@ -199,7 +206,8 @@ def _bracket(
         raise mistake
     if not known:
         raise tried.refusal or NoSolutionError(
-            f"{tried.wanted.said} is not a finite number at any value of {tried.wanted.constant} that was tried")
+            f"{tried.wanted.said} is not a finite number at any value of {tried.wanted.constant} that was tried"
+        )
     wanted = tried.wanted
     at = f"{tried.question.axes.name} at {tried.question.index} = {tried.question.layers[-1]}"
     raise NoSolutionError(
@@ -252,6 +260,8 @@ def _closer(whole: Callable[[float], float], place: float, low: float, high: flo
         if whole(near[0]) * whole(near[1]) <= 0:
             return near
         if near == (low, high):
-            raise NoSolutionError("whether the value is reached at all cannot be told from so few draws\n"
-                                  "  try   more of them with draws=, --draws in a command")
+            raise NoSolutionError(
+                "whether the value is reached at all cannot be told from so few draws\n"
+                "  try   more of them with draws=, --draws in a command"
+            )
         around *= 4

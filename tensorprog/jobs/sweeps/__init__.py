@@ -49,15 +49,28 @@ class Outcome(Shown):
         of = self.design
         note = f"{of.samples:,} networks; {BRACKETS}"
         note = f"means over {of.repeats} repeats of {note}" if of.repeats > 1 else note
-        return [summary.block(variable, ", ".join(filter(None, (f"{of.base.name}: {variable}", str(summary.setting)))),
-                              note) for summary in self.summaries for variable in of.variables]
+        return [
+            summary.block(
+                variable, ", ".join(filter(None, (f"{of.base.name}: {variable}", str(summary.setting)))), note
+            )
+            for summary in self.summaries
+            for variable in of.variables
+        ]
 
 
 @advised
 def sweep(
-    program: Any, width: Iterable[int] | int, *, over: Mapping[str, Iterable[Any]] | None = None, repeats: int = 10,
-    samples: int = 50_000, seed: int = 0, variables: str | Iterable[str] | None = None,
-    out: str | os.PathLike[str] | None = None, workers: int | None = None, executor: Executor | None = None,
+    program: Any,
+    width: Iterable[int] | int,
+    *,
+    over: Mapping[str, Iterable[Any]] | None = None,
+    repeats: int = 10,
+    samples: int = 50_000,
+    seed: int = 0,
+    variables: str | Iterable[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    executor: Executor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """Run a program (or the path of one) at several widths and constants and compare each with its limit.
@@ -84,8 +97,10 @@ def sweep(
     if not isinstance(out, str | os.PathLike | None) or out == "":
         raise fail(f"out must be the path of a folder, not {out!r}")
     wanted = design(program, width, over, repeats, samples, seed, variables)
-    with (nullcontext(executor) if executor is not None else pool(workers) as chosen,
-          nullcontext(progress) if progress is not None else watched("cells of the sweep") as told):
+    with (
+        nullcontext(executor) if executor is not None else pool(workers) as chosen,
+        nullcontext(progress) if progress is not None else watched("cells of the sweep") as told,
+    ):
         return perform(wanted, None if out is None else Path(out), chosen, _Counting(told)).dataset
 
 
@@ -171,6 +186,7 @@ def _picture(wanted: Design, summary: Summary, out: Path) -> Path:
     path = out / f"{name}.png"
     panels = len(plots.DISTANCES if summary.has_limit else plots.STATISTICS)
     with writing(path):
-        plots.save(path, lambda axes: plots.convergence(summary.comparisons, wanted.variables[0], axes), panels,
-                   style="page")
+        plots.save(
+            path, lambda axes: plots.convergence(summary.comparisons, wanted.variables[0], axes), panels, style="page"
+        )
     return path

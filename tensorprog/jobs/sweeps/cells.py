@@ -43,8 +43,23 @@ from tensorprog.program import Program
 from tensorprog.results.comparison import compare
 from tensorprog.results.reference import Reference
 
-__all__ = ["Drawn", "Finished", "Numbers", "draw", "drawn", "identity", "job_of", "limit_of", "locked", "named",
-           "numbers", "pool", "read_cell", "stream", "write_cell"]
+__all__ = [
+    "Drawn",
+    "Finished",
+    "Numbers",
+    "draw",
+    "drawn",
+    "identity",
+    "job_of",
+    "limit_of",
+    "locked",
+    "named",
+    "numbers",
+    "pool",
+    "read_cell",
+    "stream",
+    "write_cell",
+]
 
 Array = NDArray[Any]
 Drawn = dict[str, Array]  # variable -> its draws, and mean and variance of its conditional laws if it has them
@@ -87,12 +102,19 @@ def _kept(netsor: Netsor, variables: Sequence[str]) -> tuple[str, ...]:
 def identity(design: Design, cell: Cell) -> dict[str, Any]:
     """Everything that a cell's numbers depend on, as plain values."""
     return settings(job_of(design, cell)) | {
-        "samples": design.samples, "variables": list(design.variables), "numbers": list(NUMBERS),
-        "conditional": cell.setting.conditional is not None}
+        "samples": design.samples,
+        "variables": list(design.variables),
+        "numbers": list(NUMBERS),
+        "conditional": cell.setting.conditional is not None,
+    }
 
 
 def draw(
-    cell: Job | Packed, samples: int, variables: Sequence[str], conditional: bool, threads: int | None = None,
+    cell: Job | Packed,
+    samples: int,
+    variables: Sequence[str],
+    conditional: bool,
+    threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Drawn:
     """Draw the networks of a cell, in this process or another, and keep the columns that are compared.
@@ -101,8 +123,16 @@ def draw(
     Scale     results that memory would not hold, such as scores of many heads, pass through a temporary folder
     """
     job = opened(cell) if isinstance(cell, Packed) else cell
-    run = partial(Program.from_netsor(job.netsor).run, job.plan.width, samples, seed=job.seed, threads=threads,
-                  keep=_kept(job.netsor, variables), progress=progress, conditional=conditional)
+    run = partial(
+        Program.from_netsor(job.netsor).run,
+        job.plan.width,
+        samples,
+        seed=job.seed,
+        threads=threads,
+        keep=_kept(job.netsor, variables),
+        progress=progress,
+        conditional=conditional,
+    )
     try:
         return _columns(run(), variables)
     except MemoryLimitError:
@@ -165,11 +195,13 @@ def drawn(
 
     Raises    WorkerError when workers are lost
     """
+
     def arguments(cell: Cell) -> tuple[int, tuple[str, ...], bool]:
         return design.samples, design.variables, cell.setting.conditional is not None
 
     if executor is None:
         for cell in cells:
+
             def tell(done: int, total: int, cell: Cell = cell) -> None:
                 progress(cell, done / total)
 

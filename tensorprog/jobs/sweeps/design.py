@@ -124,40 +124,67 @@ class Design:
 
     def cells(self) -> list[Cell]:
         """All cells, those of one setting together, so that its limit need not be kept for long; dearest first."""
-        groups = [[Cell(setting, width, repeat) for width in self.width for repeat in range(self.repeats)]
-                  for setting in self.settings]
+        groups = [
+            [Cell(setting, width, repeat) for width in self.width for repeat in range(self.repeats)]
+            for setting in self.settings
+        ]
         groups = [sorted(group, key=self.cost, reverse=True) for group in groups]
         groups.sort(key=lambda group: sum(map(self.cost, group)), reverse=True)
         return [cell for group in groups for cell in group]
 
 
 def design(
-    program: Any, width: Iterable[int] | int, over: Mapping[str, Iterable[Any]] | None = None, repeats: int = 10,
-    samples: int = 50_000, seed: int = 0, variables: str | Iterable[str] | None = None, words: str = "",
+    program: Any,
+    width: Iterable[int] | int,
+    over: Mapping[str, Iterable[Any]] | None = None,
+    repeats: int = 10,
+    samples: int = 50_000,
+    seed: int = 0,
+    variables: str | Iterable[str] | None = None,
+    words: str = "",
 ) -> Design:
     """Read and check a sweep; values of constants are numbers, or texts as in a program file.
 
     Raises    ProgramError with every mistake found
     """
     base = _program(program)
-    words = words or (shlex.quote(os.path.basename(os.fspath(program))) if isinstance(program, str | os.PathLike)
-                      else _shipped(base, over or {}))
+    words = words or (
+        shlex.quote(os.path.basename(os.fspath(program)))
+        if isinstance(program, str | os.PathLike)
+        else _shipped(base, over or {})
+    )
     problems: list[Problem] = []
     widths = _whole_numbers("width", _plain(width), 1, MAX_WIDTH, problems)
     for name, value, least in (("repeats", repeats, 1), ("samples", samples, 2), ("seed", seed, 0)):
         _whole_numbers(name, [value], least, 2**63 - 1, problems)
     wanted = {name: _listed(name, values, base, problems) for name, values in _mapping(over, problems).items()}
     programs = {} if problems else _programs(base, wanted, problems)
-    chosen = _variables(variables, {_said(wanted, values): netsor for values, netsor in programs.items()} or {"": base},
-                        problems)
+    chosen = _variables(
+        variables, {_said(wanted, values): netsor for values, netsor in programs.items()} or {"": base}, problems
+    )
     if problems:
         raise ProgramError(dict.fromkeys(problems))
     axes = [tuple(dict.fromkeys(values)) for values in zip(*programs, strict=True)]
-    settings = [Setting(tuple(axis.index(value) for axis, value in zip(axes, values, strict=True)),
-                        tuple(zip(wanted, values, strict=True)), netsor, _conditional(netsor, chosen))
-                for values, netsor in programs.items()]
-    found = Design(base, words, tuple(widths), tuple(zip(wanted, axes, strict=True)), int(repeats), int(samples),
-                   int(seed), chosen, tuple(settings))
+    settings = [
+        Setting(
+            tuple(axis.index(value) for axis, value in zip(axes, values, strict=True)),
+            tuple(zip(wanted, values, strict=True)),
+            netsor,
+            _conditional(netsor, chosen),
+        )
+        for values, netsor in programs.items()
+    ]
+    found = Design(
+        base,
+        words,
+        tuple(widths),
+        tuple(zip(wanted, axes, strict=True)),
+        int(repeats),
+        int(samples),
+        int(seed),
+        chosen,
+        tuple(settings),
+    )
     found.cells()  # widths at which the program does not run
     return found
 
@@ -177,12 +204,19 @@ def _shipped(base: Netsor, swept: Iterable[str]) -> str:
         return ""
     own = load(path)
     known = {entry.name: entry.value for entry in own.constants}
-    set_ = {entry.name: entry.value for entry in base.constants
-            if isinstance(entry.value, int | float) and entry.name in known and entry.value != known[entry.name]}
+    set_ = {
+        entry.name: entry.value
+        for entry in base.constants
+        if isinstance(entry.value, int | float) and entry.name in known and entry.value != known[entry.name]
+    }
     if load(path, set_) != base:
         return ""
-    return shlex.join([base.name, *(word for name, value in set_.items() if name not in swept
-                                    for word in ("--set", f"{name}={value}"))])
+    return shlex.join(
+        [
+            base.name,
+            *(word for name, value in set_.items() if name not in swept for word in ("--set", f"{name}={value}")),
+        ]
+    )
 
 
 def _plain(values: Any) -> list[Any]:
@@ -209,9 +243,13 @@ def _whole_numbers(name: str, values: Iterable[Any], least: int, most: int, prob
         problems.append(Problem(f"{name} is empty: there is nothing to sweep", fix=f"{name}=[16, 64, 256]"))
     for value in found:
         if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= value <= most:
-            problems.append(Problem(f"{name} must be a whole number between {least} and {most}, not {value!r}"
-                                    if most <= MAX_WIDTH else
-                                    f"{name} must be a whole number of at least {least}, not {value!r}"))
+            problems.append(
+                Problem(
+                    f"{name} must be a whole number between {least} and {most}, not {value!r}"
+                    if most <= MAX_WIDTH
+                    else f"{name} must be a whole number of at least {least}, not {value!r}"
+                )
+            )
     return [int(value) for value in found] if not problems else []
 
 
@@ -219,8 +257,9 @@ def _mapping(over: Any, problems: list[Problem]) -> Mapping[str, Any]:
     """Constants and their values."""
     if isinstance(over, Mapping | None) and all(isinstance(name, str) for name in over or {}):
         return over or {}
-    problems.append(Problem(f"over must give names of constants their values, not {over!r}",
-                            fix='over={"H": [1, 2, 4]}'))
+    problems.append(
+        Problem(f"over must give names of constants their values, not {over!r}", fix='over={"H": [1, 2, 4]}')
+    )
     return {}
 
 
@@ -228,11 +267,16 @@ def _listed(name: str, values: Any, base: Netsor, problems: list[Problem]) -> li
     """The values of one constant; what they mean is checked with the program."""
     known = [key for key, value in base.scalars.items() if value is not None]
     if name not in known:
-        problems.append(Problem(f"{name} is not a constant of {base.name} that has one number",
-                                fix=did_you_mean(name, known)))
+        problems.append(
+            Problem(f"{name} is not a constant of {base.name} that has one number", fix=did_you_mean(name, known))
+        )
     elif name in AXES or name in NUMBERS:
-        problems.append(Problem(f"the constant {name} cannot be swept: the result has numbers of that name",
-                                fix="give it another name in the program"))
+        problems.append(
+            Problem(
+                f"the constant {name} cannot be swept: the result has numbers of that name",
+                fix="give it another name in the program",
+            )
+        )
     found = [_shortest(value) for value in _plain(values)]
     if not found:
         problems.append(Problem(f"no values of {name} are given: there is nothing to sweep"))
@@ -282,8 +326,11 @@ def _variables(
     """Members that every program, by its choice of values, has; by default the first of each output."""
     base = [*programs.values()][-1]
     try:
-        names = [label(name, members(base, name, 1)[0]) for name in base.outputs] if given is None else (
-            one_or_several(given, name_of))
+        names = (
+            [label(name, members(base, name, 1)[0]) for name in base.outputs]
+            if given is None
+            else (one_or_several(given, name_of))
+        )
     except ProgramError as error:
         problems += error.problems
         return ()

@@ -49,15 +49,18 @@ def dataset(design: Design, cells: Mapping[Cell, Finished], numbers: Mapping[str
     """
     axes = (*design.names, "width", "repeat", "variable")
     data: dict[str, Any] = {
-        name: ((*design.names, "variable"), array[..., 0, 0, :], described(name)) if name in LIMITS else
-        (axes, array, described(name)) for name, array in numbers.items()
+        name: ((*design.names, "variable"), array[..., 0, 0, :], described(name))
+        if name in LIMITS
+        else (axes, array, described(name))
+        for name, array in numbers.items()
     }
     return need_xarray("sweeps").Dataset(data, _coordinates(design), _attributes(design, cells))
 
 
 def _coordinates(design: Design) -> dict[str, Any]:
-    coordinates: dict[str, Any] = {name: (name, _axis(values), {"long_name": f"constant {name}"})
-                                   for name, values in design.over}
+    coordinates: dict[str, Any] = {
+        name: (name, _axis(values), {"long_name": f"constant {name}"}) for name, values in design.over
+    }
     return coordinates | {
         "width": ("width", _axis(design.width), {"long_name": "width n"}),
         "repeat": ("repeat", _axis(range(design.repeats)), {"long_name": "repeat, with networks of its own"}),
@@ -72,8 +75,11 @@ def _axis(values: Any) -> NDArray[Any]:
 
 
 def _attributes(design: Design, cells: Mapping[Cell, Finished]) -> dict[str, Any]:
-    refused = {str(cell.setting): done.refused for cell, done in sorted(
-        cells.items(), key=lambda item: item[0].setting.position) if done.refused}
+    refused = {
+        str(cell.setting): done.refused
+        for cell, done in sorted(cells.items(), key=lambda item: item[0].setting.position)
+        if done.refused
+    }
     attributes: dict[str, Any] = {
         "title": f"{design.base.name}: finite widths against the limit",
         "program_name": design.base.name,
@@ -132,12 +138,17 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """Constants swept, rows and rates; None for numbers that do not exist."""
-        rows = [{"width": comparison.width, **row.to_json()} for comparison in self.comparisons
-                for row in comparison.rows]
-        return {"constants": dict(self.setting.values), "no_limit": self.refused or None, "rows": rows,
-                "rates": {variable: _json(found.power) for variable, found in self.rates.items()},
-                "corrected_rates": {variable: _json(found.corrected) for variable, found in self.rates.items()},
-                "no_rates": {variable: found.missing for variable, found in self.rates.items()}}
+        rows = [
+            {"width": comparison.width, **row.to_json()} for comparison in self.comparisons for row in comparison.rows
+        ]
+        return {
+            "constants": dict(self.setting.values),
+            "no_limit": self.refused or None,
+            "rows": rows,
+            "rates": {variable: _json(found.power) for variable, found in self.rates.items()},
+            "corrected_rates": {variable: _json(found.corrected) for variable, found in self.rates.items()},
+            "no_rates": {variable: found.missing for variable, found in self.rates.items()},
+        }
 
     def falls(self, variable: str) -> Iterator[str]:
         """The rates as text; the corrected one too where a pure power does not fit, and why there is none."""
@@ -156,10 +167,14 @@ class Summary:
     def block(self, variable: str, title: str, note: str) -> Grid:
         """The table of one variable, the limit last if there is one, with the rates below."""
         rows = [comparison[variable] for comparison in self.comparisons]
-        names = ["variance", "kurtosis",
-                 *(name for name in TABLED if any(math.isfinite(getattr(row, name)) for row in rows))]
-        cells = [(str(comparison.width), *row.cells(names))
-                 for comparison, row in zip(self.comparisons, rows, strict=True)]
+        names = [
+            "variance",
+            "kurtosis",
+            *(name for name in TABLED if any(math.isfinite(getattr(row, name)) for row in rows)),
+        ]
+        cells = [
+            (str(comparison.width), *row.cells(names)) for comparison, row in zip(self.comparisons, rows, strict=True)
+        ]
         limited = math.isfinite(rows[0].limit_variance)
         cells += [("limit", *rows[0].limit_cells(names))] if limited else []
         notes = [note, *self.falls(variable), *([f"no limit: {self.refused}"] if self.refused else [])]
@@ -176,13 +191,20 @@ def _json(rates: dict[str, Rate]) -> dict[str, dict[str, Any]]:
 def summaries(design: Design, cells: Mapping[Cell, Finished], numbers: Mapping[str, Array]) -> Iterator[Summary]:
     """One summary per setting, in the order of the values given."""
     for setting in design.settings:
-        of = {variable: {name: array[setting.position][..., k] for name, array in numbers.items()}
-              for k, variable in enumerate(design.variables)}
-        rows = [tuple(mean_of({name: array[k] for name, array in arrays.items()}, variable)
-                      for variable, arrays in of.items()) for k in range(len(design.width))]
+        of = {
+            variable: {name: array[setting.position][..., k] for name, array in numbers.items()}
+            for k, variable in enumerate(design.variables)
+        }
+        rows = [
+            tuple(
+                mean_of({name: array[k] for name, array in arrays.items()}, variable) for variable, arrays in of.items()
+            )
+            for k in range(len(design.width))
+        ]
         reference = "limit" if math.isfinite(rows[0][0].limit_variance) else "nothing"
-        comparisons = tuple(Comparison(row, width, reference, design.base.name)
-                            for width, row in zip(design.width, rows, strict=True))
+        comparisons = tuple(
+            Comparison(row, width, reference, design.base.name) for width, row in zip(design.width, rows, strict=True)
+        )
         rates = {variable: _rates(design.width, arrays) for variable, arrays in of.items()}
         yield Summary(setting, cells[Cell(setting, design.width[0], 0)].refused, comparisons, rates)
 

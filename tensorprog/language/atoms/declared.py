@@ -18,8 +18,16 @@ from numpy.typing import NDArray
 from tensorprog.language.atoms.core import ATOMS, INF, Atom, Interval, Regularity
 from tensorprog.language.errors import fail
 
-__all__ = ["Declaration", "DeclaredFunction", "check_sketch", "declared_function", "enter", "grids", "install",
-           "points"]
+__all__ = [
+    "Declaration",
+    "DeclaredFunction",
+    "check_sketch",
+    "declared_function",
+    "enter",
+    "grids",
+    "install",
+    "points",
+]
 
 Array = NDArray[Any]
 UNSEEN = 1e-3  # a search may miss a second kink so near to one that it found

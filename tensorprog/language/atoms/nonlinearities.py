@@ -95,8 +95,10 @@ def _gelu_value(x: float) -> float:
 
 def _elu_image(a: Interval, alpha: float) -> Interval:
     steps = [near(math.expm1(min(x, 0.0)), ULPS, exact=x in (0, -INF)) for x in a]
-    ends = [(x, x) if x > 0 else hull(*(product(alpha, end) for end in (max(step[0], -1.0), step[1])))
-            for x, step in zip(a, steps, strict=True)]
+    ends = [
+        (x, x) if x > 0 else hull(*(product(alpha, end) for end in (max(step[0], -1.0), step[1])))
+        for x, step in zip(a, steps, strict=True)
+    ]
     return hull(*ends, (0.0, 0.0)) if a[0] <= 0 <= a[1] else hull(*ends)
 
 
@@ -345,8 +347,10 @@ register(
         ulps=TAIL,
         numpy=lambda x: x * _special().expit(x * (LINEAR + CUBIC * np.square(x))),
         passing=2,
-        pullback=(f"d * sigmoid({LINEAR!r} * x + {CUBIC!r} * x**3) * (1 + x * ({LINEAR!r} + {3 * CUBIC!r} * x**2) * "
-                  f"sigmoid(-{LINEAR!r} * x - {CUBIC!r} * x**3))",),
+        pullback=(
+            f"d * sigmoid({LINEAR!r} * x + {CUBIC!r} * x**3) * (1 + x * ({LINEAR!r} + {3 * CUBIC!r} * x**2) * "
+            f"sigmoid(-{LINEAR!r} * x - {CUBIC!r} * x**3))",
+        ),
         sympy=lambda sp, x: x * (1 + sp.tanh(sp.sqrt(2 / sp.pi) * (x + sp.Rational(44715, 1000000) * x**3))) / 2,
         derivative=_gelu_tanh_slope,
         bounds=lambda: (-0.1701, INF),

@@ -176,10 +176,9 @@ class JointScores:
         return self.blocks.members(np.matmul(self.factor, normals[..., None])[..., 0], self.names.index(name))
 
 
-def given_before(
-    recursion: NumericRecursion, entry: Members, before: Sequence[Members]
-) -> list[Members]:
+def given_before(recursion: NumericRecursion, entry: Members, before: Sequence[Members]) -> list[Members]:
     """Those drawn before on which some scores may depend."""
+
     def meets(other: Members) -> bool:
         moment = recursion.score(entry.name, other.name)
         disjoint = [k for k, (one, two) in enumerate(zip(entry.box, other.box, strict=False))

@@ -497,9 +497,7 @@ class Conditioned(NumericRecursion):
         ranges = box_ranges(box, box)
         return self.between(name, name, {key: Affine.index(key) for key in ranges}, self.over(ranges))
 
-    def _step_by_step(
-        self, name: str, box: Box, at: Callable[[Box], tuple[IndexedValues, dict[str, Array]]]
-    ) -> Array:
+    def _step_by_step(self, name: str, box: Box, at: Callable[[Box], tuple[IndexedValues, dict[str, Array]]]) -> Array:
         """The numbers of the members in a box, those of every step by themselves: pairs of steps are many more."""
         sizes = [stop - start for start, stop in box]
         found, wrong = np.full((self.normals.draws, *sizes), np.nan), np.full(sizes, np.nan)
@@ -647,8 +645,9 @@ class Layers:
         read = upstream(self.netsor, [*self.wanted, *self.bases]) & recursion.random
         refuse_cells(recursion, filter(self._is_vector, read))
         groups = dependent(recursion, [*recursion.summands])
-        self.columns = Columns(self.netsor, recursion.recurrences.steps,
-                               {name: k for k, group in enumerate(groups) for name in group})
+        self.columns = Columns(
+            self.netsor, recursion.recurrences.steps, {name: k for k, group in enumerate(groups) for name in group}
+        )
         self.scores = {name: recursion.dot(name) for name in self.netsor.scores if name in recursion.random}
         self.sources = self._sources()
 

@@ -61,9 +61,7 @@ class Streams:
     single precision they are the same numbers, rounded.
     """
 
-    def __init__(
-        self, sources: Sequence[Source], draws: int, seed: int, number: int, dtype: Any = np.float64
-    ) -> None:
+    def __init__(self, sources: Sequence[Source], draws: int, seed: int, number: int, dtype: Any = np.float64) -> None:
         self.draws, self._seed, self._number, self._dtype = draws, seed, number, dtype
         self._at = {key: (position, shape) for position, (key, shape) in enumerate(sources)}
 

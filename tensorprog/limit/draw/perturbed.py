@@ -152,7 +152,8 @@ class Moved(Layers):
             alone = [weight for weight in pair if self._alone(weight, ("pair", *pair), needed)]
             if not alone or pair[0] == pair[1]:
                 raise not_compiled_yet(
-                    statement, f"{' and '.join(dict.fromkeys(pair))} make more than operands of one family of scores")
+                    statement, f"{' and '.join(dict.fromkeys(pair))} make more than operands of one family of scores"
+                )
             exact.add(alone[0])
         return exact
 
@@ -198,8 +199,10 @@ def not_compiled_yet(statement: Any, what: str) -> NotCompiledError:
 def _refuse(netsor: Netsor, needed: Collection[str], program: Netsor) -> None:
     for initial in program.initial:
         if initial.grid and initial.name in needed:
-            raise NotCompiledError(f"{initial.name} is the coordinate vector, which is not drawn: "
-                                   "there is no first order in 1/n for it yet")
+            raise NotCompiledError(
+                f"{initial.name} is the coordinate vector, which is not drawn: "
+                "there is no first order in 1/n for it yet"
+            )
     for statement in netsor.body:
         if isinstance(statement, Nonlin) and statement.target.name in needed:
             for node in walk(statement.expr):

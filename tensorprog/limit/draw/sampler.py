@@ -186,8 +186,9 @@ class Sampler:
             if not self.recursion.expanded:
                 return  # given, not drawn
             self.scores[name] = statement
-            if name in self.recursion.summands and not all(map(self.recursion.parts.is_base, (
-                    statement.left.name, statement.right.name))):
+            if name in self.recursion.summands and not all(
+                map(self.recursion.parts.is_base, (statement.left.name, statement.right.name))
+            ):
                 return  # drawn by its covariance
         if isinstance(statement, MatMul):  # of a vector that no score reaches: else there are layers
             return

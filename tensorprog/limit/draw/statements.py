@@ -167,8 +167,12 @@ class Statements:
             if family.kind == "vector" and readings(reference, family, ranges) != [Reading(reference.slots)]:
                 return None
         found = tuple(self.parts.split(branches_apart(self.parts, expr)))
-        known = all(part.function is None or formal(part) is not None or
-                    all(self.parts.is_base(variable.name) for _, variable, _ in part.inner) for part in found)
+        known = all(
+            part.function is None
+            or formal(part) is not None
+            or all(self.parts.is_base(variable.name) for _, variable, _ in part.inner)
+            for part in found
+        )
         return found if known else None
 
     def written_out(self, part: WeightedFunction, ranges: Mapping[str, Range]) -> list[WeightedFunction]:

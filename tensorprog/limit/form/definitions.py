@@ -47,9 +47,7 @@ class Reading:
     inside: tuple[Condition, ...] = ()
 
 
-def readings(
-    reference: Variable, family: Family, ranges: Mapping[str, Range], around: bool = False
-) -> list[Reading]:
+def readings(reference: Variable, family: Family, ranges: Mapping[str, Range], around: bool = False) -> list[Reading]:
     """The cases of a reference while its indices run over the ranges; where none holds, it reads the zero vector.
 
     Beyond its boundary an index wraps, by multiples of its size, or reads zero.  With `around` what wraps is one case,
@@ -225,12 +223,16 @@ def refuse_steps(netsor: Netsor) -> None:
     for statement in netsor.body:
         name = statement.target.name
         if len(netsor.families[name].statements) > 1:
-            raise NotCompiledError(f"{name} has several definitions, for which there are no formulas yet; "
-                                   "limit() without symbolic=True gives its numbers")
+            raise NotCompiledError(
+                f"{name} has several definitions, for which there are no formulas yet; "
+                "limit() without symbolic=True gives its numbers"
+            )
         for reference in statement.references:
             if reads_beyond(netsor, reference):
-                raise NotCompiledError(f"{reference} reads beyond a boundary, for which there are no formulas yet; "
-                                       "limit() without symbolic=True gives the numbers")
+                raise NotCompiledError(
+                    f"{reference} reads beyond a boundary, for which there are no formulas yet; "
+                    "limit() without symbolic=True gives the numbers"
+                )
 
 
 def single(netsor: Netsor) -> Netsor:
@@ -292,8 +294,13 @@ def uniform_coordinates(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
     for initial in netsor.initial:
         if initial.grid and initial.width in dict(netsor.fixed_widths):
             said = f"{initial.name} is the coordinate vector of a width that stays finite"
-            raise NotCompiledError(Problem(f"{said}, and limits are known only where that width goes to infinity",
-                                           initial.span, "declare the width under widths:, as d: n/2"))
+            raise NotCompiledError(
+                Problem(
+                    f"{said}, and limits are known only where that width goes to infinity",
+                    initial.span,
+                    "declare the width under widths:, as d: n/2",
+                )
+            )
         if initial.grid:
             gaussian = fresh(initial.name)
             value = Call("erf", (Call("divide", (Variable(gaussian), Number(math.sqrt(2)))),))
@@ -310,6 +317,7 @@ def with_summands(netsor: Netsor, scores: Mapping[str, Dot]) -> tuple[Netsor, di
     Given the inputs of the weights behind them, the coordinates of these vectors are independent with mean zero; so
     their second moments are the covariances of the scores (Lindeberg's theorem; clause (iv) of Gaussian u and v).
     """
+
     def gaussian(reference: Variable) -> bool:
         found = [netsor.body[position] for position in netsor.families[reference.name].statements]
         return all(isinstance(statement, MatMul) for statement in found)

@@ -56,7 +56,14 @@ from tensorprog.limit.form.definitions import (
 )
 
 __all__ = [
-    "FORMAL", "ONE", "Inner", "SumsOfFunctions", "WeightedFunction", "combination", "free_in_form", "plain_text",
+    "FORMAL",
+    "ONE",
+    "Inner",
+    "SumsOfFunctions",
+    "WeightedFunction",
+    "combination",
+    "free_in_form",
+    "plain_text",
     "position_names",
 ]
 
@@ -217,8 +224,9 @@ class SumsOfFunctions:
             family = self.netsor.families[v.name]
             if v.name not in self.carried:
                 cases = readings(v, family, ranges)
-                found |= dict.fromkeys(p for p in family.statements for c in cases
-                                       if self._held(p, c.slots, ranges) is not None)
+                found |= dict.fromkeys(
+                    p for p in family.statements for c in cases if self._held(p, c.slots, ranges) is not None
+                )
         return [p for p in found if isinstance(self.netsor.body[p], Nonlin)]
 
     def _written(self, position: int) -> Expr:
@@ -459,7 +467,8 @@ class SumsOfFunctions:
                 terms = (product_of([*factors(part.without_coefficient.expression), *rest]) for part in parts)
                 return [
                     self.scale(found, part.coefficient)
-                    for part, term in zip(parts, terms, strict=True) for found in self.split(term)
+                    for part, term in zip(parts, terms, strict=True)
+                    for found in self.split(term)
                 ]
         return None
 

@@ -149,7 +149,10 @@ def _quotient(f: Any, g: Any) -> TermsAndParity:
 
 
 _RULES: dict[str, Callable[..., TermsAndParity]] = {
-    "add": _sum, "subtract": lambda f, g: _sum(f, _negative(g)), "negative": _negative, "divide": _quotient,
+    "add": _sum,
+    "subtract": lambda f, g: _sum(f, _negative(g)),
+    "negative": _negative,
+    "divide": _quotient,
     "multiply": lambda f, g: TermsAndParity(_combined(terms_product, f, g), f.parity * g.parity),
 }
 

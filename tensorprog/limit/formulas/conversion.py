@@ -34,8 +34,16 @@ from tensorprog.language.ir import Netsor, Range, Table
 from tensorprog.limit.form.univariate import TermExpansion, whole_number
 from tensorprog.limit.formulas.nodes import Data, Lookup, Softmax, affine, index_symbol, summed
 
-__all__ = ["Converter", "SymbolicExpansion", "exact", "expand_terms", "kept_constants", "scalar_function",
-           "sizes", "within"]
+__all__ = [
+    "Converter",
+    "SymbolicExpansion",
+    "exact",
+    "expand_terms",
+    "kept_constants",
+    "scalar_function",
+    "sizes",
+    "within",
+]
 
 ZERO, ONE = sp.S.Zero, sp.S.One
 LOGICAL = (BooleanAtom, BooleanFunction, Relational)  # symbols are Boolean too, to sympy
@@ -99,6 +107,7 @@ def expand_terms(expr: Expr, numbers: Mapping[Variable, Any]) -> tuple[FunctionT
 
 def scalar_function(expr: Expr, values: Mapping[Variable, Any]) -> Any:
     """An expression of numbers and the variables given."""
+
     def leaf(node: Expr) -> Any:
         return exact(node.value) if isinstance(node, Number) else values[node] if isinstance(node, Variable) else None
 
@@ -132,8 +141,11 @@ class Converter:
     def __init__(self, netsor: Netsor, kept: frozenset[str]) -> None:
         self.netsor = netsor
         self.symbols = {name: _symbol(name, netsor.scalars[name]) for name in netsor.scalars if name in kept}
-        self._sized = {index.name: ((index.start, index.stop), (index.start, self.symbols[index.text]))
-                       for index in netsor.indices if index.start == 0 and index.text in self.symbols}
+        self._sized = {
+            index.name: ((index.start, index.stop), (index.start, self.symbols[index.text]))
+            for index in netsor.indices
+            if index.start == 0 and index.text in self.symbols
+        }
 
     def span(self, name: str, ranges: Mapping[str, Range]) -> tuple[Any, Any]:
         """The range of an index, by the symbol of its size where there is one."""
@@ -142,6 +154,7 @@ class Converter:
 
     def number(self, expr: Expr, scalar: Callable[[Variable], Any], ranges: Mapping[str, Range]) -> Any:
         """An expression of constants, indices and scalars, which `scalar` gives; a condition is 1 or 0."""
+
         def leaf(node: Expr) -> Any:
             if isinstance(node, Number):
                 return exact(node.value)
@@ -166,8 +179,9 @@ class Converter:
             spans = {name: ranges[name if name in ranges else name.rstrip("*")] for name in node.indices}
             return Softmax.over(arg, spans, at)
         if node.reducer == "max":
-            raise NotCompiledError("a maximum over an index has no formula yet; "
-                                   "limit() without symbolic=True gives its numbers")
+            raise NotCompiledError(
+                "a maximum over an index has no formula yet; limit() without symbolic=True gives its numbers"
+            )
         total = sp.exp(arg) if node.reducer == "logsumexp" else arg
         count = 1
         for symbol, name in zip(over, node.indices, strict=True):
@@ -233,13 +247,23 @@ def sizes(netsor: Netsor) -> frozenset[str]:
     Formulas that keep them as symbols are true for the values that they have.  Means over an index are divided by a
     number.
     """
-    means = {name for expr in netsor.expressions for node in walk(expr)
-             if isinstance(node, Reduction) and node.reducer == "mean" for name in node.indices}
+    means = {
+        name
+        for expr in netsor.expressions
+        for node in walk(expr)
+        if isinstance(node, Reduction) and node.reducer == "mean"
+        for name in node.indices
+    }
     found = {index.text for index in netsor.indices if index.start == 0 and index.text in netsor.scalars}
     found -= {index.text for index in netsor.indices if index.name in means}
     others = [index.text for index in netsor.indices if index.text not in found]
-    return frozenset(found.difference(_fixed(replace(
-        netsor, indices=tuple(i if i.text in others else replace(i, text="") for i in netsor.indices)))))
+    return frozenset(
+        found.difference(
+            _fixed(
+                replace(netsor, indices=tuple(i if i.text in others else replace(i, text="") for i in netsor.indices))
+            )
+        )
+    )
 
 
 def _fixed(netsor: Netsor) -> dict[str, str]:

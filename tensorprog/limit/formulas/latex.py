@@ -281,9 +281,7 @@ def blocks(formulas: FormulaRecursion) -> Iterator[str]:
             yield "\n".join(_output(formulas, name, written))
 
 
-def _statement(
-    formulas: FormulaRecursion, statement: Statement, written: set[tuple[str, str, int]]
-) -> Iterator[str]:
+def _statement(formulas: FormulaRecursion, statement: Statement, written: set[tuple[str, str, int]]) -> Iterator[str]:
     name = statement.target.name
     operand = statement.left.name if isinstance(statement, Dot) else name
     yield rf"\[ {statement_tex(statement, formulas.netsor.families[operand].width)} \]"

@@ -172,18 +172,19 @@ class SymbolicLaw(Shown):
         """E[Z]."""
         return self._of(self.formulas.mean, name)
 
-    def given_scores(
-        self, first: str, second: str | None = None, *, scores: Mapping[str, Any] | None = None
-    ) -> Any:
+    def given_scores(self, first: str, second: str | None = None, *, scores: Mapping[str, Any] | None = None) -> Any:
         """Cov(f, g | p-ring), a function of the scores, for vectors that are linear given them.
 
         With `scores={"p": array}` the formulas hold these numbers and evaluate.
         """
         second = first if second is None else second
+
         def given(*names: str) -> Any:
             if not all(map(self.formulas.is_linear, names)):
-                raise NotCompiledError(f"{first} and {second} are not linear in Gaussian vectors given the scores, and "
-                                       "their covariance has no formula; P.limit().sample(1000) draws them")
+                raise NotCompiledError(
+                    f"{first} and {second} are not linear in Gaussian vectors given the scores, and "
+                    "their covariance has no formula; P.limit().sample(1000) draws them"
+                )
             return self.formulas.conditional(*names).mapped(self._with_scores(scores or {}))
 
         return self._of(given, first, second)

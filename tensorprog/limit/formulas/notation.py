@@ -169,6 +169,7 @@ def _reference(node: Constant | Variable) -> Written:
 
 def expression_tex(expr: Expr, level: int = 0, leaf: Leaf = _reference) -> str:
     """An expression, in brackets if it binds less than `level`; `leaf` writes its references and how they bind."""
+
     def first(node: Expr) -> Written | None:
         if isinstance(node, Number):
             return _number(node.value), 9 if node.value >= 0 else 2
@@ -217,7 +218,9 @@ WRITTEN: dict[str, Callable[..., Written]] = {
     "power": lambda _, x, y: (f"{{{_bracketed(x, 6)}}}^{{{y[0]}}}", 5),
     "sqrt": lambda _, x: (rf"\sqrt{{{x[0]}}}", 9),
     "abs": lambda _, x: (rf"\left|{x[0]}\right|", 9),
-    **dict.fromkeys(OPERATOR, _comparison), **dict.fromkeys(REDUCTIONS, _reduction), "sum": _sum,
+    **dict.fromkeys(OPERATOR, _comparison),
+    **dict.fromkeys(REDUCTIONS, _reduction),
+    "sum": _sum,
 }
 
 

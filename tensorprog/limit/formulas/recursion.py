@@ -240,8 +240,10 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         """E[f(l) g(l')] without coefficients: one expectation of both functions."""
         for part in (p, q):
             if reduces(self.parts, part):
-                raise NotCompiledError(f"{part.function} reads the members of a vector together, for which there are "
-                                       "no formulas yet; limit() without symbolic=True gives the numbers")
+                raise NotCompiledError(
+                    f"{part.function} reads the members of a vector together, for which there are "
+                    "no formulas yet; limit() without symbolic=True gives the numbers"
+                )
         product = _OneExpectation(self, [part for part in (p, q) if part.function is not None], ranges)
         return self.by_patterns(product, ranges, (*q.bound, *p.bound))
 

@@ -104,8 +104,13 @@ class LayerDraws:
         relative, start = relative + self.source.relative, 0
         for number, part in held:
             own = slice(start, start := start + len(part))
-            yield LayerMoments(number, gram[own], None if raw is None else raw[:, own], relative,
-                               {name: value[own] for name, value in scalars.items()})
+            yield LayerMoments(
+                number,
+                gram[own],
+                None if raw is None else raw[:, own],
+                relative,
+                {name: value[own] for name, value in scalars.items()},
+            )
 
     def _raw(self, gaussian: Callable[[], tuple[Array, ...]]) -> Array | None:
         """Plain moments given the draws: of Gaussians, or of draws themselves."""

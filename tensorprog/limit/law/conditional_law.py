@@ -96,7 +96,8 @@ class ConditionalLaw:
         """Numbers of an output for every draw, all from the same moments."""
         if not self._is_linear(name):
             raise ProgramError(
-                f"{name} is not linear in the vectors, and not Gaussian given the scores; law.sample draws it")
+                f"{name} is not linear in the vectors, and not Gaussian given the scores; law.sample draws it"
+            )
         parts = [[read(found) for read in numbers] for found in self._parts(self._recursion)]
         values = [np.concatenate(each) for each in zip(*parts, strict=True)]
         return [value.reshape((*self._lead, *value.shape[1:])) for value in values]

@@ -392,9 +392,7 @@ def _index_followed(name: str, low: Array, high: Array, move: Array) -> tuple[ND
     return np.asarray(slow | (gap >= FAR)), none
 
 
-def _over_index(
-    expr: Reduction, inner: Open, scope: Scope, local: Scope, function: Callable[[Array], Array]
-) -> Open:
+def _over_index(expr: Reduction, inner: Open, scope: Scope, local: Scope, function: Callable[[Array], Array]) -> Open:
     """A function over indices, given on the last axis, of its evaluated argument."""
     axes = union(inner.axes, expr.indices)
     sizes = {name: stop - start for name, (start, stop) in local.ranges.items()}

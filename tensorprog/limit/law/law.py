@@ -737,9 +737,7 @@ class NumericLaw:
         held_now = (*held, *added, *(scores if added else ()))
         return self._draw(size, seed, (*(held | scores), *added), held_now, dtype)
 
-    def _draw(
-        self, size: int, seed: int, names: Sequence[str], held: Sequence[str], dtype: str = "float64"
-    ) -> Samples:
+    def _draw(self, size: int, seed: int, names: Sequence[str], held: Sequence[str], dtype: str = "float64") -> Samples:
         started = time.perf_counter()
         checked = check_count("size", size), check_count("seed", seed, 0)
         draws = Draws(self.recursion, self.budget, self.number, *checked, names, held, dtype)
@@ -756,6 +754,7 @@ class NumericLaw:
             return larger.recursion, added.families["expectation"]
 
         return ConditionalLaw(law.recursion, scores, law.is_linear, extended, law.budget)
+
 
 def widths_text(widths: Mapping[str, float]) -> str:
     """In words: which widths go to infinity, and which stay."""

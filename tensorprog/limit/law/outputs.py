@@ -228,9 +228,7 @@ class Outputs:
         other = self._by_draws(name, box, split, np.inf, CONFIRMING)
         return found if _agree(found.moment(2), other.moment(2)) else None
 
-    def _by_draws(
-        self, name: str, box: Box, split: bool, aim: float = FINE_AIM, most: int | None = None
-    ) -> Mixture:
+    def _by_draws(self, name: str, box: Box, split: bool, aim: float = FINE_AIM, most: int | None = None) -> Mixture:
         """The same by draws over the normals of all blocks."""
         summands = self._parts(name, box, split)
         mean, var = summands.beside(0)
@@ -384,7 +382,7 @@ class Outputs:
             source, width = OneLayer(self.recursion, [(read, box)], vectors=not quick), 1
 
         def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:
-            each = [value for value, in results]
+            each = [value for (value,) in results]
             value = np.mean(each, axis=0)
             off = np.maximum(np.resize(source.displaced[0], value.shape), source.inner)  # averages are moved there too
             off = off + source.off("mean")
@@ -407,8 +405,12 @@ class Outputs:
         families = self.netsor.families
         shape = (*families[first].shape, *families[second].shape)
         if 64 * math.prod(shape) > self.max_memory:
-            raise too_much(f"the covariance of {first} and {second}, of shape {shape},", 64 * math.prod(shape),
-                           self.max_memory, ["read members one by one", "make the program smaller"])
+            raise too_much(
+                f"the covariance of {first} and {second}, of shape {shape},",
+                64 * math.prod(shape),
+                self.max_memory,
+                ["read members one by one", "make the program smaller"],
+            )
         if first == second and not self._apart(first) and math.prod(families[first].shape) <= TOGETHER:
             self.mixture(first, families[first].ranges)
             if first in self._covs:
@@ -569,4 +571,3 @@ def _stacked(sets: Sequence[Array]) -> Array:
     for k, values in enumerate(sets):
         result[k, : len(values)] = values
     return result
-

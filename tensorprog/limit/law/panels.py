@@ -413,8 +413,11 @@ class _Points:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             normal = np.exp(-0.5 * s**2) / math.sqrt(2 * math.pi)
             relative = slack[0] / sd, slack[1] / (2 * sd**2)
-            size = normal * (relative[0] + relative[1] * np.abs(s)) if self.cumulative else (
-                normal / sd * (relative[0] * np.abs(s) + relative[1] * np.abs(s**2 - 1)))
+            size = (
+                normal * (relative[0] + relative[1] * np.abs(s))
+                if self.cumulative
+                else (normal / sd * (relative[0] * np.abs(s) + relative[1] * np.abs(s**2 - 1)))
+            )
             wrong = np.where((weights > 0) & (size > 0), weights * size, 0.0).sum(axis=1)
         return np.where(np.isnan(wrong), 0.0, wrong)
 

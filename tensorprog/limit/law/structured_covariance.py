@@ -103,8 +103,7 @@ class Covariance:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         what = f"making an array of this covariance, of shape {self.shape},"
-        need(4 * math.prod(self.shape), what, "read entries with .at(I, J)",
-             "terms with .factors")
+        need(4 * math.prod(self.shape), what, "read entries with .at(I, J)", "terms with .factors")
         value = np.asarray(self.moment.dense(self._axes).value)
         return value if dtype is None else value.astype(dtype)
 

@@ -127,7 +127,6 @@ def _matrix(law: NumericLaw, name: str, quick: bool) -> Iterator[Block]:
 # ---- one quantity in words -----------------------------------------------------------------------------------------
 
 
-
 SOURCE = "Sakai et al. 2025, Definition 1"
 CLAUSES = {
     "initial": "(i): initial vectors are Gaussian with the mean and covariance declared",
@@ -144,7 +143,6 @@ def explain(law: NumericLaw, text: str) -> str:
     head = [f"{name}: an initial vector"] if not law.compiled.families[name].statements else _statements(law, name)
     numbers = _of_family(law, name) if not single else _of_member(law, text, name, tuple(a for a, _ in box))
     return "\n".join([*head, *(f"  {line}" for line in (*_clause(law, name), *numbers))])
-
 
 
 def _statements(law: NumericLaw, name: str) -> list[str]:
@@ -189,7 +187,6 @@ def _drawn(netsor: Netsor, name: str) -> set[str]:
 def _is_product(netsor: Netsor, name: str) -> bool:
     statements = netsor.families[name].statements
     return all(isinstance(netsor.body[position], MatMul | Dot) for position in statements)
-
 
 
 def _structured(law: NumericLaw, name: str) -> Covariance | None:

@@ -479,8 +479,12 @@ class Paths:
         return Value(found[0].axes, Estimate(value, self.relative * np.abs(value)))
 
     def _average(
-        self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Mapping[str, Range],
-        part: slice, along: Sequence[Open | None]
+        self,
+        first: Sequence[WeightedFunction],
+        second: Sequence[WeightedFunction],
+        ranges: Mapping[str, Range],
+        part: slice,
+        along: Sequence[Open | None],
     ) -> Open:
         """The same for some replicates, which are the first axis."""
         count = len(range(*part.indices(self.replicates)))
@@ -493,7 +497,6 @@ class Paths:
         if not np.isfinite(total).all():
             raise FloatingPointError("a function of vectors in a recurrence is not finite for some of their values")
         return Open((REPLICATE, *own[0], *own[1]), total.reshape(count, *(n for a in arrays for n in a.shape[1:-1])))
-
 
     def _side(self, side: Sequence[WeightedFunction], ranges: Mapping[str, Range], part: slice) -> Open:
         if not side:

@@ -268,9 +268,7 @@ class Held(Deferred):
 class _Elementwise(Deferred):
     """A function of estimates, entry by entry; zero where all of them are zero, or any."""
 
-    def __init__(
-        self, function: Callable[..., Estimate], reads: Sequence[Value], rule: Callable[[Any], bool]
-    ) -> None:
+    def __init__(self, function: Callable[..., Estimate], reads: Sequence[Value], rule: Callable[[Any], bool]) -> None:
         ranges: dict[str, Range] = {}
         for value in reads:
             ranges |= value.whole if isinstance(value, Deferred) else {}

@@ -71,7 +71,10 @@ class Pairwise:
         if found is None:
             one, two = (np.maximum(array, 0.0) for array in (var_f, var_g))
             found = self.correlated[key] = Pairwise(
-                self.shape, self.pairs, False, (self,),
+                self.shape,
+                self.pairs,
+                False,
+                (self,),
                 lambda index, given, _: Correlated(part(one, index), part(two, index), given[0]),
             )
         return found
@@ -267,7 +270,11 @@ class Entrywise(Value):
             return None
         shared = step.correlation(var[0].value, var[1].value)
         made = Pairwise(
-            step.shape, step.pairs, symmetric, (shared, step), lambda index, given, _: found.values(index, given[0]),
+            step.shape,
+            step.pairs,
+            symmetric,
+            (shared, step),
+            lambda index, given, _: found.values(index, given[0]),
         )
         return cls(cov.axes, made, found.sizes)
 
@@ -412,8 +419,12 @@ class Entrywise(Value):
             for size in (sizes.first, sizes.second)
         )
         made = Pairwise(
-            (*shared, *step.shape[len(step.shared) :]), step.pairs, step.symmetric, (step,),
-            lambda _, given, free: change(given[0], np.asarray), moves=True,
+            (*shared, *step.shape[len(step.shared) :]),
+            step.pairs,
+            step.symmetric,
+            (step,),
+            lambda _, given, free: change(given[0], np.asarray),
+            moves=True,
         )
         return Entrywise(axes, made, Sizes(first, second, sizes.relative + rounding))
 

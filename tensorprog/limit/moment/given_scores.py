@@ -86,8 +86,11 @@ class LinearCovariance:
     """
 
     def __init__(
-        self, recursion: NumericRecursion, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction],
-        ranges: Ranges
+        self,
+        recursion: NumericRecursion,
+        first: Sequence[WeightedFunction],
+        second: Sequence[WeightedFunction],
+        ranges: Ranges,
     ) -> None:
         self.recursion = recursion
         self._pairs: list[tuple[WeightedFunction, WeightedFunction, Ranges, Equations, Value]] = []

@@ -111,9 +111,7 @@ class NumericRecursion(Numbers):
         found = self.by_patterns(product, ranges, (*q.bound, *p.bound))
         return found if drawn is None else found.times(drawn)
 
-    def _drawn(
-        self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Ranges
-    ) -> Value:
+    def _drawn(self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Ranges) -> Value:
         compute = partial(self._fitting(*first, *second).drawn.average, first, second)
         if not self.deferring:
             return compute(ranges)
@@ -244,9 +242,7 @@ class NumericRecursion(Numbers):
         partly = any(len(family.statements) > 1 or self.recurrent(family.name) for family in families)
         return not partly and not self.each and any("wrap" in family.boundaries for family in families)
 
-    def between_around(
-        self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges
-    ) -> IndexedValues | None:
+    def between_around(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues | None:
         """E[Z^f Z^g] with ranges beyond boundaries at which positions wrap; None if equations say which are equal."""
         around = {}
         for family, copy in ((f, ""), (g, "_")):

@@ -205,8 +205,11 @@ def extents(value: Value) -> dict[str, int]:
         return value.sizes
     sizes: dict[str, int] = {}
     for factor in value.factors:
-        sizes |= extents(factor) if isinstance(factor, Extent) else dict(
-            zip(factor.axes, factor.estimate.value.shape, strict=True))
+        sizes |= (
+            extents(factor)
+            if isinstance(factor, Extent)
+            else dict(zip(factor.axes, factor.estimate.value.shape, strict=True))
+        )
     return sizes
 
 
@@ -295,9 +298,7 @@ class PlannedRecursion(NumericRecursion):
                 self.kept(self._base[f, g])
         return self._base[f, g]
 
-    def _uncentred(
-        self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None
-    ) -> IndexedValues:
+    def _uncentred(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> IndexedValues:
         before, self.ledger.methods = self.ledger.methods, []
         found = super()._uncentred(f, g, ranges, at)
         own, self.ledger.methods = self.ledger.methods, before

@@ -76,9 +76,7 @@ class _Factor:
 class ProductOfFunctions:
     """A product of factors: what they read, with the moments of that, before any equations hold."""
 
-    def __init__(
-        self, numbers: Numbers, found: Sequence[WeightedFunction], ranges: Mapping[str, Range]
-    ) -> None:
+    def __init__(self, numbers: Numbers, found: Sequence[WeightedFunction], ranges: Mapping[str, Range]) -> None:
         self.numbers, self.ranges = numbers, ranges
         self.constants = [factor.coefficient for factor in found if factor.function is None]
         self.factors = [factor for factor in found if factor.function is not None]
@@ -174,8 +172,12 @@ class _Law:
     def _on_shared_line(self, block: Sequence[_Factor]) -> Value | None:
         """Of several smooth functions of one variable, the same for all indices, each with indices of its own."""
         places = {factor.places for factor in block}
-        if len(places) > 1 or len(block[0].places) > 1 or self.numbers.deferring or any(
-                factor.averages or not smooth(factor.body) for factor in block):
+        if (
+            len(places) > 1
+            or len(block[0].places) > 1
+            or self.numbers.deferring
+            or any(factor.averages or not smooth(factor.body) for factor in block)
+        ):
             return None
         mean, variance = self.mean(block[0].places[0]), self.cov(block[0].places[0], block[0].places[0])
         if any(part.later or part.axes or part.estimate.error.any() for part in (mean, variance)):

@@ -51,7 +51,6 @@ from tensorprog.limit.moment.indexed import (
 __all__ = ["Averaged", "Elimination", "Forms", "Recursion"]
 
 
-
 class Added(Protocol):
     """What can be added and multiplied."""
 
@@ -268,9 +267,7 @@ class Recursion(ABC, Generic[V, M]):
         assert found is not None
         return found
 
-    def _of_products(
-        self, a: MatMul, b: MatMul, ranges: Ranges, where: Equations, around: bool = False
-    ) -> M | None:
+    def _of_products(self, a: MatMul, b: MatMul, ranges: Ranges, where: Equations, around: bool = False) -> M | None:
         """The covariance of two products with one weight; None if it cannot be had with what wraps as one case."""
         at, total = solve(where), self.nothing(ranges)
         for one, weight, held in self._products(a, "", ranges, around):
@@ -357,8 +354,11 @@ class Recursion(ABC, Generic[V, M]):
             return self._summed_parts(self.parts.of(f), self.parts.of(g), ranges, at)
 
     def _summed_parts(
-        self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Ranges,
-        at: Mapping[str, Affine] | None = None
+        self,
+        first: Sequence[WeightedFunction],
+        second: Sequence[WeightedFunction],
+        ranges: Ranges,
+        at: Mapping[str, Affine] | None = None,
     ) -> M:
         total = self.nothing(ranges)
         for p in first:
@@ -488,9 +488,7 @@ class Recursion(ABC, Generic[V, M]):
             return self.base(f, g)
         return self._known_at((f, g, True), where, lambda ranges: self.gaussian(f, g, ranges, where))
 
-    def _known_at(
-        self, key: tuple[str, str, bool], where: Equations, compute: Callable[[dict[str, Range]], M]
-    ) -> M:
+    def _known_at(self, key: tuple[str, str, bool], where: Equations, compute: Callable[[dict[str, Range]], M]) -> M:
         """What is known where these equations hold, or fewer of them; else it is computed."""
         ranges = self.pair_ranges(key[0], key[1])
         if solved(where, ranges) is None:  # the equations contradict each other
@@ -769,8 +767,10 @@ def agreeing(ranges: Ranges, at: Mapping[str, Affine]) -> dict[str, Range] | Non
     """The ranges held to the positions that are others, `at` which they stand; None if there are none."""
     held = dict(ranges)
     for name, form in at.items():
-        for own, other in ((name, form), *((n, (Affine.index(name) + -form.offset) * c)
-                                           for n, c in form.terms if abs(c) == len(form.terms) == 1)):
+        for own, other in (
+            (name, form),
+            *((n, (Affine.index(name) + -form.offset) * c) for n, c in form.terms if abs(c) == len(form.terms) == 1),
+        ):
             if own not in held:
                 continue
             low, high = other.span(held)

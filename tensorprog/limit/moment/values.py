@@ -443,8 +443,9 @@ def _added(
         error[at(here, error.shape)] += bound if np.all(size == 1) else bound * size
         if lost.any():
             read = np.abs(value[there])
-            error[at(here, error.shape)] += lost * (largest(read, tuple(
-                1 if o else n for o, n in zip(one, read.shape, strict=True))) + bound)
+            error[at(here, error.shape)] += lost * (
+                largest(read, tuple(1 if o else n for o, n in zip(one, read.shape, strict=True))) + bound
+            )
     for k in range(error.ndim):  # sums over neighbours are alike, and so are their bounds
         if error.size >= COMPACT:
             top = error.max(axis=k, keepdims=True)
@@ -512,9 +513,7 @@ class IndexedValues(Indexed[Value]):
         return cls(tuple(terms), ranges).merged()
 
     @classmethod
-    def of_cases(
-        cls, cases: Mapping[Equations, Value], ranges: Ranges, prefer: Sequence[str] = ()
-    ) -> IndexedValues:
+    def of_cases(cls, cases: Mapping[Equations, Value], ranges: Ranges, prefer: Sequence[str] = ()) -> IndexedValues:
         """By inclusion and exclusion; what is left of a value within its rounding error is dropped."""
         starts, found = _starts(ranges), dict[Equations, Value]()
         for equations in sorted(cases, key=len):
@@ -664,9 +663,7 @@ class IndexedValues(Indexed[Value]):
 Settled = TypeVar("Settled", IndexedValues, Value)
 
 
-def members_read(
-    values: Array, reference: Variable, family: Family, ranges: Mapping[str, Range], *after: str
-) -> Open:
+def members_read(values: Array, reference: Variable, family: Family, ranges: Mapping[str, Range], *after: str) -> Open:
     """The members of a family that a reference reads, for every replicate.
 
     Shapes    values (replicates, *members, *after) -> over REPLICATE, the indices of the reference and `after`
