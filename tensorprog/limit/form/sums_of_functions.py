@@ -576,16 +576,13 @@ class SumsOfFunctions:
 
 
 def branches_apart(parts: SumsOfFunctions, expr: Expr) -> Expr:
-    """where(c, x, y) as where(c, 1, 0) * x + where(c, 0, 1) * y, so that sums and products can be taken apart.
-
-    Where x and y are numbers and functions of one affine form there is nothing to take apart: they stay.
-    """
+    """where(c, x, y) as where(c, 1, 0) * x + where(c, 0, 1) * y, so that sums and products can be taken apart."""
 
     def change(node: Expr) -> Expr | None:
         if not (isinstance(node, Call) and node.atom == "where") or parts.is_vector(node.args[0]):
             return None
         condition, *branches = node.args[0], *(branches_apart(parts, branch) for branch in node.args[1:])
-        if not all(_stays(parts, branch) for branch in branches) and all(_finite(parts, b) for b in branches):
+        if any(map(parts.is_vector, branches)) and all(_finite(parts, branch) for branch in branches):
             x, y = (_held(parts, branch, side) for branch, side in zip(branches, _sides(condition), strict=True))
             return y if x == ZERO else x if y == ZERO else Call("add", (x, y))
         return Call("where", (condition, *branches))
@@ -602,11 +599,6 @@ def _held(parts: SumsOfFunctions, branch: Expr, side: Callable[[Expr], Expr]) ->
     if branch == ZERO:
         return ZERO
     return Call("multiply", (side(ONE), branch)) if parts.is_vector(branch) else side(branch)
-
-
-def _stays(parts: SumsOfFunctions, branch: Expr) -> bool:
-    """Whether a branch is a number, or a function of one affine form that is not affine itself."""
-    return not parts.is_vector(branch) or not (parts.affine(branch) or parts.function_part(branch).joint)
 
 
 def _finite(parts: SumsOfFunctions, branch: Expr) -> bool:
