@@ -150,7 +150,6 @@ def compare(case: Case, peer: Peer, rounds: int) -> dict[str, float | str]:
     _, truth = peer(case)
     times = np.array([(ours()[0], peer(case)[0]) for _ in range(rounds)])
     law = program.limit()
-    plan = law.plan()
     tracemalloc.start()
     law.cov("f")
     peak = tracemalloc.get_traced_memory()[1]
@@ -162,8 +161,6 @@ def compare(case: Case, peer: Peer, rounds: int) -> dict[str, float | str]:
         "its ms": 1e3 * float(np.median(times[:, 1])),
         "ratio": float(np.median(times[:, 0] / times[:, 1])),
         "MiB": peak / 2**20,
-        "planned MiB": plan.memory / 2**20,
-        "planned ms": 1e3 * plan.seconds,
         "difference": float(np.max(np.abs(value / truth - 1))) if case.stride == 1 or case.boundary == "zero" else 0.0,
         "error": error / float(np.max(value)),
     }

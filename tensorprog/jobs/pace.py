@@ -155,7 +155,7 @@ def about(program: Any, law: Any) -> float:
         return 0.05
     fixed, each = LIMIT
     seconds = 0.2 + (fixed + each * _keys(program.netsor) if program.netsor.scores else 0.0)
-    return seconds + float(law.plan().seconds) + (8.0 if law.recursion.layered else 0.0)
+    return seconds + (8.0 if law.recursion.layered else 0.0)
 
 
 def about_curves(program: Any, law: Any, names: Iterable[str], most: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +29,6 @@ from tensorprog.language.expr import Expr
 from tensorprog.language.ir import Netsor
 from tensorprog.language.parse import Names, parse_target
 from tensorprog.language.samples import Samples
-from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
@@ -39,11 +37,9 @@ from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Mixture, crossing
 from tensorprog.limit.law.outputs import Outputs
-from tensorprog.limit.law.plan import LawPlan
 from tensorprog.limit.law.structured_covariance import Covariance
 from tensorprog.limit.memory import Budget, budgeted
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-from tensorprog.limit.moment.planned import GIVEN, MomentRow, PlannedRecursion
 from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["NumericLaw", "check_levels", "check_order", "check_points", "widths_text"]
@@ -274,38 +270,6 @@ class NumericLaw:
         if np.ndim(value) == 0:
             return float(value), float(error)
         return value, np.broadcast_to(error, np.shape(value))
-
-    def plan(self, first: str | None = None, second: str | None = None) -> LawPlan:
-        """What `cov` of two families would compute, without computing it; by default of all outputs.
-
-        Each covariance or second moment on the way, at which positions, how many numbers that are, how they are
-        computed; and how long it all takes and how much memory, roughly.  For variables that depend on scores these
-        are the covariances of the scores; the averages over them are not counted.  Behind several layers of scores
-        it is the memory of as many draws as are worked on together, where so many are needed.
-
-        Raises    NotCompiledError for what this version does not compile
-        """
-        asked = self.outputs if first is None else (first, first if second is None else second)
-        names = tuple(dict.fromkeys(map(self._family, asked)))
-        pairs = [(n, n) for n in names] if first is None else [(names[0], names[-1])]
-        planned = PlannedRecursion(self.netsor, self.recursion.expanded, self._max_memory // 12)
-        random, scores = self.recursion.random, self.recursion.scores.keys()
-        behind = upstream(self.recursion.netsor, names) & scores if not {*names} <= scores else frozenset()
-        if not self.recursion.layered:
-            pairs = [(f, g) for f, g in pairs if not random & {f, g}]
-            scored = [n for n in names if n in scores]
-            for f, g in [*((n, n) for n in scores if n in behind), *itertools.combinations_with_replacement(scored, 2)]:
-                planned.score(f, g)
-            for f, g in pairs:
-                if all(self.compiled.families[name].kind == "vector" for name in (f, g)):
-                    planned.centred(f, g)
-        for f, g in pairs if self.recursion.layered and random & {*names} else ():
-            together, each = self._outputs.drawn_at_once(f, g)
-            planned.ledger.taken(together * each)
-            planned.ledger.rows.append(MomentRow((f, g), f"{together:,} draws at once", together * each, GIVEN))
-        whole = f"the covariance of {' and '.join(names)}"
-        averaged = bool(behind) or self.recursion.layered
-        return LawPlan(self.netsor.name, whole, planned.ledger, self._max_memory, averaged)
 
     def _averaged_cov(self, first: str, second: str, with_error: bool) -> Any:
         """The covariance by averaging, the same numbers in both orders; variances are those of `var`."""

@@ -85,12 +85,6 @@ class Outputs:
             return SeveralLayers(self.recursion, variables, by_parts, joint)
         return OneLayer(self.recursion, variables)
 
-    def drawn_at_once(self, first: str, second: str) -> tuple[int, int]:
-        """Draws of the scores that are worked on together for a covariance, and the numbers held for each of them."""
-        families = self.netsor.families
-        source = self._source([(name, tuple(families[name].ranges)) for name in dict.fromkeys((first, second))])
-        return source.draws_at_once(1, f"the covariance of {first}"), source.working
-
     def _averaged(
         self, source: DrawSource, read: Callable[[Any], tuple[Array, ...]], finish: Finish, what: str,
         results: int = 1, *, summed: bool = False, extra: int = 0, width: int | None = None, aim: float | None = None,

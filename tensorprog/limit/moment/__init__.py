@@ -16,7 +16,6 @@ families.
     carried            what recurrences carry along without a MatMul, as LSTMs do: averages over draws
     reduced            functions that reduce over an index of vectors, as batch normalisation does: averages over draws
     given_scores       means and covariances of linear vectors given the scores of one layer
-    planned            the recursion in sizes only: what would be computed, before it is
     compilable         what is refused, from the statements alone
 
 `formulas.recursion` is the same recursion with formulas for values.

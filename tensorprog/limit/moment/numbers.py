@@ -100,10 +100,6 @@ class Numbers(Recursion[Value, IndexedValues]):
     def passed(self, number: int) -> None:
         """A recurrence has come past a step, by its number among all of the program."""
 
-    def sized(self, bodies: Sequence[Expr], axes: Sequence[str], ranges: Ranges) -> Value | None:
-        """What stands for the expectation of a product of functions where sizes are asked for (`planned`), or None."""
-        return None
-
     # -- the axis of draws ----------------------------------------------------------------------------------------
 
     def over(self, ranges: Ranges) -> dict[str, Range]:

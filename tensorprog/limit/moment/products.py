@@ -187,8 +187,6 @@ class _Law:
             return self.numbers.of_initials[key]
         scope, name = self.numbers.scope(self.ranges), f".{block[0].places[0]}"
         axes = self._axes([], [factor.body for factor in block])
-        if self.numbers.sized((), axes, self.ranges) is not None:
-            return None
         check_memory([self.ranges[axis][1] - self.ranges[axis][0] for axis in axes])
 
         def factors(x: Array) -> list[tuple[tuple[str, ...], Array]]:
@@ -274,9 +272,6 @@ class _Law:
         if id(block) not in self.paired:
             self.paired[id(block)] = block, *_paired_axes(self._axes(moments, bodies))
         _, axes, pairs = self.paired[id(block)]
-        size = self.numbers.sized(bodies, axes, self.ranges)
-        if size is not None:
-            return size
         f = self._function(bodies[0], scope, axes)
         g = f if bodies[0] == bodies[-1] else self._function(bodies[1], scope, axes)
         # one bound for all draws that have moments of their own would be large beside the small ones
@@ -343,9 +338,6 @@ class _Law:
         means = [self.mean(place) for place in places]
         covs = [[self.cov(j, k) for k in places] for j in places]
         axes = self._axes([*means, *(value for row in covs for value in row)], [factor.body for factor in block])
-        size = self.numbers.sized((), axes, self.ranges)
-        if size is not None:
-            return size
         apart = self._apart(block, scope)
         if apart is not None:
             return Value(axes, apart.aligned(axes))
