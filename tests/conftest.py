@@ -21,7 +21,6 @@ from tests import rotation
 
 THREADS = os.environ.get("OPENBLAS_NUM_THREADS", "1")
 threadpool_limits(int(THREADS), "blas")  # libraries loaded by now; the others read what the environment says
-os.environ["TENSORPROG_CACHE"] = "off"  # every test computes its laws
 os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), THREADS))
 
 # numbers found in the sources that are loaded would make other examples in each process

@@ -5,8 +5,5 @@ In go requests, as arguments or settings; out come files, printed blocks and exi
     run      `tp run`: check, limit, networks of each width, comparison, files
     sweeps   one program at several widths and constants, several times over
     depths   tokens of a family from layer to layer, over constants
-    saved    `tp plot`: figures of folders that commands have written
-    cache    the folder in which commands remember what they found; `remembered_law`, the numbers of limits in it
-    pace     how long the steps of a command take on this machine
     cli      arguments in, exit code out: one function for each command
 """

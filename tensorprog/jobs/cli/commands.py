@@ -1,4 +1,4 @@
-"""The main job and its parts, one function each: `tp run`, `check`, `limit`, `sample`, `plan`."""
+"""The main job and its parts, one function each: `tp run`, `check`, `limit`, `sample`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from tensorprog.jobs.cli.frame import (
     OUTPUT,
     OUTSIDE,
     RESOURCES,
-    SIMPLE,
     Command,
     Group,
     cluster,
@@ -54,8 +53,7 @@ from tensorprog.jobs.cli.options import (
     options,
     whole_number,
 )
-from tensorprog.jobs.cli.plots import plot
-from tensorprog.jobs.cli.programs import cache, completion, graph, list_, new
+from tensorprog.jobs.cli.programs import graph, list_, new
 from tensorprog.jobs.cli.studies import paper, sweep
 from tensorprog.language.errors import NotCompiledError, TensorprogError, fail
 
@@ -356,9 +354,7 @@ def limit(
     if self_check:
         law = program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
         return _self_check(law, program, width, samples, seed or 0, form, quiet)
-    from tensorprog.jobs.remembered_law import RememberedLaw
-
-    law = RememberedLaw(program, accuracy=accuracy, max_memory=max_memory or "1GiB")
+    law = program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
     reference = Reference(law if infinite is None else law.infinite_heads(infinite))
     if form == "json":
         found: dict[str, Any] | None = reference.to_json()
@@ -367,7 +363,7 @@ def limit(
     elif not quiet:
         if len(refused := reference.refused()) == len(reference.law.outputs):
             raise reference.failed[refused[0]]
-        _computed(program, law, reference)
+        _computed(reference)
         show(program.check().blocks()[:1])
         if len(law.widths) > 1:
             from tensorprog.limit.law.law import widths_text
@@ -383,22 +379,17 @@ def limit(
     return 0
 
 
-def _computed(program: Any, law: Any, reference: Any) -> None:
+def _computed(reference: Any) -> None:
     """Compute what will be shown, behind a bar if a person looks at it; what fails is said in its place."""
     from tensorprog.show.progress import Progress
 
     with Progress().shown() as listener:
         if listener.bar is None:
             return
-        from tensorprog.jobs.pace import Pace, Paced, about
-
-        step = "compiling the limit"
-        told = Paced(listener, Pace(program.netsor.name), {step: ("limit", about(program, law))})
-        told.stage(step)
+        listener.stage("compiling the limit")
         for name in (*reference.law.outputs, *reference.law.scores):
             with suppress(Exception):  # `Reference` raises it again
                 reference.moments(name)
-        told.done()
 
 
 def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
@@ -492,51 +483,6 @@ def sample(
     return 0
 
 
-@click.command(
-    cls=Command,
-    heading=COMMANDS[1],
-    exits=SIMPLE,
-    short_help="Show how networks of finite width would be drawn.",
-    examples=[
-        ("attention", "at the program's own widths"),
-        ("attention --width 1024 --method lazy", "at one width, by one method"),
-    ],
-)
-@options(FILE, SET, WIDTH, METHOD, EXACT, FORMAT, QUIET)
-def plan(
-    file: str,
-    overrides: dict[str, str],
-    width: tuple[int, ...] | None,
-    method: str | None,
-    exact: bool | None,
-    form: str,
-    quiet: bool,
-) -> int:
-    """Show how networks of FILE would be drawn: for each statement, how its vectors are represented and the random
-    numbers of one network. Nothing is drawn.
-    """
-    program = open_program(file, overrides)
-    from tensorprog.results.study import settings_of
-
-    settings = settings_of(program.netsor, {"width": width, "method": method, "exact": exact})
-    choices = {
-        "method": settings.method,
-        "coordinates": settings.coordinates,
-        "keep": settings.keep,
-        "averages": dict(settings.averages),
-        "exact": settings.exact,
-    }
-    plans = [program.plan(n, **choices) for n in settings.width]
-    if form == "json":
-        print_json({"program": program.netsor.name, "plans": [each.to_json() for each in plans]})
-    elif not quiet:
-        for number, each in enumerate(plans):
-            if number:
-                echo()
-            show(each.blocks())
-    return 0
-
-
 for command in (
     run,
     sweep,
@@ -545,15 +491,11 @@ for command in (
     check,
     limit,
     sample,
-    plan,
     graph,
-    plot,
     paper,
     list_,
     new,
     import_,
-    cache,
-    completion,
 ):
     main.add_command(command)
 

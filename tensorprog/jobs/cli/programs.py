@@ -1,4 +1,4 @@
-"""`tp list`, `tp new`, `tp graph`, `tp cache` and `tp completion`: programs and the shell, with nothing computed."""
+"""`tp list`, `tp new` and `tp graph`: programs, with nothing computed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import get_completion_class
 
 from tensorprog.blocks import Grid
 from tensorprog.jobs.cli.frame import COMMANDS, OUTPUT, SIMPLE, Command, echo, load, print_json, show, writable
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 KINDS = (".svg", ".dot", ".gv", ".mmd", ".md")
 MODELINE = "# yaml-language-server: $schema="
-SHELLS = ("bash", "zsh", "fish")
 
 
 # ---- tp list --------------------------------------------------------------------------------------------------------
@@ -239,64 +237,3 @@ def _page(title: str, picture: str, captions: Sequence[str]) -> str:
     heading = html.escape(" ".join(title.split()), quote=False)
     listed = ["", "```text", *(" ".join(caption.split()) for caption in captions), "```"] if captions else []
     return "\n".join([f"# {heading}", "", "```mermaid", picture.rstrip(), "```", *listed, ""])
-
-
-# ---- tp completion --------------------------------------------------------------------------------------------------
-
-
-@click.command(
-    cls=Command,
-    heading=COMMANDS[3],
-    exits=SIMPLE,
-    short_help="Show what commands remember, or forget it.",
-    examples=[("", "the folder and its size"), ("--clear", "forget all laws")],
-)
-@option("--clear", is_flag=True, help="Forget everything; the next command computes it again.")
-@options(FORMAT, QUIET)
-def cache(clear: bool, form: str, quiet: bool) -> int:
-    """Show the laws that commands remember, so that the same question is answered at once, to the same bits.
-
-    The environment variable TENSORPROG_CACHE names another folder, or says `off`. A law is computed again when the
-    program, its constants, a setting, tensorprog or the libraries that it computes with have changed.
-    """
-    from tensorprog.jobs import cache as kept
-
-    if clear:
-        kept.clear()
-    folder, (laws, size) = kept.folder(), kept.usage()
-    if form == "json":
-        print_json({"folder": None if folder is None else str(folder), "laws": laws, "bytes": size})
-    elif not quiet:
-        what = "nothing is remembered" if folder is None else f"{laws:,} laws, {size / 2**20:.1f} MiB in {folder}"
-        echo(what)
-    return 0
-
-
-@click.command(
-    cls=Command,
-    heading=COMMANDS[3],
-    exits=SIMPLE,
-    short_help="Print the script that lets a shell complete commands.",
-    examples=[
-        ("bash >> ~/.bashrc", "bash 4.4 or later"),
-        ("zsh >> ~/.zshrc", "zsh, after compinit"),
-        ("fish > ~/.config/fish/completions/tp.fish", "fish"),
-    ],
-)
-@click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
-@QUIET
-def completion(shell: str, quiet: bool) -> int:
-    """Print the script by which SHELL - bash, zsh or fish - completes tp and tp-run.
-
-    It completes commands, options and their values, figures of the paper, shipped programs, program files, and of the
-    program named its constants, indices and variables.
-    """
-    found = get_completion_class(shell)
-    assert found is not None
-    commands = click.Group()  # scripts are made of names only
-    scripts = [
-        found(commands, {}, name, f"_{name.replace('-', '_').upper()}_COMPLETE").source() for name in ("tp", "tp-run")
-    ]
-    if not quiet:
-        echo("\n".join(scripts).rstrip())
-    return 0

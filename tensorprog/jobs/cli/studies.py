@@ -46,8 +46,6 @@ from tensorprog.language.errors import did_you_mean, fail
 if TYPE_CHECKING:
     from tensorprog.jobs.sweeps import Outcome
 
-OVERHEAD = 3.5  # rough seconds of a figure beside its networks and its limits
-
 
 @click.command(
     cls=Command,
@@ -251,23 +249,17 @@ def paper(
         raise fail(f"there is no figure {', '.join(wrong)}", fix=hint)
     if not names:
         return _list(known.values(), form, quiet)
-    from tensorprog.jobs.pace import Pace, Paced
-    from tensorprog.results.study import duration
     from tensorprog.show.plots import need_matplotlib
     from tensorprog.show.progress import Progress
 
     need_matplotlib()
     settings = example.Settings(samples, seed or 0, repeats)
     chosen = [known[name] for name in (known if ALL in names else dict.fromkeys(names))]
-    rough = {figure.name: (f"figure {figure.name}", OVERHEAD + figure.drawing.cost(settings)) for figure in chosen}
     made = []
     with Progress(notes=not quiet).shown() as listener:
-        told = Paced(listener, Pace(), rough)
-        listener.note(f"estimate: about {duration(sum(told.expected.values()))} for networks, limits and pictures")
-        for figure in chosen:
-            told.stage(figure.name)
+        for number, figure in enumerate(chosen, 1):
+            listener.stage(f"figure {number} of {len(chosen)}, {figure.name}")
             made.append(example.make(figure, settings, out, listener))
-        told.done()
     if form == "json":
         print_json({"figures": made})
     elif not quiet:
