@@ -5,7 +5,6 @@ Each commit draws other programs (`tests/rotation.py`); `python benchmarks/batte
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 
 import pytest
@@ -60,11 +59,3 @@ def test_the_programs_of_all_slices_cover_the_language() -> None:
 def test_a_law_whose_characteristic_function_underflows() -> None:
     found = agreement.examine(191, 500)
     assert max(map(abs, found.z.values())) < 4.9
-
-
-def test_moments_of_one_member_are_taken_apart_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not as integrals over four variables for each draw, which take minutes."""
-    monkeypatch.setattr(importlib.import_module("tensorprog.limit.moment.products"), "several_of_estimates", None)
-    monkeypatch.setattr(importlib.import_module("tensorprog.gaussian.apart"), "MOST", 1 << 17)
-    law = agreement.program(write(28).text).limit(accuracy=0.01)
-    assert agreement.draws_agree(law, 4000) < agreement.THRESHOLD

@@ -38,7 +38,7 @@ from tensorprog.limit.moment.indexed import Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.recurrences import Box, box_ranges
-from tensorprog.limit.moment.reduced import FEWEST, values_at_points, variables_drawn
+from tensorprog.limit.moment.reduced import FEWEST, variables_drawn
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
 
 __all__ = ["ARRAYS", "Conditioned", "Drawn", "Layers", "given_scalars"]
@@ -701,8 +701,7 @@ class Layers:
     @property
     def width(self) -> int:
         """Numbers that one draw takes, about."""
-        points = sum(values_at_points(self.recursion.parts, name, box) for name, box in self._asked)
-        return self._sizes[0] + FEWEST * sum(self._jointly) + points
+        return self._sizes[0] + FEWEST * sum(self._jointly)
 
     @property
     def working(self) -> int:

@@ -7,7 +7,6 @@ families.
     recursion          Definition 1, clause by clause, for values of any kind
     indexed            those sums, for values of any kind
     values             values that are arrays of numbers with errors, over named axes
-    entrywise          values over pairs that are computed tile by tile, all layers of a kernel on data at once
     numbers            the recursion with such values
     products           E of a product of functions: independent blocks, each asked of `gaussian.propagation`
     numeric_recursion  the recursion in numbers as laws hold it, with special routes for the next three

@@ -33,7 +33,6 @@ from tensorprog.limit.form.definitions import Box, indicator, readings
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.deferred import Changes, Computed, deferred
-from tensorprog.limit.moment.entrywise import Entrywise
 from tensorprog.limit.moment.indexed import Equations, difference, patterns
 from tensorprog.limit.moment.recursion import Averaged, Recursion
 from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Settled, Value, check_memory
@@ -293,10 +292,9 @@ class Numbers(Recursion[Value, IndexedValues]):
     def _initial_at(self, name: str, position: Mapping[str, str], equal: Collection[str]) -> Value | None:
         shape = self.netsor.families[name].shape
         check_memory([*shape, *(size for size, index in zip(shape, position, strict=True) if index not in equal)])
-        made = self._products_at(name, position, equal)
-        found = self.initials[name].at(equal) if made is None else None
+        found = self.initials[name].at(equal)
         if found is None:
-            return made
+            return None
         value, error = (Open(tuple(position.get(n) or f"{position[n[:-1]]}_" for n in part.axes), part.data)
                         for part in found)  # fmt: skip
         sizes = dict(zip(value.axes, value.data.shape, strict=True))
@@ -304,23 +302,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         bound = bound if 0 in bound.strides else np.asarray(bound, order="C")
         return Value.of(np.asarray(value.data, order="C"), value.axes, bound)
 
-    def _products_at(self, name: str, position: Mapping[str, str], equal: Collection[str]) -> Value | None:
-        """Inner products of data at equal positions, to be computed when they are read; None for few."""
-        rows, order = self.initials[name].rows, list(position)
-        if rows is None:
-            return None
-        same, own = [n for n in order if n in equal], [n for n in order if n not in equal]
-        data = rows[0].transpose(*(order.index(n) for n in (*same, *own)), -1)
-        axes = [position[n] for n in same] + [position[n] for n in own] + [f"{position[n]}_" for n in own]
-        return Entrywise.at_equal(axes, data, len(same), rows[1], rows[2])
-
     def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
-        rows = self.initials[name].rows
-        if rows is not None and name not in self._whole:
-            names = [*position.values(), *(f"{k}_" for k in position.values())]
-            found = Entrywise.products(names, *rows)
-            if found is not None:
-                return found
         law = self.initial_law(name)
         shape = [ranges[position[index]][1] - ranges[position[index]][0] for index in law.joint]
         data = law.blocks.reshape((*law.blocks.shape[: len(law.independent)], *shape, *shape))

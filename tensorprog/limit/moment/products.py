@@ -6,17 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.apart import Side, cross_of_sides
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
-from tensorprog.gaussian.shared_line import on_shared_line
 from tensorprog.language.arrows import connected
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, broadcast, evaluate, union
 from tensorprog.language.expr import (
@@ -35,7 +32,6 @@ from tensorprog.language.ir import Range
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, SumsOfFunctions, WeightedFunction
 from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.moment.deferred import Computed, Deferred
-from tensorprog.limit.moment.entrywise import Entrywise
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.recursion import Forms
@@ -44,7 +40,6 @@ from tensorprog.limit.moment.values import REPLICATE, Value, check_memory
 __all__ = ["ProductOfFunctions", "renamed"]
 
 Array = NDArray[Any]
-GIVEN = 3e-5  # asked for each draw of scores, relative to the size of the functions
 
 
 def _numbered(parts: SumsOfFunctions, factor: WeightedFunction) -> tuple[Expr, list[Inner]]:
@@ -97,7 +92,6 @@ class ProductOfFunctions:
         for number in self.constants:
             result = result * self.numbers.number(substitute(number, solution), self.ranges)
         blocks = _blocks(law.factors(), law)
-        law.alone = len(blocks) == 1
         # variables themselves first: where one has mean 0, and so has the product, nothing else is computed
         for block in sorted(blocks, key=lambda block: [f.plain != FORMAL for f in block]):
             result = result * law.expectation(block)
@@ -119,7 +113,6 @@ class _Law:
         self.place = {form: self.forms.index(key) for form, key in zip(product.forms.forms, self.forms, strict=True)}
         self._known: dict[tuple[int, int], Value] = {}
         self._means: dict[int, Value] = {}
-        self.alone = True  # whether there is one block
 
     def within(self, ranges: Mapping[str, Range]) -> _Law:
         """The law in a window of values that are written down."""
@@ -155,9 +148,6 @@ class _Law:
     def expectation(self, block: Sequence[_Factor]) -> Value:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
         if len(block) > 2:
-            found = self._on_shared_line(block)
-            if found is not None:
-                return found
             block = _merged(block)
         if not self.numbers.deferring:
             known, key = self.numbers.of_initials, self._of_initials(block)
@@ -168,47 +158,6 @@ class _Law:
             return known[key]
         linear = len(block) < 3 and all(factor.plain == FORMAL for factor in block)
         return self._expectation(block, self.numbers.scope(self.ranges)) if linear else self._later(block)
-
-    def _on_shared_line(self, block: Sequence[_Factor]) -> Value | None:
-        """Of several smooth functions of one variable, the same for all indices, each with indices of its own."""
-        places = {factor.places for factor in block}
-        if (
-            len(places) > 1
-            or len(block[0].places) > 1
-            or self.numbers.deferring
-            or any(factor.averages or not smooth(factor.body) for factor in block)
-        ):
-            return None
-        mean, variance = self.mean(block[0].places[0]), self.cov(block[0].places[0], block[0].places[0])
-        if any(part.later or part.axes or part.estimate.error.any() for part in (mean, variance)):
-            return None
-        key = self._of_initials(block)
-        if key is not None and key in self.numbers.of_initials:
-            return self.numbers.of_initials[key]
-        scope, name = self.numbers.scope(self.ranges), f".{block[0].places[0]}"
-        axes = self._axes([], [factor.body for factor in block])
-        check_memory([self.ranges[axis][1] - self.ranges[axis][0] for axis in axes])
-
-        def factors(x: Array) -> list[tuple[tuple[str, ...], Array]]:
-            def read(reference: Variable, box: Mapping[str, Range]) -> Open:
-                return Open((COORDINATE,), x) if reference.name == name else scope.variable(reference, box)
-
-            inner = Scope(scope.netsor, scope.ranges, read)
-            found = []
-            for factor in block:
-                value = evaluate(factor.body, inner)
-                own = tuple(axis for axis in value.axes if axis != COORDINATE)
-                values = align(value, (*own, COORDINATE))
-                found.append((own, np.broadcast_to(values, (*values.shape[:-1], len(x)))))
-            return found
-
-        answer = on_shared_line(factors, float(mean.estimate.value), float(np.sqrt(variance.estimate.value)))
-        if answer is None:
-            return None
-        value = Value.of(answer[1], answer[0], np.full((1,) * len(answer[0]), answer[2]))
-        if key is not None:
-            self.numbers.of_initials[key] = value
-        return value
 
     def _of_initials(self, block: Sequence[_Factor]) -> tuple[Any, ...] | None:
         """What tells a block of functions of initial vectors from others, which has one value for all draws."""
@@ -273,15 +222,6 @@ class _Law:
             self.paired[id(block)] = block, *_paired_axes(self._axes(moments, bodies))
         _, axes, pairs = self.paired[id(block)]
         f = self._function(bodies[0], scope, axes)
-        g = f if bodies[0] == bodies[-1] else self._function(bodies[1], scope, axes)
-        # one bound for all draws that have moments of their own would be large beside the small ones
-        whole = len(block) == 2 and not (self.numbers.each and REPLICATE in axes)
-        cov = Entrywise.over(moments[-1], axes, pairs) if whole else None
-        args = [moment.aligned(axes) for moment in (moments if cov is None else moments[:4])]
-        # a product over pairs has one bound on its errors anyway
-        entrywise = cov and Entrywise.expectation(f, g, (args[0], args[1]), (args[2], args[3]), cov, not self.alone)
-        if entrywise:
-            return entrywise
         args = [moment.aligned(axes) for moment in moments]
         check_memory([self.ranges[name][1] - self.ranges[name][0] for name in axes])
         if len(block) == 1:
@@ -338,9 +278,6 @@ class _Law:
         means = [self.mean(place) for place in places]
         covs = [[self.cov(j, k) for k in places] for j in places]
         axes = self._axes([*means, *(value for row in covs for value in row)], [factor.body for factor in block])
-        apart = self._apart(block, scope)
-        if apart is not None:
-            return Value(axes, apart.aligned(axes))
         sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
         check_memory((*sizes.values(), len(places) + 1, len(places)))
 
@@ -352,34 +289,6 @@ class _Law:
         return Value(axes, several_of_estimates(
             call, [full(value) for value in means], [[full(value) for value in row] for row in covs], everywhere
         ))  # fmt: skip
-
-    def _apart(self, block: Sequence[_Factor], scope: Scope) -> Value | None:
-        """Of two smooth functions, each of variables that are independent of each other; None for any others."""
-        plain = self.numbers.each and not any(factor.averages for factor in block)
-        if len(block) != 2 or not plain or not all(smooth(factor.body) for factor in block):
-            return None
-        first, second = (factor.places for factor in block)
-        partners = [(j, k) for j in first for k in second if j == k or not self.cov(j, k).zero()]
-        alone = all(self.cov(j, k).zero() for places in (first, second) for j, k in combinations(places, 2))
-        if not alone or any(len(set(side)) < len(side) for side in zip(*partners, strict=True)):
-            return None
-        read = union(*(self.cov(j, k).axes for j, k in partners), *(
-            self._axes([value for k in factor.places for value in (self.mean(k), self.cov(k, k))], [factor.body])
-            for factor in block
-        ))  # fmt: skip
-        axes = tuple(sorted(read, key=lambda name: name != REPLICATE))  # draws first: they are taken in pieces
-
-        def side(factor: _Factor, paired: Sequence[int]) -> Side:
-            places = [*paired, *(k for k in factor.places if k not in paired)]
-            numbers = {f".{k}": number for number, k in enumerate(places)}
-            text = replace_variables(factor.body, lambda v: Variable(f".{numbers[v.name]}"))
-            means = [self.mean(k).aligned(axes) for k in places]
-            variances = [self.cov(k, k).aligned(axes) for k in places]
-            return Side(_call([factor], numbers, axes, scope), means, variances, text)
-
-        one, two = (side(factor, paired) for factor, paired in zip(block, zip(*partners, strict=True), strict=True))
-        found = cross_of_sides(one, two, [self.cov(j, k).aligned(axes) for j, k in partners], GIVEN)
-        return None if found is None else Value(axes, found)
 
 
 def _part(value: Value, ranges: Mapping[str, Range]) -> Value:

@@ -26,13 +26,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
-from itertools import combinations, islice, pairwise, product
+from itertools import islice, pairwise, product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.apart import RULES
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.several import REPLICATES, point_sets, rising_orders, spread_factor, standard_errors
 from tensorprog.language.arrows import connected
@@ -58,7 +57,7 @@ from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import renamed
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
 
-__all__ = ["Reduced", "any_reduces", "reduces", "reducing_groups", "values_at_points", "variables_drawn"]
+__all__ = ["Reduced", "any_reduces", "reduces", "reducing_groups", "variables_drawn"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -66,7 +65,6 @@ LEAST_LOG2, MOST_LOG2 = 8, 17  # draws per replicate
 NUMBERS, CHUNK, POINTS = 1 << 27, 1 << 19, 1 << 24  # of all draws together, and at once; normals behind them
 EACH = 1 << 20  # of one replicate of all draws together, where every draw has moments of its own
 FEWEST = REPLICATES << LEAST_LOG2  # points for such a draw
-MOST_FORMS = 2  # independent affine forms of a smooth function that is not drawn
 MOST = 1 << 24  # entries of all covariances together
 SEED = 1  # other draws than those of paths
 ENOUGH, GOOD = 1e-12, 1e-6  # asked of Gauss-Hermite rules, and accepted, relative to the size of the function
@@ -85,37 +83,14 @@ def reduces(parts: SumsOfFunctions, factor: WeightedFunction) -> bool:
     return reduces_numbered(parts.numbered(factor.function)[0])
 
 
-def drawn_jointly(parts: SumsOfFunctions, factor: WeightedFunction) -> bool:
-    """Whether a factor is averaged over draws of all that it reads, where every draw of scores has its own moments.
-
-    Smooth functions of two affine forms in vectors of different weights are not: see `gaussian.apart`.
-    """
-    if factor.function is None or not sums_over_vectors(parts, factor):
-        return False
-    body, forms = parts.numbered(factor.function)
-    sources = [{parts.source(variable.name) for _, variable, _ in form} for form in forms]
-    initial = sum(any(parts.source(variable.name) == variable.name for _, variable, _ in form) for form in forms)
-    plain = smooth(body) and all(variable.name[0] == "." for variable in variables(body))
-    apart = initial < 2 and all(one.isdisjoint(two) for one, two in combinations(sources, 2))
-    return not (plain and apart and len(forms) <= MOST_FORMS) or reduces_numbered(body)
-
-
 def variables_drawn(parts: SumsOfFunctions, name: str, box: Box | None = None) -> int:
     """Variables, about, that are drawn jointly for the moments of a vector where every draw has moments of its own.
 
     Of the members in a box, by default of all.
     """
     size, factors = _factors_in(parts, name, box)
-    found = (len(parts.numbered(f.function)[1]) for f in factors if f.function is not None and drawn_jointly(parts, f))
-    return size * sum(found)
-
-
-def values_at_points(parts: SumsOfFunctions, name: str, box: Box | None = None) -> int:
-    """Values of smooth functions that the same moments take, about."""
-    size, factors = _factors_in(parts, name, box)
-    found: Iterator[int] = (pow(RULES[1][1], len(parts.numbered(f.function)[1])) for f in factors
-             if f.function is not None and sums_over_vectors(parts, f) and not drawn_jointly(parts, f))  # fmt: skip
-    return size * sum(found)
+    drawn = (f.function for f in factors if f.function is not None and sums_over_vectors(parts, f))
+    return size * sum(len(parts.numbered(function)[1]) for function in drawn)
 
 
 def _factors_in(parts: SumsOfFunctions, name: str, box: Box | None) -> tuple[int, list[WeightedFunction]]:
@@ -143,7 +118,7 @@ def reducing_groups(
 ) -> tuple[list[WeightedFunction], list[list[WeightedFunction]]]:
     """Factors that are independent of those that reduce, and groups of others that depend on each other."""
     parts, base = numbers.parts, numbers.base
-    together = drawn_jointly if numbers.jointly else reduces
+    together = sums_over_vectors if numbers.jointly else reduces
     if not any(together(parts, factor) for factor in factors):
         return list(factors), []
 

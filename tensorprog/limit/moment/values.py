@@ -43,7 +43,6 @@ class Value:
     axes: tuple[str, ...]
     estimate: Estimate
     later: ClassVar[bool] = False  # whether the numbers are computed when they are asked for (see `deferred`)
-    tiled: ClassVar[bool] = False  # whether a sum of what is read at shifts is computed with the numbers (`entrywise`)
 
     @classmethod
     def of(cls, data: Any, axes: Sequence[str] = (), error: Any = None) -> Value:
@@ -165,16 +164,6 @@ class Value:
         value, error = np.take(estimate.value, turned, axis=place), compact(estimate.error)
         error = error if error.shape[place] == 1 else np.take(error, turned, axis=place)
         return Value(self.axes, Estimate(value, np.broadcast_to(error, value.shape)))
-
-    def added(
-        self, reads: Sequence[tuple[Slices, Slices]], weights: Sequence[Value], axes: Sequence[str],
-        shape: Sequence[int],
-    ) -> Value | None:  # fmt: skip
-        """A sum over slices that computes itself when it is read; None where numbers are added up at once.
-
-        Each of `reads` says where the value is read and where in the sum that is added, times a weight.
-        """
-        return None
 
     def zero(self) -> bool:
         """Whether the value is exactly zero."""
@@ -317,8 +306,7 @@ class Shifted(Value):
         read = dict(zip(source.axes, source.shape, strict=True))
         large = math.prod(ranges[n][1] - ranges[n][0] if n in ranges else read[n] for n in indices)
         whole = cls(source, slots, ranges, starts, by)
-        moved = source.tiled and any(len(form.terms) > 1 for form in slots.values())
-        return whole if large >= max(size if moved else 2 * size, SHIFTED) else whole.plain()
+        return whole if large >= max(2 * size, SHIFTED) else whole.plain()
 
     @property
     def estimate(self) -> Estimate:  # type: ignore[override]
@@ -418,9 +406,6 @@ def _added(
     axes = tuple(forms[0][axis].indices[0] if axis in forms[0] else axis for axis in source.axes)
     shape = [ranges[name][1] - ranges[name][0] if axis in forms[0] else size
              for axis, name, size in zip(source.axes, axes, source.shape, strict=True)]  # fmt: skip
-    later = source.added(list(filter(None, reads)), weights, axes, shape) if _one(sources) else None
-    if later is not None:
-        return later
     check_memory(shape)
     known = [compact(one.estimate.error) for one in sources]
     rooms = [error + (len(parts) + 1) * EPS * largest(one.estimate.value, error.shape)
@@ -451,10 +436,6 @@ def _added(
             top = error.max(axis=k, keepdims=True)
             error = top if np.all(ALIKE * error.min(axis=k, keepdims=True) >= top) else error
     return Value(axes, Estimate(total, np.broadcast_to(error, shape)))
-
-
-def _one(values: Sequence[Value]) -> bool:
-    return all(value is values[0] for value in values)
 
 
 def _slices(
