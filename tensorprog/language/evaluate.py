@@ -170,13 +170,43 @@ def gather(value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range]
     read = [(name, forms[name], starts[name]) for name in value.axes if name in forms]
     if not read:
         return value
+    found = _sliced(value, forms, ranges, starts)
+    if found is not None:
+        return found
     indices = dict.fromkeys(index for _, form, _ in read for index, _ in form.terms)
     spans = [(name, *ranges[name]) for name in indices]
     first = [(name, starts[name]) for name in value.axes if name in indices and name not in forms]
     few = all(math.prod(ranges[n][1] - ranges[n][0] for n in form.indices) <= HELD for _, form, _ in read)
     reading = _reading if few else _reading.__wrapped__
-    found = reading(value.axes, value.data.shape, tuple(read), tuple(spans), tuple(first))
-    return value if found is None else found(value.data)
+    gathering = reading(value.axes, value.data.shape, tuple(read), tuple(spans), tuple(first))
+    return value if gathering is None else gathering(value.data)
+
+
+def _sliced(
+    value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]
+) -> Open | None:
+    """A view, where every form is a number, or an index plus a number that no other axis is read at."""
+    axes: list[str] = []
+    key: list[int | slice] = []
+    for name, size in zip(value.axes, value.data.shape, strict=True):
+        form = forms.get(name)
+        if form is None:
+            axes.append(name)
+            key.append(slice(None))
+            continue
+        start = form.offset - starts[name]
+        if not form.terms and 0 <= start < size:
+            key.append(start)
+            continue
+        if len(form.terms) != 1 or form.terms[0][1] != 1:
+            return None
+        index = form.terms[0][0]
+        low, stop = ranges[index]
+        if low + start < 0 or stop + start > size:
+            return None
+        axes.append(index)
+        key.append(slice(low + start, stop + start))
+    return Open(tuple(axes), value.data[tuple(key)]) if len(set(axes)) == len(axes) else None
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ class Conditioned(NumericRecursion):
         """E[f(l) g(l')] without coefficients: for all draws at once, and only once, of what is not random."""
         read = [p.without_coefficient.expression, q.without_coefficient.expression]
         random = any(v.name in self.whole.random for expr in read for v in variables(expr))
-        if random or self.deferring or self.whole.replicates is not None:
+        if random or self.whole.replicates is not None:
             self._used[self.expectation_key(p, q, ranges)] = self._now
             return super().expectations(p, q, ranges)
         found = self.whole.expectations(p, q, {name: span for name, span in ranges.items() if name != REPLICATE})

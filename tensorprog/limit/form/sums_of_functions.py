@@ -162,6 +162,7 @@ class SumsOfFunctions:
         self.bound_ranges: dict[str, Range] = {}
         self._cache: dict[str, tuple[WeightedFunction, ...]] = {}
         self._inlined: dict[int, Expr] = {}
+        self._sources: dict[str, str] = {}
         self._fresh = count(1)
         self._at_step: dict[tuple[int, Step], Expr] = {}
         self._at_steps: dict[tuple[str, tuple[Range, ...]], tuple[WeightedFunction, ...]] = {}
@@ -179,8 +180,14 @@ class SumsOfFunctions:
 
     def source(self, name: str) -> str:
         """What a Gaussian family is independent by: its weight, or itself for initial vectors."""
-        products = (self.netsor.body[position] for position in self.netsor.families[name].statements)
-        return next((s.weight.name for s in products if isinstance(s, MatMul)), name)
+        if name not in self._sources:
+            products = (self.netsor.body[position] for position in self.netsor.families[name].statements)
+            self._sources[name] = next((s.weight.name for s in products if isinstance(s, MatMul)), name)
+        return self._sources[name]
+
+    def independent(self, f: str, g: str) -> bool:
+        """Whether two families are Gaussian and have different sources."""
+        return self.source(f) != self.source(g) and self.is_base(f) and self.is_base(g)
 
     def gaussian(self, part: WeightedFunction) -> bool:
         """Whether a part is a multiple of a Gaussian variable, or a constant."""
@@ -365,6 +372,7 @@ class SumsOfFunctions:
             else:
                 split = {position: self.split(self.statement(position)) for position in family.statements}
                 parts = [part for position, own in split.items() for part in self._boxed(position, own)]
+            parts = [part for part in parts if part.coefficient != ZERO]
             if len(parts) > MAX_PARTS:
                 raise not_compiled(
                     self.netsor.body[family.statements[0]],
@@ -415,6 +423,8 @@ class SumsOfFunctions:
 
     def _boxed(self, position: int, parts: Sequence[WeightedFunction]) -> list[WeightedFunction]:
         """Parts of one of several definitions, zero where it does not hold."""
+        if all(part.coefficient == ZERO for part in parts):
+            return []
         spans = target_box(self.netsor.body[position], self.netsor.ranges)
         box = tuple((str(k), span) for k, span in enumerate(spans))
         held = indicator([(Affine.index(name), span) for name, span in box])

@@ -369,7 +369,7 @@ class NumericLaw:
         """The diagonal of the covariance of a vector that no score reaches; a linear one is an exact average too."""
         if family in self.recursion.random or self.compiled.families[family].kind != "vector":
             return None
-        if self.is_linear(family) and self.recursion.on_diagonal(family) is None:
+        if self.is_linear(family):
             return None
         try:
             moment = self.recursion.centred(family, family, self.recursion.equal(family))

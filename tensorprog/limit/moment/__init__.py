@@ -10,7 +10,6 @@ families.
     numbers            the recursion with such values
     products           E of a product of functions: independent blocks, each asked of `gaussian.propagation`
     numeric_recursion  the recursion in numbers as laws hold it, with special routes for the next three
-    deferred           values that are written down once and computed in windows, as rows of recurrences
     recurrences        step by step: each step fills a row of every covariance
     carried            what recurrences carry along without a MatMul, as LSTMs do: averages over draws
     reduced            functions that reduce over an index of vectors, as batch normalisation does: averages over draws

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
+from tensorprog.gaussian.function import RealFunction
 from tensorprog.language.errors import NotFiniteError, ProgramError
 from tensorprog.language.evaluate import (
     BATCH,
@@ -32,7 +32,6 @@ from tensorprog.language.ir import Initial, Netsor, Range
 from tensorprog.limit.form.definitions import Box, indicator, readings
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.memory import keep, need
-from tensorprog.limit.moment.deferred import Changes, Computed, deferred
 from tensorprog.limit.moment.indexed import Equations, difference, patterns
 from tensorprog.limit.moment.recursion import Averaged, Recursion
 from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Settled, Value, check_memory
@@ -68,14 +67,13 @@ class Numbers(Recursion[Value, IndexedValues]):
     each = False  # whether every draw has moments of its own
     jointly = False  # whether functions of several vectors, summed over, are averaged over draws of all that they read
     making: tuple[str, ...] = ()  # the families of which a second moment is computed
-    diagonal = False  # whether covariances of recurrences are computed at equal positions only
-    deferring = False  # whether values are written down, to be computed in windows (see `deferred`)
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         super().__init__(program, expanded, symbols)
         self.replicates: Range | None = None
         self.initials = initial_laws(self.netsor)
         self.of_initials: dict[Hashable, Value] = {}  # expectations of functions of initial vectors
+        self.functions: dict[Expr, RealFunction] = {}  # that read nothing but their variable
         self._whole: set[str] = set()
 
     # -- families that are filled in step by step -----------------------------------------------------------------
@@ -114,33 +112,6 @@ class Numbers(Recursion[Value, IndexedValues]):
         """Whether moments are computed at the positions that are asked for: where nothing is averaged over draws."""
         return self.replicates is None or self.each
 
-    # -- written down, to be computed in windows --------------------------------------------------------------------
-
-    @contextmanager
-    def written_down(self, deferring: bool = True) -> Iterator[None]:
-        """What is asked for inside is written down, and not remembered; or it is computed after all."""
-        before = self.deferring
-        remembered = self._second, self._settled, self._expectations, self._partial
-        self._second, self._settled, self._expectations, self._partial = {}, {}, {}, {}
-        self.deferring = deferring
-        try:
-            yield
-        finally:
-            self.deferring = before
-            self._second, self._settled, self._expectations, self._partial = remembered
-
-    @abstractmethod
-    def changes(self, *read: Variable) -> list[Changes]:
-        """What may change of averages, and of what is drawn, while a recurrence is filled in."""
-
-    def _deferred(self, value: Value, ranges: Ranges) -> Value:
-        return deferred(value, self.over(ranges)) if self.deferring and value.axes else value
-
-    def expectations(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
-        """E[f(l) g(l')] without coefficients."""
-        found = super().expectations(p, q, ranges)
-        return found.mapped(lambda value: deferred(value, self.over(ranges))) if self.deferring else found
-
     def by_patterns(self, product: Averaged[Value], ranges: Ranges, prefer: Sequence[str]) -> IndexedValues:
         """The expectation of a product for each set of equations, but for those that can not hold by themselves."""
         always = {form for equations in product.equations for form in equations if form.bounds(ranges) == (0, 0)}
@@ -156,12 +127,10 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
         """A second moment, the same in both orders."""
-        return self.checked(self._symmetric(moment) if f == g and not self.deferring else moment, f, g)
+        return self.checked(self._symmetric(moment) if f == g else moment, f, g)
 
     def checked(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
         """A second moment, refused where an entry or its error is not finite."""
-        if self.deferring:
-            return moment
         return _finite(moment, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
 
     def _symmetric(self, moment: IndexedValues) -> IndexedValues:
@@ -231,10 +200,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         """An expression of constants, indices and averages, with the error of the averages carried through."""
         if isinstance(expr, Number):
             return Value.of(expr.value)
-        if self.deferring and any(True for _ in variables(expr)):
-            axes = [*indices_of(expr, ranges), *([] if self.replicates is None else [REPLICATE])]
-            return Computed(axes, self.over(ranges), partial(self._number, expr), self.changes(*variables(expr)))
-        return self._deferred(self._number(expr, ranges), ranges)
+        return self._number(expr, ranges)
 
     def _number(self, expr: Expr, ranges: Ranges) -> Value:
         value = evaluate(expr, self.scope(ranges))
@@ -264,7 +230,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         value = Value.of(index_array(self.netsor, declared.variance, used), used)
         where = dict(zip(declared.indices, slots, strict=True))
         starts = {name: self.netsor.ranges[name][0] for name in used}
-        return self._deferred(value.gather({name: where[name] for name in used}, ranges, starts), ranges)
+        return value.gather({name: where[name] for name in used}, ranges, starts)
 
     def initial_law(self, name: str) -> InitialLaw:
         """The law of initial vectors, whose whole covariance has room."""
@@ -321,8 +287,7 @@ class Numbers(Recursion[Value, IndexedValues]):
             return Value.of(0.0)
         names = [str(k) for k in range(len(family.ranges))]
         starts = {name: span[0] for name, span in zip(names, family.ranges, strict=True)}
-        value = Value.of(mean, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
-        return self._deferred(value, ranges)
+        return Value.of(mean, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
 
     def weighed(
         self, value: Value, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
@@ -330,7 +295,7 @@ class Numbers(Recursion[Value, IndexedValues]):
     ) -> Value:  # fmt: skip
         """Coefficients, then sums over indices, by products of matrices where that is possible."""
         mask = inside_mask(inside, ranges)
-        factors = [] if mask is None else [self._deferred(Value.of(mask.data, mask.axes), ranges)]
+        factors = [] if mask is None else [Value.of(mask.data, mask.axes)]
         factors += [self.number(expr, ranges) for expr in coefficients]
         left = list(over)
         for k, factor in enumerate(factors):
@@ -356,8 +321,7 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def product(self, factors: Sequence[Value]) -> Value:
         """The product of values, kept apart."""
-        together = len(factors) == 1 or any(factor.later for factor in factors)
-        return super().product(factors) if together else Factored(factors)
+        return factors[0] if len(factors) == 1 else Factored(factors)
 
     def vanishes(self, value: Value) -> bool:
         """Whether a value is exactly zero."""

@@ -7,24 +7,21 @@ apart, as an axis of all values, until a number leaves the recursion.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial, reduce
 
 from tensorprog.gaussian.several import REPLICATES
-from tensorprog.language.expr import Affine, Variable, indices_of
+from tensorprog.language.expr import Affine
 from tensorprog.language.ir import MatMul, Netsor, Range
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.moment.carried import Paths
-from tensorprog.limit.moment.deferred import Changes, Computed, NotDeferredError, deferred
-from tensorprog.limit.moment.indexed import NOTHING, Equations
+from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import ProductOfFunctions
 from tensorprog.limit.moment.recurrences import Recurrences
-from tensorprog.limit.moment.recursion import SMALL
 from tensorprog.limit.moment.reduced import Reduced, any_reduces, reducing_groups
-from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
+from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["NumericRecursion"]
 
@@ -36,23 +33,18 @@ class NumericRecursion(Numbers):
     """Moments of one program in numbers.
 
     A `pilot` takes one replicate of draws, to find the directions that matter; its numbers have no error.  Draws are of
-    all Gaussian variables `apart`, or of the sums that statements read.  On the `diagonal` recurrences are filled in at
-    equal positions only: one number a step, where a step needs no covariance of different steps before it.
+    all Gaussian variables `apart`, or of the sums that statements read.
 
     Raises    NotCompiledError for what this version does not compile, NotFiniteError for moments that are not finite
     """
 
     def __init__(
         self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS, symbols: Collection[str] = (),
-        pilot: bool = False, apart: bool = False, diagonal: bool = False,
+        pilot: bool = False, apart: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(program, expanded, symbols)
         self._apart: NumericRecursion | None = None
         self._made_apart = partial(NumericRecursion, program, expanded, numbers, symbols, apart=True)
-        self.diagonal = diagonal
-        self._made_diagonal = partial(NumericRecursion, program, expanded, numbers, symbols, diagonal=True)
-        self._on_diagonal: NumericRecursion | None = None
-        self._has_diagonal = type(self) is NumericRecursion and not (diagonal or pilot or apart)
         self.paths: Paths | None = None
         self.start(Recurrences(self))
         if any(self.netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
@@ -104,26 +96,13 @@ class NumericRecursion(Numbers):
             averages = [self._drawn(one, two, ranges) for one, two in sides]
             drawn = reduce(lambda a, b: a * b, averages, Value.of(1.0)) if groups else None
         factors, groups = reducing_groups(self, factors)
-        if groups and self.deferring:
-            raise NotDeferredError
         blocks = [Reduced(self, _sides(group, first, second), ranges) for group in groups]
         product = _WithBlocks(ProductOfFunctions(self, factors, ranges), blocks)
         found = self.by_patterns(product, ranges, (*q.bound, *p.bound))
         return found if drawn is None else found.times(drawn)
 
     def _drawn(self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Ranges) -> Value:
-        compute = partial(self._fitting(*first, *second).drawn.average, first, second)
-        if not self.deferring:
-            return compute(ranges)
-        read = dict.fromkeys(name for factor in (*first, *second) for name in indices_of(factor.expression, ranges))
-        names = self.making
-
-        def later(window: Ranges) -> Value:
-            with self.guarded(*names):
-                return compute(window, ranges)
-
-        changing = {variable for factor in (*first, *second) for _, variable, _ in factor.inner}
-        return Computed((REPLICATE, *read), self.over(ranges), later, self.changes(*changing))
+        return self._fitting(*first, *second).drawn.average(first, second, ranges)
 
     def _fitting(self, *factors: WeightedFunction) -> NumericRecursion:
         """The recursion whose draws answer for these functions: another one if they read parts of sums."""
@@ -132,47 +111,11 @@ class NumericRecursion(Numbers):
         self._apart = self._apart or self._made_apart()
         return self._apart
 
-    def changes(self, *read: Variable) -> list[Changes]:
-        """What may change of averages, and of what is drawn, while a recurrence is filled in."""
-        active = (variable.name for variable in read if variable.name in self.recurrences.active)
-        return [self.recurrences.changes.setdefault(name, Changes()) for name in active]
-
     # -- what is filled in step by step ---------------------------------------------------------------------------
 
     def ready(self, *names: str) -> None:
         """Fill the recurrences that define these families, unless that is under way."""
         self.recurrences.ensure(*names)
-
-    def on_diagonal(self, f: str) -> NumericRecursion | None:
-        """The recursion at equal positions, where that is to be had and the whole is large and not known."""
-        plain = self._has_diagonal and self.replicates is None and not self.each
-        large = math.prod(self.netsor.families[f].shape) ** 2 > SMALL
-        if not (plain and large and self.recurrences.loops) or self.recurrences.begun:
-            return None
-        self._on_diagonal = self._on_diagonal or self._made_diagonal()
-        return self._on_diagonal
-
-    def _alone(self, f: str, g: str, where: Equations) -> IndexedValues | None:
-        """The covariance of a family with itself at equal positions, by itself; None where that is not to be had."""
-        alone = self.on_diagonal(f) if f == g and where and where == self.equal(f) else None
-        try:
-            return None if alone is None else alone.centred(f, g, where)
-        except NotDeferredError:  # a step reads covariances of different steps
-            self._has_diagonal, self._on_diagonal = False, None
-            return None
-
-    def centred(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
-        """Cov(Z^f, Z^g) of vectors that no score reaches; `where`: at these positions, elsewhere any value."""
-        found = self._alone(f, g, where)
-        return super().centred(f, g, where) if found is None else found
-
-    def _centred(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
-        found = self._alone(f, g, where)
-        return super()._centred(f, g, where) if found is None else found
-
-    def worth(self, f: str, g: str, where: Equations) -> Equations:
-        """The equations themselves, or none where the whole is known, small, or not to be had in part."""
-        return where if self.diagonal else super().worth(f, g, where)
 
     def recurrent(self, name: str) -> bool:
         """Whether a family belongs to a recurrence."""
@@ -182,21 +125,15 @@ class NumericRecursion(Numbers):
         """Draw members of a Gaussian family, where something that is carried along reads them."""
         if self.paths is not None:
             self.paths.draw(name, tuple(box))
-            self.recurrences.changed(name)
 
     def step(self, position: int, box: Box) -> None:
         """Compute members of a family that is carried along, for every draw."""
         if self.paths is not None:
             self.paths.step(position, box)
-            self.recurrences.changed(self.netsor.body[position].target.name)
 
     def base(self, f: str, g: str) -> IndexedValues:
         """Covariance of two Gaussian families; of those in recurrences, as far as it is known."""
         self.ready(f, g)
-        if self.diagonal and self.recurrent(f) and self.recurrent(g):
-            raise NotDeferredError
-        if self.deferring and not self.recurrences.active & {f, g}:
-            return self._known_base(f, g)
         if self.recurrences.active & {f, g} or (f, g) in self.recurrences.covariances:
             return self.recurrences.covariances.get((f, g), IndexedValues((), self.pair_ranges(f, g)))
         return super().base(f, g)
@@ -204,19 +141,7 @@ class NumericRecursion(Numbers):
     def base_at(self, f: str, g: str, where: Equations) -> IndexedValues:
         """The covariance of two Gaussian families where these equations between positions hold."""
         self.ready(f, g)
-        if self.deferring and not self.recurrences.active & {f, g}:
-            return self._known_base(f, g, where)
-        if self.diagonal and self.recurrent(f) and f == g:
-            if where != self.equal(f):
-                raise NotDeferredError
-            return self.recurrences.covariances.get((f, g), IndexedValues((), self.pair_ranges(f, g)))
         return super().base_at(f, g, where)
-
-    def _known_base(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
-        """A covariance that no recurrence at work changes, among values that are written down."""
-        with self.written_down(False):
-            found = self.base_at(f, g, where)
-        return found.mapped(lambda value: deferred(value, found.ranges))
 
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues:
         """E[Z^f Z^g] with at least the members that are read at these forms of other indices.

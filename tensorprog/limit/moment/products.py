@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -31,7 +30,6 @@ from tensorprog.language.expr import (
 from tensorprog.language.ir import Range
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, SumsOfFunctions, WeightedFunction
 from tensorprog.limit.form.univariate import function, smooth
-from tensorprog.limit.moment.deferred import Computed, Deferred
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.recursion import Forms
@@ -106,21 +104,12 @@ class _Law:
     def __init__(self, product: ProductOfFunctions, equations: Equations, solution: Mapping[str, Affine]) -> None:
         self.product, self.equations, self.solution = product, equations, solution
         self.numbers, self.ranges = product.numbers, product.ranges
-        self.functions: dict[int, tuple[Expr, RealFunction]] = {}  # that are the same for all ranges, with their bodies
         self.paired: dict[int, tuple[Sequence[_Factor], tuple[str, ...], int]] = {}  # blocks with their axes
         self.alike: dict[tuple[int | str, ...], bool] = {}  # whether two forms are one but for the copies of indices
         self.forms = [renamed(form, solution) for form in product.forms.forms]
         self.place = {form: self.forms.index(key) for form, key in zip(product.forms.forms, self.forms, strict=True)}
         self._known: dict[tuple[int, int], Value] = {}
         self._means: dict[int, Value] = {}
-
-    def within(self, ranges: Mapping[str, Range]) -> _Law:
-        """The law in a window of values that are written down."""
-        law = copy(self)
-        law.ranges = ranges
-        law._known = {key: _part(value, ranges) for key, value in self._known.items()}
-        law._means = {key: _part(value, ranges) for key, value in self._means.items()}
-        return law
 
     def mean(self, place: int) -> Value:
         """Mean of one variable."""
@@ -149,15 +138,12 @@ class _Law:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
         if len(block) > 2:
             block = _merged(block)
-        if not self.numbers.deferring:
-            known, key = self.numbers.of_initials, self._of_initials(block)
-            if key is None:
-                return self._now(block)
-            if key not in known:
-                known[key] = self._now(block)
-            return known[key]
-        linear = len(block) < 3 and all(factor.plain == FORMAL for factor in block)
-        return self._expectation(block, self.numbers.scope(self.ranges)) if linear else self._later(block)
+        known, key = self.numbers.of_initials, self._of_initials(block)
+        if key is None:
+            return self._now(block)
+        if key not in known:
+            known[key] = self._now(block)
+        return known[key]
 
     def _of_initials(self, block: Sequence[_Factor]) -> tuple[Any, ...] | None:
         """What tells a block of functions of initial vectors from others, which has one value for all draws."""
@@ -179,24 +165,10 @@ class _Law:
         factors = tuple((factor.body, *((place, self.forms[place]) for place in factor.places)) for factor in block)
         return factors, equations, spans
 
-    def _later(self, block: Sequence[_Factor]) -> Value:
-        """The same written down, to be computed in windows."""
-        places = dict.fromkeys(place for factor in block for place in factor.places)
-        moments = [self.mean(place) for place in places] + [self.cov(j, k) for j in places for k in places]
-        axes = self._axes(moments, [factor.body for factor in block])
-        names = self.numbers.making
-
-        def compute(ranges: Mapping[str, Range]) -> Value:
-            with self.numbers.guarded(*names):
-                return self.within(ranges)._now(block)
-
-        averages = {v for factor in block for v in factor.averages}
-        return Computed(axes, self.numbers.over(self.ranges), compute, self.numbers.changes(*averages), *moments)
-
     def _now(self, block: Sequence[_Factor]) -> Value:
         result = self._expectation(block, self.numbers.scope(self.ranges))
         averages = dict.fromkeys(v for factor in block for v in factor.averages)
-        if result.later or not averages:
+        if not averages:
             return result
         value, error = result.estimate.value, result.estimate.error
         for average in averages:
@@ -238,11 +210,12 @@ class _Law:
         return Value(kept, Estimate(np.squeeze(found.value, idle), np.squeeze(found.error, idle)))
 
     def _function(self, body: Expr, scope: Scope, axes: tuple[str, ...]) -> RealFunction:
-        if id(body) in self.functions:
-            return self.functions[id(body)][1]
+        known = self.numbers.functions
+        if body in known:
+            return known[body]
         found = function(body, scope, axes)
         if not (found.shape or any(v != FORMAL for v in variables(body)) or indices_of(body, self.ranges)):
-            self.functions[id(body)] = body, found
+            known[body] = found
         return found
 
     def _axes(self, moments: Sequence[Value], bodies: Sequence[Expr]) -> tuple[str, ...]:
@@ -291,11 +264,6 @@ class _Law:
         ))  # fmt: skip
 
 
-def _part(value: Value, ranges: Mapping[str, Range]) -> Value:
-    """The numbers of a value in a window."""
-    return Value(value.axes, value.part(ranges)) if isinstance(value, Deferred) else value
-
-
 def _call(
     block: Sequence[_Factor], number: Mapping[str, int], axes: tuple[str, ...], scope: Scope
 ) -> Callable[[Array], Array]:
@@ -318,6 +286,9 @@ def _call(
 
 def _blocks(found: Sequence[_Factor], law: _Law) -> list[list[_Factor]]:
     """Factors in groups that are independent: no variable in two of them, all covariances between them zero."""
+
+    if len(found) < 2:
+        return [list(found)] if found else []
 
     def tied(one: _Factor, two: _Factor) -> bool:
         return any(j == k or not law.cov(j, k).zero() for j in one.places for k in two.places)

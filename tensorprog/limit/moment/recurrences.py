@@ -19,8 +19,7 @@ from tensorprog.language.expr import Affine, reindexed
 from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
 from tensorprog.limit.form.definitions import Box, positions_of, readings, target_box
-from tensorprog.limit.moment.deferred import Changes, Held, KnownPart, NotDeferredError, deferred
-from tensorprog.limit.moment.indexed import NOTHING, Equations, Term, difference, solve
+from tensorprog.limit.moment.indexed import Equations, Term, difference, solve
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.values import IndexedValues, Value, check_memory
 
@@ -47,6 +46,8 @@ class Recurrences:
         order, _ = schedule(self.netsor.body, self.netsor.ranges, self.netsor.boundaries)
         self._group = {p: number for number, entry in enumerate(order) for p in positions([entry])}
         self.loops = {number for number, entry in enumerate(order) if isinstance(entry, Loop)}
+        looped = [p for entry in order if isinstance(entry, Loop) for p in positions([entry])]
+        self._recurrent = {self.netsor.body[p].target.name for p in looped}
         self.steps = steps(self.netsor)
         self._steps: dict[int, list[Step]] = {}
         for step in self.steps if self.loops else ():
@@ -58,8 +59,6 @@ class Recurrences:
         self.covariances: dict[tuple[str, str], IndexedValues] = {}
         self.averages: dict[str, Value] = {}
         self._filled: dict[str, list[Box]] = {}
-        self.changes: dict[str, Changes] = {}  # of averages, and of what is drawn
-        self._rows: dict[tuple[str, str], list[_Rows]] = {}
         self._started: set[int] = set()
 
     def afresh(self, numbers: Numbers) -> Recurrences:
@@ -75,7 +74,7 @@ class Recurrences:
 
     def recurrent(self, name: str) -> bool:
         """Whether a family belongs to a recurrence."""
-        return any(self._group[position] in self.loops for position in self.netsor.families[name].statements)
+        return name in self._recurrent
 
     def ensure(self, *names: str) -> None:
         """Fill the recurrences that define these families, unless that is under way.
@@ -99,10 +98,6 @@ class Recurrences:
     def _fill(self, number: int) -> None:
         before = self.active
         self.active = before | {step.statement.target.name for step in self._steps[number]}
-        if self.numbers.diagonal and any(self.netsor.families[name].kind == "scalar" for name in self.active):
-            raise NotDeferredError
-        if not self.numbers.each:
-            self._write_down(number)
         self._base_cases()
         own = self._steps[number]
         for place, step in enumerate(own, self.steps.index(own[0])):
@@ -134,9 +129,6 @@ class Recurrences:
 
     def _fill_rows(self, name: str, statement: MatMul, box: Box, number: int) -> None:
         self._filled[name] = merged([*self._filled.get(name, ()), box])
-        if self.numbers.diagonal:
-            self._fill_row(name, box, name, box)
-            return
         for position, other in self._partners(statement):
             for known in self._known(other, position, number):
                 met = self._met(statement, box, other, known)
@@ -175,14 +167,6 @@ class Recurrences:
         return [self.netsor.families[name].ranges] if self._group[position] < number else ()
 
     def _fill_row(self, f: str, box: Box, g: str, known: Box) -> None:
-        if (f, g) in self._rows:
-            own, mirrored = self._rows[f, g]
-            found = own.window(box_ranges(box, known))
-            if (f, box) != (g, known):
-                found += mirrored.window(box_ranges(known, box))
-            for table, window, entries in found:
-                table.enter(window, entries)
-            return
         row = self.numbers.gaussian(f, g, self.numbers.over(box_ranges(box, known)))
         self._enter((f, g), row)
         if (f, box) != (g, known):
@@ -208,81 +192,6 @@ class Recurrences:
                 table[equations] = overwritten(table.get(equations), value, along, whole)
         self.covariances[key] = IndexedValues(tuple(Term(e, value) for e, value in table.items()), whole)
 
-    # -- rows that are written down once --------------------------------------------------------------------------
-
-    def _write_down(self, number: int) -> None:
-        """What every row is, in values that are computed in windows, and tables with the terms that rows have.
-
-        The terms of a covariance follow from those of the covariances that it is made of, from none to begin with.
-        """
-        products = [step.statement for step in self._steps[number] if isinstance(step.statement, MatMul)]
-        products = [s for s in dict.fromkeys(products) if s.vector.name not in self.numbers.random]
-        pairs = {(s.target.name, other.target.name) for s in products for position, other in self._partners(s)
-                 if other.vector.name not in self.numbers.random and self._group[position] <= number}  # fmt: skip
-        tables: dict[tuple[str, str], dict[Equations, KnownPart]] = {pair: {} for pair in pairs}
-        tables |= {(g, f): {} for f, g in pairs}
-        if self.numbers.diagonal and any(f != g for f, g in pairs):
-            raise NotDeferredError
-        bound = self._bound(number)
-        try:
-            while True:
-                self.covariances |= {key: self._as_moment(key, own) for key, own in tables.items()}
-                with self.numbers.written_down():
-                    rows = {pair: self._both(*pair) for pair in sorted(pairs)}
-                found = {key: dict[Equations, list[str]]() for key in tables}
-                for f, g in rows:
-                    for key, moment in zip(((f, g), (g, f)), rows[f, g], strict=True):
-                        for term in moment.terms:
-                            axes = self._table_axes(key, term, bound)
-                            axes += found[key].get(term.equations, [])
-                            found[key][term.equations] = list(dict.fromkeys(axes))
-                if all({e: list(t.axes) for e, t in tables[key].items()} == found[key] for key in tables):
-                    break
-                tables = {
-                    key: {e: KnownPart(axes, self.numbers.pair_ranges(*key)) for e, axes in own.items()}
-                    for key, own in found.items()
-                }  # fmt: skip
-        except NotDeferredError:
-            if self.numbers.diagonal:
-                raise
-            for key in tables:
-                del self.covariances[key]
-            return
-        for pair, both in rows.items():
-            f, g = pair
-            self._rows[pair] = [_Rows(self.numbers, moment, tables[key], key)
-                                for key, moment in zip(((f, g), (g, f)), both, strict=True)]  # fmt: skip
-        for key, own in tables.items():
-            known = tuple(Term(e, Value(table.axes, table.entered)) for e, table in own.items())
-            self.covariances[key] = IndexedValues(known, self.numbers.pair_ranges(*key))
-
-    def _as_moment(self, key: tuple[str, str], tables: Mapping[Equations, KnownPart]) -> IndexedValues:
-        return IndexedValues(tuple(Term(e, table) for e, table in tables.items()), self.numbers.pair_ranges(*key))
-
-    def _both(self, f: str, g: str) -> tuple[IndexedValues, IndexedValues]:
-        """The covariance of two families, written down, and its mirror image."""
-        whole, turned = self.numbers.pair_ranges(f, g), self.numbers.pair_ranges(g, f)
-        where = self.numbers.equal(f) if self.numbers.diagonal else NOTHING
-        moment = self.numbers.gaussian(f, g, whole, where).mapped(lambda value: Held(deferred(value, whole)))
-        return (moment, moment) if where else (moment, self.numbers.swapped(moment, turned))
-
-    def _bound(self, number: int) -> dict[str, set[int]]:
-        """The slots of families that steps bind to part of their range."""
-        found: dict[str, set[int]] = {}
-        for step in self._steps[number]:
-            name, box = step.statement.target.name, _box(step, self.netsor.ranges)
-            whole = self.netsor.families[name].ranges
-            found.setdefault(name, set()).update(k for k, span in enumerate(box) if tuple(span) != tuple(whole[k]))
-        return found
-
-    def _table_axes(self, key: tuple[str, str], term: Term[Value], bound: Mapping[str, set[int]]) -> list[str]:
-        """The axes of a term: those of its value, and those that are filled in step by step."""
-        steps = [f"{k}{copy}" for name, copy in zip(key, ("", "_"), strict=True) for k in sorted(bound.get(name, ()))]
-        where = self.numbers.equal(key[0]) if self.numbers.diagonal else NOTHING
-        solved = solve(term.equations | where)
-        ordered = self.numbers.pair_ranges(*key)
-        return [name for name in ordered if name in term.value.axes or (name in steps and name not in solved)]
-
     # -- averages -------------------------------------------------------------------------------------------------
 
     def rest_of(self, name: str) -> None:
@@ -297,37 +206,6 @@ class Recurrences:
         ranges, whole = (self.numbers.over(box_ranges(b)) for b in (box, self.netsor.families[name].ranges))
         value = self.numbers.average_of(position, ranges)
         self.averages[name] = overwritten(self.averages.get(name), value, ranges, whole)
-        self.changed(name)
-
-    def changed(self, name: str) -> None:
-        """Members of a family were made known."""
-        if name in self.changes:
-            self.changes[name].number += 1
-
-
-class _Rows:
-    """The rows of a covariance as they are written down, and the tables that they are entered into."""
-
-    def __init__(
-        self, numbers: Numbers, moment: IndexedValues, tables: Mapping[Equations, KnownPart], key: tuple[str, str]
-    ) -> None:
-        self.numbers, self.key = numbers, key
-        self.terms = [(e, deferred(value, moment.ranges), tables[e]) for e, value in moment.summands()]
-
-    def window(self, window: Mapping[str, Range]) -> list[tuple[KnownPart, Mapping[str, Range], Estimate]]:
-        """The entries in a window, each with its table and where it stands there."""
-        entries: list[tuple[KnownPart, Mapping[str, Range], Estimate]] = []
-        for equations, value, table in self.terms:
-            held = _held(window, equations) if equations else window
-            if held is None:
-                continue
-            found = value.part(held)
-            if not (np.isfinite(found.value.sum()) and np.isfinite(found.error.sum())):
-                self.numbers.checked(IndexedValues((Term(equations, Value(value.axes, found)),), held), *self.key)
-            if value.axes != table.axes:
-                found = Value(value.axes, found).aligned(table.axes)
-            entries.append((table, held, found))
-        return entries
 
 
 def _held(window: Mapping[str, Range], equations: Equations) -> dict[str, Range] | None:

@@ -142,6 +142,7 @@ class Recursion(ABC, Generic[V, M]):
         self._averages: dict[str, V] = {}
         self._expectations: dict[Any, M] = {}
         self._partial: dict[tuple[str, str, bool], dict[Equations, M]] = {}
+        self._large: dict[tuple[str, str], bool] = {}
         self._inside = 0
 
     @property
@@ -446,6 +447,8 @@ class Recursion(ABC, Generic[V, M]):
 
         Positions in `around` wrap.
         """
+        if not self._in_part(f, g):
+            return NOTHING
         found, whole = set(), self.pair_ranges(f, g)
         firsts = [str(k) for k in range(len(self.netsor.families[f].ranges))]
         for k in range(len(self.netsor.families[g].ranges)):
@@ -459,7 +462,7 @@ class Recursion(ABC, Generic[V, M]):
                 if names[own].terms and not apart.terms:
                     found.add(difference(Affine.index(own), Affine.index(f"{k}_") + apart.offset))
                     break
-        return self.worth(f, g, frozenset(form for form in found if form is not None))
+        return frozenset(form for form in found if form is not None)
 
     def equal(self, f: str) -> Equations:
         """The equations of the diagonal of a family: all positions are equal."""
@@ -468,10 +471,18 @@ class Recursion(ABC, Generic[V, M]):
 
     def worth(self, f: str, g: str, where: Equations) -> Equations:
         """The equations themselves, or none where the whole is known, small, or not to be had in part."""
-        families = [self.netsor.families[name] for name in (f, g)]
-        large = math.prod(size for family in families for size in family.shape) > SMALL
-        whole = any(len(family.statements) > 1 for family in families) or any(map(self.recurrent, (f, g)))
-        return where if self.in_part and large and not whole else NOTHING
+        return where if self._in_part(f, g) else NOTHING
+
+    def _in_part(self, f: str, g: str) -> bool:
+        """Whether moments of two families may be computed at some positions only, and are worth it."""
+        if not self.in_part:
+            return False
+        if (f, g) not in self._large:
+            families = [self.netsor.families[name] for name in (f, g)]
+            large = math.prod(size for family in families for size in family.shape) > SMALL
+            whole = any(len(family.statements) > 1 for family in families) or any(map(self.recurrent, (f, g)))
+            self._large[f, g] = large and not whole
+        return self._large[f, g]
 
     def second_at(self, f: str, g: str, where: Equations) -> M:
         """E[Z^f Z^g] for every draw where these equations between positions hold; elsewhere any value."""
@@ -515,9 +526,14 @@ class Recursion(ABC, Generic[V, M]):
         """Covariance of two affine forms of Gaussian variables."""
         total = self.nothing(ranges)
         for a, u, bound in first:
-            p = WeightedFunction(a, bound, None, ((ONE, u, ()),))
             for b, v, other in second:
+                if self.parts.independent(u.name, v.name):
+                    continue
+                if a == b == ONE and not bound and not other:
+                    total = total + self.replicated_covariance(u, v, ranges)
+                    continue
                 # the variance of a sum: its second copy runs by itself
+                p = WeightedFunction(a, bound, None, ((ONE, u, ()),))
                 again = {name: Affine.index(f"{name}'") for name in other if name in bound}
                 q = WeightedFunction(b, other, None, ((ONE, v, ()),)).renamed(again)
                 local = dict(ranges) | {f"{name}'": ranges[name] for name in again}
@@ -717,8 +733,9 @@ class Forms(Generic[V]):
     ) -> None:
         self.recursion, self.forms, self.ranges = recursion, forms, ranges
         self.means = [recursion.centre(form, ranges) for form in forms]
-        # those of different forms first: what they need holds variances too
-        pairs = sorted(((k, j) for k in range(len(forms)) for j in range(k + 1)), key=lambda pair: pair[0] == pair[1])
+        # those of different forms first: what they need holds variances too; variances of many members before few
+        pairs = [(k, j) for k in range(len(forms)) for j in range(k)]
+        pairs += [(k, k) for k in sorted(range(len(forms)), key=lambda k: -self._size(k))]
         self.covariances: dict[tuple[int, int], Indexed[V]] = {}
         for k, j in pairs:
             if j < k or forms[k] not in linear or not self._without_equations(forms[k]):
@@ -731,6 +748,11 @@ class Forms(Generic[V]):
         family = self.recursion.netsor.families[form[0][1].name]
         return len(family.statements) == 1 and not any(family.boundaries)
 
+    def _size(self, k: int) -> int:
+        """How many members a form has, about."""
+        names = {name for _, variable, _ in self.forms[k] for slot in variable.slots for name in slot.indices}
+        return math.prod(self.ranges[name][1] - self.ranges[name][0] for name in names if name in self.ranges)
+
     def _covariance(self, k: int, j: int) -> Indexed[V]:
         found = self._variance_of_copy(k) if j == k else None
         if found is None:
@@ -738,10 +760,10 @@ class Forms(Generic[V]):
         return found
 
     def _variance_of_copy(self, k: int) -> Indexed[V] | None:
-        """The variance of a form that is an earlier one at other indices: that one's, read there."""
-        for j, form in enumerate(self.forms[:k]):
-            names = _copied(form, self.forms[k], self.ranges)
-            if names is not None and (j, j) in self.covariances:
+        """The variance of a form that is another one at other indices: that one's, read there."""
+        for j, form in enumerate(self.forms):
+            names = _copied(form, self.forms[k], self.ranges) if (j, j) in self.covariances else None
+            if names is not None:
                 return self.covariances[j, j].read(names, self.ranges)
         return None
 
@@ -781,7 +803,7 @@ def agreeing(ranges: Ranges, at: Mapping[str, Affine]) -> dict[str, Range] | Non
 
 
 def _copied(one: Inner, two: Inner, ranges: Ranges) -> dict[str, Affine] | None:
-    """The free indices of a form at which it is the other one, over the same ranges; None if it is another form."""
+    """The free indices of a form at which it is the other one, within its ranges; None if it is another form."""
     names: dict[str, Affine] = {}
     if [variable.name for _, variable, _ in one] != [variable.name for _, variable, _ in two]:
         return None
@@ -789,8 +811,10 @@ def _copied(one: Inner, two: Inner, ranges: Ranges) -> dict[str, Affine] | None:
         names |= dict(zip(bound, map(Affine.index, other), strict=False))
         names |= {slot.bare: form for slot, form in zip(first.slots, second.slots, strict=True) if slot.bare}
     summed = {name for _, _, bound in one for name in bound}
-    if any(form.bare is None or ranges[name] != ranges[form.bare] for name, form in names.items()):
-        return None
+    for name, form in names.items():
+        (start, stop), (low, high) = ranges[name], ranges.get(form.bare or "", (0, 0))
+        if form.bare is None or low < start or high > stop:
+            return None
     if WeightedFunction(ONE, (), None, one).renamed(names).inner != two:
         return None
     return {name: form for name, form in names.items() if name not in summed}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,6 @@ class Value:
 
     axes: tuple[str, ...]
     estimate: Estimate
-    later: ClassVar[bool] = False  # whether the numbers are computed when they are asked for (see `deferred`)
 
     @classmethod
     def of(cls, data: Any, axes: Sequence[str] = (), error: Any = None) -> Value:
@@ -103,7 +102,7 @@ class Value:
         """The sum of products over some axes, never formed one by one."""
         if not over:
             return self * other
-        if other.later or isinstance(other, Shifted):
+        if isinstance(other, Shifted):
             return other.contracted(self, over)
         a, b = self.value, other.value
         sizes = Open(a.axes, np.abs(a.data)), Open(b.axes, np.abs(b.data))
@@ -167,10 +166,10 @@ class Value:
 
     def zero(self) -> bool:
         """Whether the value is exactly zero."""
-        # the first few numbers mostly decide
-        first = (slice(0, 1),) * len(self.axes)
-        both = (self.estimate.value, self.estimate.error)
-        return not (any(part[first].any() for part in both) or any(part.any() for part in both))
+        value, error = self.estimate.value, self.estimate.error
+        if value.size and value.item(0):  # which mostly decides
+            return False
+        return not (value.any() or error.any())
 
     def settled(self) -> Value:
         """The mean over replicates of draws; its statistical error is part of the error."""
@@ -227,7 +226,7 @@ class Factored(Value):
         if known is not None:
             return known
         axes = set(union(first.axes, second.axes))
-        plain = first.later or second.later or axes in (set(first.axes), set(second.axes))
+        plain = axes in (set(first.axes), set(second.axes))
         return first * second if plain else cls(first.factors + second.factors)
 
     @property
@@ -539,9 +538,12 @@ class IndexedValues(Indexed[Value]):
         return value.gather(names, ranges, _starts(self.ranges))
 
     def _gathered(self, terms: Sequence[tuple[Equations, Term[Value]]], ranges: Ranges) -> IndexedValues:
-        return IndexedValues(tuple(term for _, term in terms), ranges).merged()
+        found = IndexedValues(tuple(term for _, term in terms), ranges)
+        return found.merged() if len(terms) > 1 or any(term.equations for term in found.terms) else found
 
     def __add__(self, other: IndexedValues) -> IndexedValues:
+        if not (self.terms and other.terms):
+            return IndexedValues(self.terms or other.terms, self.ranges)
         return IndexedValues((*self.terms, *other.terms), self.ranges).merged()
 
     def __sub__(self, other: IndexedValues) -> IndexedValues:
@@ -660,7 +662,5 @@ def _starts(ranges: Ranges) -> dict[str, int]:
 
 def _vanishes(difference: Value, found: Value) -> bool:
     """Whether a difference is zero within its error, at rounding level."""
-    if difference.later:
-        return False
     error, scale = difference.estimate.error, np.max(np.abs(found.estimate.value), initial=0.0)
     return bool(np.all(np.abs(difference.estimate.value) <= error) and np.max(error, initial=0.0) <= 1e-12 * scale)
