@@ -24,7 +24,7 @@ from tensorprog.limit.law.infinite_heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw, check_order
 from tensorprog.limit.law.summary import blocks_of
 from tensorprog.limit.memory import budgeted
-from tensorprog.show.notebook import watched
+from tensorprog.show.progress import watched
 
 if TYPE_CHECKING:
     from tensorprog.results.selfcheck import LawCheck

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from tensorprog.blocks import Block, Code, Folded, Picture, code, paragraph, strong
+from tensorprog.blocks import Block, Code, Picture, code, paragraph, strong
 from tensorprog.blocks.html import Shown
 from tensorprog.finite.job import kept_families
 from tensorprog.finite.run import run
@@ -20,7 +20,7 @@ from tensorprog.language.habits import Answering, answering
 from tensorprog.language.memory import parse_memory
 from tensorprog.results.conditional import with_conditional
 from tensorprog.shipped import resolve
-from tensorprog.show.notebook import watched
+from tensorprog.show.progress import watched
 
 if TYPE_CHECKING:
     from tensorprog.check.clauses import Report
@@ -84,13 +84,12 @@ class Program(Builder, Shown, metaclass=Answering):
         from tensorprog.show.graphs import to_svg
 
         netsor = self.netsor
-        picture = Picture(to_svg(build(netsor)), f"graph-{netsor.name}", f"graph of {netsor.name}", scroll=True)
         about = (code(netsor.name), *((", ", netsor.reference) if netsor.reference else ()))
         return [
             paragraph(strong(netsor.title or netsor.name)),
             paragraph(*about),
             Code(str(self).rstrip(), "program"),
-            Folded("graph", (picture,), opened=len(netsor.body) <= 30),
+            Picture(to_svg(build(netsor)), f"graph of {netsor.name}"),
         ]
 
     def to_yaml(self) -> str:

@@ -46,10 +46,12 @@ NEVER = {
 ALLOWED = {("gaussian", "language.linalg")}
 # the only places for an outside package
 HOMES = {
-    "networkx": ("check.graph", "show.graph_layout"),
+    "networkx": ("check.graph", "show.graphs"),
     "yaml": ("language.reading",),
-    "matplotlib": ("show.plots",),
+    "matplotlib": ("show.plots", "show.graphs"),
     "click": ("jobs.cli",),
+    "jinja2": ("blocks.html",),
+    "latex2mathml": ("blocks.formulas",),
     "rich": ("show.terminal", "show.progress"),
     "threadpoolctl": ("finite",),
     "numba": ("finite",),

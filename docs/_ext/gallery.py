@@ -14,9 +14,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import tensorprog as tp
-from tensorprog.blocks import Folded, Picture
+from tensorprog.blocks import Picture
 from tensorprog.blocks.html import to_html
-from tensorprog.blocks.svg import palette
 from tensorprog.show import plots
 from tensorprog.show.graphs import to_svg
 
@@ -97,11 +96,9 @@ def _lines(
         if level is not None:
             panel.axhline(level, linestyle="--", color="#888888")
         panel.set_xticks(range(len(places)), places)
-        panel.set_xlabel(below)
-        panel.set_ylabel(title)
-        plots.frame(panel)
+        plots.frame(panel, below, title)
         if any(labels):
-            plots.legend_above(panel)
+            plots.legend([panel])
 
     return draw
 
@@ -129,18 +126,12 @@ class Pictured(SphinxDirective):
         draw, label = KINDS[kind]
         P = tp.load(name, **{own: int(value) for own, value in (text.split("=") for text in constants)})
         key = re.sub(r"\W+", "-", f"{kind}-{name}-{variable}")
-        shown = Picture(
-            plots.svg(draw(P, variable)), key, label.format(of=f"{variable} of {name}"), "", fixed=plots.INKS
-        )
+        shown = Picture(plots.svg(draw(P, variable)), label.format(of=f"{variable} of {name}"))
         report = P.check()
-        graph = Picture(to_svg(P.graph(), report), f"graph-{name}", f"The program {name} as a graph", "", scroll=True)
-        html = to_html([shown, report.summary, Folded(f"{name} as a graph, statement by statement", (graph,))])
-        ink = palette(html, dark=True)
-        style = (
-            f"@media (prefers-color-scheme: dark) {{ body:not([data-theme=light]) .{key} {{ {ink} }} }}\n"
-            f"body[data-theme=dark] .{key} {{ {ink} }}"
-        )
-        return [nodes.raw("", f'<style>{style}</style><div class="gallery {key}">{html}</div>', format="html")]
+        graph = to_html([Picture(to_svg(P.graph(), report), f"The program {name} as a graph")])
+        folded = f"<details><summary>{name} as a graph, statement by statement</summary>{graph}</details>"
+        html = to_html([shown, report.summary]) + folded
+        return [nodes.raw("", f'<div class="gallery {key}">{html}</div>', format="html")]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -23,7 +23,7 @@ import numpy as np
 import tensorprog as tp
 from tensorprog.language.errors import fail
 from tensorprog.language.files import writing
-from tensorprog.show.plots import legend_below
+from tensorprog.show.plots import legend
 
 from .convergence import Convergence
 from .densities import Densities
@@ -137,7 +137,7 @@ def save(figure: Figure, data: Data, path: Path, style: str) -> None:
     """Write one picture of a figure from its data."""
     with writing(path):
         tp.plots.save(
-            path, lambda axes: legend_below(axes, figure.drawing.draw(axes, data)), figure.drawing.panels, style=style
+            path, lambda axes: legend(axes, figure.drawing.draw(axes, data)), figure.drawing.panels, style=style
         )
 
 

@@ -37,10 +37,6 @@ class Convergence:
     cases: tuple[Case, ...]  # one limit, several widths
     panels = 1
 
-    def cost(self, settings: Settings) -> float:
-        """Rough seconds for the networks."""
-        return settings.repeats * sum(case.cost(settings) for case in self.cases)
-
     def data(self, settings: Settings, told: Listener) -> Data:
         """One row for each width and trial, their means, and the paper's estimate where nothing is to be seen.
 

@@ -23,7 +23,6 @@ Array = NDArray[Any]
 REACH = 10.0  # standard deviations on either side
 BIN = 0.2  # of the histograms, in standard deviations
 POINTS = 41  # of precise densities
-EACH_HEAD = 0.08  # rough seconds for each head of a limit
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,6 @@ class Densities:
     def _name(self) -> str:
         """What stands on the horizontal axis."""
         return OUTPUT if all(case.scale == 1 for case in self.cases) else rf"$\sqrt{{H}}$ {OUTPUT}"
-
-    def cost(self, settings: Settings) -> float:
-        """Rough seconds for the networks, and for limits and tails of so many heads."""
-        return sum(case.cost(settings) + EACH_HEAD * case.heads for case in self.cases)
 
     def data(self, settings: Settings, told: Listener) -> Data:
         """Curves, histograms, tails, and the comparison of each case with its limit.

@@ -18,8 +18,6 @@ from tensorprog.show.plots import (
     VERMILION,
     colours,
     frame,
-    name_axis,
-    sized,
     spaced,
 )
 
@@ -52,14 +50,23 @@ GAUSSIAN_NAME = "Gaussian, H to infinity"
 
 def kernel(ax: Any, y: Array, density: Array, colour: Any, label: str, k: int, count: int) -> Any:
     """A kernel estimate: the k-th of so many, with the marker that its counts have on the log scale."""
-    return ax.plot(y, density, color=colour, linewidth=sized(1.2), label=label, zorder=3, **spaced(k, count, len(y)))[0]
+    return ax.plot(
+        y,
+        density,
+        color=colour,
+        linewidth=1.0,
+        label=label,
+        zorder=3,
+        marker=MARKERS[k],
+        markevery=spaced(k, count, len(y)),
+    )[0]
 
 
 def bars(ax: Any, table: Mapping[str, Array], colour: Any, label: str, strong: bool) -> Any:
     """A histogram: filled, or where it is not to hide another one an outline."""
     edges = [*table["left"], table["right"][-1]]
     if strong:
-        return ax.stairs(table["density"], edges, color=colour, linewidth=sized(1.0), label=label, zorder=2.2)
+        return ax.stairs(table["density"], edges, color=colour, linewidth=0.8, label=label, zorder=2.2)
     return ax.stairs(table["density"], edges, color=colour, alpha=0.3, linewidth=0, fill=True, label=label, zorder=2)
 
 
@@ -71,9 +78,9 @@ def points(ax: Any, table: Mapping[str, Array], colour: Any, label: str, k: int)
         yerr=table["error"],
         color=colour,
         marker=MARKERS[k],
-        markersize=sized(3.4),
+        markersize=2.7,
         linestyle="none",
-        elinewidth=sized(0.8),
+        elinewidth=0.6,
         label=label,
         zorder=3,
     )
@@ -85,7 +92,7 @@ def curve(ax: Any, y: Array, density: Array, colour: Any, label: str, dotted: bo
         y,
         density,
         color=colour,
-        linewidth=sized(1.6),
+        linewidth=1.3,
         label=label,
         zorder=3.2 if dotted else 3.1,
         linestyle=(0, (1, 1.2)) if dotted else "-",
@@ -94,9 +101,7 @@ def curve(ax: Any, y: Array, density: Array, colour: Any, label: str, dotted: bo
 
 def gaussian(ax: Any, y: Array, density: Array) -> Any:
     """The Gaussian limit of infinitely many heads: dashed, above limits that may coincide with it."""
-    return ax.plot(y, density, color=VERMILION, linewidth=sized(1.4), linestyle=DASHED, label=GAUSSIAN_NAME, zorder=4)[
-        0
-    ]
+    return ax.plot(y, density, color=VERMILION, linewidth=1.1, linestyle=DASHED, label=GAUSSIAN_NAME, zorder=4)[0]
 
 
 def difference(ax: Any, table: Mapping[str, Array], y: Array, gaussian: Array, colour: Any, k: int) -> None:
@@ -109,9 +114,9 @@ def difference(ax: Any, table: Mapping[str, Array], y: Array, gaussian: Array, c
         yerr=table["error"],
         color=colour,
         marker=MARKERS[k],
-        markersize=sized(3.4),
+        markersize=2.7,
         linestyle="none",
-        elinewidth=sized(0.8),
+        elinewidth=0.6,
         zorder=3,
     )
 
@@ -124,7 +129,7 @@ def both(draw: Callable[..., Any], axes: Sequence[Any], *given: Any) -> Any:
 
 def spike(ax: Any, colour: str, label: str) -> Any:
     """A point mass at zero."""
-    return ax.axvline(0.0, color=colour, linewidth=sized(1.8), label=label, zorder=2.5)
+    return ax.axvline(0.0, color=colour, linewidth=1.4, label=label, zorder=2.5)
 
 
 def trials(
@@ -137,10 +142,10 @@ def trials(
         yerr=[middle - low, high - middle],
         color=colour,
         marker=MARKERS[k],
-        markersize=sized(4.5),
-        linewidth=sized(1.2),
+        markersize=3.6,
+        linewidth=1.0,
         linestyle="-" if joined else "none",
-        capsize=sized(2.5),
+        capsize=2.0,
         label=label,
         zorder=3 + k,
     )
@@ -148,12 +153,12 @@ def trials(
 
 def power(ax: Any, n: Array, values: Array, colour: str, label: str) -> Any:
     """A fitted power law."""
-    return ax.plot(n, values, color=colour, linewidth=sized(1.0), linestyle=(0, (5, 2)), label=label, zorder=2)[0]
+    return ax.plot(n, values, color=colour, linewidth=0.8, linestyle=(0, (5, 2)), label=label, zorder=2)[0]
 
 
 def line(ax: Any, value: float, colour: str, label: str) -> Any:
     """A horizontal line."""
-    return ax.axhline(value, color=colour, linewidth=sized(1.4), linestyle=(0, (1, 1.5)), label=label, zorder=1.5)
+    return ax.axhline(value, color=colour, linewidth=1.1, linestyle=(0, (1, 1.5)), label=label, zorder=1.5)
 
 
 def level(ax: Any, values: Array, colour: str, label: str) -> Any:
@@ -161,13 +166,9 @@ def level(ax: Any, values: Array, colour: str, label: str) -> Any:
     logs = np.log(values)
     low, middle, high = np.exp(logs.mean() + logs.std() * np.array([-1.0, 0.0, 1.0]))
     ax.axhspan(low, high, color=colour, alpha=0.15, linewidth=0, zorder=1)
-    return ax.axhline(middle, color=colour, linewidth=sized(1.2), linestyle=DASHED, label=label, zorder=1.5)
+    return ax.axhline(middle, color=colour, linewidth=1.0, linestyle=DASHED, label=label, zorder=1.5)
 
 
 def labels(ax: Any, x: str, y: str) -> None:
     """Names of the axes, and the frame."""
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    ax.set_xlabel(x)
-    name_axis(ax.yaxis, y)
-    frame(ax)
+    frame(ax, x, y)

@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.finite.run import estimate
 from tensorprog.results.reference import Reference
 
 Array = NDArray[Any]
 Table = dict[str, Array]  # columns of equal length
 
 MEMORY = "3GiB"  # 50,000 networks of 256 heads have 1.6 GiB of scores
-DRAWING, MEASURING = 0.65, 4e-6  # of the seconds estimated for drawing, and those for each network that is measured
 WIDTHS = (16, 64, 256, 1024)
 OUTPUT = "y[0]"  # the variable of the figures but that of scores
 HEADS = "a"  # the index of heads in the programs of attention
@@ -71,11 +69,6 @@ class Case:
     def key(self) -> dict[str, float]:
         """Columns by which tables tell cases apart."""
         return {"n": self.width, "H": self.heads}
-
-    def cost(self, settings: Settings) -> float:
-        """Rough seconds for drawing the networks and measuring them."""
-        drawing = estimate(self.loaded.netsor, self.width, settings.samples, max_memory=MEMORY)[0]
-        return DRAWING * drawing + MEASURING * settings.samples
 
     def networks(self, settings: Settings, told: Listener, trial: int = 0, **options: Any) -> tp.Samples:
         """Independent networks; trial 0 is that of the densities, whichever figure asks."""
@@ -140,9 +133,6 @@ class Drawing(Protocol):
     def panels(self) -> int:
         """Panels side by side."""
 
-    def cost(self, settings: Settings) -> float:
-        """Rough seconds without those that every figure takes."""
-
     def data(self, settings: Settings, told: Listener) -> Data:
         """Draw networks, compile limits, measure."""
 
@@ -160,10 +150,6 @@ class Together:
     def panels(self) -> int:
         """Those of all parts."""
         return sum(part.panels for part in self.parts.values())
-
-    def cost(self, settings: Settings) -> float:
-        """That of all parts."""
-        return sum(part.cost(settings) for part in self.parts.values())
 
     def data(self, settings: Settings, told: Listener) -> Data:
         """The data of all parts."""

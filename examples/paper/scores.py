@@ -34,10 +34,6 @@ class Scores:
     case: Case
     panels = 2
 
-    def cost(self, settings: Settings) -> float:
-        """Rough seconds for the networks."""
-        return self.case.cost(settings)
-
     def data(self, settings: Settings, told: Listener) -> Data:
         """Histograms; the density of the limit under 1/sqrt(n), whose limit under 1/n is the number zero."""
         net = self.case.networks(settings, told, averages=AVERAGE)

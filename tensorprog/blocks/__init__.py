@@ -1,21 +1,19 @@
 """What is to be seen of a result: a list of blocks, and what shows blocks.
 
 A result makes its blocks (headings, paragraphs, tables, formulas, pictures: the kinds below) in one place; text
-(`text`), HTML (`html`, with formulas by `mathml` and pictures by `svg`) and terminals (`show.terminal`) show blocks of
-any kind.  Nothing here knows of programs.
+(`text`), HTML (`html`, with formulas by `formulas`) and terminals (`show.terminal`) show blocks of any kind.  Nothing
+here knows of programs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Literal, Self
 
 __all__ = [
     "COLOURS",
     "Block",
     "Code",
-    "Folded",
     "Grid",
     "Heading",
     "Judgement",
@@ -23,7 +21,6 @@ __all__ = [
     "Mathematics",
     "Paragraph",
     "Picture",
-    "Pictures",
     "Styled",
     "badge",
     "code",
@@ -104,8 +101,7 @@ class Code:
 class Grid:
     """A table: the columns `text_columns` to the left, numbers to the right.
 
-    Rows `marked` stand out, and a line follows the rows `sections`; `shades` between -1 and 1 are the grounds of cells
-    by row and column.  Narrow screens do without the columns `minor`, the first of them first.
+    Rows `marked` stand out, and a line follows the rows `sections`.
     """
 
     title: str
@@ -115,22 +111,6 @@ class Grid:
     marked: tuple[int, ...] = ()
     text_columns: tuple[int, ...] = (0,)
     sections: tuple[int, ...] = ()
-    shades: Mapping[tuple[int, int], float] = field(default_factory=dict)
-    minor: tuple[int, ...] = ()
-
-    def without(self, columns: Sequence[int]) -> Grid:
-        """The table without some of its columns, which are named below it."""
-        kept = [k for k in range(len(self.header)) if k not in columns]
-        gone = ", ".join(self.header[k] for k in sorted(columns))
-        return replace(
-            self,
-            header=tuple(self.header[k] for k in kept),
-            rows=tuple(tuple(row[k] for k in kept) for row in self.rows),
-            note="\n".join(filter(None, [self.note, f"on a wider screen: {gone}"])),
-            minor=(),
-            text_columns=tuple(kept.index(k) for k in self.text_columns if k in kept),
-            shades={(row, kept.index(k)): shade for (row, k), shade in self.shades.items() if k in kept},
-        )
 
 
 @dataclass(frozen=True)
@@ -166,35 +146,10 @@ class Mathematics:
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG picture; `name` makes its identifiers its own, `label` says what it shows.
-
-    One that may `scroll` keeps its letters readable on narrow screens; colours in `fixed` stay as they are.  `readings`
-    are the numbers in it as JSON, for pages with a script that shows them.
-    """
+    """An SVG picture; `label` says what it shows."""
 
     svg: str
-    name: str
     label: str
-    caption: str = ""
-    scroll: bool = False
-    fixed: Collection[str] = ()
-    readings: str = ""
 
 
-@dataclass(frozen=True)
-class Pictures:
-    """Pictures side by side where there is room."""
-
-    panels: tuple[Picture, ...]
-
-
-@dataclass(frozen=True)
-class Folded:
-    """Blocks that fold away below a summary."""
-
-    summary: str
-    blocks: tuple[Block, ...]
-    opened: bool = False
-
-
-Block = Heading | Paragraph | Code | Grid | Judgements | Mathematics | Picture | Pictures | Folded
+Block = Heading | Paragraph | Code | Grid | Judgements | Mathematics | Picture

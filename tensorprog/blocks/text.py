@@ -9,7 +9,6 @@ from typing import Any
 from tensorprog.blocks import (
     Block,
     Code,
-    Folded,
     Grid,
     Heading,
     Judgement,
@@ -17,7 +16,6 @@ from tensorprog.blocks import (
     Mathematics,
     Paragraph,
     Picture,
-    Pictures,
 )
 
 __all__ = ["aligned", "judgement_text", "to_text"]
@@ -69,6 +67,4 @@ RULES: dict[type, Callable[[Any], str]] = {
     Judgements: lambda block: "\n".join(map(judgement_text, block.entries)),
     Mathematics: _mathematics,
     Picture: lambda block: f"[{block.label}]",
-    Pictures: lambda block: to_text(block.panels),
-    Folded: lambda block: f"{block.summary}\n{to_text(block.blocks)}",
 }

@@ -8,7 +8,7 @@ import os
 import zipfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,9 @@ from tensorprog.results.conditional import with_conditional
 from tensorprog.results.expansion import first_orders
 from tensorprog.results.limit_density import limit_density
 from tensorprog.results.reference import MAX_COVARIANCE, Reference
-from tensorprog.results.study import Listener, Settings, Study, finite_json
+from tensorprog.results.study import Settings, Study, finite_json
 from tensorprog.show import plots
+from tensorprog.show.progress import Listener
 
 __all__ = ["SamplesFile", "run"]
 
@@ -87,8 +88,9 @@ def run(
                 stack.push(lambda kind, *_: _report(study, out, page, told, kind is not None))
             if not stream:
                 store = stack.enter_context(SamplesFile(out / "samples.npz", *_about(study)))
-            svg = to_svg(build(netsor), report)
-            _write(study, out, "program.svg", lambda path: write_text(path, svg))
+            with suppress(plots.PlotsUnavailableError):  # which has been said
+                svg = to_svg(build(netsor), report)
+                _write(study, out, "program.svg", lambda path: write_text(path, svg))
         _limit(study, program, told)
         if settings.averages:
             _note_averages(study, told)

@@ -125,17 +125,15 @@ def law_number(value: float, error: float) -> str:
 
 
 def covariance_table(name: str, variables: Sequence[str], value: NDArray[Any], error: NDArray[Any]) -> Grid:
-    """The covariance of a family as a shaded table.
+    """The covariance of a family as a table.
 
     Shapes    value, error (variables, variables)
     """
-    largest = float(np.abs(value).max()) or 1.0
     rows = tuple(
         (variable, *(law_number(float(v), float(e)) for v, e in zip(*pair, strict=True)))
         for variable, *pair in zip(variables, value, error, strict=True)
     )
-    shades = {(i, j + 1): float(value[i, j]) / largest for i, j in np.ndindex(*value.shape)}
-    return Grid(f"covariance of {name}", ("", *variables), rows, shades=shades)
+    return Grid(f"covariance of {name}", ("", *variables), rows)
 
 
 def short(value: float) -> str:

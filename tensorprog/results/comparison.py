@@ -43,7 +43,7 @@ from tensorprog.results.conditional import gaussians
 from tensorprog.results.distances import Number, distances, effective_size, kolmogorov, moments_of_one, tied
 from tensorprog.results.reference import LawCurve, Reference
 
-__all__ = ["HEADINGS", "MINOR", "AverageRow", "Comparison", "Row", "compare", "grouped", "table_of_widths"]
+__all__ = ["HEADINGS", "AverageRow", "Comparison", "Row", "compare", "grouped", "table_of_widths"]
 
 Array = NDArray[Any]
 
@@ -59,7 +59,6 @@ HEADINGS = {  # of the columns of tables, by field
     "kl_floor": "KL floor",
     "kl_precise": "precise KL",
 }
-MINOR = ("ks_p", "kl_floor", "kl", "w1")  # columns that narrow screens do without, in this order
 _NAN = float("nan")
 
 
@@ -287,8 +286,7 @@ def table_of_widths(
     note += " (the paper's estimator); precise KL: of the densities themselves, without a floor" if precise else ""
     if any(variable in orders for variable in variables):
         note += "; a: limit + a/n to first order in 1/n, an asymptotic expansion, not a bound"
-    minor = tuple(2 + names.index(name) for name in MINOR if name in names and (precise or name != "kl"))
-    return grouped(title, ("output", "n", *(HEADINGS[name] for name in names)), groups, note + further, minor)
+    return grouped(title, ("output", "n", *(HEADINGS[name] for name in names)), groups, note + further)
 
 
 def grouped(
@@ -296,7 +294,6 @@ def grouped(
     header: tuple[str, ...],
     groups: Mapping[str, tuple[list[list[str]], list[str], list[str]]],
     note: str,
-    minor: tuple[int, ...] = (),
 ) -> Grid:
     """A table of variables, each with its rows, that of its limit, if there is one, which stands out, and one below."""
     rows: list[tuple[str, ...]] = []
@@ -309,7 +306,7 @@ def grouped(
         if below:
             rows.append(("", *below))
         sections.append(len(rows) - 1)
-    return Grid(title, header, tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]), minor=minor)
+    return Grid(title, header, tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
 
 
 def _z(value: float, error: float, limit: float, limit_error: float) -> float:

@@ -24,7 +24,7 @@ from tensorprog.results.distances import moments
 from tensorprog.results.limit_density import LimitDensity
 from tensorprog.results.reference import MAX_COVARIANCE, MAX_LISTED, Reference
 
-__all__ = ["Listener", "Settings", "Study", "constants_json", "default_out", "duration", "finite_json", "settings_of"]
+__all__ = ["Settings", "Study", "constants_json", "default_out", "duration", "finite_json", "settings_of"]
 
 MAX_PICTURED = 6  # outputs in pictures
 SHOWN = 4  # members of one family in the table of a run
@@ -62,25 +62,6 @@ def settings_of(netsor: Netsor, given: Mapping[str, Any]) -> Settings:
     widths = chosen.get("width", Settings.width)
     widths = widths if isinstance(widths, tuple | list) else (widths,)
     return Settings(**(chosen | {"width": tuple(dict.fromkeys(int(width) for width in widths))}))
-
-
-class Listener:
-    """What a run or a sweep tells while it runs; the base class is silent."""
-
-    def expect(self, seconds: Mapping[str, float]) -> None:
-        """How long the steps to come will take, by what `stage` will call them."""
-
-    def stage(self, text: str) -> None:
-        """A step begins."""
-
-    def note(self, text: str) -> None:
-        """Something the user should know."""
-
-    def progress(self, done: int, total: int) -> None:
-        """Networks drawn at the current width."""
-
-    def cells(self, done: int, total: int, share: float) -> None:
-        """Cells of a sweep that are done, and the share of the work that is."""
 
 
 @dataclass

@@ -2,12 +2,9 @@
 
 In go results and their blocks; out come text for a screen, a page, or pictures.
 
-    terminal              blocks on a screen, or as plain text in a pipe
-    progress              notes and bars while a run or a sweep goes on
-    notebook              one line in a notebook while something takes long
-    page                  report.html: a list of blocks for each section
-    graphs, graph_layout  drawings of programs, and where their boxes and arrows go
-    plots                 densities, convergence in the width, covariances
-    readings              what a plot shows as numbers, for panels of the page that can be pointed at
-    layers                curves over layers, maps over two constants
+    terminal   blocks on a screen, or as plain text in a pipe
+    progress   notes and bars while something takes long
+    page       report.html: a list of blocks for each section
+    graphs     drawings of programs: SVG, Graphviz, Mermaid
+    plots      densities, convergence in the width, covariances
 """

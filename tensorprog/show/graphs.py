@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
+import io
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
-
-from tensorprog.show.graph_layout import CHARACTER, LINE, PAD, PORT, TAG, Edge, Placement, layout, lines
 
 __all__ = ["BLAME", "REMARK", "captions", "marks_of", "to_dot", "to_mermaid", "to_svg"]
 
-MARGIN, NARROWEST = 24.0, 560.0
-WIDE = 8.6  # a character of the title
 GREY = "#777777"
-TIP = 9.0  # length of an arrowhead
+CHARACTER, LINE, PAD, INCH = 6.1, 15.0, 8.0, 72.0  # points: of a letter, a line, around texts
+GAP, BETWEEN, NARROWEST = 16.0, 34.0, 400.0  # between boxes, between rows; the least width
+WRAP = 46  # characters in a line of a box
+SWEEPS = 8  # through the rows, to put boxes near what they read
+LETTERS: dict[str, Any] = {"family": ["DejaVu Sans Mono", "monospace"], "size": 10}
+SVG: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "tensorprog"}
 
 # Okabe & Ito's colours, safe for colour-blind readers; vermillion is kept for faults
 BLAME, REMARK = "#b34700", "#0072b2"
@@ -133,172 +133,149 @@ def clean(text: object) -> str:
     return re.sub("[\\0-\\x08\\x0b-\\x1f\\ud800-\\udfff\\ufffe\\uffff]", "", str(text))
 
 
-# ---- SVG ------------------------------------------------------------------------------------------------------------
+# ---- a drawing -----------------------------------------------------------------------------------------------------
 
 
 def to_svg(graph: Any, report: Any = None) -> str:
     """Draw the program as a self-contained SVG: kinds of statements, or with a report roles in Assumption 1.
 
     With a report the title has the grade, and statements at fault are numbered, with the path between them, and listed.
+
+    Raises    PlotsUnavailableError without matplotlib
     """
-    marks = marks_of(graph, report)
-    tags = {node: ", ".join(marks.sorts[node]) for node in graph} if marks.judged else {}
-    plan = layout(graph, tags)
-    title = clean(graph.graph.get("name", "")) + (f" - {marks.verdict}" if marks.judged else "")
-    inner = max(plan.width, NARROWEST, len(title) * WIDE)
-    legend, below = list(_legend(marks, inner)), list(_listing(marks, inner))
-    head = MARGIN + 30 + 22 * (max(row for row, _, _, _ in legend) + 1 if legend else 0)
-    width, foot = inner + 2 * MARGIN, head + 18 + plan.height
-    height = foot + MARGIN + (LINE * len(below) + 10 if below else 0)
-    origin = ((width - plan.width) / 2, head + 18)
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'height="{height:.0f}" font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="12">',
-        f"<title>{escape(title)}</title>",
-        f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
-        "<defs>" + "".join(_tip(name, colour) for name, colour in (("tip", GREY), ("path", marks.colour))) + "</defs>",
-        _text(MARGIN, MARGIN, title, bold=True, size=14),
-    ]
-    for row, x, label, style in legend:
-        y = MARGIN + 14 + 22 * row
-        out.append(_rect(MARGIN + x, y, 18, 14, 4, style) + _text(MARGIN + x + 24, y + 11, label, style.ink))
-    # the path on top
-    for u, v, k, data in sorted(graph.edges(keys=True, data=True), key=lambda edge: marks.joins(*edge[:2])):
-        colour = marks.colour if marks.joins(u, v) else ""
-        out.append(_edge(plan, (u, v, k), data["role"], origin, colour))
-    out += [_box(plan, node, data, marks, tags.get(node, ""), origin) for node, data in graph.nodes(data=True)]
-    for k, (text, colour) in enumerate(below):
-        out.append(_text(MARGIN, foot + MARGIN + LINE * k, text, colour))
-    return "\n".join([*out, "</svg>"])
+    from tensorprog.show.plots import need_matplotlib, plain
 
+    need_matplotlib()
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 
-def _legend(marks: Marks, width: float) -> Iterator[tuple[int, float, str, Style]]:
-    """Row, offset, label and style of each entry that occurs in the drawing."""
+    marks, labels = marks_of(graph, report), {}
+    for node, text in _labels(graph, marks).items():
+        labels[node] = "\n".join(line for part in text for line in _lines(part, WRAP))
+    places, sizes, width, height = _layout(graph, labels)
+    below = [line for text in captions(graph, report)[1:] for line in _lines(text, int(width / CHARACTER))]
     shown = {sort for sorts in marks.sorts.values() for sort in sorts}
+    styles = [(name, style) for name, style in (ROLES if marks.judged else KINDS).items() if name in shown]
     entries = [
-        (f"{name}: {style.label}" if marks.judged and name not in style.label else style.label, style)
-        for name, style in (ROLES if marks.judged else KINDS).items()
-        if name in shown
+        Patch(
+            facecolor=style.fill,
+            edgecolor=style.border,
+            linewidth=style.thick,
+            linestyle="--" if style.dash else "-",
+            label=f"{name}: {style.label}" if marks.judged and name not in style.label else style.label,
+        )
+        for name, style in styles
     ]
-    if marks.path:
-        label = "at fault" if marks.fails else "remarked on"
-        entries.append((label, Style("", "#ffffff", marks.colour, 3.0, ink=marks.colour)))
-    row, at = 0, 0.0
-    for label, style in entries:
-        size = len(label) * CHARACTER + 44
-        if at and at + size - 20 > width:
-            row, at = row + 1, 0.0
-        yield row, at, label, style
-        at += size
-
-
-def _listing(marks: Marks, width: float) -> Iterator[tuple[str, str]]:
-    """Lines under the drawing, with their colours: claims and rewrites, then faults and remarks by number."""
-    entries = [(claim, "  ", "#000000") for claim in marks.claims]
-    entries += [
-        (f"{number:>2}  {fault}", "    ", BLAME if number <= marks.fails else "#000000")
-        for number, fault in enumerate(marks.faults, 1)
-    ]
-    for text, indent, colour in entries:
-        columns = int(width / CHARACTER)
-        for line in textwrap.wrap(clean(text), columns, subsequent_indent=indent, break_on_hyphens=False):
-            yield line, colour
-
-
-def _tip(name: str, colour: str) -> str:
-    return (
-        f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerUnits="userSpaceOnUse" '
-        f'markerWidth="9" markerHeight="9" orient="auto"><path d="M0,0.5 L8,4 L0,7.5 z" fill="{colour}"/></marker>'
+    columns = max(1, int(width / CHARACTER / (6 + max(len(entry.get_label()) for entry in entries)))) if entries else 1
+    head, foot = LINE * (2 - -len(entries) // columns), LINE * (1 + len(below))
+    figure = Figure(figsize=(width / INCH, (head + height + foot) / INCH))
+    ax = figure.add_axes((0, 0, 1, 1))
+    ax.set(xlim=(0, width), ylim=(height + foot, -head))
+    ax.axis("off")
+    boxes = {}
+    for node, (x, y) in places.items():
+        style, fault, (w, h) = marks.style(node), node in marks.path, sizes[node]
+        boxes[node] = FancyBboxPatch(
+            (x - w / 2, y - h / 2),
+            w,
+            h,
+            boxstyle="round,pad=0,rounding_size=5",
+            facecolor=style.fill,
+            edgecolor=marks.colour if fault else style.border,
+            linewidth=2.5 if fault else style.thick,
+            linestyle="--" if style.dash and not fault else "-",
+            zorder=3,
+        )
+        ax.add_patch(boxes[node])
+        ax.text(x, y, plain(clean(labels[node])), ha="center", va="center", color=style.ink, zorder=4, **LETTERS)
+    for u, v, data in graph.edges(data=True):
+        blamed, back = marks.joins(u, v), places[u][1] >= places[v][1]
+        arrow = FancyArrowPatch(
+            places[u],
+            places[v],
+            patchA=boxes[u],
+            patchB=boxes[v],
+            arrowstyle="-|>",
+            mutation_scale=9,
+            connectionstyle=f"arc3,rad={0.5 if back else 0.05 if data['role'] in ('weight', 'left') else -0.05}",
+            color=marks.colour if blamed else GREY,
+            linewidth=2.2 if blamed else 0.9,
+            linestyle="--" if data["role"] == "weight" else "-",
+            zorder=2 if blamed else 1,
+        )
+        ax.add_patch(arrow)
+    title = clean(graph.graph.get("name", "")) + (f" - {marks.verdict}" if marks.judged else "")
+    ax.text(
+        PAD,
+        -head + LINE,
+        plain("\n".join(_lines(title, int(width / CHARACTER)))),
+        weight="bold",
+        va="center",
+        **LETTERS,
     )
+    if entries:
+        ax.legend(
+            handles=entries, loc="upper left", bbox_to_anchor=(0, 1 - 1.6 * LINE / (head + height + foot)),
+            ncols=columns, frameon=False, prop=LETTERS,
+        )  # fmt: skip
+    for k, line in enumerate(below):
+        ax.text(PAD, height + LINE * (k + 0.5), plain(clean(line)), va="center", **LETTERS)
+    out = io.StringIO()
+    with matplotlib.rc_context(SVG):
+        figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return out.getvalue()
 
 
-def _text(
-    x: float, y: float, text: str, colour: str = "#000000", *, bold: bool = False, size: float = 0, middle: bool = False
-) -> str:
-    extra = f' fill="{colour}"' if colour != "#000000" else ""
-    extra += ' font-weight="bold"' if bold else ""
-    extra += f' font-size="{size:g}"' if size else ""
-    extra += ' text-anchor="middle"' if middle else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}"{extra} xml:space="preserve">{escape(clean(text))}</text>'
+def _lines(text: str, columns: int) -> list[str]:
+    """Lines of a text, broken at spaces, which lists of indices do not have."""
+    return textwrap.wrap(text, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
-def _rect(x: float, y: float, w: float, h: float, radius: float, style: Style, path: str = "") -> str:
-    stroke, thick = (path, 3.0) if path else (style.border, style.thick)
-    dash = f' stroke-dasharray="{style.dash}"' if style.dash and not path else ""
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{radius:g}" fill="{style.fill}" '
-        f'stroke="{stroke}" stroke-width="{thick:g}"{dash}/>'
-    )
+def _layout(
+    graph: Any, labels: Mapping[str, str]
+) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]], float, float]:
+    """Places and sizes of the boxes in rows from what is declared to the outputs, width and height of the whole."""
+    rows = _rows(graph)
+    sizes = {
+        node: (CHARACTER * max(map(len, text.split("\n"))) + 2 * PAD, LINE * (1 + text.count("\n")) + PAD)
+        for node, text in labels.items()
+    }
+    width = max(NARROWEST, *(sum(sizes[node][0] + GAP for node in row) + GAP for row in rows)) if rows else NARROWEST
+    places, top = {}, GAP
+    for row in rows:
+        high = max(sizes[node][1] for node in row)
+        left = (width - sum(sizes[node][0] + GAP for node in row) + GAP) / 2
+        for node in row:
+            places[node] = left + sizes[node][0] / 2, top + high / 2
+            left += sizes[node][0] + GAP
+        top += high + BETWEEN
+    return places, sizes, width, top - BETWEEN + GAP
 
 
-def _box(plan: Placement, node: str, data: Any, marks: Marks, tag: str, origin: tuple[float, float]) -> str:
-    (x, y), (w, h) = plan.centres[node], plan.sizes[node]
-    x, y = x + origin[0], y + origin[1]
-    style = marks.style(node)
-    note = f"<title>{escape(clean(marks.notes[node]))}</title>" if node in marks.notes else ""
-    out = [note, _rect(x - w / 2, y - h / 2, w, h, 7, style, marks.colour if node in marks.path else "")]
-    text = lines(data["text"])
-    first = y + TAG * bool(tag) / 2 - (len(text) - 1) / 2 * LINE + 4
-    for k, line in enumerate(text):
-        left, middle = (x, True) if len(text) == 1 else (x - w / 2 + PAD, False)
-        out.append(_text(left, first + k * LINE, line, style.ink, middle=middle))
-    if tag:
-        out.append(_text(x - w / 2 + PAD, y - h / 2 + TAG, tag, "#333333", size=10))
-    if node in marks.numbers:
-        out.append(_numbers(x + w / 2, y - h / 2, marks.numbers[node], marks))
-    return f"<g>{''.join(out)}</g>"
+def _rows(graph: Any) -> list[list[str]]:
+    """Nodes row by row: longest ways from what is declared, each below the middle of what it reads or is read by."""
+    import networkx as nx
 
-
-def _numbers(x: float, y: float, numbers: Sequence[int], marks: Marks) -> str:
-    """The findings about a node, on its upper right corner: full for faults, hollow for remarks."""
-    fault = numbers[0] <= marks.fails
-    text = ",".join(map(str, numbers))
-    style, ink = (Style("", BLAME, BLAME, 1), "#ffffff") if fault else (Style("", "#ffffff", "#000000", 1), "#000000")
-    size = max(16.0, len(text) * CHARACTER + 6)
-    return _rect(x - size / 2, y - 8, size, 16, 8, style) + _text(
-        x, y + 3.5, text, ink, bold=True, size=10, middle=True
-    )
-
-
-def _edge(plan: Placement, edge: Edge, role: str, origin: tuple[float, float], path: str) -> str:
-    u, v, _ = edge
-    y1, y2, h1, h2 = plan.centres[u][1], plan.centres[v][1], plan.sizes[u][1], plan.sizes[v][1]
-    style = (
-        f'fill="none" stroke="{path or GREY}" stroke-width="{2.6 if path else 1.2}" '
-        f'marker-end="url(#{"path" if path else "tip"})"' + (' stroke-dasharray="4 3"' if role == "weight" else "")
-    )
-    if y1 >= y2:
-        return f'<path d="{_back(plan, edge, origin)}" stroke-linejoin="round" {style}/>'
-    bends = plan.bends.get((u, v), ())
-    side = edge[2] * PORT
-    start, end = plan.leaves[edge], plan.arrives[edge]
-    stops = [(start, y1 + h1 / 2), (start, plan.bands[u][1])]
-    stops += [point for x, top, bottom in bends for point in ((x + side, top), (x + side, bottom))]
-    stops += [(end, plan.bands[v][0] - TIP), (end, y2 - h2 / 2 - 1)]
-    return f'<path d="{_curve([(x + origin[0], y + origin[1]) for x, y in stops])}" {style}/>'
-
-
-def _curve(stops: Sequence[tuple[float, float]]) -> str:
-    """Straight inside rows (between stops 0 and 1, 2 and 3, ..), curved between them."""
-    path = f"M{stops[0][0]:.1f},{stops[0][1]:.1f}"
-    for k, ((xa, ya), (xb, yb)) in enumerate(itertools.pairwise(stops)):
-        middle = (ya + yb) / 2
-        path += f" V{yb:.1f}" if k % 2 == 0 else f" C{xa:.1f},{middle:.1f} {xb:.1f},{middle:.1f} {xb:.1f},{yb:.1f}"
-    return path
-
-
-def _back(plan: Placement, edge: Edge, origin: tuple[float, float]) -> str:
-    """Back along a recurrence: through the gap below, up a lane on the right, in from above."""
-    u, v, _ = edge
-    y1, y2, h1, h2 = plan.centres[u][1], plan.centres[v][1], plan.sizes[u][1], plan.sizes[v][1]
-    dx, dy = origin
-    step = 4 * (list(plan.lanes).index(u) % 3)
-    below, above = plan.bands[u][1] + 12 + step + dy, plan.bands[v][0] - 16 - step + dy
-    start, end = (plan.leaves[edge] + dx, y1 + h1 / 2 + dy), (plan.arrives[edge] + dx, y2 - h2 / 2 - 1 + dy)
-    return (
-        f"M{start[0]:.1f},{start[1]:.1f} V{below:.1f} H{plan.lanes[u] + dx:.1f} V{above:.1f} H{end[0]:.1f} "
-        f"V{end[1]:.1f}"
-    )
+    position = nx.get_node_attributes(graph, "position")
+    forward = nx.DiGraph()
+    forward.add_nodes_from(graph)
+    forward.add_edges_from((u, v) for u, v in graph.edges() if position[u] < position[v])  # recurrences point back
+    level = {node: k for k, nodes in enumerate(nx.topological_generations(forward)) for node in nodes}
+    for node in graph:  # a weight or initial vector stands just above its first user
+        if position[node] < 0 and forward.out_degree(node):
+            level[node] = min(level[v] for v in forward.successors(node)) - 1
+    nx.set_node_attributes(forward, level, "row")
+    at = {node: float(x) for node, (x, _) in nx.multipartite_layout(forward, "row", align="horizontal").items()}
+    for _ in range(SWEEPS):
+        for row in sorted(set(level.values())):
+            for node in (node for node in graph if level[node] == row):
+                near = [at[other] for other in (*forward.predecessors(node), *forward.successors(node))]
+                at[node] = sum(near) / len(near) if near else at[node]
+            ordered = sorted((node for node in graph if level[node] == row), key=lambda node: at[node])
+            for k, node in enumerate(ordered):
+                at[node] = k - (len(ordered) - 1) / 2
+    return [sorted((n for n in graph if level[n] == row), key=lambda n: at[n]) for row in sorted(set(level.values()))]
 
 
 # ---- text for other programs --------------------------------------------------------------------------------------

@@ -1,34 +1,45 @@
-"""The progress of a run and of a sweep: notes on stderr, and a bar if a person looks at it."""
+"""Progress: notes on stderr and a bar on terminals, and in notebooks a bar below a cell that takes long."""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
+from importlib.util import find_spec
 from typing import Any, Self, TextIO
 
-from tensorprog.results.study import Listener
-from tensorprog.show.terminal import columns_of, console, is_terminal
+from tensorprog.show.terminal import console, is_terminal
 
-__all__ = ["Progress", "SweepProgress"]
+__all__ = ["Listener", "Progress", "watched"]
 
-TEXTS = 42  # columns of a bar's description, numbers and time
+PATIENCE = 1.0  # seconds until a notebook shows a bar
+
+_shown = threading.Lock()  # by the outermost of what is watched: its parts stay silent
+
+
+class Listener:
+    """What long work tells while it goes on; the base class is silent."""
+
+    def stage(self, text: str) -> None:
+        """A step begins."""
+
+    def note(self, text: str) -> None:
+        """Something the user should know."""
+
+    def progress(self, done: int, total: int) -> None:
+        """How much of the step is done."""
 
 
 class Progress(Listener):
-    """Notes on stderr, and one progress bar per width if it is a terminal."""
-
-    counted = True  # steps are counted
+    """Notes on stderr, and a bar for each step if it is a terminal."""
 
     def __init__(self, notes: bool = True, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
         self.notes = notes
         self.bar: Any = None
         self.task: Any = None
-        self._expected: dict[str, float] = {}
-        self._begun: set[str] = set()
-        self._now, self._shown, self._since, self._share = "", "", time.monotonic(), 0.0
 
     @contextmanager
     def shown(self) -> Iterator[Self]:
@@ -36,88 +47,56 @@ class Progress(Listener):
         if not (self.notes and is_terminal(self.stream)):
             yield self
             return
-        from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-        from rich.text import Text
-
-        told = self
-
-        class Remaining(ProgressColumn):
-            """The time that the whole command still takes, where that is known, else the step."""
-
-            def render(self, task: Any) -> Any:
-                left = told.left()
-                return TimeRemainingColumn().render(task) if left is None else Text(_clock(left), "progress.remaining")
-
-        room = columns_of(self.stream) - TEXTS
-        bars = [BarColumn(bar_width=min(room, 24))] if room > 4 else []
-        counts = (MofNCompleteColumn(),) if self.counted else ()
-        self.bar = Bar(
-            TextColumn("{task.description}", markup=False),
-            *bars,
-            *counts,
-            Remaining(),
-            console=console(self.stream),
-            transient=True,
-        )
+        self.bar = _bar(console=console(self.stream))
         with self.bar:
             self.task = self.bar.add_task("", total=None)
             yield self
         self.bar = None
 
-    def expect(self, seconds: Mapping[str, float]) -> None:
-        """Take how long the steps to come will take."""
-        self._expected = dict(seconds)
-        self._begun = set()
-
-    def left(self) -> float | None:
-        """Seconds that the command still takes; nothing if that is not known."""
-        if self._now not in self._expected:
-            return None
-        passed, expected = time.monotonic() - self._since, self._expected[self._now]
-        rest = expected - passed if not self._share else passed * (1 / self._share - 1)
-        return max(rest, 0.0) + sum(value for text, value in self._expected.items() if text not in self._begun)
-
     def stage(self, text: str) -> None:
         """Name the step that begins."""
-        if text in self._expected:  # others are parts of these
-            self._now, self._since = text, time.monotonic()
-            self._begun.add(text)
-        self._shown, self._share = text, 0.0
         if self.bar is not None:
             self.bar.reset(self.task, total=None, description=text)
 
     def note(self, text: str) -> None:
         """Print a line above the bar."""
-        if not self.notes:
-            return
-        if self.bar is not None:
+        if self.notes and self.bar is not None:
             self.bar.console.print(text, markup=False, highlight=False)
-        else:
+        elif self.notes:
             print(text, file=self.stream, flush=True)
 
     def progress(self, done: int, total: int) -> None:
         """Move the bar."""
-        if self._shown == self._now:
-            self._share = done / total if total else 0.0
         if self.bar is not None:
             self.bar.update(self.task, completed=done, total=total)
 
 
-class SweepProgress(Progress):
-    """Notes on stderr, and a bar with the cells done and the time that remains if it is a terminal."""
+@contextmanager
+def watched(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar in a notebook for what takes long inside the block; the function given takes how much of how much is done.
 
-    counted = False
-    said = "nothing is finished"
+    Elsewhere, and without ipywidgets, nothing is shown.
+    """
+    if "ipykernel" not in sys.modules or find_spec("ipywidgets") is None or not _shown.acquire(blocking=False):
+        yield None
+        return
+    bar = _bar()
+    task = bar.add_task(what, total=None)
+    timer = threading.Timer(PATIENCE, copy_context().run, (bar.start,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.stop()
+        _shown.release()
 
-    def cells(self, done: int, total: int, share: float) -> None:
-        """Move the bar."""
-        self.said = f"{done:,} of {total:,} cells are finished"
-        if self.bar is not None:
-            self.bar.update(self.task, description=f"{done:,} of {total:,} cells", completed=share, total=1.0)
 
+def _bar(**options: Any) -> Any:
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
-def _clock(seconds: float) -> str:
-    """Hours, minutes and seconds."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+    text = TextColumn("{task.description}", markup=False)
+    return Bar(text, BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn(), transient=True, **options)

@@ -261,17 +261,3 @@ def test_command_line(tmp_path, capsys):
     assert json.loads(out)["figures"][0]["samples"] == 200
     code, out, _ = call("fig2a", "--samples", 200, "--out", folder)
     assert "1/n: standard deviation" in out
-
-
-def test_figures_take_about_as_long_as_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seconds of work with two cores, as long as they are on the machine on which rough seconds are right."""
-    from tensorprog.finite import workers
-    from tensorprog.jobs.cli.studies import OVERHEAD
-
-    monkeypatch.setattr(workers, "cores", lambda: 2)
-    measured = {"fig1a": 6.3, "fig1b": 28.7, "fig2a": 5.2, "fig2b": 24.9, "fig3": 5.5, "relu": 31.0}
-    rough = {name: OVERHEAD + figure.drawing.cost(Settings()) for name, figure in FIGURES.items()}
-    assert rough.keys() == measured.keys()
-    for name, seconds in measured.items():
-        assert 1 / 1.6 < rough[name] / seconds < 1.6, (name, rough[name], seconds)
-    assert 1 / 1.5 < sum(rough.values()) / sum(measured.values()) < 1.5

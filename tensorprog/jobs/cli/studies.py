@@ -133,7 +133,7 @@ def sweep(
     from tensorprog.jobs.sweeps.design import design
     from tensorprog.language.errors import need_xarray
     from tensorprog.results.study import default_out, settings_of
-    from tensorprog.show.progress import SweepProgress
+    from tensorprog.show.progress import Progress
 
     need_xarray("sweeps")
     chosen = settings_of(program.netsor, {"width": width, "samples": samples, "seed": seed})
@@ -149,7 +149,7 @@ def sweep(
     )
     usual = default_out(program.netsor)
     folder = out or usual.with_name(f"{usual.name}-sweep")
-    told = SweepProgress(notes=not quiet)
+    told = Progress(notes=not quiet)
     with (
         told.shown(),
         _interrupted(told),
@@ -177,7 +177,7 @@ def _interrupted(told: Any) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        told.note(f"{told.said}; the same command goes on from there")
+        told.note("finished cells are on disk; the same command goes on from there")
         raise
 
 

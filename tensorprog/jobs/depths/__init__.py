@@ -15,8 +15,7 @@ from tensorprog.jobs.depths.results import DepthProfile
 from tensorprog.jobs.depths.root import NoSolutionError, Wanted, root
 from tensorprog.language.errors import NotCompiledError, OutsideError, advised, check_count, fail, need_xarray
 from tensorprog.program import Program
-from tensorprog.results.study import Listener
-from tensorprog.show.notebook import watched
+from tensorprog.show.progress import Listener, watched
 
 __all__ = ["DRAWS", "NETWORKS", "NoSolutionError", "depth", "per_replicate", "profile", "solve"]
 

@@ -25,9 +25,9 @@ from tensorprog.jobs.sweeps.results import Summary, dataset, netcdf, summaries, 
 from tensorprog.language.errors import advised, fail, need_xarray
 from tensorprog.language.files import whole, write_text, writing
 from tensorprog.language.formats import BRACKETS
-from tensorprog.results.study import Listener, duration
+from tensorprog.results.study import duration
 from tensorprog.show import plots
-from tensorprog.show.notebook import watched
+from tensorprog.show.progress import Listener, watched
 
 __all__ = ["Outcome", "perform", "sweep"]
 
@@ -110,7 +110,7 @@ class _Counting(Listener):
     def __init__(self, tell: Callable[[int, int], None] | None) -> None:
         self._tell, self._last = tell, -1
 
-    def cells(self, done: int, total: int, share: float) -> None:
+    def progress(self, done: int, total: int) -> None:
         if self._tell is not None and done != self._last:
             self._last = done
             self._tell(done, total)
@@ -136,9 +136,9 @@ def perform(wanted: Design, out: Path | None, executor: Executor | None, told: L
         spent = 0.0
 
         def progress(cell: Cell, share: float) -> None:
-            told.cells(len(done), len(cells), (spent + share * wanted.cost(cell)) / total)
+            told.progress(len(done), len(cells))
 
-        told.cells(len(done), len(cells), 0.0)
+        told.progress(len(done), len(cells))
         with one_blas_thread(), closing(drawn(wanted, missing, executor, progress)) as draws:
             for cell, values in draws:
                 with named(cell.name):
@@ -186,7 +186,5 @@ def _picture(wanted: Design, summary: Summary, out: Path) -> Path:
     path = out / f"{name}.png"
     panels = len(plots.DISTANCES if summary.has_limit else plots.STATISTICS)
     with writing(path):
-        plots.save(
-            path, lambda axes: plots.convergence(summary.comparisons, wanted.variables[0], axes), panels, style="page"
-        )
+        plots.save(path, lambda axes: plots.convergence(summary.comparisons, wanted.variables[0], axes), panels)
     return path

@@ -18,7 +18,7 @@ from tensorprog.jobs.sweeps.cells import Finished
 from tensorprog.jobs.sweeps.design import LIMITS, NUMBERS, Cell, Design, Setting, described
 from tensorprog.language.errors import ProgramError, need_xarray
 from tensorprog.language.samples import program_text
-from tensorprog.results.comparison import HEADINGS, MINOR, Comparison, Row
+from tensorprog.results.comparison import HEADINGS, Comparison, Row
 from tensorprog.results.rates import NO_RATE, Rate, rate_of
 
 __all__ = ["Summary", "dataset", "mean_of", "netcdf", "summaries", "tables", "tidy"]
@@ -179,9 +179,8 @@ class Summary:
         cells += [("limit", *rows[0].limit_cells(names))] if limited else []
         notes = [note, *self.falls(variable), *([f"no limit: {self.refused}"] if self.refused else [])]
         header = ("n", *(HEADINGS[name] for name in names))
-        minor = tuple(1 + names.index(name) for name in MINOR if name in names and (name != "kl" or names[2] != "kl"))
         marked = (len(cells) - 1,) if limited else ()
-        return Grid(title, header, tuple(cells), "\n".join(notes), marked, minor=minor)
+        return Grid(title, header, tuple(cells), "\n".join(notes), marked)
 
 
 def _json(rates: dict[str, Rate]) -> dict[str, dict[str, Any]]:
