@@ -145,7 +145,6 @@ class Program(Builder, Shown, metaclass=Answering):
         store: str | os.PathLike[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
         conditional: bool = False,
-        exact: bool = False,
     ) -> Samples:
         """Draw independent networks at finite width; any valid program runs, inside the theory or not.
 
@@ -156,8 +155,7 @@ class Program(Builder, Shown, metaclass=Answering):
         stopped goes on where it was, and a longer one goes on from a shorter one.
         With `conditional` the samples' `conditional["y"]` has mean and variance of y given everything but the weights
         used last, for each output that is linear in products by such weights: given these it is exactly Gaussian.
-        Clips and other functions that no network reaches are left out where that saves work, see `plan`: the samples
-        hold up to a total variation of 10**log10_variation, far below 1e-30; with `exact` nothing is left out.
+        Clips that no network reaches are left out, see `plan`, unless `method` is "lazy" or "dense".
 
         Shapes    a mapping from outputs, scores and the names in `keep` to arrays (samples, *members), for vectors
                   (samples, coordinates, *members) if coordinates > 1
@@ -185,7 +183,6 @@ class Program(Builder, Shown, metaclass=Answering):
                 executor=executor,
                 store=store,
                 progress=told,
-                exact=exact,
             )
         return added.separate(drawn if beside is None else beside.separate(drawn))
 
@@ -197,18 +194,17 @@ class Program(Builder, Shown, metaclass=Answering):
         coordinates: int = 1,
         keep: Sequence[str] = (),
         averages: Mapping[str, str | Expr] | None = None,
-        exact: bool = False,
     ) -> Plan:
         """What `run` would do at this width: how each vector is represented, and the numbers drawn per network.
 
-        A clip or another function that is left out stands below, with a bound on the probability that it acts.
+        A clip that is left out stands below, with a bound on the probability that it acts.
 
         Raises    ProgramError for bad arguments
         """
         from tensorprog.finite.job import make_job
 
         netsor = with_averages(self.netsor, averages).netsor if averages else self.netsor
-        return make_job(netsor, width, 0, method, coordinates, keep, "float64", exact).plan
+        return make_job(netsor, width, 0, method, coordinates, keep).plan
 
     @overload
     def limit(

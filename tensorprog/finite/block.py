@@ -1,27 +1,18 @@
-"""One block of networks: the plan's ops in order, on arrays over (network, members, coordinates).
-
-Ops on arrays over all coordinates run on a few networks at a time, so that what they write is still in cache when it is
-read; all others run on the whole block.
-"""
+"""One block of networks: the plan's ops in order, on arrays over (network, members, coordinates)."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import cache, partial
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.functions import gelu
-from tensorprog.finite.job import FREED_BYTES, SUMMED, Job, Stage
+from tensorprog.finite.job import Job
 from tensorprog.finite.matmul import Dense, Lazy
-from tensorprog.finite.normals import ManyNormals, compiled, gaussian_vectors
+from tensorprog.finite.normals import gaussian_vectors
 from tensorprog.finite.plan import Op
-from tensorprog.language.atoms import ATOMS
 from tensorprog.language.evaluate import (
     BATCH,
     COORDINATE,
@@ -37,7 +28,7 @@ from tensorprog.language.evaluate import (
     pieces_of_sums,
     take,
 )
-from tensorprog.language.expr import Call, Expr, Variable, fold, variables
+from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Dot, Initial, Nonlin, Range
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.schedule import Step
@@ -46,7 +37,8 @@ from tensorprog.language.weight_members import Grouping
 __all__ = ["culprit", "draw_blocks"]
 
 Array = NDArray[Any]
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h of glibc
+FREED_BYTES = 16 << 20  # kept by the allocator instead of being returned to the system after every op
+SUMMED = 1 << 18  # numbers of factors of a sum that are worked out at once, about
 FEW_ROWS = 32  # up to which a product of halves is faster than a symmetric one
 FACTOR = "%"  # the axis that a factor of the inputs' Gram matrix shares with fresh vectors
 
@@ -54,23 +46,17 @@ FACTOR = "%"  # the axis that a factor of the inputs' Gram matrix shares with fr
 def draw_blocks(job: Job, blocks: Sequence[int]) -> list[dict[str, Array]]:
     """Reported arrays of the blocks numbered, in order; what a worker runs."""
     _keep_freed_memory()
-    return [_draw(job, number) for number in blocks]
+    return [_Networks(job, number).draw() for number in blocks]
 
 
 @cache
 def _keep_freed_memory() -> None:
     """Let freed arrays be used again at once.
 
-    The C library of Linux returns freed memory to the system above a threshold, and getting it back page by page costs
-    more than the arithmetic on it; the threshold follows the largest array ever freed.  Not so where the environment
-    fixes it, as dask does for its workers, which took twice the processor time: there it is set.
+    The C library of Linux returns freed memory to the system above a threshold that follows the largest array ever
+    freed, and getting it back page by page costs more than the arithmetic on it.
     """
     np.empty(FREED_BYTES, np.uint8)
-    if "MALLOC_TRIM_THRESHOLD_" in os.environ:
-        with suppress(AttributeError, OSError):  # other C libraries
-            library = ctypes.CDLL(None)
-            library.mallopt(M_MMAP_THRESHOLD, FREED_BYTES)
-            library.mallopt(M_TRIM_THRESHOLD, FREED_BYTES)
 
 
 class _Overflowed(Exception):
@@ -80,70 +66,34 @@ class _Overflowed(Exception):
 def culprit(job: Job, number: int) -> str:
     """What is wrong with the first statement of a block whose values are not finite, drawn again; '' if none is."""
     try:
-        _draw(job, number, watched=True)
+        _Networks(job, number, watched=True).draw()
     except _Overflowed as found:
         return str(found)
     return ""
 
 
-@np.errstate(all="ignore")  # what is not finite in the end is told with its statement
-def _draw(job: Job, number: int, watched: bool = False) -> dict[str, Array]:
-    generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(job.seed, spawn_key=(number,))))
-    block = _Networks(job, generator, job.block, watched)
-    for stage in job.stages:
-        if not stage.apart:
-            block.run(stage)
-            continue
-        for start in range(0, job.block, job.part):
-            part = _Networks(job, generator, min(job.part, job.block - start), watched)
-            part.values = {name: _some(block.values[name], start, part.count) for name in stage.reads}
-            part.run(stage)
-            for name in stage.writes:
-                if name not in stage.reads:  # else written in place
-                    block.enter(name, part.values[name], start)
-            part.values.clear()  # before the next one is made, and before what these look at is dropped
-        for name in stage.dropped:
-            del block.values[name]
-    return {name: block.reported(name) for name in job.plan.kept}  # and forgotten, one after the other
-
-
-def _some(value: Array | Open, start: int, count: int) -> Array | Open:
-    if isinstance(value, Open):
-        return Open(value.axes, value.data[start : start + count])
-    return value[start : start + count]
-
-
 class _Networks:
-    """So many networks, and what is known of them: families by name, Gram matrices and factors by key.
+    """The networks of a block, and what is known of them: families by name, Gram matrices and factors by key.
 
     Shapes    families (batch, *members, coordinates) for vectors, (batch, *members) for scalars
     """
 
-    def __init__(self, job: Job, generator: np.random.Generator, count: int, watched: bool = False) -> None:
+    def __init__(self, job: Job, number: int, watched: bool = False) -> None:
         self.watched = watched  # whether the values of each statement are looked at
-        self.job, self.plan, self.netsor = job, job.plan, job.plan.netsor
-        self.generator, self.count = generator, count
+        self.job, self.plan, self.netsor, self.count = job, job.plan, job.plan.netsor, job.block
+        self.generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(job.seed, spawn_key=(number,))))
         self.values: dict[str, Any] = {}
-        self.dense = Dense(generator, job.dtype)
+        self.dense = Dense(self.generator, job.dtype)
         self.lazy = Lazy()
 
-    def run(self, stage: Stage) -> None:
-        for op, drops in zip(stage.ops, stage.drops, strict=True):
+    @np.errstate(all="ignore")  # what is not finite in the end is told with its statement
+    def draw(self) -> dict[str, Array]:
+        """The reported arrays."""
+        for op, drops in zip(self.plan.ops, self.job.drops, strict=True):
             getattr(self, op.kind)(op)
             for name in drops:
                 self.values.pop(name, None)
-
-    def enter(self, name: str, value: Array | Open, start: int) -> None:
-        """Keep the values of some networks; of full vectors that no large op reads any more, the reported part."""
-        if name in self.job.heads:
-            value = value[..., : self.plan.coordinates]  # type: ignore[index]
-        data = value.data if isinstance(value, Open) else value
-        if start == 0:
-            kept = np.empty((self.count, *data.shape[1:]), data.dtype)
-            self.values[name] = Open(value.axes, kept) if isinstance(value, Open) else kept
-        whole = self.values[name]
-        whole = whole.data if isinstance(whole, Open) else whole
-        whole[start : start + len(data)] = data
+        return {name: self.reported(name) for name in self.plan.kept}  # and forgotten, one after the other
 
     def reported(self, name: str) -> Array:
         """What a run gives of a family, as an array that keeps no larger one alive; the family is forgotten."""
@@ -165,7 +115,7 @@ class _Networks:
         sizes = dict(zip(initial.indices, family.shape, strict=True))
         normals = gaussian_vectors(
             self.generator, self.plan.recipes[initial.name], self.count,
-            {name: sizes[name] for name in law.independent}, law.shape[-1], self.job.dtype, False, op.large,
+            {name: sizes[name] for name in law.independent}, law.shape[-1], self.job.dtype,
         )  # fmt: skip
         factor = law.factor.astype(self.job.dtype)
         drawn = np.matmul(factor, normals) if factor.shape[-1] > 1 else np.multiply(factor, normals, out=normals)
@@ -220,100 +170,6 @@ class _Networks:
         group, vectors = self.inputs(op)
         self.values[op.writes] = inner_products(group.pack(vectors))
 
-    def streamed(self, op: Op) -> None:
-        """Draw rows of normals, scale them, apply functions and take inner products, a few networks at a time."""
-        if self.watched:
-            for each in op.inner:
-                getattr(self, each.kind)(each)
-            return
-        source, *functions, last = op.inner
-        packing, tile = self.plan.group(last), self.job.tile(op)
-        draw = self.source(source, tile)
-        applied = [self.applied(each, tile) for each in functions]
-        packed = (packing.sets, packing.columns, self.plan.lengths[source.writes])
-        result = np.empty((self.count, packing.sets, packing.columns, packing.columns))
-        with np.errstate(all="ignore"):
-            for start in range(0, self.count, tile):
-                value = draw(start, min(start + tile, self.count))
-                for function in applied:
-                    value = function(value)
-                inner_products(value.reshape(-1, *packed), result[start : start + tile])
-        self.values[op.writes] = result
-
-    def source(self, op: Op, most: int) -> Callable[[int, int], Array]:
-        """What draws a product for networks from one number to another, at most so many, into memory of its own."""
-        group, length = self.plan.group(op), self.plan.lengths[op.writes]
-        shape, columns = self.netsor.families[op.writes].shape, self.plan.fresh[op.at]
-        count, dtype = self.count, self.job.dtype
-        sizes = group.sizes | {BATCH: count, FACTOR: columns}
-        drawn = np.empty((most, len(group.members) * columns, length), dtype)
-        normals = ManyNormals(self.generator)
-        if columns == 1 and not group.column_axes:
-            scales = broadcast(self.multiplier(op, group), (BATCH, *group.member_axes), sizes)
-            rows = np.array(scales, order="C").reshape(count, -1)
-
-            def scaled(start: int, stop: int) -> Array:
-                some = rows[start:stop].reshape(-1)
-                normals.fill(some, drawn[: stop - start].reshape(len(some), length))
-                return drawn[: stop - start].reshape(-1, *shape, length)
-
-            return scaled
-        scale = self.job.deviations[group.weight.name][group.members].astype(dtype)
-        named: Open = self.values[op.key]
-        own = group.member_axes if group.reads_members else ()
-        axes = (BATCH, *own, *group.column_axes, FACTOR)
-        whole = broadcast(Open(_renamed(named.axes, group, back=True), named.data), axes, sizes)
-        factor = whole.reshape(count, len(scale) if own else 1, group.columns, columns)
-        alike = bool((scale == scale[0]).all())
-        if own or alike:
-            factor = factor * (scale[:1] if alike else scale)[:, None, None]
-        products = np.empty((most, factor.shape[1], group.columns, len(scale) // factor.shape[1] * length), dtype)
-
-        def mixed(start: int, stop: int) -> Array:
-            some = drawn[: stop - start]
-            # a deviation for each member, whose vectors stand side by side, if it is not in the factor
-            deviations = np.ones(1, dtype) if own or alike else scale
-            rows = some.reshape(-1, length)
-            normals.fill(np.tile(deviations, len(rows) // len(deviations)), rows)
-            fresh = some.reshape(len(some), factor.shape[1], columns, -1)
-            np.matmul(factor[start:stop], fresh, out=products[: len(some)])
-            return products[: len(some)].reshape(-1, *shape, length)
-
-        return mixed
-
-    def applied(self, op: Op, most: int) -> Callable[[Array], Array]:
-        """A function of one family as a function of its array, for at most so many networks.
-
-        Results come in memory of its own where that is known to hold them: numpy's functions are slow in place.
-        """
-        step = self.plan.order[op.at]
-        statement = step.statement
-        assert isinstance(statement, Nonlin)
-        axes = (BATCH, *(str(slot.bare) for slot in statement.target.slots), COORDINATE)
-        scope = Scope(self.netsor, step.ranges(self.netsor.ranges), self.without_vectors, self.job.dtype)
-        length = self.plan.lengths[op.writes]
-
-        def leaf(node: Expr) -> Callable[[Array], Array] | None:
-            if isinstance(node, Variable):
-                return lambda x: x
-            if not variables(node):
-                value = align(evaluate(node, scope), axes)
-                return lambda x: value
-            return None
-
-        def combined(node: Expr, *parts: Callable[[Array], Array]) -> Callable[[Array], Array]:
-            assert isinstance(node, Call)
-            function: Any = ATOMS[node.atom].numpy
-            whole = node.atom == "gelu" and self.job.dtype == "float64"
-            if whole:
-                function = partial(gelu, kernels=compiled())
-            if node is statement.expr and (whole or isinstance(function, np.ufunc) or function is np.clip):
-                own = np.empty((most, *self.netsor.families[op.writes].shape, length), self.job.dtype)
-                return lambda x: function(*(part(x) for part in parts), out=own[: len(x)])
-            return lambda x: function(*(part(x) for part in parts))
-
-        return fold(statement.expr, {}, leaf, combined)
-
     def factor(self, op: Op) -> None:
         """L with L L^T the Gram matrix of the inputs, over batch, weight members if they differ, columns and FACTOR."""
         group = self.plan.group(op)
@@ -346,9 +202,7 @@ class _Networks:
 
     def fresh(self, op: Op, members: Mapping[str, int], columns: int, beside: bool = False) -> Array:
         recipe = self.plan.recipes[op.at]
-        return gaussian_vectors(
-            self.generator, recipe, self.count, members, columns, self.job.dtype, beside, op.large
-        )  # fmt: skip
+        return gaussian_vectors(self.generator, recipe, self.count, members, columns, self.job.dtype, beside)
 
     def packed(self, op: Op, group: Grouping) -> Array:
         """Fresh vectors over (batch, members, columns, coordinates)."""
@@ -481,7 +335,7 @@ class _Networks:
         return array
 
 
-def inner_products(vectors: Array, out: Array | None = None) -> Array:
+def inner_products(vectors: Array) -> Array:
     """Inner products of the rows of matrices.
 
     Rows are multiplied in two halves: a matrix times its own transpose is a symmetric product for BLAS, which takes up
@@ -492,8 +346,8 @@ def inner_products(vectors: Array, out: Array | None = None) -> Array:
     vectors = vectors.astype(np.float64, copy=False)  # what is new in a vector is a difference
     rows, turned = vectors.shape[-2], vectors.swapaxes(-1, -2)
     if rows == 1 or rows > FEW_ROWS:
-        return np.matmul(vectors, turned, out=out)
-    result = np.empty((*vectors.shape[:-1], rows)) if out is None else out
+        return np.matmul(vectors, turned)
+    result = np.empty((*vectors.shape[:-1], rows))
     for half in (slice(rows // 2), slice(rows // 2, rows)):
         np.matmul(vectors[..., half, :], turned, out=result[..., half, :])
     return result

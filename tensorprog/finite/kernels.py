@@ -1,33 +1,57 @@
-"""Compiled loops that draw what `normals` draws with numpy: normals and chi variables from SFC64 states, bit for bit.
+"""Compiled loops that draw what numpy draws: normals and chi variables from SFC64 states, bit for bit.
 
 The generator is inlined, its state stays in registers, and the loops hold no lock of the interpreter.  Needs numba,
 from the extra `fast`; only `normals` imports this module, and checks it against numpy before use.  The formulas, order
-of operations included, are those of numpy 1.17 and later (the ziggurat of Doornik (2005) with 256 strips, and Marsaglia
-& Tsang (2000) for gamma variables), and of `normals.ManyNormals`.
+of operations included, are those of numpy 1.17 and later: the ziggurat of Doornik (2005) with 256 strips of equal area
+that cover a half of the normal density, and Marsaglia & Tsang (2000) for gamma variables.
 """
 
 from __future__ import annotations
 
 import math
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from tensorprog.finite.functions import END as LAST
-from tensorprog.finite.functions import SHIFT, STEPS, WHOLE, normal_tables
-from tensorprog.finite.ziggurat import FINE, ziggurat
+__all__ = ["fill_chi_squares", "fill_normals"]
 
-__all__ = ["fill_chi_squares", "fill_many", "fill_normals", "gelu"]
-
+STRIPS = 256
 TAIL = 3.6541528853610088  # where the lowest strip ends and the tail begins
 INVERSE_TAIL = 0.27366123732975828
 AREA = 0.0049286732339746519  # of each strip below exp(-x**2 / 2), the tail belonging to the lowest
-_, WIDTHS, LIMITS, HEIGHTS = ziggurat(256, TAIL, AREA, raised=38)  # numpy's
-END, FINE_WIDTHS, FINE_LIMITS, FINE_HEIGHTS = ziggurat(*FINE)
+RAISED = 38  # the strip whose height numpy's table has one unit in the last place higher
+
+
+def _ziggurat() -> tuple[Any, Any, Any]:
+    """Widths of the strips, negative in the second half, limits below which a point lies under the curve for sure,
+    and heights of the curve at the outer edges.
+
+    A point of a strip is a whole number below 2**52 times the width.  Strip 0 is the lowest, with the tail; the last
+    one stands on it, and strip 1 is the highest.  exp and log are rounded correctly on every machine.
+    """
+    context = Context(prec=30)
+    edges, heights = np.zeros(STRIPS), np.ones(STRIPS)
+    edge = TAIL
+    for strip in range(STRIPS - 1, 0, -1):
+        edges[strip] = edge
+        heights[strip] = height = float(context.exp(Decimal(-0.5 * edge * edge)))
+        if strip == RAISED:
+            heights[strip] = height = math.nextafter(height, 1)
+        if strip > 1:
+            edge = math.sqrt(-2 * float(context.ln(Decimal(height + AREA / edge))))
+    limits = np.zeros(STRIPS)
+    limits[2:] = edges[1:-1] / edges[2:] * 2.0**52
+    limits[0] = TAIL * heights[-1] / AREA * 2.0**52
+    edges[0] = AREA / heights[-1]
+    widths = edges / 2.0**52
+    return np.concatenate([widths, -widths]), np.rint(limits).astype(np.int64), heights
+
+
+WIDTHS, LIMITS, HEIGHTS = _ziggurat()
 # numba turns an unsigned and a signed integer into a float, so every number here is unsigned
-U1, U3, U8, U9, U10, U11, U12, U24, U40 = map(np.uint64, (1, 3, 8, 9, 10, 11, 12, 24, 40))
-U255, U511, U1023, U2047 = map(np.uint64, (255, 511, 1023, 2047))
+U1, U3, U8, U9, U11, U24, U40, U255, U511 = map(np.uint64, (1, 3, 8, 9, 11, 24, 40, 255, 511))
 U52 = np.uint64(2**52 - 1)
 UNIT = 2.0**-53
 OPTIONS = {"nogil": True, "error_model": "numpy"}
@@ -87,49 +111,6 @@ def fill_normals(state: Any, out: Any) -> None:
 
 
 @njit(**OPTIONS)
-def _second_look(bits: Any, x: Any, wedges: Any, others: Any, tails: Any) -> Any:
-    """The normal at the place of a point that may lie above the curve, or in the tail."""
-    strip = bits & U1023
-    if strip:
-        u, wedges[0], wedges[1], wedges[2], wedges[3] = _uniform(wedges[0], wedges[1], wedges[2], wedges[3])
-        height = (FINE_HEIGHTS[strip - U1] - FINE_HEIGHTS[strip]) * u + FINE_HEIGHTS[strip]
-        if height < math.exp(-0.5 * x * x):
-            return x
-        taken, a, b, c, d = False, others[0], others[1], others[2], others[3]
-        while not taken:
-            bits, x, taken, a, b, c, d = _point(a, b, c, d)
-            if not taken:
-                taken, x, a, b, c, d = _edge(bits, x, a, b, c, d)
-        others[0], others[1], others[2], others[3] = a, b, c, d
-        return x
-    while True:
-        u, tails[0], tails[1], tails[2], tails[3] = _uniform(tails[0], tails[1], tails[2], tails[3])
-        beyond = -math.log1p(-u) / END
-        u, tails[0], tails[1], tails[2], tails[3] = _uniform(tails[0], tails[1], tails[2], tails[3])
-        if -2 * math.log1p(-u) > beyond * beyond:
-            return -(END + beyond) if (bits >> U10) & U1 else END + beyond
-
-
-@njit(f"void({'uint64[::1], ' * 4}float64[::1], float64[:, ::1])", cache=True, **OPTIONS)
-def fill_many(points: Any, wedges: Any, others: Any, tails: Any, scale: Any, out: Any) -> None:
-    """Fill rows with normals times one number each.
-
-    Shapes    states (4,), moved on: of points, and of what wedges, points above the curve and the tail take; scale
-              (rows,); out (rows, any)
-    """
-    a, b, c, d = points[0], points[1], points[2], points[3]
-    for row in range(scale.size):
-        for i in range(out.shape[1]):
-            bits, a, b, c, d = _next(a, b, c, d)
-            place = np.int64(bits >> U12)
-            x = place * FINE_WIDTHS[bits & U2047]
-            if place >= FINE_LIMITS[bits & U2047]:
-                x = _second_look(bits, x, wedges, others, tails)
-            out[row, i] = x * scale[row]
-    points[0], points[1], points[2], points[3] = a, b, c, d
-
-
-@njit(**OPTIONS)
 def _fill_gamma(state: Any, shape: Any, out: Any) -> None:
     """Fill an array with gamma variables of scale 1 and a shape above 1."""
     a, b, c, d = state[0], state[1], state[2], state[3]
@@ -164,20 +145,3 @@ def fill_chi_squares(state: Any, degrees: Any, out: Any) -> None:
         for _ in range(degrees[row]):
             fill_normals(state, normals)
             out[row] += normals * normals
-
-
-PHI, DENSITY = normal_tables()
-
-
-@njit("void(float64[::1], float64[::1])", cache=True, **OPTIONS)
-def gelu(x: Any, out: Any) -> None:
-    """As `functions.gelu`, in the same steps.  Shapes: x, out (any,)."""
-    for i in range(x.size):
-        h = min(x[i], LAST) if x[i] > -LAST else -LAST  # what is no number stays so by the last product
-        shifted = h * STEPS + SHIFT
-        near = (shifted - SHIFT) * (1 / STEPS)
-        h -= near
-        a, b = near * h, h * h
-        series = ((((a * (-1 / 24) + 1 / 6) * a + b * (1 / 8)) - 0.5) * a + b * (-1 / 6) + 1.0) * h
-        place = np.int64(shifted - WHOLE)
-        out[i] = (series * DENSITY[place] + PHI[place]) * x[i]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.normals import ManyNormals
+from tensorprog.finite.normals import standard_normal
 from tensorprog.finite.plan import History
 from tensorprog.language.linalg import pivoted_cholesky
 from tensorprog.language.weight_members import Grouping
@@ -102,7 +102,7 @@ class Dense:
         if name not in self._weights:
             sides = (vectors.shape[-1], outputs) if transposed else (outputs, vectors.shape[-1])
             self._weights[name] = np.empty((len(vectors), members, *sides), self._dtype)
-            ManyNormals(self._generator).fill(np.ones(1, self._dtype), self._weights[name].reshape(1, -1))
+            standard_normal(self._generator, self._weights[name])
         weight = self._weights.pop(name) if last else self._weights[name]
         if not np.array_equal(group.members, np.arange(members)):
             weight = weight[:, group.members]

@@ -7,8 +7,9 @@ reported alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -18,10 +19,9 @@ from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.finite.demand import Demand, demand, has_constant
 from tensorprog.finite.frames import Frames, Layout, Recipe
-from tensorprog.finite.inactive import Inactive, without_inactive
+from tensorprog.finite.inactive import LEAST, Inactive, without_inactive
 from tensorprog.language.errors import ProgramError, fail
-from tensorprog.language.expr import Reduction, Variable, variables, walk
-from tensorprog.language.initials import InitialLaw, initial_laws
+from tensorprog.language.initials import initial_laws
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
 from tensorprog.language.schedule import Step, steps
 from tensorprog.language.weight_members import Grouping
@@ -34,17 +34,14 @@ class Op:
     """One action on a block of networks.
 
     "gram" makes the inner products of packed vectors, "factor" a matrix L with L L^T equal to them; MatMuls of weights
-    used once share these by their `key`.  An op is `large` if it touches arrays over all coordinates.  "streamed" does
-    what its `inner` ops do, a few networks at a time: fresh vectors, functions of them, and their inner products.
+    used once share these by their `key`.
     """
 
-    kind: Literal["initial", "gram", "factor", "matmul", "dot", "nonlin", "streamed"]
+    kind: Literal["initial", "gram", "factor", "matmul", "dot", "nonlin"]
     at: int  # place in `Plan.order`; for "initial" in `Netsor.initial`
-    large: bool
     key: str = ""
     reads: tuple[str, ...] = ()
     writes: str = ""
-    inner: tuple[Op, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,10 +75,8 @@ class PlanRow:
 
 
 METHODS = ("dense", "lazy", "collapsed")
-MANY_FAMILIES = 400  # that meet each other: working out their frames would take longer than it saves
 # nanoseconds on one current core: a normal, a chi variable, a multiplication in a matrix product, an entry touched
 NORMAL, CHI, MULTIPLY, TOUCH = 6.6, 12.5, 0.15, 1.0
-WORTH = 0.9  # of the work, or less, must be left for functions to be left out
 
 
 def resolve_widths(netsor: Netsor, width: int) -> dict[str, int]:
@@ -100,40 +95,33 @@ def resolve_widths(netsor: Netsor, width: int) -> dict[str, int]:
     return result
 
 
-def plan(netsor: Netsor, width: int, coordinates: int, kept: Sequence[str], method: str, exact: bool = False) -> Plan:
+@lru_cache(maxsize=32)
+def plan(netsor: Netsor, width: int, coordinates: int, kept: tuple[str, ...], method: str) -> Plan:
     """Plan a run; "auto" takes the collapsed plan where it promises less work than the lazy one.
 
     The products of a matrix and those of its transpose condition each other, so there the matrix itself is drawn.
-    Functions that never act are left out where that promises less work, but not from an `exact` plan.
+    The methods "dense" and "lazy" draw every function as it is written; the others leave out clips that never act.
 
     Raises    ProgramError for a method that has no matrices where one is used transposed, or a width that makes a
               declared width no whole number
     """
     widths = resolve_widths(netsor, width)
     asked = demand(netsor, kept)
-    initials = initial_laws(netsor)
     products = (s for s in netsor.body if isinstance(s, MatMul) and s.target.name in asked.needed)
     turned = next((product for product in products if product.transposed), None)
     why = f"{turned} needs the matrix" if turned else ""
     if turned and method not in ("auto", "dense"):
         raise fail(f"method {method!r} draws no matrices, but {why}", turned.span, 'method="dense"')
-    methods: Sequence[str] = METHODS[1:] if method == "auto" else (method,)
-    if turned:
-        return Plan(netsor, width, widths, coordinates, kept, "dense", asked, initials, why)
-
-    def best(netsor: Netsor, asked: Demand, inactive: Inactive | None = None) -> Plan:
-        choices = (
-            Plan(netsor, width, widths, coordinates, kept, chosen, asked, initials, inactive=inactive)
-            for chosen in methods
-        )
-        return min(choices, key=lambda choice: choice.work)
-
-    written = best(netsor, asked)
-    inactive = None if exact else without_inactive(netsor, widths, kept)
-    if inactive is None:
-        return written
-    without = best(inactive.netsor, demand(inactive.netsor, kept), inactive)
-    return without if without.work < WORTH * written.work else written
+    if turned or method in ("dense", "lazy"):
+        return Plan(netsor, widths, coordinates, kept, "dense" if turned else method, asked, why)
+    inactive = without_inactive(netsor, widths, kept)
+    drawn = netsor if inactive is None else inactive.netsor
+    asked = demand(drawn, kept)
+    collapsed = Plan(drawn, widths, coordinates, kept, "collapsed", asked, inactive=inactive)
+    if method == "collapsed":
+        return collapsed
+    lazy = Plan(drawn, widths, coordinates, kept, "lazy", asked, inactive=inactive)
+    return min((lazy, collapsed), key=lambda choice: choice.work)
 
 
 class Plan(Shown):
@@ -145,15 +133,15 @@ class Plan(Shown):
     """
 
     def __init__(
-        self, netsor: Netsor, width: int, widths: Mapping[str, int], coordinates: int, kept: Sequence[str], method: str,
-        asked: Demand, initials: Mapping[str, InitialLaw], matrices: str = "", inactive: Inactive | None = None,
+        self, netsor: Netsor, widths: Mapping[str, int], coordinates: int, kept: tuple[str, ...], method: str,
+        asked: Demand, matrices: str = "", inactive: Inactive | None = None,
     ) -> None:  # fmt: skip
-        self.netsor, self.width, self.widths, self.method = netsor, width, widths, method
-        self.coordinates, self.kept, self.asked, self.initials = coordinates, tuple(kept), asked, initials
+        self.netsor, self.width, self.widths, self.method = netsor, widths["n"], widths, method
+        self.coordinates, self.kept, self.asked, self.initials = coordinates, kept, asked, initial_laws(netsor)
         self.matrices = matrices  # why no other method will do
         self.inactive = inactive  # what is left out
         self.full = self._full()  # vectors in all coordinates
-        self.order = self._order()
+        self.order = tuple(step for step in steps(netsor) if step.statement.target.name in asked.needed)
         self.groups = tuple(
             Grouping(step.statement, netsor.families[step.statement.weight.name], step.ranges(netsor.ranges))
             if isinstance(step.statement, MatMul)
@@ -183,7 +171,7 @@ class Plan(Shown):
             "normals": self.normals,
             "chi_squares": self.chi_squares,
             "statements": [vars(row) for row in self.rows],
-            **(self.inactive.to_json() if self.inactive is not None else {}),
+            "left_out": [{"written": str(written), "drawn": str(drawn)} for written, drawn in self.left_out],
         }
 
     @property
@@ -206,8 +194,16 @@ class Plan(Shown):
             ]
             for row in self.rows
         )
-        left_out = () if self.inactive is None else (paragraph(*self.inactive.words(), note=True),)
+        left_out = [
+            paragraph(code(str(written)), f" never acts: it would in one network of 1e{-LEAST}, at most", note=True)
+            for written, _ in self.left_out
+        ]
         return [Grid(self.title, header, rows, text_columns=(0, 1)), *left_out]
+
+    @property
+    def left_out(self) -> tuple[tuple[Nonlin, Nonlin], ...]:
+        """Statements that are drawn without a clip, which never acts: as they are written, and as they are drawn."""
+        return () if self.inactive is None else self.inactive.statements
 
     def __str__(self) -> str:
         return to_text(self.blocks())
@@ -226,23 +222,8 @@ class Plan(Shown):
             return frozenset(vectors)
         groups = self.asked.groups
         if self.method == "collapsed":
-            groups = tuple(
-                group for group in groups if self.asked.explicit.intersection(group) or len(group) > MANY_FAMILIES
-            )
+            groups = tuple(group for group in groups if self.asked.explicit.intersection(group))
         return frozenset(name for group in groups for name in group)
-
-    def _order(self) -> tuple[Step, ...]:
-        """Vectors in all coordinates first; of framed ones the smaller families first, which open fewer directions."""
-        netsor = self.netsor
-
-        def key(position: int) -> tuple[int, int, int]:
-            statement = netsor.body[position]
-            framed = isinstance(statement, MatMul) and statement.target.name not in self.full
-            members = math.prod(netsor.families[statement.target.name].shape) if framed else 0
-            return int(framed), members, position
-
-        found = steps(netsor, key if self.method == "collapsed" else None)
-        return tuple(step for step in found if step.statement.target.name in self.asked.needed)
 
     def _histories(self) -> dict[int, History]:
         uses: dict[str, list[tuple[int, Grouping]]] = {}
@@ -320,19 +301,16 @@ class Plan(Shown):
         ops: list[Op] = []
         for number, initial in enumerate(self.netsor.initial):
             if initial.name in self.lengths:
-                ops.append(Op("initial", number, initial.name in self.full, writes=initial.name))
+                ops.append(Op("initial", number, writes=initial.name))
         made = set()
         for at, (step, group) in enumerate(zip(self.order, self.groups, strict=True)):
             statement = step.statement
             target = statement.target.name
             reads = tuple(dict.fromkeys(reference.name for reference in statement.inputs))
             if group is None:
-                dot = isinstance(statement, Dot)
-                large = bool(self.full.intersection(reads)) if dot else target in self.full
-                ops.append(Op("dot" if dot else "nonlin", at, large, reads=reads, writes=target))
+                ops.append(Op("dot" if isinstance(statement, Dot) else "nonlin", at, reads=reads, writes=target))
             elif self.method == "dense" or not self.histories[at].alone:
-                large = target in self.full or reads[0] in self.full
-                ops.append(Op("matmul", at, large, reads=reads, writes=target))
+                ops.append(Op("matmul", at, reads=reads, writes=target))
             else:
                 key = self._key(at, group)
                 source = reads[0]
@@ -341,60 +319,10 @@ class Plan(Shown):
                     name = f"{kind} {key}"
                     if name not in made:
                         made.add(name)
-                        ops.append(Op(kind, at, source in self.full, source, (source,), name))
+                        ops.append(Op(kind, at, source, (source,), name))
                     source = name
-                ops.append(Op("matmul", at, target in self.full, source, (source,), target))
-        return self._streamed(ops)
-
-    def _streamed(self, ops: Sequence[Op]) -> tuple[Op, ...]:
-        """The ops, in which a product, functions of it and their Gram matrix are one where nothing else reads them."""
-        readers: dict[str, list[Op]] = {}
-        for op in ops:
-            for name in op.reads:
-                readers.setdefault(name, []).append(op)
-        streams: dict[Op, tuple[Op, ...]] = {}
-        for op in ops:
-            chain = [op] if op.kind == "matmul" and self._freshly_made(op) else []
-            while chain and chain[-1].kind != "gram":
-                then = readers.get(chain[-1].writes, [])
-                only = len(then) == 1 and chain[-1].writes not in self.kept
-                chain = [*chain, then[0]] if only and self._row_by_row(then[0], chain[-1].writes) else []
-            if chain:
-                streams[op] = tuple(chain)
-        inside = {op for chain in streams.values() for op in chain}
-        return tuple(
-            Op("streamed", op.at, False, op.key, op.reads, streams[op][-1].writes, streams[op]) if op in streams else op
-            for op in ops if op in streams or op not in inside
-        )  # fmt: skip
-
-    def _freshly_made(self, op: Op) -> bool:
-        """Whether a product is a matrix times normals in all coordinates, and makes its whole family."""
-        group = self.group(op)
-        own = bool(op.key) and op.large and group.separable and self.recipes[op.at].plain
-        # one matrix product for each member that sees vectors of its own, one for all that see the same
-        axes = (group.member_axes, group.column_axes) if group.reads_members else (group.column_axes, group.member_axes)
-        return own and self._in_order(group.statement.target, [*axes[0], *axes[1]], op.at)
-
-    def _row_by_row(self, op: Op, name: str) -> bool:
-        """Whether a function of one family takes each member to that of the same indices, or a Gram matrix packs it."""
-        if op.kind == "gram":
-            group = self.group(op)
-            axes = (*(group.member_axes if group.reads_members else ()), *group.column_axes)
-            return group.separable and self._in_order(group.statement.vector, axes, op.at)
-        statement = self.order[op.at].statement
-        if not isinstance(statement, Nonlin) or op.reads != (name,):
-            return False
-        bare = [slot.bare for slot in statement.target.slots]
-        reduced = any(isinstance(node, Reduction) and variables(node) for node in walk(statement.expr))
-        same = all(reference.slots == statement.target.slots for reference in statement.inputs)
-        return same and not reduced and self._in_order(statement.target, [str(index) for index in bare], op.at)
-
-    def _in_order(self, reference: Variable, axes: Sequence[str], at: int) -> bool:
-        """Whether a reference is all members of its family, its slots these indices in this order."""
-        ranges = self.order[at].ranges(self.netsor.ranges)
-        bare = [slot.bare for slot in reference.slots]
-        whole = tuple(ranges[index] for index in axes) == self.netsor.families[reference.name].ranges
-        return bare == list(axes) and len(set(axes)) == len(axes) and whole
+                ops.append(Op("matmul", at, source, (source,), target))
+        return tuple(ops)
 
     def _rows(self) -> tuple[PlanRow, ...]:
         """Normals and chi variables, line by line of the program."""
@@ -414,7 +342,7 @@ class Plan(Shown):
                 counted = recipe.counts(members, len(group.members) // members * self.fresh[key])
                 counts.setdefault(self.order[key].position, []).append(counted)
         lines: list[tuple[str | int, str, str]] = [(x.name, _named(x), x.name) for x in self.netsor.initial]
-        written = {id(new): old for old, new in self.inactive.statements} if self.inactive is not None else {}
+        written = {id(drawn): written for written, drawn in self.left_out}
         for position, statement in enumerate(self.netsor.body):
             lines.append((position, str(written.get(id(statement), statement)), statement.target.name))
         for place, line, name in lines:

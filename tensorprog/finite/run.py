@@ -7,55 +7,29 @@ longer run begins with the numbers of a shorter one.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.finite.block import culprit
-from tensorprog.finite.cluster import adopted
 from tensorprog.finite.job import Job, make_job
 from tensorprog.finite.store import Store
-from tensorprog.finite.workers import Flight, execute, flight, one_blas_thread
+from tensorprog.finite.workers import Batching, batching, execute, one_blas_thread
 from tensorprog.language.errors import ProgramError, check_count
 from tensorprog.language.ir import Netsor
 from tensorprog.language.memory import parse_memory, too_much
 from tensorprog.language.samples import Samples
 
-__all__ = ["Interrupted", "check_memory", "check_store", "estimate", "run"]
+__all__ = ["Interrupted", "check_memory", "check_store", "draw", "estimate", "run"]
 
 Array = NDArray[Any]
-
-
-def estimate(
-    netsor: Netsor,
-    width: int,
-    samples: int,
-    method: str = "auto",
-    coordinates: int = 1,
-    keep: Sequence[str] = (),
-    threads: int | None = None,
-    max_memory: str | int = "1GiB",
-    executor: Executor | None = None,
-    stored: bool = False,
-    exact: bool = False,
-    dtype: str = "float64",
-) -> tuple[float, int]:
-    """Rough seconds of a run, and the bytes that it takes at most, before it starts.
-
-    Scale     seconds from the numbers drawn and multiplied per network, at the speed of one current core; bytes from
-              the arrays that are alive at once
-    """
-    job = make_job(netsor, width, 0, method, coordinates, keep, dtype, exact)
-    way = flight(job, samples, parse_memory(max_memory), threads, executor, stored)
-    return -(-samples // job.block) * job.seconds / way.workers, way.memory
+Progress = Callable[[int, int], None]
 
 
 def run(
@@ -67,15 +41,14 @@ def run(
     method: str = "auto",
     coordinates: int = 1,
     keep: Sequence[str] = (),
+    dtype: str = "float64",
     threads: int | None = None,
     max_memory: str | int = "1GiB",
-    dtype: str = "float64",
     executor: Executor | None = None,
     store: str | os.PathLike[str] | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    exact: bool = False,
+    progress: Progress | None = None,
 ) -> Samples:
-    """Draw independent networks of the given width, unless `exact` without functions that never act.
+    """Draw independent networks of the given width.
 
     With `store`, a folder, results go to disk as they are drawn and come back mapped to memory; a run that was stopped
     goes on where it was, and a longer one goes on from a shorter one.
@@ -86,53 +59,58 @@ def run(
     Raises    ProgramError for bad arguments, a store of another run, or numbers that are not finite; MemoryLimitError
               when one block or the results exceed `max_memory`; WorkerError when an executor loses its workers
     """
+    job = make_job(netsor, width, seed, method, coordinates, keep, dtype)
+    return draw(job, samples, threads, max_memory, executor, store, progress)
+
+
+def draw(
+    job: Job,
+    samples: int,
+    threads: int | None = None,
+    max_memory: str | int = "1GiB",
+    executor: Executor | None = None,
+    store: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Samples:
+    """Draw the networks of a job; see `run`.
+
+    Raises    as `run`, and Interrupted, with the networks that were finished
+    """
     samples = check_count("samples", samples)
     threads = None if threads is None else check_count("threads", threads)
     if executor is not None and not isinstance(executor, Executor):
         raise ProgramError(f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}")
-    executor = adopted(executor)
     started = time.perf_counter()
+    plan = job.plan
+
+    def found(arrays: Mapping[str, Array], count: int) -> Samples:
+        seconds = time.perf_counter() - started
+        return Samples(
+            job.netsor, arrays, count, job.seed, plan.method, plan.width, plan.coordinates, seconds
+        )  # fmt: skip
+
     with one_blas_thread():
-        job = make_job(netsor, width, seed, method, coordinates, keep, dtype, exact)
-        way = _flight(job, samples, max_memory, threads, executor, store is not None)
-        if store is None:
-            arrays = {name: np.empty((samples, *shape), job.dtype) for name, shape in job.shapes.items()}
-
-            def write(number: int, values: Mapping[str, Array]) -> None:
-                start = number * job.block
-                for name, value in values.items():
-                    arrays[name][start : start + job.block] = value[: samples - start]
-                finished.add(number)
-
-            finished: set[int] = set()
-            try:
-                _fill(job, samples, way, executor, 0, range(-(-samples // job.block)), write, progress)
-            except KeyboardInterrupt as stop:
-                whole = next(k for k in count() if k not in finished)  # blocks may come in any order
-                first = {name: array[: whole * job.block] for name, array in arrays.items()}
-                raise Interrupted(
-                    Samples(
-                        netsor,
-                        first,
-                        min(whole * job.block, samples),
-                        seed,
-                        job.plan.method,
-                        width,
-                        coordinates,
-                        time.perf_counter() - started,
-                    )
-                    if finished and whole
-                    else None
-                ) from stop
-        else:
+        way = check_memory(job, samples, threads, max_memory, executor, store is not None)
+        if store is not None:
             with Store(store, job, samples) as folder:
-                _fill(job, samples, way, executor, folder.done, folder.unfinished(), folder.write, progress)
-            arrays = folder.arrays()
-    inactive = job.plan.inactive
-    return Samples(
-        netsor, arrays, samples, seed, job.plan.method, width, coordinates, time.perf_counter() - started,
-        log10_variation=-math.inf if inactive is None else inactive.of_run(samples),
-    )  # fmt: skip
+                _fill(job, samples, way, executor, folder.networks, folder.unfinished(), folder.write, progress)
+            return found(folder.arrays(), samples)
+        arrays = {name: np.empty((samples, *shape), job.dtype) for name, shape in job.shapes.items()}
+        done = 0
+
+        def write(number: int, values: Mapping[str, Array]) -> None:
+            nonlocal done
+            start = number * job.block
+            for name, value in values.items():
+                arrays[name][start : start + job.block] = value[: samples - start]
+            done = min(start + job.block, samples)
+
+        try:
+            _fill(job, samples, way, executor, 0, range(-(-samples // job.block)), write, progress)
+        except KeyboardInterrupt as stop:
+            first = {name: array[:done] for name, array in arrays.items()}
+            raise Interrupted(found(first, done) if done else None) from stop
+    return found(arrays, samples)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -146,12 +124,12 @@ class Interrupted(KeyboardInterrupt):
 def _fill(
     job: Job,
     samples: int,
-    way: Flight,
+    way: Batching,
     executor: Executor | None,
     done: int,
     blocks: Iterable[int],
     write: Callable[[int, Mapping[str, Array]], None],
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> None:
     """Draw the blocks that are missing, where so many networks are done."""
     normals = (samples - done) * (job.plan.normals + job.plan.chi_squares) / way.workers
@@ -168,51 +146,42 @@ def _fill(
                 progress(done, samples)
 
 
-def check_memory(
-    netsor: Netsor,
-    width: int,
+def estimate(
+    job: Job,
     samples: int,
-    *,
-    method: str = "auto",
-    coordinates: int = 1,
-    keep: Sequence[str] = (),
     threads: int | None = None,
     max_memory: str | int = "1GiB",
-    dtype: str = "float64",
     executor: Executor | None = None,
     stored: bool = False,
-    exact: bool = False,
-) -> None:
-    """Raise MemoryLimitError if a run would not fit in the memory allowed, before anything is drawn."""
-    job = make_job(netsor, width, 0, method, coordinates, keep, dtype, exact)
-    _flight(job, samples, max_memory, threads, executor, stored)
+) -> tuple[float, int]:
+    """Rough seconds of a run, and the bytes that it takes, before it starts.
+
+    Scale     seconds from the numbers drawn and multiplied per network, at the speed of one current core; bytes from
+              the arrays that are alive at once, within a factor of 2
+    """
+    way = batching(job, samples, parse_memory(max_memory), threads, executor, stored)
+    return -(-samples // job.block) * job.seconds / way.workers, way.memory
 
 
-def check_store(
-    netsor: Netsor,
-    width: int,
-    samples: int,
-    store: str | os.PathLike[str],
-    seed: int = 0,
-    method: str = "auto",
-    coordinates: int = 1,
-    keep: Sequence[str] = (),
-    dtype: str = "float64",
-    exact: bool = False,
-) -> None:
+def check_store(job: Job, samples: int, store: str | os.PathLike[str]) -> None:
     """Raise ProgramError if a folder holds anything but this run, or the beginning of it."""
-    Store(store, make_job(netsor, width, seed, method, coordinates, keep, dtype, exact), samples).known()
+    Store(store, job, samples).known()
 
 
-def _flight(
-    job: Job, samples: int, max_memory: str | int, threads: int | None, executor: Executor | None, stored: bool
-) -> Flight:
+def check_memory(
+    job: Job,
+    samples: int,
+    threads: int | None = None,
+    max_memory: str | int = "1GiB",
+    executor: Executor | None = None,
+    stored: bool = False,
+) -> Batching:
     """How many blocks may be under way beside the results.
 
     Raises    MemoryLimitError if not even one
     """
     limit = parse_memory(max_memory)
-    way = flight(job, samples, limit, threads, executor, stored)
+    way = batching(job, samples, limit, threads, executor, stored)
     if way.memory <= limit:
         return way
     networks = min(samples, job.block)

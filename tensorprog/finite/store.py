@@ -5,8 +5,7 @@
     finished     one byte for each block: 1 when its numbers are on disk
     lock         held by the process that writes
 
-Blocks have their place in the arrays from the start and are written whole, so they may come in any order, and a longer
-run goes on in the same files.
+Blocks have their place in the arrays from the start and are written whole; a longer run goes on in the same files.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,15 +29,15 @@ from numpy.typing import NDArray
 from tensorprog.finite.job import Job
 from tensorprog.finite.workers import libraries
 from tensorprog.language.atoms.declared import declared_function
-from tensorprog.language.errors import FullDiskError, Problem, ProgramError, fail
+from tensorprog.language.errors import FullDiskError, Problem, fail
 from tensorprog.language.files import Lock, partial_name, whole, writing
 from tensorprog.language.memory import amount
 from tensorprog.language.samples import program_text
 
-__all__ = ["Store", "differences", "settings"]
+__all__ = ["Store", "settings"]
 
 Array = NDArray[Any]
-FORMAT = 1
+FORMAT = 2
 SYNC_SECONDS = 1.0  # between two moments at which blocks are recorded as finished
 FIX = "name another folder, or remove this one"
 
@@ -51,13 +49,10 @@ class Store:
     """
 
     def __init__(self, folder: str | os.PathLike[str], job: Job, samples: int) -> None:
-        self.folder = Path(folder)
-        self.job, self.samples = job, samples
-        self.blocks = -(-samples // job.block)
-        self.files = _file_names(job.plan.kept)
-        self.dtype = np.dtype(job.dtype)
+        self.folder, self.job, self.samples = Path(folder), job, samples
         self.settings = settings(job)
-        self._open: dict[str, io.FileIO] = {}
+        self.done = np.zeros(-(-samples // job.block), bool)  # block by block
+        self._files: dict[str, BinaryIO] = {}
         self._pending: list[int] = []  # written, not recorded
         self._next_sync = 0.0
         self._lock = Lock(self.folder / "lock")
@@ -78,17 +73,15 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             with writing(self.folder, FIX):
-                self.sync()
-                if kind is None:
-                    self._count()
-        except ProgramError:
-            if kind is None:  # else it is not the first to be told
-                raise
+                self._sync()
+                for name, file in self._files.items():
+                    if kind is None and name:
+                        _write(file, 0, self._header(name, self.samples))
         finally:
             self._close()
 
     def known(self) -> bool:
-        """Whether the folder holds this run already.
+        """Whether the folder holds this run already, of which `done` says what is on disk.
 
         Raises    ProgramError if it holds anything else
         """
@@ -104,151 +97,108 @@ class Store:
             raise fail(f"{path} is damaged", fix=FIX) from None
         if not isinstance(meta, dict) or meta.get("format") != FORMAT:
             raise fail(f"{path} was written by another version of tensorprog", fix=FIX)
-        different = differences(meta["settings"], self.settings)
+        old = meta["settings"]
+        different = [key for key in {**old, **self.settings} if old.get(key) != self.settings.get(key)]
         if different:
-            raise ProgramError(
-                Problem(f"{self.folder} holds the samples of another run: {'; '.join(different)}", fix=FIX)
-            )
-        self._check_sizes()
+            what = ", ".join(different)
+            raise fail(f"{self.folder} holds the samples of another run, with another {what}", fix=FIX)
+        record = self.folder / "finished"
+        blocks = np.fromfile(record, np.uint8) if record.exists() else np.zeros(0, np.uint8)
+        for name in self.job.shapes:
+            file = self._path(name)
+            if blocks.size and (not file.exists() or file.stat().st_size < self._place(name, blocks.size)):
+                raise fail(f"{file} is damaged: it is shorter than it was", fix=FIX)
+        self.done[: len(blocks)] = blocks[: len(self.done)] == 1
         return True
 
     @property
-    def done(self) -> int:
+    def networks(self) -> int:
         """Networks on disk, of those asked for."""
-        finished = self._finished()
-        beyond = self.blocks * self.job.block - self.samples
-        return int(finished.sum()) * self.job.block - (beyond if finished[-1] else 0)
+        beyond = len(self.done) * self.job.block - self.samples
+        return int(self.done.sum()) * self.job.block - (beyond if self.done[-1] else 0)
 
     def unfinished(self) -> Iterator[int]:
         """Numbers of the blocks to draw."""
-        return map(int, np.flatnonzero(~self._finished()))
+        return map(int, np.flatnonzero(~self.done))
 
     def write(self, number: int, values: Mapping[str, Array]) -> None:
         """Put one block in its place; now and then what was written is recorded as finished."""
         with writing(self.folder, FIX):
             for name, value in values.items():
-                data = np.ascontiguousarray(value, dtype=self.dtype)
-                _write_at(self._open[name], self._place(name, number), data.reshape(-1).view(np.uint8).data)
+                data = np.ascontiguousarray(value, dtype=self.job.dtype)
+                _write(self._files[name], self._place(name, number), data.tobytes())
             self._pending.append(number)
             if time.monotonic() > self._next_sync:
-                self.sync()
-
-    def sync(self) -> None:
-        """Record the blocks written as finished, after their numbers have reached the disk."""
-        if self._pending:
-            for name in self.files:
-                os.fsync(self._open[name].fileno())
-            for number in self._pending:
-                _write_at(self._open["finished"], number, memoryview(b"\1"))
-            os.fsync(self._open["finished"].fileno())
-            self._pending.clear()
-        self._next_sync = time.monotonic() + SYNC_SECONDS
+                self._sync()
 
     def arrays(self) -> dict[str, Array]:
         """The arrays of a complete folder, mapped to memory: what is read is loaded, nothing else."""
-        return {
-            name: np.memmap(
-                self.folder / self.files[name], self.dtype, "r", _HEADER, (self.samples, *self.job.shapes[name])
-            )
-            for name in self.files
-        }
+        found = {name: np.load(self._path(name), mmap_mode="r", allow_pickle=False) for name in self.job.shapes}
+        return {name: array[: self.samples] for name, array in found.items()}
+
+    def _sync(self) -> None:
+        """Record the blocks written as finished, after their numbers have reached the disk."""
+        if self._pending:
+            for name, file in self._files.items():
+                if name:
+                    os.fsync(file.fileno())
+            for number in self._pending:
+                _write(self._files[""], number, b"\1")
+            os.fsync(self._files[""].fileno())
+            self._pending.clear()
+        self._next_sync = time.monotonic() + SYNC_SECONDS
 
     def _complete(self) -> bool:
-        return self.done == self.samples and all(self._rows(name) >= self.samples for name in self.files)
+        return bool(self.done.all()) and all(self._rows(name) >= self.samples for name in self.job.shapes)
 
     def _begin(self) -> None:
         """Open the files, making those that are not there."""
         if not self.known():
-            meta = {"format": FORMAT, "settings": self.settings, "files": self.files}
             with whole(self.folder / "meta.json") as partial:
+                meta = {"format": FORMAT, "settings": self.settings}
                 partial.write_text(json.dumps(meta, indent=1), encoding="utf-8")
-        missing = sum(1 for _ in self.unfinished()) * self.job.drawn
-        free = shutil.disk_usage(self.folder).free
+        missing, free = int((~self.done).sum()) * self.job.drawn, shutil.disk_usage(self.folder).free
         if missing > free:
-            raise FullDiskError(
-                Problem(
-                    f"{self.folder}: the samples take {amount(missing, up=True)}, the disk has {amount(free)} left",
-                    fix="ask for fewer samples, or name a folder on another disk",
-                )
-            )
-        for name, file in (*self.files.items(), ("finished", "finished")):
-            descriptor = os.open(self.folder / file, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-            self._open[name] = io.FileIO(descriptor, "r+")
-        for name in self.files:
-            if self._rows(name) == 0:
-                _write_at(self._open[name], 0, memoryview(self._header(name, 0)))
+            what = f"the samples take {amount(missing, up=True)}, the disk has {amount(free)} left"
+            fix = "ask for fewer samples, or name a folder on another disk"
+            raise FullDiskError(Problem(f"{self.folder}: {what}", fix=fix))
+        for name in (*self.job.shapes, ""):
+            path = self._path(name) if name else self.folder / "finished"
+            path.touch()
+            self._files[name] = open(path, "r+b", buffering=0)  # noqa: SIM115 (closed by _close)
+            if name and not path.stat().st_size:
+                _write(self._files[name], 0, self._header(name, 0))
         self._next_sync = time.monotonic() + SYNC_SECONDS
 
-    def _count(self) -> None:
-        """Let the arrays count their networks, now that all are there."""
-        for name in self.files:
-            if name in self._open and self._rows(name) < self.samples:
-                _write_at(self._open[name], 0, memoryview(self._header(name, self.samples)))
-                os.fsync(self._open[name].fileno())
-
     def _close(self) -> None:
-        for file in self._open.values():
+        for file in self._files.values():
             file.close()
-        self._open.clear()
+        self._files.clear()
         self._lock.release()
 
-    def _check_sizes(self) -> None:
-        """Raise ProgramError if an array is shorter than the record says."""
-        record = self.folder / "finished"
-        size = record.stat().st_size if record.exists() else 0
-        for name, file in self.files.items():
-            path = self.folder / file
-            have = path.stat().st_size if path.exists() else 0
-            if size and have < self._place(name, size):
-                raise fail(f"{path} is damaged: it is shorter than it was", fix=FIX)
+    def _path(self, name: str) -> Path:
+        """The file of a name, different also where letters of either case are one."""
+        same = [other for other in self.job.shapes if other.casefold() == name.casefold()]
+        number = same.index(name) + 1
+        return self.folder / (f"{name}.npy" if number == 1 else f"{name}-{number}.npy")
 
     def _place(self, name: str, number: int) -> int:
-        return _HEADER + number * self.job.block * math.prod(self.job.shapes[name]) * self.dtype.itemsize
-
-    def _finished(self) -> NDArray[np.bool_]:
-        found = np.zeros(self.blocks, dtype=bool)
-        with suppress(FileNotFoundError), open(self.folder / "finished", "rb") as file:
-            read = np.frombuffer(file.read(self.blocks), dtype=np.uint8)
-            found[: len(read)] = read == 1
-        return found
+        size = math.prod(self.job.shapes[name]) * np.dtype(self.job.dtype).itemsize
+        return len(self._header(name, 0)) + number * self.job.block * size
 
     def _rows(self, name: str) -> int:
         """Networks that an array counts."""
-        try:
-            with open(self.folder / self.files[name], "rb") as file:
-                if np.lib.format.read_magic(file) != (1, 0):
-                    return 0
-                shape, _, _ = np.lib.format.read_array_header_1_0(file)
-                return int(shape[0])
-        except (FileNotFoundError, ValueError):  # not begun
-            return 0
+        return int(np.load(self._path(name), mmap_mode="r", allow_pickle=False).shape[0])
 
     def _header(self, name: str, rows: int) -> bytes:
-        """Header of an .npy file, of the same length for any number of rows."""
+        """Header of an .npy file: numpy makes it of the same length for any number of rows."""
         text = io.BytesIO()
-        np.lib.format.write_array_header_1_0(
-            text,
-            {"shape": (rows, *self.job.shapes[name]), "fortran_order": False, "descr": self.dtype.str},
-        )
-        magic, fields = text.getvalue()[:8], text.getvalue()[10:].rstrip()
-        length = _HEADER - 10
-        return magic + length.to_bytes(2, "little") + fields.ljust(length - 1) + b"\n"
+        fields = {"shape": (rows, *self.job.shapes[name]), "fortran_order": False, "descr": np.dtype(self.job.dtype).str}
+        np.lib.format.write_array_header_1_0(text, fields)
+        return text.getvalue()
 
 
-_HEADER = 512  # bytes before the numbers of an array, room enough for any shape
-
-
-def _file_names(names: tuple[str, ...]) -> dict[str, str]:
-    """A file for each name, different also where letters of either case are one."""
-    seen: dict[str, int] = {}
-    files = {}
-    for name in names:
-        count = seen[name.casefold()] = seen.get(name.casefold(), 0) + 1
-        files[name] = f"{name}.npy" if count == 1 else f"{name}-{count}.npy"
-    return files
-
-
-def _write_at(file: io.FileIO, place: int, data: memoryview) -> None:
+def _write(file: BinaryIO, place: int, data: bytes) -> None:
     file.seek(place)
     while data:
         data = data[file.write(data) :]
@@ -259,51 +209,24 @@ def settings(job: Job) -> dict[str, Any]:
 
     Scale     tables of numbers enter by their digests
     """
-    functions = {name: declared_function(name).digest for name in job.netsor.own}  # the text has only their names
-    inactive = job.plan.inactive
+    from threadpoolctl import threadpool_info
+
+    blas = [library["architecture"] for library in threadpool_info() if "architecture" in library]  # rounds its own way
     return {
         "program": re.sub(" +", " ", program_text(job.netsor)),  # columns are aligned: one line moves others
         "tables": {  # the program's text has only the names of their files
             name: hashlib.sha256(repr(table.shape).encode() + table.data).hexdigest()
             for name, table in job.netsor.tables.items()
         },
-        **({"functions": functions} if functions else {}),
+        "functions": {name: declared_function(name).digest for name in job.netsor.own},
         "width": job.plan.width,
         "seed": job.seed,
         "method": job.plan.method,
-        **({"drawn as": [str(drawn) for _, drawn in inactive.statements]} if inactive is not None else {}),
+        "drawn as": [str(drawn) for _, drawn in job.plan.left_out],
         "coordinates": job.plan.coordinates,
-        "names": sorted(job.plan.kept),
+        "names": sorted(job.shapes),
         "dtype": job.dtype,
         "networks in a block": job.block,
         **libraries(),
-        "processor": _processor(),
+        "processor": " ".join([platform.machine(), *blas[:1]]),
     }
-
-
-def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """One phrase for each value that differs."""
-    phrases = []
-    for key in {**there, **here}:
-        old, new = there.get(key), here.get(key)
-        if old != new:
-            phrases.append(f"{key} is {_shown(key, old, new)} there, {_shown(key, new, old)} here")
-    return phrases
-
-
-def _shown(key: str, value: Any, other: Any) -> str:
-    if key == "program":  # the first line that differs
-        lines, others = str(value).splitlines(), str(other).splitlines()
-        new = [line for position, line in enumerate(lines) if position >= len(others) or others[position] != line]
-        return repr(new[0].strip()) if new else "shorter"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} ({digest[:8]})" for name, digest in value.items()) or "none"
-    return ", ".join(value) if isinstance(value, list) else str(value)
-
-
-def _processor() -> str:
-    """The kind of processor, as far as BLAS tells kinds apart: others round differently."""
-    from threadpoolctl import threadpool_info
-
-    kinds = [library["architecture"] for library in threadpool_info() if "architecture" in library]
-    return " ".join([platform.machine(), *kinds[:1]])

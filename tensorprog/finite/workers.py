@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,92 +25,61 @@ from tensorprog.language.errors import Problem, WorkerError
 
 __all__ = [
     "OUTSIDE_WORKERS",
-    "Flight",
+    "Batching",
     "Packed",
+    "batching",
     "cores",
-    "draw_packed",
     "execute",
     "finished",
-    "flight",
     "inside",
     "libraries",
     "one_blas_thread",
     "opened",
     "pack",
-    "ready",
 ]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Drawn = list[dict[str, NDArray[Any]]]  # of each block of a task
-# aimed at for one task: long beside the work of handing it over, short beside one's patience
-TASK_SECONDS, OUTSIDE_SECONDS = 0.1, 1.0
-HANDING_OVER = 4e-3  # seconds of the scheduler and this process for one task elsewhere, which all workers wait for
-MAX_TASK, MAX_OUTSIDE = 64, 1024  # blocks handed to a worker at once, at most
+TASK_SECONDS, OUTSIDE_SECONDS, MAX_TASK = 0.1, 1.0, 1024  # aimed at for one task, and its blocks at most
 OUTSIDE_WORKERS = 64  # presumed of an executor that does not tell
-FEWEST_OUTSIDE, OUTSIDE_TASKS = 32, 256  # tasks kept under way for workers elsewhere, whose number may grow
 _lock = threading.Lock()
 _inside = 0  # how many are inside `one_blas_thread`
-_before: dict[str, tuple[Any, int]] = {}  # by file: each library and the number of threads it had
-
-
-# ---- what a run takes, and how many blocks may be under way ----------------------------------------------------------
+_limits: Any = None
 
 
 @dataclass(frozen=True)
-class Flight:
-    """How many blocks are under way: `tasks` of `size` blocks each, computed or waiting, by so many `workers`; and the
-    bytes of this process that the run takes at most, results included."""
+class Batching:
+    """How many blocks are under way: tasks of `size` blocks, two for each of so many `workers`; and the bytes of this
+    process that the run takes at most, results included."""
 
     workers: int
     size: int
-    tasks: int
     memory: int
 
 
-def flight(
+def batching(
     job: Job, samples: int, limit: int, threads: int | None = None, executor: Executor | None = None,
     stored: bool = False,
-) -> Flight:  # fmt: skip
-    """Choose as many workers as the memory allows, and one if it allows none: then it takes more than `limit` bytes.
-
-    Workers in other processes take memory there, each as much as drawing a block takes; of their tasks the results
-    count here, packed and unpacked.  Results take memory as they are written, those of one task more than are under way
-    are in use, and a worker that draws a block holds the results of it in what drawing takes.  Tasks elsewhere are
-    long, since handing over one takes the scheduler, the worker and this process some milliseconds together.
-    """
+) -> Batching:  # fmt: skip
+    """Choose as many workers as the memory allows, and one if it allows none: then it takes more than `limit` bytes."""
     blocks = -(-samples // job.block)
-    if executor is None:
-        workers = threads or cores()
-    else:
-        workers = int(getattr(executor, "_max_workers", OUTSIDE_WORKERS))
+    workers = (threads or cores()) if executor is None else int(getattr(executor, "_max_workers", OUTSIDE_WORKERS))
     workers = max(1, min(workers, blocks))
-    here = inside(executor)
+    seconds = TASK_SECONDS if inside(executor) else OUTSIDE_SECONDS
+    size = max(1, min(MAX_TASK, int(seconds / job.seconds), blocks // (4 * workers)))
     results = 0 if stored else samples * job.drawn // job.block
+    drawing = job.memory if inside(executor) else 0
 
-    def memory(tasks: int, size: int) -> int:
-        busy = min(workers, tasks)
-        beside = 0 if executor is None and tasks == 1 else size  # of the task in use
-        if not here:
-            return max(job.memory, results + (tasks * size + beside) * 2 * job.drawn)
-        held = busy * job.memory + (tasks * size + beside - busy) * job.drawn
-        return max(results + (size + beside) * job.drawn, results - min(results, busy * size * job.drawn) + held)
+    def memory(workers: int, size: int) -> int:
+        waiting = 0 if executor is None and workers == 1 else 2 * workers * size * job.drawn
+        return results + max(workers * drawing + waiting, job.memory)
 
-    def fitting(tasks: int) -> int:
-        return next((fewer for fewer in range(min(tasks, blocks), 1, -1) if memory(fewer, size) <= limit), 1)
-
-    if here:
-        longest, seconds, fewest, most = MAX_TASK, TASK_SECONDS, workers + (workers > 1), workers + (workers > 1)
-    else:
-        longest, seconds = MAX_OUTSIDE, max(OUTSIDE_SECONDS, HANDING_OVER * workers)
-        fewest, most = max(2 * workers, FEWEST_OUTSIDE), max(2 * workers, OUTSIDE_TASKS)
-    size = 1
-    tasks = fitting(fewest)
-    size = max(1, min(longest, int(seconds / job.seconds), blocks // (4 * workers)))
-    while size > 1 and memory(tasks, size) > limit:
-        size -= 1
-    tasks = max(tasks, fitting(most))
-    return Flight(min(workers, tasks) if here else workers, size, tasks, memory(tasks, size))
+    while size > 1 and memory(workers, size) > limit:
+        size //= 2
+    while workers > 1 and memory(workers, size) > limit:
+        workers -= 1
+    return Batching(workers, size, memory(workers, size))
 
 
 def inside(executor: Executor | None) -> bool:
@@ -126,9 +95,6 @@ def cores() -> int:
         return max(1, os.cpu_count() or 1)
 
 
-# ---- what a worker does, in this process or in another one -----------------------------------------------------------
-
-
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Keep BLAS to one thread in this process, until the last of those who asked for it has left.
@@ -136,23 +102,20 @@ def one_blas_thread() -> Iterator[None]:
     Products are then never split, so they round the same wherever they are computed; and workers, which are threads or
     processes already, do not fight for the cores.
     """
-    global _inside
-    from threadpoolctl import ThreadpoolController
+    global _inside, _limits
+    from threadpoolctl import threadpool_limits
 
     with _lock:
         _inside += 1
-        for library in ThreadpoolController().lib_controllers:  # those loaded by now
-            _before.setdefault(library.filepath, (library, library.num_threads))
-            library.set_num_threads(1)
+        if _inside == 1:
+            _limits = threadpool_limits(1)
     try:
         yield
     finally:
         with _lock:
             _inside -= 1
             if _inside == 0:
-                for library, threads in _before.values():
-                    library.set_num_threads(threads)
-                _before.clear()
+                _limits.restore_original_limits()
 
 
 def libraries() -> dict[str, str]:
@@ -174,7 +137,7 @@ class Packed:
     functions: tuple[tuple[str, bytes], ...] = ()
 
 
-def pack(job: Job, normals: float) -> Packed:
+def pack(job: Job, normals: float = 0.0) -> Packed:
     """Make a job ready to travel to a worker that will draw so many random numbers, roughly.
 
     Raises    WorkerError if a function of its own cannot be sent
@@ -193,23 +156,14 @@ def _not_sent(name: str, reason: str) -> WorkerError:
     return WorkerError(Problem(f"the function {name} cannot be sent to workers: {reason}", fix=fix))
 
 
-def ready(job: Job, normals: float) -> None:
-    """Work out what all blocks need, once, before several workers share the job."""
-    prepare(normals)
-    _ = job.stages, job.heads, job.deviations
-
-
+@lru_cache(maxsize=4)
 def opened(packed: Packed) -> Job:
     """The job that was packed; functions declared for it are declared here.
 
     Raises    WorkerError if other libraries are installed here, or a function cannot be declared
     """
     here = libraries()
-    other = [
-        f"{name} {here.get(name)} instead of {version}"
-        for name, version in packed.libraries
-        if here.get(name) != version
-    ]
+    other = [f"{name} {here.get(name)} instead of {own}" for name, own in packed.libraries if here.get(name) != own]
     if other:
         raise WorkerError(f"a worker has {', '.join(other)}: its numbers would not be those of one seed")
     for name, written in packed.functions:
@@ -218,30 +172,20 @@ def opened(packed: Packed) -> Job:
         except Exception as error:  # of many kinds: modules that are missing or other ones
             raise _not_sent(name, str(error)) from error
     job: Job = pickle.loads(packed.job)  # written by `pack`
+    prepare(packed.normals)
     return job
 
 
-@lru_cache(maxsize=4)
-def _unpack(packed: Packed) -> Job:
-    """The job, once in a process, so that what is worked out once for all blocks is."""
-    job = opened(packed)
-    ready(job, packed.normals)
-    return job
-
-
-def draw_packed(packed: Packed, blocks: Sequence[int]) -> list[dict[str, NDArray[Any]]]:
+def draw_packed(packed: Packed, blocks: Sequence[int]) -> Drawn:
     """As `draw_blocks`, in a process that may be another one."""
     with one_blas_thread():
-        return draw_blocks(_unpack(packed), blocks)
-
-
-# ---- tasks handed to workers -----------------------------------------------------------------------------------------
+        return draw_blocks(opened(packed), blocks)
 
 
 def execute(
-    job: Job, blocks: Iterable[int], flight: Flight, executor: Executor | None, normals: float
-) -> Generator[tuple[list[int], Drawn]]:
-    """Draw the blocks numbered; gives the numbers of each task with their results, in the order they are finished.
+    job: Job, blocks: Iterable[int], batching: Batching, executor: Executor | None, normals: float
+) -> Generator[tuple[Sequence[int], Drawn]]:
+    """Draw the blocks numbered; gives the numbers of each task with their results, in order.
 
     `normals` are the random numbers that one worker will draw, roughly.  Closing the iterator cancels what is under
     way.
@@ -249,59 +193,52 @@ def execute(
     Raises    WorkerError when workers are lost
     """
     numbers = iter(blocks)
-    tasks = iter(lambda: list(islice(numbers, flight.size)), [])
-    if inside(executor):
-        ready(job, normals)
+    tasks = iter(lambda: list(islice(numbers, batching.size)), [])
+    if not inside(executor):
+        packed = pack(job, normals)
+        yield from finished(lambda task: executor.submit(draw_packed, packed, task), tasks, 2 * batching.workers)
+        return
+    prepare(normals)
     if executor is not None:
-        yield from finished(_submitter(job, executor, normals), tasks, flight.tasks)
-    elif flight.workers > 1:
-        with ThreadPoolExecutor(flight.workers) as pool:
-            yield from finished(_submitter(job, pool, normals), tasks, flight.tasks)
+        yield from finished(lambda task: executor.submit(draw_blocks, job, task), tasks, 2 * batching.workers)
+    elif batching.workers > 1:
+        with ThreadPoolExecutor(batching.workers) as pool:
+            yield from finished(lambda task: pool.submit(draw_blocks, job, task), tasks, 2 * batching.workers)
     else:
         for task in tasks:
             yield task, draw_blocks(job, task)
 
 
-def _submitter(job: Job, executor: Executor, normals: float) -> Callable[[list[int]], Future[Drawn]]:
-    if inside(executor):
-        return lambda task: executor.submit(draw_blocks, job, task)
-    packed = pack(job, normals)
-    share = getattr(executor, "share", None)  # executors of this package send it once
-    sent = packed if share is None else share(packed)
-    return lambda task: executor.submit(draw_packed, sent, task)
-
-
 def finished(
     submit: Callable[[Task], Future[Result]], tasks: Iterator[Task], most: int
 ) -> Generator[tuple[Task, Result]]:
-    """Keep up to `most` tasks under way; gives each with its result, in the order they are finished.
+    """Keep up to `most` tasks under way; gives each with its result, in order.
 
     Raises    WorkerError when workers are lost
     """
-    ended: SimpleQueue[Future[Result]] = SimpleQueue()
-    flying: dict[Future[Result], Task] = {}
+    flying: deque[tuple[Task, Future[Result]]] = deque()
     try:
-        while True:
-            for task in islice(tasks, most - len(flying)):
-                with _worker_errors():
-                    future = submit(task)
-                flying[future] = task
-                future.add_done_callback(ended.put)
-            if not flying:
-                return
-            future = ended.get()
-            task = flying.pop(future)
+        for task in tasks:
             with _worker_errors():
-                drawn = future.result()
-            del future  # the results are the caller's alone
-            yield task, drawn
+                flying.append((task, submit(task)))
+            if len(flying) == most:
+                yield _next(flying)
+        while flying:
+            yield _next(flying)
+    finally:
+        for _, future in flying:
+            future.cancel()
+
+
+def _next(flying: deque[tuple[Task, Future[Result]]]) -> tuple[Task, Result]:
+    task, future = flying.popleft()
+    try:
+        with _worker_errors():
+            return task, future.result()
     except WorkerError as error:
         if isinstance(error.__cause__, BrokenExecutor):
             flying.clear()  # a broken pool ends its tasks itself, and stumbles over cancelled ones
         raise
-    finally:
-        for future in flying:
-            future.cancel()
 
 
 @contextmanager
@@ -313,9 +250,8 @@ def _worker_errors() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise WorkerError(
-            Problem(f"a worker cannot load what it needs: {error}", fix="install the same tensorprog there")
-        ) from error
+        fix = "install the same tensorprog there"
+        raise WorkerError(Problem(f"a worker cannot load what it needs: {error}", fix=fix)) from error
     except Exception as error:
         cancelled = isinstance(error, CancelledError)
         if not (cancelled or isinstance(error, BrokenExecutor) or type(error).__module__.startswith("distributed")):

@@ -57,7 +57,6 @@ class Samples(Mapping[str, NDArray[Any]], Shown, metaclass=Answering):
     width: int | None = None  # None for the limit
     coordinates: int = 1
     seconds: float = 0.0
-    log10_variation: float = -math.inf  # of a bound on the total variation between their law and that of the program
     averages: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)  # (samples, *members) each
     psi: Mapping[str, str] = field(default_factory=dict, repr=False)  # {"m": "tanh(y[0])**2"}
     # mean and variance of outputs given all but the weights used last, in the shape of the output
@@ -126,8 +125,6 @@ class Samples(Mapping[str, NDArray[Any]], Shown, metaclass=Answering):
         whence = f"networks at n = {self.width}, {self.method}" if self.width else "draws of the limit"
         coordinates = f", {self.coordinates} coordinates of each" if self.coordinates > 1 else ""
         title = f"{self.netsor.name}: {self.samples:,} {whence}{coordinates}, seed {self.seed}"
-        if self.log10_variation > -math.inf:
-            title += f", up to a total variation of 1e{math.ceil(self.log10_variation)}"
         held: Mapping[str, Any] = getattr(self.arrays, "held", self.arrays)
         rows = [row for name in self for row in self._rows(name, held.get(name))]
         for name, values in self.averages.items():
@@ -226,7 +223,6 @@ class Samples(Mapping[str, NDArray[Any]], Shown, metaclass=Answering):
             "coordinates": self.coordinates,
             "averages": dict(self.psi),
             "functions": {name: declared_function(name).sketch for name in self.netsor.own},
-            **({"log10_total_variation": self.log10_variation} if self.log10_variation > -math.inf else {}),
         }
         arrays = dict(self.arrays) | {f"averages/{name}": array for name, array in self.averages.items()} | tables
         for name, pair in self.conditional.items():

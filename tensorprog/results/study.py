@@ -44,7 +44,6 @@ class Settings:
     dtype: str = "float64"
     keep: tuple[str, ...] = ()
     averages: tuple[tuple[str, str], ...] = ()  # name, psi as text
-    exact: bool = False  # nothing is left out
     conditional: bool = False  # decided by `run`, where it is cheap
 
     @property
@@ -262,8 +261,6 @@ def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) 
         "seconds": round(float(samples.seconds), 4),
         "outputs": outputs,
     }
-    if samples.log10_variation > -math.inf:
-        found["log10_total_variation"] = samples.log10_variation
     if samples.averages:
         found["averages"] = {target.partition("[")[0]: _average(samples, comparison, target) for target in samples.psi}
     return found

@@ -226,7 +226,6 @@ def _command(study: Study, file: str) -> str:
     words = ["tp", "run", file, "--width", ",".join(map(str, settings.width))]
     for name in ("samples", "seed", "method", "max_memory"):
         words += [f"--{name.replace('_', '-')}", str(getattr(settings, name))]
-    words += ["--exact"] * settings.exact
     for name, psi in settings.averages:
         words += ["--average", f"{name}={psi}"]
     return shlex.join(words)

@@ -261,13 +261,28 @@ def notice(text: str) -> None:
         complain(text)
 
 
-def cluster(scheduler: str | None, note: Callable[[str], None]) -> AbstractContextManager[Executor | None]:
-    """The workers of a scheduler, if one is named."""
-    if scheduler is None:
-        return contextlib.nullcontext()
-    from tensorprog.finite.cluster import connected
+@contextlib.contextmanager
+def cluster(scheduler: str | None) -> Iterator[Executor | None]:
+    """The workers of a dask scheduler at an address such as tcp://host:8786, if one is named.
 
-    return connected(scheduler, note)
+    Raises    ProgramError if nothing answers there, or dask.distributed is not installed
+    """
+    if scheduler is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise fail("a scheduler needs the package dask.distributed", fix=how_to_install("cluster")) from None
+    try:
+        client = Client(scheduler, timeout=5, set_as_default=False)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise fail(
+            f"no scheduler answers at {scheduler}: {str(error).strip().splitlines()[0]}",
+            fix="the address that dask scheduler prints, such as tcp://host:8786",
+        ) from None
+    with client:
+        yield client.get_executor(pure=False)
 
 
 def show(blocks: Iterable[Block], apart: bool = False) -> None:

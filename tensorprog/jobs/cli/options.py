@@ -265,4 +265,3 @@ METHOD = option(
     metavar="METHOD",
     help="How networks are drawn: auto, dense, lazy or collapsed.",
 )
-EXACT = option("--exact", is_flag=True, default=None, help="Leave nothing out, not even clips that no network reaches.")

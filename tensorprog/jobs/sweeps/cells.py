@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.cluster import adopted
 from tensorprog.finite.job import Job, make_job
 from tensorprog.finite.store import settings
 from tensorprog.finite.workers import OUTSIDE_WORKERS, Packed, cores, finished, inside, opened, pack
@@ -209,8 +208,7 @@ def drawn(
                 found = draw(job_of(design, cell), *arguments(cell), progress=tell)
             yield cell, found
         return
-    chosen = adopted(executor)
-    assert chosen is not None
+    chosen = executor
     workers = int(getattr(chosen, "_max_workers", OUTSIDE_WORKERS))
     here = inside(chosen) or isinstance(chosen, ProcessPoolExecutor)
     threads = max(1, cores() // workers) if here else 1
@@ -218,7 +216,7 @@ def drawn(
     def submit(cell: Cell) -> Future[Drawn]:
         with named(cell.name):
             job = job_of(design, cell)
-        sent = job if inside(chosen) else pack(job, 0.0)
+        sent = job if inside(chosen) else pack(job)
         return chosen.submit(_draw, cell.name, sent, *arguments(cell), threads)
 
     yield from finished(submit, iter(cells), 2 * workers)

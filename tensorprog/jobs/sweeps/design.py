@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorprog.finite.job import make_job
 from tensorprog.finite.run import estimate
 from tensorprog.language.builder import Builder
 from tensorprog.language.errors import NotCompiledError, Problem, ProgramError, did_you_mean, fail
@@ -111,7 +112,7 @@ class Design:
         def seconds(setting: Setting, width: int) -> float:
             comparing = fixed + each * self.samples + (PRECISE if setting.conditional else 0.0)
             drawn = setting.conditional or setting.netsor
-            return len(self.variables) * comparing + estimate(drawn, width, self.samples, threads=1)[0]
+            return len(self.variables) * comparing + estimate(make_job(drawn, width), self.samples, threads=1)[0]
 
         return {(setting.position, width): seconds(setting, width) for setting in self.settings for width in self.width}
 
