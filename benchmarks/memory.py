@@ -63,6 +63,7 @@ import ctypes, json, os, pathlib, sys
 os.environ["TENSORPROG_FAST"] = "0"  # compiled code would count as memory of the run
 import numpy as np
 import tensorprog as tp
+from tensorprog.finite.job import make_job
 from tensorprog.finite.run import estimate
 program, given, width, samples, options = sys.argv[1:]
 width, samples, options = int(width), int(samples), {"threads": 1, **json.loads(options)}
@@ -74,7 +75,8 @@ del square
 def held(what):
     status = pathlib.Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(what)) / 1024
-said = estimate(P.netsor, width, samples, **options)[1] / 2**20
+drawing = {k: v for k, v in options.items() if k != "threads"}
+said = estimate(make_job(P.netsor, width, **drawing), samples, threads=1)[1] / 2**20
 ctypes.CDLL(None).malloc_trim(0)  # what was freed goes back to the system
 pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
 before = held("VmRSS")

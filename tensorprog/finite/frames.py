@@ -175,12 +175,11 @@ class Frames:
         products = {step.position: step.statement for _, step, _ in self.steps}.values()
         for p in products:
             for q in products:
-                if isinstance(p, MatMul) and isinstance(q, MatMul) and p.weight.name == q.weight.name:
-                    if p.target.name in names:
-                        agree = NOTHING
-                        if self._aligned(p.weight.name):
-                            agree = _through(_chosen(p), p.target, _chosen(q), q.target)
-                        links.append(Link(p.target.name, q.target.name, agree, made=True))
+                assert isinstance(p, MatMul) and isinstance(q, MatMul)
+                if p.target.name in names and p.weight.name == q.weight.name:
+                    aligned = self._aligned(p.weight.name)
+                    agree = _through(_chosen(p), p.target, _chosen(q), q.target) if aligned else NOTHING
+                    links.append(Link(p.target.name, q.target.name, agree, made=True))
         for initial in self.netsor.initial:
             if initial.name in names:
                 places = [initial.indices.index(name) for name in self.initials[initial.name].independent]
@@ -193,7 +192,9 @@ class Frames:
         return all(group.separable and list(group.members) == list(same[0].members) for group in same)
 
 
-def _through(first: Mapping[str | None, int], left: Variable, second: Mapping[str | None, int], right: Variable) -> Pairs:
+def _through(
+    first: Mapping[str | None, int], left: Variable, second: Mapping[str | None, int], right: Variable
+) -> Pairs:
     """Slots of two references whose indices choose the same slot of a weight."""
     return frozenset(
         (k, m)

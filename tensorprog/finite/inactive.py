@@ -3,14 +3,14 @@
 clip(u, -100, 100) is u unless a coordinate passes 100, and a vector that is a linear combination of Gaussian ones need
 not be drawn in all its coordinates.  So a plan leaves out clips that act in no network that anybody will ever draw.
 
-The bound.  Let e^-L be small.  A standard normal g exceeds z = sqrt(2 L) in size with a probability of at most e^-L, and
-a standard normal vector G of R^n has |G|^2 > n t, where t = 1 + 2 sqrt(L / n) + 2 L / n, with a probability of at most
-e^-L (Laurent & Massart 2000, Lemma 1).  Now go through the program.  An initial vector is m + d G.  A product u = W x by
-weights that made nothing upstream of x has, given x, independent coordinates N(0, sigma^2 |x|^2 / n_in): wherever
-|x|^2 <= n_in r^2, |u_a| <= sigma r z for every coordinate and |u|^2 <= n_out sigma^2 r^2 t, but for n_out + 1 events of
-conditional probability at most e^-L.  So all vectors stay within their bounds outside N events, where N counts the
-coordinates, and once more the members, of all initial vectors and products upstream.  There a clip left out is its
-argument: the laws of M networks with and without it differ by at most M N e^-L in total variation.
+The bound.  Let e^-L be small.  A standard normal g exceeds z = sqrt(2 L) in size with a probability of at most e^-L,
+and a standard normal vector G of R^n has |G|^2 > n t, where t = 1 + 2 sqrt(L / n) + 2 L / n, with a probability of at
+most e^-L (Laurent & Massart 2000, Lemma 1).  Now go through the program.  An initial vector is m + d G.  A product u
+= W x by weights that made nothing upstream of x has, given x, independent coordinates N(0, sigma^2 |x|^2 / n_in):
+wherever |x|^2 <= n_in r^2, |u_a| <= sigma r z for every coordinate and |u|^2 <= n_out sigma^2 r^2 t, but for n_out +
+1 events of conditional probability at most e^-L.  So all vectors stay within their bounds outside N events, where N
+counts the coordinates, and once more the members, of all initial vectors and products upstream.  There a clip left
+out is its argument: the laws of M networks with and without it differ by at most M N e^-L in total variation.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ def without_inactive(netsor: Netsor, widths: Mapping[str, int], kept: Collection
         read = {reference.name for reference in statement.inputs}
         later = {other for other in read if max(netsor.families[other].statements, default=-1) >= position}
         behind[name] = behind.get(name, frozenset()).union(*(behind.get(other, frozenset()) for other in read))
-        known = {other: _Reach(*anything) if other in later else reaches.get(other, _Reach(*anything)) for other in read}
+        known = {
+            other: _Reach(*anything) if other in later else reaches.get(other, _Reach(*anything)) for other in read
+        }
         if isinstance(statement, MatMul):
             weight = statement.weight.name
             fresh = weight not in behind[name] and not statement.transposed

@@ -24,7 +24,7 @@ from tensorprog.language.weight_members import variances
 __all__ = ["Job", "kept_families", "make_job"]
 
 Array = NDArray[Any]
-BLOCK_BYTES = 8 << 20  # aimed at for the numbers of one block: they should stay in cache
+BLOCK_BYTES = 16 << 20  # aimed at for the numbers of one block: they should stay in cache
 OVERHEAD = 1 << 20  # bytes of objects of Python, and of what the allocator cannot use again
 FEW, MAX_BLOCK = 16, 4096  # networks in a block
 BLOCK_NANOSECONDS = 1e8  # results come in whole blocks: a few networks should not wait for many
@@ -73,7 +73,9 @@ class Job:
         """What each op is the last to read."""
         last = {name: at for at, op in enumerate(self.plan.ops) for name in (*op.reads, op.writes)}
         return tuple(
-            tuple(name for name in dict.fromkeys((*op.reads, op.writes)) if last[name] == at and name not in self.shapes)
+            tuple(
+                name for name in dict.fromkeys((*op.reads, op.writes)) if last[name] == at and name not in self.shapes
+            )
             for at, op in enumerate(self.plan.ops)
         )
 

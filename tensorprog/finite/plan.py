@@ -23,7 +23,7 @@ from tensorprog.finite.inactive import LEAST, Inactive, without_inactive
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.initials import initial_laws
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
-from tensorprog.language.schedule import Step, steps
+from tensorprog.language.schedule import steps
 from tensorprog.language.weight_members import Grouping
 
 __all__ = ["METHODS", "History", "Op", "Plan", "PlanRow", "plan"]

@@ -193,7 +193,11 @@ class Store:
     def _header(self, name: str, rows: int) -> bytes:
         """Header of an .npy file: numpy makes it of the same length for any number of rows."""
         text = io.BytesIO()
-        fields = {"shape": (rows, *self.job.shapes[name]), "fortran_order": False, "descr": np.dtype(self.job.dtype).str}
+        fields = {
+            "shape": (rows, *self.job.shapes[name]),
+            "fortran_order": False,
+            "descr": np.dtype(self.job.dtype).str,
+        }
         np.lib.format.write_array_header_1_0(text, fields)
         return text.getvalue()
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.finite.job import Job, make_job
 from tensorprog.finite.run import Interrupted, check_memory, check_store, estimate
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import NotCompiledError, OutsideError, ProgramError, TensorprogError
@@ -128,10 +129,11 @@ def _whole(netsor: Netsor, settings: Settings) -> Netsor:
     return with_conditional(averaged).netsor if settings.conditional else averaged
 
 
-def _drawing(settings: Settings) -> dict[str, Any]:
-    """What decides how networks are drawn."""
-    names = ("method", "coordinates", "keep", "exact", "dtype")
-    return {name: getattr(settings, name) for name in names}
+def _job(netsor: Netsor, settings: Settings, width: int) -> Job:
+    """How networks of a width are drawn."""
+    return make_job(
+        netsor, width, settings.seed, settings.method, settings.coordinates, settings.keep, settings.dtype
+    )  # fmt: skip
 
 
 def _conditional(netsor: Netsor, settings: Settings) -> bool:
@@ -141,7 +143,7 @@ def _conditional(netsor: Netsor, settings: Settings) -> bool:
 
     def cost(conditional: bool) -> tuple[float, int]:
         whole = _whole(netsor, replace(settings, conditional=conditional))
-        return estimate(whole, max(settings.width), settings.samples, threads=1, **_drawing(settings))
+        return estimate(_job(whole, settings, max(settings.width)), settings.samples, threads=1)
 
     try:
         (plain, _), (seconds, memory) = cost(False), cost(True)
@@ -156,18 +158,17 @@ def _beforehand(study: Study, executor: Executor | None, folders: Mapping[int, P
     Raises    MemoryLimitError, ProgramError for settings no width could run with
     """
     settings, samples = study.settings, study.settings.samples
-    whole, drawing = _whole(study.netsor, settings), _drawing(settings)
+    whole = _whole(study.netsor, settings)
+    jobs = {width: _job(whole, settings, width) for width in settings.width}
     options: dict[str, Any] = {
         "threads": settings.threads,
         "max_memory": settings.max_memory,
         "executor": executor,
         "stored": bool(folders),
     }
-    for width in settings.width:
-        check_memory(whole, width, samples, **drawing, **options)
+    memory = max(check_memory(job, samples, **options).memory for job in jobs.values())
     for width, folder in folders.items():
-        check_store(whole, width, samples, folder, settings.seed, **drawing)
-    _, memory = estimate(whole, max(settings.width), samples, **drawing, **options)
+        check_store(jobs[width], samples, folder)
     widths = ", ".join(f"n = {width}" for width in settings.width)
     return f"{samples:,} networks at each of {widths}; drawing takes up to {memory / 2**20:.0f} MiB of memory"
 

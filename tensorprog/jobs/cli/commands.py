@@ -36,7 +36,6 @@ from tensorprog.jobs.cli.frame import (
 )
 from tensorprog.jobs.cli.modules import import_
 from tensorprog.jobs.cli.options import (
-    EXACT,
     FILE,
     FORMAT,
     MEMORY,
@@ -93,7 +92,7 @@ def main() -> None:
 )
 @options(FILE, SET, WIDTH)
 @option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn at each width.")
-@options(SEED, METHOD, EXACT)
+@options(SEED, METHOD)
 @option(
     "--average",
     "average",
@@ -131,7 +130,6 @@ def run(
     samples: int | None,
     seed: int | None,
     method: str | None,
-    exact: bool | None,
     average: tuple[tuple[str, str], ...] | None,
     threads: int | None,
     max_memory: str | None,
@@ -161,11 +159,10 @@ def run(
         "threads": threads,
         "max_memory": max_memory,
         "averages": average,
-        "exact": exact,
     }
     settings = settings_of(program.netsor, given)
     folder = out or default_out(program.netsor)
-    with Progress(notes=not quiet).shown() as listener, cluster(scheduler, listener.note) as executor:
+    with Progress(notes=not quiet).shown() as listener, cluster(scheduler) as executor:
         study = job.run(program, settings, folder, listener, executor=executor, stream=stream, page=report_page)
     if form == "json":
         print_json(study.to_json())

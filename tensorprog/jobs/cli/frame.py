@@ -6,8 +6,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -273,7 +272,7 @@ def cluster(scheduler: str | None) -> Iterator[Executor | None]:
     try:
         from distributed import Client
     except ImportError:
-        raise fail("a scheduler needs the package dask.distributed", fix=how_to_install("cluster")) from None
+        raise fail("a scheduler needs the package dask.distributed", fix="pip install distributed") from None
     try:
         client = Client(scheduler, timeout=5, set_as_default=False)
     except (OSError, ValueError, RuntimeError) as error:

@@ -153,7 +153,7 @@ def sweep(
     with (
         told.shown(),
         _interrupted(told),
-        pool(workers) if scheduler is None else cluster(scheduler, told.note) as executor,
+        pool(workers) if scheduler is None else cluster(scheduler) as executor,
     ):
         outcome = perform(wanted, folder, executor, told)
     if form == "json":
