@@ -95,17 +95,15 @@ def standard_normal(generator: np.random.Generator, out: Array) -> None:
 
     Shapes    out of any shape, float64 (or float32, which numpy always draws)
     """
-    if not out.flags.c_contiguous:
-        buffer = np.empty(out.shape, out.dtype)
-        standard_normal(generator, buffer)
-        out[...] = buffer
-        return
-    kernels = _compiled(generator, out)
+    whole = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
+    kernels = _compiled(generator, whole)
     if kernels is None:
-        generator.standard_normal(out=out, dtype=out.dtype)
-        return
-    with generator.bit_generator.lock:
-        kernels.fill_normals(_state(generator.bit_generator), out.reshape(-1))
+        generator.standard_normal(out=whole, dtype=out.dtype)
+    else:
+        with generator.bit_generator.lock:
+            kernels.fill_normals(_state(generator.bit_generator), whole.reshape(-1))
+    if whole is not out:
+        out[...] = whole
 
 
 def chi(generator: np.random.Generator, degrees: Sequence[int], size: int) -> NDArray[np.float64]:

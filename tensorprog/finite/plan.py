@@ -23,7 +23,7 @@ from tensorprog.finite.inactive import LEAST, Inactive, without_inactive
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.initials import initial_laws
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
-from tensorprog.language.schedule import steps
+from tensorprog.language.schedule import Step, steps
 from tensorprog.language.weight_members import Grouping
 
 __all__ = ["METHODS", "History", "Op", "Plan", "PlanRow", "plan"]
@@ -141,7 +141,7 @@ class Plan(Shown):
         self.matrices = matrices  # why no other method will do
         self.inactive = inactive  # what is left out
         self.full = self._full()  # vectors in all coordinates
-        self.order = tuple(step for step in steps(netsor) if step.statement.target.name in asked.needed)
+        self.order = self._order()
         self.groups = tuple(
             Grouping(step.statement, netsor.families[step.statement.weight.name], step.ranges(netsor.ranges))
             if isinstance(step.statement, MatMul)
@@ -224,6 +224,17 @@ class Plan(Shown):
         if self.method == "collapsed":
             groups = tuple(group for group in groups if self.asked.explicit.intersection(group))
         return frozenset(name for group in groups for name in group)
+
+    def _order(self) -> tuple[Step, ...]:
+        """Of families that could be drawn next the smallest, which opens the fewest directions for those to come."""
+
+        def key(position: int) -> tuple[int, int]:
+            statement = self.netsor.body[position]
+            framed = isinstance(statement, MatMul) and statement.target.name not in self.full
+            return math.prod(self.netsor.families[statement.target.name].shape) if framed else 0, position
+
+        found = steps(self.netsor, key if self.method == "collapsed" else None)
+        return tuple(step for step in found if step.statement.target.name in self.asked.needed)
 
     def _histories(self) -> dict[int, History]:
         uses: dict[str, list[tuple[int, Grouping]]] = {}

@@ -11,14 +11,14 @@ from pathlib import Path
 import networkx as nx
 import pytest
 from click.testing import CliRunner
+from tensorprog.show.graph_layout import layout
+from tensorprog.show.graph_layout import lines as graph_lines
 
 from tensorprog.check import graph
 from tensorprog.check.clauses import check
 from tensorprog.jobs.cli import main
 from tensorprog.shipped import resolve
 from tensorprog.show import graphs
-from tensorprog.show.graph_layout import layout
-from tensorprog.show.graph_layout import lines as graph_lines
 from tests.corpus import CASES, Case
 from tests.reading import Netsor, judge, loads
 from tests.reading import load as read

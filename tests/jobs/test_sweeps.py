@@ -18,8 +18,8 @@ import pytest
 
 import tensorprog as tp
 from tensorprog import Program
-from tensorprog.finite.cluster import connected
 from tensorprog.jobs import sweeps
+from tensorprog.jobs.cli.frame import cluster as cluster_of
 from tensorprog.jobs.sweeps import cells
 from tensorprog.jobs.sweeps.design import NUMBERS, design
 from tensorprog.jobs.sweeps.results import mean_of, netcdf
@@ -268,7 +268,7 @@ def test_a_cluster_gives_the_same_file(small: Path) -> None:
     local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with distributed.LocalCluster(**local) as cluster, distributed.Client(cluster, set_as_default=False) as client:
         assert netcdf(tp.sweep(small, executor=client.get_executor(), **sizes)) == one
-        with connected(cluster.scheduler_address, print) as executor:
+        with cluster_of(cluster.scheduler_address) as executor:
             assert netcdf(tp.sweep(small, executor=executor, **sizes)) == one
 
 
