@@ -18,6 +18,7 @@
     folding         layers that are alike become an index
     text            names, letters and comments: the file
     importer        all of this in order
+    agreement       program and module at small widths, before the program is given
     beside          the module itself beside the program
 
 What is here is called without torch too, and says that it is needed; the files import it.
@@ -46,6 +47,7 @@ def from_torch(
     widths: Sequence[int] = (64, 128),
     at: int | None = None,
     name: str = "",
+    check: bool = True,
 ) -> Program:
     """The program of a torch module as it is at initialisation; its `imported` says what each parameter became.
 
@@ -53,15 +55,18 @@ def from_torch(
     of n that gives them.  The module is traced at two widths: axes whose sizes differ are widths, all others become
     indices.  Laws of parameters are those that the module's own initialisers draw from.  With `at`, a width, variances
     are taken as they are there; without, what vanishes with n is left out, and what diverges is refused.
+    The program is compared with the module before it is given: both are drawn at two small widths, in a second or two,
+    and one that does not agree is refused; with `check=False` it is given as it is.
 
     Accuracy  hidden weights that are not Gaussian are taken as Gaussian of the same variance, which the limit does not
               see; laws of vectors that are not exactly kept are named in the notes of `imported`
-    Raises    ProgramError with the path of the module, the operation, its source line, and what to write instead
+    Raises    ProgramError with the path of the module, the operation, its source line, and what to write instead; or
+              with the number that differs where program and module do not agree
     """
     needed()
     from tensorprog.importing.importer import imported_program
 
-    return imported_program(make, inputs, widths, at, name)
+    return imported_program(make, inputs, widths, at, name, check)
 
 
 @advised

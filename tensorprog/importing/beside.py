@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from tensorprog.blocks import Block, paragraph
-from tensorprog.importing.capture import inputs_at
+from tensorprog.importing.agreement import outputs_of
 from tensorprog.language.errors import (
     AccuracyError,
     MemoryLimitError,
@@ -65,7 +65,10 @@ def compared(
     (name,) = program.netsor.outputs
     began = time.perf_counter()
     shape = program.netsor.families[name].shape
-    values = _drawn(make, inputs, width, samples, seed, program.imported.layout, shape)
+    values, where = np.empty((samples, *shape)), np.random.default_rng(seed)
+    with closing(outputs_of(make, inputs, width, program.imported.layout, seed)) as modules:
+        for value, (members, _) in zip(values, modules, strict=False):  # coordinates may have positions of their own
+            value[...] = members[..., int(where.random() * members.shape[-1])]
     values /= width ** float(program.imported.power)
     module = Samples(program.netsor, {name: values}, samples, seed, "torch", width, seconds=time.perf_counter() - began)
     networks = program.run(width, samples, seed=seed + 1)
@@ -86,47 +89,3 @@ def compared(
         refused,
         tuple(fate.parameter for fate in program.imported.fates if "left out" in fate.became),
     )
-
-
-def _drawn(
-    make: Callable[[int], Any],
-    inputs: Any,
-    width: int,
-    samples: int,
-    seed: int,
-    layout: Sequence[tuple[int, int, int]],
-    shape: tuple[int, ...],
-) -> Any:
-    """The output of so many modules, one coordinate of each: (samples, *members)."""
-    tensors, generator = inputs_at(inputs, width), np.random.default_rng(seed)
-    values = np.empty((samples, *shape))
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
-        before: list[Any] = []
-        for k in range(samples):
-            module = make(width).eval()
-            if k < 2:
-                drawn = [parameter.detach().clone() for parameter in module.parameters()]
-                if before and all(torch.equal(one, other) for one, other in zip(before, drawn, strict=True)):
-                    raise fail(f"make({width}) gives the same numbers each time", fix="set no seed inside of make")
-                before = drawn
-            result = module(*(tensor.clone() for tensor in tensors))
-            first = next(leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
-            values[k] = _members(first.double().numpy(), layout, generator.random())
-    return values
-
-
-def _members(array: Any, layout: Sequence[tuple[int, int, int]], where: float) -> Any:
-    """The members of the output's family among the entries of the module's output; of a width the coordinate at
-    `where`, from 0 to 1: coordinates with positions of their own are not alike."""
-    sizes: list[int] = []
-    for axis, size in enumerate(array.shape):
-        inside = [entry[2] for entry in layout if entry[0] == axis]
-        known = int(np.prod([entry for entry in inside if entry], dtype=int))
-        sizes += [entry or size // known for entry in inside]
-    split = array.reshape(sizes)
-    index = tuple(
-        slice(None) if place >= 0 else int(where * size) for size, (_, place, _) in zip(sizes, layout, strict=True)
-    )
-    places = [place for _, place, _ in layout if place >= 0]
-    return np.transpose(split[index], np.argsort(places))

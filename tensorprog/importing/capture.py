@@ -21,7 +21,7 @@ from tensorprog.importing.laws import Pieces, whole_law
 from tensorprog.importing.refusals import SourcePlace, refusal
 from tensorprog.language.errors import fail
 
-__all__ = ["Captured", "Operation", "Parameter", "Ref", "capture", "inputs_at"]
+__all__ = ["Captured", "Operation", "Parameter", "Ref", "capture", "frozen_at", "inputs_at"]
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 MAX_KNOWN = 50_000_000  # numbers of one tensor that are computed
@@ -100,6 +100,31 @@ def capture(make: Callable[[int], Any], inputs: Any, widths: tuple[int, int], at
         tensors = inputs_at(inputs, width)
         traced.append((_export(module.eval(), tensors, width), module, laws, tensors))
     return _Graphs(make, traced, widths, at).captured
+
+
+def frozen_at(captured: Captured, make: Callable[[int], Any], width: int) -> Captured | None:
+    """The module with the laws of its parameters at a width of its own; None where their shapes are not in proportion.
+
+    Raises    whatever the module raises at a width that it was not made for
+    """
+    module, laws = built(make, width)
+    shapes = {name: tuple(one.shape) for name, one in module.named_parameters(remove_duplicate=False)}
+    n = captured.widths[0]
+    for entry in captured.parameters.values():
+        pairs = zip(*entry.shapes, strict=True)
+        wanted = tuple(one if one == other else one * width / n for one, other in pairs)
+        if shapes.get(entry.name) != wanted:
+            return None
+    _measure(make, width, laws)
+    parameters = {node: replace(entry, frozen=laws[entry.name]) for node, entry in captured.parameters.items()}
+    return replace(captured, parameters=parameters, padding={})
+
+
+def _measure(make: Callable[[int], Any], width: int, laws: dict[str, Pieces], unsure: Sequence[str] = ()) -> None:
+    """Measure laws that were not recorded."""
+    unsure = unsure or [name for name, pieces in laws.items() if any(law.kind == "unknown" for *_, law in pieces)]
+    for name, law in measured(make, width, unsure).items() if unsure else ():
+        laws[name] = ((0, laws[name][-1][1], replace(law, draw=laws[name][0][2].draw)),)
 
 
 def _export(module: Any, tensors: tuple[Any, ...], width: int) -> Any:
@@ -203,8 +228,7 @@ class _Graphs:
         unsure = [name for name, pieces in laws_one.items() if any(law.kind == "unknown" for *_, law in pieces)]
         for width, laws in zip((*self.captured.widths, at), (laws_one, laws_other, frozen), strict=True):
             if width and unsure and laws is not None:
-                for name, law in measured(make, width, unsure).items():
-                    laws[name] = ((0, laws[name][-1][1], replace(law, draw=laws[name][0][2].draw)),)
+                _measure(make, width, laws, unsure)
         targets = {
             **one.graph_signature.inputs_to_parameters,
             **one.graph_signature.inputs_to_buffers,

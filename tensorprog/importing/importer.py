@@ -9,7 +9,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from tensorprog.importing.capture import Captured, capture
+from tensorprog.importing.agreement import AtWidth, compared_at
+from tensorprog.importing.capture import Captured, capture, frozen_at
 from tensorprog.importing.folding import finished, folded
 from tensorprog.importing.laws import Pieces
 from tensorprog.importing.parts import pruned, separated, unrolled
@@ -30,18 +31,31 @@ MAX_STATEMENTS = 100  # of a program whose layers are written out, where their r
 
 
 def imported_program(
-    make: Callable[[int], Any], inputs: Any, widths: Sequence[int], at: int | None, name: str
+    make: Callable[[int], Any], inputs: Any, widths: Sequence[int], at: int | None, name: str, check: bool = True
 ) -> Program:
     """What `from_torch` gives."""
     one, other = _two(widths)
     if at is not None:
         check_count("at", at, 2)
     captured = capture(make, inputs, (one, other), at)
-    chosen = _made(captured, at, name, fold=True)
+    chosen, fold = _made(replace(captured), at, name, fold=True)[0], True
     if len(chosen.netsor.body) <= MAX_STATEMENTS and _not_compiled(chosen):
-        unrolled = _made(captured, at, name, fold=False)
+        unrolled = _made(replace(captured), at, name, fold=False)[0]
         if len(unrolled.netsor.body) <= MAX_STATEMENTS and not _not_compiled(unrolled):
-            return unrolled
+            chosen, fold = unrolled, False
+
+    def at_width(width: int) -> AtWidth | None:
+        own = frozen_at(captured, make, width)
+        if own is None:
+            return None
+        program, sketch, value = _made(own, width, name, fold, exact=True)
+        assert program.imported is not None
+        return AtWidth(program, program.imported.layout, bool(value.copies), frozenset(sketch.as_gaussian), own)
+
+    told = chosen.imported
+    if check and told is not None and (why := compared_at(make, inputs, (one, other), at_width)):
+        note = f"the program was not compared with the module at small widths: {why}"
+        chosen.imported = replace(told, notes=(*told.notes, note))
     return chosen
 
 
@@ -50,10 +64,12 @@ def _not_compiled(program: Program) -> bool:
     return any(finding.rule == "compiled limit" and finding.verdict != "holds" for finding in program.check().findings)
 
 
-def _made(captured: Captured, at: int | None, name: str, fold: bool) -> Program:
-    """The program of a module, with layers that are alike as an index or written out."""
+def _made(
+    captured: Captured, at: int | None, name: str, fold: bool, exact: bool = False
+) -> tuple[Program, Sketch, Traced]:
+    """The program of a module, with layers that are alike as an index or written out; its sketch, and the output."""
     one, other = captured.widths
-    sketch, value = translated(captured, at)
+    sketch, value = translated(captured, at, exact)
     unrolled(sketch, value.expr)
     result = separated(sketch, value.expr)
     pruned(sketch, result)
@@ -87,7 +103,7 @@ def _made(captured: Captured, at: int | None, name: str, fold: bool) -> Program:
         value.power,
         _layout(value),
     )
-    return program
+    return program, sketch, value
 
 
 def _two(widths: Sequence[int]) -> tuple[int, int]:

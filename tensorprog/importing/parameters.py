@@ -154,6 +154,7 @@ class Parameters(Sketch):
             wave = scaled(call("erf", call("divide", made, call("sqrt", Number(2)))), math.sqrt(3 * numbers[0]))
             made = self.state("Nonlin", (sum_of([wave, Number(means[0])]),), "uniform", slots=slots_of(names))
         elif not plain and (lasting or self.at):
+            self.as_gaussian.add(entry.name)
             self.note(
                 "biases and other vectors that vanish with the width are taken as Gaussian of the same variance"
                 if not lasting
@@ -196,6 +197,7 @@ class Parameters(Sketch):
             variance = self._over([number for number, _ in scales], own)
             self.matrices[name] = WeightMatrix(name, names, variance, (rows, ratio), entry.name, self.place)
             if any(not (law[2] or law[0]).gaussian for law in laws):
+                self.as_gaussian.add(entry.name)
                 self.note(
                     "entries of hidden weights that are not Gaussian are taken as Gaussian of the same variance: "
                     "the limit is the same, finite widths differ by O(1/n)"
@@ -246,6 +248,7 @@ class Parameters(Sketch):
             raise self.refuse(f"{entry.name} has rows of different laws, or a mean", "use one initialiser of mean 0")
         number, power = self.law(entry, laws[0][:2], laws[0][2], None)
         if not (laws[0][2] or laws[0][0]).gaussian:
+            self.as_gaussian.add(entry.name)
             kind = "" if data is None else f"a sum over {data.shape[-1]} "
             self.note(f"{entry.name}: {kind}entries that are not Gaussian are taken as Gaussian of one covariance")
         names = tuple(atom.name for atom in (*own, *batch))
@@ -276,6 +279,8 @@ class Parameters(Sketch):
 
     def mixed(self, entry: Parameter, vector: Variable) -> Variable:
         """Vectors behind a weight of their own: of the same covariance, and an operand of scores."""
+        if self.exact:
+            return vector
         name = self.fresh("W")
         self.matrices[name] = WeightMatrix(name, (), Number(1), (ONE, ONE), entry.name, self.place, role="mix")
         return self.state("MatMul", (Variable(name), vector), "product")

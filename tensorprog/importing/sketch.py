@@ -116,8 +116,8 @@ class TableOf:
 class Sketch:
     """Statements and declarations so far, with fresh names for both, and the rules' common questions."""
 
-    def __init__(self, captured: Captured, decisions: Decisions, at: int | None) -> None:
-        self.captured, self.decisions, self.at = captured, decisions, at
+    def __init__(self, captured: Captured, decisions: Decisions, at: int | None, exact: bool = False) -> None:
+        self.captured, self.decisions, self.at, self.exact = captured, decisions, at, exact
         self.n = captured.widths
         self.lines: list[Sentence] = []
         self.matrices: dict[str, WeightMatrix] = {}
@@ -126,6 +126,7 @@ class Sketch:
         self.atoms: dict[str, AxisPart] = {}
         self.layers: list[AxisPart] = []  # indices that layers became
         self.notes: list[str] = []
+        self.as_gaussian: set[str] = set()  # parameters whose entries are not Gaussian, and are taken as such
         self.fates: dict[str, str] = {}  # what became of parameters
         self.exponents: dict[str, Fraction] = {}
         self.place = SourcePlace()
@@ -322,7 +323,12 @@ class Sketch:
         return self.state("Dot", (left, right), role, "1/n")
 
     def as_score(self, vector: Variable) -> Variable:
-        """Random numbers for vectors with independent Gaussian coordinates: scores of the same covariance."""
+        """Random numbers for vectors with independent Gaussian coordinates: scores of the same covariance.
+
+        Where the program is `exact` at finite width, the numbers are sums of the coordinates.
+        """
+        if self.exact:
+            return self.state("Dot", (vector, self.one(Fraction(1))), "score")
         self.note(
             "numbers that all coordinates share (relative positions, gates) are written as scores of MatMul "
             "outputs: the limit is the same, at finite widths they are Gaussian up to O(1/n)"

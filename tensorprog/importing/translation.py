@@ -23,22 +23,23 @@ TABLES = (convolutions, elementwise, layers, recurrent, views)  # whose rules ar
 MAX_READINGS = 10_000
 
 
-def translated(captured: Captured, at: int | None) -> tuple[Parameters, Traced]:
-    """The statements of a module, and the tensor that it returns.
+def translated(captured: Captured, at: int | None, exact: bool = False) -> tuple[Parameters, Traced]:
+    """The statements of a module, and the tensor that it returns; with `exact` what the language writes as the limit
+    of what the module has, such as a random number for all coordinates, is as the module has it at each width.
 
     Raises    ProgramError for what cannot be imported
     """
     decisions = Decisions()
     for _ in range(MAX_READINGS):
         try:
-            return _read(captured, decisions, at)
+            return _read(captured, decisions, at, exact)
         except Again:
             continue
     raise AssertionError("axes are split without end")
 
 
-def _read(captured: Captured, decisions: Decisions, at: int | None) -> tuple[Parameters, Traced]:
-    sketch = Parameters(captured, decisions, at)
+def _read(captured: Captured, decisions: Decisions, at: int | None, exact: bool) -> tuple[Parameters, Traced]:
+    sketch = Parameters(captured, decisions, at, exact)
     tensors: dict[str, object] = {name: _known(pair) for name, pair in captured.known.items()}
     tensors |= {node: sketch.parameter(captured.copies.get(node, node)) for node in captured.parameters}
     if captured.copies:

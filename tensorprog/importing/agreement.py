@@ -1,0 +1,266 @@
+"""Whether an imported program has the law of its module: both drawn at small widths, and compared before it is given.
+
+The module is redrawn by its own initialisers.  Entries that the import takes as Gaussian, as its notes say, are then
+replaced by Gaussian ones, and the program is written with variances as they are at that width: what is left is equal
+in law if the import is right, whatever the width.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import stdtr
+
+from tensorprog.importing.capture import Captured, inputs_at
+from tensorprog.language.errors import ProgramError, fail
+from tensorprog.program import Program
+
+__all__ = ["AtWidth", "Layout", "compared_at", "outputs_of", "small_widths"]
+
+Layout = Sequence[tuple[int, int, int]]  # of an output: see `Imported`
+SEED = 20_180_211
+SMALLEST, WIDTHS = 8, 2  # the least width that is tried, and how many are compared
+NETWORKS, FEWEST, SECONDS = 2000, 40, 0.6  # of the module at each width: at most, at least, and how long to go on
+PROGRAMS = 3000  # networks of the program at each width
+MEMBERS = 6  # of the output, with their neighbours
+ALARM = 1e-6  # probability that a right import is refused
+ROUNDING = {torch.float64: 1e-6, torch.float32: 1e-4, torch.bfloat16: 1e-2, torch.float16: 2e-3}
+
+
+@dataclass(frozen=True)
+class AtWidth:
+    """A program that has the law of its module at one width: what the module's output is of it, whether its coordinates
+    are copies of one number, and the parameters whose entries it takes as Gaussian."""
+
+    program: Program
+    layout: Layout
+    copies: bool
+    as_gaussian: frozenset[str]
+    captured: Captured
+
+
+def small_widths(widths: tuple[int, int]) -> Iterator[int]:
+    """Widths to compare at: the first by powers of two, the smallest first, then the second."""
+    found = [widths[0]]
+    while not found[0] % 2 and found[0] // 2 >= SMALLEST:
+        found.insert(0, found[0] // 2)
+    return iter([*found, widths[1]])
+
+
+def outputs_of(
+    make: Callable[[int], Any],
+    inputs: Any,
+    width: int,
+    layout: Layout,
+    seed: int,
+    change: Callable[[Any], None] = lambda module: None,
+) -> Generator[tuple[Any, Any]]:
+    """The output of modules of a width, made one after the other: members by coordinates, and its type.
+
+    Raises    ProgramError if `make` gives the same numbers each time
+    """
+    tensors = inputs_at(inputs, width)
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        before: list[Any] = []
+        for k in range(2**62):
+            module = make(width).eval()
+            if k < 2:
+                drawn = [parameter.detach().clone() for parameter in module.parameters()]
+                if before and all(torch.equal(one, other) for one, other in zip(before, drawn, strict=True)):
+                    raise fail(f"make({width}) gives the same numbers each time", fix="set no seed inside of make")
+                before = drawn
+            change(module)
+            result = module(*(tensor.clone() for tensor in tensors))
+            first = next(leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
+            yield _members(first.double().numpy(), layout), first.dtype
+
+
+def _members(array: Any, layout: Layout) -> Any:
+    """The output of a module as (members, .., coordinates), in the order of the members of the program's output."""
+    sizes: list[int] = []
+    for axis, size in enumerate(array.shape):
+        inside = [entry[2] for entry in layout if entry[0] == axis]
+        rest = size / math.prod(entry for entry in inside if entry)
+        sizes += [entry or round(rest ** (1 / inside.count(0))) for entry in inside]
+    members = sorted((place, k) for k, (_, place, _) in enumerate(layout) if place >= 0)
+    wide = [k for k, (_, place, size) in enumerate(layout) if place < 0 and not size]
+    alike = [k for k, (_, place, size) in enumerate(layout) if place < 0 and size]
+    split = array.reshape(sizes).transpose([*(k for _, k in members), *wide, *alike])
+    kept = split[(..., *(0 for _ in alike))]
+    return kept.reshape(*(sizes[k] for _, k in members), -1)
+
+
+def compared_at(
+    make: Callable[[int], Any], inputs: Any, widths: tuple[int, int], at: Callable[[int], AtWidth | None]
+) -> str:
+    """Compare module and program at two small widths: why that could not be done, or nothing.
+
+    Raises    ProgramError where they do not agree
+    """
+    why, done = "", 0
+    for width in small_widths(widths):
+        try:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(SEED)
+                given = at(width)
+            sampled = given and (given, *_both(make, inputs, width, given))
+        except Exception as error:  # of the module at a width that it was not made for
+            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            continue
+        if sampled:
+            _judge(width, *sampled)
+            done += 1
+        if done == WIDTHS:
+            return ""
+    return "" if done else why or "its parameters do not grow in proportion to the width"
+
+
+def _both(make: Callable[[int], Any], inputs: Any, width: int, given: AtWidth) -> tuple[Any, Any, float]:
+    """Outputs of modules and of networks of the program, (networks, members, coordinates), and rounding errors."""
+    found: list[Any] = []
+    rounding, began = 0.0, time.process_time()
+    with closing(outputs_of(make, inputs, width, given.layout, SEED, _gaussian(given))) as modules:
+        for members, kind in modules:
+            found.append(members[..., :1] if given.copies else members)
+            rounding = ROUNDING.get(kind, 0.0)
+            enough = len(found) >= FEWEST and time.process_time() - began > SECONDS
+            if enough or len(found) == NETWORKS:
+                break
+    netsor = given.program.netsor
+    (name,) = netsor.outputs
+    own = netsor.families[name]
+    wide = own.kind == "vector" and any(place < 0 and not size for _, place, size in given.layout)
+    count = int(netsor.width_of(own.width, width)) if wide and not given.copies else 1
+    drawn = given.program.run(width, PROGRAMS, seed=SEED, coordinates=count, progress=lambda *_: None)[name]
+    networks = np.moveaxis(drawn.reshape(PROGRAMS, count, -1), 1, 2)
+    return np.array(found).reshape(len(found), networks.shape[1], -1), networks, rounding
+
+
+def _gaussian(given: AtWidth) -> Callable[[Any], None]:
+    """What makes the entries Gaussian that the program takes as Gaussian, and keeps copies copies."""
+    captured = given.captured
+    entries = [entry for entry in captured.parameters.values() if entry.name in given.as_gaussian]
+    copied = [
+        (captured.parameters[first].name, captured.parameters[node].name) for node, first in captured.copies.items()
+    ]
+
+    def change(module: Any) -> None:
+        named = dict(module.named_parameters(remove_duplicate=False))
+        for entry in entries:
+            for low, high, law in entry.frozen or ():
+                if law.random:
+                    part = named[entry.name][low:high] if named[entry.name].dim() else named[entry.name]
+                    part.normal_().mul_(law.deviation).add_(law.mean)
+        for first, other in copied:
+            if first in given.as_gaussian:
+                named[other].copy_(named[first])
+
+    return change
+
+
+# ---- what is compared -----------------------------------------------------------------------------------------------
+
+
+def _judge(width: int, given: AtWidth, module: Any, program: Any, rounding: float) -> None:
+    """Raise where some statistic of the outputs differs by more than chance."""
+    if program.shape[2] not in (1, module.shape[2]):
+        raise _disagreement(given, width, "number of coordinates", "", module.shape[2], program.shape[2])
+    which = np.unique(np.linspace(0, module.shape[1] - 1, min(module.shape[1], MEMBERS)).astype(int))
+    module, program = module[:, which], program[:, which]
+    if not (np.isfinite(module).all() and np.isfinite(program).all()):
+        return
+    scale = np.sqrt(np.median((program**2).mean(axis=2), axis=0))
+    scale = np.where(scale > 0, scale, 1.0)[:, None]
+    ours = _bounded(program / scale)
+    theirs = _bounded(module / scale, ours[0].mean(axis=0))
+    chances = [
+        (_chance(theirs[kind][:, k], ours[kind][:, k], rounding), k, kind == len(ours) - 1)
+        for kind in range(len(ours))
+        for k in range(ours[kind].shape[1])
+    ]
+    chance, k, pair = min(chances)
+    if chance * len(chances) * WIDTHS < ALARM:
+        raise _told_apart(given, width, which, k, pair, module, program)
+
+
+def _bounded(values: Any, centre: Any = None) -> list[Any]:
+    """Statistics of each network, bounded so that no few networks decide: of the average of squares and of its square
+    deviation from `centre`, of the size, the tails and the mean of coordinates, and of products of neighbours."""
+    square = (values**2).mean(axis=2)
+    near = (values[:, 1:] * values[:, :-1]).mean(axis=2)
+    size = square / (1 + square)
+    return [
+        size,
+        (size - (size.mean(axis=0) if centre is None else centre)) ** 2,
+        np.exp(-(values**2) / 2).mean(axis=2),
+        np.exp(-2 * values**2).mean(axis=2),
+        np.tanh(values).mean(axis=2),
+        near / (1 + np.abs(near)),
+    ]
+
+
+def _chance(one: Any, other: Any, rounding: float) -> float:
+    """The probability that means of two samples differ as much as they do, by Welch's test."""
+    parts = [sample.var(ddof=1) / len(sample) for sample in (one, other)]
+    total = sum(parts) + rounding**2
+    freedom = total**2 / (sum(part**2 / (len(x) - 1) for part, x in zip(parts, (one, other), strict=True)) + 1e-300)
+    return float(2 * stdtr(min(freedom, 1e9), -abs(one.mean() - other.mean()) / math.sqrt(total)))
+
+
+def _moments(values: Any, k: int, pair: bool) -> Mapping[str, tuple[float, float]]:
+    """Mean, variance and kurtosis of a member, or its covariance with the next: each with a standard error."""
+    x = values[:, k] - (mean := values[:, k].mean())
+    square, fourth = (x**2).mean(axis=1), (x**4).mean(axis=1)
+    variance = float(square.mean()) or 1e-300
+    kurtosis = float(fourth.mean()) / variance**2
+    pull = (fourth - fourth.mean()) / variance**2 - 2 * kurtosis * (square - variance) / variance
+    root = math.sqrt(len(values))
+    found = {
+        "mean": (float(mean), values[:, k].mean(axis=1).std() / root),
+        "variance": (variance, square.std() / root),
+        "kurtosis": (kurtosis, pull.std() / root),
+        "variance of the averages over coordinates of the squares": (
+            float(square.var()),
+            ((square - variance) ** 2).std() / root,
+        ),
+    }
+    if pair:
+        both = (x * (values[:, k + 1] - values[:, k + 1].mean())).mean(axis=1)
+        return {"covariance with the next": (float(both.mean()), both.std() / root)}
+    return found
+
+
+def _told_apart(given: AtWidth, width: int, which: Any, k: int, pair: bool, module: Any, program: Any) -> ProgramError:
+    """The error that names the moment that differs most."""
+    netsor = given.program.netsor
+    shape = netsor.families[netsor.outputs[0]].shape
+    place = ",".join(str(int(x)) for x in np.unravel_index(int(which[k]), shape)) if shape else ""
+    theirs, ours = (_moments(values, k, pair) for values in (module, program))
+
+    def apart(key: str) -> float:
+        (a, e), (b, f) = theirs[key], ours[key]
+        return abs(a - b) / (math.hypot(e, f) or 1e-300)
+
+    key = max(theirs, key=apart)
+    numbers = [f"{value:.4g} +- {error:.2g}" for value, error in (theirs[key], ours[key])]
+    return _disagreement(given, width, key, place, *numbers)
+
+
+def _disagreement(given: AtWidth, width: int, what: str, place: str, theirs: object, ours: object) -> ProgramError:
+    name = f"{given.program.netsor.outputs[0]}{f'[{place}]' if place else ''}"
+    return fail(
+        f"the import does not agree with the module: at width {width} the {what} of {name} is {theirs} in the module, "
+        f"and {ours} in the program",
+        fix="import parts of the module to find the operation, and write it in its plainest form; check=False gives "
+        "the program all the same, which is then not that of the module",
+    )
