@@ -40,7 +40,7 @@ RANK = {name: rank for rank, name in enumerate(ORDER.split())}
 # strangers: their agreement is evidence only while they know nothing of each other
 NEVER = {
     "finite": {"limit", "check", "gaussian", "program"},
-    "limit": {"finite", "check.graph", "check.certificates", "check.falsifier", "check.clauses"},
+    "limit": {"finite", "check.graph", "check.facts", "check.clauses"},
     "gaussian": {"language", "check", "finite", "limit"},
 }
 ALLOWED = {("gaussian", "language.linalg")}
@@ -55,7 +55,7 @@ HOMES = {
     "rich": ("show.terminal", "show.progress"),
     "threadpoolctl": ("finite",),
     "numba": ("finite",),
-    "sympy": ("language.atoms", "check.falsifier", "limit"),
+    "sympy": ("language.atoms", "limit"),
     "distributed": ("finite",),
     "xarray": ("jobs.sweeps",),
     "torch": ("importing",),

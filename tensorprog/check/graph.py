@@ -162,6 +162,16 @@ class Structure:
         """Statements downstream of a score, the scores included."""
         return _reached(self.readers, self.scores)
 
+    def fixed(self, position: int) -> bool:
+        """Whether a Dot is over a width that stays finite."""
+        dot = self.netsor.body[position]
+        return isinstance(dot, Dot) and self.netsor.families[dot.left.name].width in dict(self.netsor.fixed_widths)
+
+    @cached_property
+    def converging(self) -> frozenset[int]:
+        """Relevant averages over a width that goes to infinity."""
+        return frozenset(p for p, dot in self._relevant(Dot) if dot.scale == "1/n" and not self.fixed(p))
+
     @cached_property
     def finite(self) -> tuple[int, ...]:
         """Relevant MatMuls onto a width that stays finite."""

@@ -9,10 +9,7 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from tensorprog import load
-from tensorprog.check.certificates import Calculus, Profile
 from tensorprog.check.clauses import RULES, check
-from tensorprog.check.graph import Structure
-from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact, Verdict
 from tests.corpus import CASES, Case
 from tests.reading import judge, loads
 
@@ -230,49 +227,6 @@ def test_long_recurrences_settle() -> None:
     start = time.process_time()
     assert check(case.load()).grade == "theorem"
     assert time.process_time() - start < 1
-
-
-def test_recurrences_keep_their_ranges() -> None:
-    body = "r[0] = Nonlin(0)\ng[t] = MatMul(W, h)\nr[t] = Nonlin({})\ny = MatMul(V, r[5])"
-
-    def profile(phi: str) -> Profile:
-        netsor = Case("r", "nothing", then=body.format(phi), indices={"t": "1..5"}).load()
-        return Calculus(netsor).statement(2)
-
-    for phi, bounded in (
-        ("tanh(r[t-1] + g[t])", True),
-        ("r[t-1] + tanh(g[t])", True),
-        ("r[t-1] * r[t-1] + g[t]", False),
-    ):
-        assert profile(phi).bounded == bounded, phi
-        assert profile(phi).pseudo_lipschitz
-    assert profile("r[t-1] + tanh(g[t])").interval == (-5.0, 5.0)
-
-
-def test_members_of_a_weight_are_told_apart() -> None:
-    def verdict(left: str, right: str, indices: str) -> Verdict:
-        body = (
-            f"g[{left.split('|')[0]}] = MatMul(W[{left.split('|')[1]}], h)\n"
-            f"f[{right.split('|')[0]}] = MatMul(W[{right.split('|')[1]}], h)\n"
-            f"y = Nonlin(g[{left.split('|')[2]}] + f[{right.split('|')[2]}])"
-        )
-        sizes = dict(entry.split(": ") for entry in f"c: 12, {indices}".split(", "))
-        case = Case("w", "nothing", then=body, weights={"W[c]": 1}, indices=sizes)
-        return Structure(case.load()).same_member(0, 1)[0]
-
-    assert verdict("a|a|0", "b|b|0", "a: 3, b: 3") is FAILS
-    assert verdict("a|2*a|0", "b|2*b+1|0", "a: 3, b: 3") is HOLDS
-    assert verdict("a|a|0", "b|b+3|0", "a: 3, b: 3") is HOLDS
-    assert verdict("a|2*a|1", "b|3*b|1", "a: 1..3, b: 1..3") is FAILS
-    assert verdict("a|2*a|1", "b|3*b|1", "a: 1..2, b: 1..1") is HOLDS
-    assert verdict("a,d|3*a+d|0,0", "b|b+6|0", "a: 2, d: 3, b: 3") is HOLDS
-
-
-def test_verdicts_refuse_truth_values() -> None:
-    fact = Fact("bounded", HOLDS)
-    for thing in (fact, HOLDS, FAILS, UNKNOWN):
-        with pytest.raises(TypeError, match="three values"):
-            bool(thing)
 
 
 DIFFERENTIAL = """program: differential

@@ -17,8 +17,13 @@ def _rules(report, *verdicts: str) -> set[str]:
     return {finding.rule for finding in report.findings if finding.verdict in verdicts}
 
 
-@pytest.mark.turns(4)
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+QUICK = 5  # every so many cases are in the quick run
+
+
+@pytest.mark.parametrize("case", [
+    pytest.param(case, id=case.name, marks=[] if k % QUICK == 0 else pytest.mark.slow)
+    for k, case in enumerate(CASES.values())
+])  # fmt: skip
 def test_grade_and_reason(case: Case) -> None:
     netsor = case.load()
     report = judge(netsor)

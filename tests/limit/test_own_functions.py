@@ -37,8 +37,8 @@ COPIES: list[tuple[Callable[[Any], Any], Callable[[Any], Any], dict[str, Any], f
     (np.tanh, lambda u: tp.tanh(u), {"range": (-1, 1), "lipschitz": 1, "parity": -1, "kinks": ()}, 1e-12),
     (np.tanh, lambda u: tp.tanh(u), {"growth": 0}, 1e-12),
     (lambda x: np.maximum(x, 0), lambda u: tp.relu(u), {"lipschitz": 1, "kinks": (0,)}, 1e-12),
-    (lambda x: np.maximum(x - 0.3, 0), lambda u: tp.relu(u - 0.3), {"growth": 1}, 1e-12),
-    (lambda x: np.where(x > 0.3, 1.0, 0.0), lambda u: tp.step(u - 0.3), {"growth": 0}, 1e-12),
+    (lambda x: np.maximum(x - 0.3, 0), lambda u: tp.relu(u - 0.3), {"growth": 1, "kinks": (0.3,)}, 1e-12),
+    (lambda x: np.where(x > 0.3, 1.0, 0.0), lambda u: tp.step(u - 0.3), {"growth": 0, "kinks": (0.3,)}, 1e-12),
     (lambda x: np.tanh(50 * x - 35), lambda u: tp.tanh(50 * u - 35), {"growth": 0}, 1.0),  # steep, and nobody says so
     (lambda x: np.tanh(300 * x), lambda u: tp.tanh(300 * u), {"growth": 0, "kinks": ()}, 1.0),
 ]

@@ -15,19 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tensorprog.check.certificates import Calculus
 from tensorprog.check.clauses.advice import WARNINGS
 from tensorprog.check.clauses.context import DIVERGES, GRADIENTS, NETSOR_PLUS, NOT_COVERED, SAKAI, YANG, Context, Rule
 from tensorprog.check.clauses.extensions import averages, coordinates, induction, one_layer, widths
 from tensorprog.check.clauses.functions import declared, limiting_values, nonlinearities
-from tensorprog.check.clauses.report import GRADES, Claim, Finding, Fix, Grade, Report, Standing
+from tensorprog.check.clauses.report import GRADES, Claim, Finding, Grade, Report, Standing
 from tensorprog.check.clauses.scores import bounded, dedicated, different, operands, scales, transposes, variance
+from tensorprog.check.facts import Calculus
 from tensorprog.check.graph import Structure
 from tensorprog.check.limit_numbers import LimitNumbers
 from tensorprog.check.rewrites import normalize
 from tensorprog.language.ir import Netsor
 
-__all__ = ["GRADES", "RULES", "Claim", "Finding", "Fix", "Report", "Rule", "check"]
+__all__ = ["GRADES", "RULES", "Claim", "Finding", "Report", "Rule", "check"]
 
 RULES: tuple[Rule, ...] = (
     nonlinearities,

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tensorprog.check.clauses.context import Context, Rule, rule
-from tensorprog.check.clauses.report import Finding, Fix
+from tensorprog.check.clauses.report import Finding
 from tensorprog.check.graph import Structure
 from tensorprog.language.expr import Call, Expr, IndexValue, Variable, rebuild, walk
 from tensorprog.language.initials import initial_law
@@ -115,7 +115,7 @@ def compiled(check: Context) -> Iterator[Finding]:
         position = next((p for p, s in enumerate(check.netsor.body) if s.span == span), None)
         where = span.text.partition(" = ")[0] if position is None else check.text(position)
         message = f"{problem.message}; networks of finite width are drawn all the same"
-        fixes = (Fix(problem.fix),) if problem.fix else ()
+        fixes = (problem.fix,) if problem.fix else ()
         nodes = () if position is None else (where,)
         yield Finding("compiled limit", "warning", where, span.line, message, fixes, nodes=nodes)
 
@@ -130,7 +130,7 @@ def _plain(check: Context) -> bool:
     return (
         len(netsor.body) <= FEW
         and not structure.behind_scores
-        and not check.converging & structure.random
+        and not check.structure.converging & structure.random
         and not netsor.fixed_widths
         and not any(isinstance(statement, MatMul) and statement.transposed for statement in netsor.body)
         and not any(len(family.statements) > 1 for family in netsor.families.values())

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from tensorprog.check.certificates import Calculus, Signs
-from tensorprog.check.certificates.program import inline
-from tensorprog.check.clauses.report import Claim, Finding, Fix, Says
+from tensorprog.check.clauses.report import Claim, Finding, Says
+from tensorprog.check.facts import Calculus
 from tensorprog.check.graph import Operand, Structure, between, build, ways
 from tensorprog.check.limit_numbers import LimitNumbers
+from tensorprog.check.operands import SIDES, coordinatewise
 from tensorprog.check.rewrites import Rewritten
-from tensorprog.language.expr import Affine, Call, Expr, Number, Variable, rebuild, reindexed, slots_of, variables
+from tensorprog.language.expr import Expr, Number, Variable, rebuild, slots_of
 from tensorprog.language.facts import FAILS, UNKNOWN, Verdict
-from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement, Weight
+from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
 
 __all__ = [
     "ASSUMPTION",
@@ -41,7 +41,6 @@ YANG = "Yang 2019, Theorem 5.4"
 GRADIENTS = "Yang 2020 (arXiv 2006.14548), BP-like programs"
 NETSOR_PLUS = "Yang 2019, Netsor+ master theorem"
 DIVERGES, NOT_COVERED = "diverges", "not covered"
-SIDES = ("left", "right")
 SAYS: Mapping[Verdict, Says] = {FAILS: "fails", UNKNOWN: "unknown"}  # of a clause that is not known to hold
 
 
@@ -122,7 +121,7 @@ class Context:
         verdict: Says | Verdict,
         positions: tuple[int, ...],
         message: str,
-        fix: Fix | str | Sequence[Fix | str] = (),
+        fix: str | Sequence[str] = (),
         consequence: str = "",
         ways: Iterable[tuple[int, ...]] = (),
         weights: tuple[str, ...] = (),
@@ -130,7 +129,7 @@ class Context:
     ) -> Finding:
         """A finding of the current rule at some statements, the first of them to blame; by default with its source.
 
-        Each of the fixes is enough; one that is text is advice.  `ways` are chains of statements that belong to the
+        Each of the fixes is enough.  `ways` are chains of statements that belong to the
         finding; it has the nodes between them, in the program as written.
         """
         assert self.rule is not None
@@ -142,8 +141,7 @@ class Context:
         rows = [[self.text(p) for p in way] for way in ways] + [[w, name] for w in weights for name in names]
         nodes = tuple(dict.fromkeys(chain(names, *(between(self.view, row) for row in rows))))
         source = self.rule.source if source is None else source
-        proposed = [fix] if isinstance(fix, Fix | str) else fix
-        fixes = tuple(Fix(each) if isinstance(each, str) else each for each in proposed if each)
+        fixes = tuple(filter(None, [fix] if isinstance(fix, str) else fix))
         return Finding(self.rule.name, said, ", ".join(names), line, message, fixes, source, nodes, consequence)
 
     def used_again(
@@ -160,27 +158,16 @@ class Context:
         `apart` is the index of a recurrence of which the second is in a later round.
         """
         one, two = self.written_product(first), self.written_product(second)
-        indices = [name for slot in two.weight.slots for name in slot.indices]
-        own = self.own_weight(two.target.name, two.weight.name)
-        made = replace(two, weight=replace(two.weight, name=own.name))
-        purpose = f"give {two.target} a weight of its own"
-        if apart and first == second and apart not in indices:
-            own = replace(own, indices=tuple(dict.fromkeys([*indices, apart])))
-            made = replace(two, weight=Variable(own.name, slots_of(own.indices)))
-            purpose += f" for each {apart}"
+        advice = f"give {two.target} a weight of its own"
+        if apart and first == second and apart not in [name for slot in two.weight.slots for name in slot.indices]:
+            advice += f" for each {apart}"
+        else:
+            own = self.fresh(f"W_{two.target.name}")
+            made = replace(two, weight=replace(two.weight, name=own))
+            advice += f": {made}, with a new weight {own} like {two.weight.name}"
         return self.finding(
-            verdict,
-            (second, first),
-            message,
-            Fix(purpose, (made,), (own,)),
-            NOT_COVERED,
-            ways,
-            (self.weight(one.weight.name),),
+            verdict, (second, first), message, advice, NOT_COVERED, ways, (self.weight(one.weight.name),)
         )
-
-    def own_weight(self, product: str, like: str) -> Weight:
-        """A weight for a product, with the indices, the variance and the widths of another weight."""
-        return replace(self.written.weight.get(like) or self.netsor.weight[like], name=self.fresh(f"W_{product}"))
 
     def fresh(self, wanted: str) -> str:
         """A name that the program has not."""
@@ -227,25 +214,13 @@ class Context:
         profile, definers = self.calculus.vector(read, position), self.structure.definers(position, read)
         return (profile.constant and profile.low == 0) or (bool(definers) and zeros.issuperset(definers))
 
-    def fixed(self, position: int) -> bool:
-        """Whether a Dot is over a width that stays finite."""
-        dot = self.netsor.body[position]
-        assert isinstance(dot, Dot)
-        return self.netsor.families[dot.left.name].width in dict(self.netsor.fixed_widths)
-
-    @cached_property
-    def converging(self) -> frozenset[int]:
-        """Averages over a width that goes to infinity."""
-        dots = ((p, s) for p, s in enumerate(self.netsor.body) if p in self.structure.relevant and isinstance(s, Dot))
-        return frozenset(p for p, dot in dots if dot.scale == "1/n" and not self.fixed(p))
-
     @cached_property
     def sides(self) -> Mapping[int, tuple[Operand, ...]]:
         """Scores over a width that goes to infinity, with the statements that define both sides.
 
         Over a fixed width a score is exact, whatever its operands are.
         """
-        found: dict[int, list[Operand]] = {dot: [] for dot in self.structure.scores if not self.fixed(dot)}
+        found: dict[int, list[Operand]] = {dot: [] for dot in self.structure.scores if not self.structure.fixed(dot)}
         for operand in self.structure.operands:
             if operand.dot in found:
                 found[operand.dot].append(operand)
@@ -253,76 +228,8 @@ class Context:
 
     @cached_property
     def coordinatewise(self) -> Mapping[int, tuple[Operand, ...]]:
-        """Scores whose operands are functions of MatMul outputs, with the MatMuls behind both sides in their place.
-
-        In every coordinate the product of the operands changes its sign with weights of one side, so that its mean,
-        given all that the other weights make, is zero.
-        """
-        made = {o.dot for o in self.structure.operands
-                if o.definer is not None and isinstance(self.netsor.body[o.definer], Nonlin)
-                and o.definer not in self.zeros and not self.fixed(o.dot)}  # fmt: skip
-        for dot in self.structure.scores:
-            makers = [m for o in self.structure.operands if o.dot == dot for m in self.makers([o])]
-            elsewhere = {m.side for m in makers if not self._read_by_dots(m.statement.weight.name)}
-            if dot not in made and not self.fixed(dot) and len(elsewhere) == len(SIDES):
-                return {}  # what is read elsewhere of both operands might depend on the coordinates of the others
-        found = {dot: self._behind(dot) for dot in sorted(made)}
-        return {dot: operands for dot, operands in found.items() if operands and self._centred(dot, operands)}
-
-    def _behind(self, dot: int) -> tuple[Operand, ...]:
-        """The MatMuls whose outputs the operands of a score are functions of; none where that is not known."""
-        statement, found = self.netsor.body[dot], []
-        assert isinstance(statement, Dot)
-        for side, mark in zip(SIDES, ("", "'"), strict=True):
-            inlined = inline(self.structure, getattr(statement, side), dot)
-            if inlined is None:
-                return ()
-            expr, ranges = inlined
-            own = {name: Affine.index(f"{name}{mark}") for name in ranges if "#" in name}
-            bound = tuple((f"{name}{mark}", ranges[name]) for name in own)
-            for reference in dict.fromkeys(variables(expr)):
-                family = self.netsor.families[reference.name]
-                positions = [p for p in family.statements if isinstance(self.netsor.body[p], MatMul)]
-                if family.kind == "vector" and len(positions) != len(family.statements):
-                    return ()
-                if family.kind == "scalar" and not self.converging.issuperset(family.statements):
-                    return ()  # scores are no parameters of other scores
-                read = reindexed(reference, own)
-                inside = {name for slot in read.slots for name in slot.indices}
-                named = tuple((name, span) for name, span in bound if name in inside)
-                found += [Operand(dot, side, read, position, bound=named) for position in positions]
-        return tuple(found)
-
-    def _centred(self, dot: int, operands: Sequence[Operand]) -> bool:
-        """Whether the product of both sides changes its sign with weights whose products nothing but Dots reads.
-
-        Those of one side, or one weight.
-        """
-        statement = self.netsor.body[dot]
-        assert isinstance(statement, Dot)
-        weights = {side: {maker.statement.weight.name for maker in self.makers(operands) if maker.side == side}
-                   for side in SIDES}  # fmt: skip
-        product = Call("multiply", (statement.left, statement.right))
-        groups = (*weights.values(), *({name} for name in sorted(set().union(*weights.values()))))
-        return any(
-            Signs(self.calculus, flipped).parity(product, dot) == -1
-            for flipped in groups
-            if flipped and all(map(self._read_by_dots, flipped))
-        )
-
-    def _read_by_dots(self, weight: str) -> bool:
-        """Whether what a weight makes, and functions of it, are read by Dots alone."""
-        waiting, seen = list(self.structure.weight_uses(weight)), set[int]()
-        while waiting:
-            position = waiting.pop()
-            if self.netsor.body[position].target.name in self.netsor.outputs:
-                return False
-            readers = self.structure.readers[position].keys() - seen
-            if any(isinstance(self.netsor.body[reader], MatMul) for reader in readers):
-                return False
-            seen |= readers
-            waiting += (reader for reader in readers if isinstance(self.netsor.body[reader], Nonlin))
-        return True
+        """Scores whose operands are functions of MatMul outputs, with the MatMuls behind both sides in their place."""
+        return coordinatewise(self.structure, self.zeros)
 
     @property
     def operands_of_scores(self) -> tuple[Operand, ...]:

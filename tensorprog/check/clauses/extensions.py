@@ -120,7 +120,7 @@ def averages(check: Context) -> Iterator[Finding | Claim]:
     """Dots of scale 1/n over a growing width are averages: numbers in the limit, or functions of what is random."""
     good: list[int] = []
     given: list[int] = []
-    for position in sorted(check.converging):
+    for position in sorted(check.structure.converging):
         (given if position in check.structure.random else good).append(position)
     if good:
         names = ", ".join(check.text(p) for p in good)

@@ -1,4 +1,4 @@
-"""`Report`: the grade of a program, the findings behind it, and the changes that they propose, all plain data."""
+"""`Report`: the grade of a program, the findings behind it, and what to change, all plain data."""
 
 from __future__ import annotations
 
@@ -9,62 +9,16 @@ from tensorprog.blocks import Block, Judgement, Judgements, Paragraph, badge, pa
 from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import judgement_text, to_text
 from tensorprog.check.rewrites import Rewrite
-from tensorprog.language.expr import Call, Expr
-from tensorprog.language.habits import answering
-from tensorprog.language.ir import Statement, Weight
 
-__all__ = ["Claim", "Finding", "Fix", "Grade", "Replacement", "Report", "Says", "Standing"]
+__all__ = ["ASSUMED", "Claim", "Finding", "Grade", "Report", "Says", "Standing"]
 
 Grade = Literal["theorem", "remark", "extension", "outside"]
+ASSUMED = "assumed"  # the name of claims that nothing proves
 GRADES: tuple[Grade, ...] = ("theorem", "remark", "extension", "outside")
-Standing = Literal["proved", "exact", "conjecture"]
+Standing = Literal["proved", "exact", "conjecture", "not shown"]
 Says = Literal["holds", "fails", "unknown", "warning", "remark"]
 
 
-@dataclass(frozen=True)
-class Replacement:
-    """An expression and what to write in its place, in the statement with the left side `at` or wherever it stands."""
-
-    old: Expr
-    new: Expr
-    at: str = ""
-
-    def __str__(self) -> str:
-        alone = isinstance(self.new, Call) and self.new.atom in ("add", "subtract")
-        new = f"({self.new})" if alone else str(self.new)
-        return f"{new} in place of {self.old}" + (f" in {self.at}" if self.at else "")
-
-
-@dataclass(frozen=True)
-class Fix:
-    """One way to mend a fault in the program as written; all of it together is needed, and its text is made of it.
-
-    `statements` take the place of those with their left sides, or stand in front of what reads them, and `weights` are
-    to be declared.  A fix of a purpose alone is advice; `impossible` says why nothing can be proposed.
-    """
-
-    purpose: str = ""
-    statements: tuple[Statement, ...] = ()
-    weights: tuple[Weight, ...] = ()
-    replacements: tuple[Replacement, ...] = ()
-    impossible: str = ""
-
-    def __str__(self) -> str:
-        if self.impossible:
-            return f"nothing is proposed: {self.impossible}"
-        said = [" and ".join(map(str, self.statements))]
-        if self.weights:
-            said[0] += f", with {' and '.join(map(_new_weight, self.weights))}"
-        said.append(" and ".join(map(str, self.replacements)))
-        return ", e.g. ".join(text for text in (self.purpose, ", and ".join(filter(None, said))) if text)
-
-
-def _new_weight(weight: Weight) -> str:
-    indices = f"[{','.join(weight.indices)}]" if weight.indices else ""
-    return f"a new weight {weight.name}{indices} of variance {weight.variance}"
-
-
-@answering("a finding", "finding.verdict, finding.message and finding.fix have what was found")
 @dataclass(frozen=True)
 class Finding:
     """What one clause says about one place of the program, in the user's names."""
@@ -74,7 +28,7 @@ class Finding:
     where: str = ""  # statements, separated by ", "
     line: int = 0
     message: str = ""
-    fixes: tuple[Fix, ...] = ()  # each is enough
+    fixes: tuple[str, ...] = ()  # what to change, each enough
     source: str = ""
     nodes: tuple[str, ...] = ()  # of the graph: the statements at fault and the chain between them
     consequence: str = ""  # what follows if it fails
@@ -87,7 +41,7 @@ class Finding:
     @property
     def fix(self) -> str:
         """What to change, as text."""
-        return "; or ".join(map(str, self.fixes))
+        return "; or ".join(self.fixes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the public fields."""
@@ -113,20 +67,18 @@ class Finding:
         return judgement_text(self.judgement)
 
 
-@answering("a claim", "claim.name, claim.standing and claim.text have what is claimed")
 @dataclass(frozen=True)
 class Claim:
-    """A result used beyond Assumption 1, with the standing of its proof."""
+    """A result used beyond Assumption 1, with the standing of its proof, or what is assumed of a function."""
 
     name: str
     standing: Standing
     text: str
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.standing}): {self.text}"
+        return f"{self.name}: {self.text}" if self.name == ASSUMED else f"{self.name} ({self.standing}): {self.text}"
 
 
-@answering("a report", "report.grade, report.claims and report.findings have what was found", made="P.check()")
 @dataclass(frozen=True)
 class Report(Shown):
     """The grade of a program and the findings behind it, worst first."""
@@ -167,11 +119,12 @@ class Report(Shown):
         """What the grade means."""
         unbounded = any(finding.verdict == "remark" for finding in self.findings)
         remark = ", with its remark on unbounded inputs" if unbounded else ""
+        assumed = "".join(f"; {claim}" for claim in self.claims if claim.name == ASSUMED)
         how = "after exact rewrites" if self.rewrites else "as written"
         return {
             "theorem": f"the theorem applies {how} ({self.source})",
             "remark": f"the theorem applies with its remark on unbounded inputs ({self.source})",
-            "extension": f"covered beyond the theorem{remark} ({self.source})",
+            "extension": f"covered beyond the theorem{remark} ({self.source}){assumed}",
             "outside": f"no limit is claimed: {self.consequence}" + (f" like {self.rate}" if self.rate else ""),
         }[self.grade]
 

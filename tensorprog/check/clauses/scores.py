@@ -18,10 +18,10 @@ from tensorprog.check.clauses.context import (
     rule,
     shown_place,
 )
-from tensorprog.check.clauses.report import Claim, Finding, Fix, Replacement, Says
+from tensorprog.check.clauses.report import Claim, Finding, Says
 from tensorprog.check.graph import Operand
-from tensorprog.check.independence import independence
 from tensorprog.check.limit_numbers import ScoreMean
+from tensorprog.check.signs import independence
 from tensorprog.language.expr import (
     Call,
     Constant,
@@ -29,12 +29,10 @@ from tensorprog.language.expr import (
     IndexValue,
     Number,
     Variable,
-    replace_variables,
-    slots_of,
     walk,
 )
 from tensorprog.language.facts import FAILS, HOLDS, Verdict
-from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement, Weight
+from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement
 
 __all__ = ["bounded", "dedicated", "different", "operands", "scales", "transposes", "variance"]
 
@@ -80,10 +78,10 @@ def _told(mean: ScoreMean, product: str) -> str:
     )
 
 
-def _average_fix(dot: Statement) -> Fix:
+def _average_fix(dot: Statement) -> str:
     """The score as an average."""
     assert isinstance(dot, Dot)
-    return Fix("an average", (replace(dot, scale="1/n"),))
+    return f"an average: {replace(dot, scale='1/n')}"
 
 
 def _not_centred(check: Context) -> dict[int, str]:
@@ -183,24 +181,14 @@ def _not_coordinatewise(check: Context, dot: int) -> str:
     )
 
 
-def _own_products(check: Context, dot: int, wrong: Sequence[Operand]) -> Fix:
+def _own_products(check: Context, dot: int, wrong: Sequence[Operand]) -> str:
     """How operands of a score become MatMul outputs: by weights of their own, one for each side."""
     written = check.source(dot)
     assert isinstance(written, Dot)
-    sides = {"left": written.left, "right": written.right}
-    products: list[MatMul] = []
-    weights: list[Weight] = []
-    for side in dict.fromkeys(operand.side for operand in wrong):
-        old = sides[side]
-        names = tuple(dict.fromkeys(name for slot in old.slots for name in slot.indices))
-        family = check.fresh(f"{old.name}_own")
-        family = f"{family}_{side}" if any(made.target.name == family for made in products) else family
-        sides[side] = Variable(family, slots_of(names))
-        width = check.written.families[old.name].width
-        weights.append(Weight(check.fresh(f"W_{family}"), (), Number(1), (width, width)))
-        products.append(MatMul(sides[side], Variable(weights[-1].name), old))
-    new = replace(written, left=sides["left"], right=sides["right"])
-    return Fix("operands that MatMuls make", (*products, new), tuple(weights))
+    sides = dict.fromkeys(operand.side for operand in wrong)
+    read = dict.fromkeys(getattr(written, side) for side in sides)
+    products = " and ".join(f"MatMul({check.fresh(f'W_{v.name}')}, {v})" for v in read)
+    return f"operands that MatMuls make by weights of their own: {products} in place of {' and '.join(map(str, read))}"
 
 
 def _kind(check: Context, operand: Operand) -> str:
@@ -223,7 +211,7 @@ def bounded(check: Context) -> Iterator[Finding]:
         first.setdefault(maker.position, maker)
     for maker in first.values():
         vector = maker.statement.vector
-        if not check.calculus.bounded(vector, maker.position):
+        if not check.calculus.vector(vector, maker.position).bounded:
             definers = check.structure.definers(maker.position, vector)
             culprit = next((d for d in definers if not check.calculus.statement(d).bounded), None)
             unbounded.setdefault((vector.name, culprit), []).append(maker)
@@ -244,60 +232,27 @@ def _unbounded(check: Context, culprit: int | None, makers: Sequence[Maker]) -> 
         vector = makers[0].statement.vector
         message = f"{vector}, the input of {operands}, is an initial vector, Gaussian, so not bounded; {dropped}"
         made_of = [(maker.position, maker.dot) for maker in makers]
-        fix, weights = _clipped(check, definers, None), (check.weight(vector.name),)
+        fix, weights = f"{_clip(vector)} in place of {vector}", (check.weight(vector.name),)
         return check.finding("remark", definers, message, fix, ways=made_of, weights=weights)
-    fact = check.calculus.fact("bounded", culprit)
     fault = check.calculus.blame("bounded", culprit)
+    statement = check.source(culprit)
     if culprit in check.structure.score_dependent and isinstance(fault.expr, Variable):
-        fix = _clipped_term(check, fault.expr, fault.position)
+        definers_of = check.structure.definers(fault.position, fault.expr)
+        late = not check.structure.score_dependent.isdisjoint(definers_of)
+        fix = "" if late else f"{_clip(fault.expr)} in place of {fault.expr} in {check.text(fault.position)}"
     else:
-        fix = _clipped(check, definers, culprit)
-    is_not = "is not bounded" if fact.verdict is FAILS else "cannot be shown to be bounded"
+        expr = statement.expr if isinstance(statement, Nonlin) else statement.target
+        fix = f"{_clip(expr)} in place of {expr}"
+    is_not = "is not bounded" if fault.certain else "cannot be shown to be bounded"
     at = f" (in {check.text(fault.position)})" if fault.position != culprit else ""
     ways = list(dict.fromkeys((*check.structure.chain(fault.position, m.position), m.dot) for m in makers))
     told = f"the way{'s' * (len(ways) > 1)} to the score: {'; '.join(map(check.chain_text, ways))}"
-    cut = "" if fact.verdict is FAILS else check.calculus.cut_short(fault.position)
-    message = f"{check.text(culprit)}, the input of {operands}, {is_not}: {fault.reason}{at}{cut}; {dropped}; {told}"
+    message = f"{check.text(culprit)}, the input of {operands}, {is_not}: {fault.reason}{at}; {dropped}; {told}"
     return check.finding("remark", (culprit, *definers), message, fix, ways=ways)
 
 
 def _clip(expr: Expr) -> Expr:
     return Call("clip", (expr, Number(-BOUND), Number(BOUND)))
-
-
-def _clipped(check: Context, definers: Sequence[int], culprit: int | None) -> Fix:
-    """How the input of the operands that some MatMuls make is bounded, as written."""
-    statement = None if culprit is None else check.source(culprit)
-    if isinstance(statement, Nonlin):
-        return Fix(statements=(replace(statement, expr=_clip(statement.expr)),))
-    old = statement.target.name if statement else check.product(definers[0]).vector.name
-    new = check.fresh(f"{old}_clipped")
-    whole = [s.target for s in check.written.body if s.target.name == old]
-    whole = whole or [Variable(old, slots_of(check.declared[old]))]
-    clips = tuple(Nonlin(replace(vector, name=new), _clip(vector)) for vector in whole)
-    readers = dict.fromkeys(reader for definer in definers for reader in _readers(check, definer, old))
-    return Fix(statements=clips, replacements=tuple(r for reader in readers for r in _renamed(reader, old, new)))
-
-
-def _readers(check: Context, definer: int, name: str) -> Iterator[Statement]:
-    """The statements as written through which a MatMul reads a vector: itself, or what makes what it multiplies."""
-    written = check.source(definer)
-    between = {v.name for v in written.inputs}
-    yield from (written,) if name in between else (s for s in check.written.body if s.target.name in between)
-
-
-def _renamed(reader: Statement, old: str, new: str) -> Iterator[Replacement]:
-    """What a statement reads of a family, replaced by members of another."""
-    for read in reader.inputs:
-        if read.name == old:
-            yield Replacement(read, replace(read, name=new), str(reader.target))
-
-
-def _clipped_term(check: Context, term: Variable, position: int) -> Fix:
-    """How a term of a combination is bounded, which stays a combination."""
-    if check.structure.score_dependent.isdisjoint(check.structure.definers(position, term)):
-        return Fix(replacements=(Replacement(term, _clip(term), check.text(position)),))
-    return Fix(impossible=f"{term} depends on scores, and a clip of it would put weights behind scores")
 
 
 # -- weights -----------------------------------------------------------------------------------------------------------
@@ -372,26 +327,14 @@ def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: 
     )
 
 
-def _separate(check: Context, dot: Dot, product: MatMul, alone: bool) -> Fix:
+def _separate(check: Context, dot: Dot, product: MatMul, alone: bool) -> str:
     """A weight of its own for the right operand of a score; a family of its own too, where one makes both operands."""
     name = product.target.name
     key = Variable(check.fresh(f"{name}_key"), product.target.slots) if alone else product.target
-    own = check.own_weight(key.name, product.weight.name)
-    made: list[Statement] = [replace(product, target=key, weight=replace(product.weight, name=own.name))]
-    changed: list[Replacement] = []
-    if alone and dot.right.name == name:
-        made.append(replace(dot, right=replace(dot.right, name=key.name)))
-    elif alone:
-        reads = [s for s in check.written.body if s.target.name == dot.right.name and isinstance(s, Nonlin)]
-        if dot.left.name != dot.right.name:
-            changed += (each for reader in reads for each in _renamed(reader, name, key.name))
-        else:  # a vector with itself: the right one becomes a copy that reads the new family
-            copy = check.fresh(f"{dot.right.name}_key")
-            for reader in reads:
-                expr = replace_variables(reader.expr, lambda v: replace(v, name=key.name) if v.name == name else None)
-                made.append(replace(reader, target=replace(reader.target, name=copy), expr=expr))
-            made.append(replace(dot, right=replace(dot.right, name=copy)))
-    return Fix("separate weights", tuple(made), (own,), tuple(changed))
+    own = check.fresh(f"W_{key.name}")
+    made = replace(product, target=key, weight=replace(product.weight, name=own))
+    advice = f"separate weights: {made}, with a new weight {own} like {product.weight.name}"
+    return f"{advice}, and {key} in place of {dot.right}, or in what makes it, in {dot.target}" if alone else advice
 
 
 @rule("transposes", "Yang 2020 (arXiv 2006.14548), NetsorT")
@@ -499,7 +442,7 @@ def _degenerate(check: Context) -> Iterator[Finding]:
 
 def _vanishing_averages(check: Context) -> Iterator[Finding]:
     """Averages of q k for q and k by different weights: attention on the scale 1/n without tied weights."""
-    for position in sorted(check.converging):
+    for position in sorted(check.structure.converging):
         dot = check.netsor.body[position]
         assert isinstance(dot, Dot)
         made = [check.structure.definers(position, side) for side in (dot.left, dot.right)]
@@ -514,5 +457,5 @@ def _vanishing_averages(check: Context) -> Iterator[Finding]:
                 (position,),
                 f"{dot.left} and {dot.right} are made by different weights, so the average {dot.target} is 0 in the "
                 "limit",
-                (Fix("the scale n**-0.5", (replace(dot, scale="n**-0.5"),)), "one weight for both"),
+                (f"the scale n**-0.5: {replace(dot, scale='n**-0.5')}", "one weight for both"),
             )

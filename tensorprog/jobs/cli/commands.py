@@ -220,7 +220,7 @@ def check(
         if rewritten:
             echo("\n" + _written_out(netsor, report))
         if facts:
-            from tensorprog.check.certificates import facts_blocks
+            from tensorprog.check.facts_table import facts_blocks
             from tensorprog.check.rewrites import normalize
 
             show(facts_blocks(normalize(netsor).netsor), apart=True)
@@ -250,7 +250,7 @@ def _asked(netsor: Netsor, rewritten: bool, facts: bool) -> dict[str, Any]:
         program = written_out(netsor)
         found["rewritten"] = {"steps": [step.to_json() for step in program.steps], "program": shown(program.netsor)}
     if facts:
-        from tensorprog.check.certificates import facts_table
+        from tensorprog.check.facts_table import facts_table
         from tensorprog.check.rewrites import normalize
 
         found["facts"] = [row.to_json() for row in facts_table(normalize(netsor).netsor)]

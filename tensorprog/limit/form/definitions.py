@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
 
-from tensorprog.check.independence import with_copies
+from tensorprog.check.signs import with_copies
 from tensorprog.language.arrows import acyclic
 from tensorprog.language.errors import NotCompiledError, Problem, Span
 from tensorprog.language.expr import (
