@@ -7,12 +7,10 @@ sample its infinite-width limit.  Every nonlinearity of the registry is a functi
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from tensorprog.version import __version__ as __version__
 
 __all__ = [
     "AccuracyError",
@@ -104,37 +102,21 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        value = getattr(import_module(f"tensorprog.{_HOMES[name]}"), name)
-        globals()[name] = value
+        value = globals()[name] = getattr(import_module(f"tensorprog.{_HOMES[name]}"), name)
         return value
-    if name == "plots":
-        value = import_module("tensorprog.show.plots")
-        value.__class__ = _Submodule
-        return value
-    if name == "sklearn":
-        return import_module("tensorprog.sklearn")
-    if not name.startswith("_"):
-        from tensorprog.language.expr import function, function_names
+    if name in ("plots", "sklearn"):
+        return import_module(f"tensorprog.{'show.plots' if name == 'plots' else name}")
+    if name.startswith("_"):
+        raise AttributeError(f"module 'tensorprog' has no attribute {name!r}")
+    from tensorprog.language.errors import did_you_mean
+    from tensorprog.language.expr import function, function_names
+    from tensorprog.language.meant import in_python
 
-        if name in function_names():
-            return function(name)
-        raise _no_function(name)
-    raise AttributeError(f"module 'tensorprog' has no attribute {name!r}")
-
-
-def _no_function(name: str) -> Exception:
-    """The error for a name that is no function of the module."""
-    from tensorprog.language.errors import NoNameError, Problem, did_you_mean
-    from tensorprog.language.habits import elsewhere
-    from tensorprog.language.meant import in_python, not_here
-
-    fix = (
-        in_python(name)
-        or elsewhere(name)
-        or not_here(name)
-        or did_you_mean(name, __dir__(), ("`tp list --atoms` shows all functions; tp.atom declares one of your own"))
-    )
-    return NoNameError(Problem(f"tensorprog has no function {name}", fix=fix))
+    if name in function_names():
+        return function(name)
+    otherwise = "`tp list --atoms` shows all functions; tp.atom declares one of your own"
+    fix = in_python(name) or did_you_mean(name, __dir__(), otherwise)
+    raise AttributeError(f"tensorprog has no function {name}\n  try   {fix}")
 
 
 def __dir__() -> list[str]:
@@ -143,43 +125,5 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *function_names(), "__version__", "plots", "sklearn"})
 
 
-class _Package(ModuleType):
-    """Submodules that are imported do not hide functions of the same name: `tensorprog.gaussian` stays exp(-x**2).
-
-    One that is called, as `tensorprog.limit(P)`, says how its name is meant.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name != "gaussian" or not isinstance(value, ModuleType):
-            if type(value) is ModuleType:
-                value.__class__ = _Submodule
-            super().__setattr__(name, value)
-
-
-class _Submodule(ModuleType):
-    """A submodule, which is no function."""
-
-    def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        name = self.__name__.rpartition(".")[2]
-        if name != "plots":
-            raise _no_function(name)
-        from tensorprog.language.errors import NoOperationError, Problem
-
-        raise NoOperationError(
-            Problem(
-                "plots is no function: its functions draw one kind of picture each",
-                fix=('tp.plots.density(samples, law, "y[0]")'),
-            )
-        )
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        from tensorprog.language.errors import NoNameError, Problem, did_you_mean
-
-        known = [public for public in getattr(self, "__all__", ()) if public.islower()]
-        fix = did_you_mean(name, known, f"its functions are {', '.join(known)}" if known else "")
-        raise NoNameError(Problem(f"{self.__name__} has no function {name}", fix=fix))
-
-
-sys.modules[__name__].__class__ = _Package
+import_module("tensorprog.gaussian")  # once, and here, so that no later import hides the function of this name
+del globals()["gaussian"]

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from tensorprog.language.atoms.declared import check_sketch, declared_function
 from tensorprog.language.errors import NotCompiledError, ProgramError, need_package
 from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import label, members
-from tensorprog.language.habits import Answering, answering, no_attribute
 from tensorprog.limit.law.infinite_heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw, check_order
 from tensorprog.limit.law.summary import blocks_of
@@ -31,12 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Law"]
 
-ELSEWHERE = {  # methods by their names in other libraries
-    "pdf": 'law.density("y[0]", grid)', "logpdf": 'law.density("y[0]", grid)', "ppf": 'law.quantile("y[0]", 0.5)',
-    "rvs": "law.sample(1000)", "draw": "law.sample(1000)", "samples": "law.sample(1000)", "run": "law.sample(1000)",
-    "covariance": 'law.cov("y")', "variance": 'law.var("y")', "expectation": 'law.mean("y")',
-    "plot": 'tp.plots.covariance(law, "y")', "to_xarray": "law.to_dataframe().to_xarray()",
-}  # fmt: skip
 ENTRY = "law.json"
 MAX_ENTRY = 16_000_000  # bytes, four for a character: far more than a program file may have
 NUMBER = (float, int, NoneType)
@@ -47,9 +40,8 @@ BROKEN = (  # what reading an archive raises that is damaged, or none
 )  # fmt: skip
 
 
-@answering("a law", 'law.cov("y"), law.density("y[0]", grid) and law.sample(1000) have its numbers', made="P.limit()")
 @budgeted
-class Law(NumericLaw, Shown, metaclass=Answering):
+class Law(NumericLaw, Shown):
     """The infinite-width limit of a program: Definition 1, with a sampler for (Z, p-ring).
 
     Vectors stand for a typical coordinate Z, scores for p-ring.  Given p-ring, outputs that are linear in the vectors
@@ -67,11 +59,6 @@ class Law(NumericLaw, Shown, metaclass=Answering):
     def blocks(self) -> list[Block]:
         """What converges to what, and the numbers that are known or come at once."""
         return blocks_of(self)
-
-    if not TYPE_CHECKING:  # which would take every name for one of its own
-
-        def __getattr__(self, name: str) -> NoReturn:
-            no_attribute("a law", type(self), name, "help(law) lists them", meant=ELSEWHERE)
 
     def to_dataframe(self) -> Any:
         """Mean, variance and kurtosis with errors as a pandas.DataFrame: a row for each member of outputs, scores.
@@ -184,8 +171,8 @@ class Law(NumericLaw, Shown, metaclass=Answering):
 
         The file is an .npz.  Functions declared in Python are not written, only a few of their values.
         """
-        from tensorprog import __version__
         from tensorprog.language.writing import pack
+        from tensorprog.version import __version__
 
         text, tables = pack(self.netsor)
         settings = {

@@ -14,9 +14,8 @@ from tensorprog.finite.job import kept_families
 from tensorprog.finite.run import run
 from tensorprog.language.averages import with_averages
 from tensorprog.language.builder import Builder
-from tensorprog.language.errors import OutsideError, ProgramError, advised, advising, check_count, fail
+from tensorprog.language.errors import OutsideError, ProgramError, check_count, fail
 from tensorprog.language.expr import Expr
-from tensorprog.language.habits import Answering, answering
 from tensorprog.language.memory import parse_memory
 from tensorprog.results.conditional import with_conditional
 from tensorprog.shipped import resolve
@@ -34,9 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Program", "load", "netsor_of"]
 
 
-@answering("a program", "P.run(width=64) draws networks, P.limit() has the limit, P.check() the grade")
-@advising
-class Program(Builder, Shown, metaclass=Answering):
+class Program(Builder, Shown):
     """A Netsor program with Dots: declared call by call (see `Builder`), or read by `load`.
 
     Two programs are equal when their declarations are, however they were written; title, reference and run defaults do
@@ -266,7 +263,6 @@ class Program(Builder, Shown, metaclass=Answering):
         return explain(self.limit(), name)
 
 
-@advised
 def load(source: str | os.PathLike[str], **overrides: float) -> Program:
     """Read a program file, or a shipped program by its bare name; keywords override constants.
 

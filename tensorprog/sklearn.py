@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import ProgramError, fail
-from tensorprog.language.extras import how_to_install
-from tensorprog.language.habits import answering
+from tensorprog.language.errors import ProgramError, fail, how_to_install
 from tensorprog.program import Program
 
 if find_spec("sklearn") is None:
@@ -30,7 +28,6 @@ ROWS = 128  # inputs of one program where only the diagonal is wanted
 STEP = 1e-4  # of the logarithm of a constant, on either side
 
 
-@answering("a kernel", "GaussianProcessRegressor(kernel).fit(X, y)")
 class ProgramKernel(Kernel):  # type: ignore[misc]
     """The covariance of a network's outputs at infinite width, as a function of two inputs.
 

@@ -20,6 +20,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # packages, of `limit` its rooms, and what stands alone: each imports from those above, or from itself
 ORDER = """
+    version
     blocks
     language
     check gaussian

@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom, Interval
 from tensorprog.language.atoms.declared import Declaration, DeclaredFunction, enter
-from tensorprog.language.errors import Problem, ProgramError, advised, fail
+from tensorprog.language.errors import Problem, ProgramError, fail
 from tensorprog.language.expr import Function
 
 __all__ = ["atom", "declare"]
@@ -21,7 +21,6 @@ POINTS = np.linspace(-30, 30, 12_001)
 LANGUAGE = {"n", "inf", "pi", "min", "max", "MatMul", "Nonlin", "Dot"}
 
 
-@advised
 def atom(
     name: str,
     fn: Callable[[Any], Any],

@@ -122,7 +122,7 @@ def libraries() -> dict[str, str]:
     """Versions of the libraries that numbers depend on."""
     import scipy
 
-    from tensorprog import __version__
+    from tensorprog.version import __version__
 
     return {"tensorprog": __version__, "numpy": np.__version__, "scipy": scipy.__version__}
 

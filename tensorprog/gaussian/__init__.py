@@ -4,9 +4,31 @@ In go functions (`RealFunction`, or any callable of several variables) and batch
 each law. `ladder` asks one method after the other; `propagation` adds what errors of the laws do.
 """
 
-from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.function import FunctionTerm, RealFunction
-from tensorprog.gaussian.ladder import cross, integrate, mean
-from tensorprog.gaussian.several import normal_points
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensorprog.gaussian.estimate import Estimate
+    from tensorprog.gaussian.function import FunctionTerm, RealFunction
+    from tensorprog.gaussian.ladder import cross, integrate, mean
+    from tensorprog.gaussian.several import normal_points
 
 __all__ = ["Estimate", "FunctionTerm", "RealFunction", "cross", "integrate", "mean", "normal_points"]
+
+
+# loaded when asked for, so that importing tensorprog stays quick
+_HOMES = {
+    "Estimate": "estimate",
+    **dict.fromkeys(("FunctionTerm", "RealFunction"), "function"),
+    **dict.fromkeys(("cross", "integrate", "mean"), "ladder"),
+    "normal_points": "several",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return value

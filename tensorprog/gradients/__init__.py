@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, overload
 from tensorprog.gradients.assembly import adjoint
 from tensorprog.gradients.kernel import tangents_in_the_limit
 from tensorprog.gradients.networks import NetworkKernels, kernels_of_networks
-from tensorprog.language.errors import advised
 from tensorprog.program import Program, netsor_of
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["NetworkKernels", "backward", "ntk"]
 
 
-@advised
 def backward(P: Program) -> Program:
     """The adjoint program: P with the gradients of sum(xi . y) / sqrt(n) by all its families.
 
@@ -59,9 +57,6 @@ def ntk(
     directions: int = 4,
     seed: int = 0,
 ) -> NetworkKernels: ...
-
-
-@advised
 def ntk(
     P: Program,
     name: str,

@@ -30,8 +30,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from tensorprog.language.errors import advised, fail
-from tensorprog.language.extras import how_to_install
+from tensorprog.language.errors import fail, how_to_install
 
 if TYPE_CHECKING:
     from tensorprog.importing.beside import ModuleComparison
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["compare_torch", "from_torch", "needed"]
 
 
-@advised
 def from_torch(
     make: Callable[[int], Any],
     inputs: Any,
@@ -69,7 +67,6 @@ def from_torch(
     return imported_program(make, inputs, widths, at, name, check)
 
 
-@advised
 def compare_torch(
     program: Program,
     make: Callable[[int], Any],

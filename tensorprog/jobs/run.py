@@ -175,7 +175,7 @@ def _beforehand(study: Study, executor: Executor | None, folders: Mapping[int, P
 
 def _about(study: Study) -> tuple[dict[str, Any], dict[str, Array]]:
     """What samples.npz says of the run, and the program's tables."""
-    from tensorprog import __version__
+    from tensorprog.version import __version__
 
     text, tables = pack(study.netsor)
     asked = {key: getattr(study.settings, key) for key in ("seed", "samples", "method", "coordinates")}

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 
-from tensorprog.language.errors import NoNameError, Problem, ProgramError, Span, advising, did_you_mean, fail, shorten
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
 from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
-from tensorprog.language.habits import no_attribute
 from tensorprog.language.ir import ConstantDef, Draft, Initial, Netsor, Weight
 from tensorprog.language.parse import Names, affine, parse_expression, parse_target
 from tensorprog.language.schema import (
@@ -89,50 +88,7 @@ class FamilyHandle:
             slots.append(affine(expr, names))
         return (Constant if self.constant else Variable)(self.name, tuple(slots))
 
-    @property
-    def T(self) -> NoReturn:
-        """Refused: a member is transposed, `W[i].T`, not the family."""
-        raise fail(f"{self.usage_hint}.T")
-
-    def _refuse(self, *_: Any) -> NoReturn:
-        raise fail(f"{self.name} cannot stand in an expression: {self.usage_hint}", fix=self.member)
-
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        raise fail(
-            f"{self.name} is defined already, and nothing is assigned to its members",
-            fix=(f'a statement defines a new family: P.nonlin("{self.name}2[...]", ...)'),
-        )
-
-    def __call__(self, *args: Any) -> NoReturn:
-        """Refused: indices stand in square brackets."""
-        raise fail(
-            f"{self.name} is no function: indices stand in square brackets",
-            fix=f"{self.name}[{', '.join(map(str, args))}]",
-        )
-
-    def __len__(self) -> NoReturn:
-        raise fail(
-            f"{self.name} has no length here: the sizes of its indices are those of the program",
-            fix="P.netsor.ranges has the range of each index",
-        )
-
-    def __array_ufunc__(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse()
-
-    def __array_function__(self, *_: Any) -> NoReturn:
-        self._refuse()
-
-    if not TYPE_CHECKING:  # which would take every name for one of its own
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_"):
-                raise AttributeError(name)
-            fix = f"functions stand in front: tp.tanh({self.member})"
-            raise NoNameError(Problem(f"{self.name} has no attribute {name}", fix=fix))
-
-    __matmul__ = __rmatmul__ = __mod__ = __xor__ = __and__ = __or__ = __invert__ = __float__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
-    __pow__ = __rpow__ = __neg__ = __abs__ = __lt__ = __le__ = __gt__ = __ge__ = __iter__ = _refuse
+    __array_ufunc__ = None
 
     def __repr__(self) -> str:
         return self.name
@@ -141,7 +97,6 @@ class FamilyHandle:
 Handle = Variable | FamilyHandle
 
 
-@advising
 class Builder:
     """A program under construction; every call declares one thing and checks it at once.
 
@@ -202,16 +157,8 @@ class Builder:
             raise AttributeError(name)
         if name in self._draft.constant:
             return self[name]
-        if name in self._counts():
-            raise NoNameError(Problem(f"{name} is no constant: other names stand in brackets", fix=f'P["{name}"]'))
-        return no_attribute(
-            "the program",
-            type(self),
-            name,
-            f"the methods of a program are {', '.join(METHODS)}",
-            what="constant and no method",
-            more=tuple(self._draft.constant),
-        )
+        more = f': write P["{name}"]' if name in self._counts() else ""
+        raise AttributeError(f"the program has no constant and no method {name}{more}", name=name, obj=self)
 
     def __getitem__(self, name: str) -> Any:
         """Constant, index or family by name."""

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, TypeVar, cast
-
-from tensorprog.language.extras import how_to_install
+from typing import Any
 
 __all__ = [
     "AccuracyError",
     "MemoryLimitError",
     "MissingPackageError",
-    "NoNameError",
-    "NoOperationError",
     "NotCompiledError",
     "OutsideError",
     "Problem",
@@ -26,12 +20,11 @@ __all__ = [
     "Span",
     "TensorprogError",
     "WorkerError",
-    "advised",
-    "advising",
     "check_count",
     "check_precision",
     "did_you_mean",
     "fail",
+    "how_to_install",
     "in_order",
     "need_package",
     "need_xarray",
@@ -40,8 +33,6 @@ __all__ = [
 ]
 
 
-Call = TypeVar("Call", bound=Callable[..., Any])
-Kind = TypeVar("Kind", bound=type)
 MAX_SHOWN = 50  # problems printed of one program; `problems` holds them all
 
 
@@ -102,14 +93,6 @@ class ProgramError(TensorprogError):
         if len(self.problems) > MAX_SHOWN:
             shown.append(f"... and {len(self.problems) - MAX_SHOWN} more problems")
         super().__init__("\n".join(shown))
-
-
-class NoNameError(ProgramError, AttributeError):
-    """A name that an object does not have, asked for as an attribute."""
-
-
-class NoOperationError(ProgramError, TypeError):
-    """What Python asks of an object that it is not made for: a call, a length, a sum."""
 
 
 class FullDiskError(ProgramError):
@@ -215,49 +198,6 @@ def shorten(text: str) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-def advised(method: Call) -> Call:
-    """The method, which answers arguments that it does not have, or lacks, with those that it takes."""
-
-    @wraps(method)
-    def called(*args: Any, **options: Any) -> Any:
-        try:
-            return method(*args, **options)
-        except TypeError as error:
-            if error.__traceback__ is None or error.__traceback__.tb_next is not None:  # raised inside the method
-                raise
-            said = str(error)
-        raise _not_called_so(method, said, type(args[0]).__name__ if args else "")
-
-    return cast("Call", called)
-
-
-def advising(kind: Kind) -> Kind:
-    """The class, whose public methods are all `advised`, and its making."""
-    for name, method in list(vars(kind).items()):
-        if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
-            setattr(kind, name, advised(method))
-    return kind
-
-
-def _not_called_so(method: Callable[..., Any], said: str, kind: str) -> ProgramError:
-    """The error for arguments that do not fit, after what Python said."""
-    taken = [
-        name
-        for name, parameter in inspect.signature(method).parameters.items()
-        if name != "self" and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-    ]
-    name = kind if method.__name__ == "__init__" else method.__name__
-    all_of_them = f"its arguments are {', '.join(taken)}" if taken else f"{name}()"
-    quoted = re.findall(r"'(\w+)'", said)
-    if "unexpected keyword" in said and quoted:
-        return fail(f"{name} has no argument {quoted[0]}", fix=did_you_mean(quoted[0], taken, all_of_them))
-    if "missing" in said and quoted:
-        return fail(f"{name} needs {' and '.join(quoted)}", fix=all_of_them)
-    if "multiple values" in said and quoted:
-        return fail(f"{name} is given {quoted[0]} twice", fix=all_of_them)
-    return fail(f"{name} is given more arguments than it takes without their names", fix=all_of_them)
-
-
 def check_count(name: str, value: Any, least: int = 1) -> int:
     """A whole number; raise ProgramError for anything else."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
@@ -277,6 +217,11 @@ def check_precision(dtype: Any) -> None:
 
 class MissingPackageError(TensorprogError):
     """A package that only a part of tensorprog needs is not installed."""
+
+
+def how_to_install(extra: str) -> str:
+    """The command that adds the packages of an extra."""
+    return f'pip install "tensorprog[{extra}]"'
 
 
 def need_package(package: str, what: str, extra: str) -> Any:

@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import difflib
 import math
-import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, TypeVar, Union, cast
+from typing import Any, TypeGuard, TypeVar, Union, cast
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.errors import NoNameError, Problem, ProgramError, fail
+from tensorprog.language.errors import Problem, ProgramError, fail
 from tensorprog.language.meant import function_meant, not_here
 
 __all__ = [
@@ -208,152 +206,14 @@ class Expr:
     def __abs__(self) -> Expr:
         return call("abs", self)
 
+    __array_ufunc__ = None  # numpy's numbers leave operators to expressions, and its functions refuse them
+
     def __bool__(self) -> bool:
         condition = is_call(self, *COMPARISONS, *LOGICAL)
         raise fail(
             f"the expression {self} has no truth value, which Python's if, and, or, not, min and max ask for",
             fix=f"tp.where({self if condition else f'{self} > 0'}, x, y), & and |, tp.min and tp.max",
         )
-
-    # -- what is written by habit and means something else here: answered with what to write ---------------------------
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Operators with numpy's numbers; functions of numpy are refused."""
-        name = ufunc.__name__
-        if any(getattr(value, "ndim", 0) for value in inputs if not isinstance(value, Expr)):
-            raise fail(
-                f"an array cannot stand in an expression beside {self}",
-                fix=('declare it over an index, P.constant("b[i]", array), and read b[i]'),
-            )
-        if method == "__call__" and not options and name in _NUMPY_OPERATORS:
-            return _NUMPY_OPERATORS[name](*(value if isinstance(value, Expr) else as_expr(value) for value in inputs))
-        raise _numbers_only(f"np.{name}", _NUMPY_NAMES.get(name, name), inputs)
-
-    def __array_function__(self, function: Any, _: Any, args: Any, __: Any) -> NoReturn:
-        """Functions of numpy on whole arrays are refused."""
-        name = getattr(function, "__name__", "array")
-        if name in REDUCTIONS or name in ("amax", "nanmax"):
-            index = next(iter(free_indices(self)), "i")
-            raise fail(
-                f"np.{name} is a function of arrays, and {self} is no array",
-                fix=(f"tp.{'max' if name not in REDUCTIONS else name}[{index}]({self})"),
-            )
-        known = {
-            "where": "tp.where(condition, x, y)",
-            "clip": f"tp.clip({self}, -1, 1)",
-            **dict.fromkeys(
-                ("dot", "matmul", "inner", "vdot", "einsum", "tensordot"),
-                'P.matmul("u", W, x) for a weight times a vector, P.dot("p", x, y) for two vectors',
-            ),
-        }
-        raise fail(
-            f"np.{name} is a function of arrays, and {self} is no array",
-            fix=known.get(name, "the functions of `tp list --atoms`, as tp.tanh; tp.atom declares others"),
-        )
-
-    def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise fail(
-            f"{self} is an expression, which has no numbers of its own, so that no array can be made of it",
-            fix="P.run(width=64, samples=1000) draws networks, whose values are arrays",
-        )
-
-    def __float__(self) -> float:
-        raise fail(
-            f"{self} has no numerical value, so that functions such as math.tanh cannot take it", fix=f"tp.tanh({self})"
-        )
-
-    def __int__(self) -> int:
-        raise fail(f"{self} has no numerical value that could be rounded", fix="round constants before they are given")
-
-    def __iter__(self) -> NoReturn:
-        index = next(iter(free_indices(self)), "i")
-        raise fail(
-            f"{self} is one vector or scalar, not a list: nothing can run over it", fix=f"tp.sum[{index}]({self})"
-        )
-
-    def __len__(self) -> NoReturn:
-        raise fail(
-            f"{self} has no length here: it is one vector or scalar, and the width is given when networks run",
-            fix="P.run(width=64, samples=1000)",
-        )
-
-    def __call__(self, *args: Any) -> NoReturn:
-        """Refused: expressions are no functions, and weights are multiplied by statements."""
-        taken = ", ".join(map(str, args))
-        raise fail(
-            f"{self} is no function",
-            fix=(f'P.matmul("u", {self}, {taken}) for a weight times a vector' if args else f"{self}"),
-        )
-
-    def __matmul__(self, other: Any) -> NoReturn:
-        raise fail(
-            "@ is not part of the language",
-            fix=(
-                f'P.matmul("u", {self}, {other}) for a weight times a vector, '
-                f'P.dot("p", {self}, {other}) for two vectors'
-            ),
-        )
-
-    def __rmatmul__(self, other: Any) -> NoReturn:
-        raise fail("@ is not part of the language", fix=f'P.matmul("u", W, {self}), where W = P.weight("W")')
-
-    def __xor__(self, other: Any) -> NoReturn:
-        raise fail("^ is not part of the language", fix=f"({self})**{other}" if self.children else f"{self}**{other}")
-
-    def __floordiv__(self, other: Any) -> NoReturn:
-        raise fail("// is not part of the language: values are real numbers", fix=f"({self}) / {other}")
-
-    def __mod__(self, other: Any) -> NoReturn:
-        raise fail("% is not part of the language: values are real numbers", fix="tp.sin and tp.cos are periodic")
-
-    def __invert__(self) -> NoReturn:
-        raise fail("~ is not part of the language", fix="turn the comparison round: i >= j instead of ~(i < j)")
-
-    def __complex__(self) -> NoReturn:
-        float(self)
-        raise AssertionError("unreachable")
-
-    def __round__(self, *_: Any) -> NoReturn:
-        int(self)
-        raise AssertionError("unreachable")
-
-    def __divmod__(self, _: Any) -> NoReturn:
-        raise fail("divmod is not part of the language: values are real numbers", fix="tp.sin and tp.cos are periodic")
-
-    def __lshift__(self, other: Any) -> NoReturn:
-        raise fail(
-            "<< and >> are not part of the language: values are real numbers",
-            fix=(f"({self}) * 2**{other}" if self.children else f"{self} * 2**{other}"),
-        )
-
-    def __contains__(self, _: Any) -> NoReturn:
-        self.__iter__()
-
-    __rxor__, __rfloordiv__, __rmod__ = __xor__, __floordiv__, __mod__
-    __rdivmod__, __rlshift__, __rshift__, __rrshift__ = __divmod__, __lshift__, __lshift__, __lshift__
-
-    def __getitem__(self, key: Any) -> NoReturn:
-        text = ", ".join(map(str, key if isinstance(key, tuple) else (key,)))
-        if isinstance(self, Variable | Constant) and not self.slots:
-            raise fail(
-                f"{self} was declared without indices, so that [{text}] cannot follow it",
-                fix=(f'{self}, or declare it with its indices: "{self}[{text}]"'),
-            )
-        raise fail(
-            f"{self} is one vector or scalar already, so that [{text}] cannot follow it",
-            fix=("the indices of a member stand in one pair of brackets: p[i, j]"),
-        )
-
-    if not TYPE_CHECKING:  # which would take every name for one of its own
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_"):
-                raise AttributeError(name)
-            if name in REDUCTIONS:
-                fix = f"tp.{name}[{next(iter(free_indices(self)), 'i')}]({self})"
-            else:
-                fix = f"tp.{name}({self})" if name in ATOMS else "functions stand in front: tp.tanh(x[i])"
-            raise NoNameError(Problem(f"expressions have no attribute {name}", fix=fix))
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -362,51 +222,6 @@ class Expr:
 
     def __str__(self) -> str:
         return fold(self, _PRINTED, _printed_leaf, _printed_call)[0]
-
-
-_NUMPY_OPERATORS: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "divide": operator.truediv,
-    "power": operator.pow,
-    "less": operator.lt,
-    "less_equal": operator.le,
-    "greater": operator.gt,
-    "greater_equal": operator.ge,
-    "negative": operator.neg,
-    "positive": lambda x: x,
-    "absolute": abs,
-    "bitwise_and": operator.and_,
-    "bitwise_or": operator.or_,
-    "equal": lambda *_: False,
-    "not_equal": lambda *_: True,  # as other objects: an expression is no number
-}
-_NUMPY_NAMES = {
-    "fabs": "abs",
-    "float_power": "power",
-    "true_divide": "divide",
-    "fmax": "max",
-    "fmin": "min",
-    "maximum": "max",
-    "minimum": "min",
-    "heaviside": "step",
-}
-
-
-def _numbers_only(called: str, name: str, inputs: Sequence[Any]) -> ProgramError:
-    """The refusal of a function on numbers, with the function on expressions of the same name if there is one."""
-    taken = ", ".join(str(value) for value in inputs[: 1 if name == "step" else None])
-    known = name in ATOMS or name in PAIRWISE
-    first = next(value for value in inputs if isinstance(value, Expr))
-    return fail(
-        f"{called} is a function of arrays, and {first} is no array",
-        fix=(
-            f"tp.{name}({taken})"
-            if known
-            else "the functions of `tp list --atoms`, as tp.tanh; tp.atom declares others"
-        ),
-    )
 
 
 @dataclass(frozen=True)
@@ -543,22 +358,10 @@ def as_expr(value: Any) -> Expr:
             f"the text {value!r} cannot stand inside an expression in Python",
             fix=('either all of it is text, P.nonlin("y[i]", "tanh(x[i])"), or none of it, tp.tanh(x[i])'),
         )
-    if callable(value) and not hasattr(value, "usage_hint"):
-        name = getattr(value, "__name__", "f")
-        known = name in ATOMS or name in PAIRWISE
-        raise fail(
-            f"{'this' if name == '<lambda>' else name} is a function and no expression yet",
-            fix=(f"give it its arguments: tp.{name}(x[i])" if known else "write what it gives, such as tp.tanh(x[i])"),
-        )
-    if getattr(value, "ndim", 0) or isinstance(value, list | tuple | set | dict):
-        what = "an array" if hasattr(value, "ndim") else f"a {type(value).__name__}"
-        raise fail(
-            f"{what} cannot stand in an expression: numbers over an index are a constant with that index",
-            fix='P.constant("b[i]", numbers), then read b[i]',
-        )
     hint = getattr(value, "usage_hint", "write a number or an expression")
-    shown = f"the module {value.__name__}" if isinstance(value, ModuleType) else repr(value)
-    raise fail(f"{shown} cannot stand in an expression: {hint}", fix=getattr(value, "member", ""))
+    if getattr(value, "ndim", 0) or isinstance(value, list | tuple):
+        hint = 'numbers over an index are a constant with that index, P.constant("b[i]", numbers)'
+    raise fail(f"{value!r} cannot stand in an expression: {hint}", fix=getattr(value, "member", ""))
 
 
 def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operand] | None = None) -> Expr:

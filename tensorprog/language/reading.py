@@ -27,7 +27,6 @@ from tensorprog.language.data_files import DataError, read_array
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, in_order, shorten
 from tensorprog.language.expr import Expr, Number
 from tensorprog.language.ir import ConstantDef, Draft, Netsor, Statement, Table
-from tensorprog.language.meant import Surroundings, rewritten
 from tensorprog.language.parse import Names, parse_statement
 from tensorprog.language.schema import (
     CONSTANT,
@@ -273,14 +272,13 @@ def read_program(reader: Reader, overrides: Mapping[str, Any]) -> Netsor:
         "outputs": read_outputs(reader, sections.get("outputs")),
         "run": read_run(reader, sections.get("run")),
     }
-    known = surroundings(reader, given)
     if reader.problems:
         reader.problems += reader.placed(problems_of(Draft(**parts), frozenset(reader.broken)))
-        raise ProgramError(with_rewritings(reader, in_order(reader.problems), parts, known))
+        raise ProgramError(in_order(reader.problems))
     try:
         return Netsor(**parts)
     except ProgramError as error:
-        raise ProgramError(with_rewritings(reader, reader.placed(error.problems), parts, known)) from None
+        raise ProgramError(reader.placed(error.problems)) from None
 
 
 SECTION_WORDS = {  # what sections are called elsewhere
@@ -744,74 +742,6 @@ def read_body(reader: Reader, node: Node | None) -> tuple[Statement, ...]:
             statements.append(make_statement(parsed.target, parsed.instruction, parsed.args, parsed.keywords, span))
             reader.written[-1] = text, span, statements[-1]
     return tuple(statements)
-
-
-# ---- statements in other words --------------------------------------------------------------------------------------
-
-MAX_REWRITTEN = 20  # statements that are rewritten in messages: each is checked with the whole program
-
-
-def surroundings(reader: Reader, given: Mapping[str, Given]) -> Surroundings:
-    """The names of a program, as far as they can be read."""
-
-    def listed(text: str) -> tuple[str, ...]:
-        return tuple(re.findall(r"[^,\[\]\s]+", text.partition("[")[2]))
-
-    weights, initial = ({first_word(key): listed(key) for key in given[what]} for what in ("weight", "initial vector"))
-    others, scalars = dict(initial), set()
-    for text, *_ in reader.written:
-        target = re.match(r"\s*([^\W\d]\w*)\s*((?:\[[^\]=]*\])*)", text)
-        if target:
-            name, slots = target[1], listed(target[2] or "")
-            if name not in others or not reader.names.indices.issuperset(others[name]):
-                others[name] = slots
-            scalars |= {name} if re.search(r"=\s*Dot\b", text) else set()
-    return Surroundings(reader.names.indices, set(reader.names.constants), weights, others, scalars)
-
-
-def with_rewritings(
-    reader: Reader, problems: Sequence[Problem], parts: Mapping[str, Any], known: Surroundings
-) -> list[Problem]:
-    """The problems, with statements that are written in the words of other languages rewritten as fixes."""
-    seen: set[str] = set()
-    found = []
-    for problem in problems:  # an index that is not declared is told once
-        if not problem.message.endswith("is not an index or a constant") or problem.message not in seen:
-            found.append(problem)
-        seen.add(problem.message)
-    for position, (text, span, _) in enumerate(reader.written):
-        place = span.line, span.text
-        places = [k for k, problem in enumerate(found) if (problem.span.line, problem.span.text) == place]
-        if not places or places[0] > MAX_REWRITTEN:
-            continue
-        lines = rewritten(text, known)
-        if lines and _is_valid(reader, position, lines, parts):
-            first = found[places[0]]
-            found[places[0]] = Problem(first.message, first.span, "\n".join(lines))
-            for k in places[1:]:
-                found[k] = Problem(found[k].message, found[k].span)
-            name, left = first_word(lines[-1]), lines[-1].partition(" =")[0]
-            if not text.replace(" ", "").startswith(f"{left}=") and left != name:  # readers may have meant that one
-                found = [problem for problem in found if not problem.message.startswith(f"{name} has 0 indices")]
-    return found
-
-
-def _is_valid(reader: Reader, position: int, lines: Sequence[str], parts: Mapping[str, Any]) -> bool:
-    """Whether nothing is wrong with the lines in the place of a statement."""
-    new: list[Statement] = []
-    try:
-        for line in lines:
-            parsed = parse_statement(line, reader.names, Span(text=line))
-            new.append(make_statement(parsed.target, parsed.instruction, parsed.args, parsed.keywords, Span(text=line)))
-    except ProgramError:
-        return False
-    before, after = (
-        [statement for _, _, statement in part if statement is not None]
-        for part in (reader.written[:position], reader.written[position + 1 :])
-    )
-    draft = Draft(**{**parts, "body": (*before, *new, *after)})
-    unknown = reader.broken - {statement.target.name for statement in new}
-    return not any(problem.span.text in lines for problem in problems_of(draft, unknown))
 
 
 def read_outputs(reader: Reader, node: Node | None) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import ProgramError, did_you_mean, fail, need_package
 from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import BRACKETS, label, quantity, split
-from tensorprog.language.habits import Answering, answering, no_attribute
 from tensorprog.language.ir import Netsor
 
 __all__ = ["Samples", "column", "is_samples", "program_text", "samples_of"]
@@ -36,13 +35,8 @@ def program_text(netsor: Netsor) -> str:
     return pack(replace(netsor, title="", reference="", run=()))[0]
 
 
-@answering(
-    "the result of run",
-    'samples["y"] is an array, whose first axis counts networks',
-    made="P.run(width=64, samples=1000)",
-)
 @dataclass(frozen=True)
-class Samples(Mapping[str, NDArray[Any]], Shown, metaclass=Answering):
+class Samples(Mapping[str, NDArray[Any]], Shown):
     """Draws of outputs, scores and kept variables by name.
 
     Shapes    a vector family (samples, *members), or (samples, coordinates, *members) if coordinates > 1; a scalar
@@ -77,20 +71,6 @@ class Samples(Mapping[str, NDArray[Any]], Shown, metaclass=Answering):
         except KeyError:
             hint = f"pass keep=('{name}',)" if name in self.netsor.families else did_you_mean(name, list(self.arrays))
             raise ProgramError(f"{name} was not kept; {hint}") from None
-
-    if not TYPE_CHECKING:  # which would take every name for one of its own
-
-        def __getattr__(self, name: str) -> NoReturn:
-            held = list(self.__dict__.get("arrays", ()))
-            first = held[0] if held else "y"
-            fix = f'samples["{first}"] is an array, with a mean() of its own'
-            no_attribute(
-                "the result of run",
-                type(self),
-                name,
-                fix,
-                meant=({key: f'samples["{key}"]' for key in held} | dict.fromkeys(OF_ARRAYS, fix)),
-            )
 
     def _member(self, variable: str) -> NDArray[Any]:
         """Draws of one member, written as 'y[0]'."""
@@ -209,8 +189,8 @@ class Samples(Mapping[str, NDArray[Any]], Shown, metaclass=Answering):
 
         Functions declared in Python are not written, only a few of their values.
         """
-        from tensorprog import __version__
         from tensorprog.language.writing import pack
+        from tensorprog.version import __version__
 
         text, tables = pack(self.netsor)
         meta = {

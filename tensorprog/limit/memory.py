@@ -18,7 +18,6 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import advised
 from tensorprog.language.memory import amount, too_much
 
 __all__ = ["Budget", "budgeted", "keep", "need", "numbers_at_once"]
@@ -104,8 +103,6 @@ def budgeted(kind: Kind) -> Kind:
 
 
 def _within(method: Callable[..., Any]) -> Callable[..., Any]:
-    method = advised(method)
-
     @wraps(method)
     def answer(self: Any, *args: Any, **options: Any) -> Any:
         with self.budget.within():

@@ -19,7 +19,6 @@ from tensorprog.language.errors import (
     MemoryLimitError,
     NotCompiledError,
     ProgramError,
-    advised,
     did_you_mean,
     need_package,
     need_xarray,
@@ -36,7 +35,6 @@ from tensorprog.language.formats import (
     short,
     split,
 )
-from tensorprog.language.habits import answering
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import column, is_samples, samples_of
 from tensorprog.results.conditional import gaussians
@@ -154,7 +152,6 @@ class AverageRow:
     to_json = plain_fields
 
 
-@answering("a comparison", 'comparison["y[0]"] is the row of a variable, comparison.to_dataframe() has all rows')
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
     """Samples against a law (or other samples), one row per variable.
@@ -314,7 +311,6 @@ def _z(value: float, error: float, limit: float, limit_error: float) -> float:
     return (value - limit) / scale if scale > 0 else (0.0 if value == limit else _NAN)
 
 
-@advised
 def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None) -> Comparison:
     """Compare samples with a law, or with other samples, variable by variable.
 

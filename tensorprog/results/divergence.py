@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.rules import gauss_legendre
-from tensorprog.language.errors import NotCompiledError, ProgramError, advised
+from tensorprog.language.errors import NotCompiledError, ProgramError
 from tensorprog.language.formats import split
 from tensorprog.language.samples import is_samples, samples_of
 from tensorprog.limit.law.mixture import binned
@@ -63,7 +63,6 @@ UNRESOLVED = 0.5  # relative error of a density that is no longer one
 MOST_LOG = 100.0  # of the ratio of densities, allowed for where one of them is not known or the grid misses mass
 
 
-@advised
 def kl_gaussian(source: Any, variable: str) -> tuple[float, float]:
     """KL(y || Gaussian of equal mean and variance), and its error.
 
@@ -79,7 +78,6 @@ def kl_gaussian(source: Any, variable: str) -> tuple[float, float]:
     return _law_gaussian(Reference.of(source, "kl_gaussian takes a law or samples").law.averaged(variable))
 
 
-@advised
 def kl(samples: Any, law: Any, variable: str) -> tuple[float, float]:
     """KL(finite width || limit) of one variable, and its error; samples drawn with `conditional=True`.
 

@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.blocks import Block, paragraph
 from tensorprog.blocks.html import Shown
-from tensorprog.language.errors import ProgramError, advised, did_you_mean, fail
+from tensorprog.language.errors import ProgramError, did_you_mean, fail
 from tensorprog.language.formats import chance, plain_fields, quantity, short
 
 __all__ = ["NO_RATE", "Rate", "fit", "rate", "rate_of"]
@@ -184,7 +184,6 @@ def _scatter(values: Array, stated: Array) -> float:
     return math.sqrt(float(squares.sum()) / (count * (repeats - 1)))
 
 
-@advised
 def rate(
     dataset: Any,
     distance: str = "kl_precise",

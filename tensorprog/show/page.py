@@ -16,7 +16,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tensorprog import __version__
 from tensorprog.blocks import Block, Code, Grid, Heading, Mathematics, Picture, code, paragraph
 from tensorprog.blocks.html import template, to_html
 from tensorprog.check.graph import build
@@ -28,6 +27,7 @@ from tensorprog.results.study import Study, default_out
 from tensorprog.show import plots
 from tensorprog.show.graphs import to_svg
 from tensorprog.show.plots import DISTANCES, STATISTICS
+from tensorprog.version import __version__
 
 __all__ = ["derived", "report_page"]
 

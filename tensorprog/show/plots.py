@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import ProgramError, TensorprogError, did_you_mean
-from tensorprog.language.extras import how_to_install
+from tensorprog.language.errors import ProgramError, TensorprogError, did_you_mean, how_to_install
 from tensorprog.language.files import whole
 from tensorprog.language.formats import label, members, name_of, one_or_several, selected, short, split
 from tensorprog.language.samples import column, samples_of

@@ -159,7 +159,7 @@ def test_a_file_that_calls_an_unknown_function_says_how_to_declare_it() -> None:
     del ATOMS["mish"]
     from tensorprog.language.reading import loads
 
-    with pytest.raises(tp.ProgramError, match=r"there is no function mish[^$]*u\[i\] \* tanh\(softplus\(u\[i\]\)\)"):
+    with pytest.raises(tp.ProgramError, match=r"there is no function mish[^$]*x \* tanh\(softplus\(x\)\)"):
         loads(text)  # which is known by its formula
     with pytest.raises(tp.ProgramError, match=r"there is no function wobble[^$]*tp\.atom declares one"):
         loads(text.replace("mish", "wobble"))

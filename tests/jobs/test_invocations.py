@@ -11,7 +11,7 @@ import pytest
 
 from tensorprog.jobs.cli import main
 from tensorprog.jobs.cli import run as run_command
-from tensorprog.language.extras import how_to_install
+from tensorprog.language.errors import how_to_install
 
 SMALL = """\
 program: small

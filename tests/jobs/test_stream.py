@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tensorprog.finite import job
-from tensorprog.language.extras import how_to_install
+from tensorprog.language.errors import how_to_install
 
 PROGRAM = """\
 program: small

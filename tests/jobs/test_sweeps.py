@@ -23,7 +23,7 @@ from tensorprog.jobs.cli.frame import cluster as cluster_of
 from tensorprog.jobs.sweeps import cells
 from tensorprog.jobs.sweeps.design import NUMBERS, design
 from tensorprog.jobs.sweeps.results import mean_of, netcdf
-from tensorprog.language.extras import how_to_install
+from tensorprog.language.errors import how_to_install
 from tensorprog.results.comparison import Row
 from tensorprog.show import plots
 from tests.reading import loads

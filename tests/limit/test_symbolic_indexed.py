@@ -104,7 +104,7 @@ def test_arguments_that_are_refused() -> None:
         with pytest.raises(tp.ProgramError, match="symbolic takes"):
             made.limit(symbolic=wrong)  # type: ignore[call-overload]
     assert isinstance(made.limit(symbolic=None), Law)  # type: ignore[call-overload]
-    with pytest.raises(AttributeError, match=r"P\.limit\(\)"):
+    with pytest.raises(AttributeError):
         made.limit(symbolic=True).kurtosis  # noqa: B018
     with pytest.raises(tp.ProgramError, match="sigma_w2 must be given"):
         tp.load("mlp").limit(symbolic=["sigma_w2"]).cov("x1")[0, 0].estimate()

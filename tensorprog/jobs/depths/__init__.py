@@ -13,7 +13,7 @@ from tensorprog.jobs.depths.profile import Curves, curves, curves_of_limit, grad
 from tensorprog.jobs.depths.question import Question, Variant, ask
 from tensorprog.jobs.depths.results import DepthProfile
 from tensorprog.jobs.depths.root import NoSolutionError, Wanted, root
-from tensorprog.language.errors import NotCompiledError, OutsideError, advised, check_count, fail, need_xarray
+from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, fail, need_xarray
 from tensorprog.program import Program
 from tensorprog.show.progress import Listener, watched
 
@@ -23,7 +23,6 @@ DRAWS, NETWORKS = 4096, 1024
 REPLICATES = 16
 
 
-@advised
 def depth(
     program: Any,
     of: str,
@@ -73,7 +72,6 @@ def depth(
         return profile(question, _widths(width), draws, samples, seed, _Telling(told)).to_xarray()
 
 
-@advised
 def solve(
     program: Any,
     constant: str,

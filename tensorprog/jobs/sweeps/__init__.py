@@ -22,7 +22,7 @@ from tensorprog.finite.workers import one_blas_thread
 from tensorprog.jobs.sweeps.cells import Finished, drawn, limit_of, locked, named, numbers, pool, read_cell, write_cell
 from tensorprog.jobs.sweeps.design import Cell, Design, design
 from tensorprog.jobs.sweeps.results import Summary, dataset, netcdf, summaries, tables, tidy
-from tensorprog.language.errors import advised, fail, need_xarray
+from tensorprog.language.errors import fail, need_xarray
 from tensorprog.language.files import whole, write_text, writing
 from tensorprog.language.formats import BRACKETS
 from tensorprog.results.study import duration
@@ -58,7 +58,6 @@ class Outcome(Shown):
         ]
 
 
-@advised
 def sweep(
     program: Any,
     width: Iterable[int] | int,
