@@ -51,8 +51,6 @@ HEADINGS = {  # of the columns of tables, by field
     "kurtosis": "kurtosis",
     "ks": "KS",
     "ks_p": "p",
-    "w1": "W1",
-    "energy": "energy",
     "kl": "KL",
     "kl_floor": "KL floor",
     "kl_precise": "precise KL",
@@ -88,12 +86,6 @@ class Row:
     ks_se: float = _NAN
     ks_p: float = _NAN
     ks_floor: float = _NAN
-    w1: float = _NAN
-    w1_se: float = _NAN
-    w1_floor: float = _NAN
-    energy: float = _NAN
-    energy_se: float = _NAN
-    energy_floor: float = _NAN
     kl: float = _NAN
     kl_se: float = _NAN
     kl_floor: float = _NAN
@@ -268,8 +260,7 @@ def table_of_widths(
     """
     orders = first_orders or {}
     precise = any(math.isfinite(c[variable].kl_precise) for c in comparisons for variable in variables)
-    hidden = {"energy"} | (set() if precise else {"kl_precise"})
-    names = [name for name in HEADINGS if name not in hidden] if limited else ["variance", "kurtosis"]
+    names = [name for name in HEADINGS if precise or name != "kl_precise"] if limited else ["variance", "kurtosis"]
     groups = {}
     for variable in variables:
         rows = [(c, c[variable]) for c in comparisons]
@@ -319,7 +310,7 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
     Without a law (None) only the moments are there.  With several coordinates per network all of them are pooled, and
     every error, p-value and floor allows for their dependence.
 
-    Accuracy  standard errors by the delta method (moments, KS) and a bootstrap (W1, energy, KL); p-values for a
+    Accuracy  standard errors by the delta method (moments, KS) and a bootstrap (KL); p-values for a
               reference known exactly.  `kl_precise`: samples drawn with `conditional=True`,
               see `tensorprog.results.divergence`
     Source    KL: Sakai et al. 2025 (arXiv 2506.00846), Sec. 5.1 and its scripts, with the law's own density as the
@@ -361,7 +352,7 @@ def _average_rows(samples: Any, against: Any, name: str) -> Iterator[AverageRow]
         if other is not None:
             y = np.asarray(other[(slice(None), *place)], dtype=np.float64)
             limit = _mean_and_deviation(y)
-            ks, p = kolmogorov(x, y)
+            ks = kolmogorov(x, y, len(x), len(y))
             row = replace(
                 row,
                 limit_mean=limit[0],
@@ -370,8 +361,8 @@ def _average_rows(samples: Any, against: Any, name: str) -> Iterator[AverageRow]
                 limit_std_se=limit[3],
                 limit_draws=len(y),
                 z_mean=_z(mean, se, limit[0], limit[1]),
-                ks=ks,
-                ks_pvalue=p,
+                ks=ks.get("ks", _NAN),
+                ks_pvalue=ks.get("ks_p", _NAN),
             )
         yield row
 
@@ -421,25 +412,12 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
 
 
 def _given_last(samples: Any, name: str, position: int) -> dict[str, Number]:
-    """Variance and kurtosis from the conditional law N(m, V) of every network, where there is one, with their errors.
-
-    E y**2 = E[m**2 + V] and E y**4 = E[m**4 + 6 m**2 V + 3 V**2]: with far less noise than from y.
-    """
+    """Variance and kurtosis from the conditional law N(m, V) of every network, where there is one, with their errors:
+    with far less noise than from y."""
     if name not in samples.conditional or samples.samples < 2:
         return {}
-    centre, variance = gaussians(samples, name, position)
-    centre = centre - centre.mean()
-    second = (centre**2 + variance).mean(axis=1)
-    fourth = (centre**4 + 6 * centre**2 * variance + 3 * variance**2).mean(axis=1)
-    two, four = float(second.mean()), float(fourth.mean())
-    if not two > 0:
-        return {}
-    kurtosis = four / two**2
-    effect = fourth / two**2 - 2 * kurtosis * second / two
-    return {
-        "variance": (two, float(second.std(ddof=1)) / math.sqrt(len(second))),
-        "kurtosis": (kurtosis, float(effect.std(ddof=1)) / math.sqrt(len(effect))),
-    }
+    found = moments_of_one(*gaussians(samples, name, position))
+    return {key: found[key] for key in ("variance", "kurtosis")} if found["variance"][0] > 0 else {}
 
 
 def _curve(reference: Reference, variable: str, values: Array) -> LawCurve | None:

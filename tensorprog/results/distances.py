@@ -3,8 +3,6 @@
 For draws x_1..x_n with distribution function F_n, against a law with distribution function F and density f:
 
     KS   = max |F_n - F|                      p-value of Kolmogorov's distribution
-    W1   = integral |F_n - F|                 Wasserstein-1, in the units of x
-    energy = sqrt(2 integral (F_n - F)**2)    energy distance, in the root of the units of x, as in scipy.stats
     KL   = sum p log(p / q), in nats          p: Gaussian kernel estimate of the draws, q: f, on 500 points
 
 Even a perfect sample is at some distance from its law: the `*_floor` values say how far, on average.
@@ -13,7 +11,6 @@ Even a perfect sample is at some distance from its law: the `*_floor` values say
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,16 +22,15 @@ __all__ = ["binned_kde", "distances", "effective_size", "kernel_kl", "kolmogorov
 
 Array = NDArray[Any]
 Number = tuple[float, float]
-Distribution = Callable[[Array, Any], Array]  # a distribution function at points, continuous from the "right" or "left"
 
 KL_POINTS = 500  # the estimator of the paper's scripts: points over the pooled range, floor of the densities
 KL_DENSITY_FLOOR = 1e-12
 REPLICATES = 40  # of the bootstrap: standard errors good to about 11 %
 FLOOR_REPLICATES = 20
-_REFINEMENT = 8  # nodes of the fine grid per point of the coarse one
-_MAX_NODES = 1 << 17
-_KS_MEAN = math.sqrt(math.pi / 2) * math.log(2)  # mean of Kolmogorov's distribution
-_NAN = float("nan")
+REFINEMENT = 8  # nodes of the fine grid per point of the coarse one
+MAX_NODES = 1 << 17
+KS_MEAN = math.sqrt(math.pi / 2) * math.log(2)  # mean of Kolmogorov's distribution
+NAN = float("nan")
 
 
 def moments(values: Array, variances: Array | None = None) -> dict[str, tuple[Array, Array]]:
@@ -47,7 +43,7 @@ def moments(values: Array, variances: Array | None = None) -> dict[str, tuple[Ar
               so that coordinates of one network may depend on each other.  nan where there is too little to see
     """
     count, _, size = values.shape
-    results = {key: (np.full(size, _NAN), np.full(size, _NAN)) for key in ("mean", "variance", "kurtosis")}
+    results = {key: (np.full(size, NAN), np.full(size, NAN)) for key in ("mean", "variance", "kurtosis")}
     step = max(1, (1 << 22) // max(1, values[..., :1].size))
     for start in range(0, size, step):
         block = slice(start, start + step)
@@ -97,15 +93,13 @@ def effective_size(values: Array) -> float:
     count, coordinates = values.shape
     if coordinates == 1 or count < 2:
         return float(count)
-    levels = np.quantile(values, np.arange(1, 10) / 10)
-    effects = []
-    for level in levels:
+    effect = 1.0
+    for level in np.quantile(values, np.arange(1, 10) / 10):
         inside = values <= level
         share = inside.mean()
         if 0 < share < 1:
-            effects.append(inside.mean(axis=1).var(ddof=1) * coordinates / (share * (1 - share)))
-    effect = min(max([1.0, *effects]), float(coordinates))
-    return float(count * coordinates / effect)
+            effect = max(effect, inside.mean(axis=1).var(ddof=1) * coordinates / (share * (1 - share)))
+    return float(count * coordinates / min(effect, coordinates))
 
 
 class _Nodes:
@@ -113,8 +107,8 @@ class _Nodes:
 
     def __init__(self, low: float, high: float, bandwidth: float) -> None:
         coarse = (high - low) / (KL_POINTS - 1)
-        finest = _MAX_NODES // KL_POINTS  # which only outliers want that no sample of a few millions has
-        self.refinement = min(max(_REFINEMENT, math.ceil(8 * coarse / bandwidth)), finest)
+        finest = MAX_NODES // KL_POINTS  # which only outliers want that no sample of a few millions has
+        self.refinement = min(max(REFINEMENT, math.ceil(8 * coarse / bandwidth)), finest)
         self.step = coarse / self.refinement
         self.first = min(math.ceil(4 * bandwidth / self.step), self.refinement * KL_POINTS)
         self.start = low - self.first * self.step
@@ -163,7 +157,7 @@ def binned_kde(x: Array, low: float, high: float) -> Array:
     x = np.asarray(x, dtype=np.float64).ravel()
     bandwidth = _bandwidth(x)
     if not (bandwidth > 0 and high > low):
-        return np.full(KL_POINTS, _NAN)
+        return np.full(KL_POINTS, NAN)
     nodes = _Nodes(low, high, bandwidth)
     inside = x[(x >= nodes.nodes[0]) & (x <= nodes.nodes[-1])]
     density: Array = nodes.coarse(nodes.smooth(nodes.bin(inside), bandwidth)) * (inside.size / x.size)
@@ -185,135 +179,70 @@ def kernel_kl(x: Array, y: Array, low: float, high: float) -> float:
     return float(_kl(binned_kde(x, low, high), binned_kde(y, low, high)))
 
 
-def _steps(x: Array) -> Distribution:
-    """The distribution function of a sorted sample."""
-    return lambda points, side: np.searchsorted(x, points, side) / len(x)
+def kolmogorov(x: Array, y: LawCurve | Array, size: float, other_size: float = math.inf) -> dict[str, float]:
+    """KS distance of draws to a law or to other draws, its error, p-value and floor; none where there is one value.
 
-
-def _ks(x: Array, y: LawCurve | Array) -> tuple[float, float]:
-    """Largest |F_n - F| and F_n there, of a sorted sample and a law or another sorted sample."""
-    if isinstance(y, LawCurve):
-        shares = np.append(np.arange(1, len(x) + 1), np.arange(len(x))) / len(x)  # at each draw, and just below it
-        other = np.tile(y.cdf(x), 2)
-    else:
-        points = np.concatenate([x, y])
-        shares, other = _steps(x)(points, "right"), _steps(y)(points, "right")
-    k = int(np.argmax(np.abs(shares - other)))
-    return float(abs(shares[k] - other[k])), float(shares[k])
-
-
-def kolmogorov(x: Array, y: Array) -> tuple[float, float]:
-    """KS distance of two samples and its p-value; nan where one of them has a single value.
-
-    Shapes    x (n,), y (m,): independent draws
+    `size` and `other_size` count independent draws, see `effective_size`.
     """
-    x, y = np.sort(x), np.sort(y)
-    if not (len(x) and len(y) and x[0] < x[-1] and y[0] < y[-1]):
-        return _NAN, _NAN
-    statistic, _ = _ks(x, y)
-    return statistic, _p_value(statistic, len(x) * len(y) / (len(x) + len(y)))
+    from scipy.special import kolmogorov as survival
+    from scipy.stats import ks_1samp, ks_2samp
 
-
-def _integrals(x: Array, cdf: Distribution, knots: Array) -> tuple[float, float]:
-    """W1 and energy distance for sorted x, F taken linear between draws and knots."""
-    points = np.sort(np.concatenate([x, knots]))
-    dx = np.diff(points)
-    level = _steps(x)(points[:-1], "right")
-    a, b = cdf(points[:-1], "right") - level, cdf(points[1:], "left") - level
-    with np.errstate(all="ignore"):
-        crossing = (a * a + b * b) / (2 * np.abs(b - a))
-    w1 = dx @ np.where(a * b >= 0, (np.abs(a) + np.abs(b)) / 2, crossing)
-    return float(w1), math.sqrt(2 / 3 * (dx @ (a * a + a * b + b * b)))
-
-
-def _energy_floor(cdf: Array, step: float, size: float) -> float:
-    """Mean energy distance of a sample of the law itself.
-
-    Its square Q = 2 / n * Integral B**2, B a Brownian bridge with covariance F(x) (1 - F(y)) for x < y, has
-
-        E Q = 2 / n * Integral F (1 - F)        Var Q = 16 / n**2 * Integral over x < y of F(x)**2 (1 - F(y))**2
-
-    and the root of the gamma variable of this mean and variance the mean sought, to about 2 %.
-    """
-    beyond = np.cumsum(((1 - cdf) ** 2)[::-1])[::-1] * step
-    mean = 2 / size * step * (cdf @ (1 - cdf))
-    variance = 16 / size**2 * step * (cdf**2 @ beyond)
-    if not variance > 0:
-        return math.sqrt(max(mean, 0.0))
-    shape = mean**2 / variance
-    return math.sqrt(mean / shape) * math.exp(math.lgamma(shape + 0.5) - math.lgamma(shape))
-
-
-def _p_value(statistic: float, size: float) -> float:
-    from scipy.special import kolmogorov
-
-    root = math.sqrt(size)
-    return float(kolmogorov((root + 0.12 + 0.11 / root) * statistic))  # Stephens 1970
+    curve = isinstance(y, LawCurve)
+    if len(x) < 2 or not np.ptp(x) > 0 or not (curve or np.ptp(y) > 0):
+        return {}
+    found = ks_1samp(x, y.cdf, method="asymp") if isinstance(y, LawCurve) else ks_2samp(x, y, method="asymp")
+    joint = size if math.isinf(other_size) else size * other_size / (size + other_size)
+    level, root = float((x <= found.statistic_location).mean()), math.sqrt(joint)
+    return {
+        "ks": float(found.statistic),
+        "ks_p": float(survival((root + 0.12 + 0.11 / root) * found.statistic)),  # Stephens 1970
+        "ks_floor": KS_MEAN / root,
+        "ks_se": math.sqrt(max(level * (1 - level), 0.25 / len(x)) / joint),
+    }
 
 
 def distances(
     values: Array, other: LawCurve | Array, size: float, other_size: float, rng: np.random.Generator
 ) -> dict[str, float]:
-    """All distances of one variable with errors and floors; `size` counts independent draws (see `effective_size`).
+    """KS distance and kernel estimate of KL of one variable, with errors and floors.
 
     Shapes    values (samples, coordinates); other: a curve, or draws (any shape)
     """
-    x = np.sort(values.ravel())
-    curve = other if isinstance(other, LawCurve) else None
-    y = np.sort(other.ravel()) if not isinstance(other, LawCurve) else x
-    if not (x[0] < x[-1] and y[0] < y[-1]):
+    x, y = values.ravel(), other if isinstance(other, LawCurve) else other.ravel()
+    result = kolmogorov(x, y, size, math.inf if isinstance(y, LawCurve) else other_size)
+    if not result:
         return {}
-    cdf: Distribution
-    if curve is not None:
-        cdf, knots, joint = curve.cdf, np.concatenate([curve.grid, curve.integral[0]]), size
-        (low, high), bandwidth_y = _typical_range(curve, len(x)), math.inf
+    bandwidth, draws = _bandwidth(x), max(2, round(size))
+    if isinstance(y, LawCurve):
+        (low, high), bandwidth_y = _typical_range(y, len(x)), math.inf
     else:
-        cdf, knots, joint = _steps(y), y, size * other_size / (size + other_size)
-        (low, high), bandwidth_y = (y[0], y[-1]), _bandwidth(y)
-    ks, level = _ks(x, y if curve is None else curve)
-    w1, energy = _integrals(x, cdf, knots)
-    result = {
-        "ks": ks,
-        "ks_p": _p_value(ks, joint),
-        "ks_floor": _KS_MEAN / math.sqrt(joint),
-        "ks_se": math.sqrt(max(level * (1 - level), 0.25 / len(x)) / joint),
-        "w1": w1,
-        "energy": energy,
-    }
-    bandwidth = _bandwidth(x)
-    nodes = _Nodes(min(low, x[0]), max(high, x[-1]), min(bandwidth, bandwidth_y))
+        (low, high), bandwidth_y = (float(y.min()), float(y.max())), _bandwidth(y)
+    nodes = _Nodes(min(low, x.min()), max(high, x.max()), min(bandwidth, bandwidth_y))
     counts, at = nodes.bin(x), nodes.nodes
-    reference_cdf = cdf(at + nodes.step / 2, "right")
-    smooth = np.diff(reference_cdf, prepend=0.0) if curve is not None else nodes.smooth(nodes.bin(y), bandwidth_y)
-    q = nodes.coarse(smooth) if curve is None else curve.pdf(nodes.coarse(at))
-    result["kl"] = float(_kl(nodes.coarse(nodes.smooth(counts, bandwidth)), q))
+    if isinstance(y, LawCurve):
+        smooth, q = np.diff(y.cdf(at + nodes.step / 2), prepend=0.0), y.pdf(nodes.coarse(at))
+    else:
+        smooth = nodes.smooth(nodes.bin(y), bandwidth_y)
+        q = nodes.coarse(smooth)
+
+    def estimate(counts: Array, bandwidth: float) -> Array:
+        return nodes.coarse(nodes.smooth(counts, bandwidth))
+
+    result["kl"] = float(_kl(estimate(counts, bandwidth), q))
     # bootstrap over (effectively independent) draws, on the bins
-    bridge = np.sqrt(np.maximum(reference_cdf * (1 - reference_cdf), 0)).sum() * nodes.step
-    result["w1_floor"] = float(math.sqrt(2 / math.pi / joint) * bridge)  # mean of |Brownian bridge|
-    draws = max(2, round(size))
     replicas = _multinomial(rng, draws, counts, REPLICATES)
-    result["kl_se"] = float(_kl(nodes.coarse(nodes.smooth(replicas, bandwidth)), q).std(ddof=1))
-    result["energy_floor"] = _energy_floor(np.clip(reference_cdf, 0.0, 1.0), nodes.step, joint)
-    away = np.cumsum(replicas, axis=1) / draws - reference_cdf
-    both = 1.0 if curve is not None else math.sqrt(1 + size / other_size)  # the other sample is as uncertain
-    result["w1_se"] = both * float(np.abs(away).sum(axis=1).std(ddof=1) * nodes.step)
-    result["energy_se"] = both * float(np.sqrt(2 * nodes.step * (away**2).sum(axis=1)).std(ddof=1))
-    # the noise floor of KL: the same estimator on samples of the reference itself
+    result["kl_se"] = float(_kl(estimate(replicas, bandwidth), q).std(ddof=1))
+    # the noise floor: the same estimator on samples of the reference itself
     fresh = _multinomial(rng, draws, np.maximum(smooth, 0), FLOOR_REPLICATES)
-    if curve is not None:
-        floor = _kl(nodes.coarse(nodes.smooth(fresh, _scott(fresh, at, draws))), q)
+    if isinstance(y, LawCurve):
+        shares = fresh.sum(axis=0) / fresh.sum()
+        scott = math.sqrt(shares @ (at - shares @ at) ** 2) * draws ** (-0.2)
+        floor = _kl(estimate(fresh, scott), q)
     else:
         again = _multinomial(rng, max(2, round(other_size)), smooth, FLOOR_REPLICATES)
-        floor = _kl(nodes.coarse(nodes.smooth(fresh, bandwidth)), nodes.coarse(nodes.smooth(again, bandwidth_y)))
+        floor = _kl(estimate(fresh, bandwidth), estimate(again, bandwidth_y))
     result["kl_floor"] = float(floor.mean())
     return result
-
-
-def _scott(counts: Array, at: Array, draws: int) -> float:
-    """Scott's bandwidth of binned samples (the mean over replicates: they differ by 1/sqrt(draws) only)."""
-    shares = counts.sum(axis=0) / counts.sum()
-    mean = shares @ at
-    return float(math.sqrt(shares @ (at - mean) ** 2) * draws ** (-0.2))
 
 
 def _multinomial(rng: np.random.Generator, draws: int, weights: Array, replicates: int) -> Array:

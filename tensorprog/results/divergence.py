@@ -26,13 +26,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.rules import gauss_legendre
 from tensorprog.language.errors import NotCompiledError, ProgramError
 from tensorprog.language.formats import split
 from tensorprog.language.samples import is_samples, samples_of
@@ -53,12 +52,6 @@ FINE, COARSE = 1e-11, 1e-9  # change of the integral at which the rule is fine e
 SHARE = 0.05  # of the error of the averages that the rule may add
 MOST_POINTS = 1 << 14
 CHUNK = 1 << 20  # numbers held at once
-ORDER, HALVINGS, PANEL = 18, 60, 1e-13  # of panels of y, and the mass by which one may be off
-LAST, FOLLOWED = 4, 1e-12  # Legendre coefficients of the integrand on a panel, and how large they may be
-SMALLEST, DECADES = 690.0, 2.0  # log of the smallest distance, and of the way on a panel
-LEAST_MASS = 1e-15  # next to a singularity, or to the mean
-STRIDE, MOST_BASES = 16, 8
-ROUNDED = 1e-15  # of a mass, which is a difference of numbers up to 1
 UNRESOLVED = 0.5  # relative error of a density that is no longer one
 MOST_LOG = 100.0  # of the ratio of densities, allowed for where one of them is not known or the grid misses mass
 
@@ -70,8 +63,7 @@ def kl_gaussian(source: Any, variable: str) -> tuple[float, float]:
 
     Accuracy  of a law the error of its averages over p-ring, about 1e-10 for a few scores; of samples the standard
               error, with the bias of order 1 / samples removed
-    Raises    NotCompiledError where y is not Gaussian given the scores, or was drawn without `conditional=True`, or
-              where variances given the score underflow
+    Raises    NotCompiledError where y is not Gaussian given the scores, or was drawn without `conditional=True`
     """
     if is_samples(source):
         return kl_to_gaussian(GaussianDraws.of(source, variable))
@@ -252,8 +244,6 @@ def _law_gaussian(curve: Any) -> tuple[float, float]:
     centre, deviation = mixture.spread[0], math.sqrt(mixture.spread[1])
     if not deviation > 0 or mixture.atoms:
         return math.inf, 0.0
-    if mixture.panels is not None:
-        return _one_score_gaussian(mixture)
 
     def functional(p: Array, grid: Array, weights: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -266,103 +256,6 @@ def _law_gaussian(curve: Any) -> tuple[float, float]:
         curve.densities, functional, grid, FINE, enough=lambda found: float(mixture.rule.error(found[1:-1]))
     )
     return float(found[0]), float(mixture.rule.error(found[1:-1])) + float(found[-1]) + moved
-
-
-def _one_score_gaussian(mixture: Any) -> tuple[float, float]:
-    """The same for an output behind one score, whose density may be infinite at some values.
-
-    Panels on both sides of these, over the logarithm of the distance, are halved until the distribution function
-    confirms the mass on each.
-    """
-    panels = mixture.panels
-    if not float(mixture.var) and float(panels.masses[panels.underflow].sum()) > LEAST_MASS:
-        raise NotCompiledError(
-            "the divergence is not known: variances given the score fall below the smallest numbers; add a little noise"
-        )
-    (centre, variance), reach = mixture.spread, mixture.within(DEVIATIONS)
-    singular = panels.singular(float(mixture.var)) + float(mixture.mean)
-    bases = singular if singular.size else np.array([centre])
-    if bases.size > MOST_BASES:
-        bases = bases[np.linspace(0, bases.size - 1, MOST_BASES).astype(int)]
-    low, high = min(centre - reach, bases[0]), max(centre + reach, bases[-1])
-    cuts = np.concatenate([[low], (bases[1:] + bases[:-1]) / 2, [high]])
-    value, error = 0.0, 1e-14
-    for k, base in enumerate(bases):
-        for sign, end in ((-1.0, base - cuts[k]), (1.0, cuts[k + 1] - base)):
-            if end > 0:
-                outer = k == (0 if sign < 0 else bases.size - 1)
-                more, wrong = _one_side(mixture.shifted(base), sign, centre - base, variance, end, outer)
-                value, error = value + more, error + wrong
-    return value, error
-
-
-def _one_side(law: Any, sign: float, centre: float, variance: float, end: float, outer: bool) -> tuple[float, float]:
-    """The part of a divergence from a Gaussian on one side of a value: Integral f log(f / Gaussian), and its error."""
-    count = math.ceil((math.log(end) + SMALLEST) / DECADES)
-    edges = end * np.exp(-DECADES * np.arange(count, -1, -1.0))
-    origin = law.cdf(np.zeros(1))[0]
-    # so close to the value that there is no mass a few distances tell as much as many
-    start = max(0, int(np.searchsorted(np.abs(law.cdf(sign * edges[::STRIDE])[0] - origin), LEAST_MASS)) - 1)
-    edges = edges[STRIDE * start :]
-    at, vague = law.cdf(sign * edges)
-    below = np.abs(at - origin)
-    first = max(0, int(np.searchsorted(below, LEAST_MASS)) - 1)
-    value, error = 0.0, MOST_LOG * float(below[first] + (min(at[-1], 1 - at[-1]) if outer else 0.0))
-    mass, low, high = np.diff(below[first:]), edges[first:-1], edges[first + 1 :]
-    vague = (vague[1:] + vague[:-1])[first:]
-    for _ in range(HALVINGS):
-        parts, errors, again = _on_panels(law, sign, centre, variance, low, high, mass, vague)
-        # next to a singularity halves of a mass that is hardly told from 0 say no more
-        lost = again & (mass <= LEAST_MASS + vague) & ~np.isfinite(parts + errors)
-        error, again = error + MOST_LOG * float((mass + vague)[lost].sum()), again & ~lost
-        done = ~(again | lost)
-        value, error = value + float(parts[done].sum()), error + float(errors[done].sum())
-        low, high, mass = low[again], high[again], mass[again]
-        if not low.size or 2 * low.size * ORDER > MOST_POINTS:
-            break
-        middle = np.sqrt(low) * np.sqrt(high)
-        edge, more = (a.reshape(3, -1) for a in law.cdf((sign * np.stack([low, middle, high])).reshape(-1)))
-        vague = np.concatenate([more[0] + more[1], more[1] + more[2]])
-        low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
-        mass = np.abs(np.concatenate([edge[1] - edge[0], edge[2] - edge[1]]))
-    return value, error + MOST_LOG * float(mass.sum())
-
-
-def _on_panels(
-    law: Any, sign: float, centre: float, variance: float, low: Array, high: Array, mass: Array, vague: Array
-) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """The integral over panels of distances, its errors, and which panels are to be halved.
-
-    Not those whose mass the distribution function confirms, but for `vague`, and on which the integrand is followed: a
-    sum of a narrow and a wide Gaussian is entire, its logarithm is not, and mass alone would confirm too little.
-    """
-    nodes, weights = gauss_legendre(ORDER)
-    half = (np.log(high / low) / 2)[:, None]
-    away = (np.sqrt(low) * np.sqrt(high))[:, None] * np.exp(half * nodes)
-    slope = half * away
-    f, wrong = (part.reshape(away.shape) for part in law.density(sign * away.reshape(-1)))
-    square = (sign * away - centre) ** 2 / variance
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log = np.log(f) + 0.5 * math.log(2 * math.pi * variance) + 0.5 * square
-        log = np.where(f > 0, log, 0.0)
-        size = np.where(f > 0, np.abs(log) + 1, 0.0).max(axis=1)
-        integrand, doubt = slope * f * log, ((slope * wrong) * weights).sum(axis=1)
-        off = np.maximum(np.abs((slope * f * weights).sum(axis=1) - mass) - ROUNDED, 0.0)
-        unlike = np.abs(integrand @ _highest()).max(axis=1)
-        again = ~((off <= PANEL + doubt + vague) & (unlike <= FOLLOWED + doubt * size))
-    return integrand @ weights, (doubt + off) * size + unlike, again
-
-
-@lru_cache(maxsize=1)
-def _highest() -> Array:
-    """From values at the nodes of a panel to the last Legendre coefficients: what the rule integrates is far smaller.
-
-    Shapes    (ORDER, LAST)
-    """
-    nodes, weights = gauss_legendre(ORDER)
-    degrees = np.arange(ORDER - LAST, ORDER)
-    polynomials = np.polynomial.legendre.legvander(nodes, ORDER - 1)[:, degrees]
-    return np.asarray(polynomials * weights[:, None] * (degrees + 0.5))
 
 
 def kl_to_gaussian(draws: GaussianDraws) -> tuple[float, float]:

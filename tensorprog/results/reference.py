@@ -69,8 +69,8 @@ class LawCurve:
         """Integral of the density over the grid: 1 up to quadrature, unless the law has atoms."""
         return float(self.integral[1][-1])
 
-    def cdf(self, x: Array, side: Any = "right") -> Array:
-        """Distribution function at x, which is as continuous from the left as from the right."""
+    def cdf(self, x: Array) -> Array:
+        """Distribution function at x."""
         from scipy.interpolate import CubicHermiteSpline
 
         fine, total, slope = self.integral
