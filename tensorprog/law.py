@@ -6,7 +6,6 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -95,25 +94,20 @@ class Law(NumericLaw, Shown):
             )
         return InfiniteHeads(self, index)
 
-    def check(
-        self, samples: int = 2**16, seed: int = 0, widths: Sequence[int] | None = None, networks: int = 2**12
-    ) -> LawCheck:
-        """Compare the law's numbers with its own draws, and with networks of the `widths` given, by z-scores.
+    def check(self, samples: int = 2**16, seed: int = 0) -> LawCheck:
+        """Compare the law's numbers with its own draws by z-scores.
 
-        Of up to six members of each output and score: mean, variance, kurtosis, covariances, distribution function,
-        quantiles, density (by its integrals over cells) and the divergence from a Gaussian.  With widths, such as
-        (64, 128, 256), moments, covariances and distribution functions of the outputs are compared as well with
-        `networks` networks of each width, extrapolated to infinite width by a + b/n + c/n**2.
+        Of up to six members of each output and score: mean, variance, kurtosis, covariances, and the distribution
+        function by the test of Kolmogorov and Smirnov.
 
         Shapes    a `LawCheck`: `agrees`, `contradicted`, `rows`, `to_json()`; printed, a table
         Accuracy  `threshold` is exceeded by any comparison of a right law with a probability of one in a million.
-                  Draws see an event of probability q if samples * q is above about ten, a wrong variance if it is wrong
-                  by more than some 6 * sqrt(2 / samples) of itself, and no wrong value of a density at one point only
-        Raises    ProgramError for fewer than three widths
+                  Draws see an event of probability q if samples * q is above about ten, and a wrong variance if it is
+                  wrong by more than some 6 * sqrt(2 / samples) of itself
         """
         from tensorprog.results.selfcheck import check_law
 
-        return check_law(self, samples, seed, widths, networks)
+        return check_law(self, samples, seed)
 
     # -- finite widths ----------------------------------------------------------------------------------------------
 

@@ -119,7 +119,10 @@ class LawCheck(Shown):
         notes += [*(f"not compared: {text}" for text in self.missing), f"{BRACKETS} (of the law: its stated error)"]
         marked = tuple(k for k, row in enumerate(rows) if row in wrong)
         title = f"{self.program}: the limit against its own draws"
-        return [Grid(title, ("quantity", "law", "draws", "z"), cells, "; ".join(notes), marked), paragraph(self.verdict)]
+        return [
+            Grid(title, ("quantity", "law", "draws", "z"), cells, "; ".join(notes), marked),
+            paragraph(self.verdict),
+        ]
 
     def __str__(self) -> str:
         return to_text(self.blocks())

@@ -295,9 +295,8 @@ def _refused(program: Any, require: str | None, form: str) -> int:
     "--self-check",
     "self_check",
     is_flag=True,
-    help="Compare the limit with its own draws, and with --width with networks; exit code 3 if they contradict it.",
+    help="Compare the limit with its own draws; exit code 3 if they contradict it.",
 )
-@options(WIDTH)
 @option(
     "--samples",
     metavar="N",
@@ -315,7 +314,6 @@ def limit(
     symbolic: bool,
     latex: bool,
     self_check: bool,
-    width: tuple[int, ...] | None,
     samples: int,
     seed: int | None,
     max_memory: str | None,
@@ -338,10 +336,6 @@ def limit(
         raise fail("--infinite gives numbers; formulas are for a given number of heads", fix="without --infinite")
     if self_check and (symbolic or latex or infinite is not None):
         raise fail("--self-check is about the numbers of the limit of infinite width", fix="--self-check alone")
-    if width is not None and not self_check:
-        raise fail(
-            "--width says at which widths networks are drawn for --self-check", fix="--self-check --width 64,128,256"
-        )
     if symbolic or latex:
         return _formulas(program, form, quiet, latex)
     from tensorprog.results.reference import Reference
@@ -350,7 +344,7 @@ def limit(
         raise fail(f"--accuracy {accuracy}: is not a positive number", fix="--accuracy 1e-4")
     if self_check:
         law = program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
-        return _self_check(law, program, width, samples, seed or 0, form, quiet)
+        return _self_check(law, program, samples, seed or 0, form, quiet)
     law = program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
     reference = Reference(law if infinite is None else law.infinite_heads(infinite))
     if form == "json":
@@ -406,11 +400,9 @@ def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
     return 0
 
 
-def _self_check(
-    law: Any, program: Any, width: tuple[int, ...] | None, samples: int, seed: int, form: str, quiet: bool
-) -> int:
-    """The law beside its own draws and networks; 3 if they contradict it."""
-    found = law.check(samples, seed, width)
+def _self_check(law: Any, program: Any, samples: int, seed: int, form: str, quiet: bool) -> int:
+    """The law beside its own draws; 3 if they contradict it."""
+    found = law.check(samples, seed)
     if form == "json":
         print_json(header(program.netsor, program.check()) | {"self_check": found.to_json()})
     elif not quiet:
@@ -421,8 +413,8 @@ def _self_check(
         return DONE
     worst = found.contradicted[0]
     complain(
-        f"the limit is contradicted by its {'networks' if worst.against == 'networks' else 'own draws'} in "
-        f"{len(found.contradicted)} of {len(found.rows)} numbers, most in {worst.quantity}"
+        f"the limit is contradicted by its own draws in {len(found.contradicted)} of {len(found.rows)} "
+        f"numbers, most in {worst.quantity}"
     )
     return NOT_MET
 

@@ -41,8 +41,6 @@ LONG_NAMES = {
     "effective": "independent draws",
     "kurtosis": "kurtosis (Gaussian = 3)",
     "ks": "Kolmogorov-Smirnov distance to the limit",
-    "w1": "Wasserstein-1 distance to the limit",
-    "energy": "energy distance to the limit",
     "kl": "KL(finite || limit) by kernel estimates",
     "kl_precise": "KL(finite || limit) of averaged conditional Gaussians",
 }

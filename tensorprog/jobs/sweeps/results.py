@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,10 +106,8 @@ def tidy(found: Any) -> str:
 # ---- means and rates ------------------------------------------------------------------------------------------------
 
 
-DISTANCES = ("kl_precise", "kl", "ks", "w1", "energy")
-TABLED = DISTANCES[:-1]  # in tables
+DISTANCES = ("kl_precise", "kl", "ks")
 SUMS = ("samples", "effective")
-MISFIT = 0.01  # p-value of a fit below which a pure power is not what there is
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,6 @@ class Rates:
     """The rates of the distances of one variable, and why others have none."""
 
     power: dict[str, Rate] = field(default_factory=dict)
-    corrected: dict[str, Rate] = field(default_factory=dict)  # with a factor exp(c / n), where a misfit could be seen
     missing: dict[str, str] = field(default_factory=dict)
 
 
@@ -146,23 +142,18 @@ class Summary:
             "no_limit": self.refused or None,
             "rows": rows,
             "rates": {variable: _json(found.power) for variable, found in self.rates.items()},
-            "corrected_rates": {variable: _json(found.corrected) for variable, found in self.rates.items()},
             "no_rates": {variable: found.missing for variable, found in self.rates.items()},
         }
 
     def falls(self, variable: str) -> Iterator[str]:
-        """The rates as text; the corrected one too where a pure power does not fit, and why there is none."""
+        """The rates as text, and why there is none."""
         rates = self.rates[variable]
         for name, found in rates.power.items():
-            if name in TABLED:
-                yield f"{HEADINGS[name]} falls as {found}"
-                if found.p < MISFIT and name in rates.corrected:
-                    yield f"{HEADINGS[name]} falls as {rates.corrected[name]}"
+            yield f"{HEADINGS[name]} falls as {found}"
         if len(self.comparisons) > 1:
             for reason in dict.fromkeys(rates.missing.values()):
-                names = [HEADINGS[name] for name, why in rates.missing.items() if why == reason and name in TABLED]
-                if names:
-                    yield f"no rate of {', '.join(names)}: {reason}"
+                names = [HEADINGS[name] for name, why in rates.missing.items() if why == reason]
+                yield f"no rate of {', '.join(names)}: {reason}"
 
     def block(self, variable: str, title: str, note: str) -> Grid:
         """The table of one variable, the limit last if there is one, with the rates below."""
@@ -170,7 +161,7 @@ class Summary:
         names = [
             "variance",
             "kurtosis",
-            *(name for name in TABLED if any(math.isfinite(getattr(row, name)) for row in rows)),
+            *(name for name in DISTANCES if any(math.isfinite(getattr(row, name)) for row in rows)),
         ]
         cells = [
             (str(comparison.width), *row.cells(names)) for comparison, row in zip(self.comparisons, rows, strict=True)
@@ -241,9 +232,4 @@ def _rates(width: Sequence[int], numbers: Mapping[str, Array]) -> Rates:
             found.power[name] = rate_of(name, width, numbers)
         except ProgramError as error:  # too few widths, or they are within noise
             found.missing[name] = str(error).removeprefix(NO_RATE)
-            continue
-        with suppress(ProgramError):
-            corrected = rate_of(name, width, numbers, corrected=True)
-            if corrected.degrees:
-                found.corrected[name] = corrected
     return found
