@@ -37,7 +37,8 @@ def main() -> None:
         row = tp.compare(net, None).average("m")
         z = (row.mean - expectation) / (row.se**2 + error**2 / 9) ** 0.5
         excess, excess_se = width * (row.std**2 - limit.var()), width * 2 * row.std * row.std_se
-        ks, p = kolmogorov(net.averages["m"], limit)
+        found = kolmogorov(net.averages["m"], limit, len(net.averages["m"]), len(limit))
+        ks, p = found["ks"], found["ks_p"]
         print(
             f"{width:>6} {row.samples:>9} {quantity(row.mean, row.se):>13} {z:>6.2f} "
             f"{quantity(row.std, row.std_se):>13} {quantity(excess, excess_se):>15} "

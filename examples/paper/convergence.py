@@ -21,7 +21,7 @@ from .experiment import OUTPUT, Case, Data, Listener, Settings, Table
 Array = NDArray[Any]
 
 KERNEL = "kernel estimates"
-FITS = {"rate": "rate with a correction for small n", "power": "rate as a pure power"}
+FITS = {"rate": "rate"}
 FITTED = 200  # points of the fitted curve
 
 
@@ -58,7 +58,7 @@ class Convergence:
             row["kl_kernel"] = kernel_kl(columns[trial, int(row["n"])], columns[trial, 0], low, high)
         table, floor = _table(rows), _table(self._floor(settings, low, high))
         means = _means(table)
-        rates = {"rate": _rate(table, corrected=True), "power": _rate(table, corrected=False)}
+        rates = {"rate": _rate(table)}
         gaussian, error = tp.kl_gaussian(first.reference, OUTPUT)
         numbers = {
             "variable": OUTPUT,
@@ -106,8 +106,8 @@ class Convergence:
         title = f"H = {numbers['H']}"
         if rate := numbers["rate"]:
             between = np.geomspace(n[0], n[-1], FITTED)
-            law = rate["coefficient"] * between ** rate["exponent"] * np.exp(rate["correction"] / between)
-            handles.append(drawing.power(ax, between, law, drawing.SECOND, "precise: $a\\,n^b e^{c/n}$ fitted"))
+            law = rate["coefficient"] * between ** rate["exponent"]
+            handles.append(drawing.power(ax, between, law, drawing.SECOND, "precise: $a\\,n^b$ fitted"))
             title += f", exponent b = {quantity(rate['exponent'], rate['exponent_se'])}".replace("-", "\u2212")
         handles.append(drawing.line(ax, numbers["limit_to_gaussian"], drawing.VERMILION, "precise: limit to Gaussian"))
         width_axis(ax, n.tolist())
@@ -138,10 +138,10 @@ def _means(table: Table) -> Table:
     }
 
 
-def _rate(table: Table, corrected: bool) -> Rate | None:
+def _rate(table: Table) -> Rate | None:
     """The power of n with which the precise KL falls; None where too few widths stand out from the noise."""
     try:
-        return fit(np.unique(table["n"]).tolist(), _trials(table, "kl"), _trials(table, "kl_se"), corrected=corrected)
+        return fit(np.unique(table["n"]).tolist(), _trials(table, "kl"), _trials(table, "kl_se"))
     except tp.ProgramError:
         return None
 
