@@ -112,36 +112,33 @@ class Law(NumericLaw, Shown):
     # -- finite widths ----------------------------------------------------------------------------------------------
 
     def correction(
-        self, quantity: str, name: str, other: str | None = None, *, order: int = 4, draws: int = 2**15, seed: int = 0,
-        accuracy: float | None = None,
-    ) -> tuple[float, float]:  # fmt: skip
+        self, quantity: str, name: str, other: str | None = None, *, order: int = 4, draws: int = 2**15, seed: int = 0
+    ) -> tuple[float, float]:
         """The first order in 1/n and its error, (a, error): quantity = limit + a/n + O(1/n**2).
 
         `quantity` is "mean", "variance", "kurtosis", "moment" (central, of this `order`) of one member such as "y[0]",
         or "covariance" of two.  An asymptotic expansion, not a bound: it says nothing of small n.  Other widths are
         their multiples of n.
 
-        Accuracy  Student's t at 99.9 % times the standard error over `draws` draws, or over more until the error is at
-                  most `accuracy` (errors of numbers above 1 are relative)
-        Raises    AccuracyError for an `accuracy` that takes more than 16 million draws; NotCompiledError where the
-                  first order is not known: coordinate vectors, functions that jump, scores whose operands are not
-                  products with weights of their own, and what has no second moments given scores
+        Accuracy  Student's t at 99.9 % times the standard error over `draws` draws
+        Raises    NotCompiledError where the first order is not known: coordinate vectors, functions that jump, scores
+                  whose operands are not products with weights of their own, and what has no second moments given scores
         Source    the theory page, "The first order in 1/n"
         """
         from tensorprog.results.expansion import correction
 
         names = self._members_asked(quantity, name, other)
         with self.budget.within():
-            return correction(self.netsor, quantity, names, check_order(order), draws, seed, accuracy).first
+            return correction(self.netsor, quantity, names, check_order(order), draws, seed).first
 
     def width_for(
         self, quantity: str, name: str, other: str | None = None, *, within: float = 0.01, relative: bool = True,
-        order: int = 4, draws: int = 2**15, seed: int = 0, accuracy: float | None = None,
+        order: int = 4, draws: int = 2**15, seed: int = 0,
     ) -> int:  # fmt: skip
         """The n from which the first order in 1/n of a quantity is at most `within`, of its limit if `relative`.
 
-        That is (abs(a) + error) / within for (a, error) of `correction`, rounded up, with its `accuracy`; an asymptotic
-        expansion, not a bound.
+        That is (abs(a) + error) / within for (a, error) of `correction`, rounded up; an asymptotic expansion, not a
+        bound.
 
         Raises    ProgramError for what is relative to a limit of 0; otherwise as for `correction`
         """
@@ -149,7 +146,7 @@ class Law(NumericLaw, Shown):
 
         names = self._members_asked(quantity, name, other)
         with self.budget.within():
-            found = correction(self.netsor, quantity, names, check_order(order), draws, seed, accuracy)
+            found = correction(self.netsor, quantity, names, check_order(order), draws, seed)
         return found.width(within, relative)
 
     def _members_asked(self, quantity: str, name: str, other: str | None) -> list[str]:

@@ -29,8 +29,7 @@ from tensorprog.language.writing import pack
 from tensorprog.results.comparison import MAX_MEMBERS, compare
 from tensorprog.results.conditional import with_conditional
 from tensorprog.results.expansion import first_orders
-from tensorprog.results.limit_density import limit_density
-from tensorprog.results.reference import MAX_COVARIANCE, Reference
+from tensorprog.results.reference import MAX_COVARIANCE, Reference, limit_density
 from tensorprog.results.study import Settings, Study, finite_json
 from tensorprog.show import plots
 from tensorprog.show.progress import Listener
@@ -40,7 +39,7 @@ __all__ = ["SamplesFile", "run"]
 Array = NDArray[Any]
 
 MAX_PRECISE = 16  # members of outputs together up to which precise divergences are shown: each takes a second or so
-DRAWS, SECONDS = 1 << 12, 8.0  # of the first order in 1/n: draws, and the time that it may take
+DRAWS = 1 << 12  # of the first order in 1/n
 MOST_TIMES = 2.0  # as long may a run take for conditional laws
 
 
@@ -307,10 +306,10 @@ def _first_orders(study: Study, told: Listener) -> None:
     told.stage("first order in 1/n")
     variable = study.pictured[0]
     try:
-        found = first_orders(study.netsor, variable, DRAWS, SECONDS)
+        found = first_orders(study.netsor, variable, DRAWS)
     except (TensorprogError, FloatingPointError):
         return
-    if isinstance(found, float):
+    if found is None:
         told.note(
             f"the first order in 1/n of {variable} would take long: "
             f'law.correction("kurtosis", "{variable}") computes it'

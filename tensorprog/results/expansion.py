@@ -8,10 +8,8 @@ scalars of a program with a few more statements, whose second differences `limit
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.several import standard_errors
 from tensorprog.language.averages import with_averages
-from tensorprog.language.errors import AccuracyError, NotCompiledError, ProgramError, check_count
+from tensorprog.language.errors import NotCompiledError, ProgramError, check_count
 from tensorprog.language.expr import Call, Expr, Variable
 from tensorprog.language.ir import Netsor, Nonlin
 from tensorprog.language.parse import parse_target
@@ -37,8 +35,8 @@ GROUPS = 16  # of draws, whose spread is the error
 STEP = 2.0**-11
 DRAWS = 1 << 15
 TINY = 1e-20
-MOST = 1 << 24  # draws for an accuracy
-PILOT, STEPPED, BLOCK = 8, 4, 128  # draws of each group that tell: how long others take, what the step adds; at once
+STEPPED, BLOCK = 4, 128  # draws of each group that tell what the step adds; at once
+QUICK = 8192  # numbers of one draw up to which some thousands take a few seconds
 NUMBERS = 1 << 21  # of one block of draws at once, about
 
 
@@ -99,51 +97,22 @@ class FirstOrder:
         self.behind = NumericRecursion(netsor, True, NUMBERS).layered
 
     def first(self, groups: Array, quantity: Callable[[Array], Any], seed: int) -> tuple[float, float]:
-        """The first order of a function of moments and its error: of chance, and of the step of the differences."""
+        """The first order of a function of moments and its error: of chance, and three times what the step of the
+        differences adds, as it adds its square."""
         value, error = first_order(groups, quantity)
-        return value, error + self._stepped(quantity, seed)
-
-    def _stepped(self, quantity: Callable[[Array], Any], seed: int) -> float:
-        """Three times what the step adds, as it adds its square."""
         few = (self.groups(GROUPS * STEPPED, seed, step) for step in (STEP, 2 * STEP))
         one, other = (first_order(each, quantity)[0] for each in few)
-        return abs(other - one)
+        return value, error + abs(other - one)
 
-    def enough(self, quantity: Callable[[Array], Any], draws: int, seed: int, accuracy: float) -> Array:
-        """Groups of as many draws, from `draws` on, as a function of moments takes to have an error of `accuracy`.
-
-        Errors of numbers above 1 are relative.
-
-        Raises    AccuracyError if MOST do not suffice
-        """
-        stepped = self._stepped(quantity, seed)
-        done, needed, total, worst = 0, float(draws), np.zeros(()), math.inf
-        for stage in count():
-            if not needed <= MOST:
-                break
-            size = GROUPS * math.ceil(max(needed - done, done, 1) / GROUPS)
-            total, done = total + size * self.groups(size, seed, stage=stage), done + size
-            value, error = first_order(total / done, quantity)
-            scale = max(1.0, abs(value))
-            worst, left = (error + stepped) / scale, accuracy - stepped / scale
-            if worst <= accuracy:
-                return np.asarray(total / done)
-            needed = 1.1 * done * (error / scale / left) ** 2 if left > 0 else math.inf
-        raise AccuracyError(
-            f"after {done:,} draws the first order in 1/n has an error of {worst:.1e}, and "
-            f"{accuracy:.1e} was asked for (errors of numbers above 1 are relative); more than "
-            f"{MOST:,} draws would be needed: ask for less with accuracy={worst:.1g}"
-        )
-
-    def groups(self, draws: int, seed: int, step: float = STEP, stage: int = 0) -> Array:
-        """Means and second differences of the moments in each group of draws; those of other stages are independent.
+    def groups(self, draws: int, seed: int, step: float = STEP) -> Array:
+        """Means and second differences of the moments in each group of draws.
 
         Shapes    (groups, 2, probes, order)
         """
         each = max(1, -(-draws // GROUPS))
         at_once = max(1, min(each, BLOCK, NUMBERS // (GROUPS * self.layers.width)))
         total, steps = np.zeros(()), (0.0, step, -step)
-        for number, done in enumerate(range(0, each, at_once), stage << 32):
+        for number, done in enumerate(range(0, each, at_once)):
             size = GROUPS * min(at_once, each - done)
             values = self.layers.at_steps(Streams(self.layers.sources, size, seed, number), steps)
             limit, more, less = (
@@ -236,39 +205,27 @@ class Correction:
         return max(1, math.ceil((abs(value) + error) / (within * scale)))
 
 
-def first_orders(netsor: Netsor, name: str, draws: int, seconds: float) -> dict[str, tuple[float, float]] | float:
-    """The first orders of variance and kurtosis of one member, or the seconds that they would take, if more than these.
+def first_orders(netsor: Netsor, name: str, draws: int) -> dict[str, tuple[float, float]] | None:
+    """The first orders of variance and kurtosis of one member; None where they would take longer than a moment.
 
     Raises    NotCompiledError where they are not known
     """
-    started = time.process_time()
     order = FirstOrder(netsor, [parse_target(name, netsor.names)], 4)
-    if order.behind:
-        return math.inf
-    order.groups(GROUPS, 1)
-    small = time.process_time() - started
-    order.groups(PILOT * GROUPS, 1)
-    large = time.process_time() - started - small
-    expected = small + draws / GROUPS * max(large - small, 0.0) / PILOT
-    if expected > seconds:
-        return expected
+    if order.behind or order.layers.width > QUICK:
+        return None
     groups, functions = order.groups(draws, 0), _functions(4)
     known = ("variance", "kurtosis") if functions["variance"](groups.mean(axis=0)[0]) > 0 else ("variance",)
     return {quantity: order.first(groups, functions[quantity], 0) for quantity in known}
 
 
 def correction(
-    netsor: Netsor, quantity: str, names: Sequence[str], order: int, draws: int = DRAWS, seed: int = 0,
-    accuracy: float | None = None,
-) -> Correction:  # fmt: skip
+    netsor: Netsor, quantity: str, names: Sequence[str], order: int, draws: int = DRAWS, seed: int = 0
+) -> Correction:
     """The first order in 1/n of a quantity of one member, or of two.
 
-    Raises    ProgramError for an unknown quantity, NotCompiledError where the first order is not known, AccuracyError
-              for an accuracy that is not met
+    Raises    ProgramError for an unknown quantity, NotCompiledError where the first order is not known
     """
     asked = 2 if quantity == "covariance" else 1
-    if accuracy is not None and not (isinstance(accuracy, int | float) and 0 < accuracy < math.inf):
-        raise ProgramError(f"accuracy is a positive number, not {accuracy!r}")
     if quantity not in QUANTITIES:
         raise ProgramError(f"the quantities are {', '.join(QUANTITIES)}, not {quantity!r}")
     if len(names) != asked:
@@ -289,10 +246,9 @@ def correction(
     if quantity == "kurtosis" and not functions["variance"](moved.groups(GROUPS, 1).mean(axis=0)[0]) > 0:
         raise ProgramError(f"{names[0]} is a constant: its variance is 0, and it has no kurtosis")
     draws, seed = check_count("draws", draws), check_count("seed", seed, 0)
-    groups = moved.groups(draws, seed) if accuracy is None else moved.enough(function, draws, seed, accuracy)
-    return Correction(
-        quantity, tuple(names), float(np.real(function(groups.mean(axis=0)[0]))), moved.first(groups, function, seed)
-    )
+    groups = moved.groups(draws, seed)
+    limit = float(np.real(function(groups.mean(axis=0)[0])))
+    return Correction(quantity, tuple(names), limit, moved.first(groups, function, seed))
 
 
 def _central(raw: Array, order: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +18,7 @@ from tensorprog.language.errors import ProgramError, TensorprogError
 from tensorprog.language.formats import covariance_table, label, law_number, members, split
 from tensorprog.language.ir import Netsor
 
-__all__ = ["MAX_COVARIANCE", "MAX_LISTED", "LawCurve", "Reference"]
+__all__ = ["MAX_COVARIANCE", "MAX_LISTED", "LawCurve", "LimitDensity", "Reference", "limit_density"]
 
 Array = NDArray[Any]
 
@@ -28,6 +28,7 @@ MIN_DRAWS, MAX_DRAWS = 20_000, 100_000  # of the limits of averages
 REFINEMENT = 8  # steps of the integration of a density between two of them
 MAX_LISTED = 4096  # members of a family whose numbers are asked for
 MAX_COVARIANCE = 128  # members of a family whose covariance matrix is written out
+REACH = 12.0  # standard deviations on either side of a mean that a density is known for, at least
 LISTED = 12  # members listed one by one in a table
 MATRIX = 8  # members of a family whose covariance is a table
 _NAN = float("nan")
@@ -76,6 +77,29 @@ class LawCurve:
         fine, total, slope = self.integral
         values = CubicHermiteSpline(fine, total / total[-1], slope / total[-1])(np.clip(x, fine[0], fine[-1]))
         return np.clip(values, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class LimitDensity:
+    """Mean, standard deviation, and the density, if there is one that says all."""
+
+    mean: float
+    deviation: float
+    curve: LawCurve | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers; `at` and `density` are null where the law has no density."""
+        at, density = (None, None) if self.curve is None else (self.curve.grid, self.curve.density)
+        return {"mean": self.mean, "deviation": self.deviation, "at": at, "density": density}
+
+
+def limit_density(reference: Reference, variable: str, draws: Iterable[Array]) -> LimitDensity:
+    """The density of a member such as "y[0]", as far out as draws of it lie."""
+    mean, deviation = reference.centre(variable)
+    held = [x for x in draws if x.size]
+    low = min([mean - REACH * deviation, *(float(x.min()) for x in held)])
+    high = max([mean + REACH * deviation, *(float(x.max()) for x in held)])
+    return LimitDensity(mean, deviation, reference.curve(variable, low, high))
 
 
 class Reference(Shown):
@@ -149,6 +173,12 @@ class Reference(Shown):
             return {}
         return {key: (float(v[position]), float(e[position])) for key, (v, e) in self.moments(name).items()}
 
+    def centre(self, variable: str) -> tuple[float, float]:
+        """Mean and standard deviation of one member."""
+        name, position = split(self.netsor, variable)
+        values = self.moments(name)
+        return float(values["mean"][0][position]), math.sqrt(max(0.0, float(values["variance"][0][position])))
+
     def averages(self, psi: Mapping[str, str], draws: int) -> Mapping[str, Array]:
         """Draws of E[psi | p-ring], at least so many up to `MAX_DRAWS`; those asked for first are used again.
 
@@ -156,16 +186,9 @@ class Reference(Shown):
         Raises    NotCompiledError for averages without a limit here
         """
         key = tuple(psi.items())
-        known = self._averages.get(key)
-        if known is None:
-            try:
-                known = self.law.averages(psi, min(max(2 * draws, MIN_DRAWS), MAX_DRAWS), seed=1)
-            except TensorprogError as error:
-                known = error
-            self._averages[key] = known
-        if isinstance(known, TensorprogError):
-            raise known
-        return known
+        if key not in self._averages:
+            self._averages[key] = self.law.averages(psi, min(max(2 * draws, MIN_DRAWS), MAX_DRAWS), seed=1)
+        return self._averages[key]
 
     def curve(self, variable: str, low: float, high: float) -> LawCurve | None:
         """Density and distribution function over at least low..high; None if the law has no density that says all.
@@ -173,13 +196,11 @@ class Reference(Shown):
         That is, one that integrates, between the points of a grid, to the distribution function: not with atoms, nor
         with spikes between them.
         """
-        name, position = split(self.netsor, variable)
-        values = self.moments(name)
-        centre, spread = float(values["mean"][0][position]), math.sqrt(max(0.0, float(values["variance"][0][position])))
+        centre, spread = self.centre(variable)
         if not spread > 0 or not math.isfinite(spread):
             return None
-        reach = max(abs(low - centre), abs(high - centre), 12 * spread) / spread
-        reach = 12 * 2.0 ** math.ceil(math.log2(reach / 12))  # so that few samples ask for more
+        reach = max(abs(low - centre), abs(high - centre), REACH * spread) / spread
+        reach = REACH * 2.0 ** math.ceil(math.log2(reach / REACH))  # so that few samples ask for more
         if (variable, reach) in self._curves:  # what a sample is given does not depend on those before it
             return self._curves[variable, reach]
         # points crowd at the centre and grow exponentially apart in the tails
@@ -243,20 +264,15 @@ class Reference(Shown):
         names = [label(name, index) for index in members(self.netsor, name)]
         if size <= MATRIX:
             return covariance_table(name, names, matrix, errors)
-        upper = np.triu(matrix, 1)
-        scale = float(np.abs(matrix.diagonal()).max())
-        places = np.argwhere(np.abs(upper) > 1e-12 * scale)
-        pairs = size * (size - 1) // 2
-        order = np.argsort(-np.abs(upper[places[:, 0], places[:, 1]]), kind="stable")[:LISTED]
+        places = np.argwhere(np.abs(np.triu(matrix, 1)) > 1e-12 * float(np.abs(matrix.diagonal()).max()))
+        order = np.argsort([-abs(matrix[i, j]) for i, j in places], kind="stable")[:LISTED]
         rows = tuple(
-            (names[i], names[j], law_number(float(upper[i, j]), float(errors[i, j]))) for i, j in places[order]
+            (names[i], names[j], law_number(float(matrix[i, j]), float(errors[i, j]))) for i, j in places[order]
         )
-        if not rows:
-            return paragraph(f"all {pairs:,} covariances of {name} are zero")
-        title = f"covariances of {name}: {len(places):,} of {pairs:,} are not zero" + (
-            f", the largest {len(rows)}:" if len(places) > len(rows) else ""
-        )
-        return Grid(title, ("first", "second", "covariance"), rows, text_columns=(0, 1))
+        title = f"covariances of {name}: {len(places):,} of {size * (size - 1) // 2:,} are not zero"
+        if len(places) > len(rows):
+            title += f", the largest {len(rows)}:"
+        return Grid(title, ("first", "second", "covariance"), rows, text_columns=(0, 1)) if rows else paragraph(title)
 
     def to_json(self, kept: Sequence[str] = ()) -> dict[str, Any]:
         """The law's numbers: families flattened in C order, with their indices beside them; `kept` beside outputs."""

@@ -21,8 +21,7 @@ from tensorprog.language.formats import BRACKETS, label, members, split
 from tensorprog.language.ir import Netsor, Table
 from tensorprog.results.comparison import MAX_MEMBERS, Comparison, grouped, table_of_widths
 from tensorprog.results.distances import moments
-from tensorprog.results.limit_density import LimitDensity
-from tensorprog.results.reference import MAX_COVARIANCE, MAX_LISTED, Reference
+from tensorprog.results.reference import MAX_COVARIANCE, MAX_LISTED, LimitDensity, Reference
 
 __all__ = ["Settings", "Study", "constants_json", "default_out", "duration", "finite_json", "settings_of"]
 

@@ -23,8 +23,7 @@ from tensorprog.language.formats import label, members, name_of, one_or_several,
 from tensorprog.language.samples import column, samples_of
 from tensorprog.results.comparison import Comparison, Row
 from tensorprog.results.distances import KL_POINTS, binned_kde
-from tensorprog.results.limit_density import LimitDensity, limit_density
-from tensorprog.results.reference import Reference
+from tensorprog.results.reference import LimitDensity, Reference, limit_density
 
 __all__ = [
     "FORMATS",
