@@ -17,7 +17,6 @@ from tensorprog import Program
 from tensorprog.language.memory import amount
 from tensorprog.limit.draw import sampler
 from tensorprog.limit.memory import Budget, need
-from tensorprog.limit.moment import carried
 from tests.reading import loads
 
 MIB = 1 << 20
@@ -134,7 +133,6 @@ def test_numbers_do_not_depend_on_how_many_are_worked_on_together(
         return [np.asarray(found), getattr(found, "error", 0.0)]
 
     first = numbers()
-    monkeypatch.setattr(carried, "TOGETHER", 1)
     monkeypatch.setattr(sampler, "TOGETHER", 1)
     for one, other in zip(first, numbers(), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 import tensorprog as tp
 from tensorprog.limit.draw.layers import Layers
-from tensorprog.limit.moment import reduced
 from tensorprog.limit.moment.values import REPLICATE
 
 Array = NDArray[Any]
@@ -168,11 +167,7 @@ def on_nodes(first: float, second: float, cov: float) -> tuple[Array, Array]:
     return pairs @ root.T, np.multiply.outer(weights, weights).reshape(-1) / weights.sum() ** 2
 
 
-@pytest.mark.parametrize("forms", [2, 1])  # by Mehler's formula, and by draws
-def test_moments_given_the_scores_are_those_of_a_product_rule(
-    forms: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reduced, "MOST_FORMS", forms)
+def test_moments_given_the_scores_are_those_of_a_product_rule(tmp_path: Path) -> None:
     path = tmp_path / "sums.yaml"
     path.write_text(HEAD + TANH_THREE_TIMES)
     layers = Layers(tp.load(path).limit().recursion, ["p3"])

@@ -37,8 +37,8 @@ from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.indexed import Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
+from tensorprog.limit.moment.points import FEWEST, variables_drawn
 from tensorprog.limit.moment.recurrences import Box, box_ranges
-from tensorprog.limit.moment.reduced import FEWEST, variables_drawn
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
 
 __all__ = ["ARRAYS", "Conditioned", "Drawn", "Layers", "given_scalars"]
@@ -68,7 +68,7 @@ class Conditioned(NumericRecursion):
         if columns is not None:
             self.columns = columns
         self.replicates, self.jointly = (0, normals.draws), whole.layered
-        self.random, self.paths = frozenset(), None
+        self.random, self._pointed = frozenset(), {}
         self.relative, self.wrong = 0.0, np.zeros(())
         self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
         self.statements = _statements(whole)

@@ -514,6 +514,17 @@ class SumsOfFunctions:
         function = replace_variables(body, lambda v: FORMAL if v.name == ".0" else None)
         return WeightedFunction(ONE, (), function, forms[0])
 
+    def sums_over_vectors(self, factor: WeightedFunction) -> bool:
+        """Whether a factor reads several vectors and reduces over an index of some."""
+        over = reductions(factor.function) if factor.function is not None and factor.joint else []
+        return any(map(self.is_vector, over))
+
+    def reduces(self, factor: WeightedFunction) -> bool:
+        """Whether a factor reduces over an index of vectors, beyond the affine forms that it reads."""
+        if factor.function is None or not self.sums_over_vectors(factor):
+            return False
+        return reduces_numbered(self.numbered(factor.function)[0])
+
     def factors_of(self, part: WeightedFunction) -> list[WeightedFunction]:
         """The factors of a part without its coefficient, each a number or a function of as few arguments as it has."""
         if part.function is None:

@@ -35,7 +35,6 @@ from tensorprog.limit.formulas.nodes import (
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, difference, patterns, solved
 from tensorprog.limit.moment.products import renamed
 from tensorprog.limit.moment.recursion import Forms, Recursion
-from tensorprog.limit.moment.reduced import reduces
 
 __all__ = ["FormulaRecursion", "IndexedFormulas", "Ranges"]
 
@@ -239,7 +238,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
     def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedFormulas:
         """E[f(l) g(l')] without coefficients: one expectation of both functions."""
         for part in (p, q):
-            if reduces(self.parts, part):
+            if self.parts.reduces(part):
                 raise NotCompiledError(
                     f"{part.function} reads the members of a vector together, for which there are "
                     "no formulas yet; limit() without symbolic=True gives the numbers"

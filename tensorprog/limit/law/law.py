@@ -152,7 +152,7 @@ class NumericLaw:
         known = np.isfinite(value)
         size = max(1.0, float(np.max(np.abs(value), initial=0.0, where=known)))
         if what and self.accuracy is not None and worst > self.accuracy * size:
-            more = "" if self.recursion.paths is None else ", or allow more draws with max_memory="
+            more = "" if self.recursion.replicates is None else ", or allow more draws with max_memory="
             raise AccuracyError(
                 f"{what} has an error of {worst / size:.1e}, and {self.accuracy:.1e} was asked for (errors of numbers "
                 f"above 1 are relative): ask for less with accuracy={more}"

@@ -41,7 +41,7 @@ from tensorprog.limit.law.panels import panels
 from tensorprog.limit.law.summands import LinearVector, ScoreBlock, Summands
 from tensorprog.limit.moment.indexed import Term
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-from tensorprog.limit.moment.reduced import variables_drawn
+from tensorprog.limit.moment.points import variables_drawn
 from tensorprog.limit.moment.values import IndexedValues
 
 __all__ = ["Outputs"]

@@ -11,8 +11,7 @@ families.
     products           E of a product of functions: independent blocks, each asked of `gaussian.propagation`
     numeric_recursion  the recursion in numbers as laws hold it, with special routes for the next three
     recurrences        step by step: each step fills a row of every covariance
-    carried            what recurrences carry along without a MatMul, as LSTMs do: averages over draws
-    reduced            functions that reduce over an index of vectors, as batch normalisation does: averages over draws
+    points             vectors at quasi-random points: cells of LSTMs, batch normalisation, functions of many sums
     given_scores       means and covariances of linear vectors given the scores of one layer
     compilable         what is refused, from the statements alone
 

@@ -86,13 +86,8 @@ class Numbers(Recursion[Value, IndexedValues]):
     def start_again(self) -> None:
         """Nothing is computed yet: filling in a recurrence did not finish."""
 
-    @abstractmethod
     def entered(self, name: str, box: Box) -> None:
         """A recurrence has made members of a Gaussian family known."""
-
-    @abstractmethod
-    def step(self, position: int, box: Box) -> None:
-        """A recurrence has come to members of a family that it carries along without a MatMul."""
 
     def passed(self, number: int) -> None:
         """A recurrence has come past a step, by its number among all of the program."""
@@ -335,7 +330,7 @@ class Numbers(Recursion[Value, IndexedValues]):
             raise ProgramError(f"{name} depends on scores: its mean given them is law.given(...).mean")
         if self.netsor.families[name].kind == "scalar":
             return self.average(name)
-        return self.settle(self._mean_of(name, self.parts.of(name)))
+        return self.settle(self._mean_of(name))
 
     def raw_moment(self, name: str, order: int) -> Value | None:
         """E[(Z^f)**order] of a vector that is a function of one Gaussian form; None for any other."""
@@ -344,7 +339,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         parts = self.parts.powers(name, order)
         return None if parts is None else self.settle(self._mean_of(name, parts))
 
-    def _mean_of(self, name: str, parts: Sequence[WeightedFunction]) -> Value:
+    def _mean_of(self, name: str, parts: Sequence[WeightedFunction] | None = None) -> Value:
         axes = tuple(self.over(position_names(self.netsor, name)))
         found = self.first(name, parts)
         return Value(axes, _finite(found, f"E of a function of {name}").dense(axes))

@@ -8,64 +8,50 @@ apart, as an axis of all values, until a number leaves the recursion.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial, reduce
+from contextlib import suppress
 
 from tensorprog.gaussian.several import REPLICATES
+from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine
-from tensorprog.language.ir import MatMul, Netsor, Range
-from tensorprog.limit.form.definitions import Box
+from tensorprog.language.ir import MatMul, Netsor, Nonlin, Range
+from tensorprog.limit.form.definitions import reductions
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
-from tensorprog.limit.moment.carried import Paths
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
+from tensorprog.limit.moment.points import NUMBERS, Points
 from tensorprog.limit.moment.products import ProductOfFunctions
 from tensorprog.limit.moment.recurrences import Recurrences
-from tensorprog.limit.moment.reduced import Reduced, any_reduces, reducing_groups
 from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["NumericRecursion"]
 
 Ranges = Mapping[str, Range]
-NUMBERS, PILOT = 1 << 26, 1 << 18  # numbers held by all draws together, for what is carried along recurrences
 
 
 class NumericRecursion(Numbers):
     """Moments of one program in numbers.
-
-    A `pilot` takes one replicate of draws, to find the directions that matter; its numbers have no error.  Draws are of
-    all Gaussian variables `apart`, or of the sums that statements read.
 
     Raises    NotCompiledError for what this version does not compile, NotFiniteError for moments that are not finite
     """
 
     def __init__(
         self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS, symbols: Collection[str] = (),
-        pilot: bool = False, apart: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(program, expanded, symbols)
-        self._apart: NumericRecursion | None = None
-        self._made_apart = partial(NumericRecursion, program, expanded, numbers, symbols, apart=True)
-        self.paths: Paths | None = None
+        self._held = numbers
+        self._pointed: dict[str, bool] = {}
         self.start(Recurrences(self))
-        if any(self.netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
-            few = min(PILOT, numbers)
-            turned = None if pilot else lambda: NumericRecursion(program, expanded, few, symbols, True, apart).drawn
-            self.paths = Paths(self, numbers, turned, apart)
-        known = self.program.known
-        if "reduces" not in known:
-            known["reduces"] = any_reduces(self.parts, self.netsor.families.keys() - self.random)
-        drawn = known["reduces"]
-        self.replicates = self.paths.range if self.paths is not None else (0, REPLICATES) if drawn else None
+        self.replicates = (0, REPLICATES) if self.pointed_families else None
 
     def start(self, recurrences: Recurrences) -> None:
         """Nothing is computed yet."""
         self.reset()
         self.recurrences = recurrences
+        self._points: Points | None = None
 
     def start_again(self) -> None:
         """Nothing is computed yet: filling in a recurrence did not finish."""
         self.start(self.recurrences.afresh(self))
-        self.paths = None if self.paths is None else self.paths.afresh()
 
     def is_finite(self, name: str) -> bool:
         """Whether a vector has a width that stays finite."""
@@ -75,41 +61,76 @@ class NumericRecursion(Numbers):
         """Number of coordinates that one draw has: 1 where the width is infinite, as all follow one law."""
         return dict(self.netsor.fixed_widths).get(self.netsor.families[name].width, 1)
 
-    @property
-    def drawn(self) -> Paths:
-        """The draws of what is carried along recurrences."""
-        assert self.paths is not None
-        return self.paths
+    # -- what is averaged over points -----------------------------------------------------------------------------
 
-    # -- what is averaged over draws ------------------------------------------------------------------------------
+    @property
+    def points(self) -> Points:
+        """The vectors at quasi-random points."""
+        if self._points is None:
+            self._points = Points(self, self.recurrences.steps, self._held)
+        return self._points
+
+    @property
+    def pointed_families(self) -> list[str]:
+        """The vectors whose moments are means over points, of those that depend on no scores."""
+        known = self.program.known
+        if "pointed" not in known:
+            body, families = self.netsor.body, self.netsor.families
+            reduces = any(self.parts.is_vector(n) for s in body if isinstance(s, Nonlin) for n in reductions(s.expr))
+            some = reduces or any(families[name].kind == "vector" for name in self.parts.carried - self.random)
+            names = sorted(families.keys() - self.random) if some else []
+            known["pointed"] = [name for name in names if self._is_pointed(name)]
+        found: list[str] = known["pointed"]
+        return found
+
+    def _is_pointed(self, name: str) -> bool:
+        with suppress(NotCompiledError):  # which whoever asks for the family will meet
+            return self.pointed(name)
+        return False
+
+    def pointed(self, name: str) -> bool:
+        """Whether the moments of a vector are means over points."""
+        if name not in self._pointed:
+            vector = self.netsor.families[name].kind == "vector" and not self.parts.is_base(name)
+            self._pointed[name] = vector and any(map(self._needs_points, self.parts.of(name)))
+        return self._pointed[name]
+
+    def _needs_points(self, part: WeightedFunction) -> bool:
+        if any(variable.name in self.parts.carried for _, variable, _ in part.inner):
+            return True
+        together = self.parts.sums_over_vectors if self.jointly else self.parts.reduces
+        return part.joint and any(map(together, self.parts.factors_of(part)))
 
     def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
-        """E[f(l) g(l')] without coefficients: factors that need draws apart from the others.
+        """E[f(l) g(l')] without coefficients."""
+        if self._needs_points(p) or self._needs_points(q):
+            return IndexedValues.constant(self.points.of_parts(p, q, ranges), ranges)
+        product = ProductOfFunctions(self, [*self.parts.factors_of(p), *self.parts.factors_of(q)], ranges)
+        return self.by_patterns(product, ranges, (*q.bound, *p.bound))
 
-        This is what makes LSTMs, and functions such as batch normalisation, compile at all.
-        """
-        first, second = (self.parts.factors_of(part) for part in (p, q))
-        factors, drawn = [*first, *second], None
-        if self.paths is not None:
-            factors, groups = self.paths.split(factors)
-            sides = (_sides(group, first, second) for group in groups)
-            averages = [self._drawn(one, two, ranges) for one, two in sides]
-            drawn = reduce(lambda a, b: a * b, averages, Value.of(1.0)) if groups else None
-        factors, groups = reducing_groups(self, factors)
-        blocks = [Reduced(self, _sides(group, first, second), ranges) for group in groups]
-        product = _WithBlocks(ProductOfFunctions(self, factors, ranges), blocks)
-        found = self.by_patterns(product, ranges, (*q.bound, *p.bound))
-        return found if drawn is None else found.times(drawn)
+    def _uncentred(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> IndexedValues:
+        if self.random & {f, g} or not (self.pointed(f) or self.pointed(g)):
+            return super()._uncentred(f, g, ranges, at)
+        with self.guarded(f, g):
+            if not self.points.independent(f, g):
+                return IndexedValues.constant(self.points.average(f, g, ranges, at or {}), ranges)
+            one, two = self.first(f), self.first(g)
+            names = {name: Affine.index(f"{name}_").at(at or {}) for name in position_names(self.netsor, g)}
+            return one.read({}, ranges) * two.read(names, ranges)
 
-    def _drawn(self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Ranges) -> Value:
-        return self._fitting(*first, *second).drawn.average(first, second, ranges)
+    def first(self, name: str, parts: Sequence[WeightedFunction] | None = None) -> IndexedValues:
+        """E[Z^f], over positions '0', '1', ..., of a vector or of some of its parts."""
+        if parts is not None or not self.pointed(name):
+            return super().first(name, parts)
+        ranges = self.over(position_names(self.netsor, name))
+        with self.guarded(name):
+            return IndexedValues.constant(self.points.mean(name, ranges), ranges)
 
-    def _fitting(self, *factors: WeightedFunction) -> NumericRecursion:
-        """The recursion whose draws answer for these functions: another one if they read parts of sums."""
-        if self.drawn.fits(*factors):
-            return self
-        self._apart = self._apart or self._made_apart()
-        return self._apart
+    def raw_moment(self, name: str, order: int) -> Value | None:
+        """E[(Z^f)**order] of a vector that is a function of one Gaussian form, or at points; None for any other."""
+        if self.random & {name} or not self.pointed(name):
+            return super().raw_moment(name, order)
+        return self.settle(self.points.mean(name, self.over(position_names(self.netsor, name)), order))
 
     # -- what is filled in step by step ---------------------------------------------------------------------------
 
@@ -120,16 +141,6 @@ class NumericRecursion(Numbers):
     def recurrent(self, name: str) -> bool:
         """Whether a family belongs to a recurrence."""
         return self.recurrences.recurrent(name)
-
-    def entered(self, name: str, box: Box) -> None:
-        """Draw members of a Gaussian family, where something that is carried along reads them."""
-        if self.paths is not None:
-            self.paths.draw(name, tuple(box))
-
-    def step(self, position: int, box: Box) -> None:
-        """Compute members of a family that is carried along, for every draw."""
-        if self.paths is not None:
-            self.paths.step(position, box)
 
     def base(self, f: str, g: str) -> IndexedValues:
         """Covariance of two Gaussian families; of those in recurrences, as far as it is known."""
@@ -192,25 +203,3 @@ class NumericRecursion(Numbers):
             return super().whole_average(name)
         self.recurrences.rest_of(name)
         return self.recurrences.averages[name]
-
-
-def _sides(group: Sequence[WeightedFunction], *sides: Sequence[WeightedFunction]) -> list[list[WeightedFunction]]:
-    """The factors of a group, those of each side apart."""
-    return [[factor for factor in side if any(factor is other for other in group)] for side in sides]
-
-
-class _WithBlocks:
-    """A product of factors and of blocks that are averaged over draws, independent of each other."""
-
-    def __init__(self, product: ProductOfFunctions, blocks: Sequence[Reduced]) -> None:
-        self.product, self.blocks = product, blocks
-
-    @property
-    def equations(self) -> list[Equations]:
-        """The equations that matter to any of them."""
-        return [*self.product.equations, *(dropped for block in self.blocks for dropped in block.dropped)]
-
-    def expectation(self, equations: Equations, solution: Mapping[str, Affine]) -> Value:
-        """The product of their expectations."""
-        each = (block.at(solution).expectation() for block in self.blocks)
-        return reduce(lambda a, b: a * b, each, self.product.expectation(equations, solution))

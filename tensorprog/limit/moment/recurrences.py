@@ -109,21 +109,14 @@ class Recurrences:
                     self._fill_rows(name, step.statement, box, number)
             elif self.netsor.families[name].kind == "scalar":
                 self.fill_average(step.position, box)
-            elif name in self.numbers.parts.carried:
-                self.numbers.step(step.position, box)
             self.numbers.passed(place)
         self.active = before
 
     def _base_cases(self) -> None:
-        """What is defined outside of recurrences of averages, and of families that are carried along this one."""
+        """What is defined outside of recurrences of averages."""
         for name in sorted(self.active - self.numbers.random):
             if self.netsor.families[name].kind == "scalar":
                 self.rest_of(name)
-            if name not in self.numbers.parts.carried:
-                continue
-            for position in self.netsor.families[name].statements:
-                if self._group[position] not in self.loops:
-                    self.numbers.step(position, target_box(self.netsor.body[position], self.netsor.ranges))
 
     # -- rows ---------------------------------------------------------------------------------------------------
 
