@@ -141,7 +141,6 @@ outputs: [y, t]
 """
 
 
-@pytest.mark.turns(3)
 def test_weights_at_sums_of_indices_have_the_right_law_in_both_engines_and_the_limit() -> None:
     from tensorprog.law import Law
 

@@ -110,7 +110,6 @@ def test_monotone_and_parity(atom: Atom, params: tuple[float, ...]) -> None:
         np.testing.assert_allclose(values(atom, -x, params), atom.parity * v, rtol=1e-13)
 
 
-@pytest.mark.turns(3)
 @each
 def test_growth_modulus_and_slope_are_never_exceeded(atom: Atom, params: tuple[float, ...]) -> None:
     for k, interval in enumerate(intervals(atom, params, 30, 3)):

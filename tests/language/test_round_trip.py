@@ -19,7 +19,6 @@ from tests.reading import Netsor, dump, load, loads
 PROGRAMS = sorted((Path(__file__).parents[2] / "programs").glob("*.yaml"))
 
 
-@pytest.mark.turns(3)
 @settings(max_examples=40)
 @given(programs())
 def test_random_programs_round_trip(netsor):
