@@ -1,0 +1,40 @@
+"""Programs say today what they said when the table was written: grades, moments, densities, kernels, networks.
+
+Closed forms agree to 1e-9 of their size, averages within three of both errors together; a grade is equal, or the weaker
+grade of a program whose regularity is assumed.  `python -m tests.frozen.record` writes the table.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.frozen.questions import agrees, ask
+from tests.frozen.record import TABLE, program_of
+
+ENTRIES = json.loads(TABLE.read_text(encoding="utf-8"))
+ORDER = ("outside", "extension", "remark", "theorem")
+QUICK = 2.0  # seconds of a program's rows; what takes longer is slow
+
+
+def _case(entry: dict[str, Any]) -> Any:
+    quick = entry["seconds"] < QUICK and (
+        not entry["program"].startswith("hand") or int(entry["program"].split()[1]) % 8 == 0
+    )
+    return pytest.param(entry, id=entry["program"].replace(" ", "-"), marks=() if quick else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("entry", [_case(entry) for entry in ENTRIES])
+def test_program_says_what_it_said(entry: dict[str, Any]) -> None:
+    program = program_of(entry["program"], entry["text"])
+    report = program.check()
+    assumed = any("assumed" in finding.message for finding in report.findings)
+    assert report.grade == entry["grade"] or (assumed and report.grade == "extension")
+    wrong = []
+    for question, value, error, _ in entry["rows"]:
+        now = ask(program, question)
+        if not agrees(question, now, (value, error)):
+            wrong.append(f"{question}: {now[0]} +- {now[1]}, was {value} +- {error}")
+    assert not wrong
