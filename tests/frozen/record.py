@@ -1,12 +1,13 @@
 """Write the frozen table anew: `python -m tests.frozen.record` asks every program what it says today.
 
-It is for the rare change that is meant to change numbers.  Programs are the shipped ones, those of README and the pages,
-and the realistic ones that were written by hand.  What takes more than a minute, or has no answer, is left out.
+It is for the rare change that is meant to change numbers.  Programs are the shipped ones, those of README and the
+pages, and the realistic ones that were written by hand.  What takes more than a minute, or has no answer, is left out.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import re
 import signal
@@ -93,6 +94,8 @@ def record(source: tuple[str, str]) -> dict[str, Any] | None:
             continue
         finally:
             signal.alarm(0)
+        if not math.isfinite(value + error):
+            continue
         entry["rows"].append([question, value, error, round(time.process_time() - start, 2)])
     entry["seconds"] = round(sum(row[3] for row in entry["rows"]), 2)
     return entry
