@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
+from tensorprog.language.errors import ProgramError, Span, did_you_mean, fail, shorten
 from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
 from tensorprog.language.ir import ConstantDef, Draft, Initial, Netsor, Weight
 from tensorprog.language.parse import Names, affine, parse_expression, parse_target
@@ -45,7 +45,7 @@ from tensorprog.language.schema import (
     scalar,
     take,
 )
-from tensorprog.language.validity import problems_of, statement_parts
+from tensorprog.language.validity import check_declarations, check_last, statement_parts
 
 __all__ = ["Builder", "FamilyHandle"]
 
@@ -329,12 +329,10 @@ class Builder:
     def _add(self, part: str, record: Any) -> None:
         """Add a declaration, if the program so far stays valid."""
         added: dict[str, Any] = {part: (*getattr(self._draft, part), record)}
-        problems = problems_of(replace(self._draft, **added, body=(), outputs=()), {"outputs"})
         name = record[0] if isinstance(record, tuple) else record.name
         if name in {statement.target.name for statement in self._draft.body} | set(self._announced):
-            problems.append(Problem(f"{name} is bound twice", fix="give one of them another name"))
-        if problems:
-            raise ProgramError(problems)
+            raise fail(f"{name} is bound twice", fix="give one of them another name")
+        check_declarations(replace(self._draft, **added, body=(), outputs=()))
         self._change(**added)
 
     def _state(
@@ -363,16 +361,7 @@ class Builder:
         body = (*self._draft.body, statement)
         # families defined in parts (s[0] and s[t]) may still lack members: their ranges are checked by `netsor`
         partial = {s.target.name for s in body if any(not slot.terms for slot in s.target.slots)}
-        problems = problems_of(replace(self._draft, body=body), {*self._announced, *partial}, last=True)
-        if problems:
-            raise ProgramError(
-                [
-                    Problem(p.message, p.span, p.fix or 'announce a family that is defined later: P.family("s[t]")')
-                    if p.message.endswith("is not defined")
-                    else p
-                    for p in problems
-                ]
-            )
+        check_last(replace(self._draft, body=body), {*self._announced, *partial})
         self._change(body=body)
         return self._handle(left.name, len(left.slots))
 

@@ -1,17 +1,15 @@
-"""When a program is valid: names, indices, ranges, kinds and widths; every mistake is reported, together.
+"""When a program is valid: names, indices, ranges, kinds and widths; all mistakes of a phase are reported together.
 
-A rule is a function on the `Checker`, which collects what the rules find.
+A rule is a function on the `Checker`, which collects what the rules find.  Phases follow each other as in a compiler:
+names, constants, declarations and left sides, right sides, kinds and order, masks.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
-from functools import cached_property, reduce
-from itertools import islice
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +20,6 @@ from tensorprog.language.evaluate import index_array
 from tensorprog.language.expr import (
     COMPARISONS,
     LOGICAL,
-    Affine,
     Call,
     Constant,
     Expr,
@@ -30,10 +27,8 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
-    fold,
     index_names,
     is_call,
-    substitute,
     walk,
 )
 from tensorprog.language.linalg import unit_roundoff
@@ -52,36 +47,39 @@ from tensorprog.language.records import (
     Table,
     Weight,
 )
-from tensorprog.language.schedule import Loop, positions, schedule
+from tensorprog.language.schedule import schedule
 
-__all__ = ["MAX_INDEX", "MAX_STATEMENTS", "problems_of", "statement_parts", "validate"]
+__all__ = ["MAX_INDEX", "MAX_STATEMENTS", "check_declarations", "check_last", "statement_parts", "validate"]
 
 MAX_EXPONENT = 1000
 MAX_MEMBERS = 10**12  # members of one family
+MAX_INDEX = 10_000_000  # values of one index
+MAX_STATEMENTS = 2000
+MAX_TABLE = 10**8  # entries of a constant given by an expression
+MAX_CHECKED = 10**7  # entries evaluated to check their values; larger ones are checked where they are used
+LARGE = 1e200  # entries of a covariance whose sums may overflow
+ASYMMETRY, INDEFINITE = 1e-10, 1e-8  # allowed whatever the precision of a covariance, relative to its largest entry
+RESERVED = {"n", "inf", "pi", "MatMul", "Nonlin", "Dot", "min", "max", *REDUCTIONS, *ATOMS}
 
 
 class Checker:
-    """State of one check; a name whose declaration is wrong joins `unknown`, and rules are silent on what needs it."""
+    """State of one check."""
 
-    def __init__(self, netsor: Draft, unknown: Iterable[str] = ()) -> None:
+    def __init__(self, netsor: Draft, later: Collection[str] = ()) -> None:
         self.netsor = netsor
-        self.unknown = set(unknown)
-        self.body: list[int] = []  # positions of the statements whose left sides can be relied on
+        self.later = later  # names that are to be defined further below: nothing is said of them
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.used: set[str] = set()
 
-    def error(self, message: str, span: Span = Span(), fix: str = "", breaks: str = "") -> None:
-        """Note a problem; of the name that it breaks nothing is known any more."""
+    def error(self, message: str, span: Span = Span(), fix: str = "") -> None:
+        """Note a problem."""
         self.problems.append(Problem(message, span, fix))
-        if breaks:
-            self.unknown.add(breaks)
 
-    def doubtful(self, *parts: Expr | Table) -> bool:
-        """Whether an unknown constant or index occurs."""
-        return any(
-            isinstance(part, Expr) and not self.unknown.isdisjoint(constants_and_indices(part)) for part in parts
-        )
+    def done(self) -> None:
+        """The end of a phase."""
+        if self.problems:
+            raise ProgramError(in_order(self.problems))
 
     def size(self, names: Iterable[str]) -> int:
         """Number of values of several indices together."""
@@ -103,7 +101,7 @@ class Checker:
     def width(self, name: str, span: Span) -> None:
         """A width where it is used: it is declared."""
         self.used.add(name)
-        if name not in self.widths and name not in self.unknown:
+        if name not in self.widths:
             fix = did_you_mean(name, sorted(self.widths), f"widths: {{{name}: n/2}}")
             self.error(f"{name} is not a declared width", span, fix)
 
@@ -111,13 +109,6 @@ class Checker:
 def statement_parts(statement: Statement) -> tuple[Expr, ...]:
     """Left side and arguments of a statement."""
     return statement.target, *((statement.expr,) if isinstance(statement, Nonlin) else statement.references)
-
-
-def constants_and_indices(expr: Expr) -> set[str]:
-    """Names of the constants and indices in an expression, second copies under the name of the first."""
-    names = {name for node in walk(expr) for name in index_names(node)}
-    names |= {node.name for node in walk(expr) if isinstance(node, Constant)}
-    return {name.rstrip("_") for name in names}
 
 
 def is_closed(
@@ -129,8 +120,6 @@ def is_closed(
     for node in walk(expr):
         if isinstance(node, Variable):
             fix = did_you_mean(node.name, [*checker.netsor.constant, *allowed])
-            if node.name == "n" and what.startswith("the variance of "):
-                fix = f"{what.removeprefix('the variance of ')}: 1, whose entries are N(0, 1/n) already"
             checker.error(f"{what} must be made of constants and indices; {node.name} is neither", span, fix)
         elif isinstance(node, IndexValue) and node.name not in allowed:
             second = node.name.endswith("_") and node.name[:-1] in allowed
@@ -252,12 +241,6 @@ def is_condition(expr: Expr) -> bool:
     return is_call(expr, *COMPARISONS, *LOGICAL)
 
 
-MAX_TABLE = 10**8  # entries of a constant given by an expression
-LARGE = 1e200  # entries of a covariance whose sums may overflow
-ASYMMETRY, INDEFINITE = 1e-10, 1e-8  # allowed whatever the precision of a covariance, relative to its largest entry
-MAX_CHECKED = 10**7  # entries evaluated to check their values; larger ones are checked where they are used
-
-
 def check_values(
     checker: Checker, value: Expr | Table, indices: Sequence[str], what: str, span: Span, sign: bool = False
 ) -> None:
@@ -267,7 +250,7 @@ def check_values(
         asked = f"its indices [{','.join(indices)}] ask for {shape}" if indices else "it has no indices"
         checker.error(f"{what} has shape {value.shape}, but {asked}", span)
         return
-    if checker.doubtful(value) or (isinstance(value, Expr) and not is_closed(checker, value, indices, what, span)):
+    if isinstance(value, Expr) and not is_closed(checker, value, indices, what, span):
         return
     values = value.array if isinstance(value, Table) else evaluated(checker, value, indices, what, span)
     if values is not None and not np.isfinite(values).all():
@@ -315,9 +298,7 @@ def check_initial(checker: Checker, initial: Initial, family: Family) -> None:
         if not joint:
             check_values(checker, initial.cov, initial.indices, called, initial.span, sign=True)
             return
-        if checker.doubtful(initial.cov) or not is_closed(
-            checker, initial.cov, initial.indices, called, initial.span, copies=True
-        ):
+        if not is_closed(checker, initial.cov, initial.indices, called, initial.span, copies=True):
             return
         if size > 20_000:
             checker.error(
@@ -408,39 +389,29 @@ def evaluated(
 
 # ---- masks ---------------------------------------------------------------------------------------------------------
 
-MAX_NODES = 1000  # of a condition; larger ones are checked where they are used
 
-Hidden = Mapping[str, tuple[list[str], Expr]]  # by family: the indices of its definition, and a condition on them
-
-
-def check_masks(checker: Checker, order: Sequence[int | Loop]) -> None:
-    """A softmax row whose every entry is -inf has no value: found here, before anything runs."""
-    known = _definitions(checker, order)
-    for statement in checker.netsor.body:
-        if not isinstance(statement, Nonlin):
+def check_masks(checker: Checker, statement: Nonlin) -> None:
+    """A softmax row whose every entry is masked, where the mask is written in it; others are found by running."""
+    for node in walk(statement.expr):
+        if not isinstance(node, Reduction) or node.reducer not in ("softmax", "logsumexp", "max"):
             continue
-        check_infinity(checker, statement.expr, statement)
-        check_clips(checker, statement)
-        for node in walk(statement.expr):
-            if isinstance(node, Reduction) and node.reducer in ("softmax", "logsumexp", "max"):
-                hidden = _hidden(node.arg, known)
-                place = None if hidden is None else first_place(checker, hidden, node.indices)
-                what, span = f"{node.reducer}[{', '.join(node.indices)}]", statement.span.at(node.column)
-                if place is not None:
-                    checker.error(
-                        f"{what}: every entry is masked{place}", span, "leave at least one entry of each row unmasked"
-                    )
-                elif hidden is not None and not _looked_at(checker, hidden, node.indices):
-                    checker.error(
-                        f"{what}: its mask is too large to tell whether some row has every entry masked",
-                        span,
-                        "leave the first or the last entry of each row unmasked, or the diagonal",
-                    )
+        for mask in walk(node.arg):
+            if not is_call(mask, "where") or any(isinstance(part, Variable) for part in walk(mask.args[0])):
+                continue
+            condition, yes, no = mask.args
+            hidden = condition if yes == Number(-math.inf) else Call("equal", (condition, Number(0)))
+            place = first_place(checker, hidden, node.indices) if Number(-math.inf) in (yes, no) else None
+            if place is not None:
+                checker.error(
+                    f"{node.reducer}[{', '.join(node.indices)}]: every entry is masked{place}",
+                    statement.span.at(node.column),
+                    "leave at least one entry of each row unmasked",
+                )
 
 
 def first_place(checker: Checker, condition: Expr, over: Sequence[str] = ()) -> str | None:
     """Where a condition on indices first holds, for all of `over`, as text; None if nowhere, or too many to look at."""
-    free = sorted(constants_and_indices(condition) & checker.netsor.index.keys() - {*over})
+    free = sorted({name for node in walk(condition) for name in index_names(node)} - {*over})
     if checker.size([*free, *over]) > MAX_CHECKED:
         return None
     values = index_array(checker.netsor, condition, [*free, *over]).astype(bool)
@@ -449,21 +420,6 @@ def first_place(checker: Checker, condition: Expr, over: Sequence[str] = ()) -> 
         return None
     place = ", ".join(f"{name}={checker.netsor.ranges[name][0] + k}" for name, k in zip(free, found[0], strict=True))
     return f" at {place}" if place else ""
-
-
-def _looked_at(checker: Checker, hidden: Expr, over: Sequence[str]) -> bool:
-    """Whether a mask is small enough to look at, or one entry of each row is seen: the first, last or diagonal one."""
-    ranges = checker.netsor.ranges
-    free = sorted(constants_and_indices(hidden) & checker.netsor.index.keys() - {*over})
-    if checker.size([*free, *over]) <= MAX_CHECKED:
-        return True
-    if checker.size(free) > MAX_CHECKED:
-        return False
-    spans = [ranges[name] for name in over]
-    columns = [[Affine((), start) for start, _ in spans], [Affine((), stop - 1) for _, stop in spans]]
-    columns += [[Affine.index(name)] for name in free if len(over) == 1 and ranges[name] == spans[0]]
-    entries = [substitute(hidden, dict(zip(over, column, strict=True))) for column in columns]
-    return bool((np.min([index_array(checker.netsor, entry, free) for entry in entries], axis=0) == 0).all())
 
 
 def check_infinity(checker: Checker, expr: Expr, statement: Nonlin, bound: bool = False) -> None:
@@ -505,159 +461,55 @@ def check_clips(checker: Checker, statement: Nonlin) -> None:
             )
 
 
-def _hidden(expr: Expr, known: Hidden) -> Expr | None:
-    """Condition (1 where true) under which an expression is -inf because of masks on indices, if there is one."""
-
-    def leaf(node: Expr) -> Expr | None:
-        if isinstance(node, Variable) and node.name in known:
-            own, found = known[node.name]
-            return substitute(found, dict(zip(own, node.slots, strict=True)))
-        if node == Number(-math.inf):
-            return Number(1)
-        if any(isinstance(n, Variable) for n in walk(node)) or not is_call(node, "log", "divide", "power"):
-            return None
-        return Call("equal", (node, Number(-math.inf)))  # log(i) at i = 0
-
-    return fold(expr, HIDDEN, leaf, lambda *_: None)
-
-
-def _either(_: Expr, *parts: Expr | None) -> Expr | None:
-    found = dict.fromkeys(part for part in parts if part is not None)
-    return reduce(lambda a, b: Call("maximum", (a, b)), found) if found else None
-
-
-def _both(_: Expr, first: Expr | None, second: Expr | None) -> Expr | None:
-    return None if first is None or second is None else Call("minimum", (first, second))
-
-
-def _chosen(node: Call, _: Expr | None, yes: Expr | None, no: Expr | None) -> Expr | None:
-    if (yes is None and no is None) or any(isinstance(inner, Variable) for inner in walk(node.args[0])):
-        return None
-    return Call("where", (node.args[0], Number(0) if yes is None else yes, Number(0) if no is None else no))
-
-
-HIDDEN: dict[str, Callable[..., Expr | None]] = {
-    **dict.fromkeys(("add", "subtract", "multiply", "divide", "minimum"), _either),
-    "maximum": _both,
-    "where": _chosen,
-}
-
-
-def _definitions(checker: Checker, order: Sequence[int | Loop]) -> Hidden:
-    """When members of each family with one definition are -inf; of what recurs nothing is known."""
-    count = Counter(statement.target.name for statement in checker.netsor.body)
-    known: dict[str, tuple[list[str], Expr]] = {}
-    for position in positions(order):
-        statement = checker.netsor.body[position]
-        own = [slot.bare or "" for slot in statement.target.slots]
-        if not isinstance(statement, Nonlin) or count[statement.target.name] > 1:
-            continue
-        if any(checker.netsor.index[name].boundary for name in own if name):
-            continue
-        found = _hidden(statement.expr, known)
-        nodes = [] if found is None else list(islice(walk(found), MAX_NODES))
-        if found is not None and len(nodes) < MAX_NODES and not any(isinstance(node, Reduction) for node in nodes):
-            known[statement.target.name] = own, found
-    return known
-
-
 # ---- declarations --------------------------------------------------------------------------------------------------
-
-MAX_INDEX = 10_000_000  # values of one index
-RESERVED = {"n", "inf", "pi", "MatMul", "Nonlin", "Dot", "min", "max", *REDUCTIONS, *ATOMS}
 
 
 def check_names(checker: Checker) -> None:
     """Names bound once and not reserved; indices that are not empty and are declared where they are used."""
     netsor = checker.netsor
+    groups: tuple[tuple[str, list[tuple[str, Span]]], ...] = (
+        ("a constant", [(c.name, c.span) for c in netsor.constants]),
+        ("an index", [(i.name, i.span) for i in netsor.indices]),
+        ("a width", [(name, Span()) for name in (*(w[0] for w in netsor.widths), *dict(netsor.fixed_widths))]),
+        ("an initial vector", [(v.name, v.span) for v in netsor.initial]),
+        ("a weight", [(w.name, w.span) for w in netsor.weights]),
+    )
     seen: dict[str, str] = {}
-    groups: list[tuple[str, Iterable[tuple[str, Span]]]] = [
-        ("a constant", ((c.name, c.span) for c in netsor.constants)),
-        ("an index", ((i.name, i.span) for i in netsor.indices)),
-        ("a width", ((name, Span()) for name, _, _ in netsor.widths)),
-        ("a width", ((name, Span()) for name, _ in netsor.fixed_widths)),
-        ("an initial vector", ((v.name, v.span) for v in netsor.initial)),
-        ("a weight", ((w.name, w.span) for w in netsor.weights)),
-    ]
     for kind, names in groups:
         for name, span in names:
-            if name in seen:
-                checker.error(
-                    f"{name} is bound twice: as {seen[name]} and as {kind}",
-                    span,
-                    "give one of them another name",
-                    breaks=name,
-                )
-            check_name(checker, name, span)
-            seen[name] = kind
+            check_name(checker, name, span, seen, kind)
+            seen.setdefault(name, kind)
     for statement in netsor.body:
-        name = statement.target.name
-        if name in seen:
-            checker.error(
-                f"{name} is bound twice: as {seen[name]} and by this statement",
-                statement.span,
-                "give the statement a new name on the left",
-                breaks=name,
-            )
-        check_name(checker, name, statement.span)
+        check_name(checker, statement.target.name, statement.span, seen, "this statement")
     for index in netsor.indices:
         size = index.stop - index.start
-        if size < 1:
-            checker.error(
-                f"index {index.name} is empty: it runs from {index.start} to {index.stop - 1}",
-                index.span,
-                "give it a size of at least 1",
-                breaks=index.name,
-            )
-        elif size > MAX_INDEX:
-            checker.error(
-                f"index {index.name} has {size} values, more than the {MAX_INDEX} allowed",
-                index.span,
-                "choose a smaller size",
-                breaks=index.name,
-            )
+        if not 1 <= size <= MAX_INDEX:
+            beyond = f"has {size} values, more than the {MAX_INDEX} allowed" if size > 0 else "is empty"
+            checker.error(f"index {index.name} {beyond}", index.span, "choose another size")
     known = [index.name for index in netsor.indices]
     declarations: tuple[ConstantDef | Initial | Weight, ...] = (*netsor.constants, *netsor.initial, *netsor.weights)
     for declaration in declarations:
+        checker.used |= {*declaration.indices}
+        listed = f"{declaration.name}[{','.join(declaration.indices)}]"
         for name in declaration.indices:
             if name not in known:
-                checker.error(
-                    f"{name} in {declaration.name}[{','.join(declaration.indices)}] is not a declared index",
-                    declaration.span,
-                    did_you_mean(name, known),
-                    breaks=declaration.name,
-                )
-            checker.used.add(name)
+                said = f"{name} in {listed} is not a declared index"
+                checker.error(said, declaration.span, did_you_mean(name, known))
         if len(set(declaration.indices)) != len(declaration.indices):
-            checker.error(
-                f"{declaration.name} carries an index twice",
-                declaration.span,
-                f"two indices with the same range: {declaration.name}[i,j]",
-                breaks=declaration.name,
-            )
-        if not checker.unknown.isdisjoint(declaration.indices):
-            checker.unknown.add(declaration.name)
+            fix = f"two indices with the same range: {declaration.name}[i,j]"
+            checker.error(f"{declaration.name} carries an index twice", declaration.span, fix)
 
 
-def check_name(checker: Checker, name: str, span: Span) -> None:
-    """A name that a program may give."""
-    if not name.isidentifier():
+def check_name(checker: Checker, name: str, span: Span, seen: Mapping[str, str], kind: str) -> None:
+    """A name that a program may give, and has not given yet."""
+    if name in seen:
+        checker.error(f"{name} is bound twice: as {seen[name]} and as {kind}", span, "give one of them another name")
+    elif not name.isidentifier():
         checker.error(f"{name!r} is not a name", span, "use letters, digits and _, beginning with a letter")
     elif name in RESERVED or name in ATOMS:  # those declared since are no less
         checker.error(f"{name} is reserved by the language", span, f"call it {name}1, say")
     elif name.endswith("_"):
         checker.error(f"{name}: a trailing underscore is reserved for second copies of indices", span, name.rstrip("_"))
-
-
-def check_constants(checker: Checker) -> None:
-    """Values of the constants; one whose value is wrong becomes unknown."""
-    for constant in checker.netsor.constants:
-        before = len(checker.problems)
-        doubtful = isinstance(constant.value, Expr) and checker.doubtful(constant.value)
-        if constant.name not in checker.unknown and not doubtful:
-            check_constant(checker, constant)
-        if doubtful or len(checker.problems) > before:
-            checker.unknown.add(constant.name)
 
 
 def declared_families(checker: Checker, values: bool = True) -> dict[str, Family]:
@@ -667,8 +519,6 @@ def declared_families(checker: Checker, values: bool = True) -> dict[str, Family
     for entry in entries:
         for width in (entry.width,) if isinstance(entry, Initial) else entry.shape:
             checker.width(width, entry.span)
-        if entry.name in checker.unknown:
-            continue
         kind: Kind = "vector" if isinstance(entry, Initial) else "weight"
         width = entry.width if isinstance(entry, Initial) else ""
         family = Family(entry.name, kind, checker.index_ranges(entry.indices), width, (), checker.rules(entry.indices))
@@ -691,52 +541,25 @@ def declared_families(checker: Checker, values: bool = True) -> dict[str, Family
 
 # ---- statements ----------------------------------------------------------------------------------------------------
 
-MAX_STATEMENTS = 2000
-
-
-def keep_readable(checker: Checker) -> None:
-    """Keep the statements whose constants and indices are all known; a family with another one is unknown."""
-    for statement in checker.netsor.body:
-        if checker.doubtful(*statement_parts(statement)):
-            checker.unknown.add(statement.target.name)
-    if len(checker.netsor.body) > MAX_STATEMENTS:
-        checker.error(
-            f"the program has {len(checker.netsor.body)} statements, more than the {MAX_STATEMENTS} allowed",
-            checker.netsor.body[MAX_STATEMENTS].span,
-            "a family is one statement, whatever its size",
-        )
-    checker.body = [
-        position
-        for position, statement in enumerate(checker.netsor.body[:MAX_STATEMENTS])
-        if statement.target.name not in checker.unknown
-    ]
-
 
 def defined_families(checker: Checker, whole: bool = True) -> dict[str, Family]:
     """Families that statements define; `whole` asks for every member."""
     groups: dict[str, list[int]] = {}
-    for position in checker.body:
-        groups.setdefault(checker.netsor.body[position].target.name, []).append(position)
+    for position, statement in enumerate(checker.netsor.body):
+        groups.setdefault(statement.target.name, []).append(position)
     families = {}
     for name, places in groups.items():
         statements = [checker.netsor.body[position] for position in places]
         counts = {len(s.target.slots) for s in statements}
         if len(counts) > 1:
-            checker.error(
-                f"{name} is defined with {' and with '.join(map(str, sorted(counts)))} indices",
-                statements[-1].span,
-                "one name has one list of indices",
-                breaks=name,
-            )
+            said = f"{name} is defined with {' and with '.join(map(str, sorted(counts)))} indices"
+            checker.error(said, statements[-1].span, "one name has one list of indices")
             continue
         before = len(checker.problems)
         for statement in statements:
             check_left_side(checker, statement)
-        family = joined(checker, name, places, statements, whole) if len(checker.problems) == before else None
-        if family is not None and len(checker.problems) == before:
-            families[name] = family
-        else:
-            checker.unknown.add(name)
+        if len(checker.problems) == before:
+            families[name] = joined(checker, name, places, statements, whole)
     return families
 
 
@@ -792,27 +615,6 @@ def joined(
         for k in range(len(ranges))
     ]
     return Family(name, "scalar", ranges, "", tuple(positions), tuple(rules))
-
-
-def sound_statements(checker: Checker, families: Mapping[str, Family]) -> list[int]:
-    """Check the right sides; positions of the statements without mistakes whose names are all known."""
-    sound = []
-    for position in checker.body:
-        before = len(checker.problems)
-        check_right_side(checker, checker.netsor.body[position], families)
-        if len(checker.problems) == before and is_known(checker, position, families):
-            sound.append(position)
-    return sound
-
-
-def is_known(checker: Checker, position: int, families: Mapping[str, Family]) -> bool:
-    """Whether a statement mentions known families only."""
-    return all(
-        node.name in families
-        for part in statement_parts(checker.netsor.body[position])
-        for node in walk(part)
-        if isinstance(node, Variable)
-    )
 
 
 def check_right_side(checker: Checker, statement: Statement, families: Mapping[str, Family]) -> None:
@@ -899,64 +701,43 @@ def is_reference(
     """Whether a name refers to a known family, with slots that fit; complains if not."""
     checker.used.add(reference.name)
     family = families.get(reference.name)
-    if family is None:
-        defined = {s.target.name for s in checker.netsor.body}
-        if reference.name in defined or reference.name in checker.unknown:
-            return False  # its declaration is wrong and has been reported
-        if reference.name == "n":
-            checker.error(
-                "n may occur only as scale=1/n in Dot",
-                statement.span.at(reference.column),
-                "limits need programs whose text does not depend on the width",
-            )
-            return False
-        checker.error(
-            f"{reference.name} is not defined",
-            statement.span.at(reference.column),
-            how_to_define(checker, reference, statement, families, weight),
-        )
+    if reference.name in checker.later:
         return False
-    return check_slots(checker, reference, family.ranges, family.boundaries, bound, statement.span)
-
-
-def how_to_define(
-    checker: Checker, reference: Variable, statement: Statement, families: Mapping[str, Family], weight: bool
-) -> str:
-    """What to do about a name that is not defined: a name that is nearly the same, or the line that declares it."""
+    if family is not None:
+        return check_slots(checker, reference, family.ranges, family.boundaries, bound, statement.span)
+    place = statement.span.at(reference.column)
+    if reference.name == "n":
+        fix = "limits need programs whose text does not depend on the width"
+        checker.error("n may occur only as scale=1/n in Dot", place, fix)
+        return False
     kinds = [name for name, family in families.items() if (family.kind == "weight") == weight]
     known = kinds if weight else [*kinds, *checker.netsor.constant, *checker.netsor.index]
-    same = next((name for name in known if name.lower() == reference.name.lower()), "")
-    near = same or "".join(get_close_matches(reference.name, known, n=1, cutoff=0.75 if weight else 0.6))
-    if near:
-        return f"did you mean {near}?"
     listed = f"[{','.join(map(str, reference.slots))}]" if reference.slots else ""
-    if not all(slot.bare for slot in reference.slots):
-        return f"known names: {', '.join(sorted(known)[:12])}"
-    if weight:
-        return f"add `{reference.name}{listed}: 1` under `weights:`, where 1 is the variance"
-    vector = f"add `{reference.name}{listed}: {{cov: 1}}` under `initial:` for a Gaussian vector"
-    number = f", or `{reference.name}: 1` under `constants:` for a number" if isinstance(statement, Nonlin) else ""
-    return vector + ("" if listed else number)
+    declare = f"`{reference.name}{listed}: {'1` under weights:' if weight else '{cov: 1}` under initial:'}"
+    checker.error(f"{reference.name} is not defined", place, did_you_mean(reference.name, known, declare))
+    return False
 
 
 # ---- kinds and widths ----------------------------------------------------------------------------------------------
 
 
-def with_kinds(checker: Checker, families: Mapping[str, Family], sound: Sequence[int]) -> dict[str, Family]:
+def with_kinds(checker: Checker, families: Mapping[str, Family]) -> dict[str, Family]:
     """Vector or scalar, and the width, of every family: a fixpoint, because definitions may be mutual."""
-    body = [checker.netsor.body[position] for position in sound]
-    unsure = checker.unknown | {s.target.name for p, s in enumerate(checker.netsor.body) if p not in set(sound)}
+    body = checker.netsor.body
+    kind: dict[str, Kind] = {name: f.kind for name, f in families.items() if not f.statements}
+    width = {name: f.width for name, f in families.items() if not f.statements}
+    unsure = set(checker.later) - kind.keys()
     for statement in body if unsure else ():  # in the order of the text: what follows from unsure is unsure
         if isinstance(statement, Nonlin) and not unsure.isdisjoint(ref.name for ref in statement.inputs):
             unsure.add(statement.target.name)
-    kind: dict[str, Kind] = {name: f.kind for name, f in families.items() if not f.statements}
-    width = {name: f.width for name, f in families.items() if not f.statements}
     for _ in range(len(body) + 1):
         before = dict(kind), dict(width)
         for statement in body:
             name = statement.target.name
             if isinstance(statement, MatMul):
-                kind[name], width[name] = "vector", statement.sides(checker.netsor.weight[statement.weight.name])[0]
+                weight = checker.netsor.weight.get(statement.weight.name)
+                if weight is not None:
+                    kind[name], width[name] = "vector", statement.sides(weight)[0]
             elif isinstance(statement, Dot):
                 kind.setdefault(name, "scalar")
             else:
@@ -1046,18 +827,15 @@ def check_kinds(checker: Checker, statement: Statement, kind: Mapping[str, Kind]
 
 def check_outputs(checker: Checker, families: Mapping[str, Family]) -> None:
     """Outputs exist, and each is named once."""
-    if "outputs" in checker.unknown:  # they could not be read
-        return
-    known = list(dict.fromkeys(s.target.name for s in checker.netsor.body))
-    if not checker.netsor.outputs:
+    netsor = checker.netsor
+    if not netsor.outputs:
         checker.error("the program has no outputs", Span(), "outputs: [y] in a file, P.outputs(y) in Python")
-    for name in checker.netsor.outputs:
-        checker.used.add(name)
-        if name in checker.unknown:
-            continue
+    checker.used |= {*netsor.outputs}
+    for name in netsor.outputs:
         if name not in families or families[name].kind == "weight":
+            known = list(dict.fromkeys(statement.target.name for statement in netsor.body))
             checker.error(f"the output {name} is not defined", Span(), did_you_mean(name, known))
-    if len(set(checker.netsor.outputs)) != len(checker.netsor.outputs):
+    if len(set(netsor.outputs)) != len(netsor.outputs):
         checker.error("an output is named twice", Span())
 
 
@@ -1098,55 +876,61 @@ def _words(text: str) -> set[str]:
 def validate(netsor: Draft) -> tuple[Mapping[str, Family], tuple[Problem, ...]]:
     """Check a program and work out its families.
 
-    Raises    ProgramError with all problems
+    Raises    ProgramError with all problems of the first phase that has any
     """
     checker = Checker(netsor)
-    families = _check(checker)
-    if checker.problems:
-        raise ProgramError(in_order(checker.problems))
+    families = _declared(checker)
+    if len(netsor.body) > MAX_STATEMENTS:
+        said = f"the program has {len(netsor.body)} statements, more than the {MAX_STATEMENTS} allowed"
+        checker.error(said, netsor.body[MAX_STATEMENTS].span, "a family is one statement, whatever its size")
+    families |= defined_families(checker)
+    checker.done()
+    for statement in netsor.body:
+        check_right_side(checker, statement, families)
+    checker.done()
+    families = with_kinds(checker, families)
+    boundaries = {name: family.boundaries for name, family in families.items()}
+    checker.problems += schedule(netsor.body, netsor.ranges, boundaries)[1]
+    check_outputs(checker, families)
+    checker.done()
+    for statement in netsor.body:
+        if isinstance(statement, Nonlin):
+            check_infinity(checker, statement.expr, statement)
+            check_clips(checker, statement)
+            check_masks(checker, statement)
+    checker.done()
+    note_unused(checker)
     return families, tuple(checker.warnings)
 
 
-def problems_of(draft: Draft, unknown: Iterable[str] = (), last: bool = False) -> list[Problem]:
-    """Mistakes that are certain while nothing is known about the names `unknown` (their declarations failed).
+def check_declarations(draft: Draft) -> None:
+    """Raise ProgramError for mistakes in declarations, with all of the first phase that has any."""
+    checker = Checker(draft)
+    _declared(checker)
+    checker.done()
 
-    With `last`, only those of the last statement, without values of declarations: quick, for the calls of a builder.
+
+def check_last(draft: Draft, later: Collection[str]) -> None:
+    """Raise ProgramError for mistakes in the last statement; of the names `later` nothing is known yet.
+
+    Values of declarations are not looked at: quick, for the calls of a builder.
     """
-    checker = Checker(draft, unknown)
-    if last:
-        return _check_last(checker)
-    _check(checker)
-    return checker.problems
-
-
-def _check(checker: Checker) -> dict[str, Family]:
-    netsor = checker.netsor
+    checker, statement = Checker(draft, later), draft.body[-1]
     check_names(checker)
-    check_constants(checker)
-    families = declared_families(checker)
-    keep_readable(checker)
-    families |= defined_families(checker)
-    sound = sound_statements(checker, families)
-    families = with_kinds(checker, families, sound)
-    body = [netsor.body[position] for position in sound]
-    order, problems = schedule(body, netsor.ranges, {name: family.boundaries for name, family in families.items()})
-    checker.problems += problems
-    check_outputs(checker, families)
-    if not checker.problems and not checker.unknown:
-        check_masks(checker, order)
-        note_unused(checker)
-    return families
-
-
-def _check_last(checker: Checker) -> list[Problem]:
-    """Problems of the last statement of a draft."""
-    check_names(checker)
-    keep_readable(checker)
-    families = declared_families(checker, values=False)
-    families |= defined_families(checker, whole=False)
-    statement = checker.netsor.body[-1]
-    if statement.target.name in families or statement.target.name in checker.unknown:
-        check_right_side(checker, statement, families)
+    families = declared_families(checker, values=False) | defined_families(checker, whole=False)
+    check_right_side(checker, statement, families)
     if not checker.problems:
-        with_kinds(checker, families, [position for position in checker.body if is_known(checker, position, families)])
-    return [problem for problem in checker.problems if problem.span.text == statement.span.text]
+        with_kinds(checker, families)
+    found = [problem for problem in checker.problems if problem.span.text == statement.span.text]
+    if found:
+        raise ProgramError(found)
+
+
+def _declared(checker: Checker) -> dict[str, Family]:
+    """The families that are declared, phase by phase."""
+    check_names(checker)
+    checker.done()
+    for constant in checker.netsor.constants:
+        check_constant(checker, constant)
+    checker.done()
+    return declared_families(checker)

@@ -269,25 +269,3 @@ def test_names_inside_index_expressions_and_sizes_count_as_used():
         )
     )
     assert netsor.warnings == ()
-
-
-LARGE = """program: large
-indices: {{i: 20000, j: 20000}}
-initial: {{"h[i]": {{cov: 1 + 0*i}}}}
-weights: {{Q: 1, K: 1, V: 1}}
-body:
-  - q[i] = MatMul(Q, h[i])
-  - k[j] = MatMul(K, h[j])
-  - p[i,j] = Dot(q[i], k[j])
-  - v[j] = MatMul(V, h[j])
-  - y[i] = Nonlin(sum[j](softmax[j](where({0}, p[i,j], -inf)) * v[j]))
-outputs: [y]
-"""
-
-
-def test_a_large_mask_is_refused_unless_an_entry_of_each_row_is_seen():
-    for condition in ("j <= i", "j >= i", "(j < 5) | (i < j)"):
-        loads(LARGE.format(condition))
-    for condition in ("j < i", "abs(i - j) == 1"):
-        with pytest.raises(ProgramError, match="too large to tell whether some row has every entry masked"):
-            loads(LARGE.format(condition))
