@@ -80,7 +80,8 @@ def _drawn(block: Block) -> Any:
     from rich.text import Text
 
     if isinstance(block, Paragraph):
-        return Text.assemble((f"{block.label:<8}", "italic"), *((word, _ink(word)) for word in block.words))
+        label = f"{block.label:<8}" if block.label else ""
+        return Text.assemble((label, "italic"), *((word, _ink(word)) for word in block.words))
     if isinstance(block, Judgements):
         table = _table(("verdict", "rule", "where", "why"), expand=True)
         for entry in block.entries:

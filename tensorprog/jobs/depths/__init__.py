@@ -1,23 +1,31 @@
-"""Depth profiles: what happens to tokens from layer to layer, and the constants for which it is as wanted."""
+"""Depth profiles: what happens to tokens from layer to layer, and the constants for which it is as wanted.
+
+question    a family, its layers and tokens, constants: read and checked
+quantities  variance, correlation, rank, entropy, kurtosis from sums over draws
+profile     these of the limit and of networks, layer by layer
+results     the Dataset, tables, depth.json
+pictures    depth.png
+solving     `solve`: the constant for which a quantity has a value
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
 from tensorprog.finite.workers import one_blas_thread
-from tensorprog.jobs.depths.networks import WIDTHS, curves_of_networks
-from tensorprog.jobs.depths.profile import Curves, curves, curves_of_limit, gradients_of_limit, with_gradients
+from tensorprog.jobs.depths.profile import Curves, of_limit, of_networks
 from tensorprog.jobs.depths.question import Question, Variant, ask
-from tensorprog.jobs.depths.results import DepthProfile
-from tensorprog.jobs.depths.root import NoSolutionError, Wanted, root
+from tensorprog.jobs.depths.results import dataset
+from tensorprog.jobs.depths.solving import NoSolutionError, Solution, Wanted, find
 from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, fail, need_xarray
 from tensorprog.program import Program
 from tensorprog.show.progress import Listener, watched
 
-__all__ = ["DRAWS", "NETWORKS", "NoSolutionError", "depth", "per_replicate", "profile", "solve"]
+__all__ = ["DRAWS", "NETWORKS", "NoSolutionError", "depth", "profile", "solution", "solve"]
 
 DRAWS, NETWORKS = 4096, 1024
 REPLICATES = 16
@@ -53,7 +61,7 @@ def depth(
     - gradient_norm, with `gradients`: mean over tokens of the squared norm of the gradient of
       `sum_i xi_i . y_i / sqrt(n)` by z_i, for all outputs y_i with fresh standard normal xi_i, by the program that
       `tp.backward` makes: 1 for the identity; where no limit of gradients is claimed, as behind scores, networks of
-      the widths 64, 128 and 256 are drawn, if no others are asked for
+      the widths given have them
 
     Expectations over coordinates are given the scores; what they make is averaged over draws of the scores, the same
     for all values of constants, so that curves are smooth.  A quantity that there is none of is left out.
@@ -61,15 +69,98 @@ def depth(
     Shapes    an xarray.Dataset: each quantity and NAME_error (*constants, layer); with widths NAME_finite and
               NAME_finite_se (*constants, width, layer); the attribute `grade` is that of the limit
     Accuracy  errors over `draws` draws of the scores hold with a probability of 99.9 %; without scores they are those
-              of the moments; beside networks stand standard errors; what is extrapolated follows a line in 1/n, with
-              its noise and how far it moves without the smallest width, and is no theorem
+              of the moments; beside networks stand standard errors
     Raises    ProgramError for mistakes, with place and advice; OutsideError, NotCompiledError where there is no limit,
               unless networks are asked for
     """
     need_xarray("depth profiles")
     question = ask(program, of, index, to, over, tokens, gradients)
-    with nullcontext(progress) if progress is not None else watched("layers of the limit") as told:
-        return profile(question, _widths(width), draws, samples, seed, _Telling(told)).to_xarray()
+    widths = [width] if not isinstance(width, Iterable) else width
+    with nullcontext(progress) if progress is not None else watched("layers of the limit") as tell:
+        return profile(question, widths, draws, samples, seed, tell=tell)
+
+
+def profile(
+    question: Question,
+    widths: Iterable[int],
+    draws: int,
+    samples: int,
+    seed: int,
+    told: Listener | None = None,
+    tell: Callable[[int, int], None] | None = None,
+) -> Any:
+    """Compute what was asked: the Dataset of `depth`; `tell` hears how many choices of constants are done."""
+    told, each = told or Listener(), _per_replicate(draws)
+    widths = tuple(dict.fromkeys(check_count("width", width) for width in widths))
+    check_count("samples", samples, 2 * REPLICATES)
+    check_count("seed", seed, 0)
+    report = Program.from_netsor(question.base).check()
+    limit, finite = dict[Variant, Curves](), dict[tuple[Variant, int], Curves]()
+    refused = dict[str, str]()
+    attributes = {
+        "grade": report.grade,
+        "claims": json.dumps([str(claim) for claim in report.claims]),
+        "draws": REPLICATES * each,
+        "seed": str(seed),
+    }
+    gradients = _gradients(question, attributes)
+    total = len(question.variants)
+    with one_blas_thread():
+        for number, choice in enumerate(question.variants):
+            told.stage(" ".join(filter(None, [f"{number + 1} of {total}", str(choice)])))
+            if tell is not None:
+                tell(number, total)
+            try:
+                _inside(choice)
+                limit[choice] = of_limit(question, choice, each, seed, gradients)
+            except (OutsideError, NotCompiledError) as error:
+                if not widths:
+                    raise
+                refused[str(choice)] = str(error)
+            for width in widths:
+                finite[choice, width] = of_networks(question, choice, width, samples, seed)
+    if tell is not None:
+        tell(total, total)
+    attributes |= {"samples": samples} if widths else {}
+    attributes |= {"no_limit": json.dumps(refused)} if refused else {}
+    found = dataset(question, limit, finite, attributes)
+    if not found.data_vars:
+        raise fail(f"there is nothing to say of {question.axes.name}")
+    return found
+
+
+def _gradients(question: Question, attributes: dict[str, Any]) -> bool:
+    """Whether there is a limit of gradients, which `attributes` say; if none is claimed they say why."""
+    backward = question.variants[0].backward
+    if backward is None:
+        return False
+    report = Program.from_netsor(backward).check()
+    attributes["gradients_grade"] = report.grade
+    if report.grade == "outside":
+        failing = ", ".join(dict.fromkeys(finding.rule for finding in report.failing))
+        attributes["no_gradients"] = (
+            f"none is claimed ({failing}; tp.backward(P).check() says more); networks of given widths have gradients"
+        )
+    return bool(report.grade != "outside")
+
+
+def _inside(choice: Variant) -> None:
+    """Refuse a program outside the theory.
+
+    Raises    OutsideError
+    """
+    checked = Program.from_netsor(choice.netsor).check()
+    if checked.grade == "outside":
+        raise OutsideError(f"no limit is claimed for {choice.netsor.name}:\n{checked}")
+
+
+def _per_replicate(draws: int) -> int:
+    """Draws of each of the replicates: a power of 2.
+
+    Raises    ProgramError
+    """
+    each = check_count("draws", draws, REPLICATES) / REPLICATES
+    return 1 << max(0, round(math.log2(each)))
 
 
 def solve(
@@ -102,83 +193,13 @@ def solve(
     Raises    ProgramError for mistakes; NoSolutionError, with the values seen, where the quantity is never so large
     """
     question = ask(program, of, index, to, None, tokens, quantity == "gradient_norm")
-    with one_blas_thread():
-        found = root(question, Wanted(constant, quantity, float(value), growth), per_replicate(draws), seed, between)
+    found = solution(question, Wanted(constant, quantity, float(value), growth), draws, seed, between)
     return found.value, found.error
 
 
-class _Telling(Listener):
-    """Passes on how many choices of constants are done."""
-
-    def __init__(self, tell: Callable[[int, int], None] | None) -> None:
-        self._tell = tell
-
-    def progress(self, done: int, total: int) -> None:
-        if self._tell is not None:
-            self._tell(done, total)
-
-
-def _widths(width: int | Iterable[int]) -> tuple[int, ...]:
-    listed = list(width) if isinstance(width, Iterable) else [width]
-    return tuple(dict.fromkeys(check_count("width", each) for each in listed))
-
-
-def per_replicate(draws: int) -> int:
-    """Draws of each of the replicates: a power of 2.
-
-    Raises    ProgramError
-    """
-    each = check_count("draws", draws, REPLICATES) / REPLICATES
-    return 1 << max(0, round(math.log2(each)))
-
-
-def profile(
-    question: Question, widths: tuple[int, ...], draws: int, samples: int, seed: int, told: Listener
-) -> DepthProfile:
-    """Compute what was asked."""
-    each = per_replicate(draws)
-    check_count("samples", samples, 2 * REPLICATES)
-    check_count("seed", seed, 0)
-    report = Program.from_netsor(question.base).check()
-    found = DepthProfile(question, report, REPLICATES * each, samples, seed, {})
-    backward = question.choices[0].backward
-    gradient = None if backward is None else Program.from_netsor(backward).check()
-    found.gradients = gradient
+def solution(
+    question: Question, wanted: Wanted, draws: int, seed: int, between: tuple[float, float] | None = None
+) -> Solution:
+    """As `solve`, with the quantity at that constant and its slope."""
     with one_blas_thread():
-        for number, choice in enumerate(question.choices):
-            told.progress(number, len(question.choices))
-            checked = Program.from_netsor(choice.netsor).check()
-            try:
-                if checked.grade == "outside":
-                    raise OutsideError(f"no limit is claimed for {question.base.name}:\n{checked}")
-                found.limit[choice.position] = curves_of_limit(question, choice, each, seed)
-            except (OutsideError, NotCompiledError) as error:
-                if not widths:
-                    raise
-                found.refused[choice.position] = str(error)
-            if gradient is not None and choice.position in found.limit:
-                try:
-                    found.limit[choice.position] = _with_gradients(question, choice, found, gradient, each)
-                except (OutsideError, NotCompiledError) as error:
-                    found.refused_gradients[choice.position] = str(error)
-            drawn = widths or (WIDTHS if choice.position in found.refused_gradients else ())
-            for width in drawn:
-                found.finite[choice.position, width] = curves_of_networks(question, choice, width, samples, seed)
-    told.progress(len(question.choices), len(question.choices))
-    if not found.names:
-        raise fail(f"there is nothing to say of {question.axes.name}")
-    return found
-
-
-def _with_gradients(question: Question, choice: Variant, found: DepthProfile, report: Any, draws: int) -> Curves:
-    """The limit's curves of one choice of constants with those of gradients.
-
-    Raises    OutsideError where no limit of gradients is claimed, NotCompiledError
-    """
-    if report.grade == "outside":
-        failing = ", ".join(dict.fromkeys(finding.rule for finding in report.failing))
-        raise OutsideError(
-            f"none is claimed ({failing}; tp.backward(P).check() says more); networks of given widths have gradients"
-        )
-    backward = curves(gradients_of_limit(question, choice, draws, found.seed))
-    return with_gradients(question, choice, found.limit[choice.position], backward)
+        return find(question, wanted, _per_replicate(draws), seed, between)

@@ -1,9 +1,9 @@
-"""Depth profiles of the limit: the quantities of every layer with their errors, for each choice of constants."""
+"""The quantities of every layer with their errors: of the limit, and of networks of a given width."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,18 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.several import REPLICATES, deviations, standard_errors
 from tensorprog.jobs.depths.quantities import QUANTITIES, Sums, widened
 from tensorprog.jobs.depths.question import Question, Variant
-from tensorprog.limit.law.by_layer import LayerDraws
+from tensorprog.language.averages import unused
+from tensorprog.language.expr import Variable, slots_of
+from tensorprog.language.ir import Index, Netsor
+from tensorprog.limit.law.by_layer import LayerDraws, ordered
 from tensorprog.limit.law.law import NumericLaw
+from tensorprog.program import Program
 
-__all__ = ["Curves", "curves", "curves_of_limit", "entropies", "gradients_of_limit", "sums_of_limit", "with_gradients"]
+__all__ = ["Curves", "gradients_of_limit", "of_limit", "of_networks", "sums_of_limit"]
 
 Array = NDArray[np.float64]
+GROUPS = 16  # of networks, whose spread is the standard error
+ORDERS = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True)
@@ -30,32 +36,50 @@ class Curves:
     errors: dict[str, Array]
 
 
-def sums_of_limit(
-    question: Question, choice: Variant, draws: int, seed: int, replicates: int = REPLICATES
-) -> list[Sums]:
-    """Sums over the draws of each replicate, all of them or the first few; one where nothing is random."""
-    law = NumericLaw(choice.larger)
-    source = LayerDraws(law, question.axes, [attention.name for attention in choice.attention], seed)
+def curves(parts: Sequence[Sums], stated: bool = True) -> Curves:
+    """Values from the sums of all parts, errors from how far the parts differ: as laws state them, or standard ones."""
+    whole = sum(parts, start=Sums())
+    each = [part.values for part in parts]
+    values, errors = whole.values, dict[str, Array]()
+    for name in (name for name in QUANTITIES if name in values):
+        spread = standard_errors([found[name] for found in each]) if len(each) > 1 else np.zeros(values[name].shape)
+        spread = spread if stated else spread / deviations(len(each))
+        errors[name] = spread + widened(name, values[name], whole.tokens, whole.relative)
+    return Curves({name: values[name] for name in errors}, errors)
+
+
+# ---- the limit -------------------------------------------------------------------------------------------------------
+
+
+def sums_of_limit(question: Question, choice: Variant, draws: int, seed: int) -> list[Sums]:
+    """Sums over the draws of each replicate; one where nothing is random."""
+    source = LayerDraws(NumericLaw(choice.larger), question.axes, [each.name for each in choice.attention], seed)
     found: dict[int, Sums] = {}
-    for piece in source.replicates(draws, replicates):
+    for piece in source.replicates(draws, REPLICATES):
         total = found.setdefault(piece.replicate, Sums())
-        total.add(piece.gram, piece.raw, entropies(question, choice, piece.scalars), piece.relative)
+        total.add(piece.gram, piece.raw, _entropies(question, choice, piece.scalars), piece.relative)
     return list(found.values())
 
 
-def gradients_of_limit(
-    question: Question, choice: Variant, draws: int, seed: int, replicates: int = REPLICATES
-) -> list[Sums]:
+def gradients_of_limit(question: Question, choice: Variant, draws: int, seed: int) -> list[Sums]:
     """The same sums of gradients, by the adjoint program: coordinates of its families are those of gradients."""
     assert choice.backward is not None
     source = LayerDraws(NumericLaw(choice.backward), question.gradient, (), seed, moments=False)
     found: dict[int, Sums] = {}
-    for piece in source.replicates(draws, replicates):
+    for piece in source.replicates(draws, REPLICATES):
         found.setdefault(piece.replicate, Sums()).add(piece.gram, None, None, piece.relative)
     return list(found.values())
 
 
-def with_gradients(question: Question, choice: Variant, forward: Curves, backward: Curves) -> Curves:
+def of_limit(question: Question, choice: Variant, draws: int, seed: int, gradients: bool) -> Curves:
+    """The quantities in the limit, with errors that hold with a probability of 99.9 % where draws are averaged."""
+    found = curves(sums_of_limit(question, choice, draws, seed))
+    if gradients:
+        return _with_gradients(question, choice, found, curves(gradients_of_limit(question, choice, draws, seed)))
+    return found
+
+
+def _with_gradients(question: Question, choice: Variant, forward: Curves, backward: Curves) -> Curves:
     """Curves with the squared norms of gradients; nan in layers that no output depends on."""
     assert choice.backward is not None
     start, _ = choice.backward.families[question.gradient.name].ranges[question.axes.layer]
@@ -69,7 +93,7 @@ def with_gradients(question: Question, choice: Variant, forward: Curves, backwar
     return Curves({**forward.values, "gradient_norm": both[0]}, {**forward.errors, "gradient_norm": both[1]})
 
 
-def entropies(question: Question, choice: Variant, scalars: dict[str, Array]) -> Array | None:
+def _entropies(question: Question, choice: Variant, scalars: dict[str, Array]) -> Array | None:
     """The mean entropy of the rows of attention in each layer.
 
     Shapes    each of scalars (draws, *members) -> (draws, layers), nan where there is none
@@ -96,37 +120,59 @@ def entropies(question: Question, choice: Variant, scalars: dict[str, Array]) ->
         return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
 
 
-def curves_of_limit(question: Question, choice: Variant, draws: int, seed: int) -> Curves:
-    """The quantities in the limit, with errors that hold with a probability of 99.9 % where draws are averaged."""
-    return curves(sums_of_limit(question, choice, draws, seed))
+# ---- networks --------------------------------------------------------------------------------------------------------
 
 
-def curves(parts: Sequence[Sums], stated: bool = True, growth: bool = False) -> Curves:
-    """Values from the sums of all parts, errors from how far the parts differ: as laws state them, or standard ones.
+def of_networks(question: Question, choice: Variant, width: int, samples: int, seed: int) -> Curves:
+    """The same quantities at one width, averages over coordinates, then over networks, with standard errors."""
+    name, (layer, token) = question.axes.name, (question.axes.layer, question.axes.token)
+    program, names, taken = _indexed(choice.larger, name)
+    second = list(names)
+    if token is not None:
+        second[token] = unused("other", taken)
+        index = Index(second[token], *choice.larger.families[name].ranges[token])
+        program = replace(program, indices=(*program.indices, index))
+    one, two = Variable(name, slots_of(names)), Variable(name, slots_of(second))
+    gram, raw = unused("gram", taken), [unused(f"moment{k}", taken) for k in ORDERS]
+    free = ",".join([*names, *([second[token]] if token is not None else [])])
+    averages = {f"{gram}[{free}]": str(one * two)}
+    averages |= {f"{own}[{','.join(names)}]": str(one**k) for own, k in zip(raw, ORDERS, strict=True)}
+    keep = [attention.name for attention in choice.attention]
+    parts, gradients = list[Sums](), list[Sums]()
+    for group in range(GROUPS):
+        each, own_seed = max(1, samples // GROUPS), GROUPS * seed + group
+        drawn = Program.from_netsor(program).run(width, each, seed=own_seed, keep=keep, averages=averages)
+        matrix = np.asarray(drawn.averages[gram])
+        if token is None:
+            grams = np.moveaxis(matrix, 1 + layer, 1)[..., None, None]
+        else:
+            grams = np.moveaxis(matrix, [1 + layer, 1 + token], [1, -2])
+        total = Sums()
+        total.add(
+            grams.reshape(*grams.shape[:2], -1, *grams.shape[-2:]),
+            np.stack([ordered(np.asarray(drawn.averages[own]), question.axes) for own in raw]),
+            _entropies(question, choice, {own: np.asarray(drawn[own]) for own in keep}),
+        )
+        parts.append(total)
+        if choice.backward is not None:
+            adjoint, places, _ = _indexed(choice.backward, question.gradient.name)
+            square = str(Variable(question.gradient.name, slots_of(places)) ** 2)
+            norms = Program.from_netsor(adjoint).run(
+                width, each, seed=own_seed, averages={f"square[{','.join(places)}]": square}
+            )
+            gradients.append(Sums())
+            norm = ordered(np.asarray(norms.averages["square"]), question.gradient)
+            gradients[-1].add(norm.mean(axis=-1)[..., None, None], None, None)
+    forward = curves(parts, stated=False)
+    if not gradients:
+        return forward
+    return _with_gradients(question, choice, forward, curves(gradients, stated=False))
 
-    With `growth` the factors by which the quantities change from layer to layer, beginning with the second.
-    """
-    whole = sum(parts, start=Sums())
-    each = [part.values for part in parts]
-    if growth:
-        relative = whole.relative[..., 1:] + whole.relative[..., :-1] if whole.relative.ndim else whole.relative
-        return _curves(_grown(whole.values), [_grown(values) for values in each], stated, whole.tokens, relative)
-    return _curves(whole.values, each, stated, whole.tokens, whole.relative)
 
-
-def _grown(values: dict[str, Array]) -> dict[str, Array]:
-    """Factors from layer to layer."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return {name: value[1:] / value[:-1] for name, value in values.items()}
-
-
-def _curves(
-    whole: dict[str, Array], each: Sequence[dict[str, Array]], stated: bool, tokens: int, relative: Array
-) -> Curves:
-    values, errors = dict[str, Array](), dict[str, Array]()
-    for name in (name for name in QUANTITIES if name in whole):
-        values[name] = whole[name]
-        spread = standard_errors([found[name] for found in each]) if len(each) > 1 else np.zeros(values[name].shape)
-        spread = spread if stated else spread / deviations(len(each))
-        errors[name] = spread + widened(name, values[name], tokens, relative)
-    return Curves(values, errors)
+def _indexed(netsor: Netsor, name: str) -> tuple[Netsor, list[str], set[str]]:
+    """The program with an index for each place of a family, their names, and all names that are taken then."""
+    ranges = netsor.families[name].ranges
+    taken = {*netsor.index, *netsor.families, *netsor.constant}
+    names = [unused(f"place{k}", taken) for k in range(len(ranges))]
+    indices = [Index(own, *span) for own, span in zip(names, ranges, strict=True)]
+    return replace(netsor, indices=(*netsor.indices, *indices)), names, taken

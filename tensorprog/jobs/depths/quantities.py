@@ -119,15 +119,6 @@ class Sums:
         return total
 
     @property
-    def backwards(self) -> Sums:
-        """The same sums with the last layer first; without plain moments."""
-        found = Sums()
-        found.draws, found.tokens, found._known = self.draws, self.tokens, False
-        found._sums = {name: value[::-1] for name, value in self._sums.items()}
-        found.relative = self.relative[..., ::-1] if self.relative.ndim else self.relative
-        return found
-
-    @property
     def values(self) -> dict[str, Array]:
         """The quantities by name.
 

@@ -1,19 +1,16 @@
-"""What a depth profile found: tables, an xarray Dataset, JSON."""
+"""What a depth profile found, an xarray.Dataset: how it is made, its tables, and depth.json."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tensorprog.blocks import Block, Grid, Paragraph, paragraph
-from tensorprog.blocks.html import Shown
 from tensorprog.finite.workers import libraries
-from tensorprog.jobs.depths.networks import FEWEST, extrapolated
 from tensorprog.jobs.depths.profile import Curves
 from tensorprog.jobs.depths.quantities import LONG_NAMES, QUANTITIES
 from tensorprog.jobs.depths.question import Question, Variant
@@ -22,7 +19,7 @@ from tensorprog.language.formats import BRACKETS, quantity
 from tensorprog.language.samples import program_text
 from tensorprog.results.study import constants_json
 
-__all__ = ["DepthProfile", "summary"]
+__all__ = ["dataset", "depth_json", "summary", "tables"]
 
 ROWS = 12  # of layers in a table
 EXACT = 1e-9  # relative errors below it are not shown
@@ -43,267 +40,115 @@ def summary(name: str, report: Any) -> Paragraph:
     return paragraph(name, ": ", *report.summary.words, *more)
 
 
-@dataclass
-class DepthProfile(Shown):
-    """A depth profile that is done."""
+def dataset(
+    question: Question,
+    limit: Mapping[Variant, Curves],
+    finite: Mapping[tuple[Variant, int], Curves],
+    attributes: Mapping[str, Any],
+) -> Any:
+    """An xarray.Dataset over the constants and the layer; of networks, over the width too; nan where there is none.
 
-    question: Question
-    report: Any  # of the check
-    draws: int
-    samples: int
-    seed: int
-    limit: dict[tuple[int, ...], Curves]  # by choice
-    finite: dict[tuple[tuple[int, ...], int], Curves] = field(default_factory=dict)  # by choice and width
-    refused: dict[tuple[int, ...], str] = field(default_factory=dict)  # why a choice has no limit
-    gradients: Any = None  # the report of the adjoint program
-    refused_gradients: dict[tuple[int, ...], str] = field(default_factory=dict)  # why their limit is left out
-    written: list[Path] = field(default_factory=list)
+    Shapes    NAME and NAME_error (*constants, layer); NAME_finite and NAME_finite_se (*constants, width, layer)
+    """
+    over, widths = question.over, sorted({width for _, width in finite})
+    constants, layers = tuple(len(values) for values in over.values()), len(question.layers)
+    place = {
+        each: tuple(values.index(dict(each.values)[name]) for name, values in over.items())
+        for each in question.variants
+    }
+    data: dict[str, Any] = {}
 
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Those of the networks drawn."""
-        return tuple(sorted({width for _, width in self.finite}))
+    def put(key: str, axes: tuple[str, ...], shape: tuple[int, ...], where: Any, numbers: Any, name: str) -> None:
+        if key not in data:
+            data[key] = (axes, np.full(shape, math.nan), {"long_name": LONG_NAMES[name], "units": "1"})
+        data[key][1][where] = numbers
 
-    def extrapolated(self, choice: tuple[int, ...]) -> Curves | None:
-        """What has no limit, where a line in 1/n through at least three widths leads; None without any."""
-        finite = {width: found for (place, width), found in self.finite.items() if place == choice}
-        known = self.limit[choice].values if choice in self.limit else {}
-        if len(finite) < FEWEST:
-            return None
-        found = extrapolated(finite)
-        names = [name for name in found.values if name not in known]
-        return Curves({n: found.values[n] for n in names}, {n: found.errors[n] for n in names}) if names else None
+    held = {name for found in (*limit.values(), *finite.values()) for name in found.values}
+    for name in (name for name in QUANTITIES if name in held):
+        for each, found in limit.items():
+            for key, part in ((name, found.values), (f"{name}_error", found.errors)):
+                put(key, (*over, "layer"), (*constants, layers), place[each], part.get(name, math.nan), name)
+        for (each, width), found in finite.items():
+            where = (*place[each], widths.index(width))
+            for key, part in ((f"{name}_finite", found.values), (f"{name}_finite_se", found.errors)):
+                shape = (*constants, len(widths), layers)
+                put(key, (*over, "width", "layer"), shape, where, part.get(name, math.nan), name)
+    coordinates: dict[str, Any] = {name: (name, np.array(values)) for name, values in over.items()}
+    coordinates["layer"] = ("layer", np.array(question.layers), {"long_name": f"layer, the index {question.index}"})
+    if widths:
+        coordinates["width"] = ("width", np.array(widths), {"long_name": "width n"})
+    about = {
+        "title": f"{question.base.name}: {question.axes.name} over the index {question.index}",
+        "program_name": question.base.name,
+        "program": program_text(question.base),
+        "family": question.axes.name,
+        "versions": json.dumps(libraries()),
+    }
+    return need_xarray("depth profiles").Dataset(data, coordinates, about | dict(attributes))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The quantities there are."""
-        found = {name for curves in (*self.limit.values(), *self.finite.values()) for name in curves.values}
-        return tuple(name for name in QUANTITIES if name in found)
 
-    @property
-    def head(self) -> Paragraph:
-        """The grade of the limit, and what it rests on where that is a conjecture."""
-        return summary(self.question.base.name, self.report)
+def _names(found: Any) -> list[str]:
+    return [name for name in QUANTITIES if name in found or f"{name}_finite" in found]
 
-    # -- tables -------------------------------------------------------------------------------------------------
 
-    def blocks(self) -> list[Block]:
-        """The grade first, then layers of the only choice of constants, or the last layer of all of them."""
-        rows = self._layers() if len(self.question.choices) == 1 else self._choices()
-        head = [self.head] if self.gradients is None else [self.head, summary("gradients", self.gradients)]
-        said = [
-            paragraph(
-                f"no limit{' of gradients' if found is self.refused_gradients else ''}"
-                f"{f' with {choice}' if str(choice) else ''}: {found[choice.position]}"
-            )
-            for choice in self.question.choices
-            for found in (self.refused, self.refused_gradients)
-            if choice.position in found
-        ]
-        return [*head, rows, *said]
+def _of(found: Any, choice: Variant) -> Iterator[tuple[int | None, dict[str, tuple[Any, Any]]]]:
+    """The limit of one choice of constants, as width None, and the networks of each width: value and error by name."""
+    at = found.sel(dict(choice.values))
+    limit = {name: (at[name].values, at[f"{name}_error"].values) for name in _names(found) if name in found}
+    yield None, {name: both for name, both in limit.items() if np.isfinite(both[0]).any()}
+    for width in found["width"].values.tolist() if "width" in found else ():
+        one = at.sel(width=width)
+        names = [name for name in _names(found) if f"{name}_finite" in found]
+        yield width, {name: (one[f"{name}_finite"].values, one[f"{name}_finite_se"].values) for name in names}
 
-    @property
-    def _note(self) -> str:
-        random = any(
-            np.any(curves.errors[name] > EXACT * np.abs(curves.values[name]))
-            for curves in self.limit.values()
-            for name in curves.values
-        )
-        notes = [f"limit: {self.draws:,} draws of the scores, in brackets 99.9 % bounds of errors"] if random else []
-        notes += [f"networks: {self.samples:,} of each width, {BRACKETS}"] if self.finite else []
-        lines = any(self.extrapolated(choice.position) for choice in self.question.choices)
-        notes += ["1/n = 0: where a line through the widths leads, measured and no theorem"] if lines else []
-        return "; ".join(notes)
 
-    def _rows(self, choice: Variant, layer: int) -> Iterator[tuple[str, ...]]:
-        """The limit at one layer, and the networks of each width."""
-        found = [("limit", self.limit.get(choice.position))]
-        found += [(str(width), self.finite.get((choice.position, width))) for width in self.widths]
-        found += [("1/n = 0", self.extrapolated(choice.position))]
-        for who, curves in found:
-            if curves is not None:
-                yield (
-                    who,
-                    *(
-                        _number(float(curves.values[name][layer]), float(curves.errors[name][layer]))
-                        if name in curves.values
-                        else "-"
-                        for name in self.names
-                    ),
-                )
-
-    def _layers(self) -> Grid:
-        """Some layers, the last among them."""
-        (choice,), layers = self.question.choices, self.question.layers
-        title = f"{self.question.base.name}: {self._family} over {self.question.index}"
-        rows, marked = list[tuple[str, ...]](), list[int]()
-        for k in _spread(len(layers)):
-            for number, row in enumerate(self._rows(choice, k)):
-                if row[0] == "limit" and self.widths:
-                    marked.append(len(rows))
-                rows.append((str(layers[k]) if not number else "", *(row if self.widths else row[1:])))
-        header = (self.question.index, *(("n",) if self.widths else ()), *(HEADINGS[name] for name in self.names))
-        return Grid(title, header, tuple(rows), self._note, tuple(marked))
-
-    def _choices(self) -> Grid:
-        """The last layer of each choice of constants."""
-        question = self.question
-        title = f"{question.base.name}: {self._family} at {question.index} = {question.layers[-1]}"
-        rows, marked = list[tuple[str, ...]](), list[int]()
-        for choice in question.choices:
-            values = tuple(f"{value:g}" for _, value in choice.values)
-            for number, row in enumerate(self._rows(choice, len(question.layers) - 1)):
-                if row[0] == "limit" and self.widths:
-                    marked.append(len(rows))
-                rows.append((*(values if not number else [""] * len(values)), *(row if self.widths else row[1:])))
-        header = (
-            *(name for name, _ in question.over),
-            *(("n",) if self.widths else ()),
-            *(HEADINGS[name] for name in self.names),
-        )
-        return Grid(
-            title, header, tuple(rows), self._note, tuple(marked), text_columns=tuple(range(len(question.over)))
-        )
-
-    @property
-    def _family(self) -> str:
-        slots = [self.question.token] * (self.question.axes.token is not None)
-        return f"{self.question.axes.name}[{','.join([self.question.index, *slots])}]" if len(slots) < 2 else ""
-
-    # -- files --------------------------------------------------------------------------------------------------
-
-    def to_xarray(self) -> Any:
-        """An xarray.Dataset over the constants and the layer; of networks, over the width too.
-
-        Shapes    NAME and NAME_error (*constants, layer); NAME_finite and NAME_finite_se (*constants, width, layer);
-                  NAME_extrapolated and NAME_extrapolated_error (*constants, layer)
-        """
-        dataset = need_xarray("depth profiles").Dataset
-        names = [name for name, _ in self.question.over]
-        shape = tuple(len(values) for _, values in self.question.over)
-        data: dict[str, Any] = {}
-        lines_of = ((choice.position, self.extrapolated(choice.position)) for choice in self.question.choices)
-        extrapolations = {place: curves for place, curves in lines_of if curves is not None}
-        for name in self.names:
-            attributes = {"long_name": LONG_NAMES[name], "units": "1"}
-            if self.limit:
-                value, error = self._arrays(name, shape, self.limit)
-                data[name] = ((*names, "layer"), value, attributes)
-                data[f"{name}_error"] = ((*names, "layer"), error, {"long_name": f"error of {LONG_NAMES[name]}"})
-            for width in self.widths:
-                value, error = self._arrays(
-                    name, shape, {place: found for (place, n), found in self.finite.items() if n == width}
-                )
-                for key, array in ((f"{name}_finite", value), (f"{name}_finite_se", error)):
-                    known = data.get(key)
-                    data[key] = (
-                        (*names, "width", "layer"),
-                        array[..., None, :]
-                        if known is None
-                        else np.concatenate([known[1], array[..., None, :]], axis=-2),
-                        attributes,
-                    )
-            lines = {place: curves for place, curves in extrapolations.items() if name in curves.values}
-            if lines:
-                value, error = self._arrays(name, shape, lines)
-                long = {"long_name": f"{LONG_NAMES[name]}, extrapolated in 1/n from networks", "units": "1"}
-                data[f"{name}_extrapolated"] = ((*names, "layer"), value, long)
-                data[f"{name}_extrapolated_error"] = ((*names, "layer"), error, long)
-        coordinates: dict[str, Any] = {
-            name: (name, np.array(values), {"long_name": f"constant {name}"}) for name, values in self.question.over
-        }
-        coordinates["layer"] = (
-            "layer",
-            np.array(self.question.layers, dtype=np.int32),
-            {"long_name": f"layer, the index {self.question.index}"},
-        )
-        if self.widths:
-            coordinates["width"] = ("width", np.array(self.widths, dtype=np.int32), {"long_name": "width n"})
-        return dataset(data, coordinates, self._attributes)
-
-    def to_dataframe(self) -> Any:
-        """The same as a pandas.DataFrame, one row for each layer and choice of constants."""
-        return self.to_xarray().to_dataframe()
-
-    def _arrays(self, name: str, shape: tuple[int, ...], found: Mapping[tuple[int, ...], Curves]) -> tuple[Any, Any]:
-        """Values and errors over the constants and layers, nan where there are none."""
-        value, error = (np.full((*shape, len(self.question.layers)), math.nan) for _ in range(2))
-        for place, curves in found.items():
-            if name in curves.values:
-                value[place], error[place] = curves.values[name], curves.errors[name]
-        return value, error
-
-    @property
-    def _attributes(self) -> dict[str, Any]:
-        import json
-
-        question = self.question
-        refused = {
-            str(choice) or "all": self.refused[choice.position]
-            for choice in question.choices
-            if choice.position in self.refused
-        }
-        return {
-            "title": f"{question.base.name}: {question.axes.name} over the index {question.index}",
-            "program_name": question.base.name,
-            "program": program_text(question.base),
-            "grade": self.report.grade,
-            "claims": json.dumps([str(claim) for claim in self.report.claims]),
-            "family": question.axes.name,
-            "draws": self.draws,
-            "seed": str(self.seed),
-            "versions": json.dumps(libraries()),
-            **({"samples": self.samples} if self.finite else {}),
-            **({} if self.gradients is None else {"gradients_grade": self.gradients.grade}),
-            **({"no_gradients": next(iter(self.refused_gradients.values()))} if self.refused_gradients else {}),
-            **({"no_limit": json.dumps(refused)} if refused else {}),
-        }
-
-    def to_json(self) -> dict[str, Any]:
-        """The content of depth.json."""
-        question = self.question
-        profiles = []
-        for choice in question.choices:
-            entry: dict[str, Any] = {"constants": dict(choice.values), "limit": _json(self.limit.get(choice.position))}
-            if choice.position in self.refused:
-                entry["limit_refused"] = self.refused[choice.position]
-            if choice.position in self.refused_gradients:
-                entry["gradients_refused"] = self.refused_gradients[choice.position]
-            if self.widths:
-                entry["finite"] = [
-                    {"width": width, **(_json(self.finite[choice.position, width]) or {})}
-                    for width in self.widths
-                    if (choice.position, width) in self.finite
-                ]
-            line = self.extrapolated(choice.position)
-            if line is not None:
-                entry["extrapolated"] = _json(line)
-            profiles.append(entry)
-        return {
-            "program": question.base.name,
-            "constants": constants_json(question.base),
-            "assumptions": self.report.to_json(),
-            **({} if self.gradients is None else {"gradients": self.gradients.to_json()}),
-            "family": question.axes.name,
-            "index": question.index,
-            "tokens": question.tokens,
-            "layers": list(question.layers),
-            "draws": self.draws,
-            "seed": self.seed,
-            **({"samples": self.samples} if self.finite else {}),
-            "profiles": profiles,
-        }
+def tables(question: Question, report: Any, found: Any) -> list[Block]:
+    """The grade first, then layers of the only choice of constants, or the last layer of all of them."""
+    single, names = len(question.variants) == 1, _names(found)
+    last, several = len(question.layers) - 1, "width" in found
+    shown = [(choice, k) for choice in question.variants for k in (_spread(last + 1) if single else [last])]
+    rows, marked = list[tuple[str, ...]](), list[int]()
+    for choice, layer in shown:
+        head = [str(question.layers[layer])] if single else [f"{value:g}" for _, value in choice.values]
+        for width, curves in _of(found, choice):
+            if width is None and not curves:
+                continue
+            numbers = [_number(*(part[layer] for part in curves[n])) if n in curves else "-" for n in names]
+            if width is None and several:
+                marked.append(len(rows))
+            who = ["limit" if width is None else str(width)] if several else []
+            rows.append((*head, *who, *numbers))
+            head = [""] * len(head)
+    slots = [question.index, *([question.token] if question.token else [])]
+    title = f"{question.base.name}: {question.axes.name}[{','.join(slots)}] "
+    title += f"over {question.index}" if single else f"at {question.index} = {question.layers[-1]}"
+    keys = [question.index] if single else list(question.over)
+    header = (*keys, *(["n"] if several else []), *(HEADINGS[name] for name in names))
+    notes = []
+    if any(
+        np.any(error > EXACT * np.abs(value))
+        for choice in question.variants
+        for width, curves in _of(found, choice)
+        if width is None
+        for value, error in curves.values()
+    ):
+        notes.append(f"limit: {found.attrs['draws']:,} draws of the scores, in brackets 99.9 % bounds of errors")
+    notes += [f"networks: {found.attrs['samples']:,} of each width, {BRACKETS}"] if several else []
+    refused = {**json.loads(found.attrs.get("no_limit", "{}"))}
+    said = [paragraph(f"no limit{f' with {choice}' if choice else ''}: {why}") for choice, why in refused.items()]
+    if "no_gradients" in found.attrs:
+        said.append(paragraph(f"no limit of gradients: {found.attrs['no_gradients']}"))
+    text = tuple(range(len(keys)))
+    return [
+        summary(question.base.name, report),
+        Grid(title, header, tuple(rows), "; ".join(notes), tuple(marked), text_columns=text),
+        *said,
+    ]
 
 
 def _number(value: float, error: float) -> str:
     """A number with its error; six figures of one that is known far better."""
-    return quantity(value, 0.0 if error < EXACT * abs(value) else error)
-
-
-def _json(curves: Curves | None) -> dict[str, Any] | None:
-    if curves is None:
-        return None
-    return {name: {"value": curves.values[name], "error": curves.errors[name]} for name in curves.values}
+    return quantity(float(value), 0.0 if error < EXACT * abs(value) else float(error))
 
 
 def _spread(count: int) -> list[int]:
@@ -311,3 +156,32 @@ def _spread(count: int) -> list[int]:
     if count <= ROWS:
         return list(range(count))
     return sorted({round(float(k)) - 1 for k in np.geomspace(1, count, ROWS)})
+
+
+def depth_json(question: Question, report: Any, found: Any) -> dict[str, Any]:
+    """The content of depth.json."""
+    refused = json.loads(found.attrs.get("no_limit", "{}"))
+    profiles = []
+    for choice in question.variants:
+        entry: dict[str, Any] = {"constants": dict(choice.values)}
+        for width, curves in _of(found, choice):
+            numbers = {name: {"value": value, "error": error} for name, (value, error) in curves.items()}
+            if width is None:
+                entry["limit"] = numbers or None
+            else:
+                entry.setdefault("finite", []).append({"width": width, **numbers})
+        if str(choice) in refused:
+            entry["limit_refused"] = refused[str(choice)]
+        profiles.append(entry)
+    kept = ("draws", "seed", "samples", "gradients_grade", "no_gradients")
+    return {
+        "program": question.base.name,
+        "constants": constants_json(question.base),
+        "assumptions": report.to_json(),
+        "family": question.axes.name,
+        "index": question.index,
+        "tokens": question.tokens,
+        "layers": list(question.layers),
+        **{key: found.attrs[key] for key in kept if key in found.attrs},
+        "profiles": profiles,
+    }
