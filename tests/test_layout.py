@@ -57,7 +57,7 @@ HOMES = {
     "threadpoolctl": ("finite",),
     "numba": ("finite",),
     "sympy": ("language.atoms", "limit"),
-    "distributed": ("finite",),
+    "distributed": ("jobs.cli",),
     "xarray": ("jobs.sweeps",),
     "torch": ("importing",),
     "sklearn": ("sklearn",),

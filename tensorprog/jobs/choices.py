@@ -13,14 +13,14 @@ from tensorprog.language.errors import Problem, ProgramError, did_you_mean, fail
 from tensorprog.language.ir import Netsor
 from tensorprog.language.writing import pack, unpack
 
-__all__ = ["Choice", "choices", "with_constants"]
+__all__ = ["ProgramChoice", "choices", "with_constants"]
 
 Number = int | float
 EXACT = 2**53  # whole numbers up to this are exact as floats
 
 
 @dataclass(frozen=True)
-class Choice:
+class ProgramChoice:
     """Values of the constants varied, and the program that has them."""
 
     values: tuple[tuple[str, Number], ...]
@@ -30,7 +30,7 @@ class Choice:
         return ", ".join(f"{name}={value}" for name, value in self.values)
 
 
-def choices(base: Netsor, over: Mapping[str, Any] | None, taken: tuple[str, ...] = ()) -> tuple[Choice, ...]:
+def choices(base: Netsor, over: Mapping[str, Any] | None, taken: tuple[str, ...] = ()) -> tuple[ProgramChoice, ...]:
     """The program with each choice of values, which are numbers, or texts as in a program file; equal ones once.
 
     Raises    ProgramError for what is no constant, whose name is `taken` by an axis of results, or for a value
@@ -47,11 +47,11 @@ def choices(base: Netsor, over: Mapping[str, Any] | None, taken: tuple[str, ...]
                 f"the constant {name} cannot be swept: the result has numbers of that name",
                 fix="give it another name in the program",
             )
-    found: dict[tuple[Number, ...], Choice] = {}
+    found: dict[tuple[Number, ...], ProgramChoice] = {}
     for picked in itertools.product(*(_listed(name, values) for name, values in over.items())):
         netsor = with_constants(base, dict(zip(over, picked, strict=True)))
         values = tuple(netsor.scalars[name] or 0 for name in over)
-        found.setdefault(values, Choice(tuple(zip(over, values, strict=True)), netsor))
+        found.setdefault(values, ProgramChoice(tuple(zip(over, values, strict=True)), netsor))
     return tuple(found.values())
 
 

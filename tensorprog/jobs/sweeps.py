@@ -32,10 +32,9 @@ from typing import Any
 
 import numpy as np
 
-from tensorprog.version import __version__
 from tensorprog.blocks import Grid
 from tensorprog.finite.workers import libraries, one_blas_thread
-from tensorprog.jobs.choices import Choice, choices
+from tensorprog.jobs.choices import ProgramChoice, choices
 from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import (
     MemoryLimitError,
@@ -43,7 +42,6 @@ from tensorprog.language.errors import (
     OutsideError,
     ProgramError,
     TensorprogError,
-   
     check_count,
     fail,
     need_xarray,
@@ -60,6 +58,7 @@ from tensorprog.results.rates import rate
 from tensorprog.results.reference import Reference
 from tensorprog.show import plots
 from tensorprog.show.progress import Listener, watched
+from tensorprog.version import __version__
 
 __all__ = ["Sweep", "no_limit", "perform", "pool", "summary", "sweep", "tables"]
 
@@ -77,7 +76,7 @@ class Sweep:
 
     base: Netsor
     width: tuple[int, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[ProgramChoice, ...]
     repeats: int
     samples: int
     seed: int
@@ -120,10 +119,10 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class _Cell:
+class SweepCell:
     """One choice, width and repeat: the networks that are drawn and compared at once."""
 
-    choice: Choice
+    choice: ProgramChoice
     width: int
     repeat: int
 
@@ -198,7 +197,7 @@ def perform(
         for choice in asked.choices:
             limit: tuple[Reference | None, str] | None = None
             for width, repeat in itertools.product(asked.width, range(asked.repeats)):
-                cell = _Cell(choice, width, repeat)
+                cell = SweepCell(choice, width, repeat)
                 if tell is not None:
                     tell(done, total)
                 try:
@@ -230,7 +229,7 @@ def perform(
 # ---- one cell --------------------------------------------------------------------------------------------------------
 
 
-def _identity(asked: Sweep, cell: _Cell) -> dict[str, Any]:
+def _identity(asked: Sweep, cell: SweepCell) -> dict[str, Any]:
     """Everything that a cell's numbers depend on, as plain values."""
     text, arrays = pack(cell.choice.netsor)
     digests = {
@@ -265,7 +264,7 @@ def _read(out: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
         return None
 
 
-def _limit(choice: Choice, variables: Iterable[str]) -> tuple[Reference | None, str]:
+def _limit(choice: ProgramChoice, variables: Iterable[str]) -> tuple[Reference | None, str]:
     """The limit of a program, and why there is none of all or some variables."""
     missing = []
     try:
@@ -285,7 +284,7 @@ def _limit(choice: Choice, variables: Iterable[str]) -> tuple[Reference | None, 
 
 
 def _numbers(
-    asked: Sweep, cell: _Cell, executor: Executor | None, told: Listener, reference: Reference | None
+    asked: Sweep, cell: SweepCell, executor: Executor | None, told: Listener, reference: Reference | None
 ) -> dict[str, dict[str, float | None]]:
     """Draw a cell's networks and compare each variable with the limit; None where a number does not exist.
 
@@ -413,7 +412,7 @@ def no_limit(found: Any) -> dict[str, str]:
     return dict(json.loads(found.attrs.get("no_limit", "{}")))
 
 
-def _means(asked: Sweep, found: Any, choice: Choice) -> list[Comparison]:
+def _means(asked: Sweep, found: Any, choice: ProgramChoice) -> list[Comparison]:
     """A comparison for each width, whose rows are means over the repeats; nan for what a mean does not say."""
     comparisons = []
     for width in asked.width:
@@ -431,7 +430,7 @@ def _means(asked: Sweep, found: Any, choice: Choice) -> list[Comparison]:
     return comparisons
 
 
-def _rates(asked: Sweep, found: Any, choice: Choice, variable: str) -> Iterator[tuple[str, Any]]:
+def _rates(asked: Sweep, found: Any, choice: ProgramChoice, variable: str) -> Iterator[tuple[str, Any]]:
     """The rate of each distance, or as text why there is none."""
     for name in DISTANCES if len(asked.width) > 1 else ():
         if np.isfinite(found[name].sel(dict(choice.values) | {"variable": variable})).any():
@@ -500,13 +499,13 @@ def _write(asked: Sweep, found: Any, out: Path) -> None:
     for choice in asked.choices if len(asked.width) > 1 else ():
         comparisons = _means(asked, found, choice)
         panels = plots.STATISTICS if comparisons[0].reference == "nothing" else plots.DISTANCES
-        path = out / "-".join([PICTURE, *(f"{key}={value}" for key, value in choice.values)])
+        path = out / f"{'-'.join([PICTURE, *(f'{key}={value}' for key, value in choice.values)])}.png"
 
         def draw(axes: Any, comparisons: list[Comparison] = comparisons) -> None:
             plots.convergence(comparisons, asked.variables[0], axes)
 
         try:
             with writing(path):
-                plots.save(path.with_name(f"{path.name}.png"), draw, len(panels))
+                plots.save(path, draw, len(panels))
         except plots.PlotsUnavailableError:
             return

@@ -5,23 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tensorprog.blocks import paragraph
-from tensorprog.jobs.cli.depths import depth, solve
 from tensorprog.jobs.cli.frame import (
-    BAD_INPUT,
-    COMMANDS,
     DONE,
     NOT_MET,
     OUR_BUG,
-    OUTPUT,
-    OUTSIDE,
-    RESOURCES,
     Command,
-    Group,
     cluster,
     complain,
     echo,
@@ -34,7 +27,6 @@ from tensorprog.jobs.cli.frame import (
     show,
     writable,
 )
-from tensorprog.jobs.cli.modules import import_
 from tensorprog.jobs.cli.options import (
     FILE,
     FORMAT,
@@ -42,46 +34,27 @@ from tensorprog.jobs.cli.options import (
     METHOD,
     QUIET,
     REQUIRE,
+    SCHEDULER,
     SEED,
     SET,
     WIDTH,
-    Place,
     averages,
-    indices,
+    number,
     option,
     options,
-    whole_number,
+    out,
 )
-from tensorprog.jobs.cli.programs import graph, list_, new
-from tensorprog.jobs.cli.studies import paper, sweep
 from tensorprog.language.errors import NotCompiledError, TensorprogError, fail
 
 if TYPE_CHECKING:
     from tensorprog.check.clauses import Report
     from tensorprog.language.ir import Netsor
 
-
-@click.group(
-    cls=Group,
-    examples=[
-        ("run attention", "the paper's layer, from check to pictures"),
-        ("check attention_tied", "what is wrong with a program, and its cure"),
-        ("new mine", "a commented program to start from"),
-        ("COMMAND --help", "options and examples of a command"),
-    ],
-)
-@click.version_option(package_name="tensorprog", prog_name="tensorprog")
-def main() -> None:
-    """Tensor Programs with attention: check, run at finite width, compile the infinite-width limit.
-
-    FILE is the path of a program file, or the bare name of a shipped program (see `tp list`). `tp-run FILE` is the same
-    as `tp run FILE`.
-    """
+__all__ = ["check", "limit", "run", "sample"]
 
 
 @click.command(
     cls=Command,
-    heading=COMMANDS[0],
     short_help="Check, compile the limit, run each width, compare, draw.",
     examples=[
         ("attention", "into runs/attention"),
@@ -90,9 +63,7 @@ def main() -> None:
         ("attention --format json > report.json", "for programs to read"),
     ],
 )
-@options(FILE, SET, WIDTH)
-@option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn at each width.")
-@options(SEED, METHOD)
+@options(FILE, SET, WIDTH, number("--samples", 2, "Networks drawn at each width."), SEED, METHOD)
 @option(
     "--average",
     "average",
@@ -101,44 +72,24 @@ def main() -> None:
     callback=averages,
     help="Average PSI over the coordinates, e.g. 'm=tanh(y[0])**2'; may be repeated.",
 )
-@option(
-    "--threads",
-    metavar="N",
-    callback=whole_number("--threads", 1),
-    heading=RESOURCES,
-    help="Threads; default all cores.",
-)
-@options(MEMORY)
+@options(number("--threads", 1, "Threads; default all cores."), MEMORY)
 @option(
     "--stream",
     is_flag=True,
-    heading=RESOURCES,
     help="Write samples to disk as they are drawn; the same command again goes on where this one was stopped.",
 )
-@option(
-    "--scheduler",
-    metavar="ADDRESS",
-    heading=RESOURCES,
-    help="Draw networks on the workers of a dask.distributed scheduler, e.g. tcp://host:8786.",
-)
-@option("--out", metavar="DIR", type=Place(), heading=OUTPUT, help="Where files go; default runs/<program>.")
-@options(FORMAT, QUIET, REQUIRE)
+@options(SCHEDULER, out("Where files go; default runs/<program>."), FORMAT, QUIET, REQUIRE)
 def run(
     file: str,
     overrides: dict[str, str],
-    width: tuple[int, ...] | None,
-    samples: int | None,
-    seed: int | None,
-    method: str | None,
     average: tuple[tuple[str, str], ...] | None,
-    threads: int | None,
-    max_memory: str | None,
     stream: bool,
     scheduler: str | None,
     out: Path | None,
     form: str,
     quiet: bool,
     require: str | None,
+    **given: Any,
 ) -> int:
     """Check FILE, compile its limit, run it at each width, compare, and write pictures.
 
@@ -151,16 +102,7 @@ def run(
     from tensorprog.show.page import report_page
     from tensorprog.show.progress import Progress
 
-    given = {
-        "width": width,
-        "samples": samples,
-        "seed": seed,
-        "method": method,
-        "threads": threads,
-        "max_memory": max_memory,
-        "averages": average,
-    }
-    settings = settings_of(program.netsor, given)
+    settings = settings_of(program.netsor, given | {"averages": average})
     folder = out or default_out(program.netsor)
     with Progress(notes=not quiet).shown() as listener, cluster(scheduler) as executor:
         study = job.run(program, settings, folder, listener, executor=executor, stream=stream, page=report_page)
@@ -183,8 +125,6 @@ def run(
 
 @click.command(
     cls=Command,
-    heading=COMMANDS[1],
-    exits=(DONE, OUTSIDE, BAD_INPUT),
     short_help="Judge the program by the theorem's assumptions, with fixes.",
     examples=[
         ("attention", "the grade, and what it rests on"),
@@ -270,7 +210,6 @@ def _refused(program: Any, require: str | None, form: str) -> int:
 
 @click.command(
     cls=Command,
-    heading=COMMANDS[1],
     short_help="Compile the limit: covariances, kurtosis, or formulas.",
     examples=[
         ("attention", "numbers with their errors"),
@@ -283,12 +222,7 @@ def _refused(program: Any, require: str | None, form: str) -> int:
 )
 @options(FILE, SET)
 @option("--accuracy", type=float, metavar="X", help="Largest error wanted in the limit's numbers.")
-@option(
-    "--infinite",
-    metavar="INDEX",
-    shell_complete=indices,
-    help="Take the range of an index, that of heads, to infinity: a Gaussian limit.",
-)
+@option("--infinite", metavar="INDEX", help="Take the range of an index, that of heads, to infinity: a Gaussian limit.")
 @option("--symbolic", is_flag=True, help="Print formulas in the constants instead of numbers.")
 @option("--latex", is_flag=True, help="Print the derivation of the formulas as a LaTeX document.")
 @option(
@@ -297,14 +231,7 @@ def _refused(program: Any, require: str | None, form: str) -> int:
     is_flag=True,
     help="Compare the limit with its own draws; exit code 3 if they contradict it.",
 )
-@option(
-    "--samples",
-    metavar="N",
-    default="65536",
-    show_default=True,
-    callback=whole_number("--samples", 2),
-    help="Draws of the limit for --self-check.",
-)
+@options(number("--samples", 2, "Draws of the limit for --self-check.", "65536"))
 @options(SEED, MEMORY, FORMAT, QUIET, REQUIRE)
 def limit(
     file: str,
@@ -328,13 +255,11 @@ def limit(
     code = _refused(program, require, form)
     if code:
         return code
-    if symbolic and latex:
-        raise fail("--symbolic and --latex together: one prints formulas, the other a document", fix="--latex")
-    if (symbolic or latex) and accuracy is not None:
-        raise fail("--accuracy is about numbers; formulas are exact", fix="without --accuracy")
-    if (symbolic or latex) and infinite is not None:
-        raise fail("--infinite gives numbers; formulas are for a given number of heads", fix="without --infinite")
-    if self_check and (symbolic or latex or infinite is not None):
+    if sum((symbolic, latex, self_check)) > 1:
+        raise fail("--symbolic, --latex and --self-check print different things", fix="one of them")
+    if (symbolic or latex) and (accuracy is not None or infinite is not None):
+        raise fail("--accuracy and --infinite are about numbers, not formulas", fix="without --symbolic, --latex")
+    if self_check and infinite is not None:
         raise fail("--self-check is about the numbers of the limit of infinite width", fix="--self-check alone")
     if symbolic or latex:
         return _formulas(program, form, quiet, latex)
@@ -342,10 +267,9 @@ def limit(
 
     if accuracy is not None and not 0 < accuracy < float("inf"):
         raise fail(f"--accuracy {accuracy}: is not a positive number", fix="--accuracy 1e-4")
-    if self_check:
-        law = program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
-        return _self_check(law, program, samples, seed or 0, form, quiet)
     law = program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
+    if self_check:
+        return _self_check(law, program, samples, seed or 0, form, quiet)
     reference = Reference(law if infinite is None else law.infinite_heads(infinite))
     if form == "json":
         found: dict[str, Any] | None = reference.to_json()
@@ -367,7 +291,7 @@ def limit(
         show([paragraph(last)], apart=True)
     if refused := reference.refused():
         raise reference.failed[refused[0]]
-    return 0
+    return DONE
 
 
 def _computed(reference: Any) -> None:
@@ -375,10 +299,9 @@ def _computed(reference: Any) -> None:
     from tensorprog.show.progress import Progress
 
     with Progress().shown() as listener:
-        if listener.bar is None:
-            return
-        listener.stage("compiling the limit")
-        for name in (*reference.law.outputs, *reference.law.scores):
+        names = (*reference.law.outputs, *reference.law.scores)
+        for number, name in enumerate(names, 1):
+            listener.stage(f"compiling the limit, {number} of {len(names)}: {name}")
             with suppress(Exception):  # `Reference` raises it again
                 reference.moments(name)
 
@@ -397,7 +320,7 @@ def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
     elif not quiet:
         echo(str(program.check()).splitlines()[0])
         echo(f"\n{law_text(law.formulas)}")
-    return 0
+    return DONE
 
 
 def _self_check(law: Any, program: Any, samples: int, seed: int, form: str, quiet: bool) -> int:
@@ -421,12 +344,10 @@ def _self_check(law: Any, program: Any, samples: int, seed: int, form: str, quie
 
 @click.command(
     cls=Command,
-    heading=COMMANDS[1],
     short_help="Draw outputs and scores from the limit into a file.",
     examples=[("attention --size 1e6 --out draws.npz", "for numpy.load")],
 )
-@options(FILE, SET)
-@option("--size", metavar="N", default="10000", show_default=True, callback=whole_number("--size", 1), help="Draws.")
+@options(FILE, SET, number("--size", 1, "Draws.", "10000"))
 @option(
     "--dtype",
     type=click.Choice(["float64", "float32"]),
@@ -434,9 +355,7 @@ def _self_check(law: Any, program: Any, samples: int, seed: int, form: str, quie
     show_default=True,
     help="Precision; float32 rounds the same draws.",
 )
-@options(SEED, MEMORY)
-@option("--out", metavar="FILE.npz", type=Place(), required=True, heading=OUTPUT, help="The file to write.")
-@options(FORMAT, QUIET, REQUIRE)
+@options(SEED, MEMORY, out("The file to write.", "FILE.npz", required=True), FORMAT, QUIET, REQUIRE)
 def sample(
     file: str,
     overrides: dict[str, str],
@@ -463,33 +382,9 @@ def sample(
     draws = program.limit(max_memory=max_memory or "1GiB").sample(size, seed=seed or 0, dtype=dtype)
     with writing(out):
         draws.save(out)
+    shapes = {name: list(draws[name].shape) for name in draws}
     if form == "json":
-        shapes = {name: list(draws[name].shape) for name in draws}
         print_json({"program": program.netsor.name, "file": str(out), "seed": seed or 0, "shapes": shapes})
     elif not quiet:
-        shapes_text = ", ".join(f"{name} {tuple(draws[name].shape)}" for name in draws)
-        echo(f"written to {out}: {shapes_text}")
-    return 0
-
-
-for command in (
-    run,
-    sweep,
-    depth,
-    solve,
-    check,
-    limit,
-    sample,
-    graph,
-    paper,
-    list_,
-    new,
-    import_,
-):
-    main.add_command(command)
-
-
-def run_main() -> NoReturn:
-    """`tp-run FILE`, the same as `tp run FILE`."""
-    run.main(prog_name="tp-run")
-    raise AssertionError("unreachable")
+        echo(f"written to {out}: {', '.join(f'{name} {tuple(shape)}' for name, shape in shapes.items())}")
+    return DONE

@@ -19,6 +19,7 @@ from tensorprog.language.errors import (
     TensorprogError,
     did_you_mean,
     fail,
+    need_package,
     visible,
 )
 from tensorprog.language.files import FULL, json_text
@@ -30,19 +31,12 @@ if TYPE_CHECKING:
     from tensorprog.blocks import Block
     from tensorprog.language.ir import Netsor
 
-COMMANDS = ("The main job", "Its parts", "Studies", "Programs and shell")  # headings of commands, in this order
-OPTIONS, RESOURCES, OUTPUT = "Options", "Time and memory", "Output"  # headings of options
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-FILE_TEXT = "FILE is the path of a program file, or the bare name of a shipped program (see `tp list`)."
-
 DONE, OUTSIDE, BAD_INPUT, NOT_MET, OUR_BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 70, 130, 141
-MEANING = {  # those that `--help` explains
-    DONE: "done",
-    OUTSIDE: "the program is outside the theory, or below --require",
-    BAD_INPUT: "bad input",
-    NOT_MET: "accuracy, memory or disk do not suffice, or a limit that is not compiled",
-    INTERRUPTED: "interrupted",
-}
+EXIT_CODES = (
+    "0 done; 1 the program is outside the theory, or below --require; 2 bad input; 3 accuracy, memory or disk do not "
+    "suffice, or a limit that is not compiled; 130 interrupted"
+)
 REQUIRED = ("theorem", "remark", "extension")  # grades that --require takes
 SPELLED = {  # names of Python, as options of commands
     "max_memory": "--max-memory",
@@ -50,7 +44,6 @@ SPELLED = {  # names of Python, as options of commands
     "method='lazy'": "--method lazy",
     "samples": "--samples",
 }
-SIMPLE = (DONE, BAD_INPUT)  # of commands that neither judge nor compute
 
 
 # ---- from exceptions to exit codes ----------------------------------------------------------------------------------
@@ -58,11 +51,6 @@ SIMPLE = (DONE, BAD_INPUT)  # of commands that neither judge nor compute
 
 class _ReaderGoneError(Exception):
     """Nobody reads the pipe any more."""
-
-
-def _reader_gone(error: OSError) -> bool:
-    """Whether writing failed because the other end of a pipe is closed; Windows calls that an invalid argument."""
-    return error.errno == errno.EPIPE or (error.errno == errno.EINVAL and os.name == "nt" and not error.filename)
 
 
 def _guarded(call: Callable[[], Any]) -> NoReturn:
@@ -94,9 +82,8 @@ def _said(error: BaseException) -> tuple[str, int]:
     if isinstance(error, MemoryError):
         return "there is not enough memory: ask for fewer --samples or a smaller --width", NOT_MET
     if isinstance(error, OSError):
-        return str(Problem(f"{error.filename or 'a file'}: {(error.strerror or str(error)).lower()}")), (
-            NOT_MET if error.errno in FULL else BAD_INPUT
-        )
+        text = str(Problem(f"{error.filename or 'a file'}: {(error.strerror or str(error)).lower()}"))
+        return text, NOT_MET if error.errno in FULL else BAD_INPUT
     if os.environ.get("TENSORPROG_DEBUG"):
         raise error
     return (
@@ -109,58 +96,12 @@ def _said(error: BaseException) -> tuple[str, int]:
 # ---- commands -------------------------------------------------------------------------------------------------------
 
 
-class HeadedOption(click.Option):
-    """An option that stands under a heading."""
-
-    def __init__(self, *args: Any, heading: str = OPTIONS, **extra: Any) -> None:
-        super().__init__(*args, **extra)
-        self.heading = heading
-
-
-def _write_sections(rows: dict[str, list[tuple[str, str]]], formatter: click.HelpFormatter) -> None:
-    """Lists under headings, whose texts begin in one column."""
-    column = min(max((len(name) for part in rows.values() for name, _ in part), default=0), formatter.width // 3)
-    for heading, part in rows.items():
-        with formatter.section(heading):
-            formatter.write_dl([(f"{name:<{column}}", text) for name, text in part], col_max=column + 2)
-
-
 class Command(click.Command):
-    """A command that shows examples, says what FILE is, and leaves with an exit code.
+    """A command that shows examples, pairs of arguments and purpose, and leaves with an exit code."""
 
-    `heading` is the one it stands under in the list of commands, `examples` are pairs: what follows the command's name,
-    and what it is for; `exits` are the codes that it can leave with and `--help` explains.
-    """
-
-    def __init__(
-        self,
-        *args: Any,
-        heading: str = COMMANDS[2],
-        examples: Sequence[tuple[str, str]] = (),
-        exits: Sequence[int] = tuple(MEANING),
-        **extra: Any,
-    ) -> None:
+    def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **extra: Any) -> None:
         super().__init__(*args, **extra | {"context_settings": SETTINGS | extra.get("context_settings", {})})
-        self.heading, self.examples, self.exits = heading, examples, exits
-
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the text, and what FILE is if there is one."""
-        super().format_help_text(ctx, formatter)
-        if any(parameter.metavar == "FILE" and isinstance(parameter, click.Argument) for parameter in self.params):
-            formatter.write_paragraph()
-            with formatter.indentation():
-                formatter.write_text(FILE_TEXT)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options under their headings; that for help comes last."""
-        rows: dict[str, list[tuple[str, str]]] = {}
-        parameters = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
-        for parameter in parameters:
-            record = parameter.get_help_record(ctx)
-            heading = next(reversed(rows), OPTIONS) if "--help" in parameter.opts else OPTIONS
-            if record is not None:
-                rows.setdefault(getattr(parameter, "heading", heading), []).append(record)
-        _write_sections(rows, formatter)
+        self.examples = examples
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, then the exit codes."""
@@ -168,9 +109,8 @@ class Command(click.Command):
         if rows:
             with formatter.section("Examples"):
                 formatter.write_dl(rows, col_max=formatter.width * 3 // 5)
-        super().format_epilog(ctx, formatter)
         with formatter.section("Exit codes"):
-            formatter.write_text("; ".join(f"{code} {MEANING[code]}" for code in self.exits))
+            formatter.write_text(EXIT_CODES)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split the words of the line; what is wrong with them is told with the command that they are for."""
@@ -193,7 +133,8 @@ class Command(click.Command):
             told.__notes__ = getattr(error, "__notes__", [])
             raise told from None
         except OSError as error:
-            if _reader_gone(error):
+            windows = error.errno == errno.EINVAL and os.name == "nt" and not error.filename
+            if error.errno == errno.EPIPE or windows:
                 raise _ReaderGoneError from None
             if error.errno in FULL and not error.filename:
                 raise FullDiskError(Problem("what is printed cannot be written: there is no room left")) from None
@@ -221,22 +162,13 @@ class Group(Command, click.Group):
         """The names of the commands."""
         return list(self.commands)
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands under their headings, each with its whole summary, then the options."""
-        rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in COMMANDS}
-        for name, command in self.commands.items():
-            rows[getattr(command, "heading", COMMANDS[2])].append((name, command.short_help or ""))
-        _write_sections(rows, formatter)
-        Command.format_options(self, ctx, formatter)
-
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The command meant by the first argument."""
         name = args[0] if args else ""
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            hint = did_you_mean(name, self.list_commands(ctx))
-            file = Path(name).suffix in (".yaml", ".yml")
-            fix = f"tp run {name}" if file else hint.replace("known names", "commands")
-            raise fail(f"there is no command {name}", fix=fix)
+            hint = did_you_mean(name, self.list_commands(ctx)).replace("known names", "commands")
+            is_file = name.endswith((".yaml", ".yml"))
+            raise fail(f"there is no command {name}", fix=f"tp run {name}" if is_file else hint)
         return super().resolve_command(ctx, args)
 
 
@@ -269,12 +201,9 @@ def cluster(scheduler: str | None) -> Iterator[Executor | None]:
     if scheduler is None:
         yield None
         return
+    distributed = need_package("distributed", "schedulers", "cluster")
     try:
-        from distributed import Client
-    except ImportError:
-        raise fail("a scheduler needs the package dask.distributed", fix="pip install distributed") from None
-    try:
-        client = Client(scheduler, timeout=5, set_as_default=False)
+        client = distributed.Client(scheduler, timeout=5, set_as_default=False)
     except (OSError, ValueError, RuntimeError) as error:
         raise fail(
             f"no scheduler answers at {scheduler}: {str(error).strip().splitlines()[0]}",
@@ -354,3 +283,20 @@ def writable(path: Path) -> None:
         raise fail(f"there is no folder {folder}", fix="create it first, or name another place")
     if not os.access(folder, os.W_OK):
         raise fail(f"{folder} cannot be written to", fix="name another place")
+
+
+def write_files(files: Mapping[Path, bytes], force: bool, same: bool = False) -> None:
+    """Write files, and the folders that they are in; with `same`, ones that hold this already are no obstacle.
+
+    Raises    ProgramError if some are there, unless they may be replaced by `force`
+    """
+    from tensorprog.language.files import whole, writing
+
+    taken = [path for path in files if path.exists() and not (same and path.read_bytes() == files[path])]
+    if taken and not force:
+        raise fail(f"{', '.join(map(str, taken))}: there already", fix="another place with -o, or --force to replace")
+    for path, content in files.items():
+        with writing(path, "choose another place with -o"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with whole(path) as partial:
+                partial.write_bytes(content)

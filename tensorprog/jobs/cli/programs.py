@@ -1,26 +1,42 @@
-"""`tp list`, `tp new` and `tp graph`: programs, with nothing computed."""
+"""`tp list`, `tp new`, `tp graph` and `tp import`: programs, with nothing computed of them."""
 
 from __future__ import annotations
 
 import html
+import importlib.util
+import io
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tensorprog.blocks import Grid
-from tensorprog.jobs.cli.frame import COMMANDS, OUTPUT, SIMPLE, Command, echo, load, print_json, show, writable
-from tensorprog.jobs.cli.options import FILE, FORMAT, QUIET, SET, SUFFIXES, Place, files, option, options
-from tensorprog.language.errors import fail
-from tensorprog.language.files import is_reserved, whole, write_text, writing
+from tensorprog.jobs.cli.frame import (
+    DONE,
+    Command,
+    complain,
+    echo,
+    load,
+    print_json,
+    show,
+    writable,
+    write_files,
+)
+from tensorprog.jobs.cli.options import FILE, FORCE, FORMAT, QUIET, SET, number, option, options, out
+from tensorprog.language.errors import TensorprogError, fail
+from tensorprog.language.files import is_reserved, write_text
 from tensorprog.shipped import SCHEMA, STARTER, judged, resolve
 
 if TYPE_CHECKING:
     from tensorprog.language.atoms.core import Regularity
 
+__all__ = ["graph", "import_", "list_", "new"]
+
+SUFFIXES = (".yaml", ".yml")
 KINDS = (".svg", ".dot", ".gv", ".mmd", ".md")
 MODELINE = "# yaml-language-server: $schema="
 
@@ -31,8 +47,6 @@ MODELINE = "# yaml-language-server: $schema="
 @click.command(
     name="list",
     cls=Command,
-    heading=COMMANDS[3],
-    exits=SIMPLE,
     short_help="List the programs that ship.",
     examples=[("", "the programs and their grades"), ("--atoms", "the functions that programs may use")],
 )
@@ -49,7 +63,7 @@ def list_(atoms: bool, form: str, quiet: bool) -> int:
         print_json({"atoms" if atoms else "programs": [dict(zip(columns, row, strict=True)) for row in rows]})
     elif not quiet:
         show([Grid("", columns, tuple(rows), text_columns=tuple(range(len(columns))))])
-    return 0
+    return DONE
 
 
 def atom_rows() -> list[tuple[str, ...]]:
@@ -88,8 +102,6 @@ def _lipschitz(regularity: Regularity, complete: bool) -> str:
 
 @click.command(
     cls=Command,
-    heading=COMMANDS[3],
-    exits=SIMPLE,
     short_help="Write a commented program file to start from.",
     examples=[
         ("mine", "a small attention layer, into mine.yaml"),
@@ -102,24 +114,16 @@ def _lipschitz(regularity: Regularity, complete: bool) -> str:
     "--from",
     "source",
     metavar="PROGRAM",
-    shell_complete=files,
     help="Copy this program, shipped or a file, with the data it reads; default a small attention layer.",
 )
-@option(
-    "-o",
-    "--out",
-    metavar="FILE",
-    type=Place(),
-    heading=OUTPUT,
-    help="The file to write, or the folder to put it into; default NAME.yaml.",
-)
-@option("--force", is_flag=True, heading=OUTPUT, help="Replace files that exist.")
-@QUIET
+@options(out("The file to write, or the folder to put it into; default NAME.yaml.", "FILE"), FORCE, QUIET)
 def new(name: str, source: str | None, out: Path | None, force: bool, quiet: bool) -> int:
     """Write NAME.yaml, a small program with a comment on every section, ready to be checked, run and changed.
 
     Its first line leads editors to the schema of program files.
     """
+    from tensorprog.language.data_files import data_path
+
     _named(name)
     target = out / f"{name}.yaml" if out is not None and out.is_dir() else out or Path(f"{name}.yaml")
     if target.suffix.lower() not in SUFFIXES:
@@ -127,23 +131,21 @@ def new(name: str, source: str | None, out: Path | None, force: bool, quiet: boo
     if is_reserved(target.name):
         raise fail(f"{target} is the name of a device on Windows", fix="choose another name")
     writable(target)
+    if target.exists() and not force:
+        raise fail(f"{target}: there already", fix="another NAME, or --force to replace")
     path = resolve(source) if source is not None else STARTER
-    tables = load(str(path), {}).tables.values()
-    written = {target: _text(path, name).encode()}
-    written |= _data(path.parent, target.parent, [table.file for table in tables if table.file])
-    taken = [path for path in written if path.exists() and (path == target or path.read_bytes() != written[path])]
-    if taken and not force:
-        raise fail(f"{', '.join(map(str, taken))}: there already", fix="another NAME, or --force to replace")
-    for path, content in written.items():
-        with writing(path, "choose another place with -o"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with whole(path) as partial:
-                partial.write_bytes(content)
+    files = [table.file for table in load(str(path), {}).tables.values() if table.file]
+    data = {
+        target.parent.joinpath(*PureWindowsPath(each).parts): data_path(each, path.parent).read_bytes()
+        for each in files
+    }
+    write_files({target: _text(path, name).encode()} | data, force, same=True)
     if not quiet:
         shown, picture = shlex.quote(str(target)), shlex.quote(str(target.with_suffix(".svg")))
         commands = (f"tp check {shown}", f"tp-run {shown}", f"tp graph {shown} -o {picture}")
-        echo("\n".join([*(f"written to {path}" for path in written), "next:", *(f"  {text}" for text in commands)]))
-    return 0
+        written = [f"written to {each}" for each in (target, *data)]
+        echo("\n".join([*written, "next:", *(f"  {text}" for text in commands)]))
+    return DONE
 
 
 def _named(name: str) -> None:
@@ -171,20 +173,11 @@ def _text(path: Path, name: str) -> str:
     return "\n".join([f"{MODELINE}{SCHEMA.as_uri()}", *lines, ""])
 
 
-def _data(base: Path, folder: Path, names: Iterable[str]) -> dict[Path, bytes]:
-    """Data files by the place where the copy of a program will look for them."""
-    from tensorprog.language.data_files import data_path
-
-    return {folder.joinpath(*PureWindowsPath(name).parts): data_path(name, base).read_bytes() for name in names}
-
-
 # ---- tp graph -------------------------------------------------------------------------------------------------------
 
 
 @click.command(
     cls=Command,
-    heading=COMMANDS[1],
-    exits=SIMPLE,
     short_help="Draw the program as a graph.",
     examples=[
         ("attention -o attention.svg", "a picture"),
@@ -194,15 +187,10 @@ def _data(base: Path, folder: Path, names: Iterable[str]) -> dict[Path, bytes]:
 )
 @options(FILE, SET)
 @option("--check", "judged", is_flag=True, help="Show the roles of Assumption 1, the grade and what is at fault.")
-@option(
-    "-o",
-    "--out",
-    metavar="FILE",
-    type=Place(),
-    heading=OUTPUT,
-    help="The file to write: .svg, .dot, or .mmd and .md for Mermaid; without it Mermaid text is printed.",
+@options(
+    out("The file to write: .svg, .dot, or .mmd and .md for Mermaid; without it Mermaid text is printed.", "FILE"),
+    QUIET,
 )
-@QUIET
 def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, quiet: bool) -> int:
     """Draw the program as a graph, one node per statement, initial vector and weight.
 
@@ -229,7 +217,7 @@ def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, 
         write_text(out, text)
     if not quiet:
         echo(text.rstrip() if out is None else f"written to {out}")
-    return 0
+    return DONE
 
 
 def _page(title: str, picture: str, captions: Sequence[str]) -> str:
@@ -237,3 +225,122 @@ def _page(title: str, picture: str, captions: Sequence[str]) -> str:
     heading = html.escape(" ".join(title.split()), quote=False)
     listed = ["", "```text", *(" ".join(caption.split()) for caption in captions), "```"] if captions else []
     return "\n".join([f"# {heading}", "", "```mermaid", picture.rstrip(), "```", *listed, ""])
+
+
+# ---- tp import ------------------------------------------------------------------------------------------------------
+
+
+@click.command(
+    "import",
+    cls=Command,
+    short_help="Write a torch module as a program file.",
+    examples=[
+        ("model.py:make --inputs x.npy", "of widths 64 and 128, what vanishes with n left out"),
+        ("model.py:make --inputs x.npy --at 768 -o block.yaml", "variances as they are at width 768"),
+        ("model.py:make --inputs x.npy --at 256 --against 256", "beside the module itself"),
+    ],
+)
+@click.argument("module", metavar="FILE.py:MAKE")
+@option(
+    "--inputs",
+    "inputs",
+    metavar="FILE",
+    multiple=True,
+    required=True,
+    help="Inputs of the module, a .npy file of numbers or of tokens; may be repeated.",
+)
+@option("--widths", "widths", metavar="N,N", default="64,128", help="The two widths to look at; default 64,128.")
+@options(number("--at", 2, "Take variances as they are at this width, the width of your own network."))
+@options(number("--against", 2, "Draw the module of this width, and set it beside the program and beside its limit."))
+@options(number("--samples", 2, "Networks for --against; default 2000."))
+@option("--name", "name", metavar="NAME", default="", help="The program's name; default that of the module's class.")
+@options(out("The program file to write, its data beside it; default: print the program.", "FILE"), FORCE, QUIET)
+def import_(
+    module: str,
+    inputs: tuple[str, ...],
+    widths: str,
+    at: int | None,
+    against: int | None,
+    samples: int | None,
+    name: str,
+    out: Path | None,
+    force: bool,
+    quiet: bool,
+) -> int:
+    """Run FILE.py, and write what MAKE(n), a torch.nn.Module of width n, is at initialisation as a program.
+
+    FILE.py is your own code, and this command executes it; all others never execute anything.
+    """
+    from tensorprog.importing import compare_torch, from_torch, needed
+
+    needed()
+    make = _function(module)
+    given = tuple(_array(file) for file in inputs)
+    try:
+        pair = tuple(int(part) for part in widths.split(","))
+    except ValueError:
+        raise fail(f"--widths: {widths} is not two numbers", fix="--widths 64,128") from None
+    program = from_torch(make, given, pair, at, name)
+    told = program.imported
+    assert told is not None
+    files: dict[Path, bytes] = {}
+    if out is None:
+        echo(told.text.rstrip())
+    else:
+        target = out / f"{program.name}.yaml" if out.is_dir() else out
+        writable(target)
+        files = {target: told.text.encode()} | {target.parent / key: _bytes(a) for key, a in told.arrays.items()}
+        write_files(files, force)
+    if not quiet:
+        show(told.blocks())
+        grade = program.check().grade
+        echo(f"grade: {grade}" + (f"; written to {', '.join(map(str, files))}" if files else ""))
+    if against is not None:
+        found = compare_torch(program, make, given, against, samples or 2000)
+        show(found.blocks())
+        if found.refused and not quiet:
+            complain(f"no limit to compare with: {found.refused}")
+    return DONE
+
+
+def _function(text: str) -> Any:
+    """The function of a Python file."""
+    file, _, name = text.rpartition(":")
+    if not file or not name.isidentifier():
+        file, name = text, "make"
+    path = Path(file)
+    if path.suffix != ".py" or not path.is_file():
+        raise fail(f"{file}: there is no such Python file", fix="tp import model.py:make --inputs x.npy")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = loaded  # where classes of the file look for their module
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(loaded)
+    except TensorprogError:
+        raise
+    except Exception as error:
+        raise fail(
+            f"{file} stops with {type(error).__name__}: {error}", fix="it must run by itself: python " + path.name
+        ) from None
+    if not callable(getattr(loaded, name, None)):
+        raise fail(f"{file} has no function {name}", fix="def make(n): return Net(n)")
+    return getattr(loaded, name)
+
+
+def _array(file: str) -> Any:
+    import numpy as np
+
+    try:
+        return np.load(file, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise fail(f"{file} cannot be read: {error}", fix="np.save('x.npy', array) writes one") from None
+
+
+def _bytes(array: Any) -> bytes:
+    import numpy as np
+
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()

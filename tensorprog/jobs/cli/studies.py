@@ -1,55 +1,56 @@
-"""Studies: `tp sweep`, and `tp paper`, the figures of the paper."""
+"""Studies: `tp sweep`, `tp depth`, `tp solve`, and `tp paper`, the figures of the paper."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from tensorprog.blocks import Grid
 from tensorprog.jobs.cli.frame import (
-    COMMANDS,
-    OUTPUT,
+    DONE,
     OUTSIDE,
-    RESOURCES,
     Command,
     cluster,
     echo,
+    exit_code,
+    header,
+    notice,
     open_program,
     places,
     print_json,
     show,
 )
 from tensorprog.jobs.cli.options import (
-    ALL,
     FILE,
     FORMAT,
     QUIET,
+    REQUIRE,
+    SCHEDULER,
     SEED,
     SET,
     WIDTH,
-    Place,
-    constants,
-    figures,
+    interval,
+    number,
     option,
     options,
-    values,
-    variables,
-    whole_number,
+    out,
+    several,
 )
 from tensorprog.language.errors import did_you_mean, fail
 
-if TYPE_CHECKING:
-    from tensorprog.jobs.sweeps import Outcome
+__all__ = ["depth", "paper", "solve", "sweep"]
+
+ALL = "all"  # the name of all figures together
+INDEX = option("--index", metavar="INDEX", help="The index of layers; default the one that recurs.")
+TO = number("--to", 1, "The last layer, in place of the constant that bounds the index.")
+TOKENS = option("--tokens", metavar="INDEX", help="The index of tokens; default the last other one.")
+DRAWS = number("--draws", 16, "Draws of the scores, the same for all values of constants.", "4096")
 
 
 @click.command(
     cls=Command,
-    heading=COMMANDS[2],
     short_help="Several widths, constants and repeats, each against its limit.",
     examples=[
         ("attention --over H=1,2,4", "the distance to the limit for three numbers of heads"),
@@ -62,43 +63,20 @@ if TYPE_CHECKING:
     "--over",
     metavar="NAME=V,..",
     multiple=True,
-    callback=values,
-    shell_complete=constants,
+    callback=several("--over", "H=1,2,4"),
     help="Values of a constant, e.g. H=1,2,4; repeated, all combinations.",
 )
-@option(
-    "--repeats",
-    metavar="N",
-    default="10",
-    show_default=True,
-    callback=whole_number("--repeats", 1),
-    help="Repeats of each cell, with networks of their own.",
-)
-@option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn in each cell.")
-@SEED
+@options(number("--repeats", 1, "Repeats of each cell, with networks of their own.", "10"))
+@options(number("--samples", 2, "Networks drawn in each cell."), SEED)
 @option(
     "--variable",
     "variables",
     metavar="NAME",
     multiple=True,
-    shell_complete=variables,
     help="A member such as y[0], may be repeated; default the first of each output.",
 )
-@option(
-    "--workers",
-    metavar="N",
-    callback=whole_number("--workers", 1),
-    heading=RESOURCES,
-    help="Processes that draw one cell each; default one, on all cores.",
-)
-@option(
-    "--scheduler",
-    metavar="ADDRESS",
-    heading=RESOURCES,
-    help="Draw cells on the workers of a dask.distributed scheduler, e.g. tcp://host:8786.",
-)
-@option("--out", metavar="DIR", type=Place(), heading=OUTPUT, help="Where files go; default runs/<program>-sweep.")
-@options(FORMAT, QUIET)
+@options(number("--workers", 1, "Processes that draw networks; default one, on all cores."), SCHEDULER)
+@options(out("Where files go; default runs/<program>-sweep."), FORMAT, QUIET)
 def sweep(
     file: str,
     overrides: dict[str, str],
@@ -111,8 +89,8 @@ def sweep(
     workers: int | None,
     scheduler: str | None,
     out: Path | None,
-    quiet: bool,
     form: str,
+    quiet: bool,
 ) -> int:
     """Run FILE at each width and each choice of constants, several times over, and compare each with its limit.
 
@@ -128,70 +106,194 @@ def sweep(
     if workers is not None and scheduler is not None:
         raise fail("--workers and --scheduler both say who draws", fix="one of them")
     program = open_program(file, overrides)
-    from tensorprog.jobs.sweeps import perform
-    from tensorprog.jobs.sweeps.cells import pool
-    from tensorprog.jobs.sweeps.design import design
+    from tensorprog.jobs.sweeps import Sweep, no_limit, perform, pool, summary, tables
     from tensorprog.language.errors import need_xarray
     from tensorprog.results.study import default_out, settings_of
     from tensorprog.show.progress import Progress
 
     need_xarray("sweeps")
     chosen = settings_of(program.netsor, {"width": width, "samples": samples, "seed": seed})
-    wanted = design(
-        program,
-        chosen.width,
-        over,
-        repeats,
-        chosen.samples,
-        chosen.seed,
-        variables or None,
-        words=_words(file, overrides),
-    )
+    asked = Sweep.of(program, chosen.width, over, repeats, chosen.samples, chosen.seed, variables or None)
     usual = default_out(program.netsor)
     folder = out or usual.with_name(f"{usual.name}-sweep")
-    told = Progress(notes=not quiet)
     with (
-        told.shown(),
-        _interrupted(told),
+        Progress(notes=not quiet).shown() as told,
         pool(workers) if scheduler is None else cluster(scheduler) as executor,
     ):
-        outcome = perform(wanted, folder, executor, told)
+        try:
+            found = perform(asked, folder, executor, told)
+        except KeyboardInterrupt:
+            told.note("the same command goes on from there")
+            raise
+    files = sorted(path.name for path in folder.iterdir() if path.suffix in (".nc", ".csv", ".png"))
     if form == "json":
-        print_json(_json(outcome, folder))
+        keys = {"program": program.name, "samples": asked.samples, "seed": asked.seed, "repeats": repeats}
+        print_json(keys | {"sweep": summary(asked, found), "files": files})
     elif not quiet:
-        for block in outcome.blocks():
-            show([block])
+        for table in tables(asked, found):
+            show([table])
             echo()
-        echo(places(folder, (path.relative_to(folder) for path in outcome.written)))
-    return 0 if any(summary.has_limit for summary in outcome.summaries) else OUTSIDE
+        echo(places(folder, files))
+    return DONE if len(no_limit(found)) < len(asked.choices) else OUTSIDE
 
 
-def _words(file: str, overrides: dict[str, str]) -> str:
-    """How the program is named in a command, without the folder it is in."""
-    return shlex.join([Path(file).name, *(word for pair in overrides.items() for word in ("--set", "=".join(pair)))])
+# ---- layers ----------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _interrupted(told: Any) -> Iterator[None]:
-    """Say how to go on after Ctrl-C."""
+@click.command(
+    cls=Command,
+    short_help="Tokens from layer to layer: variance, correlation, rank, entropy.",
+    examples=[
+        ("deep_attention x --to 8", "a table of eight layers, and a picture"),
+        ("deep_attention x --to 8 --set C=1,2,4", "three curves"),
+        ("deep_attention x --to 4 --width 64", "networks of width 64 beside the limit"),
+    ],
+)
+@options(FILE)
+@click.argument("family", metavar="Z")
+@options(INDEX, TO, TOKENS)
+@option(
+    "--set",
+    "given",
+    metavar="NAME=V,..",
+    multiple=True,
+    callback=several("--set", "g=1,4,16"),
+    help="Replace a constant of the program, by one value or by several that are compared; may be repeated.",
+)
+@option("--gradients", is_flag=True, help="Squared norms of gradients too, by the adjoint program.")
+@options(WIDTH, number("--samples", 32, "Networks drawn at each width.", "1024"), SEED, DRAWS)
+@options(out("Where files go; default runs/<program>-depth."), FORMAT, QUIET, REQUIRE)
+def depth(
+    file: str,
+    family: str,
+    index: str | None,
+    to: int | None,
+    tokens: str | None,
+    given: dict[str, list[str]],
+    gradients: bool,
+    width: tuple[int, ...] | None,
+    samples: int,
+    seed: int | None,
+    draws: int,
+    out: Path | None,
+    form: str,
+    quiet: bool,
+    require: str | None,
+) -> int:
+    """Follow the tokens of a family Z of FILE, such as z of z[t,i], through the layers of the limit.
+
+    For every layer: the variance of a coordinate, the mean correlation of two tokens, the effective rank of all tokens,
+    the entropy of attention and the kurtosis, each with its error. The folder receives depth.json and depth.png: curves
+    for several values of one constant, maps of the last layer for several values of two. With --width networks stand
+    beside the limit.
+    """
+    program = open_program(file, {name: values[0] for name, values in given.items() if len(values) == 1})
+    from tensorprog.jobs.depths import profile
+    from tensorprog.jobs.depths.pictures import save_picture
+    from tensorprog.jobs.depths.question import ask
+    from tensorprog.jobs.depths.results import depth_json, tables
+    from tensorprog.language.errors import need_xarray
+    from tensorprog.language.files import json_text, write_text, writing
+    from tensorprog.results.study import default_out
+    from tensorprog.show.plots import PlotsUnavailableError
+    from tensorprog.show.progress import Progress
+
+    need_xarray("depth profiles")
+    over = {name: values for name, values in given.items() if len(values) > 1}
+    question = ask(program, family, index, to, over, tokens, gradients)
+    usual = default_out(program.netsor)
+    folder = out or usual.with_name(f"{usual.name}-depth")
+    with Progress(notes=not quiet).shown() as listener:
+        found = profile(question, width or (), draws, samples, seed or 0, listener)
+    report = program.check()
+    written, text = ["depth.json"], depth_json(question, report, found)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "depth.json", json_text(text))
     try:
-        yield
-    except KeyboardInterrupt:
-        told.note("finished cells are on disk; the same command goes on from there")
-        raise
+        with writing(folder / "depth.png"):
+            save_picture(folder / "depth.png", text)
+        written.append("depth.png")
+    except PlotsUnavailableError as error:
+        notice(f"there is no picture: {error}")
+    if form == "json":
+        print_json(text)
+    elif not quiet:
+        show(tables(question, report, found), apart=True)
+        echo("\n" + places(folder, written))
+    return exit_code(report.grade, require)
 
 
-def _json(outcome: Outcome, folder: Path) -> dict[str, Any]:
-    design = outcome.design
-    return {
-        "program": design.base.name,
-        "command": design.command,
-        "samples": design.samples,
-        "seed": design.seed,
-        "repeats": design.repeats,
-        "sweep": [summary.to_json() for summary in outcome.summaries],
-        "files": [path.relative_to(folder).as_posix() for path in outcome.written],
-    }
+@click.command(
+    cls=Command,
+    short_help="The constant for which a quantity of a layer is as wanted.",
+    examples=[
+        ("resnet sigma_w2 --make variance --of z --be 2", "the weight variance that doubles the signal"),
+        ("mine.yaml beta --make token_correlation --of z --be 0.5 --to 50", "a branch scale for fifty layers"),
+        ("mine.yaml sigma_w --make variance --growth --of d --be 1", "where a signal neither grows nor falls"),
+    ],
+)
+@options(FILE)
+@click.argument("constant", metavar="CONSTANT")
+@option(
+    "--make",
+    "quantity",
+    metavar="QUANTITY",
+    required=True,
+    help="variance, token_correlation, effective_rank, attention_entropy, kurtosis or gradient_norm.",
+)
+@option("--of", "family", metavar="Z", required=True, help="The family, such as z of z[t,i].")
+@option("--be", "value", metavar="X", type=float, required=True, help="The value that the quantity is to have.")
+@option("--growth", is_flag=True, help="Make the factor from the last layer but one to the last so large.")
+@options(INDEX, TO, TOKENS, SET)
+@option("--between", metavar="A,B", callback=interval, help="Look from A to B instead of around the program's value.")
+@options(SEED, DRAWS, FORMAT, QUIET, REQUIRE)
+def solve(
+    file: str,
+    constant: str,
+    quantity: str,
+    family: str,
+    value: float,
+    growth: bool,
+    index: str | None,
+    to: int | None,
+    tokens: str | None,
+    overrides: dict[str, str],
+    between: tuple[float, float] | None,
+    seed: int | None,
+    draws: int,
+    form: str,
+    quiet: bool,
+    require: str | None,
+) -> int:
+    """Find the CONSTANT of FILE for which a quantity of the last layer of a family has a value.
+
+    Values are tried outwards from that in the program, up to a thousand times as large and as small, with the same
+    draws of the scores; the nearest that fits is given with its error. The exit code is 3 where none fits.
+    """
+    program = open_program(file, overrides)
+    from dataclasses import asdict
+
+    from tensorprog.jobs.depths import solution
+    from tensorprog.jobs.depths.question import ask
+    from tensorprog.jobs.depths.results import summary
+    from tensorprog.jobs.depths.solving import Wanted
+    from tensorprog.language.formats import quantity as number
+
+    wanted = Wanted(constant, quantity, value, growth)
+    question = ask(program, family, index, to, None, tokens, quantity == "gradient_norm")
+    report = program.check()
+    found = solution(question, wanted, draws, seed or 0, between)
+    layer = question.layers[wanted.places[0]]
+    if form == "json":
+        about = {"constant": constant, "quantity": quantity, "growth": growth, "of": family}
+        print_json(header(program.netsor, report) | about | {"index": question.index, "layer": layer} | asdict(found))
+    elif not quiet:
+        show([summary(program.netsor.name, report)])
+        error = found.error if found.error > 1e-9 * abs(found.value) else 0.0
+        place = f"{family} at {question.index} = {layer}"
+        echo(f"{constant} = {number(found.value, error)}: {wanted.said} of {place} is {value:g}")
+    return exit_code(report.grade, require)
 
 
 # ---- tp paper --------------------------------------------------------------------------------------------------------
@@ -199,56 +301,37 @@ def _json(outcome: Outcome, folder: Path) -> dict[str, Any]:
 
 @click.command(
     cls=Command,
-    heading=COMMANDS[2],
     short_help="The figures of the paper, with their data.",
     examples=[("", "list them"), ("fig1b", "KL divergence against the width"), ("all", "all of them, in some minutes")],
 )
-@click.argument("names", metavar="[FIGURE]...", nargs=-1, shell_complete=figures)
-@option(
-    "--samples",
-    metavar="N",
-    default="50000",
-    show_default=True,
-    callback=whole_number("--samples", 100),
-    help="Networks drawn at each width.",
-)
-@option(
-    "--repeats",
-    metavar="N",
-    default="10",
-    show_default=True,
-    callback=whole_number("--repeats", 2),
-    help="Trials of the figures on KL divergence.",
-)
-@options(SEED)
-@option(
-    "--out",
-    metavar="DIR",
-    type=Place(file_okay=False),
-    default=Path("runs/paper"),
-    show_default=True,
-    heading=OUTPUT,
-    help="Where files go.",
-)
-@options(FORMAT, QUIET)
+@click.argument("names", metavar="[FIGURE]...", nargs=-1)
+@options(number("--samples", 100, "Networks drawn at each width.", "50000"))
+@options(number("--repeats", 2, "Trials of the figures on KL divergence.", "10"), SEED)
+@options(out("Where files go.", default=Path("runs/paper"), show_default=True), FORMAT, QUIET)
 def paper(
     names: tuple[str, ...], samples: int, repeats: int, seed: int | None, out: Path, form: str, quiet: bool
 ) -> int:
     """Make figures of Sakai, Karakida & Imaizumi 2025: fig1a, fig1b, fig2a, fig2b, fig3, relu, or all.
 
-    Without a FIGURE they are listed. For each the folder receives the picture as .png and .svg, tables of everything
-    drawn as .csv, and a .json file with its numbers, versions, and the command that makes it again.
+    Without a FIGURE they are listed. For each the folder receives the picture as .png, .svg and .pdf, tables of
+    everything drawn as .csv, and a .json file with its numbers, versions, and the command that makes it again.
     """
     from tensorprog.shipped import paper_figures
 
     example = paper_figures()
-    known = example.FIGURES
+    known: dict[str, Any] = example.FIGURES
     wrong = [name for name in names if name not in known and name != ALL]
     if wrong:
         hint = did_you_mean(wrong[0], [*known, ALL]).replace("known names", "figures")
         raise fail(f"there is no figure {', '.join(wrong)}", fix=hint)
     if not names:
-        return _list(known.values(), form, quiet)
+        rows = tuple((figure.name, figure.title, figure.shows) for figure in known.values())
+        if form == "json":
+            keys = ("figure", "title", "shows")
+            print_json({"figures": [dict(zip(keys, row, strict=True)) for row in rows]})
+        elif not quiet:
+            show([Grid("", ("figure", "in the paper", "what"), rows, text_columns=(0, 1, 2))])
+        return DONE
     from tensorprog.show.plots import need_matplotlib
     from tensorprog.show.progress import Progress
 
@@ -257,32 +340,13 @@ def paper(
     chosen = [known[name] for name in (known if ALL in names else dict.fromkeys(names))]
     made = []
     with Progress(notes=not quiet).shown() as listener:
-        for number, figure in enumerate(chosen, 1):
-            listener.stage(f"figure {number} of {len(chosen)}, {figure.name}")
+        for count, figure in enumerate(chosen, 1):
+            listener.stage(f"figure {count} of {len(chosen)}, {figure.name}")
             made.append(example.make(figure, settings, out, listener))
     if form == "json":
         print_json({"figures": made})
     elif not quiet:
-        echo(
-            "\n\n".join(
-                "\n".join(
-                    [
-                        f"{found['title']}: {found['shows']}",
-                        *(f"  {line}" for line in found["summary"]),
-                        places(out, found["files"]),
-                    ]
-                )
-                for found in made
-            )
-        )
-    return 0
-
-
-def _list(figures: Iterable[Any], form: str, quiet: bool) -> int:
-    """The figures by name."""
-    if form == "json":
-        print_json({"figures": [{"figure": f.name, "title": f.title, "shows": f.shows} for f in figures]})
-    elif not quiet:
-        rows = tuple((f.name, f.title, f.shows) for f in figures)
-        show([Grid("", ("figure", "in the paper", "what"), rows, text_columns=(0, 1, 2))])
-    return 0
+        for found in made:
+            lines = [f"{found['title']}: {found['shows']}", *(f"  {line}" for line in found["summary"])]
+            echo("\n".join([*lines, places(out, found["files"])]))
+    return DONE

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -227,6 +228,6 @@ def _places(start: float, between: tuple[float, float] | None) -> Iterator[tuple
     start = start or 1.0
     yield start, start
     factors = [STEP**k for k in range(round(math.log(REACH) / math.log(STEP)) + 1)]
-    for inner, outer in zip(factors, factors[1:], strict=False):
+    for inner, outer in pairwise(factors):
         yield start * outer, start * inner
         yield start / outer, start / inner
