@@ -14,7 +14,7 @@ from itertools import count
 from tensorprog.check.graph import Operand, Structure
 from tensorprog.check.overlaps import crossed
 from tensorprog.check.signs import Sign, product, signs
-from tensorprog.language.expr import Affine, Variable, reindexed, variables
+from tensorprog.language.expr import Affine, Variable, reindexed
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Range
 
 __all__ = ["SIDES", "coordinatewise"]
@@ -62,8 +62,6 @@ def _behind(structure: Structure, dot: int) -> tuple[Operand, ...]:
                 return ()
             family = netsor.families[leaf.name]
             positions = [p for p in family.statements if isinstance(netsor.body[p], MatMul)]
-            if family.kind == "vector" and len(positions) != len(family.statements):
-                return ()
             if family.kind == "scalar" and not structure.converging.issuperset(family.statements):
                 return ()  # scores are no parameters of other scores
             inside = {name for slot in leaf.slots for name in slot.indices}
@@ -84,21 +82,20 @@ def _leaves(
     netsor = structure.netsor
     definers = structure.definers(position, written)
     nonlins = [d for d in definers if isinstance(netsor.body[d], Nonlin)]
-    if not nonlins:
+    if len(nonlins) < len(definers) or not definers:
         yield read
-        return
-    definition = structure.definition(position, written)
-    if definition is None or structure.cyclic(nonlins[0]) or crossed(netsor, written, netsor.ranges):
+    if any(map(structure.cyclic, nonlins)) or "wrap" in crossed(netsor, written, netsor.ranges):
         yield None
         return
-    pairs = zip(definition.target.slots, read.slots, strict=True)
-    values = {own.bare: slot for own, slot in pairs if own.bare is not None}
-    for v in dict.fromkeys(variables(definition.expr)):
-        bound = {}
-        for name in dict.fromkeys(name for slot in v.slots for name in slot.indices if name not in values):
-            fresh = f"{name}#{next(numbers)}"
-            ranges[fresh], bound[name] = netsor.ranges[name.rstrip("*")], Affine.index(fresh)
-        yield from _leaves(structure, nonlins[0], v, reindexed(v, {**values, **bound}), ranges, numbers)
+    for definer in nonlins:
+        pairs = zip(netsor.body[definer].target.slots, read.slots, strict=True)
+        values = {own.bare: slot for own, slot in pairs if own.bare is not None}
+        for v in dict.fromkeys(netsor.body[definer].inputs):
+            bound = {}
+            for name in dict.fromkeys(name for slot in v.slots for name in slot.indices if name not in values):
+                fresh = f"{name}#{next(numbers)}"
+                ranges[fresh], bound[name] = netsor.ranges[name.rstrip("*")], Affine.index(fresh)
+            yield from _leaves(structure, definer, v, reindexed(v, {**values, **bound}), ranges, numbers)
 
 
 def _centred(structure: Structure, dot: int, operands: Collection[Operand]) -> bool:

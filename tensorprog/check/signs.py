@@ -20,13 +20,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
 
-from tensorprog.check.rewrites.turn import transposed_weight
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, fold
-from tensorprog.language.ir import Dot, MatMul, Netsor, Statement, Table
+from tensorprog.language.ir import Dot, MatMul, Netsor, Statement, Table, Weight
 from tensorprog.language.schedule import upstream
 
-__all__ = ["Independence", "Sign", "independence", "product", "signs", "with_copies"]
+__all__ = ["Independence", "Sign", "independence", "product", "signs", "transposed_weight", "with_copies"]
 
 
 class Sign(Enum):
@@ -252,3 +251,12 @@ def _behind(body: Iterable[Statement], names: Iterable[str]) -> set[str]:
                 found |= {reference.name for reference in s.references}
         grown = len(found) > size
     return found
+
+
+def transposed_weight(netsor: Netsor, weight: Weight, name: str) -> Weight:
+    """The weight with the law of a transpose: entries N(0, v / columns) = N(0, v' / rows)."""
+    rows, columns = (netsor.width_of(width, 1) for width in weight.shape)
+    ratio = rows / columns
+    factor = Call("divide", (Number(ratio.numerator), Number(ratio.denominator)))
+    variance = weight.variance if ratio == 1 else Call("multiply", (weight.variance, factor))
+    return replace(weight, name=name, variance=variance, shape=weight.shape[::-1])

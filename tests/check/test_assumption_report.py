@@ -370,7 +370,7 @@ def test_scores_of_nearly_equal_tokens_are_not_degenerate() -> None:
     assert [f for f in judge(equal.load()).findings if f.verdict == "warning"]
 
 
-@pytest.mark.turns(4)
+@pytest.mark.slow
 def test_linear_stacks_of_any_depth_fall_under_the_theorem() -> None:
     """Residual layers without nonlinearities between; each doubles the parts of the next, if they are written out."""
     layer = """

@@ -170,10 +170,6 @@ BEHIND = {
         gated("r = Nonlin(tanh(x + sigmoid(p)*v))\n" + TIED),
         behind(lambda h, x, v, p, draw: shared(np.tanh(x + sigmoid(p) * v), x, draw)),
     ),
-    "square": (
-        gated("r = Nonlin(tanh(x + 2*p*v))\nc = MatMul(U, r)\nL = Dot(c, c)"),
-        behind(lambda h, x, v, p, draw: shared(np.tanh(x + 2 * p * v), np.tanh(x + 2 * p * v), draw)),
-    ),
 }
 CANCELLING = {
     "gates": (
@@ -196,7 +192,7 @@ def simulated(simulate: Callable[[Draw], float]) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(REPEATS))
 
 
-@pytest.mark.turns(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BEHIND)
 def test_coefficients_behind_scores_are_those_of_dense_networks(name: str) -> None:
     case, simulate = BEHIND[name]
@@ -208,7 +204,7 @@ def test_coefficients_behind_scores_are_those_of_dense_networks(name: str) -> No
         r"random: from (\S+) to (\S+) in 64 draws of them, (\S+) on average \(standard error (\S+)\)", message
     )
     assert bool(number) != bool(spread) and bool(number) == ("embedding" in name)
-    assert ("conjecture" in message) == (name in ("nonlinear, and a conjecture", "square"))
+    assert ("conjecture" in message) == (name == "nonlinear, and a conjecture")
     known, deviation = (float(number[1]), 0.0) if number else (float(spread[3]), float(spread[4]))  # type: ignore[index]
     if spread:
         assert float(spread[1]) < known < float(spread[2])
@@ -217,7 +213,7 @@ def test_coefficients_behind_scores_are_those_of_dense_networks(name: str) -> No
     assert error < 0.3 * abs(mean)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CANCELLING)
 def test_a_score_whose_parts_cancel_is_not_said_to_diverge(name: str) -> None:
     case, simulate = CANCELLING[name]
@@ -277,7 +273,7 @@ def test_behind_a_score_that_diverges_no_mean_is_known() -> None:
     assert "which is not known" in embedding.message and embedding.consequence == "not covered"
 
 
-@pytest.mark.turns(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_coefficient_is_that_of_dense_networks(name: str) -> None:
     case, simulate = PROGRAMS[name]

@@ -82,7 +82,7 @@ def test_scores_have_the_covariance_of_the_sums_by_hand(laws: tuple[Law, Law]) -
         assert not np.asarray(by_hand.cov(one, two)).any()
 
 
-@pytest.mark.turns(4)
+@pytest.mark.slow
 def test_values_and_outputs_have_the_law_of_those_by_hand(laws: tuple[Law, Law]) -> None:
     natural, by_hand = laws
     np.testing.assert_array_equal(np.asarray(natural.cov("v")), np.asarray(by_hand.cov("v")))
@@ -194,7 +194,7 @@ outputs: [y]
 """
 
 
-@pytest.mark.turns(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["zero", "wrap"])
 def test_scores_of_sums_read_beyond_a_boundary(rule: str) -> None:
     law = Law(loads(WINDOW % rule))

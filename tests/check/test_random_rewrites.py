@@ -7,27 +7,11 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from networks import check_same
-from random_rewrites import programs
 from wide_programs import program
 
-from tensorprog.check.graph import Structure
 from tensorprog.check.rewrites import normalize, written_out
 from tests.reading import dump, loads
-from tests.rotation import examples
-
-
-@settings(max_examples=30)
-@given(programs())
-def test_random_programs_keep_their_values(text: str) -> None:
-    netsor = loads(text)
-    rewritten, final = normalize(netsor), written_out(netsor)
-    check_same(rewritten, netsor)
-    check_same(final, netsor, rewritten.netsor)
-    assert normalize(rewritten.netsor).netsor == rewritten.netsor
-    assert loads(dump(final.netsor)) == final.netsor
-    assert not Structure(rewritten.netsor).behind_scores or "move" not in {step.kind for step in rewritten.steps}
 
 
 def check_wide(seeds: Iterable[int]) -> Counter[str]:
@@ -49,7 +33,6 @@ def check_wide(seeds: Iterable[int]) -> Counter[str]:
     return seen
 
 
-@pytest.mark.turns(6)
 def test_wide_random_programs_keep_their_values() -> None:
     """The numbers of these programs are fixed, so that every kind of rewriting is known to be among them."""
     seen = check_wide(range(30))
@@ -57,6 +40,5 @@ def test_wide_random_programs_keep_their_values() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.turns(1)
 def test_many_wide_random_programs_keep_their_values() -> None:
-    assert check_wide([1000 + k for k in examples(12, 42)])["move"]
+    assert check_wide(range(1000, 1040))["move"]

@@ -82,6 +82,7 @@ def _brought(found: Rewritten, expanded: bool) -> Rewritten:
     if not found.netsor.scores:
         return found
     if expanded:
+        found = _run(found, (biases,)) or found
         found = _run(found, AT_SCORES) or found
     if not Structure(found.netsor).behind_scores:
         return found

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
 from typing import Any
 
 from tensorprog.check.graph import Structure
-from tensorprog.check.overlaps import crossed, reaches
+from tensorprog.check.overlaps import crossed
 from tensorprog.language.expr import (
-    COMPARISONS,
-    LOGICAL,
     MAX_NODES,
     Affine,
-    Call,
-    Constant,
     Expr,
-    IndexValue,
     Number,
     Reduction,
     Variable,
-    affine_expr,
     bound_indices,
     free_indices,
     replace_variables,
@@ -35,7 +28,6 @@ from tensorprog.language.schedule import rearranged
 
 __all__ = ["Editor", "Rewrite", "Stuck"]
 
-TAME = {"add", "subtract", "multiply", "negative", "where", *COMPARISONS, *LOGICAL}  # finite functions of numbers
 MAX_TOTAL = 80_000  # nodes of all expressions together, as far as writing out makes them: a program is to fit a file
 
 
@@ -118,8 +110,9 @@ class Editor:
         """
         pairs = zip(nonlin.target.slots, reference.slots, strict=True)
         values = {own.bare: slot for own, slot in pairs if own.bare is not None}
-        expr = self._instantiated(nonlin.expr, values, taken)
-        return self._where_inside(nonlin, values, expr) if self.beyond(reference) else expr
+        if self.beyond(reference):
+            raise Stuck
+        return self._instantiated(nonlin.expr, values, taken)
 
     def _instantiated(self, expr: Expr, values: Mapping[str, Affine], taken: Collection[str]) -> Expr:
         """An expression at values of its indices; indices bound in it that are `taken` get fresh names.
@@ -132,50 +125,6 @@ class Editor:
         bound = bound_indices(expr) - values.keys()
         names = {name: Affine(((self.copy_index(name), 1),)) for name in sorted(bound.intersection(taken))}
         return substitute(expr, {**values, **names}, along=True)
-
-    def _where_inside(self, nonlin: Nonlin, values: Mapping[str, Affine], expr: Expr) -> Expr:
-        """An instance of a definition that is read beyond boundaries.
-
-        f[o] = phi(u[o]), zero:   f[o + 1] = phi(u[o + 1]) where o + 1 is in range, else 0
-        f[o] = phi(u[o]), wrap:   f[o + 1] = phi(u[o + 1]), if all that phi reads at o goes around with it
-
-        Raises    Stuck where indices go around and the definition does not, or what is beyond may not be finite
-        """
-        holds: list[Expr] = []
-        for name, slot in values.items():
-            span, value = self._ranges[name], affine_expr(slot)
-            below, above = reaches(slot, span, self._ranges)
-            if self._indices[name].boundary == "zero":
-                holds += [Call("greater_equal", (value, Number(span[0])))] * below
-                holds += [Call("less_equal", (value, Number(span[1] - 1)))] * above
-            elif (below or above) and not self._periodic(nonlin.expr, name, span):
-                raise Stuck
-        if not holds:
-            return expr
-        slots = ((rule, reaches(slot, span, self._ranges)) for slot, span, rule in self._slots(expr))
-        if not _tame(expr) or any(any(out) and not rule for rule, out in slots):
-            raise Stuck
-        return Call("where", (reduce(lambda a, b: Call("logical_and", (a, b)), holds), expr, Number(0)))
-
-    def _periodic(self, expr: Expr, index: str, span: Range) -> bool:
-        """Whether an expression has the same value when an index is moved by the length of a range."""
-        if any(isinstance(node, IndexValue) and node.name == index for node in walk(expr)):
-            return False
-        return all(
-            rule == "wrap" and stop - start == span[1] - span[0]
-            for slot, (start, stop), rule in self._slots(expr)
-            if index in slot.indices
-        )
-
-    def _slots(self, expr: Expr) -> Iterator[tuple[Affine, Range, str]]:
-        """Slots of what an expression reads, with the ranges and boundaries there."""
-        for node in walk(expr):
-            if isinstance(node, Variable):
-                family = self.netsor.families[node.name]
-                yield from zip(node.slots, family.ranges, family.boundaries, strict=True)
-            elif isinstance(node, Constant):
-                own = [self.netsor.index[name] for name in self.netsor.constant[node.name].indices]
-                yield from ((slot, (i.start, i.stop), i.boundary) for slot, i in zip(node.slots, own, strict=True))
 
     def written_out(self, position: int, statement: Nonlin, wanted: Collection[Variable]) -> Expr:
         """The expression of a Nonlin with the Nonlins that it reads written out, unless it would grow too long."""
@@ -335,12 +284,3 @@ def _renamable(node: Reduction, name: str, values: Mapping[str, Affine], alike: 
     new = values[name].bare
     others = [values[other] for other in free_indices(node) if other != name and other in values]
     return new is not None and alike(name, new) and all(new not in other.indices for other in others)
-
-
-def _tame(expr: Expr) -> bool:
-    """Whether an expression is finite wherever what it reads is: a sum of products, with division by numbers alone."""
-    if not isinstance(expr, Call) or expr.atom in TAME:
-        return all(map(_tame, expr.children))
-    tops, below = (expr.args[:1], expr.args[1]) if expr.atom == "divide" else ((), expr)
-    moving = (n for n in walk(below) if isinstance(n, Variable | IndexValue) or (isinstance(n, Constant) and n.slots))
-    return next(moving, None) is None and all(map(_tame, tops))

@@ -1,19 +1,17 @@
-"""A MatMul or a Dot taken inside the combination of vectors that it reads, or split where that has several definitions.
+"""A MatMul or a Dot taken inside the combination of vectors that it reads.
 
 c(p) linear in u, v:     W (c u + d v) = c W u + d W v,     (c u + d v).k = c u.k + d v.k
-z[0] = f, z[r] = h[r]:   y[i] = W z[i]   is   y[0] = W z[0] and y[r] = W z[r]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
+from tensorprog.check.rewrites.editor import Editor, Stuck
 from tensorprog.language.expr import (
     MAX_NODES,
-    Affine,
     Call,
     Expr,
     Number,
@@ -22,11 +20,10 @@ from tensorprog.language.expr import (
     bound_indices,
     linear_arguments,
     product_of,
-    reindexed,
 )
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement
 
-__all__ = ["combined", "leaves", "mapped", "split_apart", "taken_inside"]
+__all__ = ["combined", "leaves", "mapped", "taken_inside"]
 
 
 def mapped(
@@ -143,64 +140,3 @@ def _made_once(editor: Editor, position: int, new: MatMul | Dot) -> Variable:
         return replace(new, target=editor.family(name, *reads))
 
     return editor.once(("image", replace(new, target=Variable(""))), position, make)
-
-
-def split_apart(editor: Editor, position: int, side: str, inside: Callable[[Expr], bool]) -> Rewrite | None:
-    """A MatMul or Dot split by the definitions of its operand `side`; None if these are not linear, or only one."""
-    body = editor.netsor.body
-    old, places = body[position], _places(editor, position, side)
-    if places is None:
-        return None
-    assert isinstance(old, MatMul | Dot)
-    try:
-        for statement in map(body.__getitem__, editor.structure.definers(position, getattr(old, side))):
-            if isinstance(statement, Nonlin):
-                leaves(editor, statement.expr, inside)
-    except Stuck:
-        return None
-    split = [_at(editor, old, places[0], place) for place in places[1]]
-    made = [Nonlin(part.target, _made_once(editor, position, part), "", old.span) for part in split]
-    *others, editor.changed[position] = made
-    for other in others:
-        editor.add(position, other)
-    text = f"{old} becomes {' and '.join(map(str, made))}"
-    return Rewrite("split", editor.origin[position], old.span.line, text)
-
-
-def _places(editor: Editor, position: int, side: str) -> tuple[str, list[Affine]] | None:
-    """The index of a statement, and its values, by which the definitions of its operand `side` differ.
-
-    None if there is no such index, or if definitions have members that are not read.
-    """
-    body, structure, ranges = editor.netsor.body, editor.structure, editor.netsor.ranges
-    operand: Variable = getattr(body[position], side)
-    definers = structure.definers(position, operand)
-    recurrent = any(structure.loops(d, d) for d in definers)
-    if recurrent or len(definers) < 2 or not any(isinstance(body[d], Nonlin) for d in definers):
-        return None
-    columns = list(zip(*(body[d].target.slots for d in definers), strict=True))
-    differing = [k for k, own in enumerate(columns) if not _all_along(editor, own)]
-    index = operand.slots[differing[0]].bare if len(differing) == 1 else None
-    if index is None or editor.netsor.index[index].boundary:
-        return None
-    places = list(columns[differing[0]])
-    members = sum(1 if place.bare is None else editor.size_of(place.bare) for place in places)
-    own = index in [slot.bare for slot in body[position].target.slots]
-    return (index, places) if own and members == ranges[index][1] - ranges[index][0] else None
-
-
-def _all_along(editor: Editor, slots: Sequence[Affine]) -> bool:
-    """Whether slots of several definitions are indices that all run over the same values."""
-    names = [slot.bare for slot in slots]
-    return all(name is not None and editor.alike(name, names[0] or name) for name in names)
-
-
-def _at(editor: Editor, statement: MatMul | Dot, index: str, place: Affine) -> MatMul | Dot:
-    """A statement with an index put at a place."""
-    names = ("target", "weight", "vector") if isinstance(statement, MatMul) else ("target", "left", "right")
-    read: dict[str, Variable] = {name: getattr(statement, name) for name in names}
-    taken = {other for v in read.values() for slot in v.slots for other in slot.indices} - {index}
-    if place.bare is not None and place.bare in taken:
-        place = Affine(((editor.copy_index(place.bare), 1),))
-    changes: dict[str, Any] = {name: reindexed(v, {index: place}) for name, v in read.items()}
-    return replace(statement, **changes)

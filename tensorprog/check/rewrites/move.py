@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
-from tensorprog.check.rewrites.linear import combined, leaves, split_apart, taken_inside
+from tensorprog.check.rewrites.linear import combined, leaves, taken_inside
 from tensorprog.language.expr import Variable, variables
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 
@@ -31,8 +31,6 @@ def move(editor: Editor) -> Iterator[Rewrite]:
         moved = taken_inside(editor, position, "vector", editor.scored)
         if moved is not None:
             yield editor.becomes("move", position, moved)
-        elif split := split_apart(editor, position, "vector", editor.scored):
-            yield split
         elif not _may_become_a_combination(editor, definers):
             yield from _unfold(editor, definers)
 

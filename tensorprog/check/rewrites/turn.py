@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tensorprog.check.rewrites.editor import Editor, Rewrite
-from tensorprog.language.expr import Call, Number
-from tensorprog.language.ir import MatMul, Netsor, Weight
+from tensorprog.check.signs import transposed_weight
+from tensorprog.language.ir import MatMul
 
-__all__ = ["transposed_weight", "turn"]
+__all__ = ["turn"]
 
 
 def turn(editor: Editor) -> Iterator[Rewrite]:
@@ -34,12 +34,3 @@ def turn(editor: Editor) -> Iterator[Rewrite]:
             first = min(uses)
             text = f"the transpose of {weight.name} is declared as the weight {name}"
             yield Rewrite("turn", editor.origin[first], uses[first].span.line, text)
-
-
-def transposed_weight(netsor: Netsor, weight: Weight, name: str) -> Weight:
-    """The weight with the law of a transpose: entries N(0, v / columns) = N(0, v' / rows)."""
-    rows, columns = (netsor.width_of(width, 1) for width in weight.shape)
-    ratio = rows / columns
-    factor = Call("divide", (Number(ratio.numerator), Number(ratio.denominator)))
-    variance = weight.variance if ratio == 1 else Call("multiply", (weight.variance, factor))
-    return replace(weight, name=name, variance=variance, shape=weight.shape[::-1])
