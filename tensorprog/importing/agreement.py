@@ -140,10 +140,13 @@ def _both(make: Callable[[int], Any], inputs: Any, width: int, given: AtWidth) -
     (name,) = netsor.outputs
     own = netsor.families[name]
     wide = own.kind == "vector" and any(place < 0 and not size for _, place, size in given.layout)
-    count = int(netsor.width_of(own.width, width)) if wide and not given.copies else 1
+    count = min(int(netsor.width_of(own.width, width)), width) if wide and not given.copies else 1
     drawn = given.program.run(width, PROGRAMS, seed=SEED, coordinates=count, progress=lambda *_: None)[name]
     networks = np.moveaxis(drawn.reshape(PROGRAMS, count, -1), 1, 2)
-    return np.array(found).reshape(len(found), networks.shape[1], -1), networks, rounding
+    module = np.array(found).reshape(len(found), networks.shape[1], -1)
+    if module.shape[2] == netsor.width_of(own.width, width):
+        module = module[..., :width]
+    return module, networks, rounding
 
 
 def _gaussian(given: AtWidth) -> Callable[[Any], None]:

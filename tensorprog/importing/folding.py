@@ -53,35 +53,24 @@ def _containers(lines: Sequence[Sentence]) -> list[str]:
 
 
 def _hoist(sketch: Sketch, prefix: str) -> None:
-    """Move what the first of several layers makes for all, and reads nothing of them, before the first."""
+    """Move what the first of several layers makes for all, such as angles of positions, before the first."""
     numbers = {line.name: _number(line.place.path, prefix) for line in sketch.lines}
+    reads = {line.name: {variable.name for arg in line.args for variable in variables(arg)} for line in sketch.lines}
+    free: set[str] = set()  # what reads nothing of its layer
     readers: dict[str, set[int | None]] = {}
-    for line in sketch.lines:
-        for arg in line.args:
-            for variable in variables(arg):
-                readers.setdefault(variable.name, set()).add(numbers[line.name])
-    free: set[str] = set()
-    for line in sketch.lines:
-        read = {variable.name for arg in line.args for variable in variables(arg)}
-        if numbers[line.name] is not None and all(numbers.get(name) is None or name in free for name in read):
-            free.add(line.name)
-    shared = {name for name in free if len(readers.get(name, set())) > 1}
-    while True:  # with all that they are made of
-        more = {
-            variable.name
-            for line in sketch.lines
-            if line.name in shared
-            for arg in line.args
-            for variable in variables(arg)
-            if variable.name in free
-        } - shared
-        if not more:
-            break
-        shared |= more
+    for name, read in reads.items():
+        if numbers[name] is not None and all(numbers.get(other) is None or other in free for other in read):
+            free.add(name)
+        for other in read:
+            readers.setdefault(other, set()).add(numbers[name])
+    moved: set[str] = set()
+    names = [name for name in free if len(readers.get(name, ())) > 1]
+    while names:
+        moved.add(name := names.pop())
+        names += (reads[name] & free) - moved
     first = next((k for k, line in enumerate(sketch.lines) if numbers[line.name] is not None), 0)
-    moved = [replace(line, place=replace(line.place, path=prefix)) for line in sketch.lines if line.name in shared]
-    rest = [line for line in sketch.lines[first:] if line.name not in shared]
-    sketch.lines = [*sketch.lines[:first], *moved, *rest]
+    out = [replace(line, place=replace(line.place, path=prefix)) for line in sketch.lines if line.name in moved]
+    sketch.lines[first:] = [*out, *(line for line in sketch.lines[first:] if line.name not in moved)]
 
 
 def _number(path: str, prefix: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -14,14 +14,12 @@ from tensorprog.importing.capture import Captured, capture, frozen_at
 from tensorprog.importing.folding import finished, folded
 from tensorprog.importing.laws import Pieces
 from tensorprog.importing.parts import pruned, separated, unrolled
-from tensorprog.importing.refusals import refused_text
-from tensorprog.importing.sketch import Sketch
-from tensorprog.importing.text import Written
+from tensorprog.importing.sketch import RandomRows, Sketch, WeightMatrix
+from tensorprog.importing.text import written
 from tensorprog.importing.translation import translated
 from tensorprog.importing.values import Traced
-from tensorprog.language.errors import ProgramError, check_count, fail
+from tensorprog.language.errors import check_count, fail
 from tensorprog.language.expr import Variable
-from tensorprog.language.reading import loads
 from tensorprog.program import Program
 from tensorprog.results.imported import Fate, Imported
 
@@ -38,9 +36,9 @@ def imported_program(
     if at is not None:
         check_count("at", at, 2)
     captured = capture(make, inputs, (one, other), at)
-    chosen, fold = _made(replace(captured), at, name, fold=True)[0], True
+    chosen, fold = _made(captured, at, name, fold=True)[0], True
     if len(chosen.netsor.body) <= MAX_STATEMENTS and _not_compiled(chosen):
-        unrolled = _made(replace(captured), at, name, fold=False)[0]
+        unrolled = _made(captured, at, name, fold=False)[0]
         if len(unrolled.netsor.body) <= MAX_STATEMENTS and not _not_compiled(unrolled):
             chosen, fold = unrolled, False
 
@@ -69,6 +67,7 @@ def _made(
 ) -> tuple[Program, Sketch, Traced]:
     """The program of a module, with layers that are alike as an index or written out; its sketch, and the output."""
     one, other = captured.widths
+    captured = replace(captured, parameters={**captured.parameters}, padding={})
     sketch, value = translated(captured, at, exact)
     unrolled(sketch, value.expr)
     result = separated(sketch, value.expr)
@@ -79,27 +78,22 @@ def _made(
     result = finished(sketch, result)
     if not fold:
         sketch.note("layers are written out one by one: their recurrence has no limit yet")
-    fates = _fates(captured, sketch)
     title = f"{captured.module} at initialisation"
     comments = [
         f"Imported from the torch module {captured.module} at widths {one} and {other}"
         + (f"; variances as they are at n = {at}." if at else "."),
         *_wrapped(sketch.notes),
     ]
-    written = Written(sketch, result, _name(name or captured.module), title, comments)
-    try:
-        program = Program.from_netsor(loads(written.text, base=written.arrays))
-    except ProgramError as error:
-        raise refused_text(error.problems, written.places) from error
-    found = tuple(replace(fate, became=written.became(fate.parameter) or fate.became) for fate in fates)
+    made = written(sketch, result, _name(name or captured.module), title, comments)
+    program = Program.from_netsor(made.netsor)
     program.imported = Imported(
         captured.module,
         (one, other),
         at,
-        found,
+        tuple(_fates(captured, sketch, made.names)),
         tuple(sketch.notes),
-        written.text,
-        written.arrays,
+        made.text,
+        made.arrays,
         value.power,
         _layout(value),
     )
@@ -129,26 +123,29 @@ def _shown(pieces: Pieces) -> str:
     return laws[0] if len(laws) == 1 else ", ".join(laws)
 
 
-def _fates(captured: Captured, sketch: Sketch) -> list[Fate]:
+def _fates(captured: Captured, sketch: Sketch, names: Mapping[str, str]) -> list[Fate]:
+    """What became of each parameter; those of layers that are one family are found by the first layer's."""
+    became: dict[str, list[str]] = {}
+    entries: list[WeightMatrix | RandomRows] = [*sketch.matrices.values(), *sketch.rows.values()]
+    for entry in entries:
+        key = _starred(entry.parameter) if entry.repeats > 1 else entry.parameter
+        became.setdefault(key, []).append(names[entry.name])
     found = []
     for node, parameter in captured.parameters.items():
-        if node in captured.copies:
-            first = captured.parameters[captured.copies[node]].name
-            found.append(
-                Fate(
-                    parameter.name,
-                    _shown(parameter.frozen or parameter.laws[0]),
-                    f"a copy of {first}",
-                    sketch.exponents.get(first, Fraction(0)),
-                )
-            )
-            continue
-        exponent = sketch.exponents.get(parameter.name, Fraction(0))
-        law = _shown(parameter.frozen or parameter.laws[0])
-        vanishes = exponent < 0 and not sketch.at
-        found.append(Fate(parameter.name, law, "left out: it vanishes" if vanishes else "not used", exponent))
-    found += [Fate(name, law, "a number") for name, law in captured.constants.items()]
-    return found
+        first = captured.parameters[captured.copies.get(node, node)].name
+        exponent = sketch.exponents.get(first, Fraction(0))
+        told = became.get(parameter.name) or became.get(_starred(parameter.name)) or []
+        text = ", ".join(dict.fromkeys(told)) or "not used"
+        if first != parameter.name:
+            text = f"a copy of {first}"
+        elif not told and exponent < 0 and not sketch.at:
+            text = "left out: it vanishes"
+        found.append(Fate(parameter.name, _shown(parameter.frozen or parameter.laws[0]), text, exponent))
+    return found + [Fate(name, law, "a number") for name, law in captured.constants.items()]
+
+
+def _starred(path: str) -> str:
+    return re.sub(r"(^|\.)\d+(?=\.|$)", r"\1*", path, count=1)
 
 
 def _layout(value: Traced) -> tuple[tuple[int, int, int], ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tensorprog.language.errors import Problem, ProgramError, Span
 
-__all__ = ["Refusal", "SourcePlace", "refusal", "refused_text"]
+__all__ = ["Refusal", "SourcePlace", "refusal", "refused"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class SourcePlace:
 
     path: str = ""
     owner: str = ""
-    operation: str = ""
+    operation: str = "an operation"
     file: str = ""
     line: int = 0
     text: str = ""
@@ -41,18 +41,15 @@ def refusal(place: SourcePlace, why: str, fix: str) -> Refusal:
     return Refusal(_problem(place, why, fix))
 
 
-def refused_text(problems: Sequence[Problem], places: Mapping[int, SourcePlace]) -> Refusal:
-    """The error for a program that the language refuses, with the operations that its lines came from."""
+def refused(problems: Sequence[Problem], places: Mapping[int, SourcePlace]) -> Refusal:
+    """The error for a program that the language refuses, with the operations that lines of its text came from."""
     fix = "write this operation in its plainest form, or with other operations; the import should have said so before"
-    found = [
+    return Refusal(
         _problem(
-            places.get(problem.span.line, SourcePlace(operation="an operation")),
-            f"in the program it becomes {problem.span.text or 'a statement'}, which is not valid: {problem.message}",
-            fix,
+            places.get(problem.span.line, SourcePlace()), f"in the program it is not valid: {problem.message}", fix
         )
         for problem in problems
-    ]
-    return Refusal(found)
+    )
 
 
 def _problem(place: SourcePlace, why: str, fix: str) -> Problem:

@@ -110,7 +110,6 @@ class TableOf:
     name: str
     indices: tuple[str, ...]
     array: Any
-    place: SourcePlace
 
 
 class Sketch:
@@ -127,7 +126,6 @@ class Sketch:
         self.layers: list[AxisPart] = []  # indices that layers became
         self.notes: list[str] = []
         self.as_gaussian: set[str] = set()  # parameters whose entries are not Gaussian, and are taken as such
-        self.fates: dict[str, str] = {}  # what became of parameters
         self.exponents: dict[str, Fraction] = {}
         self.place = SourcePlace()
         self.count = 0
@@ -568,7 +566,7 @@ class Sketch:
                 return Constant(entry.name, tuple(atom.slot for atom in atoms))
         name = self.fresh("t")
         own = [self.atom(atom.sizes) for atom in atoms]
-        self.tables[name] = TableOf(name, tuple(atom.name for atom in own), np.asarray(array, float), self.place)
+        self.tables[name] = TableOf(name, tuple(atom.name for atom in own), np.asarray(array, float))
         return Constant(name, tuple(atom.slot for atom in atoms))
 
     def law(
