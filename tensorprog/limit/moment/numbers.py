@@ -134,8 +134,6 @@ class Numbers(Recursion[Value, IndexedValues]):
         Rules for several variables take the first member's before the second's, so that the orders differ within the
         error of the rule; the mean of two numbers has at most the mean of their errors.
         """
-        if all(term.value.symmetric for term in moment.terms):
-            return moment
         ranges = moment.ranges
         names = {name: f"{name}_" for name in ranges if f"{name}_" in ranges}
         if not moment.error > EXACT * moment.size or any(ranges[a] != ranges[b] for a, b in names.items()):

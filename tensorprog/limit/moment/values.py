@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import COMPACT, EPS, Estimate, compact, largest
+from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.gaussian.several import standard_errors
 from tensorprog.language.evaluate import Open, affine_values, align, broadcast, contract, gather, union
 from tensorprog.language.expr import Affine, Variable
@@ -23,10 +23,7 @@ __all__ = ["REPLICATE", "Factored", "IndexedValues", "Settled", "Value", "check_
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
-Slices = tuple[slice, ...]
 REPLICATE = "&"  # the axis of replicates of draws, or of draws that have moments of their own
-ALIKE = 16.0  # bounds of which the largest serves for all
-SHIFTED = 1 << 14  # numbers from which what is read at sums of indices is kept as it is
 WORKED = 4  # arrays of numbers, errors and what is needed on the way, where two arrays make a third
 
 
@@ -56,10 +53,6 @@ class Value:
         """The lengths of the axes."""
         return self.estimate.value.shape
 
-    def named(self, axes: Sequence[str]) -> Value:
-        """The same over axes of other names."""
-        return Value(tuple(axes), self.estimate)
-
     @property
     def value(self) -> Open:
         """The numbers."""
@@ -88,8 +81,6 @@ class Value:
         return Value(axes, one + two)
 
     def __mul__(self, other: Value) -> Value:
-        if isinstance(other, Shifted):
-            return other * self
         axes, one, two = self._both(other)
         return Value(axes, one * two)
 
@@ -102,8 +93,6 @@ class Value:
         """The sum of products over some axes, never formed one by one."""
         if not over:
             return self * other
-        if isinstance(other, Shifted):
-            return other.contracted(self, over)
         a, b = self.value, other.value
         sizes = Open(a.axes, np.abs(a.data)), Open(b.axes, np.abs(b.data))
         data, error = contract(a, b, over), Open(a.axes, self.estimate.error + 2 * EPS * sizes[0].data)
@@ -125,15 +114,6 @@ class Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
         if not any(name in slots for name in self.axes):
             return self
-        if any(len(slots[name].terms) > 1 for name in self.axes if name in slots):
-            own = {f".{k}": slots[name] for k, name in enumerate(self.axes) if name in slots}
-            named = tuple(f".{k}" if name in slots else name for k, name in enumerate(self.axes))
-            first = {f".{k}": starts[name] for k, name in enumerate(self.axes)}
-            return Shifted.kept(self.named(named), own, ranges, first)
-        return self.read(slots, ranges, starts)
-
-    def read(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
-        """The same, with every number that is read."""
         value, error = gather(self.value, slots, ranges, starts), compact(self.estimate.error)
         if error.shape == self.estimate.value.shape:
             return Value(value.axes, Estimate(value.data, gather(self.error, slots, ranges, starts).data))
@@ -185,15 +165,6 @@ class Value:
         """What the value is a product of: itself."""
         return (self,)
 
-    def apart(self, other: Value) -> Value | None:
-        """The product with another value, kept apart; None where a `Factored` is that."""
-        return None
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether exchanging first and second copies is known to change nothing."""
-        return False
-
     @property
     def arrays(self) -> tuple[Array, ...]:
         """The arrays that stand behind the value."""
@@ -222,9 +193,6 @@ class Factored(Value):
     @classmethod
     def kept(cls, first: Value, second: Value) -> Value:
         """The product of two values, kept apart where it would have more axes than either."""
-        known = first.apart(second) or second.apart(first)
-        if known is not None:
-            return known
         axes = set(union(first.axes, second.axes))
         plain = axes in (set(first.axes), set(second.axes))
         return first * second if plain else cls(first.factors + second.factors)
@@ -261,218 +229,6 @@ class Factored(Value):
     def at(self, positions: Mapping[str, Array], starts: Mapping[str, int]) -> Estimate:
         """Numbers at index arrays, one for each axis, that broadcast against each other."""
         return math.prod((factor.at(positions, starts) for factor in self.factors), start=Estimate.exact(1.0))
-
-
-class Shifted(Value):
-    """A value read at sums of indices, as a convolution reads x[c + d], times factors over few of the indices.
-
-    An array over all indices would have each number once for every shift d; it is made only where somebody reads it.
-    A sum over a shift adds up what is behind it, one shift after the other.
-    """
-
-    def __init__(
-        self, source: Value, slots: Mapping[str, Affine], ranges: Ranges, starts: Mapping[str, int],
-        by: Sequence[Value] = (),
-    ) -> None:  # fmt: skip
-        parts = {
-            "source": source,  # an axis in `slots` is read at its form, any other is an index
-            "slots": dict(slots),
-            "ranges": ranges,  # of the indices
-            "starts": {axis: ranges[axis][0] for axis in source.axes if axis in ranges} | dict(starts),  # of the axes
-            "by": tuple(by),
-            "axes": union(_indices(source, slots), *(factor.axes for factor in by)),
-        }
-        for name, part in parts.items():
-            object.__setattr__(self, name, part)
-
-    source: Value
-    slots: dict[str, Affine]
-    ranges: Ranges
-    starts: Mapping[str, int]
-    by: tuple[Value, ...]
-
-    @classmethod
-    def kept(
-        cls, source: Value, slots: Mapping[str, Affine], ranges: Ranges, starts: Mapping[str, int],
-        by: Sequence[Value] = (),
-    ) -> Value:  # fmt: skip
-        """The value as it is where it would grow much, else with every number that is read."""
-        bare = {axis: form for axis, form in slots.items() if len(form.terms) == 1 and form.bare in ranges}
-        if len({form.bare for form in bare.values()}) < len(bare):  # diagonals first, which are smaller
-            source = source.read(bare, ranges, starts)
-            slots = {axis: form for axis, form in slots.items() if axis not in bare}
-        indices, size = _indices(source, slots), math.prod(source.shape)
-        read = dict(zip(source.axes, source.shape, strict=True))
-        large = math.prod(ranges[n][1] - ranges[n][0] if n in ranges else read[n] for n in indices)
-        whole = cls(source, slots, ranges, starts, by)
-        return whole if large >= max(2 * size, SHIFTED) else whole.plain()
-
-    @property
-    def estimate(self) -> Estimate:  # type: ignore[override]
-        """Every number that is read."""
-        return self.plain().aligned(self.axes)
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """The arrays that are read, and those of the factors."""
-        return tuple(array for part in (self.source, *self.by) for array in part.arrays)
-
-    def plain(self) -> Value:
-        """The value over all its indices."""
-        return reduce(lambda a, b: a * b, self.by, self.source.read(self.slots, self.ranges, self.starts))
-
-    def __add__(self, other: Value) -> Value:
-        return self.plain() + (other.plain() if isinstance(other, Shifted) else other)
-
-    def __mul__(self, other: Value) -> Value:
-        large = math.prod(self.source.shape)
-        if isinstance(other, Shifted) or any(math.prod(array.shape) > large for array in other.arrays):
-            return self.plain() * (other.plain() if isinstance(other, Shifted) else other)
-        return Shifted(self.source, self.slots, self.ranges, self.starts, (*self.by, *other.factors))
-
-    def scaled(self, factor: float) -> Value:
-        """Times a number that is exact."""
-        return self if factor == 1.0 else self * Value.of(factor)
-
-    def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
-        """Read every index at an affine form of others."""
-        slots = {name: form for name, form in slots.items() if name in self.axes and form.bare != name}
-        if not slots:
-            return self
-        for name, form in slots.items():
-            low, high = form.bounds(ranges)
-            start, stop = self.ranges[name] if name in self.ranges else (starts[name], low)
-            if low < start or high >= stop:
-                return self.plain().gather(slots, ranges, starts)
-        read = {name: f".{k}" for k, name in enumerate(self.source.axes) if name in slots or name in self.slots}
-        forms = {own: self.slots.get(name, Affine.index(name)).at(slots) for name, own in read.items()}
-        first = {own: (self.starts if name in self.slots else starts)[name] for name, own in read.items()}
-        source = self.source.named([read.get(name, name) for name in self.source.axes])
-        by = [factor.gather(slots, ranges, starts) for factor in self.by]
-        return Shifted.kept(source, forms, dict(self.ranges) | dict(ranges), first, by)
-
-    def zero(self) -> bool:
-        """Whether all that is read is zero, or a factor."""
-        return any(part.zero() for part in (self.source, *self.by))
-
-    @cached_property
-    def bound(self) -> Estimate:
-        """A bound on the size of the numbers, and on their errors."""
-        return math.prod((part.bound for part in (self.source, *self.by)), start=Estimate.exact(1.0))
-
-    def contracted(self, other: Value, over: Sequence[str]) -> Value:
-        """The sum of products over some axes."""
-        return reduce(lambda value, name: value.summed(name), over, self * other)
-
-    def summed(self, name: str) -> Value:
-        """The sum over an index, of arrays without it."""
-        own = [factor for factor in self.by if name in factor.axes]
-        rest = [factor for factor in self.by if name not in factor.axes]
-        touched = {axis: form for axis, form in self.slots.items() if name in form.indices}
-        if not touched:
-            return self.plain().summed(name)
-        places = range(*self.ranges[name])
-        sources = [self.source.gather({name: Affine((), place)}, self.ranges, {name: places.start}) for place in places]
-        forms = [{axis: form.at({name: Affine((), place)}) for axis, form in touched.items()} for place in places]
-        weights = [
-            reduce(lambda a, b: a * b, (f.gather({name: Affine((), place)}, self.ranges, {name: places.start})
-                                        for f in own), Value.of(1.0))
-            for place in places
-        ]  # fmt: skip
-        total = _added(sources, forms, weights, self.ranges, self.starts)
-        slots = {axis: form for axis, form in self.slots.items() if axis not in touched}
-        return Shifted.kept(total, slots, self.ranges, self.starts, rest)
-
-
-def _indices(source: Value, slots: Mapping[str, Affine]) -> tuple[str, ...]:
-    """The indices of what is read at forms."""
-    return union(*(slots[axis].indices if axis in slots else (axis,) for axis in source.axes))
-
-
-def _added(
-    sources: Sequence[Value], forms: Sequence[Mapping[str, Affine]], weights: Sequence[Value], ranges: Ranges,
-    starts: Mapping[str, int],
-) -> Value:  # fmt: skip
-    """The sum of weights times values, each read at one form of one index along some axes.
-
-    Where every form runs along its axis, slices are added up in place.  With K summands the rounding is at most K + 1
-    units of the sum of the sizes, so that one sum of |weight| (error + (K + 1) eps |value|) bounds all errors.
-    """
-    source, parts = sources[0], list(zip(sources, forms, weights, strict=True))
-    reads = [_slices(*part, ranges, starts) for part in parts]
-    if None in reads:
-        return reduce(lambda a, b: a + b, (one.read(form, ranges, starts) * weight for one, form, weight in parts))
-    axes = tuple(forms[0][axis].indices[0] if axis in forms[0] else axis for axis in source.axes)
-    shape = [ranges[name][1] - ranges[name][0] if axis in forms[0] else size
-             for axis, name, size in zip(source.axes, axes, source.shape, strict=True)]  # fmt: skip
-    check_memory(shape)
-    known = [compact(one.estimate.error) for one in sources]
-    rooms = [error + (len(parts) + 1) * EPS * largest(one.estimate.value, error.shape)
-             for one, error in zip(sources, known, strict=True)]  # fmt: skip
-    one = [size == 1 for size in rooms[0].shape]  # axes along which one bound serves all
-    total, error = np.zeros(shape), np.zeros([1 if o else size for o, size in zip(one, shape, strict=True)])
-
-    def at(place: Sequence[slice], lengths: Sequence[Any]) -> tuple[slice, ...]:
-        return tuple(slice(None) if length == 1 else where for where, length in zip(place, lengths, strict=True))
-
-    for (there, here), (found, _, weight), room in zip(filter(None, reads), parts, rooms, strict=True):
-        factor, value = weight.aligned(axes), found.estimate.value
-        w, off = (part[at(here, part.shape)] for part in (factor.value, factor.error))
-        if not w.size:
-            continue
-        size, lost = (largest(part, tuple(1 if o else n for o, n in zip(one, part.shape, strict=True)))
-                      for part in (w, off))  # fmt: skip
-        total[here] += value[there] if np.all(w == 1) else value[there] * w
-        bound = room[at(there, room.shape)]
-        error[at(here, error.shape)] += bound if np.all(size == 1) else bound * size
-        if lost.any():
-            read = np.abs(value[there])
-            error[at(here, error.shape)] += lost * (
-                largest(read, tuple(1 if o else n for o, n in zip(one, read.shape, strict=True))) + bound
-            )
-    for k in range(error.ndim):  # sums over neighbours are alike, and so are their bounds
-        if error.size >= COMPACT:
-            top = error.max(axis=k, keepdims=True)
-            error = top if np.all(ALIKE * error.min(axis=k, keepdims=True) >= top) else error
-    return Value(axes, Estimate(total, np.broadcast_to(error, shape)))
-
-
-def _slices(
-    source: Value, forms: Mapping[str, Affine], weight: Value, ranges: Ranges, starts: Mapping[str, int]
-) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
-    """Where axes are read, and where in the ranges of the new indices that is; None if these are no slices.
-
-    Beyond an axis nothing is read, where the weight is zero there.
-    """
-    there, here, seen = [], [], [axis for axis in source.axes if axis not in forms]
-    if not {*weight.axes} <= {*seen, *(name for form in forms.values() for name in form.indices)}:
-        return None
-    for axis, size in zip(source.axes, source.shape, strict=True):
-        form = forms.get(axis)
-        if form is None:
-            there.append(slice(None))
-            here.append(slice(None))
-            continue
-        if len(form.terms) != 1 or form.terms[0][1] < 1 or form.terms[0][0] in seen:
-            return None
-        ((name, step),) = form.terms
-        seen.append(name)
-        start, stop = ranges[name]
-        first = max(start, -((form.offset - starts[axis]) // step))
-        last = min(stop, (starts[axis] + size - 1 - form.offset) // step + 1)
-        if (first, last) != (start, stop):
-            outside = np.ones(stop - start, dtype=bool)
-            outside[max(first - start, 0) : max(last - start, 0)] = False
-            if name not in weight.axes:
-                return None
-            place, both = weight.axes.index(name), (weight.estimate.value, weight.estimate.error)
-            if any(np.compress(outside, part, axis=place).any() for part in both):
-                return None
-        last = max(first, last)
-        begin = step * first + form.offset - starts[axis]
-        there.append(slice(begin, begin + step * (last - first - 1) + 1 if last > first else begin, step))
-        here.append(slice(first - start, last - start))
-    return tuple(there), tuple(here)
 
 
 @dataclass(frozen=True, eq=False)
@@ -526,8 +282,7 @@ class IndexedValues(Indexed[Value]):
             both = term.equations | equations
             solution = solve(both)
             one = term.value.gather(solution, self.ranges, starts)
-            apart = value.factors if isinstance(one, Shifted) else (value,)
-            found.append(Term(both, reduce(lambda a, b: a * b.gather(solution, self.ranges, starts), apart, one)))
+            found.append(Term(both, one * value.gather(solution, self.ranges, starts)))
         return IndexedValues(tuple(found), self.ranges)
 
     def scaled(self, factor: float) -> IndexedValues:
@@ -564,7 +319,7 @@ class IndexedValues(Indexed[Value]):
             return self
         groups: dict[tuple[Equations, int], Value] = {}
         for number, term in enumerate(self.terms):
-            apart = isinstance(term.value, Factored | Shifted)  # a sum would multiply them out
+            apart = isinstance(term.value, Factored)  # a sum would multiply them out
             key = term.equations, number if apart else -1
             groups[key] = groups[key] + term.value if key in groups else term.value
         kept = tuple(Term(equations, value) for (equations, _), value in groups.items() if not value.zero())
