@@ -43,7 +43,7 @@ __all__ = ["FEWEST", "Points", "variables_drawn"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
-LEAST_LOG2, MOST_LOG2 = 8, 16  # points of a replicate
+LEAST_LOG2, MOST_LOG2, MOST_GIVEN_LOG2 = 8, 16, 11  # points of a replicate; of one that serves a draw of scores
 NUMBERS = 1 << 26  # numbers held by all points together, about
 GIVEN = 1 << 15  # the same of one replicate and one draw of scores
 FEWEST = REPLICATES << LEAST_LOG2  # points for such a draw
@@ -129,14 +129,16 @@ class Points:
     def count(self) -> int:
         """Points of one replicate."""
         dims = sum(math.prod(shape) for shape in self.sources.values())
+        if self.numbers.each:
+            log2 = int(math.log2(max(1, GIVEN // (1 + dims))))
+            return 1 << min(max(log2, LEAST_LOG2), MOST_GIVEN_LOG2)
         names = {name for own in self.numbers.pointed_families for name in self._closure(own)[0]}
         names |= {v.name for s in self.netsor.body for v in s.inputs if self.netsor.families[v.name].kind == "vector"}
         members = max(1, dims + sum(math.prod(self.netsor.families[name].shape) for name in names))
         held = 2 * numbers_at_once(self._held, 2)  # in single precision
-        most = GIVEN // members if self.numbers.each else held // (REPLICATES * members)
-        log2 = min(max(int(math.log2(max(1, most))), LEAST_LOG2), MOST_LOG2 - 5 * self.numbers.each)
+        log2 = min(max(int(math.log2(max(1, held // (REPLICATES * members)))), LEAST_LOG2), MOST_LOG2)
         need(
-            (REPLICATES * members << log2) / 2 if not self.numbers.each else 0,
+            (REPLICATES * members << log2) / 2,
             f"the fewest points, {1 << log2} in each of {REPLICATES} replicates, of {', '.join(sorted(names))}",
             "make the recurrence shorter",
         )
