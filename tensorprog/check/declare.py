@@ -17,7 +17,9 @@ from tensorprog.language.expr import Function
 __all__ = ["atom", "declare"]
 
 INF = math.inf
-POINTS = np.linspace(-30, 30, 12_001)
+GRID = np.linspace(-30, 30, 12_001)
+FAR = 10.0 ** np.linspace(1.5, 6, 200)
+POINTS = np.concatenate([-FAR[::-1], GRID, FAR])
 LANGUAGE = {"n", "inf", "pi", "min", "max", "MatMul", "Nonlin", "Dot"}
 
 
@@ -26,8 +28,8 @@ def atom(
     fn: Callable[[Any], Any],
     *,
     range: Interval | None = None,
-    growth: float | None = None,
-    modulus: float | None = None,
+    growth: tuple[float, float] | None = None,
+    modulus: tuple[float, float] | None = None,
     lipschitz: float | None = None,
     derivative: Callable[[Any], Any] | None = None,
     kinks: tuple[float, ...] | None = None,
@@ -39,11 +41,11 @@ def atom(
     """Declare a nonlinearity of one's own and return it as a function of expressions.
 
     `fn` maps a one-dimensional array of doubles to another, element by element.  What is said of it is tried at many
-    points before it is believed; what is left out counts as not known.  `range`: (lo, hi).  `growth` g: |f(x)| is at
-    most K (1 + |x|^g).  `modulus` m: |f(x) - f(y)| <= K |x - y| (1 + |x|^m + |y|^m).  `lipschitz`: a constant, which
-    makes the modulus 0.  `derivative`: a function like `fn`, right away from `kinks`, the points where f, f' or f''
-    jumps.  `monotone`: 1 increasing, -1 decreasing.  `parity`: 1 even, -1 odd.  `sympy`: the formula, a function of
-    one sympy expression.
+    points before it is believed; what is left out counts as not known.  `range`: (lo, hi).  `growth` (K, g):
+    |f(x)| <= K (1 + |x|^g).  `lipschitz` L: |f(x) - f(y)| <= L |x - y|.  `modulus` (K, m), where there is no such L:
+    |f(x) - f(y)| <= K |x - y| (1 + |x|^m + |y|^m).  `derivative`: a function like `fn`, right away from `kinks`, the
+    points where f, f' or f'' jumps.  `monotone`: 1 increasing, -1 decreasing.  `parity`: 1 even, -1 odd.  `sympy`: the
+    formula, a function of one sympy expression.
 
     Shapes    fn, derivative: (k,) -> (k,)
     Accuracy  what holds at all points tried is not proved; reports say what rests on it
@@ -64,18 +66,17 @@ def declare(given: Declaration) -> Atom:
     problems = [*_name_problems(given.name), *_senseless(given)]
     if problems:
         raise ProgramError(problems)
-    claimed = given.concluded()
-    function = DeclaredFunction(claimed.fn)
-    problems = _array_problems(claimed) or list(_refuted(claimed, function))
+    function = DeclaredFunction(given.fn)
+    problems = _array_problems(given) or list(_refuted(given, function))
     if problems:
         raise ProgramError(problems)
-    before = ATOMS.get(claimed.name)
+    before = ATOMS.get(given.name)
     if before is not None and isinstance(before.numpy, DeclaredFunction) and before.numpy.digest != function.digest:
         raise fail(
-            f"{claimed.name} is declared already, as another function; programs made before refer to it by name",
-            fix=f'tp.atom("{claimed.name}2", ...)',
+            f"{given.name} is declared already, as another function; programs made before refer to it by name",
+            fix=f'tp.atom("{given.name}2", ...)',
         )
-    return enter(claimed, function)
+    return enter(given, function)
 
 
 def _array_problems(d: Declaration) -> list[Problem]:
@@ -101,36 +102,63 @@ def _array_problems(d: Declaration) -> list[Problem]:
 
 
 def _refuted(d: Declaration, function: DeclaredFunction) -> Iterator[Problem]:
-    """Claims that do not hold at some points, or between neighbours."""
+    """Claims that do not hold at some points, or between neighbours; far out, values may be too large to compute."""
     x, v = POINTS, function(POINTS)
+    known = np.isfinite(v) | (np.abs(x) > 100)
+    if not known.all():
+        yield Problem(
+            f"{d.name} is no real number at x = {x[int(np.argmin(known))]:.6g}", fix="a function of all reals"
+        )
+        return
+    x, v = x[np.isfinite(v)], v[np.isfinite(v)]
+    slack = 1e-9 * (1 + np.abs(v))
 
     def refute(wrong: Any, claim: str) -> Iterator[Problem]:
         if np.any(wrong):
             k = int(np.argmax(wrong))
-            yield Problem(f"{d.name} {claim}: {d.name}({x[k]:.6g}) = {v[k]:.9g}", fix="what holds at all points")
+            beside = f" and {d.name}({x[k + 1]:.6g}) = {v[k + 1]:.9g}" if len(wrong) < len(x) else ""
+            yield Problem(
+                f"{d.name} {claim}: {d.name}({x[k]:.6g}) = {v[k]:.9g}{beside}", fix="claim what holds, or less"
+            )
 
-    yield from refute(~np.isfinite(v), "is no real number everywhere")
-    if not np.isfinite(v).all():
-        return
-    near = 1e-9 * (1 + np.abs(v))
     if d.range is not None:
-        yield from refute((v < d.range[0] - near) | (v > d.range[1] + near), f"leaves the range {d.range}")
+        yield from refute((v < d.range[0] - slack) | (v > d.range[1] + slack), f"leaves the range {d.range}")
+    if d.growth is not None:
+        most, power = d.growth
+        yield from refute(
+            np.abs(v) > most * (1 + np.abs(x) ** power) + slack, f"outgrows {most:g} (1 + |x|**{power:g})"
+        )
+    step, change = np.diff(x), np.diff(v)
+    slack = slack[1:] + slack[:-1]
     if d.monotone:
-        step = d.monotone * np.diff(v, append=v[-1] + d.monotone)
-        yield from refute(step < -near, "is not increasing" if d.monotone > 0 else "is not decreasing")
-    if d.parity:
-        yield from refute(np.abs(v - d.parity * v[::-1]) > near, "is not even" if d.parity > 0 else "is not odd")
-    slopes = np.diff(v) / np.diff(x)
+        said = "is not increasing" if d.monotone > 0 else "is not decreasing"
+        yield from refute(d.monotone * change < -slack, said)
     if d.lipschitz is not None:
-        steep = np.append(np.abs(slopes) > d.lipschitz * (1 + 1e-6) + 1e-6, False)
-        yield from refute(steep, f"is steeper than {d.lipschitz:g}")
+        yield from refute(np.abs(change) > d.lipschitz * step + slack, f"is steeper than {d.lipschitz:g}")
+    if d.modulus is not None:
+        most, power = d.modulus
+        bound = most * step * (1 + np.abs(x[1:]) ** power + np.abs(x[:-1]) ** power)
+        yield from refute(
+            np.abs(change) > bound + slack, f"is steeper than {most:g} (1 + |x|**{power:g} + |y|**{power:g})"
+        )
+    x, v = GRID, function(GRID)
+    if d.parity:
+        off = np.abs(v - d.parity * v[::-1]) > 1e-9 * (1 + np.abs(v))
+        yield from refute(off, "is not even" if d.parity > 0 else "is not odd")
+    slopes = np.diff(v) / np.diff(x)
+    middle = (x[1:] + x[:-1]) / 2
+    clear = np.min(np.abs(middle[:, None] - np.asarray(d.kinks or (np.inf,))), axis=1, initial=np.inf) > 0.05
     if d.derivative is not None:
-        middle = (x[1:] + x[:-1]) / 2
-        kinks = np.asarray(d.kinks or (0.0,))
-        clear = np.min(np.abs(middle[:, None] - kinks), axis=1) > 0.05
-        said = np.asarray(d.derivative(middle.copy()))
-        off = clear & (np.abs(said - slopes) > 1e-3 * (1 + np.abs(slopes)))
-        yield from refute(np.append(off, False), "has another derivative")
+        off = np.abs(np.asarray(d.derivative(middle.copy())) - slopes) > 1e-3 * (1 + np.abs(slopes))
+        yield from refute(clear & off, "has another derivative")
+    if d.kinks is not None:  # a slope that changes at one place, by far more than around it
+        bend = np.abs(np.diff(slopes))
+        around = np.maximum(np.roll(bend, 3), np.roll(bend, -3))
+        sharp = (bend > 0.02 * (1 + np.abs(slopes[1:]))) & (bend > 20 * around) & clear[1:]
+        for k in np.flatnonzero(sharp):  # what is only steep is smooth from near
+            fine = np.linspace(x[k], x[k + 2], 10_001)
+            sharp[k] = np.ptp(np.diff(np.diff(function(fine)) / np.diff(fine))) > bend[k] / 4
+        yield from refute(sharp, "has a kink that is not declared near")
 
 
 def _name_problems(name: Any) -> Iterator[Problem]:
@@ -152,12 +180,12 @@ def _senseless(d: Declaration) -> Iterator[Problem]:
         value = getattr(d, key)
         if not callable(value) and (key == "fn" or value is not None):
             yield Problem(f"{d.name}: {key} must be a function, not {value!r}", fix="a function of one array")
-    for key in ("growth", "modulus", "lipschitz"):
+    for key, form, count in (("growth", "(K, g)", 2), ("modulus", "(K, m)", 2), ("lipschitz", "a constant", 1)):
         value = getattr(d, key)
-        if value is not None and not (_number(value) and 0 <= value < INF):
-            yield Problem(
-                f"{d.name}: {key} must be a number of at least 0, not {value!r}", fix=f"leave {key} out: not known"
-            )
+        parts = value if isinstance(value, tuple | list) else (value,)
+        if value is not None and not (len(parts) == count and all(_number(p) and 0 <= p < INF for p in parts)):
+            fix = f"{key}={'(2, 1)' if count == 2 else 1}, or leave it out where it is not known"
+            yield Problem(f"{d.name}: {key} must be {form}, of at least 0, not {value!r}", fix=fix)
     for key in ("monotone", "parity"):
         if getattr(d, key) not in (-1, 0, 1):
             yield Problem(f"{d.name}: {key} must be 1, -1 or 0 (neither, or not known), not {getattr(d, key)!r}")
@@ -171,11 +199,4 @@ def _senseless(d: Declaration) -> Iterator[Problem]:
         yield Problem(
             f"{d.name}: kinks must be a tuple of finite numbers, not {kinks!r}",
             fix="kinks=() for none; leave it out if they are not known",
-        )
-    if d.lipschitz is not None and d.modulus not in (None, 0) and _number(d.modulus):
-        yield Problem(f"{d.name}: a Lipschitz constant means modulus 0, not {d.modulus}", fix="modulus=0")
-    elif _number(d.growth) and _number(d.modulus) and d.growth > d.modulus + 1:  # type: ignore[operator]
-        yield Problem(
-            f"{d.name}: growth {d.growth} does not go with modulus {d.modulus}: |f(x)| <= K (1 + |x|**(modulus + 1))",
-            fix=f"growth={d.modulus + 1:g}, or leave it out",  # type: ignore[operator]
         )

@@ -156,7 +156,7 @@ def test_a_scalar_has_no_gradient_program() -> None:
 
 
 def test_a_function_without_known_derivative_is_named() -> None:
-    tp.atom("wobble", lambda x: np.sin(x) / 2, lipschitz=0.5, range=(-0.5, 0.5), growth=0)
+    tp.atom("wobble", lambda x: np.sin(x) / 2, lipschitz=0.5, range=(-0.5, 0.5))
     try:
         Q = tp.Program("p")
         x, W = Q.initial("x"), Q.weight("W")

@@ -35,12 +35,17 @@ def network(f: Callable[[Any], Any]) -> tp.Program:
 
 COPIES: list[tuple[Callable[[Any], Any], Callable[[Any], Any], dict[str, Any], float]] = [
     (np.tanh, lambda u: tp.tanh(u), {"range": (-1, 1), "lipschitz": 1, "parity": -1, "kinks": ()}, 1e-12),
-    (np.tanh, lambda u: tp.tanh(u), {"growth": 0}, 1e-12),
+    (np.tanh, lambda u: tp.tanh(u), {"growth": (1, 0)}, 1e-12),
     (lambda x: np.maximum(x, 0), lambda u: tp.relu(u), {"lipschitz": 1, "kinks": (0,)}, 1e-12),
-    (lambda x: np.maximum(x - 0.3, 0), lambda u: tp.relu(u - 0.3), {"growth": 1, "kinks": (0.3,)}, 1e-12),
-    (lambda x: np.where(x > 0.3, 1.0, 0.0), lambda u: tp.step(u - 0.3), {"growth": 0, "kinks": (0.3,)}, 1e-12),
-    (lambda x: np.tanh(50 * x - 35), lambda u: tp.tanh(50 * u - 35), {"growth": 0}, 1.0),  # steep, and nobody says so
-    (lambda x: np.tanh(300 * x), lambda u: tp.tanh(300 * u), {"growth": 0, "kinks": ()}, 1.0),
+    (lambda x: np.maximum(x - 0.3, 0), lambda u: tp.relu(u - 0.3), {"growth": (1, 1), "kinks": (0.3,)}, 1e-12),
+    (lambda x: np.where(x > 0.3, 1.0, 0.0), lambda u: tp.step(u - 0.3), {"growth": (1, 0), "kinks": (0.3,)}, 1e-12),
+    (
+        lambda x: np.tanh(50 * x - 35),
+        lambda u: tp.tanh(50 * u - 35),
+        {"growth": (1, 0)},
+        1.0,
+    ),  # steep, and nobody says so
+    (lambda x: np.tanh(300 * x), lambda u: tp.tanh(300 * u), {"growth": (1, 0), "kinks": ()}, 1.0),
 ]
 
 
@@ -85,7 +90,7 @@ def test_formulas_name_a_function_without_formula() -> None:
 
 
 def test_formulas_use_the_formula_that_is_given() -> None:
-    f = tp.atom("mine", lambda x: x**2 * 1.0, growth=2, modulus=1, kinks=(), sympy=lambda x: x**2)
+    f = tp.atom("mine", lambda x: x**2 * 1.0, modulus=(1, 1), kinks=(), sympy=lambda x: x**2)
     assert "mine" in str(network(f).limit(symbolic=True).cov("v"))
     x = sp.Symbol("x", real=True)
     assert ATOMS["mine"].sympy(sp, x) == x**2

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tensorprog.language.atoms.core import INF, ULPS, Atom, Interval, Regularity, register
+from tensorprog.language.atoms.core import INF, Atom, Interval, Regularity, register
 from tensorprog.language.atoms.outward import enclosed, hull, near, product, quotient, sums
 
 __all__: list[str] = []
@@ -32,7 +32,7 @@ def _raised(x: float, exponent: float) -> Interval:
     except (OverflowError, ZeroDivisionError):
         value = INF if x > 0 or exponent % 2 == 0 else -INF
     whole = abs(value) <= 2**53 and exponent >= 0 and float(x).is_integer() and float(exponent).is_integer()
-    return near(value, ULPS, exact=exponent == 1 or whole or abs(x) in (0, 1, INF))
+    return near(value, exact=exponent == 1 or whole or abs(x) in (0, 1, INF))
 
 
 def _power_image(interval: Interval, exponent: float) -> Interval:
@@ -85,7 +85,6 @@ register(
         sympy=lambda sp, x: -x,
         derivative=lambda x: -np.ones_like(x),
         image=lambda a: (-a[1], -a[0]),
-        ulps=0,
         monotone=-1,
         parity=-1,
         regularity=Regularity(1, 0, 1.0),
@@ -227,11 +226,11 @@ register(
 
 def _root(x: float) -> Interval:
     root = math.sqrt(x)
-    return near(root, 1.0, exact=root in (0, INF) or product(root, root) == (x, x))  # correctly rounded
+    return near(root, exact=root in (0, INF) or product(root, root) == (x, x))  # correctly rounded
 
 
 def _log(x: float) -> Interval:
-    return near(math.log(x), ULPS, exact=x in (1, INF))
+    return near(math.log(x), exact=x in (1, INF))
 
 
 def _sqrt_local(interval: Interval) -> Regularity:

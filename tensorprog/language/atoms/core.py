@@ -15,7 +15,6 @@ from tensorprog.language.atoms.outward import Interval, enclosed, near
 __all__ = ["ATOMS", "Atom", "Interval", "Regularity", "register"]
 
 INF = float("inf")
-ULPS = 16.0  # what libraries promise is 4 for each function; some atoms are made of two or three
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,6 @@ class Atom:
         None  # exact expansion: closed forms
     )
     domain: Interval = (-INF, INF)  # where f is a finite real number
-    ulps: float = ULPS  # relative error of `numpy`, in units in the last place; 0 where it is exact
     passing: int = 0  # arrays of the size of its values that `numpy` makes on the way
     operator: str = ""  # infix spelling, for printing and parsing
     doc: str = ""
@@ -91,7 +89,7 @@ class Atom:
             value = float(self.numpy(np.float64(x), *params))
         # 0, 1/2 and 1: libraries are exact there
         whole = (x == 0 or math.isinf(x)) and (math.isinf(value) or (2 * value).is_integer())
-        return near(value, self.ulps, exact=whole)
+        return near(value, exact=whole)
 
     def regularity_on(self, interval: Interval, *params: float) -> Regularity:
         """Growth and modulus over an argument interval (one-argument atoms)."""

@@ -6,10 +6,8 @@ Claims are attacked before they are entered here (`check.declare`); what is not 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,39 +22,13 @@ __all__ = [
     "check_sketch",
     "declared_function",
     "enter",
-    "grids",
     "install",
-    "points",
 ]
 
 Array = NDArray[Any]
-UNSEEN = 1e-3  # a search may miss a second kink so near to one that it found
 PLACES = np.array([-3.0, -1.0, -0.3, 0.1, 0.7, 2.0, 5.0])  # whose values tell functions apart in files
-
-
-@cache
-def grids() -> tuple[Array, ...]:
-    """Increasing points: two even grids around 0, and one on either side of 0 that is even in log |x|, up to 1e300."""
-    near = 2.0 ** np.arange(-30, 30 + 1 / 64, 1 / 64)
-    logs = np.unique(np.concatenate([2.0 ** np.arange(-990.0, -30, 0.5), near, 2.0 ** np.arange(30, 996.5, 0.25)]))
-    return np.linspace(-12, 12, 2**18 + 1), np.linspace(-250, 250, 25001), -logs[::-1], logs
-
-
-@cache
-def points() -> Array:
-    """Points of all scales at which declared functions are searched and compared."""
-    rng = np.random.default_rng(0)
-    random = rng.normal(size=4000) * 10.0 ** rng.uniform(-3, 3, 4000)
-    decades = 10.0 ** np.arange(-300, 301)
-    return np.unique(np.concatenate([*grids(), random, decades, -decades, _plain_numbers()]))
-
-
-def _plain_numbers() -> Array:
-    """Numbers that authors treat as special: whole ones, simple fractions, multiples of pi, square roots, the least."""
-    fractions = np.array([p / q for q in range(1, 13) for p in range(12 * q + 1)])
-    whole, parts = np.arange(1001.0), np.pi * np.arange(49) / 12
-    found = np.concatenate([fractions, whole, parts, np.sqrt(whole), [math.e, 5e-324, math.ulp(1.0)]])
-    return np.concatenate([found, -found])
+DECADES = 10.0 ** np.arange(-300, 301, 5)
+POINTS = np.unique(np.concatenate([np.linspace(-12, 12, 4801), DECADES, -DECADES]))  # the same in one process
 
 
 class DeclaredFunction:
@@ -77,8 +49,8 @@ class DeclaredFunction:
 
     @property
     def digest(self) -> str:
-        """Tells functions apart: of the values at all `points`, bit by bit."""
-        return hashlib.sha256(self(points()).tobytes()).hexdigest()
+        """Tells functions apart: of the values at many points, bit by bit."""
+        return hashlib.sha256(self(POINTS).tobytes()).hexdigest()
 
     @property
     def sketch(self) -> list[float]:
@@ -93,8 +65,8 @@ class Declaration:
     name: str
     fn: Callable[[Any], Any]
     range: Interval | None = None
-    growth: float | None = None
-    modulus: float | None = None
+    growth: tuple[float, float] | None = None
+    modulus: tuple[float, float] | None = None
     lipschitz: float | None = None
     derivative: Callable[[Any], Any] | None = None
     kinks: tuple[float, ...] | None = None
@@ -103,14 +75,15 @@ class Declaration:
     sympy: Callable[[Any], Any] | None = None
     doc: str = ""
 
-    def concluded(self) -> Declaration:
-        """With what follows from what is declared: Lipschitz functions have modulus 0, and growth <= modulus + 1."""
-        modulus = 0.0 if self.lipschitz is not None else self.modulus
-        bounds = [INF if self.growth is None else self.growth, INF if modulus is None else modulus + 1]
-        if self.range is not None and max(map(abs, self.range)) < INF:
-            bounds.append(0.0)
-        growth = min(bounds) if min(bounds) < INF else None
-        return replace(self, growth=growth, modulus=modulus)
+    @property
+    def regularity(self) -> Regularity:
+        """What follows: Lipschitz functions have modulus 0, growth <= modulus + 1, and bounded ones have growth 0."""
+        modulus = 0.0 if self.lipschitz is not None else INF if self.modulus is None else self.modulus[1]
+        bounded = self.range is not None and max(map(abs, self.range)) < INF
+        growth = min(0.0 if bounded else INF, modulus + 1, INF if self.growth is None else self.growth[1])
+        lipschitz = self.modulus[0] * 3 if self.modulus is not None and modulus == 0 else INF
+        lipschitz = lipschitz if self.lipschitz is None else self.lipschitz
+        return Regularity(growth, modulus, lipschitz, 0.0 if growth < INF else INF)
 
 
 def declared_function(name: str) -> DeclaredFunction:
@@ -151,22 +124,12 @@ def install(name: str, fn: Callable[[Any], Any]) -> None:
         raise ValueError(f"{name} is another function there")
 
 
-def enter(
-    claimed: Declaration,
-    function: DeclaredFunction,
-    bends: tuple[float, ...] = (),
-    features: tuple[tuple[float, float], ...] = (),
-) -> Atom:
+def enter(claimed: Declaration, function: DeclaredFunction) -> Atom:
     """Enter a function in the registry with what is claimed of it, in place of one of the same name.
 
-    Quadrature splits at the kinks declared; where none are, at 0 and at the bends found; panels shrink at features.
+    Quadrature splits at the kinks declared; where none are, at 0.
     """
-    growth = INF if claimed.growth is None else claimed.growth
-    modulus = INF if claimed.modulus is None else claimed.modulus
-    lipschitz = INF if claimed.lipschitz is None else claimed.lipschitz
-    bounds, kinks = claimed.range, claimed.kinks
-    split = tuple(sorted({0.0, *bends})) if kinks is None else kinks
-    structure = ((0.0, 1.0), *features, *(((k, UNSEEN) for k in bends) if kinks is None else ()))
+    bounds, kinks = claimed.range, (0.0,) if claimed.kinks is None else claimed.kinks
     ATOMS[claimed.name] = atom = Atom(
         name=claimed.name,
         numpy=function,
@@ -175,9 +138,9 @@ def enter(
         bounds=None if bounds is None else lambda: bounds,
         monotone=claimed.monotone,
         parity=claimed.parity,
-        regularity=Regularity(growth, modulus, lipschitz, 0.0 if growth < INF else INF),
-        kinks=lambda: split,
-        features=lambda: structure,
+        regularity=claimed.regularity,
+        kinks=lambda: kinks,
+        features=lambda: ((0.0, 1.0),),
         passing=1,
         doc=claimed.doc or "declared in Python",
         declared=True,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.atoms.core import INF, ULPS, Atom, Interval, Regularity, register
+from tensorprog.language.atoms.core import INF, Atom, Interval, Regularity, register
 from tensorprog.language.atoms.outward import hull, near, product
 
 __all__: list[str] = []
@@ -25,7 +25,6 @@ GELU_BOTTOM, SILU_BOTTOM = -0.7517915246935645, -1.2784645427610738  # where the
 GELU_TANH_BOTTOM = -0.7524614220710162
 LINEAR, CUBIC = 1.5957691216057308, 0.07135481627260025  # of the sigmoid in gelu_tanh: 2 sqrt(2/pi), times 0.044715
 SELU_SCALE = 1.0507009873554805
-TAIL = 2048.0  # relative error of exp(-x**2) in units in the last place, where x**2 <= 745 is rounded first
 
 
 def _special() -> Any:
@@ -58,7 +57,7 @@ def _valley(function: Callable[[float], float], bottom: float) -> Callable[[Inte
 
     def image(a: Interval) -> Interval:
         ends = [_valley_end(function, x) for x in a]
-        least = near(function(bottom), TAIL)  # as flat there, it is as exact as at the bottom itself
+        least = near(function(bottom))  # as flat there, it is as exact as at the bottom itself
         low, high = hull(*ends, least) if a[0] <= bottom <= a[1] else hull(*ends)
         return low, high
 
@@ -70,7 +69,7 @@ def _valley_end(function: Callable[[float], float], x: float) -> Interval:
         return (0.0, 0.0) if x < INF else (INF, INF)
     value = function(x)
     if abs(value) > 1e-290:
-        return near(value, TAIL)
+        return near(value)
     return (-1e-290, 0.0) if x < 0 else (0.0, 1e-290)
 
 
@@ -94,7 +93,7 @@ def _gelu_value(x: float) -> float:
 
 
 def _elu_image(a: Interval, alpha: float) -> Interval:
-    steps = [near(math.expm1(min(x, 0.0)), ULPS, exact=x in (0, -INF)) for x in a]
+    steps = [near(math.expm1(min(x, 0.0)), exact=x in (0, -INF)) for x in a]
     ends = [
         (x, x) if x > 0 else hull(*(product(alpha, end) for end in (max(step[0], -1.0), step[1])))
         for x, step in zip(a, steps, strict=True)
@@ -120,13 +119,13 @@ def _wave_image(phase: float) -> Callable[[Interval], Interval]:
 def _gaussian_image(a: Interval) -> Interval:
     nearest = 0.0 if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1]))
     farthest = max(abs(a[0]), abs(a[1]))
-    low = near(math.exp(-(farthest**2)) if farthest < 1e3 else 0.0, TAIL)[0]
-    high = near(math.exp(-(nearest**2)) if nearest < 1e3 else 0.0, TAIL)[1]
+    low = near(math.exp(-(farthest**2)) if farthest < 1e3 else 0.0)[0]
+    high = near(math.exp(-(nearest**2)) if nearest < 1e3 else 0.0)[1]
     return max(low, 0.0), min(high, 1.0)
 
 
 def _exp_image(a: Interval) -> Interval:
-    least, most = (near(math.exp(min(x, 709.0)), ULPS, exact=x in (-INF, 0)) for x in a)
+    least, most = (near(math.exp(min(x, 709.0)), exact=x in (-INF, 0)) for x in a)
     return max(least[0], 0.0), most[1] if a[1] < 709 else INF
 
 
@@ -174,7 +173,6 @@ def _clip_terms(lo: Any, hi: Any) -> tuple[tuple[Any, int, str, Any, Any], ...] 
 register(
     Atom(
         name="abs",
-        ulps=0,
         numpy=np.abs,
         pullback=("d * sign(x)",),
         sympy=lambda sp, x: sp.Abs(x),
@@ -191,7 +189,6 @@ register(
 register(
     Atom(
         name="relu",
-        ulps=0,
         numpy=lambda x: np.clip(x, 0, np.inf),
         pullback=("d * step(x)",),
         sympy=lambda sp, x: sp.Max(x, 0),
@@ -223,7 +220,6 @@ register(
 register(
     Atom(
         name="clip",
-        ulps=0,
         params={"lo": None, "hi": None},
         numpy=np.clip,
         pullback=("d * (step(x - lo) - step(x - hi))",),
@@ -240,7 +236,6 @@ register(
 register(
     Atom(
         name="sign",
-        ulps=0,
         numpy=np.sign,
         pullback=("0",),
         sympy=lambda sp, x: sp.sign(x),
@@ -257,7 +252,6 @@ register(
 register(
     Atom(
         name="step",
-        ulps=0,
         numpy=lambda x: (np.asarray(x) > 0).astype(float),
         pullback=("0",),
         sympy=lambda sp, x: sp.Piecewise((1, x > 0), (0, True)),
@@ -326,7 +320,6 @@ register(
 register(
     Atom(
         name="gelu",
-        ulps=TAIL,
         numpy=lambda x: x * _special().ndtr(x),
         passing=1,
         pullback=("d * ((1 + erf(x / sqrt(2))) / 2 + x * gaussian(x / sqrt(2)) / sqrt(2 * pi))",),
@@ -344,7 +337,6 @@ register(
 register(
     Atom(
         name="gelu_tanh",
-        ulps=TAIL,
         numpy=lambda x: x * _special().expit(x * (LINEAR + CUBIC * np.square(x))),
         passing=2,
         pullback=(
@@ -480,7 +472,6 @@ register(
 register(
     Atom(
         name="gaussian",
-        ulps=TAIL,
         numpy=lambda x: np.exp(-np.square(x)),
         passing=1,
         pullback=("-2 * d * x * gaussian(x)",),
