@@ -272,7 +272,9 @@ class Reference(Shown):
         title = f"covariances of {name}: {len(places):,} of {size * (size - 1) // 2:,} are not zero"
         if len(places) > len(rows):
             title += f", the largest {len(rows)}:"
-        return Grid(title, ("first", "second", "covariance"), rows, text_columns=(0, 1)) if rows else paragraph(title)
+        if not rows:
+            return paragraph(f"all {size * (size - 1) // 2:,} covariances of {name} are zero")
+        return Grid(title, ("first", "second", "covariance"), rows, text_columns=(0, 1))
 
     def to_json(self, kept: Sequence[str] = ()) -> dict[str, Any]:
         """The law's numbers: families flattened in C order, with their indices beside them; `kept` beside outputs."""

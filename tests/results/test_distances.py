@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.integrate import quad, trapezoid
+from scipy.integrate import trapezoid
 
-from tensorprog.results.distances import KL_POINTS, _energy_floor, binned_kde, distances, effective_size, moments
+from tensorprog.results.distances import KL_POINTS, binned_kde, distances, effective_size, moments
 from tensorprog.results.reference import LawCurve
 
 
@@ -56,14 +56,6 @@ def test_kernel_estimate_is_that_of_scipy(sample):
     assert np.abs(binned_kde(sample, low, high) - exact).max() < 1e-3 * exact.max()
 
 
-def test_kernel_estimate_with_an_extreme_outlier_falls_back_to_the_sum():
-    x = np.append(stats.norm.rvs(size=400, random_state=0) * 1e-9, 1e9)
-    result = binned_kde(x, x.min(), x.max())
-    exact = stats.gaussian_kde(x)(np.linspace(x.min(), x.max(), KL_POINTS))
-    assert np.isfinite(result).all()
-    assert np.allclose(result, exact, rtol=1e-6)
-
-
 def test_ks_and_its_p_value_agree_with_scipy():
     x = stats.norm.rvs(size=4000, random_state=5) * 1.03
     exact = stats.kstest(x, "norm")
@@ -72,38 +64,19 @@ def test_ks_and_its_p_value_agree_with_scipy():
     assert found["ks_p"] == pytest.approx(exact.pvalue, rel=0.05)
 
 
-def test_two_sample_ks_and_w1_agree_with_scipy():
+def test_two_sample_ks_agrees_with_scipy():
     x, y = stats.norm.rvs(size=3000, random_state=1), stats.norm.rvs(size=2000, random_state=2) + 0.1
     found = measure(x, y.reshape(-1, 1), other=2000)
     assert found["ks"] == pytest.approx(stats.ks_2samp(x, y).statistic, abs=1e-12)
     assert found["ks_p"] == pytest.approx(stats.ks_2samp(x, y).pvalue, rel=0.1)
-    assert found["w1"] == pytest.approx(stats.wasserstein_distance(x, y), rel=1e-10)
-    assert found["energy"] == pytest.approx(stats.energy_distance(x, y), rel=1e-10)
 
 
-def test_the_energy_distance_to_a_law_is_that_to_many_of_its_quantiles():
-    x = stats.norm.rvs(size=3000, random_state=1) + 0.1
-    law = stats.norm.ppf((np.arange(400_000) + 0.5) / 400_000)
-    assert measure(x, curve())["energy"] == pytest.approx(stats.energy_distance(x, law), rel=1e-4)
-
-
-def test_ties_do_not_disturb_the_two_sample_statistic():
-    x, y = np.repeat(np.arange(5.0), 40), np.repeat(np.arange(1.0, 6.0), 30)
-    assert measure(x, y.reshape(-1, 1), other=150)["ks"] == pytest.approx(stats.ks_2samp(x, y).statistic, abs=1e-12)
-
-
-def test_population_values_of_a_shift_and_a_scale():
+def test_population_values_of_a_shift():
     n = 400_000
     quantiles = stats.norm.ppf((np.arange(n) + 0.5) / n)  # a sample without noise
     shift = measure(quantiles + 0.2, curve())
     assert shift["ks"] == pytest.approx(2 * stats.norm.cdf(0.1) - 1, abs=3e-6)
-    assert shift["w1"] == pytest.approx(0.2, abs=2e-5)
     assert shift["kl"] == pytest.approx(0.02, rel=0.03)  # 0.2**2 / 2, blurred by the bandwidth
-    # 2 E|X + t - Y| - E|X - X'| - E|Y - Y'|, all Gaussians
-    apart = 2 * stats.norm.pdf(0.2 / np.sqrt(2)) * np.sqrt(2) + 0.2 * (2 * stats.norm.cdf(0.2 / np.sqrt(2)) - 1)
-    assert shift["energy"] == pytest.approx(np.sqrt(2 * apart - 4 / np.sqrt(np.pi)), abs=2e-5)
-    scale = measure(quantiles * 1.3, curve())
-    assert scale["w1"] == pytest.approx(0.3 * np.sqrt(2 / np.pi), abs=5e-5)
 
 
 def test_kl_is_the_estimator_of_the_paper():
@@ -114,7 +87,6 @@ def test_kl_is_the_estimator_of_the_paper():
     assert measure(x, curve())["kl"] == pytest.approx(paper_kl(x, stats.norm.pdf), rel=2e-3)
 
 
-@pytest.mark.turns(3)
 def test_errors_and_floors_are_those_seen_over_repetitions():
     def spread(scale):
         rng = np.random.default_rng(11)
@@ -122,42 +94,11 @@ def test_errors_and_floors_are_those_seen_over_repetitions():
         return {key: (np.mean([r[key] for r in rows]), np.std([r[key] for r in rows])) for key in rows[0]}
 
     null = spread(1.0)
-    for key in ("ks", "w1", "energy", "kl"):  # under the law itself the distance is its floor
+    for key in ("ks", "kl"):  # under the law itself the distance is its floor
         assert null[key][0] == pytest.approx(null[f"{key}_floor"][0], rel=0.15), key
     far = spread(1.25)
-    for key in ("ks", "w1", "energy", "kl"):
+    for key in ("ks", "kl"):
         assert far[f"{key}_se"][0] == pytest.approx(far[key][1], rel=0.35), key
-
-
-@pytest.mark.turns(3)
-def test_errors_of_distances_between_samples_count_both():
-    rng = np.random.default_rng(12)
-    rows = [
-        measure(0.7 + rng.standard_normal(1500), rng.standard_normal((500, 1)), other=500, seed=k) for k in range(60)
-    ]
-    for key in ("w1", "energy"):  # with the larger sample alone half as much
-        stated = np.mean([row[f"{key}_se"] for row in rows])
-        assert stated == pytest.approx(np.std([row[key] for row in rows], ddof=1), rel=0.3), key
-
-
-@pytest.mark.parametrize("share", [0.5, 0.1])
-def test_the_floor_of_the_energy_distance_of_two_values_is_exact(share):
-    """F is `share` from 0 to 1: the integral of the squared bridge is p (1 - p) times a chi-square."""
-    nodes, size = 4000, 70
-    exact = np.sqrt(2 * share * (1 - share) / size) * np.sqrt(2 / np.pi)
-    assert _energy_floor(np.full(nodes, share), 1 / nodes, size) == pytest.approx(exact, rel=5e-4)
-
-
-def test_the_floor_of_the_energy_distance_of_the_uniform_law():
-    """E sqrt(X) = Integral (1 - E exp(-s X)) s**-1.5 ds / (2 sqrt(pi)), X the integral of a squared bridge."""
-
-    def rest(t):  # s = t**2 / 2
-        return (1 - np.sqrt(t / np.sinh(t))) / t**2
-
-    mean = (quad(rest, 1e-6, 1)[0] + quad(rest, 1, 600)[0] + 1 / 600) * np.sqrt(2 / np.pi)
-    nodes = 4000
-    found = _energy_floor((np.arange(nodes) + 0.5) / nodes, 1 / nodes, 50)
-    assert found == pytest.approx(np.sqrt(2 / 50) * mean, rel=0.025)  # a gamma variable has not all of its cumulants
 
 
 def test_moments_and_their_errors():

@@ -24,10 +24,10 @@ from tensorprog.show.page import report_page
 from tensorprog.show.terminal import show
 
 WIDTHS = (16, 64)
-SHOWN = {"variance": "variance", "kurtosis": "kurtosis", "ks": "KS", "w1": "W1", "kl": "KL", "kl_precise": "precise KL"}
+SHOWN = {"variance": "variance", "kurtosis": "kurtosis", "ks": "KS", "kl": "KL", "kl_precise": "precise KL"}
 
 
-DISPENSABLE = ["p", "KL floor", "KL", "W1"]
+DISPENSABLE = ["p", "KL floor", "KL"]
 
 
 class Screen(io.StringIO):
@@ -77,7 +77,7 @@ def test_pages_and_pipes_have_the_numbers_of_the_file(study: Study, out: Path, t
     for shown in (to_text(study.blocks()), to_html(study.blocks()), page[page.index("Results</h") :]):
         row = next(iter(_rows(_words(shown), "y[0]")))
         wanted = list(texts[WIDTHS[0]].values())
-        order = ["variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor", "precise KL"]
+        order = ["variance", "kurtosis", "KS", "p", "KL", "KL floor", "precise KL"]
         assert row[: len(wanted)] == [texts[WIDTHS[0]][name] for name in order]
         assert quantity(limit["variance"][0], limit["variance_error"][0]) in row
         assert quantity(limit["kurtosis"][0], limit["kurtosis_error"][0]) in row
@@ -96,7 +96,7 @@ def test_terminals_leave_out_columns_and_no_digits(
     show(study.blocks()[:1], stream.write, stream)
     text = stream.getvalue()
     assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines())) <= columns
-    order, gone = ["variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor", "precise KL"], DISPENSABLE[:few]
+    order, gone = ["variance", "kurtosis", "KS", "p", "KL", "KL floor", "precise KL"], DISPENSABLE[:few]
     left = [texts[WIDTHS[0]][name] for name in order if name not in gone]
     assert _rows(_words(text), "y[0]")[0][: len(left)] == left
     assert ("on a wider screen:" in text) == bool(gone)
@@ -106,7 +106,7 @@ def test_a_comparison_of_the_same_networks_has_the_same_numbers(study: Study, te
     program = tp.load("attention", s=2)
     net = program.run(WIDTHS[0], 2000, conditional=True)
     found = tp.compare(net, study.reference)
-    order = ["variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor", "precise KL"]
+    order = ["variance", "kurtosis", "KS", "p", "KL", "KL floor", "precise KL"]
     wanted = [texts[WIDTHS[0]][name] for name in order]
     for shown in (str(found), found._repr_html_()):
         assert _rows(_words(shown), "y[0]")[0][: len(wanted)] == wanted

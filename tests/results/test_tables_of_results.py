@@ -2,7 +2,6 @@
 
 import sys
 
-import numpy as np
 import pytest
 
 import tensorprog as tp
@@ -50,14 +49,6 @@ def test_samples_as_tables(coordinates):
     assert (frame["f[2]"].to_numpy().reshape(20, coordinates) == drawn.averages["f"][:, 2][:, None]).all()
     score = frame["p[0,1,2]"].to_numpy().reshape(20, coordinates)
     assert (score == drawn["p"][:, 0, 1, 2][:, None]).all()
-
-
-def test_covariances_as_tables():
-    law = tp.load("attention", s=3, H=1).limit()
-    cov = law.cov("p")
-    found, frame = cov.to_xarray(), cov.to_dataframe()
-    assert (found.to_numpy() == np.asarray(cov)).all() and len(set(found.dims)) == 6
-    assert len(frame) == 9 * 9 and found.attrs["error"] == cov.error
 
 
 def test_limits_as_tables():
