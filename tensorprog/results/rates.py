@@ -101,9 +101,14 @@ def fit(
     def power(x: Array, a: float, b: float) -> Array:
         return np.asarray(np.exp(np.minimum(a + b * x, 700.0)))
 
+    def slopes(x: Array, a: float, b: float) -> Array:
+        return power(x, a, b)[:, None] * np.stack([np.ones(x.shape), x], axis=1)
+
     x, y, seen = np.log(n[use]), mean[use], mean[use] > 0
     slope, start = np.polyfit(x[seen], np.log(y[seen]), 1, w=(y / error[use])[seen])
-    (a, b), covariance = curve_fit(power, x, y, (start, slope), error[use], absolute_sigma=True)
+    (a, b), covariance = curve_fit(
+        power, x, y, (start, slope), error[use], absolute_sigma=True, jac=slopes, ftol=1e-14, xtol=1e-14
+    )  # fmt: skip
     misfit, degrees = float((((y - power(x, a, b)) / error[use]) ** 2).sum()), len(x) - 2
     p = float(gammaincc(degrees / 2, misfit / 2)) if degrees else math.nan
     used, left_out = (tuple(int(k) for k in n[which]) for which in (use, ~use))

@@ -110,20 +110,12 @@ def rectangular(*shapes: str) -> str:
 
 ATTENTION = [
     attention("attention"),
-    attention("attention_wider", width=8),
     attention("attention_more_tokens_than_width", indices="i: 5, j: 5, a: 1", width=2),
     attention("attention_width_one", indices="i: 2, j: 2, a: 2", width=1),
     attention("attention_two_coordinates", coordinates=2),
     attention("attention_all_coordinates", width=3, coordinates=3),
-    attention("attention_queries_kept", width=3, keep=("q",)),
     attention("attention_keys_and_values_kept", width=3, keep=("v", "k"), coordinates=2),
     attention("attention_inputs_kept", indices="i: 2, j: 2, a: 2", width=2, keep=("x", "h")),
-    Case(
-        "attention_scaled_by_1_over_n",
-        INPUTS + SCORES.replace("[a,j])\n", "[a,j], scale=1/n)\n").replace("x[j], scale=1/n", "x[j]") + VALUES,
-        indices="i: 3, j: 3, a: 2",
-        **PAPER,
-    ),  # type: ignore[arg-type]
     Case(
         "causal",
         """
@@ -146,16 +138,6 @@ ATTENTION = [
         p[a,i,j] = Dot(q[a,i], k[j])
         y[i] = Nonlin(sum[a,j](softmax[j](p[a,i,j]) * v[j]))""",
         "WQ[a] WK:1.5 WV",
-    ),
-    Case(
-        "shared_queries",
-        """
-        q[i] = MatMul(WQ, x[i])
-        k[a,j] = MatMul(WK[a], x[j])
-        p[a,i,j] = Dot(q[i], k[a,j])
-        y[i] = Nonlin(sum[a,j](softmax[j](p[a,i,j]) * x[j]))""",
-        "WQ WK[a]",
-        width=2,
     ),
     Case(
         "grouped_queries",
@@ -181,29 +163,6 @@ ATTENTION = [
         width=3,
     ),
     Case(
-        "cross_attention",
-        """
-        q[a,i] = MatMul(WQ[a], x[i])
-        k[a,j] = MatMul(WK[a], c[j])
-        v[a,j] = MatMul(WV[a], c[j])
-        p[a,i,j] = Dot(q[a,i], k[a,j])
-        y[i] = Nonlin(x[i] + sum[a,j](softmax[j](p[a,i,j]) * v[a,j]))""",
-        "WQ[a] WK[a] WV[a]",
-        "x[i]: {mean: 0, cov: 1} & c[j]: {mean: 0.5, cov: 0.7**abs(j - j_)}",
-        indices="i: 2, j: 3, a: 2",
-        width=3,
-    ),
-    Case(
-        "keys_are_values",
-        """
-        q[i] = MatMul(WQ, x[i])
-        k[j] = MatMul(WK, x[j])
-        p[i,j] = Dot(q[i], k[j])
-        y[i] = Nonlin(sum[j](softmax[j](p[i,j]) * k[j]))""",
-        "WQ WK",
-        width=3,
-    ),
-    Case(
         "keys_are_values_behind_a_weight",
         """
         q[i] = MatMul(WQ, x[i])
@@ -217,13 +176,6 @@ ATTENTION = [
     ),
     Case("only_scores_are_asked_for", SCORES + "y[a,i] = Nonlin(logsumexp[j](p[a,i,j]))", "WQ[a] WK[a]", width=2),
     # a long prompt
-    Case(
-        "one_head_of_many_tokens",
-        SCORES + "y[i] = Nonlin(sum[a,j](softmax[j](p[a,i,j]) * x[j]))",
-        "WQ[a] WK[a]",
-        indices="i: 7, j: 7, a: 1",
-        width=3,
-    ),
 ]
 
 WIDTHS = [
@@ -251,27 +203,6 @@ WIDTHS = [
         extra="fixed_widths: {d: 3}\n" + rectangular("Q d n", "K d n"),
         width=5,
     ),
-    scored(
-        "fixed_width_above_n",
-        "q[i] = MatMul(Q, x[i])\nk[j] = MatMul(K, x[j])",
-        "",
-        extra="fixed_widths: {d: 3}\n" + rectangular("Q d n", "K d n"),
-        width=1,
-    ),
-    Case(
-        "chain_of_widths",
-        """
-        f = MatMul(A, x)
-        g = MatMul(B, f)
-        h = MatMul(D, g)
-        m = MatMul(E, h)
-        r = Dot(f, h)
-        t = Dot(g, g, scale=1/n)
-        w = Dot(m, x)
-        y = Nonlin(m * t + w)""",
-        initial="x: {mean: 1, cov: 1}",
-        extra="widths: {d: n/2, e: 2*n}\n" + rectangular("A d n", "B e d", "D d e", "E n d"),
-    ),
 ]
 
 OPERANDS = [
@@ -288,30 +219,6 @@ OPERANDS = [
         "WQ[a] WK[a]",
         "x[i]: {mean: 0, cov: 1} & b[a]: {mean: 0, cov: 0.5} & c[a]: {mean: 0, cov: 0.5**abs(a - a_)}",
     ),
-    Case(
-        "biases_by_a_weight",
-        """
-        one = Nonlin(1)
-        q0[i] = MatMul(Q, x[i])
-        k0[j] = MatMul(K, x[j])
-        b = MatMul(B, one)
-        q[i] = Nonlin(q0[i] + b)
-        k[j] = Nonlin(k0[j] - 2*b + 0.5)
-        p[i,j] = Dot(q[i], k[j])
-        y[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]))""",
-        "Q K B",
-        width=3,
-    ),
-    scored(
-        "same_bias_twice",
-        """
-        q0[i] = MatMul(Q, x[i])
-        k0[j] = MatMul(K, x[j])
-        q[i] = Nonlin(q0[i] + b)
-        k[j] = Nonlin(k0[j] + b)""",
-        initial="x[i]: {mean: 0, cov: 1} & b: {mean: 0, cov: 0.5}",
-        width=3,
-    ),
     scored(
         "bias_with_a_mean",
         """
@@ -321,16 +228,6 @@ OPERANDS = [
         initial="x[i]: {mean: 0, cov: 1} & b: {mean: 0.7, cov: 0.5}",
         width=3,
         then="r[i] = Dot(q[i], b)",
-    ),
-    scored(
-        "bias_that_is_read_again",
-        """
-        q0[i] = MatMul(Q, x[i])
-        q[i] = Nonlin(q0[i] + b)
-        kb = MatMul(K, b)
-        k[j] = Nonlin(kb + tanh(x[j]))""",
-        initial="x[i]: {mean: 0, cov: 1} & b: {mean: 0.5, cov: 0.5}",
-        width=3,
     ),
     scored(
         "one_weight_in_two_statements",
@@ -377,27 +274,6 @@ OPERANDS = [
         width=3,
     ),
     scored(
-        "sums_over_members",
-        """
-        q1[a,i] = MatMul(A[a], x[i])
-        q[i] = Nonlin(sum[a](q1[a,i]))
-        k1[a,j] = MatMul(B[a], x[j])
-        k[j] = Nonlin(mean[a]((a + 1) * k1[a,j]))""",
-        "A[a] B[a]",
-        width=3,
-    ),
-    scored(
-        "scaled_by_scores",
-        """
-        q1[i] = MatMul(Q, x[i])
-        m[i] = Dot(q1[i], q1[i], scale=1/n)
-        q[i] = Nonlin(q1[i] * tanh(m[i]))
-        k1[j] = MatMul(K, x[j])
-        r[i,j] = Dot(q1[i], k1[j])
-        k[j] = Nonlin(sum[i](softmax[i](r[i,j])*k1[i]))""",
-        width=3,
-    ),
-    scored(
         "qk_norm",
         """
         q1[i] = MatMul(Q, x[i])
@@ -408,37 +284,6 @@ OPERANDS = [
         k[j] = Nonlin(k1[j] / sqrt(l[j] + 0.01))""",
         width=3,
     ),
-    scored(
-        "qk_norm_without_epsilon",
-        """
-        q1[i] = MatMul(Q, x[i])
-        k1[j] = MatMul(K, x[j])
-        m[i] = Dot(q1[i], q1[i], scale=1/n)
-        l[j] = Dot(k1[j], k1[j], scale=1/n)
-        q[i] = Nonlin(q1[i] / sqrt(m[i]))
-        k[j] = Nonlin(k1[j] / sqrt(l[j]))""",
-        then="r[i,j] = Dot(q[i], q[j])",
-        width=2,
-    ),
-    scored(
-        "one_operand_is_nonlinear",
-        """
-        q[i] = MatMul(Q, x[i])
-        k1[j] = MatMul(K, x[j])
-        k[j] = Nonlin(relu(k1[j]))""",
-        width=3,
-    ),
-    scored(
-        "scored_and_read_by_a_nonlinearity",
-        """
-        q[i] = MatMul(Q, x[i])
-        k[j] = MatMul(K, x[j])
-        z[j] = Nonlin(relu(k[j]))
-        l[j] = MatMul(V, z[j])""",
-        "Q K V",
-        then="r[i,j] = Dot(q[i], l[j])\nt[i,j] = Dot(l[i], l[j])",
-        width=3,
-    ),
     scored("scored_with_an_input", "q[i] = MatMul(Q, x[i])\nk[j] = Nonlin(tanh(x[j]))", "Q", width=2),
     scored(
         "products_are_not_linear",
@@ -446,33 +291,6 @@ OPERANDS = [
         q1[i] = MatMul(Q, x[i])
         k[j] = MatMul(K, x[j])
         q[i] = Nonlin(q1[i] * k[i])""",
-        width=3,
-    ),
-    scored(
-        "maxima_are_not_linear",
-        """
-        q1[a,i] = MatMul(Q[a], x[i])
-        k[j] = MatMul(K, x[j])
-        q[i] = Nonlin(max[a](q1[a,i]))""",
-        "Q[a] K",
-        width=3,
-    ),
-    scored(
-        "masked_operands",
-        """
-        q1[a,i] = MatMul(Q[a], x[i])
-        q[i] = Nonlin(sum[a](where(a <= i, q1[a,i], 0)))
-        k[j] = MatMul(K, x[j])""",
-        "Q[a] K",
-        width=3,
-    ),
-    Case(
-        "initial_vectors_are_scored",
-        """
-        p[i,j] = Dot(x[i], g[j])
-        r[i,j] = Dot(g[i], g[j], scale=1/n)
-        y[i] = Nonlin(sum[j](softmax[j](p[i,j]) * r[i,j]))""",
-        initial="x[i]: {mean: 0, cov: 0.5**abs(i - i_)} & g[j]: {mean: 0.5, cov: 1}",
         width=3,
     ),
     Case(
@@ -501,18 +319,6 @@ MEMBERS = [
         y[i] = Nonlin(sum[j](tanh(p[i,j]) * x[j]))""",
         "Q[d]:1+d K",
         indices="i: 2, j: 2, d: 3",
-        width=3,
-    ),
-    Case(
-        "weights_by_differences_of_indices",
-        """
-        q[i,j] = MatMul(Q[i-j], x[j])
-        p[i,j] = Dot(q[i,j], x[i])
-        s[i] = Nonlin(sum[j](softmax[j](p[i,j]) * q[i,j]))
-        r[i,j] = Dot(s[i], s[j])
-        y[i] = Nonlin(sum[j](r[i,j] * x[j]))""",
-        "Q[d]",
-        indices='i: 3, j: 3, d: "-2..2"',
         width=3,
     ),
     Case(
@@ -572,19 +378,6 @@ MEMBERS = [
         indices='c: {size: 3, boundary: zero}, d: "-1..1"',
         width=3,
     ),
-    Case(
-        "copies",
-        """
-        q[a,i] = MatMul(Q[a], x[0])
-        k[j] = MatMul(K, x[1])
-        z[i] = Nonlin(x[0] + 0*i)
-        l[j] = MatMul(K, z[j])
-        p[a,i,j] = Dot(q[a,i], k[j])
-        r[a,i,j] = Dot(q[a,i], l[j])
-        y[i] = Nonlin(sum[a,j](tanh(p[a,i,j] + r[a,i,j]) * x[i]))""",
-        "Q[a] K",
-        width=3,
-    ),
 ]
 
 MEETINGS = [
@@ -630,30 +423,6 @@ MEETINGS = [
         r[i] = Dot(w[0,i], w[1,i])
         y[i] = Nonlin(sum[a](w[a,i]))""",
         "WQ[a] WK[a] WO",
-        width=3,
-    ),
-    Case(
-        "heads_meet_in_a_sum",
-        SCORES
-        + """o[i] = Nonlin(sum[a,j](softmax[j](p[a,i,j]) * k[a,j]))
-        w[i] = MatMul(WO, o[i])
-        r[i,j] = Dot(w[i], w[j])
-        y[i] = Nonlin(sum[j](tanh(r[i,j])) + w[i])""",
-        "WQ[a] WK[a] WO",
-        width=3,
-    ),
-    Case(
-        "independent_prompts",
-        """
-        q[b,i] = MatMul(Q, x[i,b])
-        k[b,j] = MatMul(K, x[j,b])
-        p[b,i,j] = Dot(q[b,i], k[b,j])
-        r[i,j] = Dot(q[0,i], k[1,j])
-        t[b,i,j] = Dot(x[i,b], x[j,b])
-        y[b,i] = Nonlin(sum[j](softmax[j](p[b,i,j]) * t[b,i,j]))""",
-        "Q K",
-        "x[i,b]: {mean: 0.3, cov: 0.5**abs(i - i_)}",
-        indices="i: 2, j: 2, b: 2",
         width=3,
     ),
     Case(
@@ -704,18 +473,6 @@ CONSTANTS = [
         width=3,
     ),
     Case(
-        "constants_with_scores_as_coefficients",
-        """
-        q[i] = MatMul(Q, x[i])
-        m[i] = Dot(q[i], q[i], scale=1/n)
-        l[i] = Nonlin(q[i] + tanh(m[i]) - 0.5)
-        p[i,j] = Dot(l[i], l[j])
-        w[i] = MatMul(K, l[i])
-        y[i] = Nonlin(w[i] + sum[j](p[i,j]))""",
-        "Q K",
-        width=3,
-    ),
-    Case(
         "fixed_inputs",
         """
         q[i] = MatMul(Q, x[i])
@@ -737,21 +494,6 @@ DEGENERATE = [
         indices="i: 3, j: 3",
         width=3,
     ),
-    Case(
-        "duplicated_outputs",
-        """
-        v[i] = MatMul(V, x[i])
-        z[0] = Nonlin(v[0])
-        z[1] = Nonlin(v[1])
-        z[2] = Nonlin(v[0] + 2*v[1])
-        q[l] = MatMul(Q, z[l])
-        k[m] = MatMul(K, z[m])
-        p[l,m] = Dot(q[l], k[m])
-        y[l] = Nonlin(sum[m](softmax[m](p[l,m]) * z[m]))""",
-        "V Q K",
-        indices="i: 2, l: 3, m: 3",
-        width=3,
-    ),
     scored(
         "zero_vectors",
         """
@@ -761,40 +503,7 @@ DEGENERATE = [
         k[j] = MatMul(K, z[j])""",
         width=3,
     ),
-    scored(
-        "sometimes_zero",
-        """
-        z[i] = Nonlin(relu(x[i]))
-        q[i] = MatMul(Q, z[i])
-        k[j] = MatMul(K, z[j])""",
-        then="r[i,j] = Dot(q[i], q[j])",
-        width=2,
-    ),
-    scored(
-        "cancelled",
-        """
-        q1[i] = MatMul(Q, x[i])
-        q[i] = Nonlin(q1[i] - q1[0])
-        k[j] = MatMul(K, q[j])""",
-        width=3,
-    ),
     scored("width_one", "q[i] = MatMul(Q, x[i])\nk[j] = MatMul(K, x[j])", then="r[i,j] = Dot(q[i], q[j])", width=1),
-    scored(
-        "width_one_reused",
-        """
-        z[i] = MatMul(Q, x[i])
-        q[i] = MatMul(Q, z[i])
-        k[j] = MatMul(K, q[j])""",
-        then="r[i,j] = Dot(q[i], z[j])",
-        width=1,
-    ),
-    scored(
-        "more_tokens_than_width",
-        "q[i] = MatMul(Q, x[i])\nk[j] = MatMul(K, x[j])",
-        indices="i: 5, j: 5",
-        then="r[i,j] = Dot(k[i], k[j])",
-        width=3,
-    ),
     scored(
         "tokens_of_two_dimensions",
         "q[i] = MatMul(Q, x[i])\nk[j] = MatMul(K, x[j])",
@@ -830,16 +539,6 @@ LAYERS = [
         w[a,i] = MatMul(WO[a], o[a,i])
         y[i] = Nonlin(sum[a](w[a,i]) / sqrt(2))""",
         HEADS,
-    ),
-    Case(
-        "output_weight_after_a_nonlinearity",
-        SCORES
-        + """v[a,j] = MatMul(WV[a], x[j])
-        o[a,i] = Nonlin(relu(sum[j](softmax[j](p[a,i,j]) * v[a,j])))
-        w[a,i] = MatMul(WO[a], o[a,i])
-        y[i] = Nonlin(sum[a](w[a,i]))""",
-        HEADS,
-        width=3,
     ),
     Case(
         "score_dependent_vector_reaches_its_own_weight",
@@ -910,36 +609,6 @@ LAYERS = [
         width=3,
     ),
     Case(
-        "averages",
-        """
-        q[i] = MatMul(Q, x[i])
-        k[j] = MatMul(K, x[j])
-        one = Nonlin(1)
-        p[i,j] = Dot(q[i], k[j], scale=1/n)
-        r[i,j] = Dot(q[i], q[j], scale=1/n)
-        m[i] = Dot(q[i], one, scale=1/n)
-        y[i] = Nonlin(sum[j](softmax[j](p[i,j] + r[i,j]) * x[j]) * m[i])""",
-        "Q K",
-        width=3,
-    ),
-    Case(
-        "layer_norm",
-        """
-        z[i] = Nonlin(relu(x[i]))
-        v[i] = MatMul(V, z[i])
-        one = Nonlin(1)
-        m[i] = Dot(v[i], one, scale=1/n)
-        w[i] = Nonlin(v[i] - m[i])
-        s[i] = Dot(w[i], w[i], scale=1/n)
-        l[i] = Nonlin(w[i] / sqrt(s[i] + 0.01))
-        q[i] = MatMul(Q, l[i])
-        k[j] = MatMul(K, l[j])
-        p[i,j] = Dot(q[i], k[j])
-        y[i] = Nonlin(sum[j](softmax[j](p[i,j]) * l[j]))""",
-        "V Q K",
-        width=3,
-    ),
-    Case(
         "layer_norm_of_inner_products_only",
         """
         v[i] = MatMul(V, x[i])
@@ -954,35 +623,6 @@ LAYERS = [
         y[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]))""",
         "V Q K",
         width=3,
-    ),
-    Case(
-        "layer_norm_after_attention",
-        SCORES
-        + """v[a,j] = MatMul(WV[a], x[j])
-        o[a,j] = MatMul(WO[a], v[a,j])
-        w[i] = Nonlin(x[i] + sum[a,j](softmax[j](p[a,i,j]) * o[a,j]))
-        one = Nonlin(1)
-        m[i] = Dot(w[i], one, scale=1/n)
-        s[i] = Dot(w[i], w[i], scale=1/n)
-        y[i] = Nonlin((w[i] - m[i]) / sqrt(s[i] - m[i]**2 + 0.01))""",
-        HEADS,
-        width=3,
-    ),
-    Case(
-        "perceptron_between",
-        """
-        q[i] = MatMul(Q, x[i])
-        k[j] = MatMul(K, x[j])
-        p[i,j] = Dot(q[i], k[j])
-        z[i] = Nonlin(x[i] + sum[j](softmax[j](p[i,j]) * x[j]))
-        f[i] = MatMul(F, z[i])
-        g[i] = Nonlin(gelu(f[i]))
-        w[i] = MatMul(G, g[i])
-        t[i,j] = Dot(w[i], z[j])
-        y[i] = Nonlin(w[i] + tanh(t[i,i]))""",
-        "Q K F G",
-        width=3,
-        coordinates=2,
     ),
 ]
 
@@ -1020,20 +660,6 @@ RECURRENCES = [
         outputs="y0, y1",
         width=8,
     ),
-    Case(
-        "recurrent_inner_products",
-        """
-        s[0] = Nonlin(0.3)
-        u[t] = MatMul(W, s[t-1])
-        s[t] = Nonlin(tanh(u[t] + e[t]))
-        p[t] = Dot(u[t], u[2])
-        r[t] = Dot(u[t], s[t-1])
-        y = Nonlin(sum[t](p[t] * s[t]))""",
-        "W:1.2",
-        "e[t]: {mean: 0, cov: 0.5**abs(t - t_)}",
-        indices="t: 1..3",
-        width=3,
-    ),
     *(
         Case(
             f"linear_recurrence_width_{width}",
@@ -1069,21 +695,6 @@ RECURRENCES = [
         "x: {mean: 1, cov: 0}",
     ),
     Case(
-        "two_weights_in_turn",
-        """
-        f = MatMul(A, x)
-        g = MatMul(B, f)
-        h = MatMul(A, g)
-        m = MatMul(B, h)
-        p = Dot(f, h)
-        r = Dot(g, m)
-        w = Dot(m, m, scale=1/n)
-        y = Nonlin(m + p*f)""",
-        "A B",
-        "x: {mean: 0.5, cov: 1}",
-        width=3,
-    ),
-    Case(
         "a_weight_meets_its_outputs_in_a_sum",
         """
         k[i] = MatMul(K, x[i])
@@ -1112,21 +723,6 @@ RECURRENCES = [
         width=3,
     ),
     Case(
-        "recurrence_beside_shared_keys_tanh",
-        """
-        s[0] = Nonlin(h)
-        u[t] = MatMul(W, s[t-1])
-        s[t] = Nonlin(tanh(u[t]))
-        q[a,t] = MatMul(WQ[a], s[t])
-        k[m] = MatMul(WK, s[m])
-        p[a,t,m] = Dot(q[a,t], k[m])
-        y[t] = Nonlin(sum[a,m](softmax[m](p[a,t,m]) * u[m]))""",
-        "W WQ[a] WK",
-        "h: {mean: 0, cov: 1}",
-        indices="t: 1..2, m: 1..2, a: 2",
-        width=3,
-    ),
-    Case(
         "recurrence_of_scores",
         """
         s[0] = Nonlin(h)
@@ -1137,34 +733,6 @@ RECURRENCES = [
         "W",
         "h: {mean: 0.5, cov: 1}",
         indices="t: 1..3",
-        width=3,
-    ),
-    Case(
-        "recurrence_with_a_weight_per_step",
-        """
-        s[0] = Nonlin(h)
-        u[t] = MatMul(W[t], s[t-1])
-        s[t] = Nonlin(u[t] + 0.5*s[t-1])
-        p[t] = Dot(u[t], h)
-        r[t] = Dot(s[t], s[t])
-        y = Nonlin(sum[t](p[t]) + s[2])""",
-        "W[t]",
-        "h: {mean: 0.5, cov: 1}",
-        indices="t: 1..3",
-        width=3,
-    ),
-    Case(
-        "attention_over_depth",
-        """
-        z[0,i] = Nonlin(x[i])
-        q[t,i] = MatMul(Q[t], z[t-1,i])
-        k[t,i] = MatMul(K[t], z[t-1,i])
-        v[t,i] = MatMul(V[t], z[t-1,i])
-        p[t,i,j] = Dot(q[t,i], k[t,j])
-        z[t,i] = Nonlin(z[t-1,i] + sum[j](softmax[j](p[t,i,j]) * v[t,j]))
-        y[i] = Nonlin(z[2,i])""",
-        "Q[t] K[t] V[t]",
-        indices="i: 2, j: 2, t: 1..2",
         width=3,
     ),
     Case(

@@ -61,14 +61,12 @@ def program(line: str, outputs: str = "y") -> tp.Program:
     return tp.Program.from_netsor(loads(f"{HEAD}  - {line}\noutputs: [{outputs}]\n"))
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize("method", ["dense", "collapsed"])
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES.keys())
 def test_outputs_are_gaussian_given_the_rest(line: str, method: str) -> None:
     check(program(line).run(width=5, samples=30_000, seed=3, method=method, conditional=True))
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "name",
     [

@@ -16,7 +16,6 @@ from tests.reading import loads
 ATTENTION = shipped_programs()["attention"]
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize("method", ["dense", "lazy"])
 def test_one_seed_gives_the_same_numbers_whatever_runs_them(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tp.load(ATTENTION)
@@ -54,7 +53,6 @@ def test_score_equals_the_inner_product_of_kept_operands() -> None:
     np.testing.assert_allclose(np.einsum("ncai,ncaj->naij", q, k) / np.sqrt(12), drawn["p"], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.turns(3)
 def test_few_coordinates_have_the_law_of_all_coordinates() -> None:
     """Reporting one coordinate must not change its law: compare with the first of all."""
     program = tp.load(ATTENTION, C=1)

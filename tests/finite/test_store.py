@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -81,15 +80,6 @@ def test_a_complete_run_is_read_and_a_longer_one_goes_on(folder: Path, monkeypat
         _same(program.run(samples=samples, store=folder, **RUN), longest, samples)
 
 
-def test_averages_are_stored(folder: Path) -> None:
-    program = tp.load(ATTENTION)
-    averages = {"m": "tanh(y[0])**2"}
-    for samples in (200, 400):
-        stored = program.run(samples=samples, store=folder, averages=averages, **RUN)
-    assert np.array_equal(stored.averages["m"], program.run(samples=400, averages=averages, **RUN).averages["m"])
-
-
-@pytest.mark.turns(4)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
 def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(folder: Path) -> None:
     program = tp.load(ATTENTION)
@@ -122,7 +112,6 @@ def _wait_for(condition: Any, process: subprocess.Popen[Any]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, RuntimeError])
 def test_an_interrupted_run_keeps_all_that_was_drawn(folder: Path, stop: type[BaseException]) -> None:
     program = tp.load(ATTENTION)
@@ -158,9 +147,9 @@ def test_two_runs_of_one_process_do_not_share_a_folder(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"seed": 8}, "seed is 7 there, 8 here"), ({"width": 32}, "width is 24 there, 32 here"),
-        ({"method": "dense"}, "method is lazy there, dense here"), ({"dtype": "float32"}, "dtype is float64 there"),
-        ({"keep": ["q"]}, "names is p, y there, p, q, y here"), ({"coordinates": 2}, "coordinates is 1 there, 2 here"),
+        ({"seed": 8}, "another seed"), ({"width": 32}, "another width"), ({"method": "dense"}, "another method"),
+        ({"dtype": "float32"}, "another dtype"), ({"keep": ["q"]}, "another names"),
+        ({"coordinates": 2}, "another coordinates"),
     ],
 )  # fmt: skip
 def test_a_folder_of_another_run_is_refused(folder: Path, change: dict[str, Any], named: str) -> None:
@@ -173,14 +162,10 @@ def test_a_folder_of_another_run_is_refused(folder: Path, change: dict[str, Any]
 
 def test_a_folder_of_another_program_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tp.load(ATTENTION).run(samples=50, store=folder, **RUN)
-    with pytest.raises(tp.ProgramError, match=r"program is 'constants: .*H: 2, .*' there, '.*H: 3, .*' here"):
+    with pytest.raises(tp.ProgramError, match="another program"):
         tp.load(ATTENTION, H=3).run(samples=50, store=folder, **RUN)
     monkeypatch.setattr(store, "settings", lambda job, real=store.settings: real(job) | {"numpy": "1.0"})
-    with pytest.raises(tp.ProgramError, match=r"numpy is .* there, 1\.0 here"):
-        tp.load(ATTENTION).run(samples=50, store=folder, **RUN)
-    monkeypatch.undo()
-    monkeypatch.setattr(store, "_processor", lambda: "another")
-    with pytest.raises(tp.ProgramError, match=rf"processor is {platform.machine()}.* there, another here"):
+    with pytest.raises(tp.ProgramError, match="another numpy"):
         tp.load(ATTENTION).run(samples=50, store=folder, **RUN)
 
 
@@ -192,7 +177,7 @@ def test_tables_read_from_files_count_by_their_numbers(tmp_path: Path) -> None:
         program = tp.load(tmp_path / "p.yaml")
         if variance == 1:
             program.run(4, 10, store=tmp_path / "samples")
-    with pytest.raises(tp.ProgramError, match=r"tables is x\.cov"):
+    with pytest.raises(tp.ProgramError, match="another tables"):
         program.run(4, 10, store=tmp_path / "samples")
 
 
@@ -228,9 +213,9 @@ def test_a_full_disk_is_one_message_and_no_result(folder: Path, monkeypatch: pyt
         patch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 100))  # type: ignore[attr-defined]
         with pytest.raises(tp.ProgramError, match="the disk has"):
             program.run(samples=9000, store=folder, **RUN)
-    real, calls = store._write_at, []
+    real, calls = store._write, []
 
-    def fill(file: Any, place: int, data: memoryview) -> None:
+    def fill(file: Any, place: int, data: bytes) -> None:
         calls.append(place)
         if len(calls) > 30:
             real(file, place, data[: len(data) // 2])
@@ -238,7 +223,7 @@ def test_a_full_disk_is_one_message_and_no_result(folder: Path, monkeypatch: pyt
         real(file, place, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_write_at", fill)
+        patch.setattr(store, "_write", fill)
         with pytest.raises(tp.ProgramError, match="cannot be written: no space left"):
             program.run(samples=9000, store=folder, **RUN)
     assert len(np.load(folder / "y.npy")) == 0
@@ -251,7 +236,3 @@ def test_numbers_that_are_not_finite_are_not_stored(folder: Path) -> None:
         with pytest.raises(tp.ProgramError, match="not finite"):
             run(netsor, 4, 100, store=folder)
     assert len(np.load(folder / "y.npy")) == 0
-
-
-def test_names_that_differ_in_case_have_files_of_their_own() -> None:
-    assert store._file_names(("y", "Y", "p")) == {"y": "y.npy", "Y": "Y-2.npy", "p": "p.npy"}
