@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.memory import amount
-from tensorprog.limit.draw.layers import Layers
+from tensorprog.limit.draw.layers import Layers, without_coordinates
 from tensorprog.limit.draw.normals import CHUNK, Joined, Normals, Some, Streams
-from tensorprog.limit.draw.sampler import Sampler, without_coordinates
 from tensorprog.limit.memory import Budget, need, numbers_at_once
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
@@ -21,8 +20,7 @@ __all__ = ["Draws"]
 
 Array = NDArray[Any]
 BLOCK = 1024  # draws per random stream, at most
-TOGETHER = 1 << 20  # numbers that draws take at once, about
-# the same behind several layers, where every piece computes its moments again; blocks that are worked on together
+# numbers that draws take at once, about: every piece computes its moments again; blocks that are worked on together
 WORKING, MOST_BLOCKS = 1 << 25, 16
 
 
@@ -48,25 +46,15 @@ class Draws(Mapping[str, NDArray[Any]]):
         self._size, self._seed, self._names, self._dtype = size, seed, tuple(names), np.dtype(dtype)
         self._arrays: dict[str, Array] = {}
         self._check(held)
-        self.sampler: Sampler | Layers
-        if recursion.layered:
-            vectors = [name for name in names if self._families[name].kind == "vector"]
-            parts = (part for name in vectors for part in recursion.parts.last(name))
-            self.sampler = Layers(recursion, names, bases_of(parts))
-        else:
-            wanted = {name: self._families[name].ranges for name in names}
-            self.sampler = Sampler(recursion, wanted, dtype=self._dtype)
+        vectors = [name for name in names if self._families[name].kind == "vector"]
+        parts = (part for name in vectors for part in recursion.parts.last(name))
+        self.sampler = Layers(recursion, names, bases_of(parts))
         # scores that a rewrite wrote as sums of others are drawn with what is held
         held = [*held, *(name for name in names if name not in (*held, *self.sampler.scores))]
         self._check(held)
         self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.sampler.dim)).bit_length() - 1)
-        shapes = {name: self._families[name].shape for name in self.sampler.scores}
-        later = {n for n, shape in shapes.items() if n not in held and self._block * math.prod(shape) > CHUNK}
-        self._later = later if isinstance(self.sampler, Sampler) and not self.sampler.averages else ()
-        # results of draws that take many numbers are worked on some at a time, of those that take few several blocks
-        at_once = TOGETHER // self.sampler.numbers(self._later)
-        if isinstance(self.sampler, Layers):
-            at_once = WORKING // self.sampler.working
+        self._later = self.sampler.drawn_when_read(held, self._block)
+        at_once = WORKING // self.sampler.working_of(self._later)
         self._together = max(1, min(self._block, at_once))
         self._most = self._blocks_together(held)
         self._check(held, self.sampler.most(self._block, self._together, self._later))
@@ -76,10 +64,10 @@ class Draws(Mapping[str, NDArray[Any]]):
         if name not in self._arrays and name in self._names:
             with self._budget.within():
                 one = math.prod(self._families[name].shape)
-                self._check([name], self.sampler.most(self._block, self._together, ()) if one else 0)
+                self._check([name], self.sampler.most(self._block, self._together, self._later) if one else 0)
                 array = self._empty(name)
                 for part, streams in self._blocks():
-                    drawn = without_coordinates(self.sampler.scores_of(name, streams), streams.draws)
+                    drawn = without_coordinates(self.sampler.values(streams, [name], self._later)[name], streams.draws)
                     array[part] = drawn[: part.stop - part.start]
                 self._arrays[name] = array
         return self._arrays[name]
@@ -116,9 +104,8 @@ class Draws(Mapping[str, NDArray[Any]]):
     def _blocks(self) -> Iterator[tuple[slice, Normals]]:
         """Draws some at a time, each with their normals; the last block of streams may be cut off."""
         block = self._block
-        dtype = self._dtype if isinstance(self.sampler, Sampler) else np.float64  # behind layers results are rounded
         for first, count in self._groups():
-            streams = [Streams(self.sampler.sources, block, self._seed, first + k, dtype) for k in range(count)]
+            streams = [Streams(self.sampler.sources, block, self._seed, first + k) for k in range(count)]
             for start in range(0, min(count * block, self._size - first * block), self._together * count):
                 stop = min(start + self._together * count, count * block)
                 part = slice(first * block + start, min(first * block + stop, self._size))
@@ -127,12 +114,12 @@ class Draws(Mapping[str, NDArray[Any]]):
 
     def _blocks_together(self, held: Collection[str]) -> int:
         """A power of 2 of blocks that are worked on together, at most; fewer where results leave them no room."""
-        if not isinstance(self.sampler, Layers) or self._together < self._block:
+        if self._later or self._together < self._block:
             return 1
-        most = max(1, min(MOST_BLOCKS, numbers_at_once(2 * WORKING, 1) // (self._block * self.sampler.working)))
+        most = max(1, min(MOST_BLOCKS, numbers_at_once(2 * WORKING, 1) // (self._block * self.sampler.working_of(self._later))))
         most = 1 << (most.bit_length() - 1)
         room = numbers_at_once(1 << 60, 1) - self._size * sum(math.prod(self._families[name].shape) for name in held)
-        while most > 1 and self.sampler.most(most * self._block, most * self._block) > room:
+        while most > 1 and self.sampler.most(most * self._block, most * self._block, self._later) > room:
             most //= 2
         return most
 
@@ -150,7 +137,7 @@ class Draws(Mapping[str, NDArray[Any]]):
     def _draw(self, held: Collection[str]) -> None:
         arrays = {name: self._empty(name) for name in self._names if name in held}
         for part, streams in self._blocks():
-            values = self.sampler.values(streams, self._later)
+            values = self.sampler.values(streams, [*arrays], self._later)
             for name, array in arrays.items():
                 drawn = without_coordinates(values[name], streams.draws) if name in values else self._number(name)
                 array[part] = drawn[: part.stop - part.start]

@@ -66,6 +66,8 @@ class CovarianceOfScores:
     def __init__(self, recursion: NumericRecursion, entries: Sequence[Members], draws: int = 0) -> None:
         moments = {(k, m): recursion.score(f.name, g.name)
                    for k, f in enumerate(entries) for m, g in enumerate(entries)}  # fmt: skip
+        if all(REPLICATE not in term.value.axes for moment in moments.values() for term in moment.terms):
+            draws = 0  # one covariance for all
         self.entries, first = tuple(entries), entries[0].box
         self.independent = tuple(
             k for k, span in enumerate(first)

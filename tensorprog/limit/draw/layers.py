@@ -21,13 +21,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.evaluate import BATCH, COORDINATE, Open, Scope, align, broadcast, evaluate
+from tensorprog.gaussian.estimate import Estimate
+from tensorprog.language.evaluate import (
+    BATCH,
+    COORDINATE,
+    Open,
+    Scope,
+    align,
+    broadcast,
+    evaluate,
+    gather,
+    pieces_of_sums,
+)
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, product_of, variables
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import upstream
-from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, dependent, given_before, relative_error
-from tensorprog.limit.draw.normals import Normals, Points, Source
+from tensorprog.limit.draw.factors import Factor, same_for_all
+from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, dependent, given_before
+from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.draw.statements import Statements, formal, meet
 from tensorprog.limit.form.definitions import place, target_box
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction, position_names
@@ -41,7 +53,7 @@ from tensorprog.limit.moment.points import FEWEST, variables_drawn
 from tensorprog.limit.moment.recurrences import Box, box_ranges
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
 
-__all__ = ["ARRAYS", "Conditioned", "Drawn", "Layers", "given_scalars"]
+__all__ = ["ARRAYS", "Conditioned", "Drawn", "Layers", "given_scalars", "without_coordinates"]
 
 Array = NDArray[Any]
 Drawn = tuple[Open, Box]  # draws of the members of a scalar family in a box
@@ -62,12 +74,15 @@ class Conditioned(NumericRecursion):
     def __init__(
         self, whole: NumericRecursion, columns: Columns | None, normals: Normals,
         given: Mapping[str, Drawn] | None = None, wanted: Collection[str] | None = None,
+        factors: dict[Any, Factor] | None = None, streamed: Collection[str] = (),
     ) -> None:  # fmt: skip
         vars(self).update(vars(whole))
         self.whole, self.normals, self.given = whole, normals, dict(given or {})
         if columns is not None:
             self.columns = columns
-        self.replicates, self.jointly = (0, normals.draws), whole.layered
+        self.replicates, self.jointly = (0, normals.draws), True
+        self.factors = {} if factors is None else factors
+        self.streamed = frozenset(streamed)
         self.random, self._pointed = frozenset(), {}
         self.relative, self.wrong = 0.0, np.zeros(())
         self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
@@ -327,27 +342,48 @@ class Conditioned(NumericRecursion):
         """The average over coordinates of products of two families that are operands of scores: their covariance."""
         return self.base(f, g)
 
-    def _factor(self, weight: str, members: Array, stop: int, operands: bool = False) -> Array:
+    def _factor(self, weight: str, members: Array, stop: int, operands: bool = False) -> Factor:
         """Triangular factors of the covariance of the first columns of some weight members, as `operands` of scores.
 
-        Shapes    (draws, members, columns, columns)
+        Those that are the same for all draws are computed once.
         """
-        owner, place = (table[weight][members, :stop] for table in (self.columns.owner, self.columns.place))
-        draws = np.arange(self.normals.draws)[:, None]
-        cov = np.zeros((len(draws), len(members), stop, stop))
-        families, error = self.columns.families[weight], np.zeros(cov.shape[1:])
-        for a, f in enumerate(families):
-            for b, g in enumerate(families):
-                w, r, c = np.nonzero((owner == a)[:, :, None] & (owner == b)[:, None, :])
-                if not w.size:
-                    continue
-                at = self._positions(f, place[w, r], "") | self._positions(g, place[w, c], "_")
+        families = self.columns.families[weight]
+        numbers = np.unique(self.columns.owner[weight][:, :stop])
+        if self.whole.random.isdisjoint(families[k] for k in numbers if k >= 0):
+            key = weight, operands, stop
+            if key not in self.factors:
+                every = np.arange(len(self.columns.owner[weight]))
+                self.factors[key] = Factor.of(self._covariances(weight, member, stop, operands) for member in every)
+            self.relative = max(self.relative, self.factors[key].relative)
+            return self.factors[key].at(members)
+        found = Factor.of(self._covariances(weight, member, stop, operands) for member in members)
+        self.relative = max(self.relative, found.relative)
+        return found
+
+    def _covariances(self, weight: str, member: int, stop: int, operands: bool) -> tuple[Array, Array]:
+        """The covariance of the first columns of a weight member for every draw, or for all, and errors of its mean.
+
+        Shapes    (draws or 1, columns, columns), (columns, columns)
+        """
+        owner, place = (table[weight][member, :stop] for table in (self.columns.owner, self.columns.place))
+        families, blocks = self.columns.families[weight], list[tuple[Array, Array, Estimate]]()
+        for a in (k for k in np.unique(owner) if k >= 0):
+            for b in (k for k in np.unique(owner) if k >= 0):
+                rows, columns = np.flatnonzero(owner == a), np.flatnonzero(owner == b)
+                f, g = families[a], families[b]
                 moment = self.operand_moment(f, g) if operands else self.base(f, g)
-                found = moment.at({**at, REPLICATE: draws})
-                cov[:, w, r, c] = found.value
-                error[w, r, c] = np.broadcast_to(found.error, (len(draws), len(w))).sum(axis=0) / max(1, len(draws))
-        self.relative = max(self.relative, relative_error(cov, error))
-        return triangular(cov)
+                at = {name: flat[..., None] for name, flat in self._positions(f, place[rows], "").items()}
+                at |= {name: flat[:, None] for name, flat in self._positions(g, place[columns], "_").items()}
+                draws = 1 if same_for_all(moment) else self.normals.draws
+                found = moment.at({**at, REPLICATE: np.arange(draws)[:, None, None]})
+                blocks.append((rows, columns, found))
+        draws = max((np.shape(found.value)[0] for *_, found in blocks if np.ndim(found.value) == 3), default=1)
+        cov, error = np.zeros((draws, stop, stop)), np.zeros((stop, stop))
+        for rows, columns, found in blocks:
+            cov[np.ix_(np.arange(draws), rows, columns)] = found.value
+            shape = draws, rows.size, columns.size
+            error[np.ix_(rows, columns)] = np.broadcast_to(found.error, shape).sum(axis=0) / max(1, draws)
+        return cov, error
 
     def _positions(self, name: str, flat: Array, suffix: str) -> dict[str, Array]:
         family = self.netsor.families[name]
@@ -359,16 +395,23 @@ class Conditioned(NumericRecursion):
         meeting = self.columns.meeting(statement, ranges)
         pairs, place = np.unique(meeting.pairs, return_inverse=True)
         key = ("pair", *meeting.weights)
-        block = self.normals.of(key, np.searchsorted(self.columns.pairs[key], pairs))
         stops = [int(column.max()) + 1 for column in meeting.columns]
-        block = block[:, :, : stops[0], : stops[1]]
-        for side, weight in enumerate(meeting.weights):
-            members, back = np.unique(pairs // self.columns.most if side == 0 else pairs % self.columns.most,
-                                      return_inverse=True)  # fmt: skip
-            factor = self._factor(weight, members, stops[side], True)[:, back]
-            block = factor @ block if side == 0 else block @ np.swapaxes(factor, -1, -2)
-        drawn = block[:, place.reshape(meeting.pairs.shape), meeting.columns[0], meeting.columns[1]]
-        return Value.of(drawn, (REPLICATE, *meeting.axes))
+        factors = [
+            self._factor(weight, own, stop, True)
+            for weight, own, stop in zip(
+                meeting.weights, (pairs // self.columns.most, pairs % self.columns.most), stops, strict=True
+            )
+        ]
+        parts, step = [], max(1, CHUNK // max(1, stops[0] * stops[1]))
+        for start in range(0, len(pairs), step):
+            own = slice(start, start + step)
+            block = self.normals.of(key, np.searchsorted(self.columns.pairs[key], pairs[own]))
+            block = factors[0].part(own).times(block[:, :, : stops[0], : stops[1]])
+            parts.append(factors[1].part(own).times(block, right=True))
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        drawn = whole[:, place.reshape(meeting.pairs.shape), meeting.columns[0], meeting.columns[1]]
+        shape = [span[1] - span[0] for span in map(ranges.__getitem__, meeting.axes)]
+        return Value.of(np.broadcast_to(drawn, (len(drawn), *shape)), (REPLICATE, *meeting.axes))
 
     def _joint_score(self, name: str, ranges: Mapping[str, Range]) -> Value:
         """Scores of functions of MatMul outputs, given those of their group that were drawn before."""
@@ -409,7 +452,7 @@ class Conditioned(NumericRecursion):
         members, back = np.unique(member, return_inverse=True)
         stop = int(column.max(initial=-1)) + 1
         normals = self.normals.of(("weight", weight), members)[:, :, :stop]
-        drawn = self._factor(weight, members, stop) @ normals
+        drawn = self._factor(weight, members, stop).times(normals)
         values = self._coordinates.setdefault(name, np.zeros((self.normals.draws, *family.shape, width)))
         values[(slice(None), *at)] = drawn[:, back.reshape(flat.shape), column]
 
@@ -426,9 +469,18 @@ class Conditioned(NumericRecursion):
     def _read(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
         family = self.netsor.families[reference.name]
         if family.kind == "scalar":
+            if reference.name in self.streamed:
+                return self._scores_read(reference, ranges)
             found: Open = self.scope(ranges).variable(reference, ranges)
             return found
         return members_read(self.coordinates(reference.name), reference, family, ranges, COORDINATE)
+
+    def _scores_read(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
+        """Scores of which only those that are read are drawn, and not kept."""
+        spans = {str(k): slot.span(ranges) for k, slot in enumerate(reference.slots)}
+        value = self._score(self.netsor.body[self.netsor.families[reference.name].statements[0]], spans).value
+        slots = {str(k): slot for k, slot in enumerate(reference.slots) if str(k) in value.axes}
+        return gather(value, slots, ranges, {name: start for name, (start, _) in spans.items()})
 
     def vector(self, name: str, ranges: Mapping[str, Range], names: Mapping[str, Affine] | None = None) -> Open:
         """Coordinates of a vector for every draw, over positions in the ranges, or `names` in place of positions.
@@ -445,7 +497,9 @@ class Conditioned(NumericRecursion):
 
     def evaluate(self, expr: Expr, ranges: Mapping[str, Range]) -> Open:
         """An expression in Gaussian variables and scalars for every draw, with coordinates drawn."""
-        return evaluate(expr, Scope(self.netsor, self.parts.every_range() | dict(ranges), self._read))
+        pieces = pieces_of_sums(self.normals.draws, CHUNK)
+        ranges = self.parts.every_range() | dict(ranges)
+        return evaluate(expr, Scope(self.netsor, ranges, self._read, pieces=pieces))
 
     def _empirical(self, f: str, g: str, ranges: Mapping[str, Range]) -> IndexedValues:
         """The average over the coordinates of two vectors of finite width: a number for every draw."""
@@ -606,6 +660,15 @@ def _statements(recursion: NumericRecursion) -> Statements:
     return found
 
 
+def without_coordinates(value: Open, count: int) -> Array:
+    """The draws without the axis of coordinates.
+
+    Shapes    (count, *members)
+    """
+    data = value.data[..., 0] if COORDINATE in value.axes else value.data
+    return np.broadcast_to(data, (count, *data.shape[1:]))
+
+
 def _places(box: Box, suffix: str, after: int = 0) -> dict[str, Array]:
     """Index values in a box, with axes of length 1 after them."""
     grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
@@ -650,6 +713,7 @@ class Layers:
         )
         self.scores = {name: recursion.dot(name) for name in self.netsor.scores if name in recursion.random}
         self.sources = self._sources()
+        self._factors: dict[Any, Factor] = {}  # of what is the same for all draws
 
     def _is_vector(self, name: str) -> bool:
         return self.netsor.families[name].kind == "vector"
@@ -708,13 +772,27 @@ class Layers:
         """Numbers held at once for one draw, about: of all layers what is known, and what one layer takes."""
         return HELD * self._sizes[0] + ARRAYS * self._sizes[1]
 
-    def numbers(self, later: Collection[str] = ()) -> int:
-        """Numbers of one draw, about."""
-        return self.width
+    def drawn_when_read(self, held: Collection[str], draws: int) -> frozenset[str]:
+        """Scores that are not held, and large, where no draw has moments of its own: they are drawn as they are read."""
+        if self._asked:
+            return frozenset()
+        shapes = {name: self.netsor.families[name].shape for name in self.columns.source if name not in held}
+        operands = {name: {v.name for v in self.scores[name].inputs} for name in shapes}
+        return frozenset(
+            name
+            for name, shape in shapes.items()
+            if draws * math.prod(shape) > CHUNK and operands[name].isdisjoint(self.recursion.random)
+        )
 
-    def most(self, block: int, draws: int, later: Collection[str] = ()) -> int:
+    def working_of(self, streamed: Collection[str] = ()) -> int:
+        """As `working`, while some scores are drawn as they are read."""
+        if not streamed:
+            return self.working
+        return ARRAYS * CHUNK + sum(math.prod(self.netsor.families[name].shape) for name in self.wanted if name not in streamed)
+
+    def most(self, block: int, draws: int, streamed: Collection[str] = ()) -> int:
         """Numbers held at once, about, while some draws of a block are evaluated."""
-        return block * self.dim + draws * self.working
+        return (0 if streamed else block * self.dim) + draws * self.working_of(streamed)
 
     # -- what is needed -------------------------------------------------------------------------------------------
 
@@ -738,29 +816,26 @@ class Layers:
 
     # -- draws ----------------------------------------------------------------------------------------------------
 
-    def conditioned(self, normals: Normals) -> Conditioned:
+    def conditioned(self, normals: Normals, streamed: Collection[str] = ()) -> Conditioned:
         """The moments given draws."""
-        return Conditioned(self.recursion, self.columns, normals, wanted=self.wanted)
+        return Conditioned(
+            self.recursion, self.columns, normals, wanted=self.wanted, factors=self._factors, streamed=streamed
+        )
 
     def at(self, points: Array) -> Conditioned:
         """The moments given draws at points (draws, dim)."""
         return self.conditioned(Points(self.sources, points))
 
-    def values(self, normals: Normals, later: Collection[str] = ()) -> dict[str, Open]:
-        """Draws of the variables wanted, vectors with one coordinate; nothing is left for `later`.
+    def values(self, normals: Normals, names: Collection[str], streamed: Collection[str] = ()) -> dict[str, Open]:
+        """Draws of variables that are random, or vectors, which have one coordinate, by name.
 
         Shapes    over BATCH, the positions and, for vectors, COORDINATE
         """
-        found = self.conditioned(normals)
-        random = self.recursion.random
-        names = [name for name in self.wanted if name in random or self._is_vector(name)]
-        values = {name: self.drawn(found, name) for name in names}
+        found = self.conditioned(normals, frozenset(streamed) - frozenset(names))
+        wanted = [name for name in names if name in self.recursion.random or self._is_vector(name)]
+        values = {name: self.drawn(found, name) for name in wanted}
         found.forget()
         return values
-
-    def scores_of(self, name: str, normals: Normals) -> Open:
-        """All members of a score."""
-        return self.drawn(self.conditioned(normals), name)
 
     def drawn(self, found: Conditioned, name: str) -> Open:
         """A variable for every draw: a scalar, or the first coordinate of a vector.

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.evaluate import Open, affine_values, broadcast
+from tensorprog.language.evaluate import Open, affine_values, align, broadcast
 from tensorprog.language.expr import Affine, Variable, reindexed
 from tensorprog.language.ir import Dot, Family, MatMul, Netsor, Range
 from tensorprog.language.schedule import Step
@@ -25,24 +25,37 @@ Numbers = NDArray[np.int64]
 class Meeting:
     """Where the two operands of a score stand: members of their weights, columns, and pairs of weight members.
 
-    Shapes    arrays over the positions asked for
+    Shapes    arrays that broadcast over the positions asked for, in the order of `axes`; length 1 where a position does
+              not matter
     """
 
     def __init__(self, columns: Columns, left: Variable, right: Variable, ranges: Mapping[str, Range]) -> None:
         places = [columns.places(reference, ranges) for reference in (left, right)]
         self.axes = tuple(name for name in ranges if any(name in place.axes for place in places))
-        sizes = {name: ranges[name][1] - ranges[name][0] for name in self.axes}
-        flat = [broadcast(place, self.axes, sizes) for place in places]
+        flat = [align(place, self.axes) for place in places]
         names = [columns.weight[reference.name] for reference in (left, right)]
-        member = [columns.member[r.name][place] for r, place in zip((left, right), flat, strict=True)]
-        column = [columns.column[r.name][place] for r, place in zip((left, right), flat, strict=True)]
-        swapped = np.full(member[0].shape, names[0] > names[1])
+        member = [_short(columns.member[r.name][place]) for r, place in zip((left, right), flat, strict=True)]
+        column = [_short(columns.column[r.name][place]) for r, place in zip((left, right), flat, strict=True)]
+        swapped = np.full((1,) * len(self.axes), names[0] > names[1])
         if names[0] == names[1]:
             swapped = member[0] > member[1]
+        if swapped.all() or not swapped.any():
+            first, second = (1, 0) if swapped.size and swapped.all() else (0, 1)
+            self.members, self.columns = (member[first], member[second]), (column[first], column[second])
+        else:
+            self.members = np.where(swapped, member[1], member[0]), np.where(swapped, member[0], member[1])
+            self.columns = np.where(swapped, column[1], column[0]), np.where(swapped, column[0], column[1])
         self.weights = tuple(sorted(names))
-        self.members = np.where(swapped, member[1], member[0]), np.where(swapped, member[0], member[1])
-        self.columns = np.where(swapped, column[1], column[0]), np.where(swapped, column[0], column[1])
         self.pairs = self.members[0] * columns.most + self.members[1]
+
+
+def _short(numbers: Numbers) -> Numbers:
+    """The same with length 1 along axes that do not matter."""
+    for axis, size in enumerate(numbers.shape):
+        first = numbers.take([0], axis) if size > 1 else numbers
+        if size > 1 and np.all(numbers == first):
+            numbers = first
+    return numbers
 
 
 class Columns:
