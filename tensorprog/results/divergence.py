@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.several import standard_errors
 from tensorprog.language.errors import NotCompiledError, ProgramError
 from tensorprog.language.formats import split
 from tensorprog.language.samples import is_samples, samples_of
@@ -253,9 +254,9 @@ def _law_gaussian(curve: Any) -> tuple[float, float]:
 
     grid = TrapezoidalGrid(centre, 0.25 * deviation, 0.0, mixture.within(DEVIATIONS))
     found, moved = _integrate(
-        curve.densities, functional, grid, FINE, enough=lambda found: float(mixture.rule.error(found[1:-1]))
+        curve.densities, functional, grid, FINE, enough=lambda found: float(standard_errors(found[1:-1]))
     )
-    return float(found[0]), float(mixture.rule.error(found[1:-1])) + float(found[-1]) + moved
+    return float(found[0]), float(standard_errors(found[1:-1])) + float(found[-1]) + moved
 
 
 def kl_to_gaussian(draws: GaussianDraws) -> tuple[float, float]:
@@ -289,13 +290,13 @@ def kl_to_law(draws: GaussianDraws, curve: Any) -> tuple[float, float]:
     def functional(densities: Array, grid: Array, weights: Array) -> Array:
         rows, pairs = _left_out(densities[:groups], draws.shares, weights, np.ones((1, grid.size)))
         law, relative = densities[groups:], mixture.uncertainty(grid)
-        known = (law[0] > 0) & (mixture.rule.error(law[1:]) + relative * law[0] < UNRESOLVED * law[0])
+        known = (law[0] > 0) & (standard_errors(law[1:]) + relative * law[0] < UNRESOLVED * law[0])
         law = np.where(known, law, 0.0)
         # mass where the law's density is not known, times a logarithm: no tail is thinner than the Gaussian's
         beyond = np.where(known, 0.0, rows[0] * (MOST_LOG + 0.5 * (grid - centre) ** 2 / variance)) @ weights
         # what all sets share: dKL = - Integral (f_N / f - 1) df, as densities integrate to 1
         shared = np.where(known, relative * np.abs(rows[0] - law[0]), 0.0) @ weights
-        spread = float(mixture.rule.error(_divergence(rows[0], law[1:], weights)))
+        spread = float(standard_errors(_divergence(rows[0], law[1:], weights)))
         return np.append(_divergence(rows, law[0], weights), [pairs, shared + spread + beyond])
 
     found, moved = _integrate(both, functional, draws.grid, COARSE, groups)

@@ -116,7 +116,9 @@ class Draws(Mapping[str, NDArray[Any]]):
         """A power of 2 of blocks that are worked on together, at most; fewer where results leave them no room."""
         if self._later or self._together < self._block:
             return 1
-        most = max(1, min(MOST_BLOCKS, numbers_at_once(2 * WORKING, 1) // (self._block * self.sampler.working_of(self._later))))
+        most = max(
+            1, min(MOST_BLOCKS, numbers_at_once(2 * WORKING, 1) // (self._block * self.sampler.working_of(self._later)))
+        )
         most = 1 << (most.bit_length() - 1)
         room = numbers_at_once(1 << 60, 1) - self._size * sum(math.prod(self._families[name].shape) for name in held)
         while most > 1 and self.sampler.most(most * self._block, most * self._block, self._later) > room:

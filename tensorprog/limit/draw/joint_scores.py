@@ -1,13 +1,13 @@
 """Joint draws of scores whose covariances are known as numbers: those of functions of MatMul outputs.
 
-Products of MatMul outputs are drawn by the factors of their inputs (`sampler`, `layers`).  Of functions of such only
+Products of MatMul outputs are drawn by the factors of their inputs (`layers`).  Of functions of such only
 the covariance E[Z^u Z^v Z^u' Z^v'] is known, and a factor of it draws all that depend on each other.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +17,13 @@ from tensorprog.gaussian.estimate import EPS, TINY
 from tensorprog.language.arrows import connected
 from tensorprog.language.evaluate import BATCH, Open
 from tensorprog.language.expr import Affine
-from tensorprog.language.linalg import triangular
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues
 
-__all__ = ["ROUNDING", "CovarianceOfScores", "JointScores", "Members", "dependent", "given_before", "relative_error"]
+__all__ = ["ROUNDING", "CovarianceOfScores", "Members", "dependent", "given_before", "relative_error"]
 
 Array = NDArray[Any]
 ROUNDING = 64 * EPS  # of second moments, beside the largest
@@ -146,36 +145,6 @@ def relative_error(cov: Array, error: Array) -> float:
     sizes = np.sqrt(np.maximum(var[:, :, None] * var[:, None, :], TINY))
     each = np.where(error > ROUNDING * np.max(var, initial=0.0), error / sizes, ROUNDING * (error > 0))
     return float(np.max(each, initial=0.0))
-
-
-class JointScores:
-    """Draws of some families of scores, each in a box, by a triangular factor of their covariance."""
-
-    def __init__(self, recursion: NumericRecursion, boxes: Mapping[str, Box]) -> None:
-        self.blocks = CovarianceOfScores(recursion, [Members(*entry) for entry in boxes.items()])
-        self.names = list(boxes)
-        self.factor = triangular(self.blocks.cov)[0]
-        scale = np.sqrt(np.maximum(np.diagonal(self.blocks.cov[0], axis1=-2, axis2=-1), TINY))
-        self._errors = (self.blocks.wrong / (scale[..., :, None] * scale[..., None, :])).max(axis=-1, initial=0.0)
-
-    def error(self, name: str) -> Open:
-        """Errors of the covariances of each member, the largest of them, beside the deviations of both members.
-
-        Shapes    over BATCH, of length 1, and the positions
-        """
-        return self.blocks.members(self._errors[None], self.names.index(name))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Of the normals of one draw."""
-        return self.blocks.lead, self.factor.shape[-1]
-
-    def draws(self, name: str, normals: Array) -> Open:
-        """The members of one family in its box.
-
-        Shapes    normals (draws, *self.shape) -> over BATCH and the positions
-        """
-        return self.blocks.members(np.matmul(self.factor, normals[..., None])[..., 0], self.names.index(name))
 
 
 def given_before(recursion: NumericRecursion, entry: Members, before: Sequence[Members]) -> list[Members]:

@@ -773,7 +773,7 @@ class Layers:
         return HELD * self._sizes[0] + ARRAYS * self._sizes[1]
 
     def drawn_when_read(self, held: Collection[str], draws: int) -> frozenset[str]:
-        """Scores that are not held, and large, where no draw has moments of its own: they are drawn as they are read."""
+        """Large scores that are not held, where no draw has moments of its own: they are drawn as they are read."""
         if self._asked:
             return frozenset()
         shapes = {name: self.netsor.families[name].shape for name in self.columns.source if name not in held}
@@ -788,7 +788,9 @@ class Layers:
         """As `working`, while some scores are drawn as they are read."""
         if not streamed:
             return self.working
-        return ARRAYS * CHUNK + sum(math.prod(self.netsor.families[name].shape) for name in self.wanted if name not in streamed)
+        return ARRAYS * CHUNK + sum(
+            math.prod(self.netsor.families[name].shape) for name in self.wanted if name not in streamed
+        )
 
     def most(self, block: int, draws: int, streamed: Collection[str] = ()) -> int:
         """Numbers held at once, about, while some draws of a block are evaluated."""

@@ -22,7 +22,7 @@ from tensorprog.language.expr import Affine
 from tensorprog.limit.draw.layers import Conditioned
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.law.averaging import pieces
-from tensorprog.limit.law.conditional_moments import SeveralLayers, is_linear
+from tensorprog.limit.law.conditional_moments import DrawSource, is_linear
 from tensorprog.limit.law.law import NumericLaw
 from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
@@ -76,7 +76,7 @@ class LayerDraws:
         if self.random:
             ranges = law.compiled.families
             wanted = [(name, ranges[name].ranges) for name in (axes.name, *scalars)]
-            self.source = SeveralLayers(self.recursion, wanted, by_parts=moments)
+            self.source = DrawSource(self.recursion, wanted, by_parts=moments)
 
     def replicates(self, draws: int, count: int = REPLICATES) -> Iterator[LayerMoments]:
         """The moments of replicates of so many draws each, a power of 2, in pieces; of one where nothing is random."""
@@ -85,7 +85,7 @@ class LayerDraws:
             return
         step = self.source.draws_at_once(self._results, f"the layers of {self.axes.name}")
         sets = islice(point_sets(self.source.dim, int(math.log2(draws)), self.seed), count)
-        for piece in pieces(sets, step, self.source.joined):
+        for piece in pieces(sets, step):
             yield from self._given(piece)
 
     @property

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +12,11 @@ from tensorprog.language.ir import Netsor
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.limit.law.law import NumericLaw, check_levels, check_order, check_points
 from tensorprog.limit.law.mixture import Mixture
-from tensorprog.limit.law.summands import LinearVector, Summands
 from tensorprog.limit.memory import Budget, budgeted
-from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
 __all__ = ["InfiniteHeads"]
 
 Array = NDArray[Any]
-PROBES = 4  # draws at which the scale of a head is compared
 
 
 @budgeted
@@ -50,14 +45,12 @@ class InfiniteHeads:
             raise ProgramError(
                 f"no output of {netsor.name} depends on scores: there are no heads to be infinitely many"
             )
-        parts = {name: self._parts(law.recursion, name) for name in self.outputs}
-        for name, own in parts.items():
-            if any(block.head != index or block.size != 1 for block in own.blocks):
-                raise ProgramError(f"{name} is not a sum over {index} of independent heads with one law")
-            self._check_mean(name)
-        larger = NumericRecursion(_doubled(netsor, index))
-        for name, own in parts.items():
-            self._check_scale(name, own, self._parts(larger, name))
+        for name in self.outputs:
+            if not law.is_linear(name):
+                raise ProgramError(f"{name} is not linear in the vectors: infinitely many heads need outputs that are")
+        twice = law.of(_doubled(netsor, index))
+        for name in self.outputs:
+            self._check(name, twice)
 
     @property
     def budget(self) -> Budget:
@@ -77,35 +70,27 @@ class InfiniteHeads:
         """As for `Law.widths`; the number of heads goes to infinity after them."""
         return self._law.widths
 
-    def _parts(self, recursion: NumericRecursion, name: str) -> Summands:
-        """What an output is a sum of."""
-        if not self._law.is_linear(name):
-            raise ProgramError(f"{name} is not linear in the vectors: infinitely many heads need outputs that are")
-        return Summands(recursion, [LinearVector(recursion, name, recursion.netsor.families[name].ranges)])
-
-    def _check_mean(self, name: str) -> None:
-        for start in itertools.product(*(range(*span) for span in self._law.compiled.families[name].ranges)):
-            each = self._law._mixture(name, tuple((i, i + 1) for i in start))
-            heads = replace(each, mean=np.zeros_like(each.mean), var=np.zeros_like(each.var))
-            value, error = heads.expected()
-            if np.any(np.abs(value) > error + 1e-12 * np.sqrt(heads.moment(2)[0])):
+    def _check(self, name: str, twice: NumericLaw) -> None:
+        """With twice as many heads, mean and covariance stay, and the excess of the fourth moments is halved."""
+        reason = f"{name} is not a sum over {self.index} of independent heads with one law"
+        if twice.compiled.families[name].shape != self._law.compiled.families[name].shape:
+            raise ProgramError(f"{reason}: it has more members where {self.index} is longer")
+        for ask in (NumericLaw.mean, NumericLaw.cov):
+            (one, off), (two, wrong) = (ask(law, name, with_error=True) for law in (self._law, twice))
+            if not _agree(one, two, off + np.asarray(wrong)):
+                if ask is NumericLaw.mean:
+                    raise ProgramError(
+                        f"{name}: heads have a mean, so that their sum grows like the square root of their number"
+                    )
                 raise ProgramError(
-                    f"{name}: heads have a mean, so that their sum grows like the square root of their number"
-                )
-
-    def _check_scale(self, name: str, parts: Summands, twice: Summands) -> None:
-        """With twice as many heads each has half the variance, and what no score reaches stays as it is."""
-        beside = zip(parts.beside(0), twice.beside(0), strict=True)
-        if not all(np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in beside):
-            raise ProgramError(f"{name}: what stands beside the heads must not depend on their number")
-        for block, other in zip(parts.blocks, twice.blocks, strict=True):
-            points = np.random.default_rng(0).standard_normal((PROBES, block.sampler.dim))
-            var, half = (b.var(0, b.draw(points), PROBES) for b in (block, other))
-            if not np.allclose(var, 2 * half, rtol=1e-9, atol=0):
-                raise ProgramError(
-                    f"{name}: with twice as many heads the variance of each must be half as large; "
+                    f"{reason}, each with half the variance where there are twice as many; "
                     f"divide the sum over {self.index} by the square root of its size"
                 )
+        (one, off), (two, wrong) = (law.moment(name, 4, with_error=True) for law in (self._law, twice))
+        var, error = self._law.var(name, with_error=True)
+        gaussian, slack = 3 * np.square(var), 6 * var * error
+        if not _agree(one - gaussian, 2 * (two - gaussian), off + 2 * wrong + 3 * slack):
+            raise ProgramError(reason)
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
@@ -138,7 +123,7 @@ class InfiniteHeads:
 
     def _of_gaussian(self, name: str, method: str, order: int, with_error: bool) -> Any:
         mean, (var, error) = np.asarray(self.mean(name)), map(np.asarray, self.var(name, with_error=True))
-        value, wrong = getattr(Mixture((), mean, var), method)(order)
+        value, wrong = getattr(Mixture.gaussian(mean, var), method)(order)
         if method == "moment":
             wrong = order / 2 * np.abs(value) * np.divide(error, var, out=np.zeros_like(var), where=var > 0)
         answer = [float(x) if np.ndim(x) == 0 else x for x in (value, wrong)]
@@ -150,7 +135,7 @@ class InfiniteHeads:
         if not single:
             raise ProgramError(f"{name} is a family; name one member")
         var, error = self.var(name, with_error=True)
-        return Mixture((), np.asarray(self.mean(name)), np.asarray(var), error / var)
+        return Mixture.gaussian(np.asarray(self.mean(name)), np.asarray(var), error / var)
 
     def _grid(self, name: str, method: str, grid: Any, with_error: bool) -> Any:
         points = check_points("points of a grid", grid)
@@ -170,7 +155,7 @@ class InfiniteHeads:
         from scipy.special import ndtri
 
         gaussian = self.averaged(name)
-        return np.asarray(gaussian.mean + np.sqrt(gaussian.var) * ndtri(check_levels(q)))
+        return np.asarray(gaussian.spread[0] + np.sqrt(gaussian.spread[1]) * ndtri(check_levels(q)))
 
     def sample(self, size: int, seed: int = 0) -> dict[str, Array]:
         """Draws of the outputs.
@@ -193,6 +178,11 @@ class InfiniteHeads:
             name: mean + part.reshape(size, *mean.shape)
             for name, mean, part in zip(self.outputs, means, parts, strict=True)
         }
+
+
+def _agree(one: Array, two: Array, error: Array) -> bool:
+    """Whether two numbers are the same within twice the sum of their errors, and rounding."""
+    return bool(np.all(np.abs(one - two) <= 2 * error + 1e-9 * np.max(np.abs(one), initial=0.0)))
 
 
 def _doubled(netsor: Netsor, index: str) -> Netsor:

@@ -33,7 +33,6 @@ from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.conditional_law import ConditionalLaw
-from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Mixture, crossing
 from tensorprog.limit.law.outputs import Outputs
@@ -74,16 +73,16 @@ class NumericLaw:
             self.recursion = NumericRecursion(netsor, expanded, max_memory // 12)
         self.compiled = self.recursion.netsor
         self._outputs = Outputs(self.recursion, accuracy, max_memory, seed)
-        self._curves: dict[tuple[str, Box], Mixture | Convolution] = {}
+        self._curves: dict[tuple[str, Box], Mixture] = {}
         self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
         self._moments: dict[tuple[str, Box, str, int], tuple[Array, Array]] = {}
         self._numbers: dict[str, Value] = {}
         self._larger: dict[Any, tuple[Averages, NumericLaw]] = {}
-        # behind layers of scores one member takes all that is random, and so do all of them
+        # one member takes all that is random, and so do all of them
         known = self.compiled.families
         few = (name for name in (*self.outputs, *self.scores) if math.prod(known[name].shape) <= TOGETHER)
-        self._together = frozenset(few if self.recursion.layered else ())
+        self._together = frozenset(few)
         self.error = 0.0  # the largest error of the numbers given so far
 
     @staticmethod
@@ -158,11 +157,6 @@ class NumericLaw:
                 f"above 1 are relative): ask for less with accuracy={more}"
             )
 
-    def different(self, name: str) -> int:
-        """How many members of a family have laws of their own, by the structure of the program."""
-        family, box, _ = self.member(name)
-        return math.prod(stop - start for start, stop in self._outputs.alike(family, box))
-
     # -- means and covariances ----------------------------------------------------------------------------------
 
     def mean(self, name: str, *, with_error: bool = False) -> Any:
@@ -174,9 +168,7 @@ class NumericLaw:
         if family in self.recursion.scores and not self.recursion.is_finite(self.recursion.dot(family).left.name):
             value = error = np.zeros([b - a for a, b in box])
         else:
-            few = self._outputs.alike(family, box)
-            found = self._known_mean(family, few) or self._from_mixture(family, few, "expected")
-            value, error = self._over(box, *found)
+            value, error = self._known_mean(family, box) or self._from_mixture(family, box, "expected")
         self._note(error, value, f"the mean of {name}")
         return self._answer(value, error, single, with_error)
 
@@ -239,7 +231,7 @@ class NumericLaw:
         random = {first, second} & self.recursion.random
         numbers = {n for n in (first, second) if self.compiled.families[n].kind == "scalar"} - self.recursion.random
         scores = {first, second} & set(self.recursion.scores)
-        if len(scores) == len({first, second}) and not self.recursion.layered:
+        if len(scores) == len({first, second}) and all(map(self._outputs.gaussian, scores)):
             moment = self.recursion.score(first, second)
         elif numbers or (scores and random != {first, second}):
             # averages are numbers, and scores are independent of every vector that no score reaches
@@ -315,17 +307,17 @@ class NumericLaw:
 
     # -- one-dimensional laws -----------------------------------------------------------------------------------
 
-    def _mixture(self, name: str, box: Box, split: bool = True, dense: bool = False) -> Mixture:
+    def _mixture(self, name: str, box: Box) -> Mixture:
         """Conditional means and variances of members over draws of p-ring: see `Outputs.mixture`."""
         family = self.compiled.families[name]
         if name in self._together and box != family.ranges:
-            return self._mixture(name, family.ranges, split, dense).member(place(box, family.ranges))
+            return self._mixture(name, family.ranges).member(place(box, family.ranges))
         if not math.prod(b - a for a, b in box):
             raise ProgramError(f"{name} has no members")
         if family.kind == "scalar" and name not in self.recursion.random | self.recursion.scores.keys():
             value, _ = self._members_of(self.recursion.mean(name), name, box)
-            return Mixture((), value, np.zeros_like(value))
-        return self._outputs.mixture(name, box, split, dense)
+            return Mixture.gaussian(value, np.zeros_like(value))
+        return self._outputs.mixture(name, box)
 
     def _ask(self, name: str, method: str, order: int, with_error: bool) -> Any:
         family, box, single = self.member(name)
@@ -334,9 +326,6 @@ class NumericLaw:
         return self._answer(value.copy(), error.copy(), single, with_error)
 
     def _moment_of(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array]:
-        few = self._outputs.alike(family, box)
-        if few != box:
-            return self._over(box, *self._moment_of(family, few, method, order))
         key = family, box, method, order
         if key not in self._moments:
             found = self._integrated(family, box, method, order)
@@ -345,19 +334,7 @@ class NumericLaw:
             self._moments[key] = self._from_mixture(family, box, method, order) if found is None else found
         return self._moments[key]
 
-    @staticmethod
-    def _over(box: Box, value: Array, error: Array) -> tuple[Array, Array]:
-        """Numbers of the members in a box, and errors, from those that `Outputs.alike` leaves of it."""
-        shape = [stop - start for start, stop in box]
-        return np.array(np.broadcast_to(value, shape)), np.array(np.broadcast_to(error, shape))
-
     def _from_mixture(self, family: str, box: Box, method: str, *order: int) -> tuple[Array, Array]:
-        each = self._outputs.by_rules(family, box)
-        if each:
-            shape = [b - a for a, b in box]
-            found = [self._from_mixture(family, member, method, *order) for member in each]
-            value, error = (np.reshape([pair[k] for pair in found], shape) for k in (0, 1))
-            return value, error
         mixture = self._mixture(family, box)
         value, error = getattr(mixture, method)(*order)
         if (method, *order) == ("moment", 2):  # values that agree to rounding are one value
@@ -385,7 +362,6 @@ class NumericLaw:
         if ask == "cov":
             return (name, name) in self._cov
         family, box, _ = self.member(name)
-        box = self._outputs.alike(family, box, asked=True)
         keys = {"var": ("moment", 2), "kurtosis": ("standardised", 4)}
         if ask == "mean":
             return self._outputs.knows(family, box)
@@ -490,36 +466,30 @@ class NumericLaw:
             )
         return family, box
 
-    def _curve(self, name: str) -> Mixture | Convolution:
+    def averaged(self, name: str) -> Mixture:
+        """The law of one member as an average of Gaussians over p-ring: `densities` of all draws and in each set.
+
+        Raises    NotCompiledError where the density is an estimate from draws
+        """
+        curve = self._curve(name)
+        if curve.smoothed:
+            raise NotCompiledError(f"{name} is not Gaussian given the scores: its density is an estimate from draws")
+        return curve
+
+    def _curve(self, name: str) -> Mixture:
         """What answers for density and distribution function of one member."""
         family, box = self._one(name)
-        key = family, self._outputs.alike(family, box)
-        if key not in self._curves:
-            self._curves[key] = self._make_curve(*key)
-        return self._curves[key]
-
-    def _make_curve(self, family: str, box: Box) -> Mixture | Convolution:
-        one = (0,) * len(box)
-        mixture = self._mixture(family, box, dense=True).member(one)
-        if mixture.factors < 2:
-            return mixture
-        if not mixture.smoothed:
-            total = Convolution(mixture)
-            if total.usable:
-                return total
-        return self._mixture(family, box, split=False, dense=True).member(one)
+        if (family, box) not in self._curves:
+            self._curves[family, box] = self._mixture(family, box).member((0,) * len(box))
+        return self._curves[family, box]
 
     def density_method(self, name: str) -> str:
         """How the density of a member is found.
 
-        'conditional': the conditional Gaussian averaged over p-ring; 'convolution': the same for each of several
-        independent summands, such as heads, put together by their moment generating functions; 'kernel': an estimate
-        from draws, for variables that are not linear in the vectors.
+        'conditional': the conditional Gaussian averaged over p-ring; 'kernel': an estimate from draws, for variables
+        that are not linear in the vectors.
         """
-        curve = self._curve(name)
-        if isinstance(curve, Convolution):
-            return "convolution"
-        return "kernel" if curve.smoothed else "conditional"
+        return "kernel" if self._curve(name).smoothed else "conditional"
 
     def density(self, name: str | Sequence[str], grid: Any, *, with_error: bool = False) -> Any:
         """Density of one member at the grid points, or joint density of several.
@@ -528,16 +498,6 @@ class NumericLaw:
         Raises    ProgramError for several variables that have no joint density
         """
         return self._grid(name, "density", grid, with_error)
-
-    def averaged(self, name: str) -> Mixture | Convolution:
-        """The density of one member as an average of Gaussians over p-ring: `densities` by the rule and in each set.
-
-        Raises    NotCompiledError where the density is an estimate from draws
-        """
-        curve = self._curve(name)
-        if isinstance(curve, Mixture) and curve.smoothed:
-            raise NotCompiledError(f"{name} is not Gaussian given the scores: its density is an estimate from draws")
-        return curve
 
     def cdf(self, name: str | Sequence[str], grid: Any, *, with_error: bool = False) -> Any:
         """Distribution function of one member at the grid points, or of several jointly.
@@ -593,7 +553,7 @@ class NumericLaw:
         """Quantiles of one member, where the distribution function passes them, to full precision."""
         levels = check_levels(q)
         curve = self._curve(name)
-        centre, reach = float(curve.mixture.expected()[0]), 1.001 * curve.mixture.reach
+        centre, reach = curve.spread[0], 1.001 * curve.reach
         found = crossing(lambda y: curve.cdf(y)[0], levels.reshape(-1), centre, reach)
         return np.asarray(found).reshape(levels.shape)  # at an atom the distribution function jumps there
 
@@ -648,10 +608,10 @@ class NumericLaw:
         added = with_averages(self.netsor, averages)
         key = tuple(added.psi.items()), tuple(str(s) for s in added.netsor.body[len(self.netsor.body) :])
         if key not in self._larger:
-            self._larger[key] = added, self._like(added.netsor, self.recursion.expanded)
+            self._larger[key] = added, self.of(added.netsor)
         return self._larger[key]
 
-    def _like(self, netsor: Netsor, expanded: bool) -> NumericLaw:
+    def of(self, netsor: Netsor, expanded: bool | None = None) -> NumericLaw:
         """The law of another program, with the same settings."""
         return NumericLaw(
             netsor,
@@ -659,7 +619,7 @@ class NumericLaw:
             accuracy=self.accuracy,
             max_memory=self._max_memory,
             seed=self._seed,
-            expanded=expanded,
+            expanded=self.recursion.expanded if expanded is None else expanded,
         )
 
     def expectation(self, psi: str | Expr, *, with_error: bool = False) -> Any:
@@ -711,7 +671,7 @@ class NumericLaw:
     def given(self, scores: Mapping[str, Any]) -> ConditionalLaw:
         """The Gaussian law of the outputs given scores: {"p": values}, leading axes of the values are draws."""
         as_written = self.netsor.scores != self.compiled.scores and set(scores) <= set(self.netsor.scores)
-        law = self._like(self.netsor, expanded=False) if as_written else self
+        law = self.of(self.netsor, expanded=False) if as_written else self
 
         def extended(psi: str | Expr) -> tuple[NumericRecursion, str]:
             added, larger = law._extended({"expectation": psi})

@@ -21,7 +21,7 @@ from tensorprog.language.evaluate import broadcast
 from tensorprog.language.ir import MatMul, Netsor, Range
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law.conditional_moments import OneLayer, SeveralLayers
+from tensorprog.limit.law.conditional_moments import DrawSource
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import Value
 
@@ -66,16 +66,15 @@ def coefficients(netsor: Netsor, name: str) -> tuple[Array, Array, Box, bool]:
     largest = max((_covariances(netsor, s) for s in netsor.body if isinstance(s, MatMul)), default=0)
     if largest > COVARIANCES:
         raise MemoryLimitError(f"{largest} covariances of the outputs of one family of weights are too many to factor")
-    source = SeveralLayers(recursion, [(name, box)]) if recursion.layered else OneLayer(recursion, [(name, box)], False)
-    points = _normals(source.dim, source.numbers(source.dim))
+    source = DrawSource(recursion, [(name, box)])
+    points = _normals(source.dim, max(source.dim, source.width))
 
     def drawn(points: Array) -> Array:
         with source.at(points) as found:
             return found.mean(0)
 
     value = drawn(points)
-    off = np.resize(source.displaced[0], value.shape[1:])
-    error = np.maximum(source.inner, off) + source.off("mean") + source.relative * np.abs(value)
+    error = source.inner + source.off("mean") + source.relative * np.abs(value)
     if np.max(np.abs(value), initial=0.0) < SMALL:  # what cancels leaves rounding, which nearby draws do not share
         error = error + np.abs(drawn(NEARBY * points) - value).max(axis=0)
     return value, error, box, box == spans

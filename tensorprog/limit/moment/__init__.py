@@ -12,7 +12,6 @@ families.
     numeric_recursion  the recursion in numbers as laws hold it, with special routes for the next three
     recurrences        step by step: each step fills a row of every covariance
     points             vectors at quasi-random points: cells of LSTMs, batch normalisation, functions of many sums
-    given_scores       means and covariances of linear vectors given the scores of one layer
     compilable         what is refused, from the statements alone
 
 `formulas.recursion` is the same recursion with formulas for values.
