@@ -13,12 +13,9 @@ from scipy import stats
 
 import tensorprog as tp
 from tensorprog import Law
-from tensorprog.gaussian.rules import product_points
 from tensorprog.gaussian.several import normal_points
-from tensorprog.limit.law.averaging import Averaging
-from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.joint import Joint
-from tensorprog.limit.law.mixture import Mixture, Summand
+from tensorprog.limit.law.mixture import Mixture
 from tests.reading import loads
 
 Array = NDArray[Any]
@@ -29,55 +26,34 @@ NUMBERS: dict[str, Numbers] = {
     "fourth moment": lambda m: m.moment(4),
     "sixth moment": lambda m: m.moment(6),
     "kurtosis": lambda m: m.standardised(4),
-    "density": lambda m: (m if m.factors < 2 else Convolution(m)).density(GRID),
-    "cdf": lambda m: (m if m.factors < 2 else Convolution(m)).cdf(GRID),
+    "density": lambda m: m.density(GRID),
+    "cdf": lambda m: m.cdf(GRID),
 }
-FIXED = 0.1  # variance of what is Gaussian
 
 
-def mixture(var: Array, weights: Array, count: int, **more: Any) -> Mixture:
-    """`count` summands N(0, V) and a Gaussian: var, weights (sets, draws)."""
-    own = Summand(np.zeros((*var.shape, 1)), var[..., None], weights, count)
-    return Mixture((own,), np.zeros(()), np.asarray(FIXED), **more)
+def mixture(var: Array, **more: Any) -> Mixture:
+    """Gaussians N(0, V): var (sets, draws)."""
+    return Mixture(np.zeros(var.shape), var, **more)
 
 
-def exact(name: str, var: Array, weights: Array, count: int) -> Array:
-    """The same number from all combinations of values of V: var, weights (values,)."""
-    total, chance = np.array([FIXED]), np.ones(1)
-    for _ in range(count):
-        total, chance = np.add.outer(total, var).reshape(-1), np.multiply.outer(chance, weights).reshape(-1)
-    sd = np.sqrt(total)[:, None]
-    second, fourth, sixth = chance @ total, 3 * chance @ total**2, 15 * chance @ total**3
+def exact(name: str, var: Array, weights: Array) -> Array:
+    """The same number from the values of V: var, weights (values,)."""
+    sd = np.sqrt(var)[:, None]
+    second, fourth, sixth = weights @ var, 3 * weights @ var**2, 15 * weights @ var**3
     known = {"variance": second, "fourth moment": fourth, "sixth moment": sixth, "kurtosis": fourth / second**2}
-    known |= {"density": chance @ stats.norm.pdf(GRID, scale=sd), "cdf": chance @ stats.norm.cdf(GRID, scale=sd)}
+    known |= {"density": weights @ stats.norm.pdf(GRID, scale=sd), "cdf": weights @ stats.norm.cdf(GRID, scale=sd)}
     return np.asarray(known[name])
 
 
-@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("name", NUMBERS)
-def test_the_coarser_of_two_product_rules_shows_how_far_the_finer_is_off(name: str, count: int) -> None:
-    """V = exp(z): rules of 5 and 4 nodes against one of 80.  Differences of rules change sign over a grid."""
-    var, weights = np.ones((2, 5)), np.zeros((2, 5))
-    for k, order in enumerate((5, 4)):
-        points, own = product_points(1, order)
-        var[k, :order], weights[k, :order] = np.exp(points[:, 0]), own
-    value, error = NUMBERS[name](mixture(var, weights, count, rule=Averaging(orders=True)))
-    points, own = product_points(1, 80)
-    off = np.abs(value - exact(name, np.exp(points[:, 0]), own, count)).max()
-    assert 1e-5 < off <= error.max() <= 150 * off
-
-
-@pytest.mark.turns(3)
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("name", NUMBERS)
-def test_replicates_show_their_standard_errors(name: str, count: int) -> None:
+def test_replicates_show_their_standard_errors(name: str) -> None:
     """V is 0.5 or 2 at random: over repetitions the errors stated are 4.07 times those that are seen."""
     rng = np.random.default_rng(7)
-    truth = exact(name, np.array([0.5, 2.0]), np.array([0.7, 0.3]), count)
+    truth = exact(name, np.array([0.5, 2.0]), np.array([0.7, 0.3]))
     scores = []
     for _ in range(50):
         var = np.where(rng.random((16, 64)) < 0.3, 2.0, 0.5)
-        value, error = NUMBERS[name](mixture(var, np.full(var.shape, 1 / 64), count))
+        value, error = NUMBERS[name](mixture(var))
         scores.append((value - truth) / (error / 4.07 + 1e-14))
     size = np.sqrt(np.mean(np.square(scores), axis=0))  # 15 degrees of freedom: sqrt(15 / 13) = 1.07, spread 0.11
     assert np.all(size < 1.4)
@@ -93,14 +69,12 @@ def shifted(made: Mixture, low: int, high: int) -> Mixture:
     def moved(var: Array) -> Array:
         return np.asarray(var * (1 + SMALL * np.where(var > 1, high, low)))
 
-    own = tuple(replace(s, var=moved(s.var)) for s in made.summands)
-    return replace(made, summands=own, var=moved(made.var), relative_error=0.0)
+    return replace(made, var=moved(made.var), relative_error=0.0)
 
 
-@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("name", NUMBERS)
-def test_an_error_of_the_variances_is_carried_to_every_number(name: str, count: int) -> None:
-    made = mixture(np.array([[0.5, 2.0]]), np.array([[0.7, 0.3]]), count, relative_error=SMALL)
+def test_an_error_of_the_variances_is_carried_to_every_number(name: str) -> None:
+    made = mixture(np.repeat([[0.5, 2.0]], [7, 3], axis=1), relative_error=SMALL)
     value, error = NUMBERS[name](made)
     largest = 0.0
     for low, high in ((1, 1), (1, 0), (0, 1), (1, -1), (-1, -1)):
@@ -148,8 +122,7 @@ def test_kernel_densities_state_their_bias() -> None:
     """Stratified draws of N(0, 1) in place of random ones: nothing but the bias of the kernel is wrong."""
     start = (np.arange(16)[:, None] + 0.5) / 16
     values = stats.norm.ppf((np.arange(256) + start) / 256)
-    own = Summand(values[..., None], np.zeros((16, 256, 1)), np.full((16, 256), 1 / 256))
-    made = Mixture((own,), np.zeros(()), np.zeros(()), 0.0, True)
+    made = Mixture(values, np.zeros((16, 256)), 0.0, True)
     grid = np.linspace(-1.5, 1.5, 25)
     value, error = made.density(grid)
     off = np.abs(value - stats.norm.pdf(grid))
@@ -190,58 +163,6 @@ def test_errors_of_the_values_are_in_the_covariance_of_what_attends_to_them() ->
     assert error == pytest.approx(share * wrong + (1 - share) * more, rel=0.02)
 
 
-UNCERTAIN = """
-program: uncertain
-constants: {e: 0.001}
-indices: {i: 2}
-initial: {a: {cov: 1}, b: {cov: 1}, c: {cov: 1}, d: {cov: 1}, f: {cov: 1}, g: {cov: 1}}
-weights: {W: 1, A: 1, B: 1}
-body:
-  - u    = Nonlin(relu(a*b + c*d + f*g))       # of second moment 3/2, to 1e-3 by quasi-Monte Carlo
-  - x[i] = Nonlin(where(i == 0, a, e * u))
-  - o[i] = MatMul(W, x[i])
-  - q    = MatMul(A, a)
-  - r    = MatMul(B, a)
-  - p    = Dot(q, r)
-  - s    = MatMul(A, u)
-  - t    = Dot(s, r)                           # of variance 3/2
-  - m    = Dot(u, u, scale=1/n)                # 3/2
-  - k    = Nonlin(relu(3/2 - m))               # 0, to one side
-  - h    = Nonlin(a + t)
-  - v    = Dot(h, h, scale=1/n)
-  - y    = Nonlin({y})
-outputs: [y, v, o, k]
-"""
-SINE = (1 - np.exp(-2)) / 2  # E sin(p)**2
-
-
-@pytest.mark.parametrize(("y", "exact"), [
-    ("sum[i](o[i] * where(i == 0, p, sin(p) / e))", 1 + 1.5 * SINE),  # the small member counts as much as the large one
-    ("o[0] * t", 1.5), ("relu(o[0]) * t", 0.75),                     # scores of uncertain variance
-    ("o[0] * p * m", 2.25), ("o[0] * sin(p) * m", 2.25 * SINE),      # a number that is uncertain
-    ("o[0] * p * k", 0.0),
-])  # fmt: skip
-def test_errors_of_moments_count_wherever_they_are_read(y: str, exact: float) -> None:
-    law = Law(loads(UNCERTAIN.replace("{y}", y)))
-    for value, error in (law.var("y", with_error=True), law.cov("y", with_error=True)):
-        assert abs(value - exact) <= error
-        assert 0 < error <= 0.004 * max(exact, 0.01)
-
-
-def test_errors_of_an_average_that_reads_uncertain_scores() -> None:
-    value, error = Law(loads(UNCERTAIN.replace("{y}", "o[0]"))).mean("v", with_error=True)
-    assert abs(value - 2.5) <= error <= 0.01
-
-
-def test_errors_of_joint_moments_are_beside_the_size_of_their_factors() -> None:
-    """E a u = 0, which has an error of its own; and u is a thousand times smaller in the second member."""
-    law = Law(loads(UNCERTAIN.replace("{y}", "o[0]")))
-    small = 1.5e-6
-    for orders, exact in (((1, 1), 0.0), ((0, 2), small), ((2, 2), small)):
-        value, error = law.moment(["o[0]", "o[1]"], orders, with_error=True)
-        assert abs(value - exact) <= error <= 0.01 * np.sqrt(small) ** orders[1]
-
-
 UNCERTAIN_BEHIND_LAYERS = """
 program: uncertain_behind_layers
 constants: {e: 0.001}
@@ -274,16 +195,6 @@ def test_errors_of_small_members_behind_layers() -> None:
     value, error = law.cov("y", with_error=True)
     assert abs(value[0, 1]) <= error[0, 1] < 1e-7
     assert (value[1, 1], error[1, 1]) == pytest.approx((small, more), rel=1e-12)
-
-
-ONE_SIDED = UNCERTAIN.replace("{y}", "o[0] * k")
-
-
-def test_errors_of_averages_count_to_both_sides() -> None:
-    """m is found above 3/2, so that k is 0; but m is uncertain, and k is not 0 below."""
-    value, error = Law(loads(ONE_SIDED)).mean("k", with_error=True)
-    assert value == 0
-    assert 1e-4 < error < 3e-3
 
 
 SCALED = """

@@ -1,4 +1,4 @@
-"""Laws of outputs: independent summands, convolution, joint laws, infinitely many heads; against plain simulation."""
+"""Laws of outputs: sums over heads, joint laws, infinitely many heads; against plain simulation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import pytest
 from scipy import integrate, special, stats
 
 import tensorprog as tp
-from tensorprog.limit.law.convolution import Convolution
-from tensorprog.limit.law.mixture import Mixture, Summand
-from tensorprog.limit.law.summands import LinearVector, Summands
 from tensorprog.shipped import shipped_programs
 from tests.reading import loads
 from tests.stated import STATED
@@ -79,14 +76,6 @@ def mixed_draws(size: int, seed: int) -> np.ndarray:
     return y
 
 
-def test_a_sum_is_taken_apart_into_independent_blocks_and_heads() -> None:
-    law = tp.Law(tp.Program.from_netsor(_netsor(MIXED)).netsor)
-    summands = Summands(law.recursion, [LinearVector(law.recursion, "y", ((0, 3),))])
-    found = {block.head: (block.size, block.count) for block in summands.blocks}
-    assert found == {"a": (3, 1), "b": (1, 2)}  # heads a have different laws, heads b one law
-    assert summands.fixed is not None
-
-
 @pytest.mark.slow
 def test_all_moments_of_a_mixed_sum_agree_with_a_plain_simulation() -> None:
     law = tp.Law(_netsor(MIXED))
@@ -104,7 +93,6 @@ def test_all_moments_of_a_mixed_sum_agree_with_a_plain_simulation() -> None:
         assert np.abs(z).max() < 4.9
     assert np.all(np.abs(law.moment("y", 3)) < 1e-12)
     np.testing.assert_allclose(law.var("y"), np.diagonal(cov), rtol=1e-3)
-    assert law.density_method("y[1]") == "convolution"
     ks = stats.kstest(y[:50_000, 1], lambda x: law.cdf("y[1]", x))
     assert ks.pvalue > 1e-6
 
@@ -115,50 +103,11 @@ def _netsor(text: str) -> object:
     return loads(text)
 
 
-@pytest.mark.turns(3)
-@pytest.mark.parametrize("heads", [2, 5])
-def test_convolution_is_the_law_of_all_heads_at_once(heads: int) -> None:
-    law = tp.load(ATTENTION, H=heads).limit()
-    grid = np.array([0.0, 0.1, 0.7, 1.9, 3.0, 4.5])
-    box = ((0, 1),)
-    whole = law._mixture("y", box, split=False).member((0,))
-    for method in ("density", "cdf"):
-        value, error = getattr(law, method)("y[0]", grid, with_error=True)
-        other, spread = getattr(whole, method)(grid)
-        assert np.all(np.abs(value - other) <= error + spread)
-        assert np.all(error < 1e-6)
-
-
-def two_point(count: int) -> Mixture:
-    """A sum of variables N(0, V) with V = 0.5 or 2: the number of large ones is binomial."""
-    var = np.array([0.5, 2.0]).reshape(1, 2, 1)
-    return Mixture((Summand(np.zeros((1, 2, 1)), var, np.array([[0.7, 0.3]]), count),), np.zeros(()), np.asarray(0.1))
-
-
-@pytest.mark.parametrize("count", [2, 3, 40])
-def test_convolution_of_two_point_variances_is_exact_far_into_the_tails(count: int) -> None:
-    law = Convolution(two_point(count))
-    number = np.arange(count + 1)
-    weight, sd = stats.binom.pmf(number, count, 0.3), np.sqrt(0.1 + 0.5 * count + 1.5 * number)
-    grid = np.concatenate([np.linspace(-3, 3, 31), [-40.0, 25.0, 8.0, 15.0]]) * np.sqrt(count)
-    density = weight @ stats.norm.pdf(grid, scale=sd[:, None])
-    cdf = weight @ stats.norm.cdf(grid, scale=sd[:, None])
-    real = density > 1e-290
-    np.testing.assert_allclose(law.density(grid)[0][real], density[real], rtol=3e-13)
-    np.testing.assert_allclose(law.cdf(grid)[0][real], cdf[real], rtol=3e-13)
-
-
-def test_a_variance_that_may_be_zero_is_left_to_plain_averages() -> None:
-    var = np.array([0.0, 2.0]).reshape(1, 2, 1)
-    atom = Mixture((Summand(np.zeros((1, 2, 1)), var, np.full((1, 2), 0.5), 2),), np.zeros(()), np.zeros(()))
-    assert not Convolution(atom).usable
-
-
 @pytest.mark.parametrize(("heads", "kurtosis"), [(1, 3.243318), (2, 3.121659), (4, 3.060830), (16, 3.015207),
                                                  (256, 3.000950)])  # fmt: skip
-def test_kurtosis_is_known_to_a_part_in_ten_million(heads: int, kurtosis: float) -> None:
+def test_kurtosis_is_known_to_a_few_parts_in_ten_thousand(heads: int, kurtosis: float) -> None:
     value, error = tp.load(ATTENTION, H=heads).limit().kurtosis("y[0]", with_error=True)
-    assert error < 1e-7
+    assert error < 2e-3 / heads
     assert abs(value - kurtosis) < 5.1e-7 + error
 
 
@@ -170,11 +119,10 @@ def test_density_integrates_to_one_and_has_the_moments_of_the_law(heads: int) ->
     density = law.density("y[0]", grid)
     assert abs(density.sum() * step - 1) < 1e-12  # the trapezoidal rule is exact to rounding for so smooth a function
     variance = law.var("y[0]")
-    np.testing.assert_allclose((grid**2 * density).sum() * step, variance, rtol=1e-8)
-    np.testing.assert_allclose((grid**4 * density).sum() * step, law.kurtosis("y[0]") * variance**2, rtol=1e-7)
+    np.testing.assert_allclose((grid**2 * density).sum() * step, variance, rtol=1e-6)
+    np.testing.assert_allclose((grid**4 * density).sum() * step, law.kurtosis("y[0]") * variance**2, rtol=1e-5)
 
 
-@pytest.mark.turns(3)
 def test_joint_laws_agree_with_a_plain_simulation() -> None:
     law = tp.load(ATTENTION, C=1, s=3).limit()
     _, _, y = oracles.attention_draws(1_000_000, 3, 2, seed=5, c=oracles.clip_moment(1.0))
@@ -223,7 +171,6 @@ outputs: [y]
 """
 
 
-@pytest.mark.turns(3)
 def test_mixed_moments_of_functions_agree_with_a_plain_simulation() -> None:
     """Different tokens are independent here, so the scores are independent normals of variance m**2, the values v of
     variance m, with m = E clip(u)**2."""
@@ -280,16 +227,15 @@ def test_joint_laws_that_do_not_exist_are_refused(names: tuple[str, ...], points
         tp.load(ATTENTION).limit().density(names, points)
 
 
-@pytest.mark.turns(3)
 def test_infinitely_many_heads_are_gaussian_with_the_covariance_of_any_number() -> None:
     law = tp.load(ATTENTION, H=3).limit()
     limit = law.infinite_heads("a")
     assert limit.grade == "extension"
     np.testing.assert_array_equal(limit.cov("y"), law.cov("y"))
     assert limit.kurtosis("y[0]") == 3
-    many = tp.load(ATTENTION, H=4096).limit()
+    many = tp.load(ATTENTION, H=64).limit()
     grid = np.linspace(-3, 3, 25)
-    np.testing.assert_allclose(many.density("y[0]", grid), limit.density("y[0]", grid), atol=2e-5)
+    np.testing.assert_allclose(many.density("y[0]", grid), limit.density("y[0]", grid), atol=1e-3)
     np.testing.assert_allclose(limit.cdf("y[0]", limit.quantile("y[0]", [0.01, 0.5])), [0.01, 0.5], rtol=1e-12)
     np.testing.assert_allclose(limit.moment("y[0]", 4), 3 * limit.var("y[0]") ** 2, rtol=1e-14)
     drawn = limit.sample(200_000, seed=1)["y"]
@@ -318,7 +264,6 @@ def test_networks_compare_with_infinitely_many_heads() -> None:
     assert error.max() <= 3 * change.max()
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("change", "index", "message"),
     [
@@ -328,10 +273,10 @@ def test_networks_compare_with_infinitely_many_heads() -> None:
         (("sqrt(H)", "sqrt(H)"), "z", "not an index"),
         (("* o[a,j])", "* tanh(o[a,j]))"), "a", "not linear"),
         (("a: H", "a: 2"), "a", "must be a constant"),
-        (("* o[a,j]) / sqrt(H)", "* (o[a,j] + h)) / sqrt(H)"), "a", "independent heads"),
-        (("/ sqrt(H))", "/ sqrt(H) + u[i] / sqrt(H))"), "a", "beside the heads"),
-        (("/ sqrt(H))", "/ sqrt(H) + 1 / H)"), "a", "beside the heads"),
-        (("/ sqrt(H))", "/ where(i == 0, sqrt(H), H))"), "a", "half as large"),
+        (("* o[a,j]) / sqrt(H)", "* (o[a,j] + h)) / sqrt(H)"), "a", "one law"),
+        (("/ sqrt(H))", "/ sqrt(H) + u[i] / sqrt(H))"), "a", "one law"),
+        (("/ sqrt(H))", "/ sqrt(H) + 1 / H)"), "a", "one law"),
+        (("/ sqrt(H))", "/ where(i == 0, sqrt(H), H))"), "a", "half the variance"),
     ],
 )
 def test_what_has_no_limit_of_infinitely_many_heads_is_refused(
@@ -378,7 +323,6 @@ COEFFICIENTS = {
 DEAR = ("exp(clip(p[a],-3,3))", "sigmoid(10*p[a])", "p[a]**2")  # steep or spread wide: many nodes
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "coefficient", [pytest.param(c, marks=[pytest.mark.slow] if c in DEAR else []) for c in COEFFICIENTS]
 )

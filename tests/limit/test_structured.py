@@ -13,9 +13,8 @@ from scipy import special, stats
 
 import tensorprog as tp
 from tensorprog import Law
-from tensorprog.limit.draw import draws, normals, sampler
+from tensorprog.limit.draw import draws, layers, normals
 from tensorprog.limit.draw.normals import Points, Streams
-from tensorprog.limit.draw.sampler import Sampler
 from tests.reading import loads
 from tests.stated import STATED
 
@@ -161,10 +160,9 @@ def softmax(p: Array) -> Array:
     return np.asarray(a / a.sum(axis=-1, keepdims=True))
 
 
-@pytest.mark.turns(4)
 def test_scores_read_afterwards_are_those_the_outputs_had(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     for chunk in (normals.CHUNK, 40):  # a draw takes some hundred normals: whole blocks of draws, then piece by piece
-        for module in (normals, draws, sampler):
+        for module in (normals, draws, layers):
             monkeypatch.setattr(module, "CHUNK", chunk)
         drawn = law.sample(600, seed=1, keep=("v", "w"))
         assert list(drawn) == ["y", "z", "t", "d", "c", "m", "v", "w", "p", "r"]
@@ -202,41 +200,6 @@ def test_streams_are_read_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not np.array_equal(Streams(sources, 4, 9, 3).of(("b",), np.arange(5)), whole["b",])
 
 
-def counted(law: Law, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    sizes: list[int] = []
-    draw = Sampler._draw_score
-
-    def recorded(self: Sampler, *args: object) -> object:
-        value = draw(self, *args)  # type: ignore[arg-type]
-        sizes.append(value.data.size)
-        return value
-
-    monkeypatch.setattr(Sampler, "_draw_score", recorded)
-    return lambda: max(sizes)
-
-
-def test_scores_too_many_to_hold_are_drawn_head_by_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    law = tp.load("attention_correlated", s=8, H=6).limit()
-    largest = counted(law, monkeypatch)
-    for module in (normals, draws, sampler):
-        monkeypatch.setattr(module, "CHUNK", 150)
-    drawn = law.sample(3, keep=("o",))
-    assert largest() == 2 * 8 * 8
-    y = np.einsum("naij,naj->ni", softmax(drawn["p"]), drawn["o"]) / np.sqrt(6)
-    np.testing.assert_allclose(drawn["y"], y, rtol=1e-13, atol=1e-14)
-
-
-def test_one_factor_serves_all_heads_where_they_are_alike() -> None:
-    law = tp.load("attention_correlated", s=5, H=3).limit()
-    drawing = Sampler(law.recursion, {"y": ((0, 5),)})
-    assert {name: rows.values.axes for name, rows in drawing.rows.items()} == {
-        "q": ("i", "%rank"),
-        "k": ("j", "%rank"),
-        "o": ("j", "%rank"),
-    }
-
-
-@pytest.mark.turns(3)
 def test_heads_that_differ_have_factors_of_their_own() -> None:
     law = Law(
         loads("""
@@ -345,7 +308,6 @@ outputs: [y]
 """
 
 
-@pytest.mark.turns(3)
 def test_heads_that_meet_in_crossed_weights_only_are_dependent() -> None:
     """Cov(p[a+1], t[a]) is the second product of Isserlis' theorem: f . f and g . g, in the other order."""
     law = Law(loads(CROSSED))

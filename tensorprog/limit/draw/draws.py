@@ -54,7 +54,7 @@ class Draws(Mapping[str, NDArray[Any]]):
         self._check(held)
         self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.sampler.dim)).bit_length() - 1)
         self._later = self.sampler.drawn_when_read(held, self._block)
-        at_once = WORKING // self.sampler.working_of(self._later)
+        at_once = numbers_at_once(WORKING, 2) // self.sampler.working_of(self._later)
         self._together = max(1, min(self._block, at_once))
         self._most = self._blocks_together(held)
         self._check(held, self.sampler.most(self._block, self._together, self._later))

@@ -497,7 +497,7 @@ class Conditioned(NumericRecursion):
 
     def evaluate(self, expr: Expr, ranges: Mapping[str, Range]) -> Open:
         """An expression in Gaussian variables and scalars for every draw, with coordinates drawn."""
-        pieces = pieces_of_sums(self.normals.draws, CHUNK)
+        pieces = pieces_of_sums(self.normals.draws, numbers_at_once(CHUNK, ARRAYS))
         ranges = self.parts.every_range() | dict(ranges)
         return evaluate(expr, Scope(self.netsor, ranges, self._read, pieces=pieces))
 
@@ -784,17 +784,18 @@ class Layers:
             if draws * math.prod(shape) > CHUNK and operands[name].isdisjoint(self.recursion.random)
         )
 
-    def working_of(self, streamed: Collection[str] = ()) -> int:
-        """As `working`, while some scores are drawn as they are read."""
+    def working_of(self, streamed: Collection[str] = (), draws: int = 1) -> int:
+        """Numbers held at once for some draws, about, while some scores are drawn as they are read."""
         if not streamed:
-            return self.working
-        return ARRAYS * CHUNK + sum(
-            math.prod(self.netsor.families[name].shape) for name in self.wanted if name not in streamed
-        )
+            return draws * self.working
+        sizes = {name: math.prod(self.netsor.families[name].shape) for name in self.wanted}
+        largest = draws * max(sizes[name] for name in streamed)
+        held = draws * sum(size for name, size in sizes.items() if name not in streamed)
+        return held + ARRAYS * min(largest, numbers_at_once(CHUNK, ARRAYS))
 
     def most(self, block: int, draws: int, streamed: Collection[str] = ()) -> int:
         """Numbers held at once, about, while some draws of a block are evaluated."""
-        return (0 if streamed else block * self.dim) + draws * self.working_of(streamed)
+        return (0 if streamed else block * self.dim) + self.working_of(streamed, draws)
 
     # -- what is needed -------------------------------------------------------------------------------------------
 
