@@ -29,7 +29,7 @@ Layout = Sequence[tuple[int, int, int]]  # of an output: see `Imported`
 SEED = 20_180_211
 SMALLEST, WIDTHS = 8, 2  # the least width that is tried, and how many are compared
 NETWORKS, FEWEST, SECONDS = 2000, 40, 0.6  # of the module at each width: at most, at least, and how long to go on
-PROGRAMS = 3000  # networks of the program at each width
+SOME, PROGRAMS = 300, 3000  # networks of the program at each width: first, and at most
 MEMBERS = 6  # of the output, with their neighbours
 ALARM = 1e-6  # probability that a right import is refused
 ROUNDING = {torch.float64: 1e-6, torch.float32: 1e-4, torch.bfloat16: 1e-2, torch.float16: 2e-3}
@@ -141,8 +141,14 @@ def _both(make: Callable[[int], Any], inputs: Any, width: int, given: AtWidth) -
     own = netsor.families[name]
     wide = own.kind == "vector" and any(place < 0 and not size for _, place, size in given.layout)
     count = min(int(netsor.width_of(own.width, width)), width) if wide and not given.copies else 1
-    drawn = given.program.run(width, PROGRAMS, seed=SEED, coordinates=count, progress=lambda *_: None)[name]
-    networks = np.moveaxis(drawn.reshape(PROGRAMS, count, -1), 1, 2)
+    drawn: list[Any] = []
+    began, size = time.process_time(), SOME
+    while size:  # some first, and then as many as there is time for
+        samples = given.program.run(width, size, seed=SEED + len(drawn), coordinates=count, progress=lambda *_: None)
+        drawn.append(samples[name].reshape(size, count, -1))
+        pace = SOME / max(time.process_time() - began, 1e-3)
+        size = min(PROGRAMS - SOME, int(SECONDS * pace)) if len(drawn) == 1 else 0
+    networks = np.moveaxis(np.concatenate(drawn), 1, 2)
     module = np.array(found).reshape(len(found), networks.shape[1], -1)
     if module.shape[2] == netsor.width_of(own.width, width):
         module = module[..., :width]

@@ -1,7 +1,8 @@
 """A module as a list of operations at two widths, with what is known of its tensors.
 
-`torch.export` traces the module without decomposing its operations.  What depends on inputs, buffers and constants
-alone is computed here and now, at both widths, so that masks, positions and scales are numbers when rules read them.
+`torch.export` traces the module without decomposing its operations; changes in place become new tensors.  What depends
+on inputs, buffers and constants alone is computed here and now, at both widths, so that masks, positions and scales
+are numbers when rules read them.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def _export(module: Any, tensors: tuple[Any, ...], width: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return torch.export.export(module, tensors, strict=False)
+            return torch.export.export(module, tensors, strict=False).run_decompositions({})
         except Exception as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             place = _raised_at(error)
@@ -282,11 +283,10 @@ class _Graphs:
                 self.values[k][node.name] = getattr(exported.graph_module, node.target)
             return
         if one.op == "output":
-            flat = [a for a in torch.utils._pytree.tree_leaves(one.args) if a is not None]
-            tensors = [a for a in flat if isinstance(a, torch.fx.Node)]
+            tensors = [name for name in traced[0][0].graph_signature.user_outputs if isinstance(name, str)]
             if not tensors:
                 raise fail("the module returns no tensor", fix="return the tensor whose law is wanted")
-            self.captured.result, self.captured.results = tensors[0].name, len(tensors)
+            self.captured.result, self.captured.results = tensors[0], len(tensors)
             return
         nodes = [a for a in torch.utils._pytree.tree_leaves((one.args, one.kwargs)) if isinstance(a, torch.fx.Node)]
         kind = _kind(one)
@@ -309,7 +309,6 @@ class _Graphs:
                 shapes = {a.name: torch.zeros(a.meta["val"].shape) for a in node.all_input_nodes}
                 self.values[k][node.name] = _computed(node, self.values[k] | shapes)
             return
-        self._inplace(one, kind)
         converted = [_arguments(node) for node in (one, other)]
         self.captured.operations.append(
             Operation(
@@ -322,38 +321,6 @@ class _Graphs:
                 tuple(user.name for user in one.users),
             )
         )
-
-    @staticmethod
-    def _inplace(node: Any, kind: str) -> None:
-        """Refuse changes in place of numbers that are read again as they were: by this tensor, or by one that shares
-        its storage, as views, parts and `detach` do."""
-        name = str(node.target).removeprefix("aten.").split(".")[0]
-        changed = node.args[0] if node.args else None
-        if not name.endswith("_") or name.endswith("__") or not isinstance(changed, torch.fx.Node):
-            return
-        order = {each: k for k, each in enumerate(node.graph.nodes)}
-        handed = {_storage(each): _storage(each.args[0]) for each in order if _kind(each) in _DROPOUTS}
-        homes = {each: _home(_storage(each), handed) for each in order}
-        alike = [each for each in order if order[each] < order[node] and homes[each] == homes[changed]]
-        if any(order[user] > order[node] for each in (changed, *alike) for user in each.users):
-            raise refusal(
-                _place(node),
-                "it changes a tensor in place that is read elsewhere, or a part of one",
-                f"write x = x.{kind}(..), or torch.cat of parts",
-            )
-
-
-def _storage(node: Any) -> int:
-    """Which storage the result of an operation lives in."""
-    value = node.meta.get("val")
-    return int(value.untyped_storage()._cdata) if isinstance(value, torch.Tensor) else -id(node)
-
-
-def _home(storage: int, handed: Mapping[int, int]) -> int:
-    """The storage behind dropouts that are off, which hand their arguments on."""
-    while storage in handed:
-        storage = handed[storage]
-    return storage
 
 
 _OF_SHAPES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")  # whatever the numbers
@@ -412,7 +379,7 @@ def _computed(node: Any, values: Mapping[str, Any]) -> Any:
         result = node.target(*args, **kwargs)
     if isinstance(result, torch.Tensor) and result.numel() > MAX_KNOWN:
         raise refusal(_place(node), f"a fixed tensor of {result.numel()} numbers", "use smaller inputs")
-    return result.clone() if isinstance(result, torch.Tensor) and str(node.target).endswith("_.Tensor") else result
+    return result
 
 
 def _array(value: Any) -> Any:

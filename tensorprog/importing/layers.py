@@ -330,13 +330,14 @@ def batch_norm(sketch: Parameters, operation: TracedCall) -> Result:
     value = random(sketch, operation.tensor(0))
     weight, bias, mean, variance = (operation.tensor(k) for k in range(1, 5))
     fixed = isinstance(mean, FixedTensor) and isinstance(variance, FixedTensor)
-    if operation.plain(5, "training", False) or not fixed:
+    named = "no_training" in operation.operation.kind  # by which the flag is left out, and three results are given
+    eps = operation.plain(6 if named else 7, "eps", 1e-5)
+    if (not named and operation.plain(5, "training", False)) or not fixed:
         raise sketch.refuse(
             "batch normalisation in training mode",
             "call module.eval(): fixed statistics, 0 and 1 at "
             "initialisation; programs/batchnorm_mlp.yaml shows the other kind",
         )
-    eps = operation.plain(7, "eps", 1e-5)
     rank = len(value.axes) - 1
     centre, root = (
         _column(mean, rank),
@@ -347,7 +348,8 @@ def batch_norm(sketch: Parameters, operation: TracedCall) -> Result:
     )
     assert centre is not None and root is not None
     made = added(sketch, value, centre, -1.0)
-    return _affine(sketch, multiplied(sketch, made, root, divide=True), _column(weight, rank), _column(bias, rank))
+    made = _affine(sketch, multiplied(sketch, made, root, divide=True), _column(weight, rank), _column(bias, rank))
+    return (made, None, None) if named else made
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------

@@ -57,8 +57,6 @@ def masked(net: Any, x: Any) -> Any:
 @pytest.mark.parametrize(
     ("act", "why"),
     [
-        (viewed, "changes a tensor in place"),
-        (detached, "changes a tensor in place"),
         (masked, "a mask changes with the width"),
         (lambda net, x: torch.tanh(net.one(x)[:, net.a.in_features // 64 - 1]), "entries are read changes"),
         (lambda net, x: net.one(x) * (96.0 - net.a.in_features), "32 and -32"),
@@ -72,7 +70,7 @@ def masked(net: Any, x: Any) -> Any:
 )
 def test_what_would_be_wrong_is_refused(act: Callable[[Any, Any], Any], why: str) -> None:
     with pytest.raises(tp.ProgramError, match=why):
-        tp.from_torch(lambda n: Two(n, act), INPUT, at=64)
+        tp.from_torch(lambda n: Two(n, act), INPUT, at=64, check=False)
 
 
 def both(net: Any, x: Any) -> Any:
@@ -100,7 +98,7 @@ def parts(net: Any, n: int) -> None:
 @pytest.mark.parametrize("change", [negated, transposed, bent, parts])
 def test_parameters_that_are_made_of_each_other_are_not_taken_for_copies(change: Callable[[Any, int], None]) -> None:
     with pytest.raises(tp.ProgramError, match="made of the same random numbers"):
-        tp.from_torch(lambda n: Two(n, both, change), INPUT)
+        tp.from_torch(lambda n: Two(n, both, change), INPUT, check=False)
 
 
 def test_laws_that_are_drawn_and_means_that_change_are_refused() -> None:
@@ -121,7 +119,7 @@ def test_a_seed_inside_of_make_is_seen() -> None:
         torch.manual_seed(0)
         return Two(n, both)
 
-    program = tp.from_torch(make, INPUT, at=64)
+    program = tp.from_torch(make, INPUT, at=64, check=False)
     with pytest.raises(tp.ProgramError, match="the same numbers each time"):
         tp.compare_torch(program, make, INPUT, width=64, samples=10, limit=False)
 
@@ -149,15 +147,13 @@ def half(net: Any, x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("act", "inputs"), [(pooled, IMAGE), (again, INPUT), (single, INPUT), (spread, INPUT), (half, INPUT)]
+    ("act", "inputs"), [(f, INPUT) for f in (viewed, detached, again, single, spread, half)] + [(pooled, IMAGE)]
 )
 def test_modules_agree_with_their_programs(act: Callable[[Any, Any], Any], inputs: Any) -> None:
     def make(n: int) -> Any:
         return Two(n, act).bfloat16() if act is half else Two(n, act)
 
-    program = tp.from_torch(make, inputs, at=64)
-    found = tp.compare_torch(program, make, inputs, width=64, samples=400, seed=1, limit=False)
-    assert all(abs(row.z_variance) < 4.9 and row.ks_p > 1e-6 for row in found.rows), str(found)
+    assert "not compared" not in str(tp.from_torch(make, inputs, at=64).imported)
 
 
 def test_the_limit_of_a_variance_between_fans_is_exact() -> None:
@@ -166,5 +162,5 @@ def test_the_limit_of_a_variance_between_fans_is_exact() -> None:
         nn.init.xavier_normal_(made[1].weight)
         return made
 
-    (weight,) = tp.from_torch(make, INPUT).netsor.weights
+    (weight,) = tp.from_torch(make, INPUT, check=False).netsor.weights
     assert float(str(weight.variance)) == pytest.approx(2.0, rel=1e-9)  # n * 2 / (n + 20)
