@@ -275,8 +275,8 @@ def _put(expr: Expr, part: Expr, value: Expr) -> Expr:
 class Calculus:
     """The facts of all statements of a program."""
 
-    def __init__(self, netsor: Netsor, structure: Structure | None = None) -> None:
-        self.netsor, self.structure = netsor, structure or Structure(netsor)
+    def __init__(self, netsor: Netsor) -> None:
+        self.netsor, self.structure = netsor, Structure.of(netsor)
         self.ranges = netsor.ranges
         self._found: dict[int, Facts] = {}
         self._closed: dict[Expr, tuple[float, float, bool] | None] = {}

@@ -44,6 +44,14 @@ class Structure:
         for user, definer, reference in self.edges:
             self._definers.setdefault((user, reference), {})[definer] = None
 
+    @classmethod
+    def of(cls, netsor: Netsor) -> Structure:
+        """The structure of a program, worked out once."""
+        known: Structure | None = netsor.remembered.get(cls)
+        if known is None:
+            known = netsor.remembered[cls] = cls(netsor)
+        return known
+
     def definers(self, position: int, reference: Variable) -> tuple[int, ...]:
         """Statements that may bind what a reference in a statement reads."""
         return tuple(self._definers.get((position, reference), ()))
@@ -153,11 +161,6 @@ class Structure:
         return tuple(p for p, dot in self._relevant(Dot) if dot.scale == "n**-0.5")
 
     @cached_property
-    def averages(self) -> frozenset[str]:
-        """Names of families with an average (a Dot of scale 1/n) among their definitions."""
-        return frozenset(s.target.name for s in self.netsor.body if isinstance(s, Dot) and s.scale == "1/n")
-
-    @cached_property
     def score_dependent(self) -> frozenset[int]:
         """Statements downstream of a score, the scores included."""
         return _reached(self.readers, self.scores)
@@ -238,11 +241,8 @@ class Structure:
         system.all_equal(self._member(system, one.weight), self._member(system, two.weight, "'"))
         if read_by is not None:
             system.variables(ranges, _indices(one.target), "")
-            system.variables(
-                ranges | dict(read_by.bound),
-                [*_indices(self.netsor.body[read_by.dot].target), *dict(read_by.bound)],
-                '"',
-            )
+            names = [*_indices(self.netsor.body[read_by.dot].target), *dict(read_by.bound)]
+            system.variables(ranges | dict(read_by.bound), names, '"')
             system.all_equal(self._member(system, read_by.reference, '"'), one.target.slots)
         if apart:
             start, stop = ranges[apart]
@@ -270,11 +270,8 @@ class Structure:
                 else:
                     inside[target.bare] = value
                     system.within(value, self.netsor.ranges[target.bare])
-            forms.append(
-                system.member(
-                    self.netsor.families[product.weight.name], [slot.at(inside) for slot in product.weight.slots]
-                )
-            )
+            family = self.netsor.families[product.weight.name]
+            forms.append(system.member(family, [slot.at(inside) for slot in product.weight.slots]))
         system.all_equal(*forms)
         return system.solve()
 
@@ -316,34 +313,20 @@ def build(netsor: Netsor) -> Any:
     import networkx as nx
 
     graph = nx.MultiDiGraph(name=netsor.name)
-    structure = Structure(netsor)
+    structure = Structure.of(netsor)
     found = roles(structure)
     nodes: dict[str, str] = {}
     declared: list[tuple[Initial | Weight, str]] = [(v, "initial") for v in netsor.initial]
     declared += [(w, "weight") for w in netsor.weights]
     for entry, kind in declared:
         node = nodes[entry.name] = str(Variable(entry.name, slots_of(entry.indices)))
-        graph.add_node(
-            node,
-            kind=kind,
-            name=entry.name,
-            text=node,
-            indices=entry.indices,
-            position=-1,
-            line=entry.span.line,
-            roles=found[entry.name],
-        )
+        about = {"indices": entry.indices, "line": entry.span.line, "roles": found[entry.name]}
+        graph.add_node(node, kind=kind, name=entry.name, text=node, position=-1, **about)
     for position, s in enumerate(netsor.body):
         indices = tuple(slot.bare for slot in s.target.slots if slot.bare)
+        about = {"indices": indices, "line": s.span.line, "roles": found[position]}
         graph.add_node(
-            str(s.target),
-            kind=type(s).__name__,
-            name=s.target.name,
-            text=str(s),
-            indices=indices,
-            position=position,
-            line=s.span.line,
-            roles=found[position],
+            str(s.target), kind=type(s).__name__, name=s.target.name, text=str(s), position=position, **about
         )
     for position, s in enumerate(netsor.body):
         parts = {MatMul: ("vector",), Dot: ("left", "right")}.get(type(s)) or ("argument",) * len(s.inputs)

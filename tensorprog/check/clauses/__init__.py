@@ -59,8 +59,8 @@ def check(netsor: Netsor, numbers: LimitNumbers | None = None) -> Report:
     Source    Sakai et al. 2025, Assumption 1 and Theorem 1; Yang 2019, Theorem 5.4
     """
     rewritten = normalize(netsor)
-    structure = Structure(rewritten.netsor)
-    context = Context(netsor, rewritten, structure, Calculus(rewritten.netsor, structure), numbers or LimitNumbers())
+    structure = Structure.of(rewritten.netsor)
+    context = Context(netsor, rewritten, structure, Calculus(rewritten.netsor), numbers or LimitNumbers())
     findings: list[Finding] = []
     claims: list[Claim] = []
     for rule in RULES:

@@ -45,7 +45,7 @@ def rounded(check: Context) -> Iterator[Finding]:
 @rule("unused statements", ADVICE)
 def unused(check: Context) -> Iterator[Finding]:
     """Statements that no output depends on."""
-    relevant = Structure(check.written).relevant
+    relevant = Structure.of(check.written).relevant
     idle = [s for position, s in enumerate(check.written.body) if position not in relevant]
     for statement in idle:
         yield check.finding(

@@ -84,10 +84,10 @@ def _brought(found: Rewritten, expanded: bool) -> Rewritten:
     if expanded:
         found = _run(found, (biases,)) or found
         found = _run(found, AT_SCORES) or found
-    if not Structure(found.netsor).behind_scores:
+    if not Structure.of(found.netsor).behind_scores:
         return found
     moved = _run(found, BEHIND_SCORES)
-    if moved is None or not moved.complete or not _one_layer(Structure(moved.netsor)):
+    if moved is None or not moved.complete or not _one_layer(Structure.of(moved.netsor)):
         return found
     return moved if expanded else _run(found, (move,)) or found
 
@@ -105,7 +105,7 @@ def _chosen(first: Rewritten, symbols: Collection[str]) -> Rewritten:
     found = _run(first, (partial(constants, symbols=symbols),)) or first
     if found is first:
         return first
-    relevant = Structure(first.netsor).relevant
+    relevant = Structure.of(first.netsor).relevant
     idle = {s.target.name for position, s in enumerate(first.netsor.body) if position not in relevant}
     return _run(found, (partial(unused, but=idle),)) or found
 

@@ -64,7 +64,7 @@ class Editor:
 
     def __init__(self, netsor: Netsor, origin: Sequence[str]) -> None:
         self.netsor, self.origin = netsor, tuple(origin)
-        self.structure = Structure(netsor)
+        self.structure = Structure.of(netsor)
         self.changed: dict[int, Statement] = {}
         self.dropped: set[int] = set()
         self.prune = False
