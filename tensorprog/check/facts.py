@@ -44,6 +44,7 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range
+from tensorprog.language.recognised import recognised
 
 __all__ = ["JUMPS", "PROPERTIES", "SOURCES", "Calculus", "Facts", "Fault", "shown"]
 
@@ -305,7 +306,7 @@ class Calculus:
             for p in group:
                 statement = body[p]
                 assert isinstance(statement, Nonlin)
-                old, new = before[p], self.expression(statement.expr, p)
+                old, new = before[p], self._best(statement.expr, p)
                 if old is not None:
                     new = _either(old, new)
                     if rounds >= SETTLING:
@@ -322,6 +323,14 @@ class Calculus:
             self._found[p] = Facts(
                 -INF, INF, INF, INF, INF, self._found[p].sources, rough=fault, wild=fault, attained=0
             )
+
+    def _best(self, expr: Expr, position: int) -> Facts:
+        """Facts of an expression, or of the functions of the language that it spells out."""
+        found = self.expression(expr, position)
+        if found.pseudo_lipschitz and found.bounded:
+            return found
+        short = recognised(expr)
+        return found if short == expr else self.expression(short, position)
 
     def statement(self, position: int) -> Facts:
         """Facts of what a statement defines, as a function of MatMul outputs, initial vectors, scores and averages."""

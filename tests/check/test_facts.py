@@ -49,6 +49,9 @@ KNOWN = {
     "1/(1 + u**2)": (0, 1, 0, 2),
     "exp(-relu(u))": (0, 1, 0, 1),
     "sin(u) + cos(w)": (-2, 2, 0, 1),
+    "u/(1 + exp(-u))": (-0.27846454, math.inf, 1, 1),
+    "log(1 + exp(u))*w": (-math.inf, math.inf, 2, 2),
+    "(exp(u) - exp(-u))/(exp(u) + exp(-u))": (-1, 1, 0, 1),
     "sign(u)": (-1, 1, 0, math.inf),
     "where(u > 0, 1, 0)": (0, 1, 0, math.inf),
     "exp(u)": (0, math.inf, math.inf, math.inf),
@@ -58,7 +61,7 @@ FAILS = (
     "1/u", "log(u)", "w/relu(u)", "sqrt(abs(u))", "tanh(where(u > 0, 1, u))", "u/(1 - 1)",
 )  # fmt: skip
 ASSUMED = (
-    "exp(p[0,0])/sum[j](exp(p[0,j]))", "u/(1 + exp(-u))", "log(1 + exp(u))", "u*step(u)", "exp(u)/(1 + exp(2*u))",
+    "exp(p[0,0])/sum[j](exp(p[0,j]))", "log(sigmoid(u))", "u*step(u)", "exp(u)/(1 + exp(2*u))",
 )  # fmt: skip
 
 
