@@ -23,10 +23,11 @@ from tensorprog.results.comparison import MAX_MEMBERS, Comparison, grouped, tabl
 from tensorprog.results.distances import moments
 from tensorprog.results.reference import MAX_COVARIANCE, MAX_LISTED, LimitDensity, Reference
 
-__all__ = ["Settings", "Study", "constants_json", "default_out", "duration", "finite_json", "settings_of"]
+__all__ = ["Settings", "Study", "constants_json", "default_out", "finite_json", "settings_of"]
 
 MAX_PICTURED = 6  # outputs in pictures
 SHOWN = 4  # members of one family in the table of a run
+DISTANCES = ("ks", "ks_se", "ks_p", "ks_floor", "kl", "kl_se", "kl_floor", "kl_precise", "kl_precise_se")
 
 
 @dataclass(frozen=True)
@@ -177,13 +178,6 @@ def default_out(netsor: Netsor) -> Path:
     return Path("runs") / (f"{name}_" if is_reserved(name) else name)
 
 
-def duration(seconds: float) -> str:
-    """Seconds, minutes or hours, roughly."""
-    if seconds < 90:
-        return f"{max(seconds, 0.1):.2g} s"
-    return f"{seconds / 60:.2g} min" if seconds < 5400 else f"{seconds / 3600:.2g} h"
-
-
 # ---- numbers as JSON -------------------------------------------------------------------------------------------------
 
 
@@ -208,41 +202,27 @@ def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) 
     outputs: dict[str, Any] = {}
     for name in dict.fromkeys([*samples.outputs, *kept]):
         index = members(samples.netsor, name, MAX_LISTED)
-        array = np.asarray(samples[name])
-        vector = samples.netsor.families[name].kind == "vector"
-        coordinates = samples.coordinates if vector else 1
-        flat = array.reshape(len(array), coordinates, -1)
-        entry: dict[str, Any] = {"index": [list(member) for member in index]}
-        for key, (value, error) in moments(flat[..., : len(index)]).items():
+        coordinates = samples.coordinates if samples.netsor.families[name].kind == "vector" else 1
+        flat = np.asarray(samples[name]).reshape(samples.samples, coordinates, -1)
+        size, listed = flat.shape[-1], slice(len(index))
+        found = moments(flat[..., listed])
+        if name in samples.conditional and samples.samples > 1:  # far less noise, except of the mean
+            law = (np.asarray(part, np.float64).reshape(flat.shape)[..., listed] for part in samples.conditional[name])
+            found |= {key: value for key, value in moments(*law).items() if key != "mean"}
+        entry: dict[str, Any] = {"index": [list(member) for member in index], "cov": None}
+        for key, (value, error) in found.items():
             entry |= {key: value, f"{key}_se": error}
-        size = flat.shape[-1]
-        entry["cov"] = None
-        if size <= MAX_COVARIANCE and flat.shape[0] * coordinates > 1:
-            entry["cov"] = np.atleast_2d(np.cov(flat.reshape(-1, size), rowvar=False, bias=True))
+        if size <= MAX_COVARIANCE and samples.samples * coordinates > 1:
+            cov = np.atleast_2d(np.cov(flat.reshape(-1, size), rowvar=False, bias=True))
+            plain = np.diagonal(cov)  # in favour of these variances, with the correlations of the draws
+            scale = np.sqrt(np.divide(entry["variance"], plain, out=np.ones(size), where=plain > 0))
+            entry["cov"] = cov * scale[:, None] * scale
         if size > len(index):
             entry["members"] = size
-        compared = [rows.get(label(name, member)) for member in index[:MAX_MEMBERS]]
-        for key in ("variance", "variance_se", "kurtosis", "kurtosis_se"):  # as compared: of conditional laws, if any
-            values = entry[key]
-            own = [value if row is None else getattr(row, key) for row, value in zip(compared, values, strict=False)]
-            entry[key] = [*own, *values[len(own) :]]
-        if entry["cov"] is not None:  # with these variances, and the correlations of the draws
-            plain = np.diagonal(entry["cov"])
-            scale = np.sqrt(np.divide(entry["variance"], plain, out=np.ones(size), where=plain > 0))
-            entry["cov"] = entry["cov"] * scale[:, None] * scale
-        for key in (
-            "ks",
-            "ks_se",
-            "ks_p",
-            "ks_floor",
-            "kl",
-            "kl_se",
-            "kl_floor",
-            "kl_precise",
-            "kl_precise_se",
-        ):
-            values = [getattr(row, key) if row is not None else math.nan for row in compared]
-            entry[key] = None if comparison.reference == "nothing" else values + [math.nan] * (len(index) - len(values))
+        compared = [rows.get(label(name, member)) for member in index]
+        for key in DISTANCES:
+            values = [math.nan if row is None else getattr(row, key) for row in compared]
+            entry[key] = None if comparison.reference == "nothing" else values
         methods = [row.kl_method for row in compared if row is not None]
         entry["kl_method"] = methods[0] if methods and entry["kl"] is not None else None
         outputs[name] = entry
