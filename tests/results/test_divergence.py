@@ -74,7 +74,7 @@ def held(found: np.ndarray, exact: float, above: float, least: float = 1 - ROOM)
     assert np.abs(z).max() < 5
 
 
-@pytest.mark.parametrize(("freedom", "above", "least"), [(4, 0.0, 1 - ROOM), (24, 0.0, 1 - ROOM), (1024, 0.35, 0.4)])
+@pytest.mark.parametrize(("freedom", "above", "least"), [(4, 0.0, 1 - ROOM), (24, 0.0, 1 - ROOM), (1024, 0.15, 0.4)])
 def test_values_and_errors_are_right_over_replicates(freedom: int, above: float, least: float) -> None:
     """Near the limit the error stated is larger where the value is, so that z is narrow."""
     law = GammaVariance(freedom)
@@ -84,10 +84,10 @@ def test_values_and_errors_are_right_over_replicates(freedom: int, above: float,
 
 @pytest.mark.parametrize(("freedom", "networks"), [(4, 1500), (200, 1500), (4096, 5000)])
 def test_errors_against_gaussians_are_right_over_replicates(freedom: int, networks: int) -> None:
-    """Near the Gaussian the error stated is too large by a factor of up to the root of 2."""
+    """The part that moves mean and variance of the Gaussian along is no error."""
     law = GammaVariance(freedom)
     found = np.array([kl_to_gaussian(law.draws(networks, seed)) for seed in range(REPLICATES)])
-    held(found, law.divergence(), 0.35, 0.4)
+    held(found, law.divergence(), 0.0)
 
 
 def standing(values: np.ndarray) -> float:
