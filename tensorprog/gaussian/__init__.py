@@ -1,7 +1,7 @@
 """Gaussian expectations of functions of one, two and several variables, each with value and stated error.
 
 In go functions (`RealFunction`, or any callable of several variables) and batches of laws; out comes an `Estimate` for
-each law. `ladder` asks one method after the other; `propagation` adds what errors of the laws do.
+each law: `expectation` for one and two variables, `several` for more.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tensorprog.gaussian.estimate import Estimate
     from tensorprog.gaussian.function import FunctionTerm, RealFunction
-    from tensorprog.gaussian.ladder import cross, integrate, mean
-    from tensorprog.gaussian.several import normal_points
+    from tensorprog.gaussian.expectation import cross, mean
+    from tensorprog.gaussian.several import integrate, normal_points
 
 __all__ = ["Estimate", "FunctionTerm", "RealFunction", "cross", "integrate", "mean", "normal_points"]
 
@@ -22,8 +22,8 @@ __all__ = ["Estimate", "FunctionTerm", "RealFunction", "cross", "integrate", "me
 _HOMES = {
     "Estimate": "estimate",
     **dict.fromkeys(("FunctionTerm", "RealFunction"), "function"),
-    **dict.fromkeys(("cross", "integrate", "mean"), "ladder"),
-    "normal_points": "several",
+    **dict.fromkeys(("cross", "mean"), "expectation"),
+    **dict.fromkeys(("integrate", "normal_points"), "several"),
 }
 
 

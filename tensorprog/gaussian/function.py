@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 Array = NDArray[np.floating]
 
 __all__ = [
-    "KINDS", "REACH", "FunctionTerm", "Left", "RealFunction", "at_most", "counted", "crude_norm", "density", "evaluate",
+    "KINDS", "FunctionTerm", "Left", "RealFunction", "at_most", "counted", "density", "evaluate",
     "merged", "terms_affine", "terms_product", "terms_scaled",
 ]  # fmt: skip
 
 MOST_TERMS = 60  # that a product has more than its longer factor
 
-# where sizes of functions are looked for, in deviations
-REACH = 9.0
 SQRT_2PI = float(np.sqrt(2 * np.pi))
 
 KINDS = ("one", "step", "erf", "exp", "sin", "cos", "gaussian")
@@ -58,18 +56,10 @@ class FunctionTerm:
         """The batch shape its parameters need."""
         return np.broadcast_shapes(np.shape(self.coefficient), np.shape(self.scale), np.shape(self.shift))
 
-    def lifted(self) -> FunctionTerm:
-        """The same term for a batch with one more axis at the end (its parameters do not vary along that axis)."""
-        return replace(self, coefficient=_lift(self.coefficient), scale=_lift(self.scale), shift=_lift(self.shift))
-
     def flat(self) -> FunctionTerm:
         """The same term with numbers for parameter arrays of one element."""
         c, a, b = (np.asarray(v, dtype=np.float64).reshape(()) for v in (self.coefficient, self.scale, self.shift))
         return replace(self, coefficient=c, scale=a, shift=b)
-
-
-def _lift(parameter: Any) -> Array:
-    return np.asarray(parameter, dtype=np.float64)[..., None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,17 +226,3 @@ def evaluate(f: RealFunction, x: Array, strict: bool = True) -> Array:
             "  needed  a finite real value on the whole real line"
         )
     return value
-
-
-def crude_norm(f: RealFunction, mu: Array, sd: Array) -> Array:
-    """sqrt(E f(X)^2) to a digit or so: a yardstick for errors, not a result.
-
-    Shapes    mu, sd batch -> batch
-    """
-    z = np.linspace(-REACH, REACH, 37)
-    values = evaluate(f, mu[..., None] + sd[..., None] * z, strict=False)
-    scale = np.abs(values).max(axis=-1, keepdims=True)
-    scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
-    with np.errstate(over="ignore"):
-        mean_square = ((values / scale) ** 2 * density(z)).sum(axis=-1) * (z[1] - z[0])
-    return np.asarray(scale[..., 0] * np.sqrt(mean_square))

@@ -6,28 +6,22 @@ where the function grows (or lives) far out. Two orders on the same panels give 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.closed_forms import closed_mean
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
-from tensorprog.gaussian.function import REACH, RealFunction, crude_norm, density, evaluate
-from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
-from tensorprog.gaussian.pair_moments import WAVES
+from tensorprog.gaussian.function import RealFunction, density, evaluate
 from tensorprog.gaussian.rules import panel_edges, rule
 
 Array = NDArray[np.floating]
-Conditional = Callable[[Array, Array], Estimate]
 Side = tuple[RealFunction, Array, Array]  # a function, mean and deviation of its variable
 
-__all__ = ["along_a_line", "integrate_line", "integrate_plane", "over_conditional_means", "over_the_plane"]
+__all__ = ["Side", "crude_norm", "integrate_line", "integrate_plane"]
 
 # one even, one odd: a jump in the middle of a panel cannot look alike to both
 FINE, COARSE = 20, 15
-# the window reaches REACH at least: the mass outside is 2e-19; what may be lost there, relative to the norms
+# the window reaches REACH deviations at least: the mass outside is 2e-19; what may be lost there, relative to norms
+REACH = 9.0
 TRUNCATION = 1e-17
 # beyond this the normal density is below the smallest float
 HORIZON = 38.0
@@ -43,64 +37,22 @@ LINE_REFINEMENTS, PLANE_REFINEMENTS = 5, 2
 LINE_TOLERANCE, PLANE_TOLERANCE = 1e-13, 1e-12
 # numbers evaluated at once: bounds memory to some ten arrays of this size
 CHUNK = 400_000
-# the same of closed means, which take a hundred or two
-GIVEN = 40_000
 # no further refinement of a plane integral beyond this many evaluations
 BUDGET = 60_000_000
 
 
-def along_a_line(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
-    """One variable behind all functions: there is but one, or the correlation is +-1."""
-    if not isinstance(integrand, FactoredIntegrand):
-        return None
+def crude_norm(f: RealFunction, mu: Array, sd: Array) -> Array:
+    """sqrt(E f(X)^2) to a digit or so: a yardstick for errors, not a result.
 
-    def integral(part: FactoredIntegrand) -> Estimate:
-        parts = _sides(part)
-        if len(parts) == 2:
-            g, mu, sd = parts[1]
-            parts[1] = g, mu, sd * np.where(part.correlation.rho < 0, -1.0, 1.0)
-        return integrate_line(parts)
-
-    if len(integrand.functions) == 1:
-        return integral
-    return lambda part: part.for_members(part.correlation.s == 0, integral)
-
-
-def over_conditional_means(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
-    """Two variables, where one function has a closed mean given the other variable: a line is enough."""
-    if not isinstance(integrand, FactoredIntegrand) or len(integrand.functions) == 1:
-        return None
-    # the mean of a wave given the other variable has fewer waves, or none; an exponential loses its variance
-    kinds = [{term.kind for term in f.terms or ()} for f in integrand.functions]
-    inner = max((1, 0), key=lambda k: (bool(kinds[k] & {"exp", *WAVES}), bool(kinds[k])))
-    terms = integrand.functions[inner].terms
-    if terms is None:
-        return None
-    mean = partial(closed_mean, tuple(term.lifted() for term in terms))
-
-    def integral(part: FactoredIntegrand) -> Estimate:
-        sides = _sides(part)
-        return integrate_plane(sides[1 - inner], sides[inner], part.correlation.rho, part.correlation.s, mean)
-
-    return lambda part: part.for_members(part.correlation.s > 0, integral)
-
-
-def over_the_plane(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
-    """Any two functions of two variables."""
-    if not isinstance(integrand, FactoredIntegrand) or len(integrand.functions) == 1:
-        return None
-
-    def integral(part: FactoredIntegrand) -> Estimate:
-        first, second = _sides(part)
-        return integrate_plane(first, second, part.correlation.rho, part.correlation.s)
-
-    return lambda part: part.for_members(part.correlation.s > 0, integral)
-
-
-def _sides(part: FactoredIntegrand) -> list[Side]:
-    """The functions with means and deviations of their variables over the whole batch."""
-    laws = (np.broadcast_arrays(mu, sd, np.empty(part.shape))[:2] for mu, sd in zip(part.mu, part.sd, strict=True))
-    return [(f, mu, sd) for f, (mu, sd) in zip(part.functions, laws, strict=True)]
+    Shapes    mu, sd batch -> batch
+    """
+    z = np.linspace(-REACH, REACH, 37)
+    values = evaluate(f, mu[..., None] + sd[..., None] * z, strict=False)
+    scale = np.abs(values).max(axis=-1, keepdims=True)
+    scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
+    with np.errstate(over="ignore"):
+        mean_square = ((values / scale) ** 2 * density(z)).sum(axis=-1) * (z[1] - z[0])
+    return np.asarray(scale[..., 0] * np.sqrt(mean_square))
 
 
 def probe_window(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
@@ -223,14 +175,12 @@ def integrate_line(parts: list[Side], refinements: int = LINE_REFINEMENTS) -> Es
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def integrate_plane(
-    first: Side, second: Side, rho: Array, s: Array, conditional: Conditional | None = None
-) -> Estimate:
+def integrate_plane(first: Side, second: Side, rho: Array, s: Array) -> Estimate:
     """E f(mu_f + sd_f z) g(mu_g + sd_g (rho z + s w)) for independent standard normal z and w, s > 0.
 
     The outer rule runs over z. It resolves the kinks and features of f and those of G(z) = E[g | z], which are the
     ones of g moved to (c - mu_g) / (sd_g rho) and smoothed to the width s / |rho|. The inner rule runs over w with
-    its own panels for every outer node; `conditional(m, sd)`, when given, is the exact G for mean m and deviation sd.
+    its own panels for every outer node.
 
     Shapes    all arrays batch -> Estimate of shape batch; work runs through the outer nodes in chunks
     Accuracy  error: twice the difference of two orders (in both variables), plus rounding
@@ -259,8 +209,7 @@ def integrate_plane(
     truncated = np.where(more_f | more_g, np.inf, TRUNCATION * crude_norm(*first) * crude_norm(*second))
     best: Estimate | None = None
     pending = np.ones(batch, dtype=bool)
-    refinements = LINE_REFINEMENTS if conditional is not None else PLANE_REFINEMENTS
-    for level in range(refinements + 1):
+    for level in range(PLANE_REFINEMENTS + 1):
         edges = panel_edges(lo, hi, kinks, all_centres, all_scales, refine=2.0**level)
         sums = []
         extra: Array = np.zeros(batch)
@@ -269,22 +218,14 @@ def integrate_plane(
             z, w = rule(edges, order)
             outer = evaluate(f, mu_f[..., None] + sd_f[..., None] * z)
             mean = mu_g[..., None] + (sd_g * rho)[..., None] * z
-            if conditional is not None:
-                value, slack = _given(conditional, mean, sd_g * s)
-                size = np.abs(value)
-                cost += 20 * z.size
-            else:
-                value, size, count = _inner(g, mean, sd_g * s, (left_g, right_g), order, 2.0**level)
-                slack = np.zeros_like(size)
-                cost += count
+            value, size, count = _inner(g, mean, sd_g * s, (left_g, right_g), order, 2.0**level)
+            cost += count
             weights = w * density(z)
             total, _ = _weighted_sum(outer * value, weights)
             absolute, _ = _weighted_sum(np.abs(outer) * size, weights)
             sums.append((total, absolute))
             if order == FINE:
-                inner_error, _ = _weighted_sum(np.abs(outer) * slack, weights)
-                extra = inner_error + truncated
-                extra = extra + _argument_rounding(outer * value, z, np.abs(mu_f) + sd_f, sd_f)
+                extra = truncated + _argument_rounding(outer * value, z, np.abs(mu_f) + sd_f, sd_f)
                 extra = extra + _argument_rounding(outer * value, z, np.abs(mu_g) + sd_g, sd_g)
         (fine, absolute), (coarse, _) = sums
         rough = 2 * np.abs(fine - coarse) > PLANE_TOLERANCE * absolute
@@ -293,20 +234,6 @@ def integrate_plane(
             break
     assert best is not None
     return best
-
-
-def _given(conditional: Conditional, mean: Array, sd: Array) -> tuple[Array, Array]:
-    """Values and errors of exact means for every outer node, in chunks of nodes.
-
-    Shapes    mean batch + (m,), sd batch -> two arrays batch + (m,)
-    """
-    value, error = np.empty(mean.shape), np.empty(mean.shape)
-    step = max(1, GIVEN // max(1, sd.size))
-    for start in range(0, mean.shape[-1], step):
-        part = mean[..., start : start + step]
-        found = conditional(part, np.broadcast_to(sd[..., None], part.shape))
-        value[..., start : start + step], error[..., start : start + step] = found.value, found.error
-    return value, error
 
 
 def _inner(

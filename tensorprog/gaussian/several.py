@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,6 @@ from scipy import special
 
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.function import counted
-from tensorprog.gaussian.integrand import Integrand
 from tensorprog.gaussian.rules import product_points
 from tensorprog.gaussian.sobol import SOBOL_DIMENSIONS, scrambled_sobol
 from tensorprog.language.linalg import pivoted_cholesky
@@ -22,12 +20,10 @@ Array = NDArray[np.floating]
 
 __all__ = [
     "REPLICATES",
-    "JointIntegrand",
     "deviations",
-    "gauss_hermite",
+    "integrate",
     "normal_points",
     "point_sets",
-    "quasi_monte_carlo",
     "rising_orders",
     "spread_factor",
     "standard_errors",
@@ -41,62 +37,91 @@ FIRST_LOG2 = 7  # points for a replicate, to begin with
 MOST, LEAST = 1 << 20, 1 << 14  # points for a member, alone and in a large batch
 BUDGET = 1 << 26  # multiplications for a batch of middling size
 NUMBERS = 1 << 17  # held at once for the points of a batch: they stay in cache
-ROUGH = 4096  # points that tell the size of a function
 # two differences tell the error of the largest; even and odd by turns, as odd ones have a node at 0: what happens there
 # does not look alike to both
 ORDERS = (7, 10, 13, 16, 23, 32, 45, 64)
 NEGLIGIBLE = 1e-18  # weights of nodes
+GOOD = 2e-4  # asked, relative to the size of the function
+PASSED = 1e-10  # relative errors of moments up to this are rounding
 FINE = 1e-6  # asked of a rule, relative to the size of the function, where less is enough
 
 
-@dataclass(frozen=True, eq=False)
-class JointIntegrand(Integrand):
-    """One function of several variables.
+def integrate(
+    call: Callable[[Array], Array], mu: Array | Estimate, cov: Array | Estimate, smooth: bool, tolerance: float = GOOD
+) -> Estimate:
+    """E call(Z) for Z ~ N(mu, cov), batches of them, to an error of tolerance * sqrt(E call(Z)**2) where possible.
 
     Shapes    call maps z of shape batch + (dim, m) to batch + (m,); mu batch + (dim,), cov batch + (dim, dim)
+              -> Estimate of shape batch
+    Scale     any units; fewer points for each member of a larger batch
+    Accuracy  differences of Gauss-Hermite rules, which mean something for smooth functions only, or what replicates of
+              quasi-Monte Carlo state, whichever is smaller; with what moving each mean and covariance by its error does
+    Raises    FloatingPointError if call returns nan
     """
+    mean, matrix = (given if isinstance(given, Estimate) else Estimate.exact(given) for given in (mu, cov))
+    result = _integral(call, mean.value, matrix.value, smooth, tolerance)
+    error, scale = result.error, np.abs(matrix.value).max(initial=0.0)
+    for j in range(mean.value.shape[-1]):
+        for k in range(-1, j + 1):  # the mean, then the covariances
+            moved = mean.value.copy(), matrix.value.copy()
+            off = mean.error[..., j] if k < 0 else matrix.error[..., j, k]
+            if not np.any(off > PASSED * (np.sqrt(scale) if k < 0 else scale)):
+                continue
+            if k < 0:
+                moved[0][..., j] += off
+            else:
+                for a, b in {(j, k), (k, j)}:
+                    moved[1][..., a, b] += off
+            error = error + np.abs(_integral(call, *moved, smooth, tolerance).value - result.value)
+    return Estimate(result.value, error)
 
-    call: Callable[[Array], Array]
-    mu: Array
-    cov: Array
-    smooth: bool
-    tolerance: float
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the batch."""
-        return self.mu.shape[:-1]
+def _integral(call: Callable[[Array], Array], mu: Array, cov: Array, smooth: bool, tolerance: float) -> Estimate:
+    batch, dim = mu.shape[:-1], mu.shape[-1]
+    factor = spread_factor(cov)
+    most = min(MOST, max(LEAST, BUDGET // max(1, mu.size)))
 
-    @cached_property
-    def norm(self) -> Array:
-        """sqrt(E call(Z)^2), roughly, in few dimensions."""
-        dim = self.mu.shape[-1]
-        order = min(8, int(ROUGH ** (1 / dim)))
-        return np.sqrt(self.sums(*product_points(dim, order))[1]) if order > 1 else np.full(self.shape, np.nan)
-
-    @cached_property
-    def factor(self) -> Array:
-        """L with L L^T = cov."""
-        return spread_factor(self.cov)
-
-    def sums(self, points: Array, weights: Array) -> tuple[Array, Array]:
-        """Sums of weights * call and of weights * call**2 over points of N(0, I), in chunks that bound the memory.
-
-        Shapes    points (m, dim), weights (m,) -> batch, twice
-        Raises    FloatingPointError if call returns nan
-        """
-        m, d = points.shape
-        chunk = max(1, NUMBERS // max(1, math.prod(self.shape) * d))
-        value, square = np.zeros(self.shape), np.zeros(self.shape)
-        for start in range(0, m, chunk):
+    def sums(points: Array, weights: Array) -> tuple[Array, Array]:
+        """Sums of weights * call and of weights * call**2 over points of N(0, I), in chunks that bound the memory."""
+        chunk = max(1, NUMBERS // max(1, mu.size))
+        value, square = np.zeros(batch), np.zeros(batch)
+        for start in range(0, len(points), chunk):
             part = slice(start, start + chunk)
-            z = self.mu[..., None] + np.matmul(self.factor, points[part].T)
+            z = mu[..., None] + np.matmul(factor, points[part].T)
             counted(z.size)
-            f = np.broadcast_to(np.asarray(self.call(z), dtype=np.float64), (*self.shape, z.shape[-1]))
+            f = np.broadcast_to(np.asarray(call(z), dtype=np.float64), (*batch, z.shape[-1]))
             if np.isnan(f).any():
                 raise FloatingPointError("a function in a Gaussian expectation returned nan")
             value, square = value + f @ weights[part], square + np.square(f) @ weights[part]
         return np.asarray(value), np.asarray(square)
+
+    best, size = Estimate(np.full(batch, np.nan), np.full(batch, np.inf)), np.zeros(batch)
+    for best, square in rising_orders(sums, dim, most) if smooth and dim else ():
+        size = np.sqrt(square)
+        if np.all(best.error <= min(tolerance, FINE) * size):
+            break
+    if np.all(best.error <= tolerance * size):
+        return best
+    found = by_doubling(sums, dim, most, tolerance)
+    return found.where((found.error < best.error) | np.isnan(best.value), best)
+
+
+def by_doubling(sums: Callable[[Array, Array], tuple[Array, Array]], dim: int, most: int, tolerance: float) -> Estimate:
+    """Twice the quasi-random points for every replicate, until the error is within the tolerance."""
+    total, square, done, averages, error = 0.0, 0.0, 0, np.zeros(()), np.zeros(())
+    for log2_size in range(FIRST_LOG2, int(math.log2(most // REPLICATES)) + 1):
+        made = _kept_points if dim * 2**log2_size * REPLICATES <= KEPT else normal_points
+        # a zero-dimensional Gaussian needs no points: the function is a constant
+        points = made(max(dim, 1), log2_size, REPLICATES, SEED)[:, done:, :dim]
+        new = [sums(part, np.ones(len(part))) for part in points]
+        total, square = total + np.stack([each[0] for each in new]), square + sum(each[1] for each in new)
+        done = 2**log2_size
+        averages = total / done
+        size = np.sqrt(square / (done * REPLICATES))
+        error = standard_errors(averages) + 8 * EPS * size
+        if np.all(error <= tolerance * size):
+            break
+    return Estimate(np.asarray(averages.mean(axis=0)), np.asarray(error))
 
 
 def spread_factor(cov: Array) -> Array:
@@ -111,23 +136,6 @@ def spread_factor(cov: Array) -> Array:
     if not d:
         return np.zeros(cov.shape)
     return pivoted_cholesky(cov, np.einsum("...ii->...i", cov) * (1 + np.arange(d) / 64))[0]
-
-
-# -- product rules -----------------------------------------------------------------------------------------------------
-
-
-def gauss_hermite(integrand: Integrand) -> Callable[[JointIntegrand], Estimate] | None:
-    """Differences of rules are the error: they mean something for smooth functions only."""
-    return by_orders if isinstance(integrand, JointIntegrand) and integrand.smooth and integrand.mu.shape[-1] else None
-
-
-def by_orders(integrand: JointIntegrand) -> Estimate:
-    """Rules of rising order, until they agree or the next has too many points."""
-    best = Estimate(np.zeros(integrand.shape), np.full(integrand.shape, np.inf))
-    for best, square in rising_orders(integrand.sums, integrand.mu.shape[-1], most_points(integrand)):
-        if np.all(best.error <= min(integrand.tolerance, FINE) * np.sqrt(square)):
-            break
-    return best
 
 
 def rising_orders(
@@ -146,9 +154,6 @@ def rising_orders(
         difference = np.abs(value - last)
         yield Estimate(value, np.maximum(3 * difference, before) + 8 * EPS * np.sqrt(square)), square
         before = difference
-
-
-# -- quasi-Monte Carlo -------------------------------------------------------------------------------------------------
 
 
 def normal_points(dim: int, log2_size: int, replicates: int, seed: int) -> Array:
@@ -212,37 +217,3 @@ def standard_errors(replicates: Sequence[Array] | Array) -> Array:
 def deviations(count: int = REPLICATES) -> float:
     """How many standard errors are stated for a mean over so many replicates: 4.07 for 16."""
     return float(special.stdtrit(count - 1, 0.5 + COVERED / 2))
-
-
-def quasi_monte_carlo(integrand: Integrand) -> Callable[[JointIntegrand], Estimate] | None:
-    """The last method: any function of several variables, fewer points for each member of a larger batch."""
-    if not isinstance(integrand, JointIntegrand):
-        return None
-    return by_doubling
-
-
-def most_points(integrand: JointIntegrand) -> int:
-    """How many points a member may take."""
-    shape: tuple[int, ...] = integrand.mu.shape
-    return min(MOST, max(LEAST, BUDGET // max(1, math.prod(shape) * shape[-1])))
-
-
-def by_doubling(integrand: JointIntegrand) -> Estimate:
-    """Twice the points for every replicate, until the error is within the tolerance."""
-    d, last = integrand.mu.shape[-1], int(math.log2(most_points(integrand) // REPLICATES))
-    total, square, done = np.zeros((REPLICATES, *integrand.shape)), np.zeros(integrand.shape), 0
-    for log2_size in range(FIRST_LOG2, last + 1):
-        made = _kept_points if d * 2**log2_size * REPLICATES <= KEPT else normal_points
-        # a zero-dimensional Gaussian needs no points: the function is a constant
-        points = made(max(d, 1), log2_size, REPLICATES, SEED)[:, done:, :d]
-        for number, new in enumerate(points):
-            sums = integrand.sums(new, np.ones(len(new)))
-            total[number] += sums[0]
-            square += sums[1]
-        done = 2**log2_size
-        averages = total / done
-        size = np.sqrt(square / (done * REPLICATES))
-        error = standard_errors(averages) + 8 * EPS * size
-        if np.all(error <= integrand.tolerance * size):
-            break
-    return Estimate(np.asarray(averages.mean(axis=0)), np.asarray(error))

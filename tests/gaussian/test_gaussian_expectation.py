@@ -92,7 +92,7 @@ def test_parameter_arrays_vary_over_the_batch():
     assert cross(hidden, hidden, 0.3, 0.1, 1.0, 1.0, 0.5).value.shape == (2,)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.slow
 def test_large_batches_run_in_blocks():
     mu = np.linspace(-2, 2, 5000).reshape(50, 100)
     many = mean(TANH, mu, 0.5)

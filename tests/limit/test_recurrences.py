@@ -637,8 +637,8 @@ def test_errors_of_a_long_recurrence_stay_small() -> None:
 @pytest.mark.parametrize(("phi", "most"), [("erf", 3), ("relu", 5), ("tanh", 10)])
 def test_errors_of_covariances_move_what_is_made_of_them(phi: str, most: float) -> None:
     """The error that is stated beside an uncertain law bounds what changes of the law do, and is not much larger."""
+    from tensorprog.gaussian import cross
     from tensorprog.gaussian.estimate import Estimate
-    from tensorprog.gaussian.propagation import cross_of_estimates
     from tensorprog.language.evaluate import Scope
     from tensorprog.language.expr import Call
     from tensorprog.limit.form.sums_of_functions import FORMAL
@@ -653,8 +653,7 @@ def test_errors_of_covariances_move_what_is_made_of_them(phi: str, most: float) 
     def at(matrix: Array, error: float) -> Estimate:
         var = np.diagonal(matrix)
         laws = [Estimate(a, np.full(a.shape, error)) for a in (var[:, None], var[None], matrix)]
-        one = np.eye(6, dtype=bool)
-        return cross_of_estimates(f, f, (exact[0], exact[1]), (laws[0], laws[1]), laws[2], 1, lambda: one)
+        return cross(f, f, *exact, *laws, slack=np.inf, pairs=1)
 
     found = at(cov, size)
     changes = []

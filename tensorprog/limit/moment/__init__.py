@@ -8,7 +8,7 @@ families.
     indexed            those sums, for values of any kind
     values             values that are arrays of numbers with errors, over named axes
     numbers            the recursion with such values
-    products           E of a product of functions: independent blocks, each asked of `gaussian.propagation`
+    products           E of a product of functions: independent blocks, each asked of `gaussian`
     numeric_recursion  the recursion in numbers as laws hold it, with special routes for the next three
     recurrences        step by step: each step fills a row of every covariance
     points             vectors at quasi-random points: cells of LSTMs, batch normalisation, functions of many sums

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import Estimate
+from tensorprog.gaussian import cross, integrate, mean
+from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.function import RealFunction
-from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
 from tensorprog.language.arrows import connected
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, broadcast, evaluate, union
 from tensorprog.language.expr import (
@@ -38,6 +38,7 @@ from tensorprog.limit.moment.values import REPLICATE, Value, check_memory
 __all__ = ["ProductOfFunctions", "renamed"]
 
 Array = NDArray[Any]
+SEVERAL = 1e-10  # asked of functions of several variables, relative to their size
 
 
 def _numbered(parts: SumsOfFunctions, factor: WeightedFunction) -> tuple[Expr, list[Inner]]:
@@ -105,7 +106,6 @@ class _Law:
         self.product, self.equations, self.solution = product, equations, solution
         self.numbers, self.ranges = product.numbers, product.ranges
         self.paired: dict[int, tuple[Sequence[_Factor], tuple[str, ...], int]] = {}  # blocks with their axes
-        self.alike: dict[tuple[int | str, ...], bool] = {}  # whether two forms are one but for the copies of indices
         self.forms = [renamed(form, solution) for form in product.forms.forms]
         self.place = {form: self.forms.index(key) for form, key in zip(product.forms.forms, self.forms, strict=True)}
         self._known: dict[tuple[int, int], Value] = {}
@@ -173,7 +173,7 @@ class _Law:
         value, error = result.estimate.value, result.estimate.error
         for average in averages:
             known = self.numbers.average(average.name).estimate
-            if np.any(known.error > ROUNDING * np.abs(known.value)):
+            if np.any(known.error > 64 * EPS * np.abs(known.value)):
                 scopes = (self.numbers.scope(self.ranges, average, by) for by in (1.0, -1.0))
                 moved = [self._expectation(block, scope).aligned(result.axes).value for scope in scopes]
                 error = error + np.abs(np.stack(moved) - value).max(axis=0)  # a function may change to one side only
@@ -197,11 +197,10 @@ class _Law:
         args = [moment.aligned(axes) for moment in moments]
         check_memory([self.ranges[name][1] - self.ranges[name][0] for name in axes])
         if len(block) == 1:
-            found = mean_of_estimates(f, args[0], args[1])
+            found = mean(f, *args)
         else:
             g = f if bodies[0] == bodies[1] else self._function(bodies[1], scope, axes)
-            same = partial(self._one_variable, places, axes, pairs)
-            found = cross_of_estimates(f, g, (args[0], args[1]), (args[2], args[3]), args[4], pairs, same)
+            found = cross(f, g, *args, slack=np.inf, pairs=pairs)
         found = found.reshape(np.broadcast_shapes(found.value.shape, (1,) * len(axes)))
         sizes = (self.ranges[name][1] - self.ranges[name][0] for name in axes)
         # a function may read an average that is the same for all values of an index
@@ -226,25 +225,6 @@ class _Law:
             read.append(REPLICATE)  # scores and averages have a value for each
         return union(*(moment.axes for moment in moments), tuple(read))
 
-    def _one_variable(self, places: Sequence[int], axes: Sequence[str], pairs: int) -> Array:
-        """Where two forms are one variable: everywhere, or on the diagonal of the paired axes if they are copies."""
-        split = len(axes) - pairs
-        copies = dict(zip(axes[split - pairs : split], axes[split:], strict=True))
-        key: tuple[int | str, ...] = (*places, *axes)
-        if key not in self.alike:
-            one, two = (self.forms[place] for place in places)
-            summed = {name for _, _, bound in one for name in bound}
-            renames = copies | {name: f"{name}_" for name in summed if f"{name}_" not in self.solution}
-            self.alike[key] = renamed(one, {name: Affine.index(copy) for name, copy in renames.items()}) == two
-        mask = np.full((1,) * len(axes), self.alike[key])
-        if not self.alike[key]:
-            return mask
-        for names in copies.items():
-            lines = [(axes.index(name), np.arange(*self.ranges[name])) for name in names]
-            first, second = (line.reshape([-1 if m == k else 1 for m in range(len(axes))]) for k, line in lines)
-            mask = mask & (first == second)
-        return mask
-
     def _several(self, block: Sequence[_Factor], scope: Scope) -> Value:
         """Of functions that read more than two variables together, or of one that cannot be taken apart."""
         places = list(dict.fromkeys(place for factor in block for place in factor.places))
@@ -254,14 +234,16 @@ class _Law:
         sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
         check_memory((*sizes.values(), len(places) + 1, len(places)))
 
-        def full(value: Value) -> Estimate:
-            return Estimate(broadcast(value.value, axes, sizes), broadcast(value.error, axes, sizes))
+        def stacked(values: Sequence[Value]) -> Estimate:
+            parts = [value.value for value in values], [value.error for value in values]
+            return Estimate(*(np.stack([broadcast(part, axes, sizes) for part in each], axis=-1) for each in parts))
 
         call = _call(block, {f".{place}": number for number, place in enumerate(places)}, axes, scope)
         everywhere = all(smooth(factor.body) for factor in block)
-        return Value(axes, several_of_estimates(
-            call, [full(value) for value in means], [[full(value) for value in row] for row in covs], everywhere
-        ))  # fmt: skip
+        matrix = stacked([value for row in covs for value in row])
+        shape = (*matrix.value.shape[:-1], len(places), len(places))
+        matrix = Estimate(matrix.value.reshape(shape), matrix.error.reshape(shape))
+        return Value(axes, integrate(call, stacked(means), matrix, everywhere, SEVERAL))
 
 
 def _call(

@@ -1,0 +1,404 @@
+"""E f(X) and E f(X) g(Y) for batches of Gaussian laws: closed forms at mean zero, else Mehler's series, else panels.
+
+Laws are numbers or estimates.  Errors of laws that are rounding are passed on relative to sqrt(E f(X)^2 E g(Y)^2); what
+larger ones do is seen by moving each argument by its error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tensorprog.gaussian.estimate import EPS, TINY, Estimate
+from tensorprog.gaussian.function import RealFunction, evaluate
+from tensorprog.gaussian.kernels import elementary, kernel, ordinary
+from tensorprog.gaussian.normal import CORRELATION_SLACK, correlation, refuse_correlation
+from tensorprog.gaussian.quadrature import crude_norm, integrate_line, integrate_plane
+from tensorprog.gaussian.series import HermiteSeries, ProductSeries, hermite_series
+
+Array = NDArray[np.floating]
+Mask = NDArray[np.bool_]
+
+__all__ = ["cross", "mean"]
+
+# an answer whose error exceeds this, relative to the size of the functions, lets the next method try as well
+ENOUGH = 1e-12
+PAIRS, LAWS = 1 << 15, 1 << 12  # pairs, and laws of one variable or pairs on panels, at once
+# relative errors of laws up to this pass on as they are; what larger ones do is seen by differences
+PASSED = 1e-10
+# distance from a kink at which a jump is looked for, relative to the place of the kink, or absolute at 0
+NEAR, NEAR_ZERO = 1e-7, 1e-100
+
+
+def mean(f: RealFunction, mu: ArrayLike | Estimate, var: ArrayLike | Estimate) -> Estimate:
+    """E f(X) for X ~ N(mu, var).
+
+    Shapes    mu, var and the parameters of f broadcast to the batch -> Estimate of shape batch
+    Scale     any units; var = 0 means X = mu
+    Accuracy  rounding, a difference between two rules, and what errors of the law do; exactly 0 for odd f and mu = 0;
+              an integral that overflows has infinite error
+    Raises    ValueError for a negative or non-finite argument, FloatingPointError if f returns nan
+    """
+    m, v = _number("mu", mu), _variance("var", var)
+    ((laws, places),) = _variables((f,), (m.value, v.value))
+    result = Estimate(laws.means.value[places], laws.means.error[places])
+    moved = np.maximum(_relative(m.error, np.sqrt(v.value)), _relative(v.error, v.value))
+    if f.parity < 0 and not m.error.any():
+        moved = np.where(m.value == 0, 0.0, moved)
+    if np.any(moved > PASSED):
+        return _by_differences(lambda a, b: mean(f, a, np.maximum(b, 0.0)), result, (m, v))
+    return Estimate(result.value, result.error + moved * laws.sizes[places]) if moved.any() else result
+
+
+def cross(
+    f: RealFunction,
+    g: RealFunction,
+    mu_f: ArrayLike | Estimate,
+    mu_g: ArrayLike | Estimate,
+    var_f: ArrayLike | Estimate,
+    var_g: ArrayLike | Estimate,
+    cov: ArrayLike | Estimate,
+    *,
+    slack: float = CORRELATION_SLACK,
+    pairs: int = 0,
+) -> Estimate:
+    """E f(X) g(Y) for (X, Y) Gaussian with the given means, variances and covariance.
+
+    `slack` is how far |cov| may exceed sqrt(var_f var_g), relatively; such a covariance counts as correlation +-1.
+    `pairs` says that the last axes of the batch are (*i, *j) with so many indices i of X and as many j of Y, so that
+    for one function and symmetric arguments the result is symmetric: half of it is computed, the other half copied.
+    Where means, variances and the covariance are equal numbers, with pairs on their diagonal only, X and Y count as one
+    variable, whose moments move together.
+
+    Shapes    all arguments and the parameters of f and g broadcast to the batch -> Estimate of shape batch
+    Scale     any units; zero variances and correlations of exactly +-1 are ordinary arguments
+    Accuracy  as `mean`; exactly 0 where both means are 0 and the parities opposite, and where cov = 0 and one of
+              the two means of f(X), g(Y) is exactly 0
+    Raises    ValueError for a negative or non-finite argument or |cov| beyond sqrt(var_f var_g),
+              FloatingPointError if a function returns nan
+    """
+    means = _number("mu_f", mu_f), _number("mu_g", mu_g)
+    variances, c = (_variance("var_f", var_f), _variance("var_g", var_g)), _number("cov", cov)
+    v, w = (variance.value for variance in variances)
+    size = np.sqrt(v) * np.sqrt(w)
+    if np.isfinite(slack) and np.any((c.value != 0) & (size == 0)):
+        raise ValueError("cov must be 0 where var_f or var_g is 0")
+    value = np.where(size > 0, c.value, 0.0)
+    refuse_correlation(float(_relative(np.abs(value), size).max(initial=0.0)), slack)
+    parts = [_relative(c.error, size), *(_relative(each.error, each.value) for each in variances)]
+    parts += [_relative(m.error, np.sqrt(each.value)) for m, each in zip(means, variances, strict=True)]
+    moved = reduce(np.maximum, parts)
+    (one, first), (two, second) = _variables((f, g), (means[0].value, v, means[1].value, w), value.shape)
+    if moved.any() and not (means[0].error.any() or means[1].error.any()):
+        fixed = _zero(one.f, two.f, means[0].value, means[1].value, np.where(c.error > 0, 1.0, value))
+        moved = np.where(fixed, 0.0, moved)
+    uncertain = np.any(moved > PASSED) or (moved.any() and one.jumps and two.jumps)
+    if uncertain:  # where X and Y are one variable, their moments are one number
+        same = np.asarray((means[0].value == means[1].value) & (v == w) & (v == c.value))
+        same = same & _diagonal(same.shape, pairs)
+
+        def call(a: Array, b: Array, va: Array, vb: Array, ab: Array) -> Estimate:
+            va = np.maximum(va, 0.0)
+            law = a, np.where(same, a, b), va, np.where(same, va, np.maximum(vb, 0.0)), np.where(same, va, ab)
+            return cross(f, g, *law, slack=np.inf, pairs=pairs)
+
+        exact = (each.value for each in (*means, *variances, c))
+        return _by_differences(call, cross(f, g, *exact, slack=np.inf, pairs=pairs), (*means, *variances, c))
+    if first is ...:
+        value, moved, _ = np.broadcast_arrays(value, moved, one.mu)
+        return _Pairs(one, two, first, second, value, moved).answer()
+    shape = np.broadcast_shapes(first.shape, second.shape, value.shape)
+    arrays = [np.broadcast_to(array, shape) for array in (first, second, value, moved)]
+    members, turned = _members(arrays, pairs if one is two else 0)
+    first, second, value, moved = (array.reshape(-1)[members] for array in arrays)
+    found = _Pairs(one, two, first, second, value, moved).answer()
+    value, error = np.empty((2, math.prod(shape)))
+    for places in (turned, members):
+        value[places], error[places] = found.value, found.error
+    return Estimate(value.reshape(shape), error.reshape(shape))
+
+
+def _by_differences(call: Callable[..., Estimate], result: Estimate, law: Sequence[Estimate]) -> Estimate:
+    """The result, and what moving each argument up or down by its error does; a function may change to one side."""
+    values, error = [each.value for each in law], result.error
+    for k, each in enumerate(law):
+        if each.error.any():
+            moved = ([*values[:k], values[k] + by * each.error, *values[k + 1 :]] for by in (1, -1))
+            error = error + np.maximum(*(np.abs(call(*other).value - result.value) for other in moved))
+    return Estimate(result.value, error)
+
+
+def _number(name: str, given: ArrayLike | Estimate) -> Estimate:
+    """An argument, denormal numbers as zeros."""
+    found = given if isinstance(given, Estimate) else Estimate.exact(given)
+    if not np.all(np.isfinite(found.value)):
+        raise ValueError(f"{name} must be finite, got {found.value[~np.isfinite(found.value)].flat[0]}")
+    return Estimate(np.where(np.abs(found.value) < np.finfo(np.float64).tiny, 0.0, found.value), found.error)
+
+
+def _variance(name: str, given: ArrayLike | Estimate) -> Estimate:
+    """A variance; one that is an estimate may be negative by its error."""
+    found = _number(name, given)
+    if isinstance(given, Estimate):
+        return Estimate(np.maximum(found.value, 0.0), found.error)
+    if np.any(found.value < 0):
+        raise ValueError(f"{name} must not be negative, got {found.value.min()}")
+    return found
+
+
+def _relative(error: Array, size: Array) -> Array:
+    """The quotient; 0 / 0 is 0."""
+    if not error.any():
+        return np.zeros(())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(error == 0, 0.0, error / size))
+
+
+@dataclass(frozen=True, eq=False)
+class _Laws:
+    """A function with the different laws of its variable; those of all members where its parameters vary over these.
+
+    Shapes    mu, var (m,), or the batch
+    """
+
+    f: RealFunction
+    mu: Array
+    var: Array
+    varies: bool
+
+    @cached_property
+    def sd(self) -> Array:
+        """Deviations."""
+        return np.sqrt(self.var)
+
+    @cached_property
+    def means(self) -> Estimate:
+        """E f(X): the value where there is no variance, exactly 0 for odd functions at mean 0."""
+        value, error = np.zeros((2, *self.mu.shape))
+        for cut in [...] if self.varies else _cuts(len(self.mu), LAWS):
+            mu, sd = self.mu[cut], self.sd[cut]
+            if self.f.parity < 0 and not mu.any():
+                continue
+            found = integrate_line([(self.f, mu, np.where(sd > 0, sd, 1.0))])
+            if not np.all(sd):
+                fixed = evaluate(self.f, mu[..., None])[..., 0]
+                rounding = np.where(np.isfinite(fixed), 4 * EPS * np.abs(fixed), np.inf)
+                found = Estimate(fixed, rounding).where(sd == 0, found)
+            if self.f.parity < 0:
+                found = Estimate.exact(np.zeros(mu.shape)).where(mu == 0, found)
+            value[cut], error[cut] = found.value, found.error
+        return Estimate(value, error)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """sqrt(E f^2), to a digit or so."""
+        return crude_norm(self.f, self.mu, np.where(self.sd > 0, self.sd, 1.0))
+
+    @cached_property
+    def jumps(self) -> bool:
+        """Whether f jumps at a kink: then it changes as much close to the kink as eight times further away."""
+        places = np.where(np.isfinite(self.f.kinks), self.f.kinks, 0.0)
+        step = np.where(places == 0, NEAR_ZERO, NEAR * np.abs(places))
+        with np.errstate(all="ignore"):
+            near, far = (np.abs(self.f.call(places + k * step) - self.f.call(places - k * step)) for k in (1, 8))
+        return bool(places.size and np.any(near > far / 2))
+
+    @cached_property
+    def series(self) -> HermiteSeries | None:
+        """Of a smooth function whose parameters do not vary."""
+        return None if self.varies else hermite_series(self.f, self.mu, self.sd)
+
+
+def _variables(
+    functions: Sequence[RealFunction], laws: Sequence[Array], shape: tuple[int, ...] = ()
+) -> list[tuple[_Laws, Any]]:
+    """Each function with the laws of its variable, and places of these in the batch, Ellipsis for one after the other.
+
+    Functions whose parameters vary see the whole batch, which has this shape at least.
+    """
+    plain, both = [_plain(f) for f in dict.fromkeys(functions)], list(zip(laws[::2], laws[1::2], strict=True))
+    if None in plain:
+        shape = _batch(functions, [shape, *(array.shape for array in laws)])
+        arrays = ([np.broadcast_to(array, shape) for array in (m, v)] for m, v in both)
+        return [(_Laws(f, *each, True), ...) for f, each in zip(functions, arrays, strict=True)]
+    keys = [m + 1j * v for m, v in both]
+    joint = [np.concatenate([key.ravel() for key in keys])] if len(plain) == 1 else keys
+    found, places = [], []
+    for f, key in zip(plain, joint, strict=True):
+        different, numbers = np.unique(key, return_inverse=True)
+        assert f is not None
+        found.append(_Laws(f, different.real.copy(), different.imag.copy(), False))
+        places.append(numbers.ravel())
+    if len(plain) < len(keys):
+        found, places = found * 2, np.split(places[0], [keys[0].size])
+    return [(one, place.reshape(key.shape)) for one, place, key in zip(found, places, keys, strict=True)]
+
+
+def _zero(f: RealFunction, g: RealFunction, mu_f: Array, mu_g: Array, cov: Array) -> Mask:
+    """Where E f(X) g(Y) is exactly 0: odd times even at means 0, or an odd function of an independent variable."""
+    centred, other = mu_f == 0, mu_g == 0
+    odd = (centred & (f.parity < 0)) | (other & (g.parity < 0))
+    return np.asarray(((cov == 0) & odd) | (centred & other & (f.parity * g.parity < 0)))
+
+
+def _plain(f: RealFunction) -> RealFunction | None:
+    """f without batch axes, if no parameter varies over the batch."""
+    if any(length != 1 for length in f.shape):
+        return None
+    with np.errstate(all="ignore"):
+        value = np.asarray(f.call(np.ones(1)))
+    if value.size != 1:
+        return None
+    if f.shape == ():
+        return f
+    kinks, features = f.kinks.reshape(f.kinks.shape[-1:]), f.features.reshape(f.features.shape[-2:])
+    terms = None if f.terms is None else tuple(term.flat() for term in f.terms)
+    return replace(f, kinks=kinks, features=features, terms=terms)
+
+
+def _batch(functions: Sequence[RealFunction], shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """The batch that arguments and function parameters, visible or inside `call`, span together."""
+    ndim = max(map(len, shapes))
+    with np.errstate(all="ignore"):
+        called = [np.shape(f.call(np.ones((1,) * (ndim + 1))))[:-1] for f in functions]
+    return np.broadcast_shapes(*shapes, *(f.shape for f in functions), *called)
+
+
+def _members(arrays: Sequence[NDArray[Any]], pairs: int) -> tuple[Any, Any]:
+    """Members that are computed, as places in the flat batch, and those that are the same with X and Y exchanged."""
+    shape = arrays[0].shape
+    shared = len(shape) - 2 * pairs
+    order = (*range(shared), *range(shared + pairs, len(shape)), *range(shared, shared + pairs))
+    exchanged = [arrays[k].transpose(order) for k in (1, 0, 2, 3)]
+    if not pairs or not all(map(np.array_equal, arrays, exchanged)):
+        return slice(None), slice(None)
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    turned = numbers.transpose(order).reshape(-1)
+    members = np.flatnonzero(numbers.reshape(-1) <= turned)
+    return members, turned[members]
+
+
+def _diagonal(shape: tuple[int, ...], pairs: int) -> Mask:
+    """Where the last `pairs` indices are those before them, if these have the same ranges; everywhere without pairs."""
+    first, second = shape[len(shape) - 2 * pairs : len(shape) - pairs], shape[len(shape) - pairs :]
+    return (
+        np.eye(math.prod(first), dtype=bool).reshape(first + second) if pairs and first == second else np.ones((), bool)
+    )
+
+
+def _cuts(length: int, step: int) -> list[slice]:
+    return [slice(start, start + step) for start in range(0, length, step)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Pairs of variables: places of their laws, covariances, and errors of all these relative to variances."""
+
+    one: _Laws
+    two: _Laws
+    first: Any
+    second: Any
+    cov: Array
+    moved: Array
+
+    def answer(self) -> Estimate:
+        """E f(X) g(Y), with what errors of the law do to it."""
+        one, two = self.one, self.two
+        value, error = np.empty((2, *self.cov.shape))
+        forms = None if one.varies else (elementary(one.f), elementary(two.f))
+        still = not (one.mu.any() or two.mu.any()) and ordinary(one.var) and ordinary(two.var)
+        zero = _zero(one.f, two.f, one.mu[self.first], two.mu[self.second], self.cov)
+        if zero.all():
+            value[...] = error[...] = 0.0
+        elif forms is not None and still and forms[0] is not None and forms[1] is not None:
+            for cut in _cuts(len(value), PAIRS):
+                found = kernel(*forms, one.var[self.first[cut]], two.var[self.second[cut]], self.cov[cut])
+                value[cut], error[cut] = found.value, np.where(zero[cut], 0.0, found.error)
+        else:
+            found = Estimate.exact(np.zeros(self.cov.shape)).where(zero, self._by_series())
+            pending = self._pending(found)
+            if pending.any():
+                better = self._on_panels(pending)
+                found = better.where((better.error < found.error) | np.isnan(found.value), found)
+            value, error = found.value, found.error
+        if self.moved.any():
+            error = error + self.moved * (one.sizes[self.first] * two.sizes[self.second])
+        return Estimate(value, error)
+
+    def _by_series(self) -> Estimate:
+        """By Mehler's series, not a number where there is none."""
+        found = Estimate(np.full(self.cov.shape, np.nan), np.full(self.cov.shape, np.inf))
+        one, two = self.one.series, self.two.series
+        series = None if one is None or two is None else ProductSeries(one, two)
+        for cut in _cuts(len(self.cov), PAIRS) if series is not None else []:
+            first, second = self.first[cut], self.second[cut]
+            size = self.one.sd[first] * self.two.sd[second]
+            rho = np.clip(self.cov[cut] / np.where(size > 0, size, 1.0), -1.0, 1.0)
+            part = series.at(first, second, rho)
+            found.value[cut], found.error[cut] = part.value, part.error
+        return found
+
+    def _pending(self, found: Estimate) -> Mask:
+        """Members whose error is above ENOUGH, relative to the value or, where that is not enough, to the sizes."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            pending = ~(found.error <= ENOUGH * np.abs(found.value) + 2 * TINY)
+            if np.any(pending & np.isfinite(found.error)):
+                norm = self.one.sizes[self.first] * self.two.sizes[self.second]
+                pending &= ~(found.error <= ENOUGH * norm + 2 * TINY)
+        return np.asarray(pending)
+
+    def _on_panels(self, pending: Mask) -> Estimate:
+        """By quadrature for the pending members, each different one once; no answer for the others."""
+        result = Estimate(np.full(self.cov.shape, np.nan), np.full(self.cov.shape, np.inf))
+        if self.one.varies:
+            return self._quadrature().where(pending, result)
+        key = self.first[pending] * len(self.two.mu) + self.second[pending] + 1j * self.cov[pending]
+        _, chosen, places = np.unique(key, return_index=True, return_inverse=True)
+        chosen = np.flatnonzero(pending)[chosen]
+        value, error = np.empty((2, len(chosen)))
+        for cut in _cuts(len(chosen), LAWS):
+            at = chosen[cut]
+            found = replace(self, first=self.first[at], second=self.second[at], cov=self.cov[at])._quadrature()
+            value[cut], error[cut] = found.value, found.error
+        result.value[pending], result.error[pending] = value[places.ravel()], error[places.ravel()]
+        return result
+
+    def _quadrature(self) -> Estimate:
+        """All members: products of means, integrals over a line at correlation +-1, over the plane elsewhere."""
+        one, two, shape = self.one, self.two, self.cov.shape
+        both = (one, self.first), (two, self.second)
+        sides = [
+            (laws.f, *(np.broadcast_to(array[at], shape) for array in (laws.mu, np.where(laws.sd > 0, laws.sd, 1.0))))
+            for laws, at in both
+        ]
+        law = correlation(*(laws.var[at] for laws, at in both), self.cov, np.inf)
+        rho, s = np.broadcast_to(law.rho, shape), np.broadcast_to(law.s, shape)
+        result = Estimate(np.full(shape, np.nan), np.full(shape, np.inf))
+        for chosen, kind in ((rho == 0, 0), (s == 0, 1), ((rho != 0) & (s > 0), 2)):
+            if not chosen.any():
+                continue
+            if kind == 0:
+                means = (Estimate(laws.means.value[at], laws.means.error[at]) for laws, at in both)
+                result = math.prod(means, start=Estimate.exact(1.0)).reshape(shape).where(chosen, result)
+                continue
+            r, t = np.where(chosen, rho, 0.0), np.where(chosen, s, 1.0)
+            parts = sides
+            if not one.varies:
+                r, t = rho[chosen], s[chosen]
+                parts = [(f, mu[chosen], sd[chosen]) for f, mu, sd in sides]
+            if kind == 1:
+                (f, mu, sd), (g, nu, other) = parts
+                found = integrate_line([(f, mu, sd), (g, nu, other * np.where(r < 0, -1.0, 1.0))])
+            else:
+                found = integrate_plane(*parts, r, t)
+            if one.varies:
+                result = found.where(chosen, result)
+            else:
+                result.value[chosen], result.error[chosen] = found.value, found.error
+        return result

@@ -1,0 +1,200 @@
+"""E f(X) g(Y) at zero means for f, g built of 1, x, |x|, sign(x), erf(a x) and x erf(a x): arc-cosine, arcsine kernels.
+
+    E |X| |Y|                        = (2 / pi) sd sd' (s + rho asin rho)                    Cho & Saul 2009, n = 1
+    E sign(X + dX) sign(Y + dY)      = (2 / pi) asin(c / sqrt((v + h) (v' + h')))            Sheppard 1899
+    E Y sign(X + dX)                 = c sqrt(2 / pi) / sqrt(v + h)
+    E X sign(X + dX) Y sign(Y + dY)  = (2 / pi) S S' (r asin r + (p p' + r^2 (1 - p - p')) / sqrt(1 - r^2))
+    E X sign(X + dX)                 = sqrt(2 / pi) v / sqrt(v + h)
+
+with dX ~ N(0, h) independent, S^2 = v + h, p = v / (v + h) and r = c / (S S'); erf(a x) is the mean of sign(x + dX)
+for h = 1 / (2 a^2), which turns Sheppard's formula into Williams' (1998). The last but one is Stein's lemma,
+E X F = v E dF/dX + c E dF/dY, for F = Y sign(..) sign(..); with h = h' = 0 it is the first. Products of opposite parity
+vanish.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.estimate import EPS, Estimate
+from tensorprog.gaussian.function import FunctionTerm, RealFunction
+from tensorprog.gaussian.normal import correlation
+
+Array = NDArray[np.floating]
+
+__all__ = ["Elementary", "elementary", "kernel"]
+
+MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
+# asin loses 1 / sqrt(1 - rho^2) of relative accuracy: beyond this correlation 1 - rho^2 comes from exact products
+STEEP = 0.999
+# variances and spreads outside count as extreme: their squares would over- or underflow
+SMALL, LARGE = 1e-150, 1e150
+# units of rounding in one kernel, relative to the product of the sizes; where an arc sine multiplies that of its
+# argument by its slope, which is at most 22.4, four times that more
+ULPS, ULPS_ARC_SINE = 16.0, 106.0
+RAMP_SIZE = 1.39  # x erf(a x) has a root mean square up to sqrt(6 / pi) v / sqrt(v + h), h = 1 / (2 a^2)
+
+
+@dataclass(frozen=True)
+class Elementary:
+    """constant + linear x + sum of amplitude * erf(x / sqrt(2 h)) + sum of amplitude * x erf(x / sqrt(2 h)).
+
+    A spread h = 0 means sign(x) and |x|; `at_zero` is the constant at 0, where a step counts as 0 at its own place.
+    """
+
+    constant: float
+    at_zero: float
+    linear: float
+    sigmoids: tuple[tuple[float, float], ...]  # amplitude, spread
+    ramps: tuple[tuple[float, float], ...]
+
+    def offset(self, var: Array) -> Array:
+        """The constant, which is the value at 0 where there is no variance."""
+        return np.asarray(np.where(var > 0, self.constant, self.at_zero))
+
+    def tilt(self, var: Array) -> Array:
+        """E X f(X) / var of the sigmoids."""
+        return np.asarray(sum((MEAN_ABS * a * _inverse_root(var + h) for a, h in self.sigmoids), np.zeros(var.shape)))
+
+    def mean(self, var: Array) -> Array:
+        """E f(X) but for the constant."""
+        return np.asarray(
+            sum((MEAN_ABS * a * var * _inverse_root(var + h) for a, h in self.ramps), np.zeros(var.shape))
+        )
+
+    def size(self, var: Array) -> Array:
+        """A bound on sqrt(E f(X)^2) that is at most a small multiple of it, unless summands cancel."""
+        sd = np.sqrt(var)
+        size = np.abs(self.offset(var)) + abs(self.linear) * sd
+        size = size + sum(abs(a) * sd * _inverse_root(var + h) for a, h in self.sigmoids)
+        return np.asarray(size + sum(RAMP_SIZE * abs(a) * var * _inverse_root(var + h) for a, h in self.ramps))
+
+
+@lru_cache(maxsize=64)
+def elementary(f: RealFunction) -> Elementary | None:
+    """f in that form, if its terms have it: step(x) = (1 + sign x) / 2 and x step(x) = (x + |x|) / 2."""
+    if f.terms is None:
+        return None
+    constant = at_zero = linear = 0.0
+    sigmoids: dict[float, float] = {}
+    ramps: dict[float, float] = {}
+    for term in f.terms:
+        numbers = _numbers(term)
+        if numbers is None or term.power > 1 or term.kind not in ("one", "step", "erf"):
+            return None
+        amplitude, scale = numbers
+        if term.kind == "one":
+            constant, at_zero, linear = (
+                (constant, at_zero, linear + amplitude)
+                if term.power
+                else (constant + amplitude, at_zero + amplitude, linear)
+            )
+            continue
+        if scale == 0:
+            continue  # step(0) = erf(0) = 0
+        found, spread = ramps if term.power else sigmoids, 0.0
+        if term.kind == "step":
+            linear, constant = linear + term.power * amplitude / 2, constant + (1 - term.power) * amplitude / 2
+            amplitude /= 2
+        elif SMALL < scale * scale < LARGE:
+            spread = 0.5 / (scale * scale)
+        else:
+            return None
+        found[spread] = found.get(spread, 0.0) + float(np.sign(scale)) * amplitude
+    bends = (tuple((a, h) for h, a in found.items() if a) for found in (sigmoids, ramps))
+    return Elementary(constant, at_zero, linear, *bends)
+
+
+def _numbers(term: FunctionTerm) -> tuple[float, float] | None:
+    """Coefficient and scale of a term without shift and without parameters that vary over the batch."""
+    values = [np.asarray(value, dtype=np.float64) for value in (term.coefficient, term.scale, term.shift)]
+    if any(value.size != 1 for value in values) or (term.kind != "one" and values[2].item() != 0):
+        return None
+    return values[0].item(), values[1].item()
+
+
+def ordinary(var: Array) -> bool:
+    """Whether variances are zero or far from under- and overflow."""
+    return bool(np.all((var == 0) | ((var > SMALL) & (var < LARGE))))
+
+
+def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array) -> Estimate:
+    """E f(X) g(Y) for (X, Y) Gaussian of mean zero, of covariances that may exceed sqrt(var var).
+
+    Shapes    arguments broadcast to the batch -> batch
+    Accuracy  rounding, relative to the product of the sizes, taking the arguments as exact
+    """
+    at = _Correlated(var_f, var_g, cov)
+    total = np.zeros(np.broadcast_shapes(var_f.shape, var_g.shape, cov.shape))
+    for a, h in f.ramps:
+        for b, k in g.ramps:
+            total += MEAN_ABS**2 * a * b * (np.sqrt(var_f + h) * np.sqrt(var_g + k)) * at.ramps(h, k)
+    for a, h in f.sigmoids:
+        for b, k in g.sigmoids:
+            total += (2 / np.pi * a * b) * at.arc_sine(h, k)
+    if (f.linear or f.sigmoids) and (g.linear or g.sigmoids):
+        mixed = f.linear * g.linear + (f.linear * g.tilt(var_g) + g.linear * f.tilt(var_f))
+        total += cov * mixed
+    if any((f.constant, f.at_zero, g.constant, g.at_zero)):
+        one, two = f.offset(var_f), g.offset(var_g)
+        total += one * two + (one * g.mean(var_g) + two * f.mean(var_f))
+    ulps = ULPS_ARC_SINE if f.sigmoids and g.sigmoids else ULPS
+    return Estimate(total, ulps * EPS * (f.size(var_f) * g.size(var_g)))
+
+
+class _Correlated:
+    """Correlations of X + dX and Y + dY, dX ~ N(0, h) and dY ~ N(0, k), and their arc sines."""
+
+    def __init__(self, var_f: Array, var_g: Array, cov: Array) -> None:
+        self.var, self.cov = (var_f, var_g), cov
+        self._known: dict[tuple[float, float], tuple[Array, Array, Array]] = {}
+
+    def angle(self, h: float, k: float) -> tuple[Array, Array, Array]:
+        """The correlation r, rounded a few times and kept in [-1, 1], 1 - r^2 without cancellation, and asin r."""
+        if (h, k) not in self._known:
+            v, w = self.var
+            rho = np.clip(self.cov * (_inverse_root(v + h) * _inverse_root(w + k)), -1, 1)
+            self._known[h, k] = rho, (1 - rho) * (1 + rho), np.arcsin(rho)
+        return self._known[h, k]
+
+    def ramps(self, h: float, k: float) -> Array:
+        """r asin r + (p q + r^2 (1 - p - q)) / s with s^2 = 1 - r^2, for r^2 <= p q.
+
+        With t = p + q - 1 the dividend is t s^2 + (1 - p) (1 - q), and p q - t r^2: of both all summands are positive,
+        for t > 0 and for t < 0. The derivative by r is bounded, so that its rounding costs little anywhere, provided
+        that s belongs to the same rounded r.
+        """
+        rho, square, angle = self.angle(h, k)
+        root = np.sqrt(square)
+        if not h and not k:
+            return np.asarray(rho * angle + root)
+        spreads = [(np.maximum(v + m, SMALL), v, m) for v, m in zip(self.var, (h, k), strict=True)]
+        p, q = (v / total for total, v, _ in spreads)
+        rest, other = (np.where(v > 0, m / total, float(m > 0)) for total, v, m in spreads)
+        tilt = np.minimum(p, q) - np.minimum(rest, other)
+        top = np.maximum(tilt, 0.0) * square - np.minimum(tilt, 0.0) * np.square(rho) + np.minimum(rest * other, p * q)
+        return np.asarray(top / np.maximum(root, EPS) + rho * angle)
+
+    def arc_sine(self, h: float, k: float) -> Array:
+        """asin r: d asin = d r / s, so that small s are refined.
+
+        With r, s of X and Y themselves, the tangent of the angle is r / sqrt(s^2 + p + q + p q), p = h / v, q = k / w.
+        """
+        _, square, angle = self.angle(h, k)
+        steep = square < 1 - STEEP**2
+        if steep.any():
+            v, w, c = (np.broadcast_to(array, angle.shape)[steep] for array in (*self.var, self.cov))
+            plain = correlation(v, w, c, np.inf)  # beyond 1 counts as 1
+            p, q = h / v, k / w
+            angle = angle.copy()
+            angle[steep] = np.arctan2(plain.rho, np.sqrt(plain.s**2 + (p + q + p * q)))
+        return angle
+
+
+def _inverse_root(values: Array) -> Array:
+    """1 / sqrt, 0 for 0."""
+    return np.asarray(np.where(values > 0, 1 / np.sqrt(np.where(values > 0, values, 1.0)), 0.0))
