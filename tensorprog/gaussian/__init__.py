@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tensorprog.gaussian.estimate import Estimate
-    from tensorprog.gaussian.function import FunctionTerm, RealFunction
     from tensorprog.gaussian.expectation import cross, mean
+    from tensorprog.gaussian.function import FunctionTerm, RealFunction
     from tensorprog.gaussian.several import integrate, normal_points
 
 __all__ = ["Estimate", "FunctionTerm", "RealFunction", "cross", "integrate", "mean", "normal_points"]
