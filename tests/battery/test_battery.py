@@ -1,6 +1,6 @@
 """Random programs: all interpreters of one program agree, and so do two ways to write it.
 
-Each commit draws other programs (`tests/rotation.py`); `python benchmarks/battery.py --programs 1000` draws many.
+`python benchmarks/battery.py --programs 1000` draws many more.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from collections import Counter
 
 import pytest
 
-from tests import rotation
 from tests.reading import dump, loads
 
 from . import agreement
 from .generator import write
 
-PROGRAMS = 5
-SLICES = 205
+PROGRAMS = 1025
 FEATURES = (
     "zero boundary",
     "wrap boundary",
@@ -32,7 +30,7 @@ FEATURES = (
 )
 
 
-@pytest.mark.parametrize("seed", rotation.examples(PROGRAMS, SLICES)[:4])
+@pytest.mark.parametrize("seed", range(4))
 def test_a_program_is_the_same_in_both_front_ends_and_in_every_style(seed: int) -> None:
     first, second = write(seed), write(seed, seed + 1)
     P, Q = agreement.program(first.text), agreement.program(second.text)
@@ -42,17 +40,16 @@ def test_a_program_is_the_same_in_both_front_ends_and_in_every_style(seed: int) 
 
 
 @pytest.mark.slow
-@pytest.mark.turns(1)
-@pytest.mark.parametrize("seed", rotation.examples(PROGRAMS, SLICES))
+@pytest.mark.parametrize("seed", range(10))
 def test_interpreters_agree(seed: int) -> None:
     found = agreement.examine(seed, 2000)
     assert found.grade != "outside"
     assert not found.faults, "\n".join([*found.faults, write(seed).text])
 
 
-def test_the_programs_of_all_slices_cover_the_language() -> None:
+def test_the_programs_cover_the_language() -> None:
     """So that a change of the generator cannot make the battery empty."""
-    every = Counter(feature for seed in range(SLICES * PROGRAMS) for feature in write(seed).features)
+    every = Counter(feature for seed in range(PROGRAMS) for feature in write(seed).features)
     assert all(every[feature] >= 20 for feature in FEATURES), every
 
 

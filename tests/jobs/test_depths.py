@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tensorprog.jobs.depths.networks import extrapolated
 
 import tensorprog as tp
 from tensorprog.jobs.cli import main
 from tensorprog.jobs.depths import profile
-from tensorprog.jobs.depths.networks import extrapolated
 from tensorprog.jobs.depths.pictures import save_picture
 from tensorprog.jobs.depths.profile import Curves
 from tensorprog.jobs.depths.question import ask

@@ -55,7 +55,6 @@ def close():
     plt.close("all")
 
 
-@pytest.mark.turns(3)
 def test_limits_are_those_of_other_code(densities):
     table = chosen(densities[1].tables[""], {"n": 16, "H": 1})
     some = np.linspace(0, 499, 21).astype(int)
@@ -202,7 +201,6 @@ def test_pictures_show_the_tables_and_nothing_else(densities, scores):
     assert [ax.get_yscale() for ax in axes] == ["linear", "log", "linear", "linear", "log"]
 
 
-@pytest.mark.turns(3)
 def test_files(tmp_path):
     found = make(FIGURES["fig2a"], SMALL, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == set(found["files"])
@@ -237,7 +235,6 @@ def test_figures_are_those_of_the_paper():
     assert [case.heads for case in FIGURES["fig2b"].drawing.cases] == [1, 256]
 
 
-@pytest.mark.turns(3)
 def test_command_line(tmp_path, capsys):
     def call(*args):
         with pytest.raises(SystemExit) as caught:

@@ -49,14 +49,12 @@ def run(arguments: list[str], outside: bool, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.turns(12)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_program(name: str, tmp_path: Path) -> None:
     run(shortened(name, tmp_path), tp.load(name).check().grade == "outside", tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.turns(6)
 @pytest.mark.parametrize(("name", "setting"), REGIMES)
 def test_every_regime(name: str, setting: str, tmp_path: Path) -> None:
     run([name, "--set", setting, "--set", "s=2"], False, tmp_path)

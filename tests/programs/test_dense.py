@@ -17,7 +17,6 @@ def drawn(program: tp.Program, width: int, networks: int) -> Array:
     return np.asarray(found[found.outputs[0]]).reshape(networks, width, -1)
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_of_one_width_have_the_moments_of_the_program(name: str) -> None:
     ours, error = moments(drawn(tp.load(name), WIDTH, SAMPLES))
@@ -25,7 +24,6 @@ def test_networks_of_one_width_have_the_moments_of_the_program(name: str) -> Non
     np.testing.assert_array_less(np.abs(ours - theirs), 4.9 * np.hypot(error, slack) + 1e-12)
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_of_growing_width_have_the_second_moments_of_the_limit(name: str) -> None:
     """(4 m(256) - m(64)) / 3 has no term in 1/n; what is left, of order 1/n**2, is below the standard error."""

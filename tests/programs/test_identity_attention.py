@@ -45,7 +45,6 @@ def problem(seed: int, s: int) -> tuple[tp.Program, Array, float]:
     return tp.Program.from_netsor(loads(text)), gram, float(np.prod(list(variances.values())))
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_limit(seed: int) -> None:
     program, gram, scale = problem(seed, s=2 + seed % 3)

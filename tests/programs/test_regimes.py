@@ -74,7 +74,6 @@ def test_grades_are_those_of_programs_that_say_the_same(
 
 
 @pytest.mark.slow
-@pytest.mark.turns(6)
 @pytest.mark.parametrize(("settings", "name", "others"), ALONE)
 def test_limits_are_those_of_programs_that_say_the_same(
     settings: dict[str, float], name: str, others: dict[str, float]
@@ -96,7 +95,6 @@ def test_grades_move_with_the_constants() -> None:
         assert (report.grade, {claim.name for claim in report.claims}) == (grade, claims[name])
 
 
-@pytest.mark.turns(3)
 def test_infinitely_many_heads() -> None:
     laws = [program.limit().infinite_heads("a") for program in both({}, "attention_correlated", {"rho": 0.5})]
     np.testing.assert_allclose(laws[0].cov("y"), laws[1].cov("y"), rtol=0, atol=1e-12)
@@ -141,7 +139,6 @@ def test_as_many_heads_as_one_likes() -> None:
     assert many.kurtosis_error < 1e-7
 
 
-@pytest.mark.turns(5)
 @pytest.mark.slow
 def test_heads_of_fixed_dimension_approach_those_of_growing_ones() -> None:
     """The dimension stays finite: what it leaves of the kurtosis is of order 1/D."""

@@ -48,7 +48,6 @@ print(json.dumps(printed, sort_keys=True))
 SETTINGS = [("0", "1", "nothing", "forwards"), ("1", "2", "before", "backwards")]
 
 
-@pytest.mark.turns(4)
 @pytest.mark.slow
 def test_hash_seeds_threads_and_earlier_draws_change_nothing(tmp_path) -> None:
     printed = []

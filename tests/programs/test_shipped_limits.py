@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import runpy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from tests.programs import sentences
 Array = NDArray[np.float64]
 
 PROGRAMS = shipped_programs()
-SHARED_KEYS = runpy.run_path(str(Path(__file__).resolve().parents[2] / "benchmarks" / "shared_keys.py"))
 REAL = os.environ.get("TENSORPROG_GLOVE", "")  # a folder with vectors.npy: 16 real token vectors of the same sentences
 
 
@@ -82,7 +80,6 @@ def test_layernorm_mlp() -> None:
     holds(tp.load("layernorm_mlp").limit(), "f", arccos_kernel(2 * normal + 0.1))
 
 
-@pytest.mark.turns(3)
 def test_batchnorm_mlp() -> None:
     """Layer by layer from draws, for want of a closed form: 2 million for each layer."""
     law = tp.load("batchnorm_mlp").limit()
@@ -133,7 +130,7 @@ def test_cnn_pool() -> None:
 # -- sentences
 
 
-@pytest.mark.turns(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sentences.CLOSED)
 def test_closed_forms_on_two_sentences(name: str, vectors: Array, tmp_path: Path) -> None:
     law = on(vectors, name, tmp_path).limit()
@@ -145,7 +142,6 @@ def test_one_layer_of_the_transformer(vectors: Array, tmp_path: Path) -> None:
     holds(law, "out", sentences.transformer_yang(sentences.gram(vectors), layers=1))
 
 
-@pytest.mark.turns(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sentences.GATED)
 def test_gates_on_two_sentences(name: str, vectors: Array, tmp_path: Path) -> None:
@@ -156,7 +152,6 @@ def test_gates_on_two_sentences(name: str, vectors: Array, tmp_path: Path) -> No
     assert np.all(np.abs(found - expected) <= error + 4.9 * se)
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", [*sentences.CLOSED, *sentences.GATED])
 def test_sentences_of_other_lengths(name: str, tmp_path: Path) -> None:
     """Lengths are constants, and the data have one row for each token."""
@@ -196,7 +191,7 @@ def test_scores_on_the_scale_one_over_n_make_attention_uniform() -> None:
     holds(tp.load("attention_1n").limit(), "y", np.full((4, 4), tokens.mean()), most=1e-6)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "other"),
     [
@@ -218,22 +213,6 @@ def test_keys_shared_by_heads_leave_the_scores_of_heads_independent() -> None:
     heads = p.transpose(0, 3, 1, 2, 4, 5)
     assert np.all(heads[~np.eye(4, dtype=bool)] == 0)
     assert np.all(np.einsum("aaijij->aij", heads) > 0)
-
-
-def test_the_coefficient_of_shared_keys_is_that_of_the_exact_covariance() -> None:
-    """By Richardson extrapolation of n times the covariance at two widths."""
-    first, second = (n * SHARED_KEYS["exact"](n)[1] for n in (1000, 2000))
-    assert abs(2 * second - first - SHARED_KEYS["coefficient"]()) < 1e-4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [64, 256, 1024])
-def test_shared_keys_correlate_the_squares_of_scores_like_one_over_n(width: int) -> None:
-    program = tp.load("attention_mqa", C=SHARED_KEYS["C"])
-    plain, squares = SHARED_KEYS["measured"](program, width, 100_000)
-    for products, expected in ((plain, 0), (squares, SHARED_KEYS["exact"](width)[1])):
-        assert abs(products.mean() - expected) < 4.9 * products.std() / np.sqrt(len(products))
-    assert squares.mean() > 8 * squares.std() / np.sqrt(len(squares))  # so the measurement could have failed
 
 
 @pytest.mark.slow
