@@ -1,14 +1,13 @@
-"""Functions that people spell out with others, such as exp(x)/(1 + exp(x)), as the functions that they are."""
+"""Functions that people spell out with others, such as GPT-2's gelu, as the function of the language that they are."""
 
 from __future__ import annotations
 
-from functools import cache
+import math
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tensorprog.language.atoms import ATOMS
-from tensorprog.language.errors import ProgramError
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, evaluate
 from tensorprog.language.expr import (
     COMPARISONS,
@@ -20,48 +19,56 @@ from tensorprog.language.expr import (
     Reduction,
     Variable,
     call,
+    is_call,
     rebuild,
+    variables,
     walk,
 )
 from tensorprog.language.records import Draft
 
 __all__ = ["recognised"]
 
-POINTS = np.concatenate([np.linspace(-9, 9, 73), [-1e-3, 1e-3, -30.0, 30.0]])
-CLOSE, SMALL = 1e-9, 1e-3
-JUMPS = {"sign", "step", *COMPARISONS, *LOGICAL}
+FAR = np.array([30.0, 1e2, 1e3, 1e5])
+POINTS = np.concatenate([-FAR, [-1e-3, 1e-3], np.linspace(-9, 9, 73), FAR])
+X = Variable("x")
 
 
-def recognised(expr: Expr) -> Expr:
-    """The expression with each part of one variable that has the values of a function of the language as that function.
+def recognised(expr: Expr, within: float = 1e-9, names: Sequence[str] = ()) -> Expr:
+    """The expression, in which parts with the values of one function of one variable are that function.
 
-    Accuracy  values are compared at 77 points from -30 to 30, within 1e-9 of their size
+    Values may differ `within` this times the size of the argument, or of the value; `names` are the functions looked
+    for, by default all of one argument without parameters that are defined for all numbers.
     """
-    return rebuild(expr, _short)
+    names = names or [
+        a.name for a in ATOMS.values() if a.arity == 1 and not a.params and a.domain == (-math.inf, math.inf)
+    ]
+
+    def change(node: Expr) -> Expr | None:
+        inner = _argument(node) if not is_call(node, "negative", *COMPARISONS, *LOGICAL) else None
+        if inner is None or inner == node or is_call(node, *names):
+            return None
+        probe = rebuild(node, lambda part: X if part == inner else None)
+        if {type(part) for part in walk(probe)} & {Constant, IndexValue, Reduction} or variables(probe) != [X]:
+            return None
+        scope = Scope(Draft(""), {}, lambda *_: Open((COORDINATE,), POINTS))
+        values = np.broadcast_to(evaluate(probe, scope).data, POINTS.shape)
+        for name in names:
+            with np.errstate(all="ignore"):
+                wanted = ATOMS[name].numpy(POINTS)
+                near = (np.abs(values - wanted) <= within * np.maximum(np.abs(wanted), 1e-3)) | (values == wanted)
+            if name != "negative" and np.all(near | (~np.isfinite(values) & (np.abs(POINTS) > 30))):
+                return call(name, inner)
+        return None
+
+    return rebuild(expr, change)
 
 
-def _short(node: Expr) -> Expr | None:
-    nodes = list(walk(node))
-    read = {n for n in nodes if isinstance(n, Variable)}
-    other = any(
-        isinstance(n, Constant | IndexValue | Reduction) or (isinstance(n, Call) and n.atom in JUMPS) for n in nodes
+def _argument(expr: Expr) -> Expr | None:
+    """The one expression that, with numbers, the rest is made of; None where there is no variable."""
+    if not isinstance(expr, Call) or not variables(expr):
+        return expr if variables(expr) else None
+    found = {part for part in map(_argument, expr.args) if part is not None}
+    named = any(
+        isinstance(part, Constant | IndexValue) for arg in expr.args if not variables(arg) for part in walk(arg)
     )
-    if len(read) != 1 or other or sum(isinstance(n, Call) for n in nodes) < 2:
-        return None
-    (x,) = read
-    try:
-        with np.errstate(all="ignore"):
-            values = evaluate(node, Scope(Draft(""), {}, lambda *_: Open((COORDINATE,), POINTS))).data
-    except ProgramError:
-        return None
-    near = (name for name, known in _known() if np.all(np.abs(values - known) <= CLOSE * (SMALL + np.abs(known))))
-    name = next(near, None)
-    return None if name is None else call(name, x)
-
-
-@cache
-def _known() -> tuple[tuple[str, NDArray[np.float64]], ...]:
-    """The functions of one variable without parameters, with their values."""
-    whole = (-np.inf, np.inf)
-    atoms = (a for a in ATOMS.values() if a.arity == 1 and not a.params and a.domain == whole and not a.declared)
-    return tuple((atom.name, atom.numpy(POINTS)) for atom in atoms if atom.name not in JUMPS)
+    return expr if named or len(found) > 1 else found.pop()
