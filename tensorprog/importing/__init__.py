@@ -7,7 +7,6 @@
     values          tensors as axes and expressions
     sketch          the program while it is drawn up
     parameters      parameters as weights, initial vectors or numbers
-    spelled         functions that are spelled out with others
     products        linear layers, inner products, einsum
     masks           fixed masks as conditions on indices
     waves           fixed cosines and sines of rotary positions

@@ -10,11 +10,13 @@ from fractions import Fraction
 import numpy as np
 
 from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.spelled import said_shortly
 from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Inner, Traced, atoms_of, product, scaled
 from tensorprog.language.expr import Call, Expr, Number, Variable, call, is_call
+from tensorprog.language.recognised import recognised
 
 __all__ = ["added", "einsum", "met_on", "multiplied", "number_of", "summed", "together"]
+
+SHORT = ("gelu_tanh", "gelu", "silu")  # that modules spell out, with constants in single precision
 
 Operand = Traced | FixedTensor
 Labels = Sequence[Hashable]
@@ -79,7 +81,8 @@ def multiplied(sketch: Parameters, left: Operand, right: Operand, divide: bool =
         one = sketch.settled(one)
     copies = sketch.met(one, other)
     inner = one.inner or other.inner
-    expr = said_shortly(_quotient(one.expr, other.expr) if divide else product(one.expr, other.expr))
+    expr = _quotient(one.expr, other.expr) if divide else product(one.expr, other.expr)
+    expr = recognised(expr, 1e-6, SHORT)
     return Traced(axes, expr, one.power + sign * other.power, inner, copies)
 
 

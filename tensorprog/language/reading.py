@@ -136,7 +136,7 @@ def loads(
 ) -> Netsor:
     """As `load`, from text; data files are looked up below the folder `base`, or in arrays by their names."""
     folder = base if base is None or isinstance(base, Mapping) else Path(base)
-    return _Reader(text, file, folder).program(compose(text, file), overrides or {})
+    return _FileReader(text, file, folder).program(compose(text, file), overrides or {})
 
 
 def compose(text: str, file: str) -> MappingNode:
@@ -170,7 +170,7 @@ def compose(text: str, file: str) -> MappingNode:
     return root
 
 
-class _Reader:
+class _FileReader:
     """The sections of one file; problems are collected until the end of a phase."""
 
     def __init__(self, text: str, file: str, base: Path | Mapping[str, Any] | None) -> None:

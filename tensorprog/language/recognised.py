@@ -40,7 +40,9 @@ def recognised(expr: Expr, within: float = 1e-9, names: Sequence[str] = ()) -> E
     for, by default all of one argument without parameters that are defined for all numbers.
     """
     names = names or [
-        a.name for a in ATOMS.values() if a.arity == 1 and not a.params and a.domain == (-math.inf, math.inf)
+        a.name
+        for a in ATOMS.values()
+        if a.arity == 1 and not a.params and a.domain == (-math.inf, math.inf) and not a.declared
     ]
 
     def change(node: Expr) -> Expr | None:

@@ -61,7 +61,7 @@ FAILS = (
     "1/u", "log(u)", "w/relu(u)", "sqrt(abs(u))", "tanh(where(u > 0, 1, u))", "u/(1 - 1)",
 )  # fmt: skip
 ASSUMED = (
-    "exp(p[0,0])/sum[j](exp(p[0,j]))", "log(sigmoid(u))", "u*step(u)", "exp(u)/(1 + exp(2*u))",
+    "exp(p[0,0])/sum[j](exp(p[0,j]))", "log(sigmoid(u))", "u*step(u - 1) - step(u - 1)", "exp(u)/(1 + exp(2*u))",
 )  # fmt: skip
 
 
