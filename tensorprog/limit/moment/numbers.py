@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -72,7 +72,6 @@ class Numbers(Recursion[Value, IndexedValues]):
         super().__init__(program, expanded, symbols)
         self.replicates: Range | None = None
         self.initials = initial_laws(self.netsor)
-        self.of_initials: dict[Hashable, Value] = {}  # expectations of functions of initial vectors
         self.functions: dict[Expr, RealFunction] = {}  # that read nothing but their variable
         self._whole: set[str] = set()
 
@@ -159,8 +158,8 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     # -- the algebra ----------------------------------------------------------------------------------------------
 
-    def scope(self, ranges: Ranges, moved: Variable | None = None, by: float = 1.0, apart: bool = True) -> Scope:
-        """Numbers: constants, indices, averages (`moved` `by` its error); a score would be a mistake of ours.
+    def scope(self, ranges: Ranges, moved: Variable | None = None, apart: bool = True) -> Scope:
+        """Numbers: constants, indices, averages (`moved` by its error); a score would be a mistake of ours.
 
         Averages have a value for each replicate, or not `apart`, one.
         """
@@ -170,7 +169,7 @@ class Numbers(Recursion[Value, IndexedValues]):
             value = self._average_at(reference, box)
             value = value if apart else self.settle(value)
             if reference == moved:
-                return Open(value.axes, value.estimate.value + by * value.estimate.error)
+                return Open(value.axes, value.estimate.value + value.estimate.error)
             return value.value
 
         return Scope(self.netsor, full, read)
@@ -196,24 +195,24 @@ class Numbers(Recursion[Value, IndexedValues]):
         return self._number(expr, ranges)
 
     def _number(self, expr: Expr, ranges: Ranges) -> Value:
-        value = evaluate(expr, self.scope(ranges))
-        # draws with moments of their own have errors of their own: one for all would be large beside the small ones
-        sizes = zip(value.axes, np.shape(value.data), strict=True)
-        apart = [size if self.each and axis == REPLICATE else 1 for axis, size in sizes]
-        result = Value.of(value.data, value.axes, np.zeros(apart))
-        for reference in variables(expr):  # first-order: move each average by its error
-            average = self._average(reference.name).estimate
-            if not average.error.any():
-                continue
-            error: Array = np.zeros(())
-            rounded = np.all(average.error <= EXACT * np.abs(average.value))
-            for by in (1.0,) if rounded else (1.0, -1.0):  # a function may change to one side only
-                changed = evaluate(expr, self.scope(ranges, reference, by))
-                axes = union(result.axes, changed.axes)
-                result = Value(axes, result.aligned(axes))
-                error = np.maximum(error, np.abs(align(changed, axes) - result.estimate.value))
-            error = result.estimate.error + np.where(np.isnan(error), np.inf, error)
-            result = Value(result.axes, Estimate(np.broadcast_to(result.estimate.value, error.shape), error))
+        def evaluated(scope: Scope) -> Value:
+            found = evaluate(expr, scope)
+            return Value.of(found.data, found.axes)
+
+        return self.of_averages(dict.fromkeys(variables(expr)), ranges, evaluated)
+
+    def of_averages(self, averages: Iterable[Variable], ranges: Ranges, found: Callable[[Scope], Value]) -> Value:
+        """What is made of averages, with the effect of their errors to first order."""
+        result = found(self.scope(ranges))
+        for average in averages:
+            known = self._average(average.name).estimate
+            if np.any(known.error > EXACT * np.abs(known.value)):
+                moved = found(self.scope(ranges, average))
+                axes = union(result.axes, moved.axes)
+                value, other = result.aligned(axes), moved.aligned(axes).value
+                error = np.abs(other - value.value)
+                error = value.error + np.where(np.isnan(error), np.inf, error)
+                result = Value(axes, Estimate(np.broadcast_to(value.value, error.shape), error))
         return result
 
     def variance(self, weight: str, slots: Sequence[Affine], ranges: Ranges) -> Value:

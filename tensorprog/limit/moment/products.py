@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian import cross, integrate, mean
-from tensorprog.gaussian.estimate import EPS, Estimate
+from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.language.arrows import connected
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, broadcast, evaluate, union
@@ -105,7 +105,6 @@ class _Law:
     def __init__(self, product: ProductOfFunctions, equations: Equations, solution: Mapping[str, Affine]) -> None:
         self.product, self.equations, self.solution = product, equations, solution
         self.numbers, self.ranges = product.numbers, product.ranges
-        self.paired: dict[int, tuple[Sequence[_Factor], tuple[str, ...], int]] = {}  # blocks with their axes
         self.forms = [renamed(form, solution) for form in product.forms.forms]
         self.place = {form: self.forms.index(key) for form, key in zip(product.forms.forms, self.forms, strict=True)}
         self._known: dict[tuple[int, int], Value] = {}
@@ -138,46 +137,8 @@ class _Law:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
         if len(block) > 2:
             block = _merged(block)
-        known, key = self.numbers.of_initials, self._of_initials(block)
-        if key is None:
-            return self._now(block)
-        if key not in known:
-            known[key] = self._now(block)
-        return known[key]
-
-    def _of_initials(self, block: Sequence[_Factor]) -> tuple[Any, ...] | None:
-        """What tells a block of functions of initial vectors from others, which has one value for all draws."""
-        if all(factor.plain == FORMAL for factor in block) or any(factor.averages for factor in block):
-            return None
-        places = dict.fromkeys(place for factor in block for place in factor.places)
-        forms = [self.forms[place] for place in places]
-        if any(True for form in forms for weight, _, _ in form for _ in variables(weight)):  # an average
-            return None
-        read = [variable.name for form in forms for _, variable, _ in form]
-        families, fixed = self.numbers.netsor.families, dict(self.numbers.netsor.fixed_widths)
-        if any(families[n].statements or families[n].width in fixed for n in read):
-            return None
-        named = {name for factor in block for name in indices_of(factor.body, self.ranges)}
-        named |= {name for form in forms for entry in form for name in indices_of(entry[1], self.ranges)}
-        named |= {name for form in forms for weight, _, _ in form for name in indices_of(weight, self.ranges)}
-        spans = tuple((name, self.ranges[name]) for name in sorted(named))
-        equations = frozenset(form for form in self.equations if named.intersection(form.indices))
-        factors = tuple((factor.body, *((place, self.forms[place]) for place in factor.places)) for factor in block)
-        return factors, equations, spans
-
-    def _now(self, block: Sequence[_Factor]) -> Value:
-        result = self._expectation(block, self.numbers.scope(self.ranges))
         averages = dict.fromkeys(v for factor in block for v in factor.averages)
-        if not averages:
-            return result
-        value, error = result.estimate.value, result.estimate.error
-        for average in averages:
-            known = self.numbers.average(average.name).estimate
-            if np.any(known.error > 64 * EPS * np.abs(known.value)):
-                scopes = (self.numbers.scope(self.ranges, average, by) for by in (1.0, -1.0))
-                moved = [self._expectation(block, scope).aligned(result.axes).value for scope in scopes]
-                error = error + np.abs(np.stack(moved) - value).max(axis=0)  # a function may change to one side only
-        return Value(result.axes, Estimate(value, error))
+        return self.numbers.of_averages(averages, self.ranges, lambda scope: self._expectation(block, scope))
 
     def _expectation(self, block: Sequence[_Factor], scope: Scope) -> Value:
         bodies = [factor.plain for factor in block]
@@ -190,9 +151,7 @@ class _Law:
         moments = [*means, *(self.cov(place, place) for place in places)]
         if len(block) == 2:
             moments.append(self.cov(*places))
-        if id(block) not in self.paired:
-            self.paired[id(block)] = block, *_paired_axes(self._axes(moments, bodies))
-        _, axes, pairs = self.paired[id(block)]
+        axes, pairs = _paired_axes(self._axes(moments, bodies))
         f = self._function(bodies[0], scope, axes)
         args = [moment.aligned(axes) for moment in moments]
         check_memory([self.ranges[name][1] - self.ranges[name][0] for name in axes])
@@ -268,7 +227,6 @@ def _call(
 
 def _blocks(found: Sequence[_Factor], law: _Law) -> list[list[_Factor]]:
     """Factors in groups that are independent: no variable in two of them, all covariances between them zero."""
-
     if len(found) < 2:
         return [list(found)] if found else []
 
