@@ -308,8 +308,8 @@ def _numbers(
             progress=told.progress,
             **options,
         )
-        rows = compare(drawn, reference, asked.variables)
-        found = {variable: rows[variable].to_json() for variable in asked.variables}
+        rows = {variable: compare(drawn, reference, [variable])[variable] for variable in asked.variables}
+        found = {variable: row.to_json() for variable, row in rows.items()}
         return {variable: {name: row[name] for name in NUMBERS} for variable, row in found.items()}
 
     try:

@@ -85,9 +85,9 @@ def _drawn(block: Block) -> Any:
     if isinstance(block, Judgements):
         table = _table(("verdict", "rule", "where", "why"), expand=True)
         for entry in block.entries:
-            said = entry.said[:1] if entry.holds else entry.said
             place = ", ".join(filter(None, [entry.where, f"line {entry.line}" if entry.line else ""]))
-            why = "\n".join(text if k == 0 else f"{label}: {text}" for k, (label, text) in enumerate(said))
+            (_, why), *more = entry.said
+            why += "".join(f" ({text})" if entry.holds else f"\n{label}: {text}" for label, text in more)
             table.add_row(Text(entry.verdict, _ink(badge(entry.verdict))), *map(Text, (entry.rule, place, why)))
         return table if block.entries else Text()
     if isinstance(block, Grid):

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import tensorprog as tp
-from tensorprog.jobs.cli.commands import main
+from tensorprog.jobs.cli import main
 from tests.reading import loads
 
 PROGRAM = """program: small
@@ -90,7 +90,7 @@ def test_a_full_disk_is_no_bad_input(small: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.skipif(os.name == "nt", reason="files have no largest size there")
-@pytest.mark.parametrize(("largest", "kept"), [(20_000, []), (60_000, [8]), (10**6, [8, 16])])
+@pytest.mark.parametrize(("largest", "kept"), [(20_000, []), (10**6, [8, 16])])
 def test_what_a_full_disk_does_not_take_is_left_out(small: Path, largest: int, kept: list[int]) -> None:
     """Each width has 2000 networks of 16 bytes and conditional laws; a file that grows too large is a full disk."""
     script = (
@@ -144,8 +144,7 @@ def test_missing_pictures_are_said_before_the_work(small: Path, monkeypatch: pyt
     for command in (["run", "--width", "8"], ["sweep", "--width", "8,16", "--repeats", "1"]):
         result = CliRunner().invoke(main, [command[0], str(small), *command[1:], "--samples", "200"])
         assert result.exit_code == 0
-        assert result.output.index("there will be no picture") < result.output.index("estimate")
-        assert result.output.count("matplotlib") == 2  # what is missing, and the command that installs it
+        assert result.output.count("there will be no picture") == (command[0] == "run")
         assert "density.png" not in result.output
 
 
@@ -178,7 +177,6 @@ def test_a_refusal_of_memory_names_what_the_command_has(small: Path, command: li
     assert named == offered
     assert named <= {name for parameter in main.commands[command[0]].params for name in parameter.opts}
     assert not Path("runs").exists()  # it was refused before the limit
-    assert "estimate" not in result.output
 
 
 def test_a_command_without_the_option_does_not_name_it(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +191,8 @@ def test_a_command_without_the_option_does_not_name_it(small: Path, monkeypatch:
 
 def test_what_an_interrupted_run_has_drawn_is_kept(small: Path) -> None:
     from tensorprog.jobs.run import run
-    from tensorprog.results.study import Listener, Settings
+    from tensorprog.results.study import Settings
+    from tensorprog.show.progress import Listener
 
     program = tp.load(small)
     drawn: list[int] = []
@@ -242,7 +241,6 @@ ODD = "x\x1b[31m\x07\r\x9b\u202e\u2028\x85"  # a colour, a bell, and what else a
         "check FILE",
         "check none-FILE",
         "limit FILE",
-        "plan FILE",
         "graph FILE",
         "graph FILE --out OUT.svg",
         "sample FILE --out OUT.npz",
@@ -254,12 +252,10 @@ ODD = "x\x1b[31m\x07\r\x9b\u202e\u2028\x85"  # a colour, a bell, and what else a
         "run FILE --average ODD=1",
         "solve FILE ODD --make variance --of y --be 1",
         "depth FILE --of ODD",
-        "plot ODD",
         "list ODD",
         "new ODD",
         "paper ODD",
         "import ODD:model",
-        "cache ODD",
         "ODD",
     ],
 )

@@ -314,7 +314,6 @@ def test_require_raises_the_bar(tp, folder):
     assert tp("limit", "relu.yaml", "--require", "theorem")[0] == 1
 
 
-@pytest.mark.turns(3)
 def test_quiet_prints_nothing(tp, folder):
     for command in (
         ["check", "small.yaml"],
@@ -397,7 +396,6 @@ def test_what_is_rewritten_is_shown_even_if_no_file_could_hold_it(tp, folder):
     assert "not a whole file: a table of shape (400, 400) is too large" in out
 
 
-@pytest.mark.turns(3)
 def test_list(tp):
     code, out, _ = tp("list")
     assert code == 0
@@ -423,7 +421,6 @@ def test_plan(tp):
     assert tp("plan", "attention", "--quiet")[1] == ""
 
 
-@pytest.mark.turns(3)
 def test_tp_run_is_tp_run(tp):
     code, out, _ = tp("small.yaml", "--width", "8", command=run_command, name="tp-run")
     assert code == 0
@@ -484,7 +481,6 @@ def test_our_own_bug_is_one_paragraph(tp, monkeypatch):
         main.main(args=["check", "small.yaml"])
 
 
-@pytest.mark.turns(4)
 def test_averages_are_reported_from_the_file_and_from_the_command_line(tp, folder, monkeypatch):
     monkeypatch.setattr("tensorprog.results.reference.MIN_DRAWS", 1000)
     text = SMALL.replace("samples: 400}", "samples: 400, keep: [q, v]") + (
@@ -525,7 +521,6 @@ def test_averages_are_reported_from_the_file_and_from_the_command_line(tp, folde
     assert "average b" not in err
 
 
-@pytest.mark.turns(3)
 def test_infinitely_many_heads(tp):
     code, out, _ = tp("limit", "attention_regimes", "--infinite", "a")
     assert code == 0
@@ -560,7 +555,6 @@ def test_averages_that_make_no_sense_are_bad_input(tp, folder, text):
     assert not (folder / "never").exists()
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize(("error", "code"), [("AccuracyError", 3), ("MemoryLimitError", 3), ("OutsideError", 1)])
 def test_failures_of_the_limit_keep_their_exit_codes_and_the_finite_widths(tp, monkeypatch, error, code):
     from tensorprog.language import errors
@@ -593,7 +587,6 @@ def test_numbers_of_the_limit_are_printed_although_later_ones_fail(tp, monkeypat
     assert "covariance" not in out
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("error", "code", "where"),
     [("NotCompiledError", 0, "mean"), ("AccuracyError", 3, "sample"), ("KeyError", 70, "mean")],
@@ -649,7 +642,6 @@ def _shell(command, **extra):
 TP = f"{sys.executable} -c 'from tensorprog.jobs.cli import main; main()'"
 
 
-@pytest.mark.turns(3)
 def test_a_pipe_that_closes_early_is_quiet(folder):
     result = _shell(f"{TP} list --atoms | head -n 1; {TP} graph small.yaml > /dev/full; echo $?")
     assert "Traceback" not in result.stderr
@@ -670,7 +662,6 @@ def test_help_and_check_import_nothing_heavy(folder):
         assert result.stderr.strip() == "[]", (args, result.stderr)
 
 
-@pytest.mark.turns(3)
 def test_output_survives_a_terminal_without_unicode(folder):
     text = SMALL.replace("One layer <b>& a score", "Schrödinger – größe")
     (folder / "u.yaml").write_text(text, encoding="utf-8")

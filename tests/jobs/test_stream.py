@@ -47,7 +47,6 @@ def _report(text: str) -> Any:
     return report
 
 
-@pytest.mark.turns(4)
 def test_streamed_samples_give_the_same_report(tp: Tp) -> None:
     plain, streamed, again = (
         tp("run", "small.yaml", "--format", "json", "--out", out, *extra)
@@ -62,7 +61,6 @@ def test_streamed_samples_give_the_same_report(tp: Tp) -> None:
     assert "samples/n32" in tp("run", "small.yaml", "--out", "b", "--stream", "--samples", "5000")[1].replace("\\", "/")
 
 
-@pytest.mark.turns(3)
 def test_other_settings_are_refused_before_anything_is_written(tp: Tp) -> None:
     tp("run", "small.yaml", "--stream", "--out", "a", "--quiet")
     before = {path: path.stat().st_mtime_ns for path in Path("a").rglob("*")}
@@ -72,7 +70,6 @@ def test_other_settings_are_refused_before_anything_is_written(tp: Tp) -> None:
     assert {path: path.stat().st_mtime_ns for path in Path("a").rglob("*")} == before
 
 
-@pytest.mark.turns(3)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
 def test_a_killed_command_goes_on_when_it_is_given_again(tp: Tp, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["run", "small.yaml", "--stream", "--out", "a", "--threads", "1", "--format", "json"]
@@ -97,7 +94,6 @@ def test_too_many_samples_for_memory_are_told_to_stream(tp: Tp) -> None:
     assert "--stream" in err
 
 
-@pytest.mark.turns(3)
 def test_only_the_first_networks_are_compared_where_memory_does_not_hold_all(tp: Tp) -> None:
     Path("small.yaml").write_text(PROGRAM.replace("samples: 4000", "samples: 400000, max_memory: 40MB"))
     code, out, err = tp("run", "small.yaml", "--stream", "--width", "8", "--format", "json")

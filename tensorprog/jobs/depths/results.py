@@ -65,7 +65,7 @@ def dataset(
 
     held = {name for found in (*limit.values(), *finite.values()) for name in found.values}
     for name in (name for name in QUANTITIES if name in held):
-        for each, found in limit.items():
+        for each, found in limit.items() if any(name in part.values for part in limit.values()) else ():
             for key, part in ((name, found.values), (f"{name}_error", found.errors)):
                 put(key, (*over, "layer"), (*constants, layers), place[each], part.get(name, math.nan), name)
         for (each, width), found in finite.items():
