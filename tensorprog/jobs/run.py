@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.finite.job import Job, make_job
-from tensorprog.finite.run import Interrupted, check_memory, check_store, estimate
+from tensorprog.finite.run import Interrupted, check_memory, check_store, draw, estimate
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import NotCompiledError, OutsideError, ProgramError, TensorprogError
 from tensorprog.language.files import json_text, partial_name, write_text, writing
@@ -73,7 +73,9 @@ def run(
         settings = replace(settings, conditional=True)
     study = Study(netsor, report, settings)
     folders = {width: out / "samples" / f"n{width}" for width in settings.width if out is not None and stream}
-    told.note(_beforehand(study, executor, folders))
+    whole, separate = _extended(netsor, settings)
+    jobs = {width: _job(whole, settings, width) for width in settings.width}
+    told.note(_beforehand(study, jobs, executor, folders))
     if out is not None:
         try:
             plots.need_matplotlib()
@@ -99,8 +101,14 @@ def run(
         for number, width in enumerate(settings.width, 1):
             told.stage(f"drawing {number} of {len(settings.width)}, n = {width}")
             try:
-                samples = program.run(
-                    width=width, progress=told.progress, executor=executor, store=folders.get(width), **settings.options
+                drawn = draw(
+                    jobs[width],
+                    settings.samples,
+                    settings.threads,
+                    settings.max_memory,
+                    executor,
+                    folders.get(width),
+                    told.progress,
                 )
             except Interrupted as stop:
                 if store is not None and stop.drawn is not None:
@@ -108,7 +116,7 @@ def run(
                     store.meta["interrupted"] = {"width": width, "samples": stop.drawn.samples}
                     told.note(f"n = {width}: the first {stop.drawn.samples:,} networks are kept in {store.path.name}")
                 raise
-            _width(study, samples, store, stream, told)
+            _width(study, separate(drawn), store, stream, told)
             _save_report(study, out)
         if study.compared is not None and study.comparisons:
             _first_orders(study, told)
@@ -122,10 +130,13 @@ def run(
 # ---- before anything is drawn ----------------------------------------------------------------------------------------
 
 
-def _whole(netsor: Netsor, settings: Settings) -> Netsor:
-    """The program with all statements that its runs draw."""
-    averaged = with_averages(netsor, dict(settings.averages)).netsor if settings.averages else netsor
-    return with_conditional(averaged).netsor if settings.conditional else averaged
+def _extended(netsor: Netsor, settings: Settings) -> tuple[Netsor, Callable[[Samples], Samples]]:
+    """The program with all statements that its runs draw, and what takes these apart in samples."""
+    added = with_averages(netsor, dict(settings.averages))
+    if not settings.conditional:
+        return added.netsor, added.separate
+    beside = with_conditional(added.netsor)
+    return beside.netsor, lambda drawn: added.separate(beside.separate(drawn))
 
 
 def _job(netsor: Netsor, settings: Settings, width: int) -> Job:
@@ -141,7 +152,7 @@ def _conditional(netsor: Netsor, settings: Settings) -> bool:
         return False
 
     def cost(conditional: bool) -> tuple[float, int]:
-        whole = _whole(netsor, replace(settings, conditional=conditional))
+        whole, _ = _extended(netsor, replace(settings, conditional=conditional))
         return estimate(_job(whole, settings, max(settings.width)), settings.samples, threads=1)
 
     try:
@@ -151,21 +162,17 @@ def _conditional(netsor: Netsor, settings: Settings) -> bool:
     return seconds <= MOST_TIMES * plain and memory <= parse_memory(settings.max_memory)
 
 
-def _beforehand(study: Study, executor: Executor | None, folders: Mapping[int, Path]) -> str:
+def _beforehand(study: Study, jobs: Mapping[int, Job], executor: Executor | None, folders: Mapping[int, Path]) -> str:
     """What will be drawn, after a look at whether it can be.
 
     Raises    MemoryLimitError, ProgramError for settings no width could run with
     """
     settings, samples = study.settings, study.settings.samples
-    whole = _whole(study.netsor, settings)
-    jobs = {width: _job(whole, settings, width) for width in settings.width}
-    options: dict[str, Any] = {
-        "threads": settings.threads,
-        "max_memory": settings.max_memory,
-        "executor": executor,
-        "stored": bool(folders),
-    }
-    memory = max(check_memory(job, samples, **options).memory for job in jobs.values())
+    stored = bool(folders)
+    memory = max(
+        check_memory(job, samples, settings.threads, settings.max_memory, executor, stored).memory
+        for job in jobs.values()
+    )
     for width, folder in folders.items():
         check_store(jobs[width], samples, folder)
     widths = ", ".join(f"n = {width}" for width in settings.width)

@@ -153,14 +153,11 @@ def test_messages_say_what_to_do(tp, folder, args, said):
     assert sorted(folder.iterdir()) == before
 
 
-def test_all_mistakes_of_a_file_and_of_the_options_are_reported_together(tp):
+def test_all_mistakes_of_a_file_are_reported_together(tp):
     _, _, err = tp("check", "broken.yaml")
     assert "kk" in err
     assert "Q" in err
     assert "line 1" in err
-    _, _, err = tp("run", "small.yaml", "--width", "0,a,7")
-    assert "--width 0" in err
-    assert "--width a" in err
 
 
 def test_misspelt_names_get_a_suggestion(tp):
@@ -220,7 +217,7 @@ STEP = {"kind", "where", "line", "text", "standing"}
 FACTS = {"statement", "range", "growth", "order", "parity", "monotone", "kinks", "partial", "lost"}
 
 
-@pytest.mark.parametrize("name", ["attention", "attention_tied", "attention_natural", "deep_attention", "mlp"])
+@pytest.mark.parametrize("name", ["attention", "attention_tied", "deep_attention"])
 def test_check_prints_one_json_object_of_the_documented_shape(tp, name):
     code, out, err = tp("check", name, "--format", "json", "--facts", "--rewritten")
     assert err == ""
@@ -410,17 +407,6 @@ def test_list(tp):
     assert " no " in lipschitz["multiply"]
 
 
-def test_plan(tp):
-    code, out, _ = tp("plan", "attention", "--width", "1024,64", "--method", "collapsed")
-    assert code == 0
-    assert "70 normals and 21 chi-squares per network" in out and "in total variation" in out
-    assert "\n\nattention at n = 64" in out  # a table for each width, apart
-    (found,) = json.loads(tp("plan", "attention", "--width", "1024", "--format", "json", "--exact")[1])["plans"]
-    assert (found["width"], found["method"], found["normals"], found["chi_squares"]) == (1024, "collapsed", 4160, 17)
-    assert sum(row["normals"] for row in found["statements"]) == 4160 and "left_out" not in found
-    assert tp("plan", "attention", "--quiet")[1] == ""
-
-
 def test_tp_run_is_tp_run(tp):
     code, out, _ = tp("small.yaml", "--width", "8", command=run_command, name="tp-run")
     assert code == 0
@@ -443,22 +429,22 @@ def test_out_and_missing_matplotlib(tp, folder, monkeypatch):
     assert code == 0
     assert how_to_install("plot") in err
     found = sorted(path.name for path in (folder / "there" / "deep").iterdir())
-    assert found == ["program.svg", "report.html", "report.json", "samples.npz"]
+    assert found == ["report.html", "report.json", "samples.npz"]
     page = (folder / "there" / "deep" / "report.html").read_text()
     assert how_to_install("plot") in html.unescape(page)
 
 
 def test_an_interrupt_leaves_the_finished_widths(tp, folder, monkeypatch):
-    from tensorprog.program import Program
+    from tensorprog.jobs import run
 
-    real = Program.run
+    real = run.draw
 
-    def stop(self, width, **options):
-        if width == 32:
+    def stop(job, *options):
+        if job.plan.width == 32:
             raise KeyboardInterrupt
-        return real(self, width, **options)
+        return real(job, *options)
 
-    monkeypatch.setattr(Program, "run", stop)
+    monkeypatch.setattr(run, "draw", stop)
     code, _, err = tp("run", "small.yaml")
     assert code == 130
     assert "interrupted" in err
@@ -535,7 +521,7 @@ def test_infinitely_many_heads(tp):
     assert "b is not an index" in err
     code, _, err = tp("limit", "attention_regimes", "--infinite", "a", "--latex")
     assert code == 2
-    assert "without --infinite" in err
+    assert "--infinite are about numbers" in err
 
 
 def test_averages_of_programs_outside_the_theory_have_no_limit(tp):
