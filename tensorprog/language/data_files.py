@@ -13,7 +13,6 @@ from typing import IO, Any
 import numpy as np
 
 from tensorprog.language.errors import did_you_mean
-from tensorprog.language.files import is_reserved
 
 __all__ = ["DataError", "data_path", "read_array", "read_npy"]
 
@@ -37,8 +36,6 @@ def data_path(name: str, base: Path | None) -> Path:
     posix, windows = PurePosixPath(name), PureWindowsPath(name)
     if posix.is_absolute() or windows.drive or windows.root or ".." in (*posix.parts, *windows.parts) or "\0" in name:
         raise DataError("is outside the program's folder", "use a path below the folder of the program file")
-    if any(map(is_reserved, windows.parts)):
-        raise DataError("has the name of a device on Windows", "rename the file")
     if base is None:
         raise DataError("cannot be found: this program was not read from a file", "loads(..., base=folder)")
     folder = base.resolve()
@@ -96,49 +93,28 @@ def read_npy(stream: IO[bytes], size: int) -> Any:
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # headers of Python 2 are repaired by a tokenizer that can fail
-            shape, fortran, dtype = read(stream, max_header_size=10_000)
+            shape, _, dtype = read(stream, max_header_size=10_000)
+        count = math.prod(shape)
     except OSError:
         raise
     except Exception:  # the reader parses untrusted text in ways that raise almost anything
         raise DataError("has no valid .npy header", "np.save('numbers.npy', array) writes one") from None
     if dtype.hasobject or dtype.kind not in "fiu":
         raise DataError(f"holds {dtype}, not real numbers", "save an array of floats; objects are never unpickled")
-    if any(isinstance(size, bool) or size < 0 for size in shape):
-        raise DataError(f"has the shape {shape}, which is none", "np.save('numbers.npy', array) writes a good header")
-    count = math.prod(shape)
-    if count > MAX_ENTRIES or len(shape) > 8:
-        raise DataError(f"announces {count} numbers in {len(shape)} dimensions; at most {MAX_ENTRIES} in 8 are allowed")
-    size -= stream.tell()
-    if count == 0:
-        raise DataError(f"holds no numbers: its shape is {shape}")
-    if size != count * dtype.itemsize:
-        raise DataError(f"is damaged: its header announces {count} numbers, {max(size, 0)} bytes follow")
-    array = np.frombuffer(stream.read(size), dtype=dtype).astype(np.float64)
-    return array.reshape(shape, order="F" if fortran else "C")
+    if count > MAX_ENTRIES or len(shape) > 8 or any(side < 1 for side in shape):
+        raise DataError(f"announces the shape {shape}; at most {MAX_ENTRIES} numbers in 8 dimensions are allowed")
+    if size - stream.tell() != count * dtype.itemsize:
+        raise DataError(f"is damaged: its header announces {count} numbers, and other bytes follow")
+    stream.seek(0)
+    return np.load(stream, allow_pickle=False).astype(np.float64)
 
 
 def _read_csv(path: Path) -> Any:
-    size = path.stat().st_size
-    if size > MAX_CSV:
-        raise DataError(f"has {size} bytes, more than the {MAX_CSV} allowed", "save it as .npy")
-    with path.open("rb") as stream:
-        raw = stream.read(size)
+    if path.stat().st_size > MAX_CSV:
+        raise DataError(f"has more than the {MAX_CSV} bytes allowed", "save it as .npy")
     try:
-        lines = [line for line in raw.decode("utf-8-sig").splitlines() if line.strip()]
-    except UnicodeDecodeError:
-        raise DataError("is not UTF-8 text") from None
-    if not lines:
-        raise DataError("is empty")
-    if sum(line.count(",") + 1 for line in lines) > MAX_ENTRIES:
-        raise DataError(f"has more than the {MAX_ENTRIES} numbers allowed", "save it as .npy")
-    rows: list[list[float]] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            rows.append([float(entry) for entry in line.split(",")])
-        except ValueError:
-            raise DataError(
-                f"row {number} is not made of numbers separated by commas", "remove headings and other text"
-            ) from None
-        if len(rows[-1]) != len(rows[0]):
-            raise DataError(f"row {number} has {len(rows[-1])} numbers, row 1 has {len(rows[0])}")
-    return np.array(rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of what is empty
+            return np.loadtxt(path, delimiter=",", comments=None, ndmin=2, encoding="utf-8-sig")
+    except (ValueError, UserWarning) as error:
+        raise DataError(f"is no table of numbers: {str(error).partition(';')[0]}", "remove headings and text") from None

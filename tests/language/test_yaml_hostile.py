@@ -173,18 +173,18 @@ def header(shape: str, descr: str = "'<f8'") -> bytes:
 
 
 FILES = {
-    "terabytes.npy": (header("(1000000000000,)"), "announces 1000000000000 numbers"),
+    "terabytes.npy": (header("(1000000000000,)"), "announces the shape (1000000000000,)"),
     "overflow.npy": (header("(9999999999, 9999999999, 9999999999)"), "announces"),
     "short.npy": (header("(3,)") + b"\0" * 8, "is damaged"),
-    "negative.npy": (header("(-3,)") + b"\0" * 8, "has the shape (-3,), which is none"),
+    "negative.npy": (header("(-3,)") + b"\0" * 8, "announces the shape (-3,)"),
     "object.npy": (header("(3,)", "'|O'") + b"\x80\x04.", "objects are never unpickled"),
     "complex.npy": (header("(3,)", "'<c16'") + b"\0" * 48, "not real numbers"),
     "text.npy": (b"hello", "no valid .npy header"),
     "deep.npy": (header("(" * 3000 + ")" * 3000), "no valid .npy header"),
     "code.npy": (header("(__import__('os').system('touch HERE'),)"), "no valid .npy header"),
-    "words.csv": (b"a,b,c\n1,2,3\n", "row 1 is not made of numbers"),
-    "ragged.csv": (b"1,2\n3\n", "row 2 has 1 numbers"),
-    "empty.csv": (b"\n\n", "is empty"),
+    "words.csv": (b"a,b,c\n1,2,3\n", "is no table of numbers"),
+    "ragged.csv": (b"1,2\n3\n", "is no table of numbers"),
+    "empty.csv": (b"\n\n", "is no table of numbers"),
     "nan.csv": (b"1,2,nan\n", "not finite"),
     "wrong.csv": (b"1,2\n", "has shape (2,)"),
     "pickle.pkl": (b"\x80\x04.", "is not a .npy or .csv file"),
