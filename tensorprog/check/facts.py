@@ -54,6 +54,7 @@ MOST = 1_000_000  # values of indices at which an expression of constants is eva
 ROUNDING = 4e-15  # of an expression of numbers, relative to the largest of them
 TINY = 1e-15  # what may be 0 but for rounding
 FEW = 64  # values of a parameter that are looked at one by one
+DEEPEST = 10  # definitions that are followed to find what masks hide; beyond, runs refuse rows without an entry
 ROUNDS, SETTLING = 12, 3  # of a recurrence, and those after which ranges that still grow are given up
 BELOW_TWO = 2 - 1e-9
 BELOW = {"less": True, "less_equal": True, "greater": False, "greater_equal": False}
@@ -561,7 +562,10 @@ class Calculus:
         count = self._size(expr.indices)
         if inner.masked and REDUCTIONS[expr.reducer].linear:
             return self._unknown(expr, at, f"{expr.reducer} meets the value -inf of a mask", (inner,), certain=True)
-        if inner.masked and not np.isfinite(self._grid(rebuild(expr, functools.partial(self._mask, at)))).all():
+        if (
+            inner.masked
+            and not np.isfinite(self._grid(rebuild(expr, functools.partial(self._mask, at, DEEPEST)))).all()
+        ):
             return self._unknown(expr, at, f"{expr} may be masked at all values of its index", (inner,), certain=True)
         found = replace(inner, masked=False)
         if expr.reducer == "sum":
@@ -572,11 +576,11 @@ class Calculus:
             return _tidy(found, low=0.0, high=1.0, growth=0.0, wild=None, exponent=0.0, attained=min(found.attained, 1))
         return found
 
-    def _mask(self, at: int, node: Expr) -> Expr | None:
-        """Numbers in the place of variables, so that an expression shows its masks alone."""
+    def _mask(self, at: int, deep: int, node: Expr) -> Expr | None:
+        """Numbers in the place of variables, so that an expression shows its masks alone; some statements `deep`."""
         if not isinstance(node, Variable):
             return None
-        if not self.vector(node, at).masked:
+        if not deep or not self.vector(node, at).masked:
             return Number(0.5)
         definition = self.structure.definition(at, node)
         if definition is None:
@@ -584,7 +588,9 @@ class Calculus:
         pairs = zip(definition.target.slots, node.slots, strict=True)
         values = {own.bare: slot for own, slot in pairs if own.bare is not None}
         (definer,) = self.structure.definers(at, node)
-        return rebuild(substitute(definition.expr, values, along=True), functools.partial(self._mask, definer))
+        return rebuild(
+            substitute(definition.expr, values, along=True), functools.partial(self._mask, definer, deep - 1)
+        )
 
     # -- conditions ----------------------------------------------------------------------------------------------------
 

@@ -217,7 +217,6 @@ class Builder:
         variance: Any = None,
         width: str = "n",
         grid: bool = False,
-        **other: Any,
     ) -> Any:
         """Initial vectors with coordinates i.i.d. N(mean, cov): numbers, expressions, or matrices over the members.
 
@@ -225,7 +224,6 @@ class Builder:
         `data` (members, d) with `variance` gives variance * data data^T / d instead.  `grid=True` makes the coordinate
         vector of a width: not random, (a + 1/2)/n in coordinate a, in the limit uniform on (0, 1).
         """
-        _known("initial", name, other)
         short, indices = make_name(name, self.names, "an initial vector")
         plain = isinstance(mean, int) and mean == 0
         options = {
@@ -246,9 +244,8 @@ class Builder:
         self._add("initial", make_initial(short, indices, given, instead="cov=..."))
         return self[short]
 
-    def weight(self, name: str, variance: Any = 1, shape: Sequence[str] = ("n", "n"), **other: Any) -> Any:
+    def weight(self, name: str, variance: Any = 1, shape: Sequence[str] = ("n", "n")) -> Any:
         """Weights with i.i.d. N(0, variance / columns) entries, and their shape (rows, columns) by names of widths."""
-        _known("weight", name, other)
         short, indices = make_name(name, self.names, "a weight")
         given = self._taken(WEIGHT, short, {"variance": variance, "shape": shape})
         self._add("weights", make_weight(short, indices, given))
@@ -385,22 +382,6 @@ class Builder:
 
 
 _EXAMPLES = {"MatMul": '"u", W, x', "Dot": '"p", x, y', "Nonlin": '"y", tp.tanh(x)'}
-
-
-def _known(method: str, name: str, other: Mapping[str, Any]) -> None:
-    """Refuse options that a declaration does not have; a deviation is answered with the variance."""
-    for key, value in other.items():
-        option = "variance" if method == "weight" else "cov"
-        deviation = key in ("std", "sigma", "stddev", "scale") and isinstance(value, int | float)
-        fix = f"P.{method}({name!r}, {option}={value**2 if deviation else value!r})"
-        raise fail(
-            f"{name} has no option {key}; its variance is {option}",
-            fix=(
-                fix
-                if deviation or key in ("var", "sigma2", "covariance", "cov", "variance")
-                else f"P.{method}({name!r})"
-            ),
-        )
 
 
 def _argument(value: Any, names: Names, weight: bool) -> Expr:

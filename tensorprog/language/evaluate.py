@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,6 @@ __all__ = [
 ]
 
 BATCH, COORDINATE = "#", "@"
-HELD = 1 << 12  # places read at a sum of indices that are remembered
 
 
 @dataclass(frozen=True)
@@ -167,102 +166,30 @@ def gather(value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range]
 
     Shapes    the result has the forms' indices in place of the axes named, all other axes as they are
     """
-    read = [(name, forms[name], starts[name]) for name in value.axes if name in forms]
+    sizes = dict(zip(value.axes, value.data.shape, strict=True))
+    read = {
+        name: forms[name]
+        for name in value.axes
+        if name in forms
+        and not (forms[name].bare == name and ranges[name] == (starts[name], starts[name] + sizes[name]))
+    }
     if not read:
         return value
-    found = _sliced(value, forms, ranges, starts)
-    if found is not None:
-        return found
-    indices = dict.fromkeys(index for _, form, _ in read for index, _ in form.terms)
-    spans = [(name, *ranges[name]) for name in indices]
-    first = [(name, starts[name]) for name in value.axes if name in indices and name not in forms]
-    few = all(math.prod(ranges[n][1] - ranges[n][0] for n in form.indices) <= HELD for _, form, _ in read)
-    reading = _reading if few else _reading.__wrapped__
-    gathering = reading(value.axes, value.data.shape, tuple(read), tuple(spans), tuple(first))
-    return value if gathering is None else gathering(value.data)
-
-
-def _sliced(
-    value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]
-) -> Open | None:
-    """A view, where every form is a number, or an index plus a number that no other axis is read at."""
-    axes: list[str] = []
-    key: list[int | slice] = []
-    for name, size in zip(value.axes, value.data.shape, strict=True):
-        form = forms.get(name)
-        if form is None:
-            axes.append(name)
-            key.append(slice(None))
-            continue
-        start = form.offset - starts[name]
-        if not form.terms and 0 <= start < size:
-            key.append(start)
-            continue
-        if len(form.terms) != 1 or form.terms[0][1] != 1:
-            return None
-        index = form.terms[0][0]
-        low, stop = ranges[index]
-        if low + start < 0 or stop + start > size:
-            return None
-        axes.append(index)
-        key.append(slice(low + start, stop + start))
-    return Open(tuple(axes), value.data[tuple(key)]) if len(set(axes)) == len(axes) else None
-
-
-@dataclass(frozen=True)
-class _Gathering:
-    """How arrays of one shape are read at forms: transposed, taken along some axes, indexed, and transposed again."""
-
-    order: tuple[int, ...]
-    taken: tuple[tuple[int, NDArray[Any]], ...]
-    key: tuple[Any, ...]
-    last: tuple[int, ...]
-    axes: tuple[str, ...]
-
-    def __call__(self, data: NDArray[Any]) -> Open:
-        data = data.transpose(self.order)
-        for position, places in self.taken:
-            data = np.take(data, places, axis=position)
-        return Open(self.axes, data[self.key].transpose(self.last))
-
-
-@lru_cache(maxsize=1 << 10)
-def _reading(
-    own: tuple[str, ...], shape: tuple[int, ...], read: tuple[tuple[str, Affine, int], ...],
-    spans: tuple[tuple[str, int, int], ...], first: tuple[tuple[str, int], ...],
-) -> _Gathering | None:  # fmt: skip
-    """Worked out once for arrays that are read alike; None where they are read as they are."""
-    size_of = dict(zip(own, shape, strict=True))
-    ranges = {name: (start, stop) for name, start, stop in spans}
-    starts = {name: start for name, _, start in read} | dict(first)
-    forms = {
-        name: form
-        for name, form, start in read
-        if not (form.bare == name and ranges[name] == (start, start + size_of[name]))
-    }
-    if not forms:
-        return None
-    mapped = [name for name in own if name in forms]
-    kept = [name for name in own if name not in forms]
     # an index that comes in may be an axis already (the diagonal of i and i_): then it is read along as well
-    incoming = {name for form in forms.values() for name in form.indices}
-    mapped += [name for name in kept if name in incoming]
-    kept = [name for name in kept if name not in incoming]
-    slots, begin, sizes, taken = [], [], [], []
-    for position, name in enumerate(mapped):
-        slot = forms.get(name, Affine.index(name))
-        start, size = starts[name], size_of[name]
-        low, high = slot.bounds(ranges)
-        if low < start or high >= start + size:
-            taken.append((position, np.clip(np.arange(low, high + 1) - start, 0, size - 1)))
-            start, size = low, high + 1 - low
-        slots.append(slot)
+    incoming = {name for form in read.values() for name in form.indices}
+    mapped = [*read, *(name for name in value.axes if name not in read and name in incoming)]
+    kept = [name for name in value.axes if name not in mapped]
+    data = value.data.transpose([value.axes.index(name) for name in (*mapped, *kept)])
+    slots, begin = [read.get(name, Affine.index(name)) for name in mapped], []
+    for position, (name, slot) in enumerate(zip(mapped, slots, strict=True)):
+        start, (low, high) = starts[name], slot.bounds(ranges)
+        if low < start or high >= start + sizes[name]:
+            data = np.take(data, np.clip(np.arange(low, high + 1) - start, 0, sizes[name] - 1), axis=position)
+            start = low
         begin.append(start)
-        sizes.append(size)
-    axes, key, _ = _places(sizes, begin, slots, ranges, ("",) * len(slots))
-    order = tuple(own.index(name) for name in (*mapped, *kept))
+    axes, key, _ = _places(data.shape[: len(mapped)], begin, slots, ranges, ("",) * len(slots))
     axes, wanted = (*axes, *kept), union(axes, kept)
-    return _Gathering(order, tuple(taken), key, tuple(axes.index(name) for name in wanted), wanted)
+    return Open(wanted, data[key].transpose([axes.index(name) for name in wanted]))
 
 
 def elementwise(function: Callable[..., NDArray[Any]], *args: Open) -> Open:

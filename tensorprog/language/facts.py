@@ -1,12 +1,11 @@
-"""Three-valued facts: HOLDS, FAILS or UNKNOWN, each with the reason and the source it rests on."""
+"""Three-valued verdicts: HOLDS, FAILS or UNKNOWN."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NoReturn
 
-__all__ = ["FAILS", "HOLDS", "UNKNOWN", "Fact", "Verdict"]
+__all__ = ["FAILS", "HOLDS", "UNKNOWN", "Verdict"]
 
 
 class Verdict(Enum):
@@ -21,22 +20,3 @@ class Verdict(Enum):
 
 
 HOLDS, FAILS, UNKNOWN = Verdict.HOLDS, Verdict.FAILS, Verdict.UNKNOWN
-
-
-@dataclass(frozen=True)
-class Fact:
-    """One property with its verdict; `witness` refutes it, `source` is the paper and item it rests on."""
-
-    name: str
-    verdict: Verdict
-    reason: str = ""
-    source: str = ""
-    witness: str = ""
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError(f"the fact {self.name!r} has three values: compare its verdict with HOLDS, FAILS or UNKNOWN")
-
-    def __str__(self) -> str:
-        how = {HOLDS: "is", FAILS: "is not", UNKNOWN: "cannot be shown to be"}[self.verdict]
-        why = f": {self.reason}" if self.reason else ""
-        return f"{how} {self.name}{why}" + (f" ({self.witness})" if self.witness else "")

@@ -326,7 +326,6 @@ def text() -> str:
 
 
 MAX_WHOLE = 2**53
-MAX_LISTED = 10**6  # values of a range in another spelling that are looked at
 
 _SCALES: dict[str, Literal["n**-0.5", "1/n"]] = {
     "n**-0.5": "n**-0.5",
@@ -441,19 +440,8 @@ def _range(size: Any, names: Names, what: str, span: Span) -> tuple[int, int, st
     """First value, the one after the last, and the text of a size (0..size-1) or of a range with both ends."""
     text = str(size).strip()
     name = what.removeprefix("the size of ")
-    spelt = re.fullmatch(r"(?:range|arange|np\.arange)\((\d+)(?:,\s*(\d+))?\)|(\d+)\s*[:-]\s*(\d+)", text)
-    if spelt or isinstance(size, list | tuple | range):
-        try:
-            values = [int(value) for value in size] if not isinstance(size, str) else []
-        except (TypeError, ValueError):
-            values = []
-        edges = [int(part) for part in spelt.groups() if part] if spelt else []
-        if spelt:  # Python's ranges end before their last number, 1-4 edges with it
-            edges = [0, *edges] if len(edges) == 1 else edges
-            values = list(range(edges[0], edges[1] + ("-" in text))) if edges[1] - edges[0] <= MAX_LISTED else []
-        runs = values == list(range(values[0], values[0] + len(values))) if values else False
-        plain = values[-1] + 1 if runs and values[0] == 0 else f'"{values[0]}..{values[-1]}"' if runs else 4
-        raise fail(f"{what} is a number, or a range with both ends", span, f"{name.removeprefix('index ')}: {plain}")
+    if isinstance(size, list | tuple | range):
+        raise fail(f"{what} is a number, or a range with both ends", span, f'{name.removeprefix("index ")}: "1..4"')
     if not (isinstance(size, str) and ".." in text):
         stop = whole(size, names, what, span)
         if stop < 1:

@@ -178,14 +178,3 @@ outputs: [y]
     assert np.allclose(np.cov(draws.T), [[2, 1], [1, 3]], atol=0.3)
     law = Program.from_netsor(loads(text)).limit()
     assert [law.var("y[0]"), law.var("y[1]")] == [2, 3]
-
-
-def test_places_of_many_members_are_not_held_when_they_have_been_read() -> None:
-    from tensorprog.language import evaluate
-
-    value, size = Open(("a",), np.arange(400.0)), 200
-    before = evaluate._reading.cache_info().currsize
-    ranges = {"i": (0, size), "j": (0, size)}
-    found = gather(value, {"a": Affine.of({"i": 1, "j": 1})}, ranges, {"a": 0})
-    assert np.array_equal(found.data, np.add.outer(np.arange(size), np.arange(size)))
-    assert evaluate._reading.cache_info().currsize == before
