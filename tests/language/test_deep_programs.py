@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorprog import NotCompiledError, Program
+from tensorprog import NotCompiledError, OutsideError, Program
 from tests.reading import loads as read
 
 
