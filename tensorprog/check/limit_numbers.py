@@ -7,7 +7,6 @@ degenerate, and does this version compute the limit at all.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,31 +21,22 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class ScoreMean:
-    """E[Z^left Z^right], given the scores upstream, of the member of a Dot that is furthest from 0 beyond its error.
+    """E[Z^left Z^right] of the member of a Dot that is furthest from 0 beyond its error.
 
-    With scores upstream it is random: `value` is the draw furthest from 0, and `low`, `high`, `average` are of all.
+    With scores upstream it is random, and `value` is its value in the draw of them that is furthest from 0.
     """
 
     value: float
     error: float
     place: Mapping[str, int] = field(default_factory=dict)
-    draws: int = 0  # of the scores upstream; 0 if there are none
-    low: float = math.nan
-    high: float = math.nan
-    average: float = math.nan
-    deviation: float = math.nan  # standard error of the average over draws
+    random: bool = False
     whole: bool = True  # whether all members were looked at
     conjecture: bool = False  # whether it rests on the conjecture on iterated layers
 
     @property
     def zero(self) -> bool:
         """Whether it is 0 within its error."""
-        return abs(self.value) <= self.within
-
-    @property
-    def within(self) -> float:
-        """What counts as 0."""
-        return max(self.error, ROUNDING)
+        return abs(self.value) <= max(self.error, ROUNDING)
 
 
 @dataclass(frozen=True)

@@ -97,24 +97,13 @@ class LimitAnswers(LimitNumbers):
         value, error, box, whole = coefficients(averaged, averaged.outputs[0])
         error = SURE * error
         draw, *at = (int(k) for k in np.unravel_index(int(np.argmax(np.abs(value) - error)), value.shape))
-        member: Any = (slice(None), *at)
-        drawn, errors = value[member], error[member]
         names = (slot.bare or "" for slot in averaged.body[-1].target.slots)
         place = {name: start + k for name, (start, _), k in zip(names, box, at, strict=True)}
-        number = float(drawn[draw]), float(errors[draw]), place
+        number = float(value[(draw, *at)]), float(error[(draw, *at)]), place
         if report is None:
             return ScoreMean(*number, whole=whole)
-        deviation = float(drawn.std(ddof=1)) / math.sqrt(len(drawn)) if len(drawn) > 1 else 0.0
-        return ScoreMean(
-            *number,
-            len(drawn),
-            float(drawn.min()),
-            float(drawn.max()),
-            float(drawn.mean()),
-            deviation,
-            whole,
-            any(claim.standing == "conjecture" for claim in report.claims),
-        )
+        guessed = any(claim.standing == "conjecture" for claim in report.claims)
+        return ScoreMean(*number, random=len(value) > 1, whole=whole, conjecture=guessed)
 
     @_if_compiled
     def singular(self, netsor: Netsor, expr: Expr) -> str | None:

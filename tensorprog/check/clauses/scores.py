@@ -61,21 +61,15 @@ def _mean_of(check: Context, position: int) -> tuple[bool, str]:
 
 def _told(mean: ScoreMean, product: str) -> str:
     """What is known of a mean, `product` being E[Z^left Z^right]: 'which is 0', 'and E[Z^q Z^k] is 0.25'."""
-    given = f" in each of {mean.draws} draws of the scores upstream" if mean.draws else ""
+    given = " in every draw of the scores upstream" if mean.random else ""
     if mean.zero:
         within = f" within {mean.error:.1g}" if mean.error > EXACT else ""
         some = "" if mean.whole else ", for the members looked at, the first few of each index"
         return f"which is 0{within}{given}{some}"
     where = shown_place(mean.place) + (f" (within {mean.error:.1g})" if mean.error > SHOWN * abs(mean.value) else "")
     rests = " (a conjecture, by iterated layers)" if mean.conjecture else ""
-    if not mean.draws:
-        return f"and {product} is {mean.value:.4g}{where}"
-    if mean.high - mean.low <= 2 * mean.within:
-        return f"and {product} is {mean.average:.4g}{where}{given}{rests}"
-    return (
-        f"and {product} given the scores upstream is random{where}: from {mean.low:.4g} to {mean.high:.4g} in "
-        f"{mean.draws} draws of them, {mean.average:.4g} on average (standard error {mean.deviation:.1g}){rests}"
-    )
+    given = " in a draw of the scores upstream" if mean.random else ""
+    return f"and {product} is {mean.value:.4g}{where}{given}{rests}"
 
 
 def _average_fix(dot: Statement) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -48,14 +48,11 @@ def constants(editor: Editor, symbols: Collection[str] = ()) -> Iterator[Rewrite
     folding = Folding(editor.netsor, symbols)
     for position, statement in enumerate(editor.netsor.body):
         if isinstance(statement, Nonlin):
-            folding.used = {}
             expr, family = folding.folded(statement.expr), editor.netsor.families[statement.target.name]
             vector = editor.vector(expr) or not variables(expr)
             if expr is not statement.expr and vector == (family.kind == "vector"):
                 width = statement.width if editor.vector(expr) else family.width
-                reasons = " and ".join(f"{name} = {value:g}" for name, value in folding.used.items())
-                reasons = reasons or "0 times a finite number is 0"
-                yield editor.becomes("constants", position, expr, width, f", as {reasons}")
+                yield editor.becomes("constants", position, expr, width)
     for name, ratio, text in editor.netsor.widths:
         over = [p for p, s in enumerate(editor.netsor.body) if editor.netsor.families[s.target.name].width == name]
         if ratio == 1 and over:
@@ -79,21 +76,17 @@ def _alike(editor: Editor) -> bool:
 
 @dataclass
 class Folding:
-    """The constants of a program put into its expressions, but for `symbols`, which may have any value.
-
-    `used` has the constants, and initial vectors that are 0, that decided something, by name, with their numbers.
-    """
+    """The constants of a program put into its expressions, but for `symbols`, which may have any value."""
 
     netsor: Netsor
     symbols: Collection[str] = ()
-    used: dict[str, float] = field(default_factory=dict)
 
     def folded(self, expr: Expr) -> Expr:
         """An expression equal to another; the same object where nothing is taken away."""
         if not expr.children:
             return expr
         if isinstance(expr, Call) and expr.atom == "where" and (holds := self._decided(expr.args[0])) is not None:
-            return self.folded(self._noted(expr.args[0], expr.args[1] if holds else expr.args[2]))
+            return self.folded(expr.args[1] if holds else expr.args[2])
         new = with_children(expr, *map(self.folded, expr.children))
         value = self.number(new)
         if value is not None:
@@ -130,20 +123,14 @@ class Folding:
         """A call without arguments that do not matter, given the numbers that constants make of some."""
         for k, unit in enumerate(UNITS.get(call.atom, ())):
             if unit is not None and numbers[k] == unit:
-                return self._noted(call.args[k], call.args[1 - k])
+                return call.args[1 - k]
         if call.atom == "subtract" and numbers[0] == 0:
-            return self._noted(call.args[0], Call("negative", (call.args[1],), call.column))
+            return Call("negative", (call.args[1],), call.column)
         if call.atom == "multiply":
             for k in (0, 1):
                 if self.number(call.args[k]) == 0 and self.finite(call.args[1 - k]):
-                    return self._noted(call.args[k], Number(0))
+                    return Number(0)
         return call
-
-    def _noted(self, reason: Expr, result: Expr) -> Expr:
-        for node in walk(reason):
-            if isinstance(node, Constant | Variable) and (value := self.number(node)) is not None:
-                self.used[node.name] = value
-        return result
 
     # -- numbers ----------------------------------------------------------------------------------------------------
 

@@ -202,12 +202,12 @@ class Editor:
             self._made[key] = self.add(position, make(), origin)
         return self._made[key]
 
-    def becomes(self, kind: str, position: int, expr: Expr, width: str = "", reason: str = "") -> Rewrite:
+    def becomes(self, kind: str, position: int, expr: Expr, width: str = "") -> Rewrite:
         """Put a Nonlin in the place of a statement."""
         old = self.netsor.body[position]
         new = Nonlin(old.target, expr, width, old.span)
         self.changed[position] = new
-        return Rewrite(kind, self.origin[position], old.span.line, f"{old} becomes {new}{reason}")
+        return Rewrite(kind, self.origin[position], old.span.line, f"{old} becomes {new}")
 
     def ones(self, position: int, width: str, origin: str = "") -> Variable:
         """The constant vector 1 of a width: one of the program's own, if it has any."""
