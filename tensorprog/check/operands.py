@@ -84,13 +84,20 @@ def _leaves(
     nonlins = [d for d in definers if isinstance(netsor.body[d], Nonlin)]
     if len(nonlins) < len(definers) or not definers:
         yield read
-    if any(map(structure.cyclic, nonlins)) or "wrap" in crossed(netsor, written, netsor.ranges):
+    wraps = "wrap" in crossed(netsor, written, netsor.ranges)
+    if any(map(structure.cyclic, nonlins)):
         yield None
         return
     for definer in nonlins:
         pairs = zip(netsor.body[definer].target.slots, read.slots, strict=True)
         values = {own.bare: slot for own, slot in pairs if own.bare is not None}
         for v in dict.fromkeys(netsor.body[definer].inputs):
+            rules = zip(v.slots, netsor.families[v.name].boundaries, strict=True)
+            if wraps and not all(
+                (slot.bare and rule == "wrap") or values.keys().isdisjoint(slot.indices) for slot, rule in rules
+            ):
+                yield None  # it does not go around with what reads it
+                return
             bound = {}
             for name in dict.fromkeys(name for slot in v.slots for name in slot.indices if name not in values):
                 fresh = f"{name}#{next(numbers)}"

@@ -29,7 +29,7 @@ JUMP = 1e-3
 VANISHED = 1e-12  # a second moment that counts as 0
 ATOM = 1e-6  # what counts as 0, in units of the root of the second moment
 FAMILY = 512  # members of a family of which all covariances are computed only to look at scores
-VALUES = 20_000_000  # of functions, that quadrature computes for one check; about a second
+VALUES = 100_000_000  # of functions, that quadrature computes for one check; a few seconds
 RARE = 1e-4  # a probability that a variable with a density has of being that small, and much more
 
 

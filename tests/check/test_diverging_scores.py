@@ -242,8 +242,8 @@ L[i,w] = Dot(r[i], h[w])"""
             "nothing",
             then=body.format(part),
             outputs=("L",),
-            constants={"s": 512},
-            indices={"w": 20_000},
+            constants={"s": 4},
+            indices={"w": 20},
             initial={"h[w]": {"mean": 0, "cov": 1}},
         )
         found[part] = judge(case.load())
