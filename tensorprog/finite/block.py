@@ -346,7 +346,7 @@ def inner_products(vectors: Array) -> Array:
     vectors = vectors.astype(np.float64, copy=False)  # what is new in a vector is a difference
     rows, turned = vectors.shape[-2], vectors.swapaxes(-1, -2)
     if rows == 1 or rows > FEW_ROWS:
-        return np.matmul(vectors, turned)
+        return np.asarray(np.matmul(vectors, turned))
     result = np.empty((*vectors.shape[:-1], rows))
     for half in (slice(rows // 2), slice(rows // 2, rows)):
         np.matmul(vectors[..., half, :], turned, out=result[..., half, :])

@@ -135,6 +135,12 @@ def _reach(netsor: Netsor, expr: Expr, known: Mapping[str, _Reach]) -> _Reach:
             return _Reach(whole, -x.high, -x.low, x.rms)
         if is_call(node, "add"):
             return _Reach(whole, x.low + parts[1].low, x.high + parts[1].high, x.rms + parts[1].rms)
+        if is_call(node, "subtract"):
+            return _Reach(whole, x.low - parts[1].high, x.high - parts[1].low, x.rms + parts[1].rms)
+        if is_call(node, "divide") and not variables(parts[1].expr) and parts[1].low * parts[1].high > 0:
+            least = min(abs(parts[1].low), abs(parts[1].high))
+            size = max(-x.low, x.high) / least
+            return _Reach(whole, -size, size, x.rms / least)
         if is_call(node, "multiply") and not all(variables(part.expr) for part in parts):
             sizes = [max(-part.low, part.high) for part in parts]
             number = next(size for size, part in zip(sizes, parts, strict=True) if not variables(part.expr))

@@ -194,7 +194,7 @@ def execute(
     """
     numbers = iter(blocks)
     tasks = iter(lambda: list(islice(numbers, batching.size)), [])
-    if not inside(executor):
+    if executor is not None and not inside(executor):
         packed = pack(job, normals)
         yield from finished(lambda task: executor.submit(draw_packed, packed, task), tasks, 2 * batching.workers)
         return

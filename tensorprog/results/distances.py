@@ -187,10 +187,12 @@ def kolmogorov(x: Array, y: LawCurve | Array, size: float, other_size: float = m
     from scipy.special import kolmogorov as survival
     from scipy.stats import ks_1samp, ks_2samp
 
-    curve = isinstance(y, LawCurve)
-    if len(x) < 2 or not np.ptp(x) > 0 or not (curve or np.ptp(y) > 0):
+    spread = [np.ptp(x) if len(x) > 1 else 0.0, 1.0 if isinstance(y, LawCurve) else np.ptp(y)]
+    if not min(spread) > 0:
         return {}
-    found = ks_1samp(x, y.cdf, method="asymp") if isinstance(y, LawCurve) else ks_2samp(x, y, method="asymp")
+    found: Any = (ks_1samp if isinstance(y, LawCurve) else ks_2samp)(
+        x, y.cdf if isinstance(y, LawCurve) else y, method="asymp"
+    )
     joint = size if math.isinf(other_size) else size * other_size / (size + other_size)
     level, root = float((x <= found.statistic_location).mean()), math.sqrt(joint)
     return {

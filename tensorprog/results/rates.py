@@ -102,7 +102,7 @@ def fit(
         return np.asarray(np.exp(np.minimum(a + b * x, 700.0)))
 
     def slopes(x: Array, a: float, b: float) -> Array:
-        return power(x, a, b)[:, None] * np.stack([np.ones(x.shape), x], axis=1)
+        return np.asarray(power(x, a, b)[:, None] * np.stack([np.ones(x.shape), x], axis=1))
 
     x, y, seen = np.log(n[use]), mean[use], mean[use] > 0
     slope, start = np.polyfit(x[seen], np.log(y[seen]), 1, w=(y / error[use])[seen])

@@ -113,7 +113,7 @@ class Reference(Shown):
         self.netsor: Netsor = law.netsor
         self._curves: dict[tuple[str, float], LawCurve | None] = {}
         self._moments: dict[str, dict[str, tuple[Array, Array]]] = {}
-        self._averages: dict[tuple[tuple[str, str], ...], Mapping[str, Array] | TensorprogError] = {}
+        self._averages: dict[tuple[tuple[str, str], ...], Mapping[str, Array]] = {}
         self.failed: dict[str, Exception] = {}  # families whose moments the law could not give, and why
 
     @classmethod

@@ -153,8 +153,8 @@ def _rows(law: NumericLaw, names: list[str], samples: int, seed: int, missing: d
     for name in names:
         try:
             reference.moments(name)
-        except (NotCompiledError, MemoryLimitError) as error:
-            missing[f"{name}: {error}"] = None
+        except (NotCompiledError, MemoryLimitError) as reason:
+            missing[f"{name}: {reason}"] = None
             continue
         every = members(netsor, name, 1 << 16)
         places = np.unique(np.linspace(0, len(every) - 1, min(len(every), MEMBERS)).astype(int))
@@ -184,9 +184,9 @@ def _rows(law: NumericLaw, names: list[str], samples: int, seed: int, missing: d
             missing[f"the covariance of {one} and {two}, which is large"] = None
             continue
         try:
-            value, wrong = (np.reshape(part, shape) for part in law.cov(one, two, with_error=True))
-        except (NotCompiledError, MemoryLimitError) as error:
-            missing[f"the covariance of {one} and {two}: {error}"] = None
+            matrix, wrong = (np.reshape(part, shape) for part in law.cov(one, two, with_error=True))
+        except (NotCompiledError, MemoryLimitError) as reason:
+            missing[f"the covariance of {one} and {two}: {reason}"] = None
             continue
         for k, first in enumerate(chosen[one]):
             for second in chosen[two][k + 1 :] if one == two else chosen[two]:
@@ -194,7 +194,7 @@ def _rows(law: NumericLaw, names: list[str], samples: int, seed: int, missing: d
                 x, y = (columns[name] - columns[name].mean() for name in (first, second))
                 product = (x * y).mean(axis=1)
                 covariance = float(product.mean()), float(product.std(ddof=1)) / math.sqrt(samples)
-                number = float(value[at]), float(wrong[at])
+                number = float(matrix[at]), float(wrong[at])
                 z = _score(number, covariance, ROUNDING * float(x.std() * y.std()))
                 yield LawRow(f"cov({first}, {second})", "covariance", one, *number, *covariance, z)
 

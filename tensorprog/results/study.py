@@ -205,12 +205,12 @@ def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) 
         coordinates = samples.coordinates if samples.netsor.families[name].kind == "vector" else 1
         flat = np.asarray(samples[name]).reshape(samples.samples, coordinates, -1)
         size, listed = flat.shape[-1], slice(len(index))
-        found = moments(flat[..., listed])
+        statistics = moments(flat[..., listed])
         if name in samples.conditional and samples.samples > 1:  # far less noise, except of the mean
             law = (np.asarray(part, np.float64).reshape(flat.shape)[..., listed] for part in samples.conditional[name])
-            found |= {key: value for key, value in moments(*law).items() if key != "mean"}
+            statistics |= {key: value for key, value in moments(*law).items() if key != "mean"}
         entry: dict[str, Any] = {"index": [list(member) for member in index], "cov": None}
-        for key, (value, error) in found.items():
+        for key, (value, error) in statistics.items():
             entry |= {key: value, f"{key}_se": error}
         if size <= MAX_COVARIANCE and samples.samples * coordinates > 1:
             cov = np.atleast_2d(np.cov(flat.reshape(-1, size), rowvar=False, bias=True))

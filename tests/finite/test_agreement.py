@@ -368,7 +368,7 @@ def _nothing_along_earlier_directions(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def forgetful(generator: np.random.Generator, recipe: Recipe, *arguments: Any) -> NDArray[Any]:
         drawn = vectors(generator, recipe, *arguments)
-        if recipe.opened or not recipe.plain:
+        if recipe.degrees:  # there is a frame
             drawn[..., : recipe.known] = 0
         return drawn
 

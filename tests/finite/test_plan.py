@@ -199,3 +199,51 @@ def test_demand_names_groups() -> None:
     }  # fmt: skip
     assert found.explicit == {"x"}
     assert found.seen == {"y", "o"}
+
+
+CLIPPED = """
+program: clipped
+indices: {{i: 2, j: 2}}
+initial:
+  x[i]: {{mean: 0.5, cov: 1}}
+weights: {{W: 2, Q: 1, K: 1, O: 1}}
+body:
+  - u[i] = MatMul(W, x[i])
+  - z[i] = Nonlin({clip})
+  - q[i] = MatMul(Q, z[i])
+  - k[j] = MatMul({keys}, z[j])
+  - p[i,j] = Dot(q[i], k[j])
+  - y[i] = MatMul(O, z[i])
+outputs: [y]
+"""
+
+
+@pytest.mark.parametrize(
+    ("clip", "keys", "gone"),
+    [
+        ("clip(u[i], -100, 100)", "K", True),
+        ("clip(u[i] - x[i]/2 + 1, -200, 300)", "K", True),
+        ("clip(u[i], -20, 20)", "K", False),  # 16.7 standard deviations, and a length may be larger than its mean
+        ("clip(u[i], 0, 100)", "K", False),
+        ("clip(tanh(u[i]), -100, 100)", "K", False),  # what is left is no simpler
+        ("clip(u[i], -100, 100)", "Q", True),
+    ],
+)
+def test_clips_that_never_act_are_left_out(clip: str, keys: str, gone: bool) -> None:
+    program = tp.Program.from_netsor(loads(CLIPPED.format(clip=clip, keys=keys)))
+    for method in ("auto", "collapsed"):
+        found = program.plan(64, method=method)
+        assert bool(found.left_out) is gone
+        assert ("never acts" in str(found)) is gone
+    assert not program.plan(64, method="lazy").left_out and not program.plan(64, method="dense").left_out
+    if gone:
+        assert not program.plan(64).full
+
+
+def test_clips_of_what_is_not_bounded_stay() -> None:
+    """The input of a product that its own weight has made, and a recurrence that grows."""
+    text = CLIPPED.format(clip="clip(u[i], -100, 100)", keys="K").replace("MatMul(W, x[i])", "MatMul(W, w[i])")
+    reused = tp.Program.from_netsor(loads(text.replace("body:", "body:\n  - w[i] = MatMul(W, x[i])")))
+    assert not reused.plan(64).left_out
+    wide = text.replace("MatMul(W, w[i])", "MatMul(W, x[i])").replace("W: 2", "W: 2000")
+    assert not tp.Program.from_netsor(loads(wide)).plan(64).left_out
