@@ -175,6 +175,9 @@ def gather(value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range]
     }
     if not read:
         return value
+    found = _sliced(value, read, ranges, starts)
+    if found is not None:
+        return found
     # an index that comes in may be an axis already (the diagonal of i and i_): then it is read along as well
     incoming = {name for form in read.values() for name in form.indices}
     mapped = [*read, *(name for name in value.axes if name not in read and name in incoming)]
@@ -190,6 +193,41 @@ def gather(value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range]
     axes, key, _ = _places(data.shape[: len(mapped)], begin, slots, ranges, ("",) * len(slots))
     axes, wanted = (*axes, *kept), union(axes, kept)
     return Open(wanted, data[key].transpose([axes.index(name) for name in wanted]))
+
+
+def _sliced(
+    value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]
+) -> Open | None:
+    """A view, where every form is a number, or an index plus a number."""
+    axes: list[str] = []
+    key: list[int | slice] = []
+    for name, size in zip(value.axes, value.data.shape, strict=True):
+        form = forms.get(name)
+        if form is None:
+            axes.append(name)
+            key.append(slice(None))
+            continue
+        start = form.offset - starts[name]
+        if not form.terms and 0 <= start < size:
+            key.append(start)
+            continue
+        if len(form.terms) != 1 or form.terms[0][1] != 1:
+            return None
+        index = form.terms[0][0]
+        low, stop = ranges[index]
+        if low + start < 0 or stop + start > size:
+            return None
+        axes.append(index)
+        key.append(slice(low + start, stop + start))
+    data = value.data[tuple(key)]
+    while len(set(axes)) < len(axes):
+        two = next(k for k, name in enumerate(axes) if name in axes[:k])
+        one, name = axes.index(axes[two]), axes[two]
+        if COORDINATE in axes or BATCH in axes or data.shape[one] != data.shape[two]:
+            return None
+        data = data.diagonal(0, one, two)
+        axes = [*(other for other in axes if other != name), name]
+    return Open(tuple(axes), data)
 
 
 def elementwise(function: Callable[..., NDArray[Any]], *args: Open) -> Open:

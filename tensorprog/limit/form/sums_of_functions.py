@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 
 from tensorprog.language.atoms import REDUCTIONS
@@ -103,6 +104,14 @@ class WeightedFunction:
     def without_coefficient(self) -> WeightedFunction:
         """The part with coefficient 1."""
         return replace(self, coefficient=ONE)
+
+    @cached_property
+    def unheld(self) -> WeightedFunction:
+        """The part of one of several definitions, at positions where it holds."""
+        if not self.box:
+            return self
+        held = is_call(self.coefficient, "multiply")
+        return replace(self, coefficient=self.coefficient.children[1] if held else ONE)
 
     @property
     def expression(self) -> Expr:

@@ -368,7 +368,7 @@ class Recursion(ABC, Generic[V, M]):
                 held = None if held is None else q.within(held, "_")
                 held = agreeing(held, at) if held is not None and at else held
                 if held is not None:
-                    found = self.expectation(p, q, held, at)
+                    found = self.expectation(p.unheld, q.unheld, held, at)
                     whole = {name: ranges[name] for name in at or () if name in ranges}
                     total = total + self.kind(found.terms, {**found.ranges, **whole}).widened(ranges)
         return total
