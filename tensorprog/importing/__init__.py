@@ -15,7 +15,7 @@
     translation     the module, operation by operation
     parts           parts that are read one by one get a name each
     folding         layers that are alike become an index
-    text            names, letters and comments: the file
+    text            names and letters: the program, and its file
     importer        all of this in order
     agreement       program and module at small widths, before the program is given
     beside          the module itself beside the program

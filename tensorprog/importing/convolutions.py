@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tensorprog.importing.layers import averaged, biased
+from tensorprog.importing.layers import averaged, biased, column
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import einsum
-from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, scaled
+from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, scaled, shapes_of
 from tensorprog.importing.views import reshaped
 from tensorprog.language.expr import Affine, Call, Reduction
 
@@ -38,7 +38,7 @@ def convolution(sketch: Parameters, operation: TracedCall) -> Result:
     if not isinstance(weight, Traced):
         raise sketch.refuse("the weights of a convolution are fixed", "use weights that are initialised at random")
     count = len(weight.axes) - 2
-    kernel = [math.prod(atom.size for atom in axis) for axis in weight.axes[2:]]
+    kernel = shapes_of(weight.axes[2:])[0]
     stride, dilation = (_several(operation.plain(k, name), count, 1) for k, name in ((3, "stride"), (5, "dilation")))
     padding = operation.plain(4, "padding", 0)
     pads = (
@@ -55,12 +55,7 @@ def convolution(sketch: Parameters, operation: TracedCall) -> Result:
     if isinstance(x, FixedTensor):
         if groups != (1, 1):
             raise sketch.refuse("a convolution of fixed inputs in groups", "use groups=1 in the first layer")
-        patches = FixedTensor(
-            tuple(
-                _patches(np.asarray(a, float), kernel, stride, pads, dilation, sizes[0])  # type: ignore[arg-type]
-                for a in x.arrays
-            )
-        )
+        patches = x.each(lambda array: _patches(array.astype(float), kernel, stride, pads, dilation, sizes[0]))
         flat = weight.on((weight.axes[0], atoms_of(weight.axes[1:])))
         made = einsum(sketch, patches, ["b", "in", *space], flat, ["out", "in"], ["b", "out", *space])
     else:
@@ -70,12 +65,7 @@ def convolution(sketch: Parameters, operation: TracedCall) -> Result:
             made = einsum(sketch, moved, ["b", "in", *labels], weight, ["out", "in", *offsets], ["b", "out", *space])
         else:
             made = _grouped(sketch, operation, moved, weight, groups, labels, space, offsets)
-    if isinstance(bias, FixedTensor):
-        one, other = (np.asarray(a).reshape(-1, *[1] * count) for a in bias.arrays)
-        bias = FixedTensor((one, other))
-    elif isinstance(bias, Traced):
-        bias = bias.on((*bias.axes, *((),) * count))
-    return biased(sketch, made, bias)
+    return biased(sketch, made, column(bias, count + 1))
 
 
 def _patches(array: Any, kernel: Numbers, stride: Numbers, pads: Numbers, dilation: Numbers, sizes: Numbers) -> Any:
@@ -156,11 +146,13 @@ def _grouped(
 ) -> Traced:
     """A convolution in which each group of channels reads its own."""
     per = [shape[1] // g for shape, g in zip(operation.shapes, groups, strict=True)]
-    inside = [math.prod(atom.sizes[k] for atom in weight.axes[1]) for k in range(2)]
-    kernel = [tuple(math.prod(atom.sizes[k] for atom in axis) for axis in weight.axes[2:]) for k in range(2)]
-    spread = [tuple(math.prod(atom.sizes[k] for atom in axis) for axis in moved.axes) for k in range(2)]
-    x = reshaped(sketch, moved, tuple((s[0], g, i, *s[2:]) for s, g, i in zip(spread, groups, inside, strict=True)))  # type: ignore[arg-type]
-    w = reshaped(sketch, weight, tuple((g, p, i, *k) for g, p, i, k in zip(groups, per, inside, kernel, strict=True)))  # type: ignore[arg-type]
+    split, apart = [], []
+    for g, p, (_, inside, *kernel), (b, _, *rest) in zip(
+        groups, per, shapes_of(weight.axes), shapes_of(moved.axes), strict=True
+    ):
+        split.append((b, g, inside, *rest))
+        apart.append((g, p, inside, *kernel))
+    x, w = reshaped(sketch, moved, (split[0], split[1])), reshaped(sketch, weight, (apart[0], apart[1]))
     made = einsum(sketch, x, ["b", "g", "in", *labels], w, ["g", "out", "in", *offsets], ["b", "g", "out", *space])
     return made.on((made.axes[0], (*made.axes[1], *made.axes[2]), *made.axes[3:]))
 
@@ -178,17 +170,29 @@ def _window(sketch: Parameters, operation: TracedCall, value: Traced, reducer: s
             "a maximum over windows that leave the image",
             "use padding=0, or pool behind relu, where zeros beyond the border change nothing",
         )
-    sizes = operation.shapes[0][2:]
-    if isinstance(operation.operation.shapes[0][0], tuple):
-        sizes = operation.operation.shapes[0][0][2:]
-    have = [math.prod(atom.size for atom in axis) for axis in value.axes[2:]]
+    first: Any = operation.operation.shapes[0]
+    sizes = (first[0] if isinstance(first[0], tuple) else first)[2:]
+    have = shapes_of(value.axes[2:])[0]
     if any(s * (size - 1) + k > h + 2 * p for s, size, k, h, p in zip(stride, sizes, kernel, have, pads, strict=True)):
         raise sketch.refuse("the last window leaves the image", "use ceil_mode=False")
-    moved = _shifted(sketch, value, kernel, stride, pads, [1] * count, sizes, (operation.name,))
+    return _reduced(sketch, operation, value, reducer, kernel, stride, pads, sizes)
+
+
+def _reduced(
+    sketch: Parameters,
+    operation: TracedCall,
+    value: Traced,
+    reducer: str,
+    kernel: Numbers,
+    stride: Numbers,
+    pads: Numbers,
+    sizes: Numbers,
+) -> Traced:
+    """A reduction over windows of these sizes."""
+    moved = _shifted(sketch, value, kernel, stride, pads, [1] * len(pads), sizes, (operation.name,))
     over = atoms_of(moved.axes[3::2])
-    axes = (*moved.axes[:2], *moved.axes[2::2])
     expr = Reduction(reducer, tuple(atom.name for atom in over), moved.expr) if over else moved.expr
-    return replace(moved, expr=expr, axes=axes)
+    return replace(moved, expr=expr, axes=(*moved.axes[:2], *moved.axes[2::2]))
 
 
 @rule("max_pool1d", "max_pool2d", "max_pool2d_with_indices")
@@ -223,11 +227,8 @@ def adaptive_pool(sketch: Parameters, operation: TracedCall) -> Result:
         dims = range(2, 2 + count)
         axes = tuple(() if k in dims else axis for k, axis in enumerate(value.axes))
         return averaged(sketch, value, atoms_of(tuple(value.axes[k] for k in dims)), axes)
-    have = [math.prod(atom.size for atom in axis) for axis in value.axes[2:]]
+    have = shapes_of(value.axes[2:])[0]
     if any(h % w for h, w in zip(have, wanted, strict=True)):
         raise sketch.refuse("windows of different sizes", "let the image be a multiple of the output")
     kernel = [h // w for h, w in zip(have, wanted, strict=True)]
-    moved = _shifted(sketch, value, kernel, kernel, [0] * count, [1] * count, wanted, (operation.name,))
-    over = atoms_of(moved.axes[3::2])
-    expr = Reduction("mean", tuple(atom.name for atom in over), moved.expr) if over else moved.expr
-    return replace(moved, expr=scaled(expr, 1), axes=(*moved.axes[:2], *moved.axes[2::2]))
+    return _reduced(sketch, operation, value, "mean", kernel, kernel, [0] * count, wanted)

@@ -19,26 +19,8 @@ from tensorprog.language.expr import Expr, Number, call, is_call
 
 HOMOGENEOUS = {"relu", "abs", "neg", "leaky_relu"}  # a power of n passes through
 
-# functions of one argument by torch's name; those in brackets read their argument more than once
-PLAIN = {
-    name: name
-    for name in (
-        "relu",
-        "tanh",
-        "sigmoid",
-        "erf",
-        "exp",
-        "log",
-        "sin",
-        "cos",
-        "sqrt",
-        "abs",
-        "sign",
-        "silu",
-        "softplus",
-        "selu",
-    )
-}
+# functions of one argument that have torch's name
+PLAIN = ("relu", "tanh", "sigmoid", "erf", "exp", "log", "sin", "cos", "abs", "sign", "silu", "selu")
 
 
 def _function(act: Callable[[Expr, TracedCall], Expr], several: bool = False) -> Rule:
@@ -81,7 +63,7 @@ def _softplus(x: Expr, operation: TracedCall) -> Expr:
     return scaled(call("softplus", scaled(x, beta)), 1 / beta)
 
 
-RULES.update({name: _function(_call(own)) for name, own in PLAIN.items()})
+RULES.update({name: _function(_call(name)) for name in PLAIN})
 RULES.update(
     {
         "gelu": _function(_gelu),
@@ -91,9 +73,6 @@ RULES.update(
         "hardtanh": _function(_clip),
         "relu6": _function(lambda x, _: call("clip", x, Number(0), Number(6))),
         "neg": _function(lambda x, _: scaled(x, -1)),
-        "rsqrt": _function(lambda x, _: call("divide", Number(1), call("sqrt", x))),
-        "reciprocal": _function(lambda x, _: call("divide", Number(1), x)),
-        "square": _function(lambda x, _: x**2),
         "log_sigmoid": _function(lambda x, _: scaled(call("softplus", scaled(x, -1)), -1)),
         "hardsigmoid": _function(lambda x, _: call("clip", x / 6 + 0.5, Number(0), Number(1))),
         "hardswish": _function(lambda x, _: x * call("clip", x / 6 + 0.5, Number(0), Number(1)), several=True),
@@ -124,18 +103,11 @@ def raised(sketch: Parameters, value: Traced, exponent: float) -> Traced:
     if value.power and Fraction(exponent).limit_denominator(8) != Fraction(exponent):
         value = sketch.level(value, "what is raised to a power")
     power = value.power * Fraction(exponent).limit_denominator(8)
-    whole = _whole(exponent)
-    expr = (
-        call("sqrt", value.expr)
-        if exponent == 0.5
-        else (
-            call("divide", Number(1), call("sqrt", value.expr))
-            if exponent == -0.5
-            else call("divide", Number(1), value.expr)
-            if exponent == -1
-            else value.expr**whole
-        )
-    )
+    expr = call("sqrt", value.expr) if abs(exponent) == 0.5 else value.expr
+    if abs(exponent) not in (0.5, 1):
+        expr = expr ** _whole(exponent)
+    elif exponent < 0:
+        expr = call("divide", Number(1), expr)
     return replace(value, expr=expr, power=power)
 
 
@@ -206,8 +178,7 @@ def _parts(value: ComplexPair | FixedTensor) -> tuple[Traced | FixedTensor, Trac
     """Real and imaginary part."""
     if isinstance(value, ComplexPair):
         return value.real, value.imag
-    one, other = (np.asarray(array) for array in value.arrays)
-    return FixedTensor((one.real, other.real)), FixedTensor((one.imag, other.imag))
+    return value.each(np.real), value.each(np.imag)
 
 
 @rule("div", "divide", "true_divide")

@@ -13,8 +13,8 @@ from tensorprog.importing.masks import NEVER, condition, masked, unchanging
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import added, einsum, multiplied, summed, together
-from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Traced, atoms_of
-from tensorprog.language.expr import Number, Reduction, call
+from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Traced, atoms_of, shapes_of, sizes_of
+from tensorprog.language.expr import Number, Reduction, call, free_indices
 
 Operand = Traced | FixedTensor
 
@@ -140,15 +140,12 @@ def _left(value: Traced, dims: Sequence[int], keep: bool) -> Axes:
 def averaged(sketch: Parameters, value: Traced, atoms: Sequence[AxisPart], axes: Axes) -> Traced:
     """The mean over some atoms."""
     value = sketch.settled(value)
-    indices = tuple(atom for atom in atoms if not atom.is_width)
     if not any(atom.is_width for atom in atoms):
-        from tensorprog.language.expr import free_indices
-
-        mentioned = [atom for atom in indices if atom.name in free_indices(value.expr)]
+        mentioned = [atom for atom in atoms if atom.name in free_indices(value.expr)]
         expr = sketch.reduced("mean", mentioned, value.expr) if mentioned else value.expr
         return replace(value, expr=expr, axes=axes)
-    sizes = [float(math.prod(atom.sizes[k] for atom in atoms)) for k in range(2)]
-    return multiplied(sketch, summed(sketch, value, atoms, axes), FixedTensor((1 / sizes[0], 1 / sizes[1])))
+    one, other = sizes_of(atoms)
+    return multiplied(sketch, summed(sketch, value, atoms, axes), FixedTensor((1 / one, 1 / other)))
 
 
 @rule("mean", "sum", "var", "std", "var_mean")
@@ -274,30 +271,16 @@ def _affine(sketch: Parameters, value: Traced, weight: Operand | None, bias: Ope
     return biased(sketch, value, bias)
 
 
-@rule("layer_norm", "native_layer_norm")
+@rule("layer_norm", "native_layer_norm", "rms_norm", "_fused_rms_norm")
 def layer_norm(sketch: Parameters, operation: TracedCall) -> Result:
-    """nn.LayerNorm."""
+    """nn.LayerNorm, and nn.RMSNorm, which has no mean and no bias."""
+    centre = "layer" in operation.operation.kind
     value = random(sketch, operation.tensor(0))
-    shape = operation.plain(1, "normalized_shape")
-    dims = range(len(value.axes) - len(shape), len(value.axes))
-    made = normalised(sketch, value, dims, operation.plain(4, "eps", 1e-5))
-    return _affine(sketch, made, operation.tensor(2, "weight"), operation.tensor(3, "bias"))
-
-
-@rule("rms_norm", "_fused_rms_norm")
-def rms_norm(sketch: Parameters, operation: TracedCall) -> Result:
-    """nn.RMSNorm."""
-    value = random(sketch, operation.tensor(0))
-    shape = operation.plain(1, "normalized_shape")
-    eps = operation.plain(3, "eps")
-    made = normalised(
-        sketch,
-        value,
-        range(len(value.axes) - len(shape), len(value.axes)),
-        float(np.finfo(np.float32).eps) if eps is None else eps,
-        centre=False,
-    )
-    return _affine(sketch, made, operation.tensor(2, "weight"), None)
+    rank = len(value.axes)
+    eps = operation.plain(4 if centre else 3, "eps", 1e-5 if centre else None)
+    eps = float(np.finfo(np.float32).eps) if eps is None else eps
+    made = normalised(sketch, value, range(rank - len(operation.plain(1, "normalized_shape")), rank), eps, centre)
+    return _affine(sketch, made, operation.tensor(2, "weight"), operation.tensor(3, "bias") if centre else None)
 
 
 @rule("group_norm")
@@ -312,15 +295,14 @@ def group_norm(sketch: Parameters, operation: TracedCall) -> Result:
     made = normalised(sketch, value, range(2, len(value.axes)), operation.plain(4, "eps", 1e-5))
     made = reshaped(sketch, made, operation.shapes)
     return _affine(
-        sketch, made, _column(operation.tensor(2, "weight"), len(one)), _column(operation.tensor(3, "bias"), len(one))
+        sketch, made, column(operation.tensor(2, "weight"), len(one)), column(operation.tensor(3, "bias"), len(one))
     )
 
 
-def _column(operand: Operand | None, rank: int) -> Operand | None:
+def column(operand: Operand | None, rank: int) -> Operand | None:
     """Numbers of channels on the axis of channels, of a tensor with so many axes behind the batch."""
     if isinstance(operand, FixedTensor):
-        one, other = (np.asarray(a).reshape(-1, *[1] * (rank - 1)) for a in operand.arrays)
-        return FixedTensor((one, other))
+        return operand.each(lambda array: array.reshape(-1, *[1] * (rank - 1)))
     return operand if operand is None else operand.on((*operand.axes, *((),) * (rank - 1)))
 
 
@@ -339,16 +321,10 @@ def batch_norm(sketch: Parameters, operation: TracedCall) -> Result:
             "initialisation; programs/batchnorm_mlp.yaml shows the other kind",
         )
     rank = len(value.axes) - 1
-    centre, root = (
-        _column(mean, rank),
-        _column(
-            FixedTensor((np.sqrt(np.asarray(variance.arrays[0]) + eps), np.sqrt(np.asarray(variance.arrays[1]) + eps))),
-            rank,
-        ),
-    )
-    assert centre is not None and root is not None
-    made = added(sketch, value, centre, -1.0)
-    made = _affine(sketch, multiplied(sketch, made, root, divide=True), _column(weight, rank), _column(bias, rank))
+    made = added(sketch, value, column(mean, rank), -1.0)  # type: ignore[arg-type]
+    root = column(variance.each(lambda array: np.sqrt(array + eps)), rank)
+    made = multiplied(sketch, made, root, divide=True)  # type: ignore[arg-type]
+    made = _affine(sketch, made, column(weight, rank), column(bias, rank))
     return (made, None, None) if named else made
 
 
@@ -367,13 +343,13 @@ def attention(sketch: Parameters, operation: TracedCall) -> Result:
         k, v = (_groups(sketch, operation, x, q, name) for x, name in ((k, "k"), (v, "v")))
     lead = [f"b{axis}" for axis in range(rank - 2)]
     scores = einsum(sketch, q, [*lead, "i", "c"], k, [*lead, "j", "c"], [*lead, "i", "j"])
-    sizes = [math.prod(atom.sizes[n] for atom in q.axes[-1]) for n in range(2)]
+    one, other = sizes_of(q.axes[-1])
     scale = operation.pair(6, "scale")
-    scale = scale if scale[0] is not None else (sizes[0] ** -0.5, sizes[1] ** -0.5)
+    scale = scale if scale[0] is not None else (one**-0.5, other**-0.5)
     scores = sketch.level(multiplied(sketch, scores, FixedTensor(scale)), "a score")
     if operation.plain(5, "is_causal", False):
-        one, other = (np.tril(np.ones(tuple(_length(axis) for axis in scores.axes[-2:]), bool)) for _ in range(2))
-        mask = FixedTensor((one, other))
+        seen = np.tril(np.ones(shapes_of(scores.axes[-2:])[0], bool))
+        mask = FixedTensor((seen, seen))
     if mask is not None:
         scores = hidden(sketch, scores, mask)
     places = atoms_of(scores.axes[-1:])
@@ -381,10 +357,6 @@ def attention(sketch: Parameters, operation: TracedCall) -> Result:
     if not places:
         weights = replace(scores, expr=Number(1))
     return einsum(sketch, weights, [*lead, "i", "j"], v, [*lead, "j", "c"], [*lead, "i", "c"])
-
-
-def _length(axis: Sequence[AxisPart]) -> int:
-    return math.prod(atom.size for atom in axis)
 
 
 def hidden(sketch: Parameters, scores: Traced, mask: Operand) -> Traced:
@@ -408,7 +380,7 @@ def hidden(sketch: Parameters, scores: Traced, mask: Operand) -> Traced:
 
 def _groups(sketch: Parameters, operation: TracedCall, x: Traced, q: Traced, name: str) -> Traced:
     """Keys or values, each for a group of heads."""
-    heads, groups = _length(q.axes[1]), _length(x.axes[1])
+    heads, groups = sizes_of(q.axes[1])[0], sizes_of(x.axes[1])[0]
     if heads == groups:
         return x
     times = sketch.axis((operation.name, name), heads // groups, heads // groups)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Inner, Traced, atoms_of, product, scaled
-from tensorprog.language.expr import Call, Expr, Number, Variable, call, is_call
+from tensorprog.language.expr import Call, Expr, Number, Variable, call, free_indices, is_call
 from tensorprog.language.recognised import recognised
 
 __all__ = ["added", "einsum", "met_on", "multiplied", "number_of", "summed", "together"]
@@ -159,8 +159,6 @@ def summed(sketch: Parameters, value: Traced, atoms: Sequence[AxisPart], axes: A
 
 
 def _mentions(expr: Expr, atom: AxisPart) -> bool:
-    from tensorprog.language.expr import free_indices
-
     return atom.name in free_indices(expr)
 
 

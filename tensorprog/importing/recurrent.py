@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from tensorprog.importing.operations import Result, TracedCall, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import added, einsum
 from tensorprog.importing.sketch import Sentence
-from tensorprog.importing.values import AxisPart, FixedTensor, Traced
+from tensorprog.importing.values import AxisPart, FixedTensor, Traced, shapes_of
 from tensorprog.importing.views import join, reshaped
 from tensorprog.language.expr import Affine, Expr, Number, Variable, call, free_indices
 
@@ -165,10 +165,6 @@ def _layer(
 def _by_gate(sketch: Parameters, parameter: Any, count: int) -> Any:
     """The rows of a parameter by gates, on an axis of their own."""
     if isinstance(parameter, FixedTensor):
-        one, other = (np.asarray(a) for a in parameter.arrays)
-        return FixedTensor((one.reshape(count, -1, *one.shape[1:]), other.reshape(count, -1, *other.shape[1:])))
-    shapes = [
-        tuple(int(np.prod([atom.sizes[k] for atom in axis], dtype=int)) for axis in parameter.axes) for k in range(2)
-    ]
-    split = tuple((count, shape[0] // count, *shape[1:]) for shape in shapes)
-    return reshaped(sketch, replace(parameter), (split[0], split[1]))
+        return parameter.each(lambda array: array.reshape(count, -1, *array.shape[1:]))
+    one, other = ((count, rows // count, *rest) for rows, *rest in shapes_of(parameter.axes))
+    return reshaped(sketch, parameter, (one, other))

@@ -6,6 +6,8 @@ split into two.  Atoms whose sizes differ between the two widths are widths; all
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -14,7 +16,19 @@ import numpy as np
 
 from tensorprog.language.expr import Affine, Expr, Number, Variable, call, is_call
 
-__all__ = ["Axes", "AxisPart", "ComplexPair", "FixedTensor", "Inner", "Traced", "atoms_of", "product", "scaled"]
+__all__ = [
+    "Axes",
+    "AxisPart",
+    "ComplexPair",
+    "FixedTensor",
+    "Inner",
+    "Traced",
+    "atoms_of",
+    "product",
+    "scaled",
+    "shapes_of",
+    "sizes_of",
+]
 
 AxisKey = tuple[Any, ...]
 Sizes = tuple[int, int]
@@ -106,6 +120,11 @@ class FixedTensor:
         """Its shape at both widths."""
         return tuple(np.shape(self.arrays[0])), tuple(np.shape(self.arrays[1]))
 
+    def each(self, change: Callable[[Any], Any]) -> FixedTensor:
+        """What becomes of the numbers at both widths."""
+        one, other = (change(np.asarray(array)) for array in self.arrays)
+        return FixedTensor((one, other))
+
 
 @dataclass(frozen=True)
 class ComplexPair:
@@ -118,6 +137,17 @@ class ComplexPair:
 def atoms_of(axes: Axes) -> tuple[AxisPart, ...]:
     """All atoms, outermost first."""
     return tuple(atom for axis in axes for atom in axis)
+
+
+def sizes_of(atoms: Sequence[AxisPart]) -> Sizes:
+    """The size of an axis at both widths."""
+    return math.prod(atom.sizes[0] for atom in atoms), math.prod(atom.sizes[1] for atom in atoms)
+
+
+def shapes_of(axes: Axes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes of axes at both widths."""
+    sizes = [sizes_of(axis) for axis in axes]
+    return tuple(one for one, _ in sizes), tuple(other for _, other in sizes)
 
 
 def scaled(expr: Expr, factor: float) -> Expr:

@@ -13,7 +13,7 @@ import numpy as np
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.sketch import Again, Sentence
-from tensorprog.importing.values import AxisPart, ComplexPair, FixedTensor, Traced, atoms_of
+from tensorprog.importing.values import AxisPart, ComplexPair, FixedTensor, Traced, atoms_of, shapes_of, sizes_of
 from tensorprog.language.expr import Affine, Constant, Expr, Variable, free_indices, rebuild
 
 Shape = tuple[int, ...]
@@ -139,7 +139,7 @@ def cut(sketch: Parameters, call: TracedCall) -> Result:
     """A range of an axis."""
     value = random(sketch, call.tensor(0))
     dim = call.plain(1, "dim", 0) % len(value.axes)
-    sizes = _sizes(value, dim)
+    sizes = sizes_of(value.axes[dim])
     begin = call.pair(2, "start", 0)
     steps = call.plain(4, "step", 1) if call.operation.kind == "slice" else 1
     starts = tuple(_within(s, size) for s, size in zip(begin, sizes, strict=True))
@@ -150,24 +150,14 @@ def _within(place: int | None, size: int) -> int:
     return 0 if place is None else min(place + size if place < 0 else place, size)
 
 
-def _sizes(value: Traced, dim: int) -> tuple[int, int]:
-    atoms = value.axes[dim]
-    return math.prod(atom.sizes[0] for atom in atoms), math.prod(atom.sizes[1] for atom in atoms)
-
-
 def sliced(
     sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int], step: int = 1
 ) -> Result:
     """Entries from a place on, so many, of one axis; none of them are a fixed tensor without numbers."""
-    sizes = _sizes(value, dim)
+    sizes = sizes_of(value.axes[dim])
     if lengths == (0, 0):
-        shapes = [[math.prod(atom.sizes[k] for atom in axis) for axis in value.axes] for k in range(2)]
-        return FixedTensor(
-            (
-                np.zeros([*shapes[0][:dim], 0, *shapes[0][dim + 1 :]]),
-                np.zeros([*shapes[1][:dim], 0, *shapes[1][dim + 1 :]]),
-            )
-        )
+        one, other = (np.zeros([*shape[:dim], 0, *shape[dim + 1 :]]) for shape in shapes_of(value.axes))
+        return FixedTensor((one, other))
     starts = (starts[0] % sizes[0], starts[1] % sizes[1])
     if lengths == sizes and step == 1:
         return value
@@ -211,7 +201,7 @@ def _strided(
     sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int], step: int
 ) -> Traced:
     """Every second (third, ..) entry of one axis, which is then one of (entries, step)."""
-    sizes, atoms = _sizes(value, dim), value.axes[dim]
+    sizes, atoms = sizes_of(value.axes[dim]), value.axes[dim]
     last = atoms[-1]
     whole = all(length * step == size for length, size in zip(lengths, sizes, strict=True))
     if starts[0] != starts[1] or starts[0] >= step or not whole:
@@ -309,13 +299,7 @@ def joined(sketch: Parameters, call: TracedCall) -> Result:
 
 def _unsqueezed(value: Any, dim: int) -> Any:
     if isinstance(value, FixedTensor):
-        one, other = value.arrays
-        return FixedTensor(
-            (
-                one.reshape(*one.shape[:dim], 1, *one.shape[dim:]),
-                other.reshape(*other.shape[:dim], 1, *other.shape[dim:]),
-            )
-        )
+        return value.each(lambda array: np.expand_dims(array, dim))
     return value.on((*value.axes[:dim], (), *value.axes[dim:]))
 
 
@@ -326,17 +310,19 @@ def join(sketch: Parameters, values: Sequence[Any], dim: int, key: str) -> Trace
     for k, v in enumerate(values):
         if isinstance(v, FixedTensor):
             axes = tuple(
-                sketch.axis((key, "part", k), *_known_size(v, dim)) if a == dim else axis
+                sketch.axis((key, "part", k), v.shapes[0][dim], v.shapes[1][dim]) if a == dim else axis
                 for a, axis in enumerate(frame.axes)
             )
             v = sketch.constant(v, axes)
         made.append(_in_one_row(sketch, sketch.settled(v), dim))
-    sizes = [_sizes(v, dim) for v in made]
+    sizes = [sizes_of(v.axes[dim]) for v in made]
     rest = _common_rest(sketch, made, dim, sizes)
     counts = [size[0] // math.prod(a.sizes[0] for a in rest) for size in sizes]
     (new,) = sketch.axis((key, dim), sum(counts), sum(counts))
     target = sketch.fresh("v")
-    others = [sketch.axis((key, "other", k), *_sizes(frame, k)) if k != dim else () for k in range(len(frame.axes))]
+    others = [
+        sketch.axis((key, "other", k), *sizes_of(frame.axes[k])) if k != dim else () for k in range(len(frame.axes))
+    ]
     powers = {v.power for v in made}
     if len(powers) > 1:
         made = [sketch.level(v, "a part") for v in made]
@@ -404,10 +390,6 @@ def _in_one_row(sketch: Parameters, value: Traced, dim: int) -> Traced:
         return type(node)(node.name, slots)
 
     return replace(value, expr=rebuild(value.expr, change), axes=_with(value, dim, (new,)))
-
-
-def _known_size(known: FixedTensor, dim: int) -> tuple[int, int]:
-    return known.shapes[0][dim], known.shapes[1][dim]
 
 
 def _common_rest(

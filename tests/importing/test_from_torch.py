@@ -526,7 +526,7 @@ def gpt2_gelu(x: Any) -> Any:
 
 SPELLED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "GPT-2": ("gelu_tanh", gpt2_gelu),
-    "cubes": ("gelu_tanh", lambda x: x * torch.sigmoid(1.5957691 * x * (1 + 0.044715 * x * x))),
+    "cubes": ("gelu_tanh", lambda x: x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x * x))),
     "approximate": ("gelu_tanh", lambda x: nn.functional.gelu(x, approximate="tanh")),
     "BERT": ("gelu", lambda x: x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))),
     "swish": ("silu", lambda x: x * torch.sigmoid(x)),
