@@ -2,20 +2,17 @@
 
 A program's way through the check, `check(netsor, numbers)` in `clauses`:
 
-1.  `rewrites` brings it to its normal form by rewrites that are exact at every width, one to a file: weights behind
-    scores are moved inside sums, scores of sums expanded, initial vectors in scores written as MatMuls.  All rules
-    judge the normal form, and speak of the program as it was written: each statement knows what it comes from.
+1.  `rewrites` brings it to its normal form by rewrites that are exact at every width, one to a file: constants put in,
+    weights behind scores moved inside sums, initial vectors in scores written as MatMuls, and scores of sums expanded
+    where an operand needs it.  All rules judge the normal form, and speak of the program as it was written.
 2.  `graph` answers who depends on whom, which vectors are score operands, and whether two uses of a weight can touch
-    the same matrix.  Families stay families, so that 96 heads take no longer than one.
-3.  `certificates` gives each expression its facts, bounded or not, pseudo-Lipschitz or not, by composition of the facts
-    of its parts and by what parts have to do with each other, such as a quotient that stays below 1.  A fact holds,
-    fails, or is unknown.
-4.  `falsifier` looks for numbers that refute what could not be certified: so an unknown fact becomes a failing one,
-    with a witness.  The same search attacks the functions that users declare by `tp.atom`.
+    the same matrix (`overlaps`).  Families stay families, so that 96 heads take no longer than one.
+3.  `facts` gives each expression its facts, range, growth, and how steep it is, by composition.  A property holds,
+    fails, or is not shown; what is not shown is assumed, and a claim says so.
+4.  `signs` follows changes of sign of weights: for operands that are functions (`operands`), and for gradients.
 5.  `clauses` holds the rules, in the tuple `RULES`: one for each clause of Assumption 1, for what results beyond it
     cover, and for warnings.  A rule reads a `Context` and yields findings, and claims where it rests on another
-    result.  A finding has its place, its reason, its source and its fixes, which are data: statements to write, weights
-    to declare, expressions to replace.
+    result.  A finding has its place, its reason, its source and what to write instead.
 6.  The report has the grade that follows: outside if a finding fails or is unknown, extension if there are claims,
     remark if the inputs of operands are not bounded, else theorem.
 

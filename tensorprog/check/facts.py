@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -142,7 +142,7 @@ class Facts:
         return self.modulus + 1
 
 
-PROPERTIES = {
+PROPERTIES: Mapping[str, Callable[[Facts], bool]] = {
     "bounded": lambda f: f.bounded,
     "pseudo-Lipschitz": lambda f: f.pseudo_lipschitz,
     "controlled": lambda f: f.controlled,
@@ -204,17 +204,11 @@ def _apart(parts: Sequence[Facts]) -> bool:
 
 def _either(*parts: Facts) -> Facts:
     """What holds of all."""
-    changes = _joint(parts, certain=True)
-    return _tidy(
-        Facts(
-            min(p.low for p in parts),
-            max(p.high for p in parts),
-            *(max(getattr(p, key) for p in parts) for key in ("growth", "modulus", "exponent")),
-            masked=any(p.masked for p in parts),
-            attained=min(p.attained for p in parts),
-        ),
-        **changes,
-    )
+    low, high = min(p.low for p in parts), max(p.high for p in parts)
+    growth, modulus, exponent = (max(getattr(p, key) for p in parts) for key in ("growth", "modulus", "exponent"))
+    masked, attained = any(p.masked for p in parts), min(p.attained for p in parts)
+    found = Facts(low, high, growth, modulus, exponent, masked=masked, attained=attained)
+    return _tidy(found, **_joint(parts, certain=True))
 
 
 def _composed(outer: Regularity, parts: Sequence[Facts], low: float, high: float, attained: int, keeps: bool) -> Facts:
@@ -243,20 +237,11 @@ def _product(a: Facts, b: Facts, same: bool = False) -> Facts:
     """f g: growth adds; modulus max(g1 + m2, m1 + g2)."""
     ends = [_times(x, y) for x in a.interval for y in b.interval]
     moves = [g + m for g, m, d in ((a.growth, b.modulus, b), (b.growth, a.modulus, a)) if d.sources and not d.averages]
-    zero = any(p.constant and p.low == 0 for p in (a, b))
-    growth = 0.0 if zero else a.growth + b.growth
-    apart = _apart((a, b))
-    return _tidy(
-        Facts(
-            max(min(ends), 0.0) if same else min(ends),
-            max(ends),
-            growth,
-            max(moves, default=0.0),
-            max(a.exponent, b.exponent),
-            attained=min(a.attained, b.attained) if apart or same else 0,
-        ),
-        **_joint((a, b), apart and not zero),
-    )
+    zero, apart = any(p.constant and p.low == 0 for p in (a, b)), _apart((a, b))
+    growth, modulus = 0.0 if zero else a.growth + b.growth, max(moves, default=0.0)
+    low, attained = max(min(ends), 0.0) if same else min(ends), min(a.attained, b.attained) if apart or same else 0
+    found = Facts(low, max(ends), growth, modulus, max(a.exponent, b.exponent), attained=attained)
+    return _tidy(found, **_joint((a, b), apart and not zero))
 
 
 def _put(expr: Expr, part: Expr, value: Expr) -> Expr:
@@ -645,8 +630,8 @@ class Calculus:
     def _meets(self, condition: Expr, yes: Expr, no: Expr, at: int) -> Verdict:
         """Whether both branches are equal wherever the two sides of a comparison are."""
         if isinstance(condition, Call) and condition.atom in LOGICAL:
-            found = {self._meets(part, yes, no, at) for part in condition.args if variables(part)}
-            return HOLDS if found == {HOLDS} else UNKNOWN
+            both = {self._meets(part, yes, no, at) for part in condition.args if variables(part)}
+            return HOLDS if both == {HOLDS} else UNKNOWN
         threshold = self._threshold(condition)
         if not threshold:
             one, two = self._values(yes), self._values(no)

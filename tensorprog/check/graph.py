@@ -231,7 +231,7 @@ class Structure:
         With `apart`, an index of both statements, the second's value of it must be larger; with `read_by` the first's
         product must be read by an operand.
         """
-        one, two = self._product(first), self._product(second)
+        one, two = self.product(first), self.product(second)
         if one.weight.name != two.weight.name:
             return HOLDS, {}
         ranges = self.netsor.ranges
@@ -255,7 +255,7 @@ class Structure:
         """Whether both sides of one member of a score can use one member of a weight family."""
         assert left.definer is not None
         assert right.definer is not None
-        one, two = self._product(left.definer), self._product(right.definer)
+        one, two = self.product(left.definer), self.product(right.definer)
         if one.weight.name != two.weight.name:
             return HOLDS, {}
         system = System()
@@ -275,7 +275,8 @@ class Structure:
         system.all_equal(*forms)
         return system.solve()
 
-    def _product(self, position: int) -> MatMul:
+    def product(self, position: int) -> MatMul:
+        """The MatMul at a position."""
         statement = self.netsor.body[position]
         assert isinstance(statement, MatMul)
         return statement

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -94,10 +94,6 @@ class Context:
         """What a statement defines, as written."""
         return self.rewritten.origin[position]
 
-    def product(self, position: int) -> MatMul:
-        """The MatMul at a position."""
-        return _matmul(self.netsor.body[position])
-
     def makers(self, operands: Iterable[Operand]) -> Iterator[Maker]:
         """The MatMuls that make some operands, with each operand that they make."""
         for o in operands:
@@ -129,8 +125,8 @@ class Context:
     ) -> Finding:
         """A finding of the current rule at some statements, the first of them to blame; by default with its source.
 
-        Each of the fixes is enough.  `ways` are chains of statements that belong to the
-        finding; it has the nodes between them, in the program as written.
+        Each of the fixes is enough.  `ways` are chains of statements that belong to the finding; it has the nodes
+        between them, in the program as written.
         """
         assert self.rule is not None
         said = SAYS[verdict] if isinstance(verdict, Verdict) else verdict
@@ -177,12 +173,9 @@ class Context:
     def weight(self, name: str) -> str:
         """The node of a weight in the graph of the program as written, or of the initial vectors it stands for."""
         known = self.rewritten.initials.get(name, name)
-        return str(Variable(known, slots_of(self.declared[known])))
-
-    @property
-    def declared(self) -> Mapping[str, tuple[str, ...]]:
-        """The indices of initial vectors and weights as written."""
-        return {v.name: v.indices for v in self.written.initial} | {w.name: w.indices for w in self.written.weights}
+        indices = {entry.name: entry.indices for entry in self.written.initial}
+        indices |= {entry.name: entry.indices for entry in self.written.weights}
+        return str(Variable(known, slots_of(indices[known])))
 
     def source(self, position: int) -> Statement:
         """The statement as written that a statement comes from, or itself where that is a declaration."""
@@ -264,9 +257,9 @@ class Context:
         """A chain of statements as text, a way in the program as written."""
         return "; ".join(" -> ".join(way) for way in ways(self.view, [self.text(p) for p in chain]))
 
-    def nonlins(self, among: Collection[int] | None = None) -> Iterator[tuple[int, Nonlin]]:
-        """The Nonlins among some statements, by default those that outputs depend on, with their positions."""
-        for position in sorted(self.structure.relevant if among is None else among):
+    def nonlins(self) -> Iterator[tuple[int, Nonlin]]:
+        """The Nonlins that outputs depend on, with their positions."""
+        for position in sorted(self.structure.relevant):
             statement = self.netsor.body[position]
             if isinstance(statement, Nonlin):
                 yield position, statement
@@ -280,8 +273,8 @@ class Context:
 
 
 def shown_place(place: Mapping[str, int]) -> str:
-    """Index values at which something happens, as text; without those of second copies."""
-    shown = {name: value for name, value in place.items() if not name.endswith(("'", '"'))}
+    """Index values at which something happens, as text; without those of second copies and bound indices."""
+    shown = {name: value for name, value in place.items() if "#" not in name and not name.endswith(("'", '"'))}
     return f" at {', '.join(f'{name}={value}' for name, value in sorted(shown.items()))}" if shown else ""
 
 

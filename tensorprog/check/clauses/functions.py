@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from tensorprog.check.clauses.context import NETSOR_PLUS, NOT_COVERED, SAKAI, YANG, Context, rule
-from tensorprog.check.clauses.report import ASSUMED, Claim, Finding
+from tensorprog.check.clauses.report import ASSUMED, Claim, Finding, Says
 from tensorprog.check.facts import JUMPS, Fault, shown
 from tensorprog.language.atoms import ATOMS, Atom
 from tensorprog.language.expr import COMPARISONS, Call, Expr, Number, walk
@@ -27,7 +27,7 @@ ADVICE = {
     "sqrt": "keep the argument away from 0: sqrt(x + 1e-6)",
     "log": "keep the argument away from 0: log(x + 1e-6)",
     "power": "keep what stands before ** away from 0",
-    "divide": "keep the denominator away from 0, e.g. by + 1e-6",
+    "divide": "keep the denominator away from 0, e.g. by + 1e-6, or write softmax",
 }
 ELSE = "an expression made of pseudo-Lipschitz functions"
 
@@ -62,7 +62,7 @@ def _not_regular(check: Context, position: int, name: str, verdict: Verdict, fau
         message += f". Without scores it would be admitted: it is controlled ({YANG})"
     elif name == "controlled":
         message += f". Needed: |phi(x)| <= exp(C |x|**r + c) with r < 2 ({YANG})"
-    said = "fails" if verdict is FAILS else "warning"
+    said: Says = "fails" if verdict is FAILS else "warning"
     consequence = NOT_COVERED if verdict is FAILS else ""
     return check.finding(said, (fault.position,), message, _advice(fault.expr), consequence, (chain,))
 
@@ -125,7 +125,7 @@ def limiting_values(check: Context) -> Iterator[Finding | Claim]:
             message = f"it is needed that {text}" + (
                 f", but {wrong}: no theorem gives a limit there" if wrong else "; that is not known"
             )
-            said = "fails" if wrong else "unknown"
+            said: Says = "fails" if wrong else "unknown"
             yield check.finding(said, (positions[0],), message, "keep it away from there", NOT_COVERED)
     if check.structure.converging and not check.scored:  # beside scores a function that jumps is refused already
         yield from _jumps(check)

@@ -341,7 +341,7 @@ def transposes(check: Context) -> Iterator[Finding]:
     independent = independence(check.netsor)
     if independent.holds:
         read = [p for name in independent.weights for p in check.structure.weight_uses(name)]
-        turned = tuple(p for p in read if p in check.structure.relevant and check.product(p).transposed)
+        turned = tuple(p for p in read if check.structure.product(p).transposed)
         yield check.finding(
             "holds",
             turned,
@@ -354,14 +354,14 @@ def transposes(check: Context) -> Iterator[Finding]:
     for weight in check.netsor.weights:
         uses: dict[bool, list[int]] = {False: [], True: []}
         for position in check.structure.weight_uses(weight.name):
-            uses[check.product(position).transposed].append(position)
+            uses[check.structure.product(position).transposed].append(position)
         for position in uses[True]:
             met = [(plain, *check.structure.same_member(plain, position)) for plain in uses[False]]
             possible = [entry for entry in met if entry[1] is not HOLDS]
             if not possible:
                 continue
             plain, verdict, witness = next((entry for entry in possible if entry[1] is FAILS), possible[0])
-            one, two = check.product(plain), check.product(position)
+            one, two = check.structure.product(plain), check.structure.product(position)
             chain = check.structure.chain(plain, position) or check.structure.chain(position, plain)
             message = (
                 f"{two} and {one} {'use' if verdict is FAILS else 'may use'} the same matrix{shown_place(witness)}"
