@@ -119,33 +119,17 @@ def _read(netsor: Netsor, key: str, given: str | Expr) -> tuple[str, Expr, tuple
         problems = [replace(p, message=f"average {name}: {p.message}", span=Span(text=text)) for p in error.problems]
         raise ProgramError(problems) from None
     found = variables(expr)
-    unknown = [v.name for v in found if v.name not in netsor.families]
-    if unknown:  # reported here, where the added names are not known yet
-        known = [other for other, family in netsor.families.items() if family.kind != "weight"]
-        raise ProgramError(
-            [
-                Problem(
-                    f"average {name}: {other} is not defined",
-                    Span(text=text),
-                    did_you_mean(other, [*known, *netsor.constant, *netsor.index]),
-                )
-                for other in dict.fromkeys(unknown)
-            ]
-        )
+    for other in found:
+        if other.name not in netsor.families or netsor.families[other.name].kind == "weight":
+            known = [known for known, family in netsor.families.items() if family.kind != "weight"]
+            fix = did_you_mean(other.name, [*known, *netsor.constant, *netsor.index])
+            what = "is a weight" if other.name in netsor.families else "is not defined"
+            raise fail(f"average {name}: {other.name} {what}", Span(text=text), fix)
     vectors = [v for v in found if netsor.families[v.name].kind == "vector"]
-    weights = [v for v in found if netsor.families[v.name].kind == "weight"]
-    if weights:
-        raise fail(
-            f"average {name}: {weights[0]} is a weight; averages are over coordinates of vectors",
-            Span(text=text),
-            f"average {name} over a vector that {weights[0]} makes",
-        )
     if not vectors:
-        what = f"a function of scalars, {', '.join(map(str, found))}" if found else "a constant"
+        said = f"average {name}: there is no vector in it, so all coordinates are equal"
         raise fail(
-            f"average {name}: there is no vector in it, so all coordinates are equal: it is {what}",
-            Span(text=text),
-            "compute it from the samples" if found else "an expression such as tanh(y[0])**2",
+            said, Span(text=text), "an expression such as tanh(y[0])**2; functions of scores follow from samples"
         )
     free = free_indices(expr)
     slots = target.slots or slots_of(free)

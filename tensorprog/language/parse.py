@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
 from tensorprog.language.expr import (
     MAX_INTEGER,
     Affine,
@@ -164,13 +164,8 @@ class _Reader:
         if isinstance(node, ast.BinOp):
             operator = _BINARY.get(type(node.op))
             if operator is None:
-                raise _Error(
-                    f"the operator {_source(node.op)} is not part of the language",
-                    node,
-                    f"{_product(node)} in a statement of its own"
-                    if _product(node)
-                    else "use + - * / ** and the functions of `tp list --atoms`",
-                )
+                fix = "MatMul(W, x) for a weight times a vector, in a statement of its own; else + - * / **"
+                raise _Error(f"the operator in {_text(node)} is not part of the language", node, fix)
             return self.apply(operator, node, self.expression(node.left), self.expression(node.right))
         if isinstance(node, ast.BoolOp):
             name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
@@ -187,16 +182,10 @@ class _Reader:
         if isinstance(node, ast.Call):
             return self.function(node)
         if _is_transpose(node):
-            raise _Error(
-                f"{_text(node)} cannot stand here: only the weight of a MatMul may be transposed",
-                node,
-                f"g = MatMul({_text(node)}, x) in a statement of its own",
-            )
-        raise _Error(
-            f"{_kind(node)} is not part of the language",
-            node,
-            "use numbers, names, + - * / **, comparisons and functions",
-        )
+            said = f"{_text(node)} cannot stand here: only the weight of a MatMul may be transposed"
+            raise _Error(said, node, f"g = MatMul({_text(node)}, x) in a statement of its own")
+        fix = "use numbers, names, + - * / **, comparisons and functions"
+        raise _Error(f"{_text(node)} is not part of the language", node, fix)
 
     def weight(self, node: ast.expr) -> Expr:
         """The first argument of a MatMul, which may be transposed."""
@@ -254,7 +243,7 @@ class _Reader:
             return self.apply("negative", node, self.expression(node.operand))
         if isinstance(node.op, ast.UAdd):
             return self.expression(node.operand)
-        raise _Error(f"the operator {_source(node.op)} is not part of the language", node)
+        raise _Error(f"the operator in {_text(node)} is not part of the language", node)
 
     def function(self, node: ast.Call) -> Expr:
         if isinstance(node.func, ast.Subscript):
@@ -322,45 +311,9 @@ def _is_transpose(node: ast.AST) -> TypeGuard[ast.Attribute]:
 
 def _text(node: ast.AST) -> str:
     try:
-        return ast.unparse(node)
+        return shorten(ast.unparse(node))
     except Exception:  # unparse has no rule for some nodes; the message can do without
-        return _kind(node)
-
-
-def _product(node: ast.AST) -> str:
-    """W @ x in the language; '' for anything else."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        return f"MatMul({_text(node.left)}, {_text(node.right)})"
-    return ""
-
-
-def _source(operator: ast.AST) -> str:
-    return {
-        "FloorDiv": "//",
-        "Mod": "%",
-        "MatMult": "@",
-        "Not": "not",
-        "Invert": "~",
-        "LShift": "<<",
-        "RShift": ">>",
-        "BitXor": "^",
-    }.get(type(operator).__name__, type(operator).__name__)
-
-
-def _kind(node: ast.AST) -> str:
-    return {
-        "Attribute": "an attribute (a dot)",
-        "Lambda": "lambda",
-        "ListComp": "a comprehension",
-        "List": "a list",
-        "GeneratorExp": "a comprehension",
-        "Dict": "a dictionary",
-        "IfExp": "if ... else",
-        "Tuple": "a tuple",
-        "JoinedStr": "a string",
-        "Slice": "a slice",
-        "NamedExpr": ":=",
-    }.get(type(node).__name__, type(node).__name__)
+        return type(node).__name__
 
 
 def affine(expr: Expr, names: Names) -> Affine:
@@ -478,9 +431,8 @@ def parse_statement(text: str, names: Names, span: Span = Span()) -> ParsedState
         target, value = reader.target(body[0].targets[0]), body[0].value
         if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in INSTRUCTIONS):
             called = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
-            fix = f"{_text(body[0].targets[0])} = {_product(value) or f'Nonlin({_text(value)})'}"
-            if called and called not in ATOMS:
-                fix = not_here(called) or did_you_mean(called, INSTRUCTIONS, "u[i] = Nonlin(tanh(x[i])), say")
+            fix = "" if called in ATOMS else not_here(called) or did_you_mean(called, INSTRUCTIONS, "")
+            fix = fix or "u[i] = Nonlin(tanh(x[i])), say, or u[i] = MatMul(W, x[i])"
             raise _Error("the right side must be MatMul(...), Nonlin(...) or Dot(...)", value, fix)
         first = reader.weight if value.func.id == "MatMul" else reader.expression
         args = (*map(first, value.args[:1]), *map(reader.expression, value.args[1:]))

@@ -21,12 +21,12 @@ def nested(text: str) -> str:
 TEXTS = {
     "import": (nested("__import__('os').system('touch HERE')"), "only functions of the language can be called"),
     "attribute": (nested("u.__class__[i]"), "only a name can carry indices"),
-    "attribute of a weight": (program("q = MatMul(V.__class__, h)"), "an attribute (a dot) is not part"),
-    "attribute of a transpose": (program("q = MatMul(V.T.real, h)"), "an attribute (a dot) is not part"),
+    "attribute of a weight": (program("q = MatMul(V.__class__, h)"), "is not part of the language"),
+    "attribute of a transpose": (program("q = MatMul(V.T.real, h)"), "is not part of the language"),
     "transposes": (program("q = MatMul(V" + ".T" * 3_000 + ", h)"), "nested too deeply"),
-    "string": (nested("f'{u}'"), "a string is not part of the language"),
-    "walrus": (nested("(k := 1)"), ":= is not part of the language"),
-    "comprehension": (nested("[u for u in h]"), "a comprehension is not part of the language"),
+    "string": (nested("f'{u}'"), "is not part of the language"),
+    "walrus": (nested("(k := 1)"), "is not part of the language"),
+    "comprehension": (nested("[u for u in h]"), "is not part of the language"),
     "python tag": (
         program(constants="{s: !!python/object/apply:os.system ['touch HERE'], c: 2}"),
         "nothing is executed",

@@ -64,7 +64,7 @@ CASES = {
         "MatMul takes a vector by its name",
     ),
     "product as an operator": (program("q[i] = «V @ u[i]"), "the right side must be"),
-    "product inside": (program("q[i] = Nonlin(tanh(«V @ u[i]))"), "the operator @ is not part"),
+    "product inside": (program("q[i] = Nonlin(tanh(«V @ u[i]))"), "the operator in V @ u[i] is not part"),
     "bound without a constant": (program("q[i] = Nonlin(«clip(tanh(u[i]), -B, B))"), "B is none of these"),
     "flow weight": (program(weights="{Q«[i]: 1}"), "YAML cannot hold unquoted brackets"),
     "one argument": (program("«q = Dot(g)"), "Dot takes two vectors, not 1 argument"),
