@@ -9,11 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = ["COMPACT", "EPS", "TINY", "Estimate", "Sizes", "compact", "largest", "largest_ratio"]
+__all__ = ["EPS", "TINY", "Estimate"]
 
 EPS = float(np.finfo(np.float64).eps)
-# numbers from which arrays count as large: smaller ones have a bound for each number
-COMPACT = 1 << 14
 # densities far out underflow: what they lose absolutely
 TINY = 1e-305
 
@@ -31,8 +29,7 @@ class Estimate:
     Sums and products propagate the bound to first order (plus the product of both errors) and add the rounding
     of the operation itself. An exact zero stays exact: 0 with error 0 times anything finite is 0 with error 0.
 
-    Shapes    value and error have one shape, the batch; operations broadcast. A bound that serves all members of an
-              axis may be a view of stride 0 along it: then sums and products of large arrays keep it one
+    Shapes    value and error have one shape, the batch; operations broadcast
     Accuracy  error is what the method that made it states: rounding bounds for closed forms, a difference between
               two rules for quadrature, Student's t at 99.9 % for quasi-Monte Carlo
     """
@@ -61,11 +58,7 @@ class Estimate:
             if other.value.size == 1 and not other.value.any() and not other.error.any():
                 return one.reshape(np.broadcast_shapes(one.value.shape, other.value.shape))
         value = np.asarray(self.value + o.value)
-        error = compact(self.error) + compact(o.error)
-        rounding = EPS * largest(value, error.shape)
-        if rounding.shape == value.shape:
-            rounding = np.where((self.value == 0) | (o.value == 0), 0.0, rounding)
-        return Estimate(value, _expand(error + rounding, value.shape))
+        return Estimate(value, np.asarray(self.error + o.error + EPS * np.abs(value)))
 
     __radd__ = __add__
 
@@ -83,11 +76,9 @@ class Estimate:
                 return one.reshape(np.broadcast_shapes(one.value.shape, other.value.shape))
         with np.errstate(over="ignore", invalid="ignore"):
             value = np.asarray(self.value * o.value)
-            first, second = compact(self.error), compact(o.error)
-            shape = np.broadcast_shapes(first.shape, second.shape)
-            left, right = largest(self.value, shape), largest(o.value, shape)
-            error = left * second + right * first + first * second + EPS * (left * right)
-        return Estimate(value, _expand(error, value.shape))
+            left, right = np.abs(self.value), np.abs(o.value)
+            error = left * o.error + right * self.error + self.error * o.error + EPS * (left * right)
+        return Estimate(value, np.asarray(error))
 
     __rmul__ = __mul__
 
@@ -111,42 +102,5 @@ class Estimate:
         return Estimate(np.where(np.isnan(self.value), np.inf, self.value), np.where(bad, np.inf, self.error))
 
 
-@dataclass(frozen=True, eq=False)
-class Sizes:
-    """Bounds on an array over pairs: of entries the product of two sizes, of their errors `relative` times that.
-
-    Shapes    first and second broadcast to the array
-    """
-
-    first: Array
-    second: Array
-    relative: float
-
-
-def largest_ratio(above: Array, below: Array) -> float:
-    """The largest quotient, 0 / 0 counting as 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.max(np.where(above == 0, 0.0, above / below), initial=0.0))
-
-
-def compact(error: Array) -> Array:
-    """A bound with axes of length 1 where a large array repeats one number."""
-    if error.size < COMPACT:
-        return error
-    return error[tuple(slice(None, 1 if stride == 0 else None) for stride in error.strides)]
-
-
 def _expand(array: Array, shape: tuple[int, ...]) -> Array:
     return array if array.shape == shape else np.broadcast_to(array, shape)
-
-
-def largest(value: Array, shape: tuple[int, ...]) -> Array:
-    """|value|, its largest along the axes that are of length 1 in `shape`.
-
-    Shapes    value with the axes of `shape`, or fewer -> broadcasts to `shape`
-    """
-    lengths = shape[len(shape) - value.ndim :]
-    axes = tuple(k for k, (own, length) in enumerate(zip(value.shape, lengths, strict=True)) if length == 1 < own)
-    if not axes:
-        return np.asarray(np.abs(value))
-    return np.asarray(np.maximum(value.max(axis=axes, keepdims=True), -value.min(axis=axes, keepdims=True)))

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import RealFunction, evaluate
-from tensorprog.gaussian.kernels import elementary, kernel, ordinary
+from tensorprog.gaussian.kernels import elementary, kernel, ordinary, steepness
 from tensorprog.gaussian.normal import CORRELATION_SLACK, correlation, refuse_correlation
 from tensorprog.gaussian.quadrature import crude_norm, integrate_line, integrate_plane
 from tensorprog.gaussian.series import HermiteSeries, ProductSeries, hermite_series
@@ -99,9 +99,11 @@ def cross(
         fixed = _zero(one.f, two.f, means[0].value, means[1].value, np.where(c.error > 0, 1.0, value))
         moved = np.where(fixed, 0.0, moved)
     uncertain = np.any(moved > PASSED) or (moved.any() and one.jumps and two.jumps)
-    if uncertain:  # where X and Y are one variable, their moments are one number
+    same = np.zeros((), dtype=bool)  # where X and Y are one variable, their moments are one number
+    if moved.any():
         same = np.asarray((means[0].value == means[1].value) & (v == w) & (v == c.value))
         same = same & _diagonal(same.shape, pairs)
+    if uncertain:
 
         def call(a: Array, b: Array, va: Array, vb: Array, ab: Array) -> Estimate:
             va = np.maximum(va, 0.0)
@@ -111,13 +113,12 @@ def cross(
         exact = (each.value for each in (*means, *variances, c))
         return _by_differences(call, cross(f, g, *exact, slack=np.inf, pairs=pairs), (*means, *variances, c))
     if first is ...:
-        value, moved, _ = np.broadcast_arrays(value, moved, one.mu)
-        return _Pairs(one, two, first, second, value, moved).answer()
+        value, moved, same, _ = np.broadcast_arrays(value, moved, same, one.mu)
+        return _Pairs(one, two, first, second, value, moved, same).answer()
     shape = np.broadcast_shapes(first.shape, second.shape, value.shape)
-    arrays = [np.broadcast_to(array, shape) for array in (first, second, value, moved)]
+    arrays = [np.broadcast_to(array, shape) for array in (first, second, value, moved, same)]
     members, turned = _members(arrays, pairs if one is two else 0)
-    first, second, value, moved = (array.reshape(-1)[members] for array in arrays)
-    found = _Pairs(one, two, first, second, value, moved).answer()
+    found = _Pairs(one, two, *(array.reshape(-1)[members] for array in arrays)).answer()
     value, error = np.empty((2, math.prod(shape)))
     for places in (turned, members):
         value[places], error[places] = found.value, found.error
@@ -275,7 +276,7 @@ def _members(arrays: Sequence[NDArray[Any]], pairs: int) -> tuple[Any, Any]:
     shape = arrays[0].shape
     shared = len(shape) - 2 * pairs
     order = (*range(shared), *range(shared + pairs, len(shape)), *range(shared, shared + pairs))
-    exchanged = [arrays[k].transpose(order) for k in (1, 0, 2, 3)]
+    exchanged = [arrays[k].transpose(order) for k in (1, 0, 2, 3, 4)]
     if not pairs or not all(map(np.array_equal, arrays, exchanged)):
         return slice(None), slice(None)
     numbers = np.arange(math.prod(shape)).reshape(shape)
@@ -306,6 +307,7 @@ class _Pairs:
     second: Any
     cov: Array
     moved: Array
+    same: Mask  # where both are one variable
 
     def answer(self) -> Estimate:
         """E f(X) g(Y), with what errors of the law do to it."""
@@ -328,7 +330,11 @@ class _Pairs:
                 found = better.where((better.error < found.error) | np.isnan(found.value), found)
             value, error = found.value, found.error
         if self.moved.any():
-            error = error + self.moved * (one.sizes[self.first] * two.sizes[self.second])
+            size = one.sizes[self.first] * two.sizes[self.second]
+            if forms is not None and still and forms[0] is not None and forms[1] is not None:
+                law = one.var[self.first], two.var[self.second], self.cov
+                size = size + np.where(self.same, 0.0, steepness(*forms, *law, self.moved))
+            error = error + self.moved * size
         return Estimate(value, error)
 
     def _by_series(self) -> Estimate:

@@ -26,7 +26,7 @@ from tensorprog.gaussian.normal import correlation
 
 Array = NDArray[np.floating]
 
-__all__ = ["Elementary", "elementary", "kernel"]
+__all__ = ["Elementary", "elementary", "kernel", "ordinary", "steepness"]
 
 MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
 # asin loses 1 / sqrt(1 - rho^2) of relative accuracy: beyond this correlation 1 - rho^2 comes from exact products
@@ -144,6 +144,19 @@ def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array)
         total += one * two + (one * g.mean(var_g) + two * f.mean(var_f))
     ulps = ULPS_ARC_SINE if f.sigmoids and g.sigmoids else ULPS
     return Estimate(total, ulps * EPS * (f.size(var_f) * g.size(var_g)))
+
+
+def steepness(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array, moved: Array) -> Array:
+    """By how much the arc sines of a kernel multiply relative errors of their arguments, of that size at most.
+
+    Shapes    arguments broadcast to the batch -> batch
+    """
+    total = np.zeros(np.broadcast_shapes(var_f.shape, var_g.shape, cov.shape))
+    for a, h in f.sigmoids:
+        for b, k in g.sigmoids:
+            rho = np.clip(cov * (_inverse_root(var_f + h) * _inverse_root(var_g + k)), -1, 1)
+            total += 2 / np.pi * abs(a * b * rho) / np.maximum(np.sqrt((1 - rho) * (1 + rho)), np.sqrt(moved) + SMALL)
+    return total
 
 
 class _Correlated:

@@ -76,17 +76,6 @@ class InitialLaw:
         """A bound on the rounding of the blocks."""
         return self._covariance[1]
 
-    @property
-    def rows(self) -> tuple[NDArray[np.float64], float, float] | None:
-        """Data whose inner products the covariances are, what these are multiplied by, and their relative rounding.
-
-        Shapes    (*members, d)
-        """
-        if self.initial.data is None:
-            return None
-        rows = self.initial.data.array.reshape(*self.netsor.families[self.initial.name].shape, -1)
-        return rows, self._variance / rows.shape[-1], _rounding(rows.shape[-1])
-
     @cached_property
     def factor(self) -> NDArray[np.float64]:
         """Cholesky factors of the blocks."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import EPS, Estimate, compact
+from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.several import standard_errors
 from tensorprog.language.evaluate import Open, affine_values, align, broadcast, contract, gather, union
 from tensorprog.language.expr import Affine, Variable
@@ -114,13 +114,8 @@ class Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
         if not any(name in slots for name in self.axes):
             return self
-        value, error = gather(self.value, slots, ranges, starts), compact(self.estimate.error)
-        if error.shape == self.estimate.value.shape:
-            return Value(value.axes, Estimate(value.data, gather(self.error, slots, ranges, starts).data))
-        # one bound for all along some axes: it is one for all that are read there
-        axes = tuple(axis for axis, size in zip(self.axes, error.shape, strict=True) if size > 1)
-        bound = gather(Open(axes, error.reshape([size for size in error.shape if size > 1])), slots, ranges, starts)
-        return Value(value.axes, Estimate(value.data, np.broadcast_to(align(bound, value.axes), value.data.shape)))
+        value, error = (gather(part, slots, ranges, starts) for part in (self.value, self.error))
+        return Value(value.axes, Estimate(value.data, error.data))
 
     def widened(self, name: str, span: Range, whole: Range) -> Value:
         """The value over a larger range of one index, zero outside its own."""
@@ -140,9 +135,7 @@ class Value:
         place, estimate = self.axes.index(name), self.estimate
         turned = (np.arange(*span) - start) % estimate.value.shape[place]
         check_memory([len(turned) if k == place else size for k, size in enumerate(estimate.value.shape)])
-        value, error = np.take(estimate.value, turned, axis=place), compact(estimate.error)
-        error = error if error.shape[place] == 1 else np.take(error, turned, axis=place)
-        return Value(self.axes, Estimate(value, np.broadcast_to(error, value.shape)))
+        return Value(self.axes, Estimate(*(np.take(p, turned, axis=place) for p in (estimate.value, estimate.error))))
 
     def zero(self) -> bool:
         """Whether the value is exactly zero."""
@@ -173,7 +166,7 @@ class Value:
     @cached_property
     def bound(self) -> Estimate:
         """The largest size of any number, with the largest error."""
-        v, e = self.estimate.value, compact(self.estimate.error)
+        v, e = self.estimate.value, self.estimate.error
         largest = np.maximum(np.max(v, initial=0.0), -np.min(v, initial=0.0))
         return Estimate(np.asarray(largest), np.asarray(np.max(e, initial=0.0)))
 
