@@ -44,6 +44,7 @@ from tensorprog.language.errors import (
     TensorprogError,
     check_count,
     fail,
+    need_package,
     need_xarray,
 )
 from tensorprog.language.files import Lock, whole, write_text, writing
@@ -379,12 +380,11 @@ def _end_with(sentinel: int) -> None:
 
 def _dataset(asked: Sweep, rows: list[dict[str, Any]], refused: Mapping[str, str]) -> Any:
     """An xarray.Dataset of all cells; it holds no times, dates or names of machines, so that equal sweeps are equal."""
-    from pandas import DataFrame
-
+    pandas = need_package("pandas", "sweeps", "sweep")
     names = [name for name, _ in asked.choices[0].values]
     over = {name: list(dict.fromkeys(dict(choice.values)[name] for choice in asked.choices)) for name in names}
     axes = over | {"width": asked.width, "repeat": range(asked.repeats), "variable": asked.variables}
-    frame = DataFrame(rows).set_index([*axes]).astype(np.float64)
+    frame = pandas.DataFrame(rows).set_index([*axes]).astype(np.float64)
     found = frame.to_xarray().sel({name: list(values) for name, values in axes.items()}).transpose(*axes)
     for name, values in axes.items():
         whole_numbers = all(isinstance(value, int) and abs(value) <= MAX_INT32 for value in values)

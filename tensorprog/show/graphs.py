@@ -157,7 +157,7 @@ def to_svg(graph: Any, report: Any = None) -> str:
     below = [line for text in captions(graph, report)[1:] for line in _lines(text, int(width / CHARACTER))]
     shown = {sort for sorts in marks.sorts.values() for sort in sorts}
     styles = [(name, style) for name, style in (ROLES if marks.judged else KINDS).items() if name in shown]
-    entries = [
+    entries: list[Any] = [
         Patch(
             facecolor=style.fill,
             edgecolor=style.border,

@@ -423,7 +423,7 @@ def convergence(
 def _of(rows: Sequence[Row], key: str) -> Array:
     """One number of each width."""
     if key == "excess":
-        return np.abs(_of(rows, "kurtosis") - _of(rows, "limit_kurtosis"))
+        return np.asarray(np.abs(_of(rows, "kurtosis") - _of(rows, "limit_kurtosis")))
     return np.array([getattr(row, key, math.nan) for row in rows], dtype=np.float64)
 
 
