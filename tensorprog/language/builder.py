@@ -50,9 +50,6 @@ from tensorprog.language.validity import check_declarations, check_last, stateme
 __all__ = ["Builder", "FamilyHandle"]
 
 
-METHODS = ("check", "run", "limit", "plan", "graph", "explain", "to_yaml")  # of a program, as advice names them
-
-
 class FamilyHandle:
     """A family with indices, or a constant with indices: `u[i]` is an expression, `u` alone is not."""
 
@@ -89,6 +86,7 @@ class FamilyHandle:
         return (Constant if self.constant else Variable)(self.name, tuple(slots))
 
     __array_ufunc__ = None
+    __iter__ = None  # else Python would count members without end
 
     def __repr__(self) -> str:
         return self.name

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,7 @@ class _FileReader:
                 found.append(make(text, key, value))
         return tuple(found)
 
-    def entries(self, node: Node | None, what: str, known: Mapping[str, Any] | None = None) -> Given:
+    def entries(self, node: Node | None, what: str, known: Collection[str] | None = None) -> Given:
         """Keys and values of a mapping by key; `known` lists the keys allowed."""
         if node is None or (isinstance(node, ScalarNode) and node.style is None and node.value in ("", "~", "null")):
             return {}
@@ -275,7 +276,10 @@ class _FileReader:
                 raise fail(f"{what}: the list is empty", span)
             return Table.of(array)
         if isinstance(node, MappingNode):
-            name = self.value(self.entries(node, "way to give numbers", ("file",))["file"][1], "file").strip()
+            given = self.entries(node, "way to give numbers", ("file",))
+            if "file" not in given:
+                raise fail(f"{what}: numbers or a file are needed", span, "{file: numbers.npy}")
+            name = self.value(given["file"][1], "file").strip()
         else:
             name = node.value.strip()
             if not re.search(r"\.(npy|npz|csv|txt|pkl|pickle|pt|tsv|h5|mat|json)$", name, re.IGNORECASE):
@@ -317,7 +321,7 @@ class _FileReader:
         parts["indices"] = self.each(given["indices"], self.index)
         self.done()
         for key, make in (("widths", make_ratio), ("fixed_widths", make_fixed)):
-            parts[key] = self.each(given[key], lambda *entry, make=make: self.width(*entry, make))
+            parts[key] = self.each(given[key], partial(self.width, make=make))
         constants = [*scalars, *self.each(tables, self.indexed)]
         parts["constants"] = tuple(sorted(constants, key=lambda constant: (constant.span.line, constant.span.column)))
         parts["written"] = tuple(
@@ -326,9 +330,7 @@ class _FileReader:
             if key not in overrides and plain_number(value.value) is None
         )
         for key, rules, make_entry in (("initial", INITIAL, make_initial), ("weights", WEIGHT, make_weight)):
-            parts[key] = self.each(
-                given[key], lambda *entry, rules=rules, make=make_entry: self.declared(*entry, rules, make)
-            )
+            parts[key] = self.each(given[key], partial(self.declared, rules=rules, make=make_entry))
         parts["run"] = self.each(
             run, lambda name, _, node: (name, make_option(name, self.data(node, name), self.span(node), self.names))
         )

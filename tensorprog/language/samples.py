@@ -24,7 +24,6 @@ from tensorprog.language.ir import Netsor
 __all__ = ["Samples", "column", "is_samples", "program_text", "samples_of"]
 
 LISTED = 4  # members of a family that are shown
-OF_ARRAYS = ("mean", "var", "std", "shape", "cov", "plot")  # attributes that are looked for here
 WORK = 10_000_000  # numbers of one member that are looked at for it
 
 

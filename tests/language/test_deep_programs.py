@@ -34,11 +34,13 @@ outputs: [y]
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["c[i,j] + 1", "c[i,j] + c[i,j] / 2", "c[i,j] + c[j,i]"])
 def test_masks_are_followed_through_long_chains(step: str) -> None:
     assert loads(_chain(400, step)).check().grade == "theorem"
 
 
+@pytest.mark.slow
 def test_functions_of_functions_are_compiled_or_refused() -> None:
     law = loads(_chain(200, "c[i,j] * 0.999")).limit()
     assert np.all(np.isfinite(law.given({"p": np.ones((2, 2))}).cov("y")))
