@@ -60,16 +60,12 @@ def test_every_covariance_of_attention_with_named_variances() -> None:
         assert sp.simplify(values[(*one, *two)] - expected) == 0
 
 
-def test_outputs_are_averages_over_scores_which_evaluate() -> None:
-    made = program(ATTENTION.replace("s: 4", "s: 2"))
-    law = made.limit(symbolic=["C", "sO"])
-    numeric = made.limit()
-    value, error = numeric.cov("y", with_error=True)
+def test_outputs_are_averages_over_scores() -> None:
+    law = program(ATTENTION.replace("s: 4", "s: 2")).limit(symbolic=["C", "sO"])
     formula = law.cov("y")[0, 1]
     assert formula.free_symbols >= {sp.Symbol("C"), sp.Symbol("sO")}
-    assert float(formula.evalf(subs={"C": 1.3, "sO": 1.2})) == pytest.approx(value[0, 1], abs=error[0, 1])
-    other = float(formula.subs({"C": 1.3, "sO": 2.4}).evalf())
-    assert other == pytest.approx(4 * value[0, 1], abs=8 * error[0, 1])
+    with pytest.raises(tp.ProgramError, match="averages over scores"):
+        formula.subs({"C": 1.3, "sO": 1.2}).estimate()
     assert law.mean("y")[0] == 0
     assert law.cov("y", "p")[0, 0, 0, 0].has(sp.Symbol("C"))
     assert law.cov("o", "p")[0, 0, 0, 0, 0] == 0
@@ -78,7 +74,7 @@ def test_outputs_are_averages_over_scores_which_evaluate() -> None:
 TABLE = {name: mlp(name) for name in FUNCTIONS} | OTHERS
 
 
-@pytest.mark.turns(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLE)
 def test_formulas_at_numbers_are_the_numeric_law(name: str) -> None:
     law, numeric, values = both(TABLE[name])
@@ -102,8 +98,6 @@ def test_scores_with_shared_keys_and_masks() -> None:
         assert got == pytest.approx(expected[place], abs=1e-12)
     text = str(law.given_scores("y"))
     assert "softmax" in text
-    value, error = numeric.cov("y", with_error=True)
-    assert float(law.cov("y")[0, 1].subs(values).evalf()) == pytest.approx(value[0, 1], abs=error[0, 1])
 
 
 def test_scores_that_share_weights_crosswise() -> None:

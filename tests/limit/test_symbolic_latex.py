@@ -38,7 +38,7 @@ MATHJAX = set(
     )
 )
 SYMBOLS = set(":[],\\{}| _")  # one-letter macros: display, thin space, line break
-ENVIRONMENTS = {"multline*", "cases", "matrix"}
+ENVIRONMENTS = {"cases", "matrix"}
 
 
 def well_formed(body: str) -> None:
@@ -60,7 +60,7 @@ def well_formed(body: str) -> None:
     assert not open_environments
     for macro in re.findall(r"\\([a-zA-Z]+|.)", body.replace("\\\n", "\\ ")):
         assert macro in MATHJAX or macro in SYMBOLS, macro
-    outside = re.sub(r"\\\[.*?\\\]|\\begin\{multline\*\}.*?\\end\{multline\*\}|\$.*?\$", "", body, flags=re.DOTALL)
+    outside = re.sub(r"\\\[.*?\\\]|\$.*?\$", "", body, flags=re.DOTALL)
     assert not re.search(r"[\\{}$&#_%^~]", outside), outside
 
 

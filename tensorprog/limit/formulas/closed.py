@@ -1,20 +1,33 @@
-"""E f(X) and E f(X) g(Y) for Gaussian X, Y as sympy expressions: the algebra of formulas for `gaussian.pair_moments`.
+"""E f(X) and E f(X) g(Y) for Gaussian X, Y as sympy expressions.
 
-The singular case, one variable behind both, is an integral over a line.
+E[x^p y^q A(x) B(y)] for Gaussian (x, y): one recursion for every pair of kinds.
+
+Gaussian integration by parts (Stein): E[(x - m) F(x, y)] = v E[dF/dx] + c E[dF/dy], m and v mean and variance of x, c
+the covariance. With F = x^(p-1) y^q A(x) B(y) this lowers the power and differentiates the factors:
+
+    M(p, q) = m M(p-1, q) + v ((p-1) M(p-2, q) + M(p-1, q; A')) + c (q M(p-1, q-1) + M(p-1, q; B'))
+
+- exp, gaussian: multiplying the density by them gives a multiple of another Gaussian density (`SymbolicGaussian`), so
+  they disappear before the recursion starts;
+- sin and cos are parts of exp(i (a x + b)), and the same holds with a complex mean;
+- erf(t) = E sign(sqrt2 t + N), N standard normal: erf is a step blurred by independent noise;
+- 1(V > 0) has the derivative delta(V): the density of V at 0 times a moment given V = 0.
+
+At p = q = 0 remain total masses and probabilities of signs.  The singular case, one variable behind both, is an
+integral over a line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from math import comb
-from typing import Any
+from typing import Any, Self
 
 import sympy as sp
 
 from tensorprog.gaussian.function import FunctionTerm
-from tensorprog.gaussian.pair_moments import NO_FACTOR, WAVES, Factor, PairMoments
 from tensorprog.limit.formulas.functions import Phi, Phi2, phi
 
 __all__ = ["mean_moment", "pair_moment", "regular"]
@@ -23,6 +36,23 @@ ZERO, ONE = sp.S.Zero, sp.S.One
 ROOT_2PI = sp.sqrt(2 * sp.pi)
 Terms = tuple[FunctionTerm, ...]
 NO_FUNCTION: Terms = (FunctionTerm(ONE, 0),)
+SIGNS, WAVES = ("step", "erf"), ("sin", "cos")
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """kind(a x + b), a factor of an expectation: of a kind of terms, or a "wave", exp(i (a x + b)).
+
+    `distance` overrides (a m + b) / (|a| sd) for a step, m and sd mean and deviation of x, where it is known better.
+    """
+
+    kind: str
+    a: Any
+    b: Any
+    distance: Any = None
+
+
+NO_FACTOR = Factor("one", 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -88,21 +118,109 @@ class SymbolicGaussian:
         return self.weight * sp.exp(-sp.expand(variance) / 2) * (sp.cos(centre) + sp.I * sp.sin(centre))
 
 
-class SymbolicMoments(PairMoments[Any]):
-    """Moments as formulas of phi, Phi and Phi2."""
+def _absorbing(law: SymbolicGaussian, factor: Factor) -> tuple[SymbolicGaussian, Factor]:
+    """The measure times a factor of x that keeps it Gaussian, and the factor that is left."""
+    methods = {"exp": law.times_exp, "wave": law.times_wave, "gaussian": law.times_gaussian}
+    return (methods[factor.kind](factor.a, factor.b), NO_FACTOR) if factor.kind in methods else (law, factor)
 
-    zero, half, root_2 = ZERO, sp.S.Half, sp.sqrt(2)
-    apart = WAVES
-    law: SymbolicGaussian
+
+class Moments:
+    """The moments M(p, q) = E[x^p y^q A(x) B(y)] of one law and one pair of factors, computed once each."""
 
     def __init__(self, law: SymbolicGaussian, first: Factor, second: Factor) -> None:
-        super().__init__(law, first, second)
-        self.weight = self.law.weight  # one factor of all moments, so that formulas stay short
-        self.law = replace(self.law, weight=ONE)
+        law, self.first = _absorbing(law, first)
+        turned, self.second = _absorbing(law.swapped(), second)
+        self.weight = turned.weight  # one factor of all moments, so that formulas stay short
+        self.law = replace(turned.swapped(), weight=ONE)
+        self._known: dict[tuple[int, int], Any] = {}
+
+    @classmethod
+    def closes(cls, first: str, second: str) -> bool:
+        """Whether a pair of kinds has a form."""
+        return not any(a in WAVES and b in SIGNS for a, b in ((first, second), (second, first)))
+
+    @classmethod
+    def of(cls, law: SymbolicGaussian, first: Factor, second: Factor) -> Callable[[int, int], Any]:
+        """M(p, q) for any two kinds, sin and cos included.
+
+        With W = E[x^p y^q exp(i U) B(y)]: cos U gives Re W, sin U gives Im W. If B is cos V or sin V as well, W is
+        (W+ + W-) / 2 or (W+ - W-) / 2i for B = exp(+-i V).
+        """
+        if first.kind not in WAVES:
+            if second.kind not in WAVES:
+                return cls(law, first, second)
+            turned = cls.of(law.swapped(), second, first)
+            return lambda p, q: turned(q, p)
+        wave = replace(first, kind="wave")
+        if second.kind not in WAVES:
+            single = cls(law, wave, second)
+            part = cls.real if first.kind == "cos" else cls.imaginary
+            return lambda p, q: part(single(p, q))
+        plus = cls(law, wave, Factor("wave", second.a, second.b))
+        minus = cls(law, wave, Factor("wave", -second.a, -second.b))
+        part = cls.real if first.kind == second.kind else cls.imaginary
+        if second.kind == "cos":
+            return lambda p, q: part(plus(p, q) + minus(p, q)) * sp.S.Half
+        sign = -1 if first.kind == "sin" else 1  # Im(W / i) = -Re W, Re(W / i) = Im W
+        return lambda p, q: part(plus(p, q) - minus(p, q)) * (sign * sp.S.Half)
+
+    @property
+    def swapped(self) -> Self:
+        """The same moments with x and y in exchanged roles."""
+        other = self.__dict__.get("_swapped")
+        if other is None:
+            other = type(self)(self.law.swapped(), self.second, self.first)
+            self.__dict__["_swapped"], other.__dict__["_swapped"] = other, self
+        return other
 
     def __call__(self, p: int, q: int) -> Any:
         """M(p, q)."""
         return self.weight * self.moment(p, q)
+
+    def moment(self, p: int, q: int) -> Any:
+        """M(p, q), the weight left out."""
+        if p < 0 or q < 0:
+            return ZERO
+        if p == 0 and q > 0:
+            return self.swapped.moment(q, 0)
+        if (p, q) not in self._known:
+            self._known[p, q] = self.without_powers() if p == 0 else self.power(p, q)
+        return self._known[p, q]
+
+    def power(self, p: int, q: int) -> Any:
+        """M(p, q), p > 0, by the recursion."""
+        law = self.law
+        along = self.moment(p - 2, q) * (p - 1) + self._derivative(p - 1, q)
+        across = self.moment(p - 1, q - 1) * q + self.swapped._derivative(q, p - 1)
+        return law.mean * self.moment(p - 1, q) + law.variance * along + law.covariance * across
+
+    def _derivative(self, p: int, q: int) -> Any:
+        """E[x^p y^q A'(x) B(y)]: A = 1(V > 0) or sign V, A' = dV/dx delta(V) or twice that."""
+        if self.first.kind == "one":
+            return ZERO
+        return self.slope * self.boundary(p, q)
+
+    @cached_property
+    def boundary(self) -> Self:
+        """The moments of sqrt(2 pi) sd_V delta(V) B(y) times the law: those given V = 0, times exp(-distance^2 / 2)."""
+        if self.first.kind == "erf":
+            observed = self.law.observed(sp.sqrt(2) * self.first.a, sp.sqrt(2) * self.first.b)
+            return type(self)(observed, NO_FACTOR, self.second)
+        return type(self)(self.law.at(self.threshold, self.distance), NO_FACTOR, self.second)
+
+    def without_powers(self) -> Any:
+        """E[A(x) B(y)]."""
+        first, second = self.first.kind, self.second.kind
+        if first not in SIGNS and second not in SIGNS:
+            return self.law.mass
+        if first not in SIGNS or (first == "erf" and second == "step"):
+            return self.swapped.without_powers()
+        return self.one_sign() if second not in SIGNS else self.two_signs()
+
+    @property
+    def blur(self) -> tuple[Any, Any]:
+        """V = unit (a x + b) + noise is the sign variable behind A: the unit, and the variance of the noise."""
+        return (sp.sqrt(2), 1) if self.first.kind == "erf" else (1, 0)
 
     @staticmethod
     def real(value: Any) -> Any:
@@ -185,7 +303,7 @@ def pair_moment(f: Terms, g: Terms, law: Sequence[Any], most: float, singular: b
     """
     mx, my, vx, vy, c = law
     x, y = ZERO if mx == 0 else MX, ZERO if my == 0 else MY
-    if not all(SymbolicMoments.closes(a.kind, b.kind) for a in f for b in g):
+    if not all(Moments.closes(a.kind, b.kind) for a in f for b in g):
         return None
     if not singular:
         formula = _moment(f, g, (x, y, VX, VX if vy == vx else VY, C))
@@ -231,7 +349,7 @@ def _moment(f: Terms, g: Terms, letters: tuple[Any, ...], slope: Any = None) -> 
                 powers = _powers_along(right, slope, offset)
                 total += sum(a * b * along(p + q) for p, a in left.items() for q, b in powers.items())
             else:
-                moments = SymbolicMoments.of(law, first, second)
+                moments = Moments.of(law, first, second)
                 total += sum(a * b * moments(p, q) for p, a in left.items() for q, b in right.items())
     return _tidy(total)
 
@@ -253,7 +371,7 @@ def _two_steps(law: SymbolicGaussian, first: Factor, second: Factor) -> Callable
 
     def beyond(side: Any, threshold: Any) -> Callable[[int, int], Any]:
         own = SymbolicGaussian(ZERO, law.mx, ONE, law.variance, ZERO)
-        return SymbolicMoments.of(own, NO_FACTOR, Factor("step", side, -side * threshold))
+        return Moments.of(own, NO_FACTOR, Factor("step", side, -side * threshold))
 
     if up and also:
         tail = beyond(ONE, sp.Max(s, t))

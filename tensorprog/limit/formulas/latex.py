@@ -81,30 +81,8 @@ def width(text: str) -> int:
 
 
 def display(left: str, value: Any) -> str:
-    """left = value as a displayed formula, broken over lines at sums, and at products where terms are long."""
-    whole = tex(value)
-    if width(left) + width(whole) <= WIDE:
-        return rf"\[ {left} = {whole} \]"
-    lines = [f"{left} ="]
-    for number, term in enumerate(sp.Add.make_args(value)):
-        for text in _pieces(term, bool(number)):
-            if width(lines[-1]) + width(text) > WIDE:
-                lines.append(rf"\quad {text}")
-            else:
-                lines[-1] += f" {text}"
-    return r"\begin{multline*} " + " \\\\\n".join(lines) + r" \end{multline*}"
-
-
-def _pieces(term: Any, later: bool) -> Iterator[str]:
-    """A term of a sum, with its sign; one that is too long factor by factor."""
-    text = tex(term)
-    sign = "+ " if later and not text.startswith("-") else ""
-    if width(text) <= WIDE or not term.is_Mul:
-        yield sign + text
-        return
-    factors = [rf"\left({tex(f)}\right)" if f.is_Add else tex(f) for f in term.args]
-    yield sign + factors[0]
-    yield from (rf"\cdot {factor}" for factor in factors[1:])
+    """left = value as a displayed formula."""
+    return rf"\[ {left} = {tex(value)} \]"
 
 
 # ---- cases ---------------------------------------------------------------------------------------------------------

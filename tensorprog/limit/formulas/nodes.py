@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from functools import lru_cache
 from itertools import product
 from typing import Any, ClassVar
 
@@ -20,11 +18,10 @@ import sympy as sp
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.language.expr import Affine
-from tensorprog.language.ir import Netsor, Range, Table
-from tensorprog.limit.law.law import NumericLaw
+from tensorprog.language.ir import Range, Table
 
 __all__ = [
-    "Choice", "Conditional", "Data", "Entry", "IndexSum", "Lookup", "Node", "Opaque", "ProgramAtom", "RealNode",
+    "Choice", "Conditional", "Data", "Entry", "IndexSum", "Lookup", "Node", "Opaque", "RealNode",
     "Score", "ScoreAverage", "Softmax", "affine", "index_symbol", "summed", "written_out",
 ]  # fmt: skip
 
@@ -318,7 +315,7 @@ def summed(value: Any, symbol: Any, span: tuple[Any, Any]) -> Any:
     return value * (stop - start) if not value.has(symbol) else IndexSum(value, (symbol, start, stop - 1))
 
 
-# ---- numbers from arrays, and from the law in numbers --------------------------------------------------------------
+# ---- numbers from arrays ------------------------------------------------------------------------------------------
 
 
 class Data(Opaque):
@@ -366,19 +363,6 @@ class Lookup(RealNode):
         return rf"{printer._print(self.args[0])}\left[{', '.join(map(printer._print, self.args[1:]))}\right]"
 
 
-class ProgramAtom(Opaque):
-    """A program as an argument of formulas, with the names of the constants that are symbols there."""
-
-    @staticmethod
-    def labelled(netsor: Netsor, names: tuple[str, ...]) -> str:
-        """The name of the program."""
-        return netsor.name
-
-    def _hashable_content(self) -> tuple[Any, ...]:
-        netsor, names = self.given
-        return id(netsor), names
-
-
 class Conditional(RealNode):
     """A covariance or mean given p-ring that is not written out, args (variables as (name, *indices), ...)."""
 
@@ -399,32 +383,14 @@ class Conditional(RealNode):
 
 
 class ScoreAverage(RealNode, Node):
-    """Cov(f, g) or E f over p-ring and the vectors, unevaluated.
-
-    Args are (program, values of its constants, variables as (name, *indices), conditional covariance, conditional
-    means); `evalf` asks the numeric law, `estimate` gives the error too.
-    """
-
-    def estimate(self) -> Estimate:
-        """Value and error, when the constants are numbers."""
-        program, constants, variables, *_ = self.args
-        netsor = program.given[0]
-        value, error = _numbers(program, constants, tuple(str(name) for name, *_ in variables))
-        place = [int(index) for _, *indices in variables for index in indices]
-        starts = [start for name, *_ in variables for start, _ in netsor.families[str(name)].ranges]
-        key = tuple(a - b for a, b in zip(place, starts, strict=True))
-        return Estimate(np.asarray(value[key]), np.asarray(error[key]))
-
-    def _eval_evalf(self, prec: int) -> Any:
-        ready = not self.args[1].free_symbols and not sp.Tuple(*(v[1:] for v in self.args[2])).free_symbols
-        return sp.Float(float(self.estimate().value), 15) if ready else None
+    """Cov(f, g) or E f over p-ring and the vectors, unevaluated: args (conditional covariance, conditional means)."""
 
     def _parts(self, printer: Any) -> tuple[str, list[str]]:
-        return printer._print(self.args[3]), [printer._print(mean) for mean in self.args[4] if mean != 0]
+        return printer._print(self.args[0]), [printer._print(mean) for mean in self.args[1] if mean != 0]
 
     def _sympystr(self, printer: Any) -> str:
         covariance, means = self._parts(printer)
-        if len(means) < len(self.args[4]):
+        if len(means) < len(self.args[1]):
             return f"E_p[{covariance}]"
         return f"E_p[{means[0]}]" if len(means) == 1 else f"E_p[{covariance}] + Cov_p({', '.join(means)})"
 
@@ -432,23 +398,7 @@ class ScoreAverage(RealNode, Node):
         covariance, means = self._parts(printer)
         over = r"\mathbb{E}_{\mathring{p}}"
         text = rf"{over}\left[{covariance}\right]"
-        if len(means) < len(self.args[4]):
+        if len(means) < len(self.args[1]):
             return text
         both = rf"{text} + \operatorname{{Cov}}_{{\mathring{{p}}}}\left({', '.join(means)}\right)"
         return rf"{over}\left[{means[0]}\right]" if len(means) == 1 else rf"\left({both}\right)"
-
-
-@lru_cache(maxsize=8)
-def _law(program: ProgramAtom, constants: Any) -> NumericLaw:
-    netsor, names = program.given
-    values = {name: int(v) if v.is_Integer else float(v) for name, v in zip(names, constants, strict=True)}
-    named = tuple(replace(c, value=values.get(c.name, c.value)) for c in netsor.constants)
-    return NumericLaw(replace(netsor, constants=named))
-
-
-@lru_cache(maxsize=64)
-def _numbers(program: ProgramAtom, constants: Any, names: tuple[str, ...]) -> tuple[Any, Any]:
-    law = _law(program, constants)
-    first, *rest = names
-    value, error = law.cov(first, rest[0], with_error=True) if rest else law.mean(first, with_error=True)
-    return np.asarray(value), np.asarray(error)

@@ -35,6 +35,8 @@ def estimate(expr: Any) -> Estimate:
     Raises    ProgramError naming what has no value
     """
     expr = sp.sympify(expr)
+    if expr.has(ScoreAverage):
+        raise ProgramError("averages over scores have no number as formulas; P.limit() gives their numbers")
     if expr.free_symbols or expr.has(Score):
         names = sorted({str(x) for x in expr.free_symbols} | {str(x) for x in expr.atoms(Score)})
         raise ProgramError(f"no number yet: {', '.join(names)} must be given values first")
@@ -48,8 +50,6 @@ def _estimate(expr: Any) -> Estimate:
         return _stacked(terms).sum()
     if isinstance(expr, Softmax):
         return _softmax(expr)
-    if isinstance(expr, ScoreAverage):
-        return expr.estimate()
     if isinstance(expr, Expectation):
         return _expectation(expr)
     if expr.is_infinite:  # of a masked entry

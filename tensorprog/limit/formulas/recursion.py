@@ -25,7 +25,6 @@ from tensorprog.limit.formulas.nodes import (
     Data,
     Entry,
     Lookup,
-    ProgramAtom,
     Score,
     ScoreAverage,
     affine,
@@ -330,19 +329,17 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         ranges = self.pair_ranges(*names) if len(names) == 2 else position_names(self.netsor, names[0])
         copies = [position_names(self.netsor, name, "_" * copy) for copy, name in enumerate(names)]
         variables = [sp.Tuple(sp.Symbol(n), *map(index_symbol, own)) for n, own in zip(names, copies, strict=True)]
-        symbols = self.converter.symbols
-        head = ProgramAtom(self.netsor, tuple(symbols)), sp.Tuple(*symbols.values()), sp.Tuple(*variables)
         if not all(map(self.is_linear, names)):
             means = sp.Tuple(*(Conditional(variable) for variable in variables))
-            return IndexedFormulas.constant(ScoreAverage(*head, Conditional(*variables), means), ranges)
+            return IndexedFormulas.constant(ScoreAverage(Conditional(*variables), means), ranges)
         found = []
         for name, own in zip(names, copies, strict=True):
             again = {new.rstrip("_"): Affine.index(new) for new in own}
             found.append(self.conditional_mean(name).read(again, ranges).expression())
         if len(names) == 1:
-            average = ScoreAverage(*head, sp.S.Zero, sp.Tuple(*found))
+            average = ScoreAverage(sp.S.Zero, sp.Tuple(*found))
             return IndexedFormulas.constant(0 if found[0] == 0 else average, ranges)
-        return self.conditional(names[0], names[1]).mapped(lambda value: ScoreAverage(*head, value, sp.Tuple(*found)))
+        return self.conditional(names[0], names[1]).mapped(lambda value: ScoreAverage(value, sp.Tuple(*found)))
 
     # -- given the scores -----------------------------------------------------------------------------------------
 
