@@ -313,7 +313,7 @@ class Calculus:
     def _best(self, expr: Expr, position: int) -> Facts:
         """Facts of an expression, or of the functions of the language that it spells out."""
         found = self.expression(expr, position)
-        if found.pseudo_lipschitz and found.bounded:
+        if found.pseudo_lipschitz and (found.bounded or found.order == 1):
             return found
         short = recognised(expr)
         return found if short == expr else self.expression(short, position)
@@ -597,7 +597,8 @@ class Calculus:
             return self._unknown(expr, at, f"{expr} is masked under a condition that is random", branches, certain=True)
         if given.averages or found.constant:
             return found
-        meets = self._meets(condition, yes, no, at)
+        chosen = branches[0].sources | branches[1].sources
+        meets = self._meets(condition, yes, no, at, chosen)
         if meets is HOLDS:
             return found
         why = f"{expr} switches where its condition changes"
@@ -627,10 +628,10 @@ class Calculus:
             under[u.args[0]] = -high, high
         return (under, over) if below else (over, under)
 
-    def _meets(self, condition: Expr, yes: Expr, no: Expr, at: int) -> Verdict:
-        """Whether both branches are equal wherever the two sides of a comparison are."""
+    def _meets(self, condition: Expr, yes: Expr, no: Expr, at: int, chosen: Collection[Any]) -> Verdict:
+        """Whether both branches, functions of what is `chosen`, are equal wherever the sides of a comparison are."""
         if isinstance(condition, Call) and condition.atom in LOGICAL:
-            both = {self._meets(part, yes, no, at) for part in condition.args if variables(part)}
+            both = {self._meets(part, yes, no, at, chosen) for part in condition.args if variables(part)}
             return HOLDS if both == {HOLDS} else UNKNOWN
         threshold = self._threshold(condition)
         if not threshold:
@@ -648,9 +649,7 @@ class Calculus:
         for place in places:
             one, two = (self._values(_put(branch, *place)) for branch in (yes, no))
             if one is None or two is None:
-                one_facts, two_facts = (self.expression(branch, at) for branch in (yes, no))
-                apart = not (one_facts.sources | two_facts.sources) & here.sources and yes != no
-                return FAILS if reached and apart else UNKNOWN
+                return FAILS if reached and here.sources.isdisjoint(chosen) and yes != no else UNKNOWN
             if not (one[0] <= two[1] and two[0] <= one[1]):
                 found = FAILS if reached else UNKNOWN
         return found

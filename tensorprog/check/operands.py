@@ -20,6 +20,7 @@ from tensorprog.language.ir import Dot, MatMul, Nonlin, Range
 __all__ = ["SIDES", "coordinatewise"]
 
 SIDES = ("left", "right")
+MOST = 2000  # ways from an operand to what it is a function of
 
 
 def coordinatewise(structure: Structure, zeros: Collection[int] = ()) -> dict[int, tuple[Operand, ...]]:
@@ -57,8 +58,8 @@ def _behind(structure: Structure, dot: int) -> tuple[Operand, ...]:
     netsor, found, numbers = structure.netsor, list[Operand](), count()
     for side, reference in zip(SIDES, netsor.body[dot].inputs, strict=True):
         ranges: dict[str, Range] = {}
-        for leaf in _leaves(structure, dot, reference, reference, ranges, numbers):
-            if leaf is None:
+        for number, leaf in enumerate(_leaves(structure, dot, reference, reference, ranges, numbers)):
+            if leaf is None or number >= MOST:
                 return ()
             family = netsor.families[leaf.name]
             positions = [p for p in family.statements if isinstance(netsor.body[p], MatMul)]
