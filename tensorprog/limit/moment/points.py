@@ -186,6 +186,8 @@ class Points:
         for number in numbers:
             if made and number <= made[-1]:
                 self._make(number)
+        if name not in self._values:  # nothing of it is made yet: what is read lies beyond its boundary
+            self._values[name] = np.zeros((self.lead, *family.shape, self.total), np.float32)
         return self._values[name]
 
     def _meets(self, number: int, box: Box) -> bool:
