@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensorprog.importing.initialisers import built, laws_at, measured
+from tensorprog.importing.initialisers import built, measured
 from tensorprog.importing.laws import Pieces, whole_law
 from tensorprog.importing.refusals import SourcePlace, refusal
 from tensorprog.language.errors import fail
@@ -218,14 +218,14 @@ class _Graphs:
 
     def _inputs(self, make: Callable[[int], Any], traced: Sequence[Any], at: int | None) -> None:
         (one, _, laws_one, _), (_, _, laws_other, _) = traced
-        again = laws_at(make, self.captured.widths[0])
+        again = built(make, self.captured.widths[0])[1]
         for name, pieces in laws_one.items():
             if again.get(name) != pieces:
                 raise fail(
                     f"{name} is drawn from another law each time that make is called",
                     fix="let numbers that are drawn not enter the laws of others",
                 )
-        frozen = laws_at(make, at) if at else None
+        frozen = built(make, at)[1] if at else None
         unsure = [name for name, pieces in laws_one.items() if any(law.kind == "unknown" for *_, law in pieces)]
         for width, laws in zip((*self.captured.widths, at), (laws_one, laws_other, frozen), strict=True):
             if width and unsure and laws is not None:

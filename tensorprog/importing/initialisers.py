@@ -26,7 +26,7 @@ from tensorprog.importing.laws import (
 )
 from tensorprog.language.errors import fail
 
-__all__ = ["built", "laws_at", "measured"]
+__all__ = ["built", "measured"]
 
 MEASURED, SHUFFLES = 8, 16  # modules that are drawn where a law is only measured; orders of their entries
 DEPENDENT = 12.0  # standard deviations from which entries are taken to depend on each other
@@ -253,23 +253,13 @@ def _rows(recorder: Recorder, parameter: Any) -> Pieces:
     """The pieces of a parameter in rows of its first axis."""
     size = parameter.shape[0] if parameter.dim() else 1
     pieces = recorder.of(parameter)
-    if pieces is not None and parameter.storage_offset():  # one of several in a storage: not a copy of the first
-        pieces = tuple(
-            (a, b, replace(law, draw=hash((law.draw, parameter.storage_offset())) if law.draw else 0))
-            for a, b, law in pieces
-        )
-    if pieces is None:
+    if pieces is None or pieces[-1][1] != parameter.numel():  # one of several in a storage
         return ((0, size, UNKNOWN),)
     row = max(parameter.numel() // max(size, 1), 1)
     if len(pieces) == 1 or any(a % row or b % row for a, b, _ in pieces):
         laws = {law for _, _, law in pieces}
         return ((0, size, laws.pop() if len(laws) == 1 else UNKNOWN),)
     return tuple((a // row, b // row, law) for a, b, law in pieces)
-
-
-def laws_at(make: Callable[[int], Any], width: int) -> dict[str, Pieces]:
-    """The laws of the parameters of the module of a width."""
-    return built(make, width)[1]
 
 
 def measured(make: Callable[[int], Any], width: int, names: Sequence[str]) -> dict[str, EntryLaw]:

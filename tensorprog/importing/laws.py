@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 __all__ = ["EntryLaw", "Pieces", "constant_law", "whole_law"]
 
 NEVER_CUT = 7.0  # standard deviations beyond which the bounds of a truncated normal are none, in double precision
-KINDS = ("normal", "uniform", "truncated", "constant", "measured", "unknown", "orthogonal", "dependent", "fixed")
 
 
 @dataclass(frozen=True)

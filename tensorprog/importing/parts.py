@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorprog.importing.refusals import SourcePlace
-from tensorprog.importing.sketch import Sentence, Sketch
+from tensorprog.importing.sketch import Sentence, Sketch, WeightMatrix
 from tensorprog.language.expr import (
     Affine,
     Call,
@@ -44,31 +44,22 @@ FEW = 4  # parts that get a statement each
 
 def unrolled(sketch: Sketch, result: Expr) -> None:
     """What reads a few joined parts by an index, statement by statement: the halves of rotary positions."""
-    joined = {line.name: len(line.slots) - 1 for line in sketch.lines if line.role == "joined"}
-    for name in list(joined):
-        places = [
-            {slot.offset for slot in [line.slots[k]] if not slot.terms}
-            for line in sketch.lines
-            if line.name == name
-            for k in range(len(line.slots))
-        ]
-        count = len([line for line in sketch.lines if line.name == name])
-        constant = [
-            k
-            for k in range(len(next(line for line in sketch.lines if line.name == name).slots))
-            if all(not line.slots[k].terms for line in sketch.lines if line.name == name)
-        ]
-        if len(constant) != 1 or not 1 < count <= FEW or not places:
-            del joined[name]
-        else:
+    parts: dict[str, list[Sentence]] = {}
+    for line in sketch.lines:
+        if line.role == "joined":
+            parts.setdefault(line.name, []).append(line)
+    joined = {}
+    for name, lines in parts.items():
+        constant = [k for k in range(len(lines[0].slots)) if all(not line.slots[k].terms for line in lines)]
+        if len(constant) == 1 and 1 < len(lines) <= FEW:
             joined[name] = constant[0]
     if any(variable.name in joined for variable in variables(result)):
         return
-    lines: list[Sentence] = []
+    found: list[Sentence] = []
     for line in sketch.lines:
         indices = {index for arg in line.args for index in _read_by(arg, joined)}
         if not indices or line.name in joined:
-            lines.append(line)
+            found.append(line)
             continue
         versions = [line]
         for index in indices:
@@ -93,10 +84,10 @@ def unrolled(sketch: Sketch, result: Expr) -> None:
                     )
                     for each in versions
                 ]
-        lines += versions
+        found += versions
     sketch.lines = [
         replace(line, args=tuple(_read_through(sketch, arg, line.kind == "Nonlin") for arg in line.args))
-        for line in lines
+        for line in found
     ]
 
 
@@ -260,31 +251,21 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
         for value in values:
             sketch.vectors[names[value]] = sketch.vectors[name]
     sketch.lines = lines
-    for value in values if name in sketch.matrices else ():
-        matrix = sketch.matrices[name]
-        index = matrix.indices[position]
-        label = _label(matrix.place, sketch.atoms[index].size, value)
-        sketch.matrices[names[value]] = replace(
-            matrix,
-            name=names[value],
-            indices=(*matrix.indices[:position], *matrix.indices[position + 1 :]),
-            variance=_looked_up(sketch, at(matrix.variance, index, value)),
-            role=label,
-        )
-    for value in values if name in sketch.rows else ():
-        rows = sketch.rows[name]
-        index = rows.indices[position]
-        label = _label(rows.place, sketch.atoms[index].size, value)
-        options = tuple((key, _looked_up(sketch, at(option, index, value))) for key, option in rows.options)
-        sketch.rows[names[value]] = replace(
-            rows,
-            name=names[value],
-            indices=(*rows.indices[:position], *rows.indices[position + 1 :]),
-            options=options,
-            role=label,
-        )
-    sketch.matrices.pop(name, None)
-    sketch.rows.pop(name, None)
+    entry = sketch.matrices.pop(name, None) or sketch.rows.pop(name, None)
+    for value in values if entry else ():
+        assert entry is not None
+        index = entry.indices[position]
+        rest = {
+            "name": names[value],
+            "indices": (*entry.indices[:position], *entry.indices[position + 1 :]),
+            "role": _label(entry.place, sketch.atoms[index].size, value),
+        }
+        if isinstance(entry, WeightMatrix):
+            variance = _looked_up(sketch, at(entry.variance, index, value))
+            sketch.matrices[names[value]] = replace(entry, variance=variance, **rest)
+        else:
+            options = tuple((key, _looked_up(sketch, at(option, index, value))) for key, option in entry.options)
+            sketch.rows[names[value]] = replace(entry, options=options, **rest)
     return replace_variables(result, change)
 
 
@@ -332,7 +313,6 @@ def _looked_up(sketch: Sketch, expr: Expr) -> Expr:
 def pruned(sketch: Sketch, result: Expr) -> None:
     """Leave out what nothing reads."""
     wanted = {variable.name for variable in variables(result)}
-    kept: list[Sentence] = []
     names = [*wanted]
     by_name: dict[str, list[Sentence]] = {}
     for line in sketch.lines:

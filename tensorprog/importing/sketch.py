@@ -522,10 +522,10 @@ class Sketch:
         ]
         tables = [table.reshape(*table.shape[:2], -1)[..., 0] for table in tables]
         atoms, position = axes[wide[0]], axes[varying[0]][0]
-        for cut, at_first in ((_whole, False), (_halves, True), (_pairs, False)):
-            if cut is not _whole and any(table.shape[1] % 2 for table in tables):
+        for cut, at_first in ((lambda m: [slice(m)], False), (_halves, True), (_pairs, False)):
+            parts = [[table[:, where] for where in cut(table.shape[1])] for table in tables]
+            if len(parts[0]) > 1 and any(table.shape[1] % 2 for table in tables):
                 continue
-            parts = [cut(table) for table in tables]
             found = [recognised(one, other) for one, other in zip(*parts, strict=True)]
             waves = [wave for wave in found if wave is not None]
             if len(waves) < len(found):
@@ -573,15 +573,16 @@ class Sketch:
         self, parameter: Parameter, law: tuple[EntryLaw, EntryLaw], frozen: EntryLaw | None, fan: Fraction | None
     ) -> Scale:
         """Variance (times fan-in, a multiple of n or a number of rows) as coefficient and power of n."""
-        ratio = float(fan) if fan is not None else 1.0
+        fans = [1.0 if fan is None else float(fan) * n for n in self.n]
+        variances = [entry.variance * size for entry, size in zip(law, fans, strict=True)]
+        power = Fraction(0)
+        if variances[0] and variances[1]:
+            exponent = math.log(variances[1] / variances[0]) / math.log(self.n[1] / self.n[0])
+            self.exponents[parameter.name] = power = Fraction(round(2 * exponent), 2)
         if self.at and frozen is not None:
-            self._exponent(parameter, law, fan)
-            return frozen.variance * (ratio * self.at if fan is not None else 1.0), Fraction(0)
-        sizes = [ratio * n if fan is not None else 1.0 for n in self.n]
-        variances = [entry.variance * size for entry, size in zip(law, sizes, strict=True)]
+            return frozen.variance * (1.0 if fan is None else float(fan) * self.at), Fraction(0)
         if not variances[0] or not variances[1]:
             return 0.0, Fraction(0)
-        power = self._exponent(parameter, law, fan)
         one, other = (v / n ** float(power) for v, n in zip(variances, self.n, strict=True))
         unsure = sum(entry.error / entry.deviation for entry in law)
         if unsure and abs(one / other - 1) <= 8 * unsure:  # no more than measuring explains
@@ -595,25 +596,13 @@ class Sketch:
             return limit, power
         return one, power
 
-    def _exponent(self, parameter: Parameter, law: tuple[EntryLaw, EntryLaw], fan: Fraction | None) -> Fraction:
-        variances = [entry.variance * (n if fan is not None else 1.0) for entry, n in zip(law, self.n, strict=True)]
-        if not variances[0] or not variances[1]:
-            return Fraction(0)
-        exponent = math.log(variances[1] / variances[0]) / math.log(self.n[1] / self.n[0])
-        self.exponents[parameter.name] = power = Fraction(round(2 * exponent), 2)
-        return power
+
+def _halves(size: int) -> list[slice]:
+    return [slice(size // 2), slice(size // 2, size)]
 
 
-def _whole(table: Any) -> list[Any]:
-    return [table]
-
-
-def _halves(table: Any) -> list[Any]:
-    return [table[:, : table.shape[1] // 2], table[:, table.shape[1] // 2 :]]
-
-
-def _pairs(table: Any) -> list[Any]:
-    return [table[:, ::2], table[:, 1::2]]
+def _pairs(size: int) -> list[slice]:
+    return [slice(0, size, 2), slice(1, size, 2)]
 
 
 def _tidy(value: float) -> float | int:
