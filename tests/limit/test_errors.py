@@ -256,6 +256,7 @@ def panels(edges: Array) -> tuple[Array, Array]:
     return x, ((high - low) / 2 * weights).reshape(-1) * stats.norm.pdf(x)
 
 
+@pytest.mark.slow
 def test_errors_of_averages_are_in_the_moments_of_what_they_multiply() -> None:
     """m(p) = E tanh(3 u w + p)**2 has no closed form: for each p it comes from a rule in two variables."""
     spread = 2 / np.pi * np.arcsin(2 / 3)  # E erf(u)**2: the variance of v, and the deviation of p

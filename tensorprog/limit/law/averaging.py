@@ -19,7 +19,7 @@ from tensorprog.limit.memory import numbers_at_once
 __all__ = ["average", "pieces"]
 
 Array = NDArray[Any]
-FIRST, AIM_LOG2, MAX_LOG2 = 10, 15, 18  # points per replicate: first, last without and with an accuracy asked for
+FIRST, AIM_LOG2, MAX_LOG2 = 9, 15, 18  # points per replicate: first, last without and with an accuracy asked for
 AIM = 1e-4  # error aimed at, relative where numbers exceed 1
 FEWEST = 2  # points per replicate
 STUCK = 0.97  # of the error before, or the other way round: points that matter change it more
@@ -74,6 +74,7 @@ def average(
                 f"{what} has an error of {worst:.1e} after {REPLICATES * 2**log2:,} draws, and {target:.1e} was asked "
                 f"for (errors of numbers above 1 are relative): ask for less with accuracy={worst:.1g}"
             )
-        before, steps = worst, worst / target
+        steps = worst / target
         more = math.ceil(math.log2(steps) / 1.5) if steps < math.inf else last
-        log2 = min(last, log2 + max(1, more))
+        more = 1 if before == math.inf else max(1, more)  # at first, to see whether the error falls
+        before, log2 = worst, min(last, log2 + more)

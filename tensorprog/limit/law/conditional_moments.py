@@ -5,7 +5,7 @@ The recursion computes moments for each draw.  What is not known given the draws
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,6 +42,8 @@ class DrawSource:
     variables are scores, or depend on none.  Of vectors that are not Gaussian given the draws, those `by_parts` are
     sums of a Gaussian part and of others, independent of it, that are drawn.
 
+    Vectors named by `drawn` are values of their own.
+
     `dim` standard normals make one draw; `relative` is the largest relative error of the moments used so far, `inner`
     the largest error of the averages drawn so far.
 
@@ -49,10 +51,11 @@ class DrawSource:
     """
 
     def __init__(
-        self, recursion: NumericRecursion, variables: Sequence[Member], by_parts: bool = False, joint: bool = False
-    ) -> None:
+        self, recursion: NumericRecursion, variables: Sequence[Member], by_parts: bool = False, joint: bool = False,
+        drawn: Collection[str] = (),
+    ) -> None:  # fmt: skip
         self.recursion, self.netsor, self.variables = recursion, recursion.netsor, variables
-        self.relative = self.inner = 0.0
+        self.relative, self.inner, self._values = 0.0, 0.0, frozenset(drawn)
         self._off: dict[tuple[str, int, int], Array] = {}
         names = dict.fromkeys(name for name, _ in variables)
         scores = [name for name in names if name in recursion.scores]
@@ -69,7 +72,8 @@ class DrawSource:
         if by_parts and self.has_moments(variables[0][0]):
             self._take_apart(variables[0][0])
         wanted = {*self._operands(self.scores), *(name for name in names if name not in self.scores)}
-        self.layers = Layers(recursion, wanted, bases_of(self.others))
+        whole = (part for name in drawn for part in recursion.parts.last(name))
+        self.layers = Layers(recursion, wanted, bases_of([*self.others, *whole]))
         self.dim = self.layers.dim
 
     @property
@@ -91,7 +95,9 @@ class DrawSource:
         found.forget()
 
     def has_moments(self, name: str) -> bool:
-        """Whether moments given the draws are known: vectors of infinite width."""
+        """Whether moments given the draws are known: vectors of infinite width, but for those that are drawn."""
+        if name in self._values:
+            return False
         return self.netsor.families[name].kind == "vector" and not self.recursion.is_finite(name)
 
     def note(self, kind: str, k: int, m: int, error: Array) -> None:

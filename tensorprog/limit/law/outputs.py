@@ -54,6 +54,14 @@ class Outputs:
         """Whether a vector is linear in Gaussian variables given the draws, so conditionally Gaussian."""
         return is_linear(self.recursion, name)
 
+    def _values(self, names: Sequence[str]) -> list[str]:
+        """Vectors of which values are averaged: moments of functions for each draw cost much more.
+
+        Behind several layers each draw costs much itself.
+        """
+        vectors = [] if self.recursion.layered else [n for n in names if self.netsor.families[n].kind == "vector"]
+        return [name for name in vectors if name in self.recursion.random and not self.linear(name)]
+
     def gaussian(self, name: str) -> bool:
         """Whether a family is one of scores that are Gaussian: no other score stands behind their operands."""
         scores = self.recursion.scores
@@ -131,7 +139,7 @@ class Outputs:
         members = tuple(b - a for a, b in box)
         size = math.prod(members)
         whole = box == self.netsor.families[name].ranges and 1 < size <= TOGETHER
-        whole = whole and not variables_drawn(self.recursion.parts, name)
+        whole = whole and not variables_drawn(self.recursion.parts, name) and not self._values([name])
         kept: list[Mixture] = []
 
         def read(found: Given, own: slice) -> tuple[Array, ...]:
@@ -228,7 +236,12 @@ class Outputs:
 
     def expectation(self, name: str, box: Box) -> tuple[Array, Array]:
         """Mean over p-ring of an average that depends on scores, and its error."""
-        source = DrawSource(self.recursion, [(name, box)])
+        # in one variable E[psi | p-ring] costs little; in several it is quicker to average over all at once
+        integrand = self.recursion.dot(name).left.name
+        if any(part.joint for part in self.recursion.parts.of(integrand)) and not self.recursion.is_finite(integrand):
+            source = DrawSource(self.recursion, [(integrand, box)], drawn=[integrand])
+        else:
+            source = DrawSource(self.recursion, [(name, box)])
 
         def finish(results: Results, draws: int) -> tuple[Array, Array]:
             each = [value for (value,) in results]
@@ -258,7 +271,8 @@ class Outputs:
             if first in self._covs:
                 return self._covs[first]
         variables = [(name, families[name].ranges) for name in dict.fromkeys((first, second))]
-        source, other = DrawSource(self.recursion, variables), len(variables) - 1
+        values = self._values([name for name, _ in variables])
+        source, other = DrawSource(self.recursion, variables, drawn=values), len(variables) - 1
 
         def read(found: Given, own: slice) -> tuple[Array, ...]:
             return _seconds(found, own, other, shape)
