@@ -116,7 +116,8 @@ class NumericRecursion(Numbers):
                 return IndexedValues.constant(self.points.average(f, g, ranges, at or {}), ranges)
             one, two = self.first(f), self.first(g)
             names = {name: Affine.index(f"{name}_").at(at or {}) for name in position_names(self.netsor, g)}
-            return one.read({}, ranges) * two.read(names, ranges)
+            own = {name: Affine.index(name) for name in position_names(self.netsor, f)}  # in these ranges
+            return one.read(own, ranges) * two.read(names, ranges)
 
     def first(self, name: str, parts: Sequence[WeightedFunction] | None = None) -> IndexedValues:
         """E[Z^f], over positions '0', '1', ..., of a vector or of some of its parts."""
