@@ -60,7 +60,6 @@ def quoted(message: str) -> list[float]:
     return [float(found[k]) * UNITS[found[k + 1]] for k in (1, 3)]
 
 
-@pytest.mark.turns(4)
 def test_what_does_not_fit_is_refused_before_it_is_tried() -> None:
     used, said = peak(
         40,
@@ -78,7 +77,6 @@ def test_what_does_not_fit_is_refused_before_it_is_tried() -> None:
     assert used <= 40
 
 
-@pytest.mark.turns(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["gru", "lstm", "attention_fixed_head", "batchnorm_mlp"])
 def test_draws_of_what_is_carried_keep_to_the_budget(program: str) -> None:
@@ -120,7 +118,6 @@ def short(program: str) -> tp.Program:
                                      {"T": 3, "S": 1}))  # fmt: skip
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize("program", ["gru", "lstm", "attention_correlated"])
 def test_numbers_do_not_depend_on_how_many_are_worked_on_together(
     program: str, monkeypatch: pytest.MonkeyPatch

@@ -113,7 +113,6 @@ def test_kernels_meet_neural_tangents(function: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(value[np.triu_indices(4)], expected, rtol=1e-13)
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize("function", ["relu(z)", "erf(z)", "sign(z)", "clip(z, -1, 1)", "relu(z - 0.5)", "relu(z)**2"])
 def test_kernels_are_symmetric_positive_and_alike_for_equal_inputs(function: str, tmp_path: Path) -> None:
     inputs = np.random.default_rng(0).standard_normal((24, 4))
@@ -167,7 +166,6 @@ def test_entries_agree_with_the_array(tmp_path: Path) -> None:
     np.testing.assert_array_equal(covariance.at([np.arange(4)], [2]), value[:, 2])
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize(("function", "spread"), [
     *product(["relu(z)", "erf(z)", "relu(z) + 0.5*erf(z)"], [0.0, 2.0]),
     *product(["tanh(z)"], [0.0, 0.6, 0.9]), ("silu(z)", 0.6), ("gelu(z)", 2.0),

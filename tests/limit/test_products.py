@@ -162,7 +162,6 @@ LAYERED = """
 """
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("expr", "expected"),
     [

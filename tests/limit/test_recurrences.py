@@ -93,7 +93,6 @@ def test_a_law_on_disk_and_in_words(tmp_path) -> None:  # type: ignore[no-untype
     assert "mean" in explain(law, "s[0,2]")
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize("weight", ["W", "W[t]"])
 def test_finite_networks_approach_the_limit(weight: str) -> None:
     """tanh, a bias that differs from step to step, lag two, weights shared over time or fresh at every step."""
@@ -287,7 +286,6 @@ def _pair(cov: Array, order: int = 24) -> tuple[Array, Array, Array]:
 
 
 @pytest.mark.parametrize("text", [LSTM, LSTM_OF_SUMS, LSTM_OF_SUMS.replace("outputs: [y]", APART)])
-@pytest.mark.turns(3)
 def test_lstm_of_two_steps_against_quadrature(text: str) -> None:
     law = Law(loads(text))
     with mpmath.workdps(20):
@@ -328,7 +326,6 @@ def test_vectors_that_gates_read_are_asked_for_with_cells() -> None:
     np.testing.assert_allclose(np.asarray(found)[:, 1], expected, rtol=0, atol=found.error + 1e-9)
 
 
-@pytest.mark.turns(3)
 def test_gru_of_two_steps_against_quadrature() -> None:
     law = Law(loads(GRU))
     nodes, weights = _nodes(60)
@@ -346,7 +343,6 @@ def test_gru_of_two_steps_against_quadrature() -> None:
     np.testing.assert_allclose(np.asarray(found), [[first, cross], [cross, last]], rtol=0, atol=found.error + 1e-9)
 
 
-@pytest.mark.turns(3)
 def test_gates_that_only_read_carried_cells() -> None:
     """h = o tanh(c) after a reset by a condition on the index, and what o has together with c in one function."""
     text = LSTM.replace(
@@ -392,7 +388,6 @@ def test_a_recurrence_of_one_step(steps: int) -> None:
     np.testing.assert_allclose(np.asarray(law.cov("y")), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.turns(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [LSTM, GRU])
 def test_longer_gated_networks_against_draws_and_finite_networks(text: str) -> None:
@@ -412,7 +407,6 @@ def test_longer_gated_networks_against_draws_and_finite_networks(text: str) -> N
     assert np.all(np.abs(estimate - np.asarray(found)) <= 5 * error + found.error)
 
 
-@pytest.mark.turns(3)
 def test_what_is_carried_linearly() -> None:
     """A leaky state and a residual stream along a recurrence index, against sums by hand."""
     text = """
@@ -557,7 +551,6 @@ outputs: [r]
 """
 
 
-@pytest.mark.turns(3)
 def test_a_boundary_may_be_the_base_of_a_recurrence() -> None:
     program = tp.Program.from_netsor(loads(FADING))
     exact = np.array([[1, 0.5, 0.25], [0.5, 1.25, 0.625], [0.25, 0.625, 1.3125]])

@@ -68,7 +68,6 @@ def test_batch_normalisation_layer_by_layer() -> None:
     np.testing.assert_allclose(np.asarray(law.cov("mu1")), 2 * toeplitz(0.5, 4).mean(), rtol=1e-12)
 
 
-@pytest.mark.turns(3)
 def test_draws_and_expectations_of_normalised_vectors() -> None:
     law = tp.load("batchnorm_mlp").limit()
     draws = law.sample(40_000, seed=3, keep=("h1", "h2"))
@@ -81,7 +80,6 @@ def test_draws_and_expectations_of_normalised_vectors() -> None:
     assert value == pytest.approx(expected[0, 1], abs=error)
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize("size", [2, pytest.param(12, marks=pytest.mark.slow)])
 def test_batches_of_other_sizes(size: int) -> None:
     law = tp.load("batchnorm_mlp", m=size).limit()
@@ -108,7 +106,6 @@ outputs: [f]
 """
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize(("rho", "weight"), [("0.0", "W"), ("1.0", "W"), ("1.0", "W[c]")])
 def test_each_member_of_another_index_is_normalised_by_itself(rho: str, weight: str) -> None:
     law = Law(loads(CHANNELS.replace("RHO", rho).replace("WEIGHT", weight)))

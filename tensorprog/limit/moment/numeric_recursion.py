@@ -1,8 +1,8 @@
-"""The recursion in numbers with its special routes: what is filled in step by step, and what is averaged over draws.
+"""The recursion in numbers: pairs by expectations, recurrences step by step, and what is averaged over points.
 
-Recurrences are filled in step by step (`recurrences`); what is carried along them without a MatMul between is averaged
-over draws (`carried`), and so are functions that reduce over an index of vectors (`reduced`), in replicates that stay
-apart, as an axis of all values, until a number leaves the recursion.
+Recurrences are filled in step by step (`recurrences`).  Cells that they carry along without a MatMul between, and
+functions that reduce over an index of vectors, are averaged over points (`points`) in replicates that stay apart, as an
+axis of all values, until a number leaves the recursion.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class NumericRecursion(Numbers):
     def points(self) -> Points:
         """The vectors at quasi-random points."""
         if self._points is None:
-            self._points = Points(self, self.recurrences.steps, self._held)
+            self._points = Points(self, self.recurrences.steps, self.pointed_families, self._held)
         return self._points
 
     @property

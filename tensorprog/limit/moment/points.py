@@ -18,7 +18,7 @@ scores, every draw has covariances of its own, and all replicates serve each of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -62,13 +62,15 @@ def variables_drawn(parts: SumsOfFunctions, name: str, box: Box | None = None) -
 class Points:
     """Vectors of one program at points, as far as they are needed.
 
+    `vectors` are those whose moments are asked for; all that they are functions of has points as well.
+
     Shapes    values of a family (replicates or draws, *members, points), in single precision
     Raises    MemoryLimitError where the fewest points take more than there is
     """
 
-    def __init__(self, numbers: Numbers, steps: list[Step], held: int) -> None:
+    def __init__(self, numbers: Numbers, steps: Sequence[Step], vectors: Sequence[str], held: int) -> None:
         self.numbers, self.netsor, self.parts = numbers, numbers.netsor, numbers.parts
-        self.steps, self._held = steps, held
+        self.steps, self.vectors, self._held = steps, vectors, held
         self._values: dict[str, Array] = {}
         self._done: set[int] = set()
         self._closures: dict[str, tuple[set[str], list[int]]] = {}
@@ -132,7 +134,7 @@ class Points:
         if self.numbers.each:
             log2 = int(math.log2(max(1, GIVEN // (1 + dims))))
             return 1 << min(max(log2, LEAST_LOG2), MOST_GIVEN_LOG2)
-        names = {name for own in self.numbers.pointed_families for name in self._closure(own)[0]}
+        names = {name for own in self.vectors for name in self._closure(own)[0]}
         names |= {v.name for s in self.netsor.body for v in s.inputs if self.netsor.families[v.name].kind == "vector"}
         members = max(1, dims + sum(math.prod(self.netsor.families[name].shape) for name in names))
         held = 2 * numbers_at_once(self._held, 2)  # in single precision
@@ -317,9 +319,9 @@ class Points:
         parts = [
             [Open(v.axes, v.data[..., k * count : (k + 1) * count]) for v in (one, two)] for k in range(REPLICATES)
         ]
-        found = [contract(*part, [COORDINATE]) for part in parts]
-        each = _finite(np.stack([part.data for part in found]) / count)
-        return Value(found[0].axes, Estimate(each.mean(axis=0), standard_errors(each)))
+        sums = [contract(first, second, [COORDINATE]) for first, second in parts]
+        each = _finite(np.stack([part.data for part in sums]) / count)
+        return Value(sums[0].axes, Estimate(each.mean(axis=0), standard_errors(each)))
 
 
 def _finite(values: Array) -> Array:
