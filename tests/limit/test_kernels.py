@@ -168,7 +168,7 @@ def test_entries_agree_with_the_array(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("function", "spread"), [
     *product(["relu(z)", "erf(z)", "relu(z) + 0.5*erf(z)"], [0.0, 2.0]),
-    *product(["tanh(z)"], [0.0, 0.6, 0.9]), ("silu(z)", 0.6), ("gelu(z)", 2.0),
+    *product(["tanh(z)"], [0.0, 0.6]), ("silu(z)", 0.6), ("gelu(z)", 2.0),
 ])  # fmt: skip
 def test_tiles_of_many_inputs_agree_with_few_inputs(tmp_path: Path, function: str, spread: float) -> None:
     """150 inputs are computed in tiles, sixteen of them as whole arrays; both within the errors that they state."""

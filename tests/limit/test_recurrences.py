@@ -285,7 +285,9 @@ def _pair(cov: Array, order: int = 24) -> tuple[Array, Array, Array]:
     return root[0, 0] * one, root[1, 0] * one + root[1, 1] * two, np.outer(weights, weights)
 
 
-@pytest.mark.parametrize("text", [LSTM, LSTM_OF_SUMS, LSTM_OF_SUMS.replace("outputs: [y]", APART)])
+@pytest.mark.parametrize(
+    "text", [LSTM, pytest.param(LSTM_OF_SUMS.replace("outputs: [y]", APART), marks=pytest.mark.slow)]
+)
 def test_lstm_of_two_steps_against_quadrature(text: str) -> None:
     law = Law(loads(text))
     with mpmath.workdps(20):

@@ -188,8 +188,12 @@ class Points:
         for number in numbers:
             if made and number <= made[-1]:
                 self._make(number)
-        if name not in self._values:  # nothing of it is made yet: what is read lies beyond its boundary
-            self._values[name] = np.zeros((self.lead, *family.shape, self.total), np.float32)
+        return self._array(name)
+
+    def _array(self, name: str) -> Array:
+        if name not in self._values:
+            shape = self.lead, *self.netsor.families[name].shape, self.total
+            self._values[name] = np.zeros(shape, np.float32)
         return self._values[name]
 
     def _meets(self, number: int, box: Box) -> bool:
@@ -217,9 +221,7 @@ class Points:
             assert isinstance(statement, Nonlin)
             axes = (REPLICATE, *(slot.bare or f"={k}" for k, slot in enumerate(statement.target.slots)), COORDINATE)
             found = align(evaluate(statement.expr, Scope(self.netsor, ranges, self._read)), axes)
-        if name not in self._values:
-            self._values[name] = np.zeros((self.lead, *family.shape, self.total), np.float32)
-        self._values[name][(slice(None), *place(box, family.ranges))] = found
+        self._array(name)[(slice(None), *place(box, family.ranges))] = found
 
     def _product(self, name: str, box: Box) -> Array:
         """Products in a box: rows of a triangular factor of their covariances with all before, times normals."""
