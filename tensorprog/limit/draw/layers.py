@@ -462,9 +462,25 @@ class Conditioned(NumericRecursion):
         Shapes    (draws, *members, d), or 1 coordinate where the width is infinite
         """
         self.recurrences.ensure(name)
+        if name not in self._coordinates and name in self.parts.carried:
+            self._carry()
         if name not in self._coordinates:
             self._draw(name, self.netsor.families[name].ranges)
         return self._coordinates[name]
+
+    def _carry(self) -> None:
+        """One coordinate of all that recurrences carry along without a MatMul, step by step."""
+        names = {name for name in self.parts.carried if self.netsor.families[name].kind == "vector"}
+        for name in names:
+            self._coordinates[name] = np.zeros((self.normals.draws, *self.netsor.families[name].shape, 1))
+        for step in self.recurrences.steps:
+            name = step.statement.target.name
+            if name in names:
+                box = target_box(step.statement, step.ranges(self.netsor.ranges))
+                axes = tuple(str(k) for k in range(len(box)))
+                value = self.evaluate(self.parts.statement(step.position), dict(zip(axes, box, strict=True)))
+                at = (slice(None), *place(box, self.netsor.families[name].ranges))
+                self._coordinates[name][at] = align(value, (REPLICATE, *axes, COORDINATE))
 
     def _read(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
         family = self.netsor.families[reference.name]
@@ -703,7 +719,7 @@ class Layers:
 
     def __init__(self, recursion: NumericRecursion, wanted: Collection[str], bases: Collection[str] = ()) -> None:
         self.recursion, self.netsor = recursion, recursion.netsor
-        self.wanted, self.bases = tuple(wanted), frozenset(bases)
+        self.wanted, self.bases = tuple(wanted), self._gaussian(bases)
         self.inner = 0.0  # the largest error of the averages drawn so far
         read = upstream(self.netsor, [*self.wanted, *self.bases]) & recursion.random
         refuse_cells(recursion, filter(self._is_vector, read))
@@ -714,6 +730,18 @@ class Layers:
         self.scores = {name: recursion.dot(name) for name in self.netsor.scores if name in recursion.random}
         self.sources = self._sources()
         self._factors: dict[Any, Factor] = {}  # of what is the same for all draws
+
+    def _gaussian(self, bases: Collection[str]) -> frozenset[str]:
+        """The Gaussian families among some, and those that others are functions of along recurrences."""
+        parts, found, waiting = self.recursion.parts, set(bases), list(bases)
+        while waiting:
+            name = waiting.pop()
+            if name in parts.carried:
+                read = {v.name for p in self.netsor.families[name].statements for v in variables(parts.statement(p))}
+                new = {other for other in read - found if self._is_vector(other)}
+                found |= new
+                waiting += new
+        return frozenset(found - parts.carried)
 
     def _is_vector(self, name: str) -> bool:
         return self.netsor.families[name].kind == "vector"
