@@ -58,8 +58,6 @@ def test_limits_as_tables():
     shown = frame.loc["y[1]", "kurtosis"], frame.loc["y[1]", "kurtosis_error"]
     assert shown == pytest.approx(law.kurtosis("y[1]", with_error=True), rel=1e-9)
     assert frame.loc["p[0,2,2]", "variance"] == law.var("p[0,2,2]")
-    with pytest.raises(tp.TensorprogError, match=r"law\.to_dataframe\(\)\.to_xarray\(\)"):
-        law.to_xarray()
 
 
 def test_without_the_packages_the_command_is_named(monkeypatch):
