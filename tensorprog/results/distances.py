@@ -190,9 +190,8 @@ def kolmogorov(x: Array, y: LawCurve | Array, size: float, other_size: float = m
     spread = [np.ptp(x) if len(x) > 1 else 0.0, 1.0 if isinstance(y, LawCurve) else np.ptp(y)]
     if not min(spread) > 0:
         return {}
-    found: Any = (ks_1samp if isinstance(y, LawCurve) else ks_2samp)(
-        x, y.cdf if isinstance(y, LawCurve) else y, method="asymp"
-    )
+    test: Any = ks_1samp if isinstance(y, LawCurve) else ks_2samp
+    found = test(x, y.cdf if isinstance(y, LawCurve) else y, method="asymp")
     joint = size if math.isinf(other_size) else size * other_size / (size + other_size)
     level, root = float((x <= found.statistic_location).mean()), math.sqrt(joint)
     return {
