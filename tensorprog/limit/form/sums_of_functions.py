@@ -26,7 +26,6 @@ from tensorprog.language.expr import (
     factors,
     free_indices,
     fresh_substitute,
-    indices_of,
     is_call,
     product_of,
     rebuild,
@@ -63,8 +62,6 @@ __all__ = [
     "SumsOfFunctions",
     "WeightedFunction",
     "combination",
-    "free_in_form",
-    "plain_text",
     "position_names",
 ]
 
@@ -546,20 +543,15 @@ class SumsOfFunctions:
     def numbered(self, expr: Expr) -> tuple[Expr, list[Inner]]:
         """An expression with its largest affine parts as variables ".0", ".1", ..., and these parts."""
         forms: dict[Inner, int] = {}
-        return self.with_numbers(expr, lambda inner, _: forms.setdefault(inner, len(forms))), list(forms)
 
-    def with_numbers(
-        self, expr: Expr, number: Callable[[Inner, frozenset[str]], int], inside: frozenset[str] = frozenset()
-    ) -> Expr:
-        """An expression with its largest affine parts as variables by `number`, told the indices reduced around."""
-        if not self.is_vector(expr):
-            return expr
-        form = self.affine(expr)
-        if form is not None:
-            inner = tuple((c, *key) for key, c in sorted(form[0].items(), key=lambda item: str(item[0])))
-            return sum_of((Variable(f".{number(inner, inside)}"), form[1]))
-        inside = inside.union(expr.indices) if isinstance(expr, Reduction) else inside
-        return with_children(expr, *(self.with_numbers(child, number, inside) for child in expr.children))
+        def numbered(node: Expr) -> Expr:
+            form = self.affine(node) if self.is_vector(node) else None
+            if form is not None:
+                inner = tuple((c, *key) for key, c in sorted(form[0].items(), key=lambda item: str(item[0])))
+                return sum_of((Variable(f".{forms.setdefault(inner, len(forms))}"), form[1]))
+            return with_children(node, *map(numbered, node.children)) if self.is_vector(node) else node
+
+        return numbered(expr), list(forms)
 
     def affine(self, node: Expr) -> tuple[dict[Key, Expr], Expr] | None:
         """Weights of the vectors and the offset, if an expression is affine in vectors."""
@@ -692,33 +684,3 @@ def combination(weights: Mapping[tuple[Variable, tuple[str, ...]], Expr], offset
 def times(factor: Expr, other: Expr) -> Expr:
     """A product, short where a factor is 1 or the other 0."""
     return other if factor == ONE or other == ZERO else factor if other == ONE else Call("multiply", (factor, other))
-
-
-# ---- affine forms that stand inside functions -----------------------------------------------------------------------
-
-
-def free_in_form(weight: Expr, variable: Variable, bound: Sequence[str]) -> set[str]:
-    """Indices of one term of a form that it does not sum over."""
-    reduced = {name for node in reductions(weight) for name in node.indices if node.removes or node.at}
-    everything = _Everything()
-    return {*indices_of(weight, everything), *indices_of(variable, everything)} - {*bound, *reduced}
-
-
-class _Everything(dict[str, Range]):
-    """Ranges that know every name."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-def plain_text(weight: Expr, variable: Variable, bound: Sequence[str]) -> str:
-    """A term of a form as text, equal for terms that differ in the names of bound indices only."""
-    values = {name: Affine.index(f"?{k}") for k, name in enumerate(bound)}
-    names: list[str] = []
-
-    def rename(name: str) -> str:
-        names.append(f"{name.split('~')[0]}?{len(names)}")
-        return names[-1]
-
-    over = [name.split("~")[0] for name in bound]
-    return f"{fresh_substitute(weight, values, rename)} {reindexed(variable, values)} {over}"
