@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tensorprog.importing.elementwise import raised
+from tensorprog.importing.laws import Pieces
 from tensorprog.importing.masks import NEVER, condition, masked, unchanging
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
@@ -112,14 +113,14 @@ def _zero_row(sketch: Parameters, table: Traced) -> int | None:
     if len(pieces) == 1 or len(zeros) != 1 or zeros[0][1] - zeros[0][0] != 1:
         return None
 
-    def rest(rows: tuple[tuple[int, int, object], ...]) -> tuple[tuple[int, int, object], ...]:
+    def rest(rows: Pieces) -> Pieces:
         return tuple((low, high, law) for low, high, law in rows if low != zeros[0][0])
 
     sketch.captured.parameters[table.parameter] = replace(
         entry,
-        laws=(rest(entry.laws[0]), rest(entry.laws[1])),  # type: ignore[arg-type]
+        laws=(rest(entry.laws[0]), rest(entry.laws[1])),
         frozen=entry.frozen and rest(entry.frozen),
-    )  # type: ignore[arg-type]
+    )
     sketch.captured.padding[table.parameter] = zeros[0][0]
     return zeros[0][0]
 

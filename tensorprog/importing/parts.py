@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from tensorprog.importing.refusals import SourcePlace
 from tensorprog.importing.sketch import Sentence, Sketch, WeightMatrix
@@ -255,7 +256,7 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
     for value in values if entry else ():
         assert entry is not None
         index = entry.indices[position]
-        rest = {
+        rest: dict[str, Any] = {
             "name": names[value],
             "indices": (*entry.indices[:position], *entry.indices[position + 1 :]),
             "role": _label(entry.place, sketch.atoms[index].size, value),

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from tensorprog.language.schema import INITIAL
 
 __all__ = ["Again", "Decisions", "RandomRows", "Sentence", "Sketch", "TableOf", "WeightMatrix", "laws_of"]
 
+Boundary = Literal["", "zero", "wrap"]
 Scale = tuple[float, Fraction]  # coefficient and power of n
 SMALL = 1e-3  # below it, a number that is added to squares only keeps quotients finite
 
@@ -141,7 +142,9 @@ class Sketch:
         self.count += 1
         return f"{prefix}{self.count}"
 
-    def atom(self, sizes: tuple[int, int], key: AxisKey | None = None, start: int = 0, boundary: str = "") -> AxisPart:
+    def atom(
+        self, sizes: tuple[int, int], key: AxisKey | None = None, start: int = 0, boundary: Boundary = ""
+    ) -> AxisPart:
         """A new index or width."""
         made = AxisPart(self.fresh("i"), sizes, key, start, boundary)
         self.atoms[made.name] = made

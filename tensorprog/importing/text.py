@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -62,7 +62,7 @@ PLAIN = {  # names of what statements do not say of themselves
     "inputs": "x",
     "update": "z",
 }
-Kind = tuple[int, int, str]  # range and boundary of an index
+Kind = tuple[int, int, Literal["", "zero", "wrap"]]  # range and boundary of an index
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class _Writer:
         if line.kind == "MatMul":
             return MatMul(target, *args)
         if line.kind == "Dot":
-            return Dot(target, *args, "1/n" if line.scale else "n**-0.5")
+            return Dot(target, args[0], args[1], "1/n" if line.scale else "n**-0.5")
         width = "" if line.width in (None, 1) else self.widths[line.width or Fraction(1)]
         return Nonlin(target, args[0], width)
 
@@ -254,7 +254,7 @@ class _Writer:
         if "grid" in options:
             return Initial(name, (), Number(0.5), Number(1 / 12), None, width, grid=True)
         data = self._table(name, options["data"]) if "data" in options else None
-        cov = self._expr(options.get("cov", options.get("variance")), letters)
+        cov = self._expr(options["cov" if data is None else "variance"], letters)
         return Initial(name, own, self._expr(options.get("mean", Number(0)), letters), cov, data, width)
 
     def _constant(self, entry: Any) -> ConstantDef:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class AxisPart:
     sizes: Sizes
     key: AxisKey | None = None
     start: int = 0
-    boundary: str = ""
+    boundary: Literal["", "zero", "wrap"] = ""
 
     @property
     def is_width(self) -> bool:

@@ -147,13 +147,19 @@ def half(net: Any, x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("act", "inputs"), [(f, INPUT) for f in (viewed, detached, again, single, spread, half)] + [(pooled, IMAGE)]
+    ("act", "inputs"), [(f, INPUT) for f in (viewed, again, single, spread, half)] + [(pooled, IMAGE)]
 )
 def test_modules_agree_with_their_programs(act: Callable[[Any, Any], Any], inputs: Any) -> None:
     def make(n: int) -> Any:
         return Two(n, act).bfloat16() if act is half else Two(n, act)
 
     assert "not compared" not in str(tp.from_torch(make, inputs, at=64).imported)
+
+
+def test_dropout_that_is_off_hands_on_the_tensor_itself() -> None:
+    """torch.export takes it for a copy, so that a change in place behind it is lost."""
+    with pytest.raises(tp.ProgramError, match="does not agree with the module"):
+        tp.from_torch(lambda n: Two(n, detached), INPUT, at=64)
 
 
 def test_the_limit_of_a_variance_between_fans_is_exact() -> None:
