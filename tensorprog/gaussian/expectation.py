@@ -19,7 +19,7 @@ from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import RealFunction, evaluate
 from tensorprog.gaussian.kernels import elementary, kernel, ordinary, steepness
 from tensorprog.gaussian.normal import CORRELATION_SLACK, correlation, refuse_correlation
-from tensorprog.gaussian.quadrature import crude_norm, integrate_line, integrate_plane
+from tensorprog.gaussian.quadrature import Side, crude_norm, integrate_line, integrate_plane
 from tensorprog.gaussian.series import HermiteSeries, ProductSeries, hermite_series
 
 Array = NDArray[np.floating]
@@ -226,8 +226,8 @@ def _variables(
     plain, both = [_plain(f) for f in dict.fromkeys(functions)], list(zip(laws[::2], laws[1::2], strict=True))
     if None in plain:
         shape = _batch(functions, [shape, *(array.shape for array in laws)])
-        arrays = ([np.broadcast_to(array, shape) for array in (m, v)] for m, v in both)
-        return [(_Laws(f, *each, True), ...) for f, each in zip(functions, arrays, strict=True)]
+        arrays = [(np.broadcast_to(m, shape), np.broadcast_to(v, shape)) for m, v in both]
+        return [(_Laws(f, m, v, True), ...) for f, (m, v) in zip(functions, arrays, strict=True)]
     keys = [m + 1j * v for m, v in both]
     joint = [np.concatenate([key.ravel() for key in keys])] if len(plain) == 1 else keys
     found, places = [], []
@@ -313,14 +313,14 @@ class _Pairs:
         """E f(X) g(Y), with what errors of the law do to it."""
         one, two = self.one, self.two
         value, error = np.empty((2, *self.cov.shape))
-        forms = None if one.varies else (elementary(one.f), elementary(two.f))
+        f, g = (None, None) if one.varies else (elementary(one.f), elementary(two.f))
         still = not (one.mu.any() or two.mu.any()) and ordinary(one.var) and ordinary(two.var)
         zero = _zero(one.f, two.f, one.mu[self.first], two.mu[self.second], self.cov)
         if zero.all():
             value[...] = error[...] = 0.0
-        elif forms is not None and still and forms[0] is not None and forms[1] is not None:
+        elif still and f is not None and g is not None:
             for cut in _cuts(len(value), PAIRS):
-                found = kernel(*forms, one.var[self.first[cut]], two.var[self.second[cut]], self.cov[cut])
+                found = kernel(f, g, one.var[self.first[cut]], two.var[self.second[cut]], self.cov[cut])
                 value[cut], error[cut] = found.value, np.where(zero[cut], 0.0, found.error)
         else:
             found = Estimate.exact(np.zeros(self.cov.shape)).where(zero, self._by_series())
@@ -331,9 +331,9 @@ class _Pairs:
             value, error = found.value, found.error
         if self.moved.any():
             size = one.sizes[self.first] * two.sizes[self.second]
-            if forms is not None and still and forms[0] is not None and forms[1] is not None:
+            if still and f is not None and g is not None:
                 law = one.var[self.first], two.var[self.second], self.cov
-                size = size + np.where(self.same, 0.0, steepness(*forms, *law, self.moved))
+                size = size + np.where(self.same, 0.0, steepness(f, g, *law, self.moved))
             error = error + self.moved * size
         return Estimate(value, error)
 
@@ -341,8 +341,10 @@ class _Pairs:
         """By Mehler's series, not a number where there is none."""
         found = Estimate(np.full(self.cov.shape, np.nan), np.full(self.cov.shape, np.inf))
         one, two = self.one.series, self.two.series
-        series = None if one is None or two is None else ProductSeries(one, two)
-        for cut in _cuts(len(self.cov), PAIRS) if series is not None else []:
+        if one is None or two is None:
+            return found
+        series = ProductSeries(one, two)
+        for cut in _cuts(len(self.cov), PAIRS):
             first, second = self.first[cut], self.second[cut]
             size = self.one.sd[first] * self.two.sd[second]
             rho = np.clip(self.cov[cut] / np.where(size > 0, size, 1.0), -1.0, 1.0)
@@ -378,33 +380,31 @@ class _Pairs:
     def _quadrature(self) -> Estimate:
         """All members: products of means, integrals over a line at correlation +-1, over the plane elsewhere."""
         one, two, shape = self.one, self.two, self.cov.shape
-        both = (one, self.first), (two, self.second)
-        sides = [
-            (laws.f, *(np.broadcast_to(array[at], shape) for array in (laws.mu, np.where(laws.sd > 0, laws.sd, 1.0))))
-            for laws, at in both
-        ]
-        law = correlation(*(laws.var[at] for laws, at in both), self.cov, np.inf)
+        first, second = self._side(one, self.first), self._side(two, self.second)
+        law = correlation(one.var[self.first], two.var[self.second], self.cov, np.inf)
         rho, s = np.broadcast_to(law.rho, shape), np.broadcast_to(law.s, shape)
         result = Estimate(np.full(shape, np.nan), np.full(shape, np.inf))
-        for chosen, kind in ((rho == 0, 0), (s == 0, 1), ((rho != 0) & (s > 0), 2)):
+        apart = rho == 0
+        if apart.any():
+            f, g = (Estimate(laws.means.value[at], laws.means.error[at])
+                    for laws, at in ((one, self.first), (two, self.second)))  # fmt: skip
+            result = (f * g).reshape(shape).where(apart, result)
+        for chosen, line in ((s == 0, True), (~apart & (s > 0), False)):
             if not chosen.any():
                 continue
-            if kind == 0:
-                means = (Estimate(laws.means.value[at], laws.means.error[at]) for laws, at in both)
-                result = math.prod(means, start=Estimate.exact(1.0)).reshape(shape).where(chosen, result)
-                continue
-            r, t = np.where(chosen, rho, 0.0), np.where(chosen, s, 1.0)
-            parts = sides
-            if not one.varies:
-                r, t = rho[chosen], s[chosen]
-                parts = [(f, mu[chosen], sd[chosen]) for f, mu, sd in sides]
-            if kind == 1:
-                (f, mu, sd), (g, nu, other) = parts
-                found = integrate_line([(f, mu, sd), (g, nu, other * np.where(r < 0, -1.0, 1.0))])
+            r, t = (np.where(chosen, rho, 0.0), np.where(chosen, s, 1.0)) if one.varies else (rho[chosen], s[chosen])
+            left, right = ((h, m, d) if one.varies else (h, m[chosen], d[chosen]) for h, m, d in (first, second))
+            if line:
+                found = integrate_line([left, (right[0], right[1], right[2] * np.where(r < 0, -1.0, 1.0))])
             else:
-                found = integrate_plane(*parts, r, t)
+                found = integrate_plane(left, right, r, t)
             if one.varies:
                 result = found.where(chosen, result)
             else:
                 result.value[chosen], result.error[chosen] = found.value, found.error
         return result
+
+    def _side(self, laws: _Laws, at: Any) -> Side:
+        """A function with means and deviations of its variable, 1 in place of 0."""
+        mu, sd = laws.mu[at], np.where(laws.sd > 0, laws.sd, 1.0)[at]
+        return laws.f, np.broadcast_to(mu, self.cov.shape), np.broadcast_to(sd, self.cov.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ def gauss_legendre(n: int) -> tuple[Array, Array]:
     numpy's weights err by 7e-14 relatively at n = 20. Newton steps in long numbers on the recurrence
     k P_k = (2 k - 1) x P_(k-1) - (k - 1) P_(k-2) square that away; w = 2 / ((1 - x^2) P_n'(x)^2).
     """
-    x = np.polynomial.legendre.leggauss(n)[0].astype(np.longdouble)
+    x: NDArray[Any] = np.polynomial.legendre.leggauss(n)[0].astype(np.longdouble)
     for _ in range(3):
         before, here = np.ones_like(x), x
         for k in range(2, n + 1):

@@ -1,4 +1,4 @@
-"""E f(X) g(Y) for smooth f and g by Mehler's series in Hermite polynomials: a few hundred numbers for each variable,
+"""E f(X) g(Y) by Mehler's series in Hermite polynomials: a few hundred numbers for each variable,
 
     E f(X) g(Y) = sum over k of rho^k a_k b_k,    a_k = E f(mu + sd z) h_k(z),
 
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import RealFunction, density, evaluate
+from tensorprog.gaussian.quadrature import structure
+from tensorprog.gaussian.rules import panel_edges, rule
 
 Array = NDArray[np.floating]
 Places = NDArray[np.intp]
@@ -26,6 +28,7 @@ __all__ = ["HermiteSeries", "ProductSeries", "hermite", "hermite_series", "serie
 
 ORDERS = (48, 128, 256)
 BLOCK = 1024  # laws whose functions are evaluated at once
+FEW, FINE = 128, 8.0  # the same by panels, and how much narrower these are: a wave of the last polynomial fits in
 # laws from which coefficients are interpolated, the nodes that are tried, and what may be left out
 MANY_LAWS, NODES, CLOSE = 64, (12, 24, 48, 96), 2e-14
 # |h_k(z)| density(z)^(1/2) <= 1, and density(13.5)^(1/2) is below 1e-19
@@ -73,12 +76,14 @@ class HermiteSeries:
 
 
 def hermite_series(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
-    """The series to the least order after which little enough is left, or to the largest; None for kinks.
+    """The series to the least order after which little enough is left, or to the largest; None where no rule serves.
 
     Shapes    mu, sd (m,): different laws, in rising order of means and then of deviations
     """
-    if np.isfinite(f.kinks).any() or not mu.size:
+    if not mu.size:
         return None
+    if np.isfinite(f.kinks).any():
+        return _with_kinks(f, mu, sd)
     if len(mu) >= MANY_LAWS and mu[0] == mu[-1] and sd[0] > 0:
         found = _interpolated(f, float(mu[0]), sd)
         if found is not None:
@@ -131,19 +136,17 @@ def series(f: RealFunction, mu: Array, sd: Array, order: int = ORDERS[-1]) -> He
     length = float(f.features[..., 1].min()) if f.features.size else 1.0
     most = float(sd.max(initial=0.0))
     y = 0.9 * min(length / most, 4.0) if most > 0 else 3.6
-    rule = _rule(2.0 ** (math.floor(8 * math.log2(y)) / 8), order)
-    if rule is None:
+    found = _rule(2.0 ** (math.floor(8 * math.log2(y)) / 8), order)
+    if found is None:
         return None
     parts = []
     for start in range(0, len(mu), BLOCK):
         cut = slice(start, start + BLOCK)
-        part = _coefficients(f, mu[cut], sd[cut], *rule)
+        part = _coefficients(f, mu[cut], sd[cut], *found)
         if part is None:
             return None
         parts.append(part)
-    return HermiteSeries(*(
-        np.concatenate([getattr(part, each.name) for part in parts], axis=-1) for each in fields(HermiteSeries)
-    ))  # fmt: skip
+    return _joined(parts)
 
 
 def _coefficients(f: RealFunction, mu: Array, sd: Array, z: Array, step: float, basis: Array) -> HermiteSeries | None:
@@ -159,13 +162,52 @@ def _coefficients(f: RealFunction, mu: Array, sd: Array, z: Array, step: float, 
             return None
     coefficients = (basis * weights) @ values.T
     coarse = (basis[:, ::2] * (2 * weights[::2])) @ values[:, ::2].T
+    return _measured(f, mu, coefficients, squares, coarse)
+
+
+def _with_kinks(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
+    """The series of a function with kinks, whose coefficients fall slowly, by panels: for correlations away from 1."""
+    parts = []
+    for start in range(0, len(mu), FEW):
+        m, d = mu[start : start + FEW], sd[start : start + FEW]
+        reach = np.full(m.shape, REACH)
+        edges = panel_edges(-reach, reach, *structure(f, m, d), refine=FINE)
+        found = []
+        for nodes in (20, 15):
+            z, w = rule(edges, nodes)
+            try:
+                values = evaluate(f, m[:, None] + d[:, None] * z)
+            except FloatingPointError:
+                return None
+            with np.errstate(over="ignore", invalid="ignore"):
+                weighted = values * (w * density(z))
+                squares = (values * weighted).sum(axis=1)
+            if not np.isfinite(squares).all():
+                return None
+            before, here, sums = np.zeros(z.shape), np.ones(z.shape), []
+            for k in range(ORDERS[-1]):
+                sums.append((weighted * here).sum(axis=1))
+                before, here = here, (z * here - math.sqrt(k) * before) / math.sqrt(k + 1)
+            found.append((np.array(sums), squares))
+        parts.append(_measured(f, m, *found[0], found[1][0]))
+    return _joined(parts)
+
+
+def _measured(f: RealFunction, mu: Array, coefficients: Array, squares: Array, coarse: Array) -> HermiteSeries:
+    """Coefficients with what bounds errors, from those of a coarser rule."""
     if f.parity:  # exact zeros stay exact
         for array in (coefficients, coarse):
             array[int(f.parity > 0) :: 2, mu == 0] = 0.0
     rough = np.sqrt(np.square(coefficients - coarse).sum(axis=0)) + 8 * EPS * np.sqrt(squares)
     left = np.maximum(squares - np.square(coefficients).sum(axis=0), 0.0) + 4 * EPS * squares
-    steep = np.sqrt((np.arange(2, len(basis) + 2)[:, None] * np.square(coefficients)).sum(axis=0))
+    steep = np.sqrt((np.arange(2, len(coefficients) + 2)[:, None] * np.square(coefficients)).sum(axis=0))
     return HermiteSeries(coefficients, np.sqrt(squares), np.sqrt(left), steep, rough)
+
+
+def _joined(parts: list[HermiteSeries]) -> HermiteSeries:
+    """The series of one law after the other."""
+    names = [each.name for each in fields(HermiteSeries)]
+    return HermiteSeries(*(np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names))
 
 
 @lru_cache(maxsize=16)

@@ -108,13 +108,13 @@ def _integral(call: Callable[[Array], Array], mu: Array, cov: Array, smooth: boo
 
 def by_doubling(sums: Callable[[Array, Array], tuple[Array, Array]], dim: int, most: int, tolerance: float) -> Estimate:
     """Twice the quasi-random points for every replicate, until the error is within the tolerance."""
-    total, square, done, averages, error = 0.0, 0.0, 0, np.zeros(()), np.zeros(())
+    done, (total, square, averages, error) = 0, np.zeros((4, 1))
     for log2_size in range(FIRST_LOG2, int(math.log2(most // REPLICATES)) + 1):
         made = _kept_points if dim * 2**log2_size * REPLICATES <= KEPT else normal_points
         # a zero-dimensional Gaussian needs no points: the function is a constant
         points = made(max(dim, 1), log2_size, REPLICATES, SEED)[:, done:, :dim]
         new = [sums(part, np.ones(len(part))) for part in points]
-        total, square = total + np.stack([each[0] for each in new]), square + sum(each[1] for each in new)
+        total, square = total + np.stack([each[0] for each in new]), square + np.sum([each[1] for each in new], axis=0)
         done = 2**log2_size
         averages = total / done
         size = np.sqrt(square / (done * REPLICATES))

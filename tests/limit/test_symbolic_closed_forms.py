@@ -68,7 +68,7 @@ def second_moment(name: str, m: float, v: float) -> float:
     return cross(numeric(name), numeric(name), m, m, v, v, v).value
 
 
-@pytest.mark.turns(16)
+@pytest.mark.slow
 @pytest.mark.parametrize(("f", "g"), list(combinations_with_replacement(FUNCTIONS, 2)))
 def test_pairs(f: str, g: str) -> None:
     for law in LAWS:
@@ -89,7 +89,7 @@ def test_means(f: str) -> None:
         assert abs(float(found.evalf(20)) - expected.value) <= expected.error + 1e-14
 
 
-@pytest.mark.turns(16)
+@pytest.mark.slow
 @pytest.mark.parametrize(("f", "g"), list(combinations_with_replacement(FUNCTIONS, 2)))
 def test_one_variable_behind_both(f: str, g: str) -> None:
     for m, v, r in [(0, 1.3, 1), (0.4, 0.8, 1), (0, 0.9, -1), (-0.3, 1.1, -1)]:

@@ -47,7 +47,7 @@ BODIES = {
 }
 
 
-@pytest.mark.turns(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 def test_conditions_and_softmaxes_of_numbers_evaluate(name: str) -> None:
     netsor = loads(BASE + BODIES[name] + "outputs: [y]\n")

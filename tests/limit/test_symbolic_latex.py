@@ -64,7 +64,7 @@ def well_formed(body: str) -> None:
     assert not re.search(r"[\\{}$&#_%^~]", outside), outside
 
 
-@pytest.mark.turns(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_body_is_well_formed(name: str) -> None:
     body = SymbolicLaw(loads(TEXTS[name])).latex()
