@@ -15,7 +15,6 @@ import pytest
 import tensorprog as tp
 from tensorprog import Program
 from tensorprog.language.memory import amount
-from tensorprog.limit.draw import sampler
 from tensorprog.limit.memory import Budget, need
 from tests.reading import loads
 
@@ -116,23 +115,6 @@ def short(program: str) -> tp.Program:
     text = (Path(tp.__file__).parents[1] / "programs" / f"{program}.yaml").read_text()
     return Program.from_netsor(loads(text.replace("data: data/tokens.npy, variance: sigma_w2", "cov: 0.5**abs(t - t_)"),
                                      {"T": 3, "S": 1}))  # fmt: skip
-
-
-@pytest.mark.parametrize("program", ["gru", "lstm", "attention_correlated"])
-def test_numbers_do_not_depend_on_how_many_are_worked_on_together(
-    program: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cell = program != "attention_correlated"
-
-    def numbers() -> list[Any]:
-        law = (short(program) if cell else tp.load(program, s=3)).limit(max_memory="4MiB" if cell else "1GiB")
-        found = law.cov("y") if cell else law.sample(64)["y"]
-        return [np.asarray(found), getattr(found, "error", 0.0)]
-
-    first = numbers()
-    monkeypatch.setattr(sampler, "TOGETHER", 1)
-    for one, other in zip(first, numbers(), strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 def test_few_draws_have_an_error() -> None:
