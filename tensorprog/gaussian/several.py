@@ -108,7 +108,8 @@ def _integral(call: Callable[[Array], Array], mu: Array, cov: Array, smooth: boo
 
 def by_doubling(sums: Callable[[Array, Array], tuple[Array, Array]], dim: int, most: int, tolerance: float) -> Estimate:
     """Twice the quasi-random points for every replicate, until the error is within the tolerance."""
-    done, (total, square, averages, error) = 0, np.zeros((4, 1))
+    zero: Array = np.zeros(())
+    done, total, square, averages, error = 0, zero, zero, zero, zero
     for log2_size in range(FIRST_LOG2, int(math.log2(most // REPLICATES)) + 1):
         made = _kept_points if dim * 2**log2_size * REPLICATES <= KEPT else normal_points
         # a zero-dimensional Gaussian needs no points: the function is a constant
