@@ -38,6 +38,9 @@ class Budget:
         self.limit, self._watch = limit, watch
         self._kept: WeakValueDictionary[int, Array] = WeakValueDictionary()
 
+    def __reduce__(self) -> Any:
+        return Budget, (self.limit,)
+
     @property
     def held(self) -> int:
         """Bytes of the arrays that are kept."""

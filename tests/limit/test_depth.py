@@ -13,7 +13,7 @@ from tensorprog.gaussian.several import point_sets
 from tensorprog.limit.draw.layers import Conditioned, Layers
 from tensorprog.limit.draw.normals import Points
 from tensorprog.limit.law.by_layer import Axes, LayerDraws
-from tensorprog.limit.law.conditional_moments import SeveralLayers
+from tensorprog.limit.law.conditional_moments import DrawSource
 
 LAYER = """
   - m{t}[i] = Dot(x{s}[i], x{s}[i], scale=1/n)
@@ -153,7 +153,7 @@ def test_moments_of_a_draw_do_not_depend_on_how_many_are_worked_on_together(tmp_
     """Bit for bit; and a draw has an error of its own, however many larger ones there are."""
     path = tmp_path / "stack.yaml"
     path.write_text(by_index(2))
-    source = SeveralLayers(tp.load(str(path)).limit().recursion, [("y", ((0, 3),))])
+    source = DrawSource(tp.load(str(path)).limit().recursion, [("y", ((0, 3),))])
     points = np.random.default_rng(1).standard_normal((2048, source.dim))  # 9 * 2048 moments are a large array
     found, errors = [], []
     for size in (1, 64, 2048):

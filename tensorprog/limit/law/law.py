@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,10 @@ class NumericLaw:
     def __repr__(self) -> str:
         scores, widths = ", ".join(self.scores) or "none", widths_text(self.widths)
         return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={scores}, {widths})"
+
+    def __reduce__(self) -> Any:
+        settings = {"grade": self.grade, "accuracy": self.accuracy, "max_memory": self._max_memory, "seed": self._seed}
+        return partial(type(self), **settings, expanded=self.recursion.expanded), (self.netsor,)
 
     # -- names --------------------------------------------------------------------------------------------------
 
