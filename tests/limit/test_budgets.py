@@ -15,6 +15,7 @@ import pytest
 import tensorprog as tp
 from tensorprog import Program
 from tensorprog.language.memory import amount
+from tensorprog.limit.draw import draws
 from tensorprog.limit.memory import Budget, need
 from tests.reading import loads
 
@@ -67,7 +68,7 @@ def test_what_does_not_fit_is_refused_before_it_is_tried() -> None:
         ("attention", {"s": 100_000}, "law.cov('p')[0, 0]"),
         ("attention_correlated", {"s": 2000}, "law.sample(1)"),
         ("mlp", {"m": 2000}, "law.cov('f')"),
-        ("attention", {"s": 20_000}, "law.var('y[0]')"),  # of all these, this fits
+        ("attention", {"s": 8}, "law.sample(4)"),  # of all these, this fits
     )
     for message in said[:-1]:
         wanted, allowed = quoted(message)
@@ -115,6 +116,15 @@ def short(program: str) -> tp.Program:
     text = (Path(tp.__file__).parents[1] / "programs" / f"{program}.yaml").read_text()
     return Program.from_netsor(loads(text.replace("data: data/tokens.npy, variance: sigma_w2", "cov: 0.5**abs(t - t_)"),
                                      {"T": 3, "S": 1}))  # fmt: skip
+
+
+@pytest.mark.parametrize("program", ["attention_correlated", "deep_attention"])
+def test_numbers_do_not_depend_on_how_many_are_worked_on_together(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tp.load(program).limit().sample(40)["y"]
+    monkeypatch.setattr(draws, "WORKING", 1)
+    np.testing.assert_array_equal(first, tp.load(program).limit().sample(40)["y"])
 
 
 def test_few_draws_have_an_error() -> None:
