@@ -177,4 +177,4 @@ except tp.TensorprogError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "scikit-learn is not installed" in done.stdout and '"scikit-learn>=' in done.stdout
+    assert "scikit-learn is not installed" in done.stdout and "tensorprog[sklearn]" in done.stdout
