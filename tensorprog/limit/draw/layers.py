@@ -352,11 +352,11 @@ class Conditioned(NumericRecursion):
         if self.whole.random.isdisjoint(families[k] for k in numbers if k >= 0):
             key = weight, operands, stop
             if key not in self.factors:
-                every = np.arange(len(self.columns.owner[weight]))
+                every = range(len(self.columns.owner[weight]))
                 self.factors[key] = Factor.of(self._covariances(weight, member, stop, operands) for member in every)
             self.relative = max(self.relative, self.factors[key].relative)
             return self.factors[key].at(members)
-        found = Factor.of(self._covariances(weight, member, stop, operands) for member in members)
+        found = Factor.of(self._covariances(weight, int(member), stop, operands) for member in members)
         self.relative = max(self.relative, found.relative)
         return found
 
@@ -491,10 +491,15 @@ class Conditioned(NumericRecursion):
             return found
         return members_read(self.coordinates(reference.name), reference, family, ranges, COORDINATE)
 
+    def _statement(self, name: str) -> Dot:
+        statement = self.netsor.body[self.netsor.families[name].statements[0]]
+        assert isinstance(statement, Dot)
+        return statement
+
     def _scores_read(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
         """Scores of which only those that are read are drawn, and not kept."""
         spans = {str(k): slot.span(ranges) for k, slot in enumerate(reference.slots)}
-        value = self._score(self.netsor.body[self.netsor.families[reference.name].statements[0]], spans).value
+        value = self._score(self._statement(reference.name), spans).value
         slots = {str(k): slot for k, slot in enumerate(reference.slots) if str(k) in value.axes}
         return gather(value, slots, ranges, {name: start for name, (start, _) in spans.items()})
 

@@ -112,7 +112,12 @@ class NumericLaw:
         return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={scores}, {widths})"
 
     def __reduce__(self) -> Any:
-        settings = {"grade": self.grade, "accuracy": self.accuracy, "max_memory": self._max_memory, "seed": self._seed}
+        settings: dict[str, Any] = {
+            "grade": self.grade,
+            "accuracy": self.accuracy,
+            "max_memory": self._max_memory,
+            "seed": self._seed,
+        }
         return partial(type(self), **settings, expanded=self.recursion.expanded), (self.netsor,)
 
     # -- names --------------------------------------------------------------------------------------------------

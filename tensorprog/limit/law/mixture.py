@@ -170,7 +170,7 @@ class Mixture:
                 near = (centre[0] - FAR * width.max() <= grid) & (grid <= centre[-1] + FAR * width.max())
                 result[r, near] += kernel(grid[near] - centre[:, None], width[:, None]).sum(axis=0)
                 result[r, ~near & (grid > centre[-1])] += centre.size * above
-        return result / self.mean.shape[1]
+        return np.asarray(result / self.mean.shape[1])
 
     @property
     def atoms(self) -> bool:
@@ -283,6 +283,9 @@ def crossing(function: Callable[[Array], Array], levels: Array, centre: float, r
     """
     from scipy.optimize import elementwise
 
+    def beyond(y: Array, /, *level: Any, **_: Any) -> Array:
+        return np.asarray(function(y.reshape(-1)).reshape(y.shape) - level[0])
+
     away = reach * 0.5 ** np.arange(HALVED)
     marks = np.concatenate([centre - away, [centre], centre + away[::-1]])
     at = np.maximum.accumulate(function(marks))
@@ -291,8 +294,8 @@ def crossing(function: Callable[[Array], Array], levels: Array, centre: float, r
     inside = (at[above - 1] < levels) & (levels < at[above])
     result = np.where(levels <= at[above - 1], low, high)
     if inside.any():
-        found = elementwise.find_root(
-            lambda y, level: function(y.reshape(-1)).reshape(y.shape) - level,
+        found: Any = elementwise.find_root(
+            beyond,
             (low[inside], high[inside]),
             args=(levels[inside],),
             tolerances={"xatol": 8e-22 * reach, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0},
