@@ -313,7 +313,8 @@ class Calculus:
     def _best(self, expr: Expr, position: int) -> Facts:
         """Facts of an expression, or of the functions of the language that it spells out."""
         found = self.expression(expr, position)
-        if found.pseudo_lipschitz and (found.bounded or found.order == 1):
+        jumps = found.rough is not None and found.rough.jump  # too small, it may be, to be seen in values
+        if jumps or (found.pseudo_lipschitz and (found.bounded or found.order == 1)):
             return found
         short = recognised(expr)
         return found if short == expr else self.expression(short, position)
