@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,12 +131,11 @@ def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array)
     """
     at = _Correlated(var_f, var_g, cov)
     total = np.zeros(np.broadcast_shapes(var_f.shape, var_g.shape, cov.shape))
-    for a, h in f.ramps:
-        for b, k in g.ramps:
-            total += MEAN_ABS**2 * a * b * (np.sqrt(var_f + h) * np.sqrt(var_g + k)) * at.ramps(h, k)
-    for a, h in f.sigmoids:
-        for b, k in g.sigmoids:
-            total += (2 / np.pi * a * b) * at.arc_sine(h, k)
+    # in an order that does not depend on which function comes first, so that both orders round alike
+    for (a, h), (b, k) in sorted(product(f.ramps, g.ramps), key=sorted):
+        total += MEAN_ABS**2 * (a * b) * (np.sqrt(var_f + h) * np.sqrt(var_g + k)) * at.ramps(h, k)
+    for (a, h), (b, k) in sorted(product(f.sigmoids, g.sigmoids), key=sorted):
+        total += (2 / np.pi * (a * b)) * at.arc_sine(h, k)
     if (f.linear or f.sigmoids) and (g.linear or g.sigmoids):
         mixed = f.linear * g.linear + (f.linear * g.tilt(var_g) + g.linear * f.tilt(var_f))
         total += cov * mixed
