@@ -80,7 +80,7 @@ class Conditioned(NumericRecursion):
         self.whole, self.normals, self.given = whole, normals, dict(given or {})
         if columns is not None:
             self.columns = columns
-        self.replicates, self.jointly = (0, normals.draws), True
+        self.replicates, self.jointly = (0, normals.draws), whole.layered
         self.factors = {} if factors is None else factors
         self.streamed = frozenset(streamed)
         self.random, self._pointed = frozenset(), {}

@@ -76,5 +76,5 @@ def average(
             )
         steps = worst / target
         more = math.ceil(math.log2(steps) / 1.5) if steps < math.inf else last
-        more = 1 if before == math.inf else max(1, more)  # at first, to see whether the error falls
+        more = 2 if before == math.inf else max(1, more)  # at first, to see whether the error falls
         before, log2 = worst, min(last, log2 + more)
