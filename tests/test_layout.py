@@ -265,14 +265,10 @@ def test_the_layout_page_knows_every_part() -> None:
     assert {name.replace(".", "/") for name in RANK} <= named, set(RANK) - named
 
 
-def test_the_layout_page_knows_orders_and_homes() -> None:
+def test_the_layout_page_knows_the_order_within_limit() -> None:
     page = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
-    section = page.partition("## Import order")[2].partition("\n## ")[0]
     rooms = [name.removeprefix("limit.") for name in RANK if name.startswith("limit.")]
-    assert "Within `limit` the order is " + ", ".join(f"`{name}`" for name in rooms) + "." in section
-    homes, _, slow = section.partition("networkx stays")[2].partition("`scipy.stats`, ")
-    assert {name.lower() for name in HOMES} - {"networkx"} <= set(re.findall(r"\w+", homes.lower()))
-    assert {*SLOW} - {"scipy.stats"} <= set(re.findall(r"\w+", slow.partition(" are slow")[0]))
+    assert "Within `limit` the order is " + ", ".join(f"`{name}`" for name in rooms) + "." in page
 
 
 def _listed(package: Path) -> tuple[str, set[str], set[str]]:
@@ -294,10 +290,8 @@ def test_packages_that_list_their_files_list_all(package: Path) -> None:
     assert inside <= set(re.findall(r"\w+", text)), inside
 
 
-@pytest.mark.parametrize("page", ["development.md", "reading.md"])
-def test_files_that_pages_name_exist(page: str) -> None:
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+def test_files_that_the_page_names_exist() -> None:
+    text = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([\w/]+/\w+\.(?:py|yaml|md))`", text))
     assert len(named) > 10
-    named |= set(re.findall(r"^--- a/(\S+)", text, re.M))
     assert not {name for name in named if not (PACKAGE / name).exists() and not (ROOT / name).exists()}

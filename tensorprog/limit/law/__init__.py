@@ -5,11 +5,10 @@ In goes a program, through the recursion of `moment` and the draws of `draw`; ou
     law                   the questions; answers in closed form where there is one
     outputs               averages over draws of scores: laws of one variable, joint laws, covariances
     conditional_moments   what is averaged: means and covariances given the draws
-    summands, intervals   linear vectors as sums of independent blocks; where functions of scores are steep
-    averaging, panels     numbers and errors from rules or draws, and how many draws; one score to rounding
-    mixture, convolution, joint     densities and distribution functions from what was averaged
+    averaging             numbers and errors from replicates, and how many draws
+    mixture, joint        densities and distribution functions from what was averaged
 
 `conditional_law` is `law.given`, `infinite_heads` the Gaussian for infinitely many heads, `structured_covariance` what
-`law.cov` returns, `plan` what it would compute, `by_layer` the tokens of every layer given draws, `summary` a law and
+`law.cov` returns, `by_layer` the tokens of every layer given draws, `summary` a law and
 its quantities in words, `score_checks` what the check asks.
 """
