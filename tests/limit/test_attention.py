@@ -103,7 +103,6 @@ def test_density_cdf_and_quantiles_belong_together() -> None:
     np.testing.assert_allclose(np.gradient(law.cdf("y[0]", grid), step)[1:-1], density[1:-1], atol=1e-4)
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize("widest", [0.0, 0.03, 4.0])
 def test_gaussians_of_all_places_and_widths_count(widest: float) -> None:
     """Draws so far from a point that they add nothing are left out: every one is counted here."""

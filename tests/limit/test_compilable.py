@@ -71,7 +71,7 @@ def test_graded_programs_are_compiled_or_said_not_to_be(name: str) -> None:
     _compiled(CASES[name].load())
 
 
-@pytest.mark.turns(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRADED[:: len(GRADED) // 12])
 def test_a_few_graded_programs_are_compiled(name: str) -> None:
     _compiled(CASES[name].load())

@@ -87,7 +87,7 @@ CASES = {
 }
 
 
-@pytest.mark.turns(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, (_, function) in CASES.items() if function])
 def test_all_ways_of_asking_agree_with_plain_numpy(name: str) -> None:
     lines, function = CASES[name]
@@ -219,7 +219,6 @@ outputs: [u]
     np.testing.assert_array_equal(cov, np.subtract.outer(np.arange(6), np.arange(6)) % 3 == 0)
 
 
-@pytest.mark.turns(3)
 def test_covariances_are_copies() -> None:
     law = tp.load("attention").limit()
     first = law.cov("y")

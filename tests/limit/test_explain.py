@@ -65,7 +65,7 @@ CASES = [
 ]
 
 
-@pytest.mark.turns(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "name", "phrases"), CASES, ids=[name for _, name, _ in CASES])
 def test_what_is_random_is_said(text: str, name: str, phrases: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(averaging, "AIM", 0.02)

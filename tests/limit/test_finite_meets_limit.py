@@ -13,7 +13,6 @@ import tensorprog as tp
 WIDTH = 512
 
 
-@pytest.mark.turns(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["deep_attention"])
 def test_wide_networks_have_the_covariances_of_the_law(name: str) -> None:

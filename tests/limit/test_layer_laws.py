@@ -49,7 +49,6 @@ def law() -> Law:
     return Law(loads(TEXT), accuracy=0.1)
 
 
-@pytest.mark.turns(3)
 def test_covariances_are_those_of_the_means_and_those_given_the_draws(law: Law) -> None:
     """Cov m_i m_j = 2 C_ij**2 / d, and y_i is N(m_i, m_i) given the draws."""
     squares = C**2
@@ -96,7 +95,6 @@ def test_joint_laws_are_averages_of_normal_laws(law: Law) -> None:
     assert np.all(np.abs(value - below.mean(axis=1)) <= 5 * np.hypot(spread, np.asarray(error) / STATED))
 
 
-@pytest.mark.turns(6)
 @pytest.mark.slow
 def test_numbers_do_not_depend_on_how_many_draws_are_held_at_once(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = np.asarray(law.cov("y"))

@@ -72,7 +72,6 @@ def _moments(draws: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     return (products.mean(axis=0), STATED * products.std(axis=0) / count), (kurtosis, STATED * spread / count)
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize(("s", "r", "accuracy"), [(2, 0, 1e-2), pytest.param(3, 0.5, None, marks=pytest.mark.slow)])
 def test_an_attention_only_stack_iterated_is_theorem_1_after_rewriting(
     s: int, r: float, accuracy: float | None
@@ -243,7 +242,6 @@ def _deep_draws(count: int, layers: int, seed: int) -> tuple[Array, Array]:
     return k, p
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize("layers", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_layers_of_a_recurrence_are_the_law_written_by_hand(layers: int) -> None:
     law = _law(DEEP, L=layers)
@@ -259,7 +257,6 @@ def test_layers_of_a_recurrence_are_the_law_written_by_hand(layers: int) -> None
     _agree(law.kurtosis(name, with_error=True), (kurtosis[0][1], kurtosis[1][1]))
 
 
-@pytest.mark.turns(6)
 @pytest.mark.slow
 def test_draws_follow_the_covariances_that_the_law_states() -> None:
     law = _law(DEEP)
@@ -323,7 +320,6 @@ def _head_draws(count: int, d: int, seed: int) -> tuple[Array, Array]:
     return p, np.einsum("naic,najc->nij", mixed, mixed) / (2 * d)
 
 
-@pytest.mark.turns(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 4])
 def test_heads_of_finite_dimension_are_products_of_gaussians(d: int) -> None:
@@ -338,7 +334,7 @@ def test_heads_of_finite_dimension_are_products_of_gaussians(d: int) -> None:
         part[0, :, :, 0].reshape(9, 9) for part in law.cov("p", with_error=True)))  # fmt: skip
 
 
-@pytest.mark.turns(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 64])
 def test_the_kurtosis_of_a_score_of_width_d_is_3_plus_6_over_d(d: int) -> None:
     value, error = _law(HEADS, D=d).kurtosis("p[0,0,1]", with_error=True)
@@ -347,7 +343,6 @@ def test_the_kurtosis_of_a_score_of_width_d_is_3_plus_6_over_d(d: int) -> None:
     assert error < 0.01 * exact
 
 
-@pytest.mark.turns(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 8])
 def test_finite_heads_agree_with_networks_of_large_width(d: int) -> None:
@@ -381,7 +376,6 @@ outputs: [y, z]
 """
 
 
-@pytest.mark.turns(3)
 def test_a_square_weight_of_finite_width_used_twice_keeps_its_memory() -> None:
     """E |W g|**2 |W W g|**2 for a 4 x 4 matrix, by matrices drawn whole."""
     rng = np.random.default_rng(0)

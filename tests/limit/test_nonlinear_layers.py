@@ -62,7 +62,6 @@ def dense(n: int, networks: int, rng: np.random.Generator) -> Array:
     return np.array(found)
 
 
-@pytest.mark.turns(6)
 @pytest.mark.slow
 def test_two_layers_of_tanh_beside_dense_networks_extrapolated(tmp_path: Path) -> None:
     path = tmp_path / "two.yaml"

@@ -49,7 +49,6 @@ COPIES: list[tuple[Callable[[Any], Any], Callable[[Any], Any], dict[str, Any], f
 ]
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize(("fn", "shipped", "facts", "most"), COPIES)
 def test_covariances_are_those_of_the_shipped_function(
     fn: Callable[[Any], Any], shipped: Callable[[Any], Any], facts: dict[str, Any], most: float
@@ -60,7 +59,7 @@ def test_covariances_are_those_of_the_shipped_function(
     assert mine.error < most
 
 
-@pytest.mark.turns(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("jumps", [False, True])
 def test_errors_are_honest_where_kinks_are_not_declared(jumps: bool) -> None:
     rng = np.random.default_rng(6)

@@ -77,7 +77,6 @@ def test_two_variables_agree_with_the_trapezoidal_rule(case: str) -> None:
         assert error < 1e-5
 
 
-@pytest.mark.turns(3)
 def test_kinks_and_parameters_that_depend_on_scores() -> None:
     p, cov = given_scores(3, seed=2)
     given = tp.load(ATTENTION).limit().given({"p": p})
@@ -95,7 +94,6 @@ def test_kinks_and_parameters_that_depend_on_scores() -> None:
     assert error < 1e-11
 
 
-@pytest.mark.turns(3)
 def test_a_maximum_over_members_is_clarks_formula_for_two_and_a_simulation_for_four() -> None:
     p, cov = given_scores(4, s=2, seed=3)
     value, error = tp.load(ATTENTION, s=2).limit().given({"p": p}).expectation("max[i](y[i])", with_error=True)
@@ -174,7 +172,6 @@ def test_means_of_averages_are_expectations() -> None:
     assert abs(drawn.mean() - value) < 4.9 * drawn.std() / np.sqrt(400_000) + error
 
 
-@pytest.mark.turns(3)
 def test_without_scores_averages_are_numbers() -> None:
     law = tp.load("mlp", m=2).limit()
     drawn = law.sample(100, averages={"a": "tanh(f[0])**2", "both": "tanh(f[0])*max(f[1], 0.5*f[0])"})
@@ -209,7 +206,6 @@ outputs: [z]
 """
 
 
-@pytest.mark.turns(3)
 def test_offsets_ranges_from_one_nonlinear_outputs_and_initial_vectors_with_means() -> None:
     """Against Definition 1 by hand; brute force over the Gaussians given three draws of the scores."""
     law = tp.Program.from_netsor(loads(CORNER)).limit()  # type: ignore[attr-defined]
@@ -261,7 +257,6 @@ outputs: [z]
 """
 
 
-@pytest.mark.turns(3)
 def test_averages_over_score_dependent_vectors_are_functions_of_the_scores() -> None:
     """LayerNorm after one-head attention divides by the variance given the scores, not by its mean."""
     law = Law(loads(LAYER_NORM))
