@@ -158,18 +158,14 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     # -- the algebra ----------------------------------------------------------------------------------------------
 
-    def scope(self, ranges: Ranges, moved: Variable | None = None, apart: bool = True) -> Scope:
-        """Numbers: constants, indices, averages (`moved` by its error); a score would be a mistake of ours.
-
-        Averages have a value for each replicate, or not `apart`, one.
-        """
+    def scope(self, ranges: Ranges, moved: Variable | None = None, by: float = 1.0) -> Scope:
+        """Constants, indices, averages (`moved` by its error, times `by`); a score would be a mistake of ours."""
         full = dict(self.netsor.ranges) | dict(self.parts.bound_ranges) | dict(ranges)
 
         def read(reference: Variable, box: Ranges) -> Open:
-            value = self._average_at(reference, box)
-            value = value if apart else self.settle(value)
+            value = self.average_at(reference, box)
             if reference == moved:
-                return Open(value.axes, value.estimate.value + value.estimate.error)
+                return Open(value.axes, value.estimate.value + by * value.estimate.error)
             return value.value
 
         return Scope(self.netsor, full, read)
@@ -178,7 +174,8 @@ class Numbers(Recursion[Value, IndexedValues]):
         """The members of a scalar family that are known: all."""
         return self.netsor.families[name].ranges
 
-    def _average_at(self, reference: Variable, ranges: Ranges) -> Value:
+    def average_at(self, reference: Variable, ranges: Ranges) -> Value:
+        """Averages that a reference reads, a value for each replicate."""
         starts = {str(k): span[0] for k, span in enumerate(self.known(reference.name))}
         total = Value.of(0.0)
         for case in readings(reference, self.netsor.families[reference.name], ranges):
@@ -199,19 +196,24 @@ class Numbers(Recursion[Value, IndexedValues]):
             found = evaluate(expr, scope)
             return Value.of(found.data, found.axes)
 
-        return self.of_averages(dict.fromkeys(variables(expr)), ranges, evaluated)
+        return self.of_averages(dict.fromkeys(variables(expr)), ranges, evaluated, 0.0)
 
-    def of_averages(self, averages: Iterable[Variable], ranges: Ranges, found: Callable[[Scope], Value]) -> Value:
-        """What is made of averages, with the effect of their errors to first order."""
+    def of_averages(
+        self, averages: Iterable[Variable], ranges: Ranges, found: Callable[[Scope], Value], rounding: float = EXACT
+    ) -> Value:
+        """What is made of averages, with how it changes where each is larger by its error, and where it is smaller.
+
+        Both count, as a function may turn to one side only.  Relative errors up to `rounding` are not looked at.
+        """
         result = found(self.scope(ranges))
         for average in averages:
             known = self._average(average.name).estimate
-            if np.any(known.error > EXACT * np.abs(known.value)):
-                moved = found(self.scope(ranges, average))
-                axes = union(result.axes, moved.axes)
-                value, other = result.aligned(axes), moved.aligned(axes).value
-                error = np.abs(other - value.value)
-                error = value.error + np.where(np.isnan(error), np.inf, error)
+            if np.any(known.error > rounding * np.abs(known.value)):
+                moved = [found(self.scope(ranges, average, by)) for by in (1.0, -1.0)]
+                axes = union(result.axes, *(other.axes for other in moved))
+                value = result.aligned(axes)
+                apart = np.maximum(*(np.abs(other.aligned(axes).value - value.value) for other in moved))
+                error = value.error + np.where(np.isnan(apart), np.inf, apart)
                 result = Value(axes, Estimate(np.broadcast_to(value.value, error.shape), error))
         return result
 

@@ -27,7 +27,18 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.several import REPLICATES, point_sets, standard_errors
-from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, broadcast, contract, evaluate, gather, take
+from tensorprog.language.evaluate import (
+    COORDINATE,
+    Open,
+    Scope,
+    align,
+    broadcast,
+    contract,
+    evaluate,
+    gather,
+    multiply,
+    take,
+)
 from tensorprog.language.expr import Affine, Variable
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Range
 from tensorprog.language.linalg import triangular
@@ -36,7 +47,7 @@ from tensorprog.limit.form.definitions import Box, place, target_box
 from tensorprog.limit.form.sums_of_functions import SumsOfFunctions, WeightedFunction
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import need, numbers_at_once
-from tensorprog.limit.moment.numbers import Numbers, initial_draws
+from tensorprog.limit.moment.numbers import EXACT, Numbers, initial_draws
 from tensorprog.limit.moment.values import REPLICATE, Value
 
 __all__ = ["FEWEST", "Points", "variables_drawn"]
@@ -261,12 +272,26 @@ class Points:
     def _read(self, reference: Variable, ranges: Ranges) -> Open:
         family = self.netsor.families[reference.name]
         if family.kind == "scalar":
-            found: Open = self.numbers.scope(ranges).variable(reference, ranges)
-            return found
+            return self._average(reference, ranges)
         box = tuple(slot.span(ranges) for slot in reference.slots)
         values = self.values(reference.name, family.ranges if any(family.boundaries) else box)
         starts, rules = [start for start, _ in family.ranges], family.boundaries
         return take(values, (REPLICATE,), starts, reference.slots, (COORDINATE,), ranges, rules)
+
+    def _average(self, reference: Variable, ranges: Ranges) -> Open:
+        """An average, in half of the replicates larger by its error, in the others smaller: the spread tells what that
+        does.  Which half is another one for other averages.
+        """
+        value = self.numbers.average_at(reference, ranges)
+        if not np.any(value.estimate.error > EXACT * np.abs(value.estimate.value)):
+            return value.value
+        half = 1 + sorted(self.netsor.families).index(reference.name) % (REPLICATES - 1)
+        signs = np.array([1.0 - 2 * ((half & k).bit_count() % 2) for k in range(REPLICATES)])
+        side = Open((REPLICATE,), signs)
+        if self.numbers.each:
+            side = Open((COORDINATE,), np.repeat(signs, self.count))
+        moved = multiply(value.error, side)
+        return Open(moved.axes, align(value.value, moved.axes) + moved.data)
 
     # -- averages -------------------------------------------------------------------------------------------------
 
