@@ -121,21 +121,24 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
         """A second moment, the same in both orders."""
-        return self.checked(self._symmetric(moment) if f == g else moment, f, g)
+        return self.checked(self._symmetric(moment, len(self.parts.of(f)) > 1) if f == g else moment, f, g)
 
     def checked(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
         """A second moment, refused where an entry or its error is not finite."""
         return _finite(moment, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
 
-    def _symmetric(self, moment: IndexedValues) -> IndexedValues:
-        """Second moments of a family: the mean of both orders, unless they agree to rounding anyway.
+    def _symmetric(self, moment: IndexedValues, summed: bool) -> IndexedValues:
+        """Second moments of a family: the mean of both orders, unless they agree anyway.
 
         Rules for several variables take the first member's before the second's, so that the orders differ within the
-        error of the rule; the mean of two numbers has at most the mean of their errors.
+        error of the rule, and sums of several parts round in the order of these; the mean of two numbers has at most
+        the mean of their errors.
         """
         ranges = moment.ranges
         names = {name: f"{name}_" for name in ranges if f"{name}_" in ranges}
-        if not moment.error > EXACT * moment.size or any(ranges[a] != ranges[b] for a, b in names.items()):
+        if any(ranges[a] != ranges[b] for a, b in names.items()):
+            return moment
+        if not (summed or moment.error > EXACT * moment.size):
             return moment
         both = moment + self.swapped(moment, ranges)
         return both.scaled(0.5)
