@@ -1,7 +1,7 @@
 """E f(X) and E f(X) g(Y) for batches of Gaussian laws: closed forms at mean zero, else Mehler's series, else panels.
 
-Laws are numbers or estimates.  Errors of laws that are rounding are passed on relative to sqrt(E f(X)^2 E g(Y)^2); what
-larger ones do is seen by moving each argument by its error.
+Laws are numbers or estimates.  Errors of laws that are rounding are passed on by derivatives; what larger ones do is
+seen by moving each argument by its error.
 """
 
 from __future__ import annotations
@@ -91,16 +91,18 @@ def cross(
         raise ValueError("cov must be 0 where var_f or var_g is 0")
     value = np.where(size > 0, c.value, 0.0)
     refuse_correlation(float(_relative(np.abs(value), size).max(initial=0.0)), slack)
-    parts = [_relative(c.error, size), *(_relative(each.error, each.value) for each in variances)]
+    turned, parts = _relative(c.error, size), [_relative(each.error, each.value) for each in variances]
     parts += [_relative(m.error, np.sqrt(each.value)) for m, each in zip(means, variances, strict=True)]
     moved = reduce(np.maximum, parts)
     (one, first), (two, second) = _variables((f, g), (means[0].value, v, means[1].value, w), value.shape)
-    if moved.any() and not (means[0].error.any() or means[1].error.any()):
+    centred = not (means[0].error.any() or means[1].error.any())
+    if (moved.any() or turned.any()) and centred:
         fixed = _zero(one.f, two.f, means[0].value, means[1].value, np.where(c.error > 0, 1.0, value))
-        moved = np.where(fixed, 0.0, moved)
-    uncertain = np.any(moved > PASSED) or (moved.any() and one.jumps and two.jumps)
+        moved, turned = np.where(fixed, 0.0, moved), np.where(fixed, 0.0, turned)
+    known = not (moved.any() or turned.any())
+    uncertain = np.any(moved > PASSED) or np.any(turned > PASSED) or (not known and one.jumps and two.jumps)
     same = np.zeros((), dtype=bool)  # where X and Y are one variable, their moments are one number
-    if moved.any():
+    if not known and (centred or uncertain):
         same = np.asarray((means[0].value == means[1].value) & (v == w) & (v == c.value))
         same = same & _diagonal(same.shape, pairs)
     if uncertain:
@@ -113,10 +115,10 @@ def cross(
         exact = (each.value for each in (*means, *variances, c))
         return _by_differences(call, cross(f, g, *exact, slack=np.inf, pairs=pairs), (*means, *variances, c))
     if first is ...:
-        value, moved, same, _ = np.broadcast_arrays(value, moved, same, one.mu)
-        return _Pairs(one, two, first, second, value, moved, same).answer()
+        value, turned, moved, same, _ = np.broadcast_arrays(value, turned, moved, same, one.mu)
+        return _Pairs(one, two, first, second, value, turned, moved, same).answer()
     shape = np.broadcast_shapes(first.shape, second.shape, value.shape)
-    arrays = [np.broadcast_to(array, shape) for array in (first, second, value, moved, same)]
+    arrays = [np.broadcast_to(array, shape) for array in (first, second, value, turned, moved, same)]
     members, turned = _members(arrays, pairs if one is two else 0)
     found = _Pairs(one, two, *(array.reshape(-1)[members] for array in arrays)).answer()
     value, error = np.empty((2, math.prod(shape)))
@@ -276,7 +278,7 @@ def _members(arrays: Sequence[NDArray[Any]], pairs: int) -> tuple[Any, Any]:
     shape = arrays[0].shape
     shared = len(shape) - 2 * pairs
     order = (*range(shared), *range(shared + pairs, len(shape)), *range(shared, shared + pairs))
-    exchanged = [arrays[k].transpose(order) for k in (1, 0, 2, 3, 4)]
+    exchanged = [arrays[k].transpose(order) for k in (1, 0, *range(2, len(arrays)))]
     if not pairs or not all(map(np.array_equal, arrays, exchanged)):
         return slice(None), slice(None)
     numbers = np.arange(math.prod(shape)).reshape(shape)
@@ -299,14 +301,15 @@ def _cuts(length: int, step: int) -> list[slice]:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Pairs of variables: places of their laws, covariances, and errors of all these relative to variances."""
+    """Pairs of variables: places of their laws, covariances, and errors of these relative to variances."""
 
     one: _Laws
     two: _Laws
     first: Any
     second: Any
     cov: Array
-    moved: Array
+    turned: Array  # by how much covariances are uncertain
+    moved: Array  # and variances and means
     same: Mask  # where both are one variable
 
     def answer(self) -> Estimate:
@@ -316,6 +319,7 @@ class _Pairs:
         f, g = (None, None) if one.varies else (elementary(one.f), elementary(two.f))
         still = not (one.mu.any() or two.mu.any()) and ordinary(one.var) and ordinary(two.var)
         zero = _zero(one.f, two.f, one.mu[self.first], two.mu[self.second], self.cov)
+        slopes = None
         if zero.all():
             value[...] = error[...] = 0.0
         elif still and f is not None and g is not None:
@@ -323,34 +327,54 @@ class _Pairs:
                 found = kernel(f, g, one.var[self.first[cut]], two.var[self.second[cut]], self.cov[cut])
                 value[cut], error[cut] = found.value, np.where(zero[cut], 0.0, found.error)
         else:
-            found = Estimate.exact(np.zeros(self.cov.shape)).where(zero, self._by_series())
+            found, slopes = self._by_series()
+            found = Estimate.exact(np.zeros(self.cov.shape)).where(zero, found)
             pending = self._pending(found)
             if pending.any():
                 better = self._on_panels(pending)
                 found = better.where((better.error < found.error) | np.isnan(found.value), found)
             value, error = found.value, found.error
-        if self.moved.any():
-            size = one.sizes[self.first] * two.sizes[self.second]
+        if slopes is not None:
+            error = error + self._passed_on(slopes)
+        elif self.moved.any() or self.turned.any():
+            size, moved = one.sizes[self.first] * two.sizes[self.second], np.maximum(self.turned, self.moved)
             if still and f is not None and g is not None:
                 law = one.var[self.first], two.var[self.second], self.cov
-                size = size + np.where(self.same, 0.0, steepness(f, g, *law, self.moved))
-            error = error + self.moved * size
+                size = size + np.where(self.same, 0.0, steepness(f, g, *law, moved))
+            error = error + moved * size
         return Estimate(value, error)
 
-    def _by_series(self) -> Estimate:
-        """By Mehler's series, not a number where there is none."""
+    def _passed_on(self, slopes: Array) -> Array:
+        """What errors of the law do to first order, from derivatives by the correlation.
+
+        Those of one variable move its variance alone.
+        """
+        f, g = self.one.series, self.two.series
+        assert f is not None and g is not None
+        single = f.scale[self.first] * g.norm[self.second] + f.norm[self.first] * g.scale[self.second]
+        error = (self.turned + self.moved) * np.abs(slopes) + self.moved * single
+        same = np.flatnonzero(self.same & (self.moved > 0))
+        for cut in _cuts(len(same), LAWS):
+            at = same[cut]
+            first, second = self.first[at], self.second[at]
+            size = EPS * len(f.coefficients) * f.norm[first] * g.norm[second]
+            error[at] = self.moved[at] * (ProductSeries(f, g).spread(first, second) + size)
+        return np.asarray(error)
+
+    def _by_series(self) -> tuple[Estimate, Array | None]:
+        """By Mehler's series, with the derivatives by the correlation; not a number where there is none."""
         found = Estimate(np.full(self.cov.shape, np.nan), np.full(self.cov.shape, np.inf))
         one, two = self.one.series, self.two.series
         if one is None or two is None:
-            return found
-        series = ProductSeries(one, two)
+            return found, None
+        series, slopes = ProductSeries(one, two), np.empty(self.cov.shape)
         for cut in _cuts(len(self.cov), PAIRS):
             first, second = self.first[cut], self.second[cut]
             size = self.one.sd[first] * self.two.sd[second]
             rho = np.clip(self.cov[cut] / np.where(size > 0, size, 1.0), -1.0, 1.0)
-            part = series.at(first, second, rho)
+            part, slopes[cut] = series.at(first, second, rho)
             found.value[cut], found.error[cut] = part.value, part.error
-        return found
+        return found, slopes
 
     def _pending(self, found: Estimate) -> Mask:
         """Members whose error is above ENOUGH, relative to the value or, where that is not enough, to the sizes."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,14 @@ class HermiteSeries:
     tail: Array
     steep: Array
     rough: Array
+
+    @cached_property
+    def scale(self) -> Array:
+        """A bound on the norm of df by d log var / 2, and by dmu / sd: of z df / dz.
+
+        Shapes    (m,)
+        """
+        return np.asarray(2 * np.sqrt(np.square(np.arange(len(self.coefficients))) @ np.square(self.coefficients)))
 
     def cut(self, order: int) -> HermiteSeries:
         """The same to a lower order."""
@@ -252,26 +260,28 @@ class ProductSeries:
         # odd functions have odd orders only, even ones even
         self.skipped = [not (self.f.coefficients[k].any() and self.g.coefficients[k].any()) for k in range(order)]
 
-    def at(self, first: Places, second: Places, rho: Array) -> Estimate:
-        """E f(X) g(Y) for members `first` of f and `second` of g at correlations rho.
+    def at(self, first: Places, second: Places, rho: Array) -> tuple[Estimate, Array]:
+        """E f(X) g(Y) for members `first` of f and `second` of g at correlations rho, and its derivative by rho.
 
-        Shapes    rho (n,), the others (n,) or ()
+        Shapes    rho (n,), the others (n,) or () -> (n,), (n,)
         Accuracy  rho^k has relative error k eps, each of K sums one rounding: eps times the sum of (k + 2) |a_k b_k|
         """
         need = np.searchsorted(self.reach, np.abs(rho)).astype(np.uint16) + np.uint16(1)
         rank = np.argsort(need, kind="stable")[::-1]  # those that need most orders first
         r, one, two = rho[rank], *(place if place.ndim == 0 else place[rank] for place in (first, second))
         begins = np.searchsorted(-need[rank].astype(np.int64), -np.arange(len(self.skipped)), side="left")
-        total = np.zeros(len(r))
+        total, rise = np.zeros((2, len(r)))
         for k in range(int(need.max(initial=0)) - 1, -1, -1):
             cut = slice(0, int(begins[k]))
-            part = total[cut]
+            part, slope = total[cut], rise[cut]
+            slope *= r[cut]
+            slope += part
             part *= r[cut]
             if not self.skipped[k]:
                 a, b = (c.coefficients[k][p if p.ndim == 0 else p[cut]] for c, p in ((self.f, one), (self.g, two)))
                 part += a * b
-        value = np.empty(len(r))
-        value[rank] = total
+        value, slopes = np.empty((2, len(r)))
+        value[rank], slopes[rank] = total, rise
         f, g = self.f, self.g
         size, lost = f.norm[first] * g.norm[second], f.rough[first] * g.norm[second] + f.norm[first] * g.rough[second]
         rounding = 4 * EPS * f.steep[first] * g.steep[second]
@@ -280,4 +290,21 @@ class ProductSeries:
         if whole.any():
             tail = np.broadcast_to(f.tail[first] * g.tail[second], value.shape)[whole]
             error[whole] += tail * np.abs(rho[whole]) ** len(self.skipped)
-        return Estimate(value, error)
+        return Estimate(value, error), slopes
+
+    def spread(self, first: Places, second: Places) -> Array:
+        """|d E f(X) g(X) / d log var| of one variable X: E (z^2 - 1) f(X) g(X) / 2.
+
+        Shapes    (n,) -> (n,)
+        """
+        up = np.sqrt(np.arange(1, len(self.skipped)))[:, None]
+        products = []
+        for series, place in ((self.f, first), (self.g, second)):
+            a = series.coefficients[:, place]
+            moved = np.zeros((len(a) + 1, a.shape[1]))  # of z f
+            moved[1:-1] += up * a[:-1]
+            moved[-1] = np.sqrt(len(a)) * a[-1]
+            moved[: len(up)] += up * a[1:]
+            products.append((a, moved))
+        (a, za), (b, zb) = products
+        return np.asarray(np.abs((za * zb).sum(axis=0) - (a * b).sum(axis=0)) / 2)

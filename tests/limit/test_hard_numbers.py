@@ -206,3 +206,29 @@ def test_wrong_questions_to_a_covariance(attention: Law) -> None:
 def test_explanations_name_indices() -> None:
     text = tp.load("attention").explain("p")
     assert "covariance 1 where a = a_ and i = i_ and j = j_" in text
+
+
+@pytest.mark.parametrize("depth", [1, 10, 20, 40])
+@pytest.mark.parametrize("apart", [1e-4, 1e-8])
+@pytest.mark.parametrize("gain", [4.0, 9.0])
+def test_errors_hold_where_layers_part_inputs_that_nearly_agree(gain: float, apart: float, depth: int) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal(6)
+    x = np.stack([a, a + apart * rng.standard_normal(6), a[::-1]])
+    P = tp.Program("chaos")
+    i = P.index("i", len(x))
+    u = P.initial("x[i]", data=x)
+    for k in range(1, depth + 1):
+        u = P.matmul(f"u{k}[i]", P.weight(f"W{k}", gain), P.nonlin(f"h{k}[i]", tp.sin(u[i]))[i])
+    P.outputs(u)
+    found = P.limit().second_moment(f"u{depth}")
+    with mpmath.workdps(80):
+        data = mpmath.matrix(x.tolist())
+        kernel = data * data.T / 6
+        for _ in range(depth):
+            v = [kernel[j, j] for j in range(3)]
+            for j in range(3):
+                for k in range(3):
+                    kernel[j, k] = gain * mpmath.exp(-(v[j] + v[k]) / 2) * mpmath.sinh(kernel[j, k])
+        truth = np.array(kernel.tolist(), dtype=float)
+    assert np.abs(np.asarray(found) - truth).max() <= found.error
