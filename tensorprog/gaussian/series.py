@@ -90,13 +90,13 @@ def hermite_series(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | Non
     """
     if not mu.size:
         return None
-    if np.isfinite(f.kinks).any():
-        return _with_kinks(f, mu, sd)
+    found = None
     if len(mu) >= MANY_LAWS and mu[0] == mu[-1] and sd[0] > 0:
         found = _interpolated(f, float(mu[0]), sd)
-        if found is not None:
-            return found
-    found = None
+    if found is not None:
+        return found
+    if np.isfinite(f.kinks).any():
+        return _with_kinks(f, mu, sd)
     for order in ORDERS:
         found = series(f, mu, sd, order)
         if found is None or found.enough:

@@ -237,7 +237,11 @@ class Mixture:
         mean, sd = self.mean.reshape(-1), np.sqrt(self.var).reshape(-1)
         result = np.array(error)
         low, high = mean.min(), mean.max()
+        near = np.maximum(np.maximum(low - grid, grid - high), 0.0)  # to the nearest mean there may be
+        bound = _normal_density(near, np.clip(near, sd.min(), sd.max())) / mean.size
         for k, y in enumerate(grid):
+            if bound[k] <= LONE * value[k]:
+                continue
             if np.isfinite(value[k]) and error[k] < value[k]:
                 largest = float(np.max(_normal_density(y - mean, sd))) / mean.size
                 result[k] = error[k] + (value[k] if largest > LONE * value[k] else 0.0)
