@@ -279,7 +279,8 @@ def _members(arrays: Sequence[NDArray[Any]], pairs: int) -> tuple[Any, Any]:
     shared = len(shape) - 2 * pairs
     order = (*range(shared), *range(shared + pairs, len(shape)), *range(shared, shared + pairs))
     exchanged = [arrays[k].transpose(order) for k in (1, 0, *range(2, len(arrays)))]
-    if not pairs or not all(map(np.array_equal, arrays, exchanged)):
+    both = zip(arrays, exchanged, strict=True)
+    if not pairs or not all(np.array_equal(one, other) for one, other in both if any(one.strides)):
         return slice(None), slice(None)
     numbers = np.arange(math.prod(shape)).reshape(shape)
     turned = numbers.transpose(order).reshape(-1)
@@ -324,7 +325,7 @@ class _Pairs:
             value[...] = error[...] = 0.0
         elif still and f is not None and g is not None:
             for cut in _cuts(len(value), PAIRS):
-                found = kernel(f, g, one.var[self.first[cut]], two.var[self.second[cut]], self.cov[cut])
+                found = kernel(f, g, one.var, two.var, self.cov[cut], self.first[cut], self.second[cut])
                 value[cut], error[cut] = found.value, np.where(zero[cut], 0.0, found.error)
         else:
             found, slopes = self._by_series()
@@ -339,8 +340,8 @@ class _Pairs:
         elif self.moved.any() or self.turned.any():
             size, moved = one.sizes[self.first] * two.sizes[self.second], np.maximum(self.turned, self.moved)
             if still and f is not None and g is not None:
-                law = one.var[self.first], two.var[self.second], self.cov
-                size = size + np.where(self.same, 0.0, steepness(f, g, *law, moved))
+                steep = steepness(f, g, one.var, two.var, self.cov, moved, self.first, self.second)
+                size = size + np.where(self.same, 0.0, steep)
             error = error + moved * size
         return Estimate(value, error)
 

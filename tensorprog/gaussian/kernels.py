@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,38 +124,42 @@ def ordinary(var: Array) -> bool:
     return bool(np.all((var == 0) | ((var > SMALL) & (var < LARGE))))
 
 
-def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array) -> Estimate:
+def kernel(
+    f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array, first: Any = ..., second: Any = ...
+) -> Estimate:
     """E f(X) g(Y) for (X, Y) Gaussian of mean zero, of covariances that may exceed sqrt(var var).
 
-    Shapes    arguments broadcast to the batch -> batch
+    Shapes    var_f[first], var_g[second] and cov broadcast to the batch -> batch
     Accuracy  rounding, relative to the product of the sizes, taking the arguments as exact
     """
-    at = _Correlated(var_f, var_g, cov)
-    total = np.zeros(np.broadcast_shapes(var_f.shape, var_g.shape, cov.shape))
+    at = _Correlated(var_f, var_g, cov, first, second)
+    total = np.zeros(np.broadcast_shapes(var_f[first].shape, var_g[second].shape, cov.shape))
     # in an order that does not depend on which function comes first, so that both orders round alike
     for (a, h), (b, k) in sorted(product(f.ramps, g.ramps), key=sorted):
-        total += MEAN_ABS**2 * (a * b) * (np.sqrt(var_f + h) * np.sqrt(var_g + k)) * at.ramps(h, k)
+        total += MEAN_ABS**2 * (a * b) * (np.sqrt(var_f + h)[first] * np.sqrt(var_g + k)[second]) * at.ramps(h, k)
     for (a, h), (b, k) in sorted(product(f.sigmoids, g.sigmoids), key=sorted):
         total += (2 / np.pi * (a * b)) * at.arc_sine(h, k)
     if (f.linear or f.sigmoids) and (g.linear or g.sigmoids):
-        mixed = f.linear * g.linear + (f.linear * g.tilt(var_g) + g.linear * f.tilt(var_f))
+        mixed = f.linear * g.linear + (f.linear * g.tilt(var_g)[second] + g.linear * f.tilt(var_f)[first])
         total += cov * mixed
     if any((f.constant, f.at_zero, g.constant, g.at_zero)):
-        one, two = f.offset(var_f), g.offset(var_g)
-        total += one * two + (one * g.mean(var_g) + two * f.mean(var_f))
+        one, two = f.offset(var_f)[first], g.offset(var_g)[second]
+        total += one * two + (one * g.mean(var_g)[second] + two * f.mean(var_f)[first])
     ulps = ULPS_ARC_SINE if f.sigmoids and g.sigmoids else ULPS
-    return Estimate(total, ulps * EPS * (f.size(var_f) * g.size(var_g)))
+    return Estimate(total, ulps * EPS * (f.size(var_f)[first] * g.size(var_g)[second]))
 
 
-def steepness(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array, moved: Array) -> Array:
+def steepness(
+    f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array, moved: Array, first: Any, second: Any
+) -> Array:
     """By how much the arc sines of a kernel multiply relative errors of their arguments, of that size at most.
 
-    Shapes    arguments broadcast to the batch -> batch
+    Shapes    var_f[first], var_g[second], cov and moved broadcast to the batch -> batch
     """
-    total = np.zeros(np.broadcast_shapes(var_f.shape, var_g.shape, cov.shape))
+    total = np.zeros(np.broadcast_shapes(var_f[first].shape, var_g[second].shape, cov.shape))
     for a, h in f.sigmoids:
         for b, k in g.sigmoids:
-            rho = np.clip(cov * (_inverse_root(var_f + h) * _inverse_root(var_g + k)), -1, 1)
+            rho = np.clip(cov * (_inverse_root(var_f + h)[first] * _inverse_root(var_g + k)[second]), -1, 1)
             total += 2 / np.pi * abs(a * b * rho) / np.maximum(np.sqrt((1 - rho) * (1 + rho)), np.sqrt(moved) + SMALL)
     return total
 
@@ -162,15 +167,15 @@ def steepness(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Arr
 class _Correlated:
     """Correlations of X + dX and Y + dY, dX ~ N(0, h) and dY ~ N(0, k), and their arc sines."""
 
-    def __init__(self, var_f: Array, var_g: Array, cov: Array) -> None:
-        self.var, self.cov = (var_f, var_g), cov
+    def __init__(self, var_f: Array, var_g: Array, cov: Array, first: Any, second: Any) -> None:
+        self.var, self.cov, self.places = (var_f, var_g), cov, (first, second)
         self._known: dict[tuple[float, float], tuple[Array, Array, Array]] = {}
 
     def angle(self, h: float, k: float) -> tuple[Array, Array, Array]:
         """The correlation r, rounded a few times and kept in [-1, 1], 1 - r^2 without cancellation, and asin r."""
         if (h, k) not in self._known:
-            v, w = self.var
-            rho = np.clip(self.cov * (_inverse_root(v + h) * _inverse_root(w + k)), -1, 1)
+            one, two = (_inverse_root(v + m)[at] for v, m, at in zip(self.var, (h, k), self.places, strict=True))
+            rho = np.clip(self.cov * (one * two), -1, 1)
             self._known[h, k] = rho, (1 - rho) * (1 + rho), np.arcsin(rho)
         return self._known[h, k]
 
@@ -185,9 +190,9 @@ class _Correlated:
         root = np.sqrt(square)
         if not h and not k:
             return np.asarray(rho * angle + root)
-        spreads = [(np.maximum(v + m, SMALL), v, m) for v, m in zip(self.var, (h, k), strict=True)]
-        p, q = (v / total for total, v, _ in spreads)
-        rest, other = (np.where(v > 0, m / total, float(m > 0)) for total, v, m in spreads)
+        spreads = [(np.maximum(v + m, SMALL), v, m, at) for v, m, at in zip(self.var, (h, k), self.places, strict=True)]
+        p, q = ((v / total)[at] for total, v, _, at in spreads)
+        rest, other = (np.where(v > 0, m / total, float(m > 0))[at] for total, v, m, at in spreads)
         tilt = np.minimum(p, q) - np.minimum(rest, other)
         top = np.maximum(tilt, 0.0) * square - np.minimum(tilt, 0.0) * np.square(rho) + np.minimum(rest * other, p * q)
         return np.asarray(top / np.maximum(root, EPS) + rho * angle)
@@ -200,7 +205,8 @@ class _Correlated:
         _, square, angle = self.angle(h, k)
         steep = square < 1 - STEEP**2
         if steep.any():
-            v, w, c = (np.broadcast_to(array, angle.shape)[steep] for array in (*self.var, self.cov))
+            v, w = (v[at] for v, at in zip(self.var, self.places, strict=True))
+            v, w, c = (np.broadcast_to(array, angle.shape)[steep] for array in (v, w, self.cov))
             plain = correlation(v, w, c, np.inf)  # beyond 1 counts as 1
             p, q = h / v, k / w
             angle = angle.copy()
