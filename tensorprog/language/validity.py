@@ -1,15 +1,16 @@
 """When a program is valid: names, indices, ranges, kinds and widths; all mistakes of a phase are reported together.
 
 A rule is a function on the `Checker`, which collects what the rules find.  Phases follow each other as in a compiler:
-names, constants, declarations and left sides, right sides, kinds and order, masks.
+names, constants, declarations, left sides, right sides, kinds and order, values.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,13 +69,14 @@ class Checker:
     def __init__(self, netsor: Draft, later: Collection[str] = ()) -> None:
         self.netsor = netsor
         self.later = later  # names that are to be defined further below: nothing is said of them
+        self.widths = {"n", *(name for name, *_ in netsor.widths), *dict(netsor.fixed_widths)}
         self.problems: list[Problem] = []
-        self.warnings: list[Problem] = []
-        self.used: set[str] = set()
 
-    def error(self, message: str, span: Span = Span(), fix: str = "") -> None:
-        """Note a problem."""
-        self.problems.append(Problem(message, span, fix))
+    def need(self, condition: Any, message: str, span: Span = Span(), fix: str = "") -> bool:
+        """Note a problem where the condition does not hold; gives the condition."""
+        if not condition:
+            self.problems.append(Problem(message, span, fix))
+        return bool(condition)
 
     def done(self) -> None:
         """The end of a phase."""
@@ -85,25 +87,14 @@ class Checker:
         """Number of values of several indices together."""
         return math.prod(stop - start for start, stop in map(self.netsor.ranges.__getitem__, names))
 
-    def index_ranges(self, names: Sequence[str]) -> tuple[Range, ...]:
-        """Ranges of several indices."""
-        return tuple(self.netsor.ranges[name] for name in names)
-
-    def rules(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Boundary rules of several indices."""
-        return tuple(self.netsor.index[name].boundary for name in names)
-
-    @cached_property
-    def widths(self) -> set[str]:
-        """Names of all widths."""
-        return {"n", *(name for name, *_ in self.netsor.widths), *dict(self.netsor.fixed_widths)}
+    def slots(self, names: Sequence[str]) -> tuple[tuple[Range, ...], tuple[str, ...]]:
+        """Ranges and boundary rules of several indices."""
+        return tuple(map(self.netsor.ranges.__getitem__, names)), tuple(self.netsor.index[i].boundary for i in names)
 
     def width(self, name: str, span: Span) -> None:
         """A width where it is used: it is declared."""
-        self.used.add(name)
-        if name not in self.widths:
-            fix = did_you_mean(name, sorted(self.widths), f"widths: {{{name}: n/2}}")
-            self.error(f"{name} is not a declared width", span, fix)
+        fix = did_you_mean(name, sorted(self.widths), f"widths: {{{name}: n/2}}")
+        self.need(name in self.widths, f"{name} is not a declared width", span, fix)
 
 
 def statement_parts(statement: Statement) -> tuple[Expr, ...]:
@@ -111,129 +102,84 @@ def statement_parts(statement: Statement) -> tuple[Expr, ...]:
     return statement.target, *((statement.expr,) if isinstance(statement, Nonlin) else statement.references)
 
 
-def is_closed(
-    checker: Checker, expr: Expr, indices: Sequence[str], what: str, span: Span, copies: bool = False
-) -> bool:
-    """Complain about anything but numbers, constants and the indices given."""
-    before = len(checker.problems)
-    allowed = {*indices, *(f"{name}_" for name in indices if copies)}
-    for node in walk(expr):
-        if isinstance(node, Variable):
-            fix = did_you_mean(node.name, [*checker.netsor.constant, *allowed])
-            checker.error(f"{what} must be made of constants and indices; {node.name} is neither", span, fix)
-        elif isinstance(node, IndexValue) and node.name not in allowed:
-            second = node.name.endswith("_") and node.name[:-1] in allowed
-            checker.error(
-                f"{what} may not depend on the {'second copy' if second else 'index'} {node.name}",
-                span,
-                f"use {node.name[:-1]}" if second else f"its indices are {', '.join(indices) or 'none'}",
-            )
-        elif isinstance(node, Constant):
-            check_constant_use(checker, node, span, allowed)
-        elif isinstance(node, Reduction):
-            # a reduction would bind an index of its own; outside Nonlin there is nothing to reduce
-            checker.error(
-                f"{node.reducer}[...] acts over indices of a Nonlin; it cannot stand here",
-                span.at(node.column),
-                "write the values out, as a list or a .npy file",
-            )
-        elif isinstance(node, Call):
-            check_call(checker, node, span)
-    return len(checker.problems) == before
+# ---- expressions ---------------------------------------------------------------------------------------------------
+
+
+def check_expression(
+    checker: Checker,
+    expr: Expr,
+    bound: Collection[str],
+    span: Span,
+    families: Mapping[str, Family] | None = None,
+    what: str = "",
+) -> None:
+    """Names and indices of an expression; `bound` are the indices in force.
+
+    Without `families` it is `what` is declared, and made of numbers, constants and these indices alone.
+    """
+    if isinstance(expr, Variable) and families is None:
+        fix = did_you_mean(expr.name, [*checker.netsor.constant, *bound])
+        checker.need(False, f"{what} must be made of constants and indices; {expr.name} is neither", span, fix)
+    elif isinstance(expr, Variable) and families is not None:
+        weight = is_reference(checker, expr, bound, span, families) and families[expr.name].kind == "weight"
+        message = f"{expr.name} is a weight; weights enter through MatMul only"
+        checker.need(not weight, message, span.at(expr.column), f"g = MatMul({expr}, x) in a statement of its own")
+    elif isinstance(expr, Constant):
+        definition = checker.netsor.constant.get(expr.name)
+        fix = did_you_mean(expr.name, list(checker.netsor.constant))
+        if checker.need(definition, f"{expr.name} is not defined", span.at(expr.column), fix) and definition:
+            check_slots(checker, expr, *checker.slots(definition.indices), bound, span)
+    elif isinstance(expr, IndexValue) and families is None:
+        fix = did_you_mean(expr.name, sorted(bound), "it has no indices")
+        checker.need(expr.name in bound, f"{what} may not depend on the index {expr.name}", span, fix)
+    elif isinstance(expr, IndexValue):
+        is_bound(checker, expr.name, bound, span)
+    elif isinstance(expr, Reduction) and families is None:
+        message = f"{expr.reducer}[...] acts over indices of a Nonlin; it cannot stand here"
+        checker.need(False, message, span.at(expr.column), "write the values out, as a list or a .npy file")
+    elif isinstance(expr, Reduction):
+        name = next((name for name in expr.indices if (name in bound) == expr.removes), "")
+        checker.need(
+            not name or not expr.removes,
+            f"{expr.reducer}[{name}] hides the index {name}, which is bound outside already",
+            span.at(expr.column),
+            "use another index with the same range",
+        )
+        checker.need(
+            not name or expr.removes,
+            f"{expr.reducer}[{name}] keeps the index {name}, so it must be on the left or summed outside",
+            span.at(expr.column),
+            f"sum[{name}]({expr.reducer}[{name}](...) * ...)",
+        )
+        check_numbers(checker, [expr.arg], span.at(expr.column))
+        check_expression(checker, expr.arg, {*bound, *expr.indices}, span, families)
+    elif isinstance(expr, Call):
+        for arg in expr.args:
+            check_expression(checker, arg, bound, span, families, what)
+        check_call(checker, expr, span.at(expr.column))
+    elif isinstance(expr, Number):
+        checker.need(not math.isnan(expr.value), "nan is not a number", span)
 
 
 def check_call(checker: Checker, node: Call, span: Span) -> None:
-    """Rules of single atoms: comparisons stand in conditions only, exponents are bounded."""
-    if node.atom == "where" and not is_condition(node.args[0]):
-        checker.error(
-            "where(condition, x, y) needs a comparison as its condition", span.at(node.column), "where(j <= i, x, y)"
-        )
-    if node.atom in LOGICAL and not all(map(is_condition, node.args)):
-        checker.error("& and | join comparisons", span.at(node.column), "(a < b) & (c < d), each one in brackets")
-    if all(isinstance(p, Call | Number) or (isinstance(p, Constant) and not p.slots) for p in walk(node)):
-        check_finite(checker, node, span)
-    elif node.atom == "power" and isinstance(node.args[1], Number) and abs(node.args[1].value) > MAX_EXPONENT:
-        checker.error(f"the exponent {node.args[1]} is too large", span.at(node.column), f"at most {MAX_EXPONENT}")
-    if node.atom not in LOGICAL:
-        check_numbers(checker, node.args[1 if node.atom == "where" else 0 :], node.column, span)
-
-
-def check_numbers(checker: Checker, args: Iterable[Expr], column: int, span: Span) -> None:
-    """What is computed with is no comparison."""
-    for arg in filter(is_condition, args):
-        checker.error(
-            "a comparison can only be the condition of where(condition, x, y)", span.at(column), f"where({arg}, 1, 0)"
-        )
-
-
-def check_finite(checker: Checker, node: Call, span: Span) -> None:
-    """A part made of numbers and constants must have a finite value."""
-    try:
-        constant_value(node, {c.name: c.value for c in checker.netsor.constants if isinstance(c.value, int | float)})
-    except (ProgramError, ArithmeticError, ValueError):
-        checker.error(f"{node} is not a finite number", span.at(node.column), "change its numbers or constants")
-
-
-def is_bound(checker: Checker, name: str, bound: Iterable[str], span: Span) -> bool:
-    """Whether an index is on the left or reduced outside; complains if not."""
-    if name in bound:
-        return True
-    if name.endswith("_"):
-        checker.error(f"{name}: second copies of indices occur in covariances only", span)
+    """Rules of single atoms: comparisons stand in conditions only, exponents are bounded, numbers are finite."""
+    if node.atom == "where":
+        said = "where(condition, x, y) needs a comparison as its condition"
+        checker.need(is_condition(node.args[0]), said, span, "where(j <= i, x, y)")
+    if node.atom in LOGICAL:
+        joins = all(map(is_condition, node.args))
+        checker.need(joins, "& and | join comparisons", span, "(a < b) & (c < d), each one in brackets")
     else:
-        checker.error(
-            f"the index {name} is neither on the left nor reduced",
-            span,
-            f"put {name} on the left, or write sum[{name}](...)",
-        )
-    return False
-
-
-def check_slots(
-    checker: Checker,
-    reference: Variable | Constant,
-    ranges: Sequence[Range],
-    rules: Sequence[str],
-    bound: Iterable[str],
-    span: Span,
-) -> bool:
-    """Whether a reference has the slots its name needs, within range; complains if not."""
-    span = span.at(reference.column)
-    if len(reference.slots) != len(ranges):
-        checker.error(
-            f"{reference.name} has {len(ranges)} {'index' if len(ranges) == 1 else 'indices'}, "
-            f"{len(reference.slots)} given",
-            span,
-            f"{reference.name}[{', '.join('...' for _ in ranges)}]" if ranges else reference.name,
-        )
-        return False
-    ok = True
-    for slot, (start, stop), rule in zip(reference.slots, ranges, rules, strict=True):
-        found = [is_bound(checker, name, bound, span) for name in slot.indices]
-        if not all(found):
-            ok = False
-            continue
-        checker.used |= set(slot.indices)
-        low, high = slot.bounds(checker.netsor.ranges)
-        if not rule and (low < start or high >= stop):
-            checker.error(
-                f"{reference.name}: the index {slot} runs over {low}..{high}, outside {start}..{stop - 1}",
-                span,
-                "shorten the index, or declare it as {size: ..., boundary: zero}, or boundary: wrap",
-            )
-            ok = False
-    return ok
-
-
-def check_constant_use(checker: Checker, node: Constant, span: Span, bound: Iterable[str]) -> None:
-    """A constant where it is used: it exists, and its slots fit."""
-    checker.used.add(node.name)
-    definition = checker.netsor.constant.get(node.name)
-    if definition is None:
-        hint = did_you_mean(node.name, list(checker.netsor.constant))
-        checker.error(f"{node.name} is not defined", span.at(node.column), hint)
-        return
-    check_slots(checker, node, checker.index_ranges(definition.indices), checker.rules(definition.indices), bound, span)
+        check_numbers(checker, node.args[1 if node.atom == "where" else 0 :], span)
+    if all(isinstance(p, Call | Number) or (isinstance(p, Constant) and not p.slots) for p in walk(node)):
+        try:
+            numbers = {c.name: c.value for c in checker.netsor.constants if isinstance(c.value, int | float)}
+            constant_value(node, numbers)
+        except (ProgramError, ArithmeticError, ValueError):
+            checker.need(False, f"{node} is not a finite number", span, "change its numbers or constants")
+    elif node.atom == "power" and isinstance(node.args[1], Number):
+        small = abs(node.args[1].value) <= MAX_EXPONENT
+        checker.need(small, f"the exponent {node.args[1]} is too large", span, f"at most {MAX_EXPONENT}")
 
 
 def is_condition(expr: Expr) -> bool:
@@ -241,172 +187,225 @@ def is_condition(expr: Expr) -> bool:
     return is_call(expr, *COMPARISONS, *LOGICAL)
 
 
+def check_numbers(checker: Checker, args: Iterable[Expr], span: Span) -> None:
+    """What is computed with is no comparison."""
+    for arg in filter(is_condition, args):
+        said = "a comparison can only be the condition of where(condition, x, y)"
+        checker.need(False, said, span, f"where({arg}, 1, 0)")
+
+
+def is_bound(checker: Checker, name: str, bound: Collection[str], span: Span) -> bool:
+    """Whether an index is on the left or reduced outside; complains if not."""
+    said, fix = f"the index {name} is neither on the left nor reduced", f"put {name} on the left, or sum[{name}](...)"
+    if name.endswith("_"):
+        said, fix = f"{name}: second copies of indices occur in covariances only", f"write {name[:-1]}"
+    return checker.need(name in bound, said, span, fix)
+
+
+def check_slots(
+    checker: Checker,
+    reference: Variable | Constant,
+    ranges: Sequence[Range],
+    rules: Sequence[str],
+    bound: Collection[str],
+    span: Span,
+) -> bool:
+    """Whether a reference has the slots its name needs, within range; complains if not."""
+    span, count, before = span.at(reference.column), len(ranges), len(checker.problems)
+    said = f"{reference.name} has {count} {'index' if count == 1 else 'indices'}, {len(reference.slots)} given"
+    fix = f"{reference.name}[{', '.join('...' for _ in ranges)}]" if ranges else reference.name
+    if not checker.need(len(reference.slots) == count, said, span, fix):
+        return False
+    for slot, (start, stop), rule in zip(reference.slots, ranges, rules, strict=True):
+        fine = [is_bound(checker, name, bound, span) for name in slot.indices]
+        if all(fine) and not rule:
+            low, high = slot.bounds(checker.netsor.ranges)
+            checker.need(
+                start <= low and high < stop,
+                f"{reference.name}: the index {slot} runs over {low}..{high}, outside {start}..{stop - 1}",
+                span,
+                "shorten the index, or declare it as {size: ..., boundary: zero}, or boundary: wrap",
+            )
+    return len(checker.problems) == before
+
+
+def is_reference(
+    checker: Checker,
+    reference: Variable,
+    bound: Collection[str],
+    span: Span,
+    families: Mapping[str, Family],
+    weight: bool = False,
+) -> bool:
+    """Whether a name refers to a known family, with slots that fit; complains if not."""
+    family, name = families.get(reference.name), reference.name
+    if family is not None and name not in checker.later:
+        return check_slots(checker, reference, family.ranges, family.boundaries, bound, span)
+    kinds = [name for name, other in families.items() if (other.kind == "weight") == weight]
+    known = kinds if weight else [*kinds, *checker.netsor.constant, *checker.netsor.index]
+    listed = f"[{','.join(map(str, reference.slots))}]" if reference.slots else ""
+    said = f"{name} is not defined"
+    fix = did_you_mean(name, known, f"`{name}{listed}: {'1` under weights:' if weight else '{cov: 1}` under initial:'}")
+    if name == "n":
+        said = "n may occur only as scale=1/n in Dot"
+        fix = "limits need programs whose text does not depend on the width"
+    checker.need(name in checker.later, said, span.at(reference.column), fix)
+    return False
+
+
+# ---- numbers of declarations ---------------------------------------------------------------------------------------
+
+
+def is_closed(checker: Checker, expr: Expr, indices: Iterable[str], what: str, span: Span) -> bool:
+    """Complain about anything but numbers, constants and the indices given."""
+    before = len(checker.problems)
+    check_expression(checker, expr, {*indices}, span, None, what)
+    return len(checker.problems) == before
+
+
 def check_values(
     checker: Checker, value: Expr | Table, indices: Sequence[str], what: str, span: Span, sign: bool = False
 ) -> None:
     """A table has a value for each value of its indices, and all are finite; with `sign`, not negative either."""
-    shape = tuple(stop - start for start, stop in checker.index_ranges(indices))
-    if isinstance(value, Table) and value.shape != shape:
+    values: NDArray[np.float64] | None = None
+    if isinstance(value, Table):
+        shape = tuple(stop - start for start, stop in checker.slots(indices)[0])
         asked = f"its indices [{','.join(indices)}] ask for {shape}" if indices else "it has no indices"
-        checker.error(f"{what} has shape {value.shape}, but {asked}", span)
-        return
-    if isinstance(value, Expr) and not is_closed(checker, value, indices, what, span):
-        return
-    values = value.array if isinstance(value, Table) else evaluated(checker, value, indices, what, span)
-    if values is not None and not np.isfinite(values).all():
-        checker.error(f"{what} has entries that are not finite", span)
-    elif values is not None and sign and not (values >= 0).all():
-        checker.error(f"{what} must not be negative", span, "a variance is the square of a scale")
-
-
-def check_constant(checker: Checker, constant: ConstantDef) -> None:
-    """Value of one constant."""
-    what, value = f"constant {constant.name}", constant.value
-    if isinstance(value, int | float):
-        if not math.isfinite(value):
-            checker.error(f"{what} must be a finite number", constant.span)
-        return
-    used = {node.name for node in walk(value) if isinstance(node, Constant)} if isinstance(value, Expr) else set()
-    if any(isinstance(other.value, Expr) for other in checker.netsor.constants if other.name in used):
-        checker.error(f"{what} is made of another indexed expression", constant.span, "write it out")
-    else:
-        check_values(checker, value, constant.indices, what, constant.span)
-
-
-def check_initial(checker: Checker, initial: Initial, family: Family) -> None:
-    """Mean and covariance of an initial vector."""
-    what = f"initial vector {initial.name}"
-    members = math.prod(family.shape)
-    if initial.grid:
-        first = next(v for v in checker.netsor.initial if v.grid and v.width == initial.width)
-        if first.name != initial.name:
-            said = f"{what}: {first.name} is the coordinate vector of width {initial.width} already"
-            checker.error(said, initial.span, f"read {first.name} instead of {initial.name}")
-        return
-    check_values(checker, initial.mean, initial.indices, f"the mean of {initial.name}", initial.span)
-    if initial.data is not None:
-        check_data(checker, initial, members)
-        return
-    joint, size = initial.joint, checker.size(initial.joint)
-    if isinstance(initial.cov, Table):
-        if initial.cov.shape not in ((members, members), (*family.shape, *family.shape)):
-            checker.error(f"{what}: cov has shape {initial.cov.shape}, not {(members, members)}", initial.span)
-            return
-        values: NDArray[np.float64] | None = initial.cov.array
-    else:
-        called = f"the cov of {initial.name}"
-        if not joint:
-            check_values(checker, initial.cov, initial.indices, called, initial.span, sign=True)
-            return
-        if not is_closed(checker, initial.cov, initial.indices, called, initial.span, copies=True):
-            return
-        if size > 20_000:
-            checker.error(
-                f"{what}: a joint covariance of {size} members is too large",
-                initial.span,
-                "let fewer indices appear with a second copy",
-            )
-            return
-        rest = [name for name in initial.indices if name not in joint]
-        axes = [*rest, *joint, *(f"{name}_" for name in joint)]
-        values = evaluated(checker, initial.cov, axes, called, initial.span)
-        if size > 2000:  # looked at where it is used
-            return
-    if values is None:
-        return
-    for block in values.reshape(-1, size, size)[: max(1, 10**9 // size**3)]:
-        before = len(checker.problems)
-        check_semidefinite(checker, block, what, initial.span)
-        if len(checker.problems) > before:
-            break
-
-
-def check_data(checker: Checker, initial: Initial, members: int) -> None:
-    """Input vectors and the variance that goes with them."""
-    what = f"initial vector {initial.name}"
-    assert initial.data is not None
-    if len(initial.data.shape) != 2 or initial.data.shape[0] != members or not initial.data.shape[1]:
-        checker.error(
-            f"{what}: data has shape {initial.data.shape}, not ({members}, d)",
-            initial.span,
-            "one row per member, the first index slowest",
-        )
-    elif not np.isfinite(initial.data.array).all():
-        row = int(np.argmin(np.isfinite(initial.data.array).all(axis=1)))
-        checker.error(
-            f"{what}: data has entries that are not finite, the first in row {row}",
-            initial.span,
-            "rows are counted from 0",
-        )
-    check_values(checker, initial.cov, (), f"the variance of {initial.name}", initial.span, sign=True)
-
-
-def check_semidefinite(checker: Checker, matrix: NDArray[np.float64], what: str, span: Span) -> None:
-    """A covariance must be finite, symmetric and positive semidefinite, up to the rounding that its entries show.
-
-    Entries rounded to a relative u, after an operation or two, make a matrix E of errors with |E_ij| at most
-    2 u sqrt(a_ii a_jj): its eigenvalues are at most 2 u times the trace, which is at most m times the largest of a.
-    """
-    if not np.isfinite(matrix).all():
-        checker.error(f"{what}: cov has entries that are not finite", span)
-        return
-    scale = np.abs(matrix).max(initial=1e-300)
-    if scale > LARGE:  # sums of entries overflow; a power of two changes no bit
-        check_semidefinite(checker, matrix * 2.0**-512, what, span)
-        return
-    skew = np.abs(matrix - matrix.T).max()
-    if skew > ASYMMETRY * scale and skew > 4 * unit_roundoff(matrix) * scale:
-        checker.error(f"{what}: cov is not symmetric", span, "it must not change when i and i_ swap")
-        return
-    try:  # much quicker than eigenvalues, which are needed for the message only
-        np.linalg.cholesky(matrix + 0.5 * INDEFINITE * scale * np.eye(len(matrix)))
-        return
-    except np.linalg.LinAlgError:
-        lowest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[0])
-    if lowest < -max(INDEFINITE * scale, 2 * unit_roundoff(matrix) * float(np.trace(matrix))):
-        checker.error(
-            f"{what}: cov is not positive semidefinite (lowest eigenvalue {lowest:.3g})",
-            span,
-            "save it in double precision, or give the vectors themselves: data:",
-        )
+        if checker.need(value.shape == shape, f"{what} has shape {value.shape}, but {asked}", span):
+            values = value.array
+    elif is_closed(checker, value, indices, what, span):
+        values = evaluated(checker, value, indices, what, span)
+    if values is not None and checker.need(np.isfinite(values).all(), f"{what} has entries that are not finite", span):
+        fix = "a variance is the square of a scale"
+        checker.need(not sign or (values >= 0).all(), f"{what} must not be negative", span, fix)
 
 
 def evaluated(
     checker: Checker, expr: Expr, indices: Sequence[str], what: str, span: Span
 ) -> NDArray[np.float64] | None:
     """Values of an expression over its indices; None if it is too large to look at, or has none."""
-    size = checker.size(indices)
-    if size > MAX_TABLE:
-        checker.error(f"{what} would have more than {MAX_TABLE} values", span, "let it depend on fewer indices")
-    if size > MAX_CHECKED:
+    size, said = checker.size(indices), f"{what} would have more than {MAX_TABLE} values"
+    if not checker.need(size <= MAX_TABLE, said, span, "let it depend on fewer indices") or size > MAX_CHECKED:
         return None
     try:
         return index_array(checker.netsor, expr, indices)
     except (ProgramError, ArithmeticError, ValueError, TypeError) as error:
-        checker.error(f"{what} cannot be evaluated: {error}", span)
+        checker.need(False, f"{what} cannot be evaluated: {error}", span)
         return None
 
 
-# ---- masks ---------------------------------------------------------------------------------------------------------
+def check_constant(checker: Checker, constant: ConstantDef) -> None:
+    """Value of one constant."""
+    what, value = f"constant {constant.name}", constant.value
+    if isinstance(value, int | float):
+        checker.need(math.isfinite(value), f"{what} must be a finite number", constant.span)
+        return
+    used = {node.name for node in walk(value) if isinstance(node, Constant)} if isinstance(value, Expr) else set()
+    plain = not any(isinstance(other.value, Expr) for other in checker.netsor.constants if other.name in used)
+    if checker.need(plain, f"{what} is made of another indexed expression", constant.span, "write it out"):
+        check_values(checker, value, constant.indices, what, constant.span)
 
 
-def check_masks(checker: Checker, statement: Nonlin) -> None:
-    """A softmax row whose every entry is masked, where the mask is written in it; others are found by running."""
+def check_initial(checker: Checker, initial: Initial) -> None:
+    """Mean and covariance of an initial vector."""
+    name, span, cov, indices = initial.name, initial.span, initial.cov, initial.indices
+    what, called = f"initial vector {name}", f"the cov of {name}"
+    if initial.grid:
+        first = next(v.name for v in checker.netsor.initial if v.grid and v.width == initial.width)
+        said = f"{what}: {first} is the coordinate vector of width {initial.width} already"
+        checker.need(first == name, said, span, f"read {first} instead of {name}")
+        return
+    check_values(checker, initial.mean, indices, f"the mean of {name}", span)
+    members, joint = checker.size(indices), initial.joint
+    size = checker.size(joint)
+    if initial.data is not None:
+        check_data(checker, initial, members)
+    elif isinstance(cov, Table):
+        sides = tuple(stop - start for start, stop in checker.slots(indices)[0])
+        fits = cov.shape in ((members, members), (*sides, *sides))
+        if checker.need(fits, f"{what}: cov has shape {cov.shape}, not {(members, members)}", span):
+            check_semidefinite(checker, cov.array.reshape(members, members), what, span)
+    elif not joint:
+        check_values(checker, cov, indices, called, span, sign=True)
+    elif is_closed(checker, cov, [*indices, *(f"{index}_" for index in indices)], called, span) and checker.need(
+        size <= 20_000,
+        f"{what}: a joint covariance of {size} members is too large",
+        span,
+        "let fewer indices appear with a second copy",
+    ):
+        rest = [index for index in indices if index not in joint]
+        values = evaluated(checker, cov, [*rest, *joint, *(f"{index}_" for index in joint)], called, span)
+        if values is not None and size <= 2000:  # larger ones are looked at where they are used
+            blocks = values.reshape(-1, size, size)[: max(1, 10**9 // size**3)]
+            next((block for block in blocks if not check_semidefinite(checker, block, what, span)), None)
+
+
+def check_data(checker: Checker, initial: Initial, members: int) -> None:
+    """Input vectors and the variance that goes with them."""
+    assert initial.data is not None
+    what, array = f"initial vector {initial.name}: data has", initial.data.array
+    fits = array.ndim == 2 and len(array) == members and array.shape[1] > 0
+    fix = "one row per member, the first index slowest"
+    if checker.need(fits, f"{what} shape {array.shape}, not ({members}, d)", initial.span, fix):
+        finite = np.isfinite(array).all(axis=1)
+        said = f"{what} entries that are not finite, the first in row {int(np.argmin(finite))}"
+        checker.need(finite.all(), said, initial.span, "rows are counted from 0")
+    check_values(checker, initial.cov, (), f"the variance of {initial.name}", initial.span, sign=True)
+
+
+def check_semidefinite(checker: Checker, matrix: NDArray[np.float64], what: str, span: Span) -> bool:
+    """A covariance must be finite, symmetric and positive semidefinite, up to the rounding that its entries show.
+
+    Entries rounded to a relative u, after an operation or two, make a matrix E of errors with |E_ij| at most
+    2 u sqrt(a_ii a_jj): its eigenvalues are at most 2 u times the trace, which is at most m times the largest of a.
+    """
+    if not checker.need(np.isfinite(matrix).all(), f"{what}: cov has entries that are not finite", span):
+        return False
+    scale = np.abs(matrix).max(initial=1e-300)
+    if scale > LARGE:  # sums of entries overflow; a power of two changes no bit
+        return check_semidefinite(checker, matrix * 2.0**-512, what, span)
+    even = np.abs(matrix - matrix.T).max() <= max(ASYMMETRY, 4 * unit_roundoff(matrix)) * scale
+    if not checker.need(even, f"{what}: cov is not symmetric", span, "it must not change when i and i_ swap"):
+        return False
+    try:  # much quicker than eigenvalues, which are needed for the message only
+        np.linalg.cholesky(matrix + 0.5 * INDEFINITE * scale * np.eye(len(matrix)))
+        return True
+    except np.linalg.LinAlgError:
+        lowest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[0])
+    return checker.need(
+        lowest >= -max(INDEFINITE * scale, 2 * unit_roundoff(matrix) * float(np.trace(matrix))),
+        f"{what}: cov is not positive semidefinite (lowest eigenvalue {lowest:.3g})",
+        span,
+        "save it in double precision, or give the vectors themselves: data:",
+    )
+
+
+# ---- values of functions -------------------------------------------------------------------------------------------
+
+
+def check_function(checker: Checker, statement: Nonlin) -> None:
+    """Rows of a softmax that are masked throughout, bounds of a clip in the wrong order, inf where it is no bound.
+
+    Masks and bounds are looked at where indices alone decide; others are found by running.
+    """
+    check_infinity(checker, statement.expr, statement.span)
     for node in walk(statement.expr):
-        if not isinstance(node, Reduction) or node.reducer not in ("softmax", "logsumexp", "max"):
-            continue
-        for mask in walk(node.arg):
-            if not is_call(mask, "where") or any(isinstance(part, Variable) for part in walk(mask.args[0])):
-                continue
-            condition, yes, no = mask.args
-            hidden = condition if yes == Number(-math.inf) else Call("equal", (condition, Number(0)))
-            place = first_place(checker, hidden, node.indices) if Number(-math.inf) in (yes, no) else None
-            if place is not None:
-                checker.error(
-                    f"{node.reducer}[{', '.join(node.indices)}]: every entry is masked{place}",
-                    statement.span.at(node.column),
-                    "leave at least one entry of each row unmasked",
-                )
+        span = statement.span.at(getattr(node, "column", 0))
+        if is_call(node, "clip"):
+            place = first_place(checker, Call("greater", (node.args[1], node.args[2])))
+            said = f"{node}: the lower bound is above the upper one{place}"
+            checker.need(place is None, said, span, "clip(x, lower, upper)")
+        masks = walk(node.arg) if isinstance(node, Reduction) and node.reducer in MASKED else ()
+        for mask in masks:
+            if is_call(mask, "where") and not any(isinstance(part, Variable) for part in walk(mask.args[0])):
+                condition, yes, no = mask.args
+                hidden = condition if yes == Number(-math.inf) else Call("equal", (condition, Number(0)))
+                place = first_place(checker, hidden, node.indices) if Number(-math.inf) in (yes, no) else None
+                said = f"{node.reducer}[{', '.join(node.indices)}]: every entry is masked{place}"
+                checker.need(place is None, said, span, "leave at least one entry of each row unmasked")
+
+
+MASKED = ("softmax", "logsumexp", "max")
 
 
 def first_place(checker: Checker, condition: Expr, over: Sequence[str] = ()) -> str | None:
@@ -422,43 +421,22 @@ def first_place(checker: Checker, condition: Expr, over: Sequence[str] = ()) -> 
     return f" at {place}" if place else ""
 
 
-def check_infinity(checker: Checker, expr: Expr, statement: Nonlin, bound: bool = False) -> None:
+def check_infinity(checker: Checker, expr: Expr, span: Span, bound: bool = False) -> None:
     """No value is inf; `bound`: whether it may stand here, as a bound that is none, of a clip or of some members."""
-    if isinstance(expr, Number) and expr.value == math.inf and not bound:
-        checker.error(
-            "inf is no value: only -inf is one, as a mask under softmax, logsumexp or max",
-            statement.span,
-            "where(condition, x, -inf) masks x where the condition does not hold",
-        )
-    if is_call(expr, "minimum") and Number(math.inf) in expr.children:
-        checker.error(
-            f"{expr}: inf bounds nothing, so that this is its other argument",
-            statement.span.at(expr.column),
-            "write that alone",
-        )
+    checker.need(
+        expr != Number(math.inf) or bound,
+        "inf is no value: only -inf is one, as a mask under softmax, logsumexp or max",
+        span,
+        "where(condition, x, -inf) masks x where the condition does not hold",
+    )
+    if is_call(expr, "minimum") and Number(math.inf) in expr.args:
+        said = f"{expr}: inf bounds nothing, so that this is its other argument"
+        checker.need(False, said, span.at(expr.column), "write that alone")
         return
     for k, child in enumerate(expr.children):
-        if isinstance(expr, Call):
-            last = expr.atom != "where" and k >= ATOMS[expr.atom].arity
-            free = last or expr.atom == "minimum" or (expr.atom == "where" and k > 0 and bound)
-        else:
-            free = False
-        check_infinity(checker, child, statement, free)
-
-
-def check_clips(checker: Checker, statement: Nonlin) -> None:
-    """The lower bound of a clip is not above the upper one: numpy would give the one, a formula the other."""
-    for node in walk(statement.expr):
-        if not is_call(node, "clip"):
-            continue
-        _, low, high = node.args
-        place = first_place(checker, Call("greater", (low, high)))
-        if place is not None:
-            checker.error(
-                f"{node}: the lower bound is above the upper one{place}",
-                statement.span.at(node.column),
-                "clip(x, lower, upper)",
-            )
+        free = is_call(expr, "minimum") or (is_call(expr, "where") and k > 0 and bound)
+        free = free or (isinstance(expr, Call) and expr.atom != "where" and k >= ATOMS[expr.atom].arity)
+        check_infinity(checker, child, span, free)
 
 
 # ---- declarations --------------------------------------------------------------------------------------------------
@@ -467,15 +445,14 @@ def check_clips(checker: Checker, statement: Nonlin) -> None:
 def check_names(checker: Checker) -> None:
     """Names bound once and not reserved; indices that are not empty and are declared where they are used."""
     netsor = checker.netsor
-    groups: tuple[tuple[str, list[tuple[str, Span]]], ...] = (
+    seen: dict[str, str] = {}
+    for kind, names in (
         ("a constant", [(c.name, c.span) for c in netsor.constants]),
         ("an index", [(i.name, i.span) for i in netsor.indices]),
         ("a width", [(name, Span()) for name in (*(w[0] for w in netsor.widths), *dict(netsor.fixed_widths))]),
         ("an initial vector", [(v.name, v.span) for v in netsor.initial]),
         ("a weight", [(w.name, w.span) for w in netsor.weights]),
-    )
-    seen: dict[str, str] = {}
-    for kind, names in groups:
+    ):
         for name, span in names:
             check_name(checker, name, span, seen, kind)
             seen.setdefault(name, kind)
@@ -483,59 +460,46 @@ def check_names(checker: Checker) -> None:
         check_name(checker, statement.target.name, statement.span, seen, "this statement")
     for index in netsor.indices:
         size = index.stop - index.start
-        if not 1 <= size <= MAX_INDEX:
-            beyond = f"has {size} values, more than the {MAX_INDEX} allowed" if size > 0 else "is empty"
-            checker.error(f"index {index.name} {beyond}", index.span, "choose another size")
+        beyond = f"has {size} values, more than the {MAX_INDEX} allowed" if size > 0 else "is empty"
+        checker.need(1 <= size <= MAX_INDEX, f"index {index.name} {beyond}", index.span, "choose another size")
     known = [index.name for index in netsor.indices]
     declarations: tuple[ConstantDef | Initial | Weight, ...] = (*netsor.constants, *netsor.initial, *netsor.weights)
     for declaration in declarations:
-        checker.used |= {*declaration.indices}
         listed = f"{declaration.name}[{','.join(declaration.indices)}]"
         for name in declaration.indices:
-            if name not in known:
-                said = f"{name} in {listed} is not a declared index"
-                checker.error(said, declaration.span, did_you_mean(name, known))
-        if len(set(declaration.indices)) != len(declaration.indices):
-            fix = f"two indices with the same range: {declaration.name}[i,j]"
-            checker.error(f"{declaration.name} carries an index twice", declaration.span, fix)
+            said = f"{name} in {listed} is not a declared index"
+            checker.need(name in known, said, declaration.span, did_you_mean(name, known))
+        once = len(set(declaration.indices)) == len(declaration.indices)
+        fix = f"two indices with the same range: {declaration.name}[i,j]"
+        checker.need(once, f"{declaration.name} carries an index twice", declaration.span, fix)
 
 
 def check_name(checker: Checker, name: str, span: Span, seen: Mapping[str, str], kind: str) -> None:
     """A name that a program may give, and has not given yet."""
+    reserved = name in RESERVED or name in ATOMS  # those declared since are no less
+    said, fix = f"{name}: a trailing underscore is reserved for second copies of indices", name.rstrip("_")
     if name in seen:
-        checker.error(f"{name} is bound twice: as {seen[name]} and as {kind}", span, "give one of them another name")
+        said, fix = f"{name} is bound twice: as {seen[name]} and as {kind}", "give one of them another name"
     elif not name.isidentifier():
-        checker.error(f"{name!r} is not a name", span, "use letters, digits and _, beginning with a letter")
-    elif name in RESERVED or name in ATOMS:  # those declared since are no less
-        checker.error(f"{name} is reserved by the language", span, f"call it {name}1, say")
-    elif name.endswith("_"):
-        checker.error(f"{name}: a trailing underscore is reserved for second copies of indices", span, name.rstrip("_"))
+        said, fix = f"{name!r} is not a name", "use letters, digits and _, beginning with a letter"
+    elif reserved:
+        said, fix = f"{name} is reserved by the language", f"call it {name}1, say"
+    checker.need(name.isidentifier() and name not in seen and not reserved and name[-1] != "_", said, span, fix)
 
 
-def declared_families(checker: Checker, values: bool = True) -> dict[str, Family]:
-    """Families of the initial vectors and weights; their numbers are checked if `values`."""
+def declared_families(checker: Checker) -> dict[str, Family]:
+    """Families of the initial vectors and weights."""
     families: dict[str, Family] = {}
     entries: tuple[Initial | Weight, ...] = (*checker.netsor.initial, *checker.netsor.weights)
     for entry in entries:
+        vector = isinstance(entry, Initial)
         for width in (entry.width,) if isinstance(entry, Initial) else entry.shape:
             checker.width(width, entry.span)
-        kind: Kind = "vector" if isinstance(entry, Initial) else "weight"
+        ranges, rules = checker.slots(entry.indices)
         width = entry.width if isinstance(entry, Initial) else ""
-        family = Family(entry.name, kind, checker.index_ranges(entry.indices), width, (), checker.rules(entry.indices))
-        families[entry.name] = family
-        if math.prod(family.shape) > MAX_MEMBERS:
-            checker.error(
-                f"{family.name} has more than {MAX_MEMBERS:.0e} members",
-                entry.span,
-                "choose smaller sizes for its indices",
-            )
-        elif not values:
-            continue
-        elif isinstance(entry, Initial):
-            check_initial(checker, entry, family)
-        else:
-            what = f"the variance of {entry.name}"
-            check_values(checker, entry.variance, entry.indices, what, entry.span, sign=True)
+        families[entry.name] = Family(entry.name, "vector" if vector else "weight", ranges, width, (), rules)
+        said, fix = f"{entry.name} has more than {MAX_MEMBERS:.0e} members", "choose smaller sizes for its indices"
+        checker.need(checker.size(entry.indices) <= MAX_MEMBERS, said, entry.span, fix)
     return families
 
 
@@ -550,12 +514,9 @@ def defined_families(checker: Checker, whole: bool = True) -> dict[str, Family]:
     families = {}
     for name, places in groups.items():
         statements = [checker.netsor.body[position] for position in places]
-        counts = {len(s.target.slots) for s in statements}
-        if len(counts) > 1:
-            said = f"{name} is defined with {' and with '.join(map(str, sorted(counts)))} indices"
-            checker.error(said, statements[-1].span, "one name has one list of indices")
-            continue
-        before = len(checker.problems)
+        counts = sorted({len(s.target.slots) for s in statements})
+        said, before = f"{name} is defined with {' and with '.join(map(str, counts))} indices", len(checker.problems)
+        checker.need(len(counts) == 1, said, statements[-1].span, "one name has one list of indices")
         for statement in statements:
             check_left_side(checker, statement)
         if len(checker.problems) == before:
@@ -565,51 +526,37 @@ def defined_families(checker: Checker, whole: bool = True) -> dict[str, Family]:
 
 def check_left_side(checker: Checker, statement: Statement) -> None:
     """A left side consists of different plain indices and whole numbers."""
-    seen = set()
-    for slot in statement.target.slots:
-        if slot.bare is None and slot.terms:
-            checker.error(
-                f"{statement.target}: the left side takes plain indices or whole numbers, not {slot}",
-                statement.span,
-                "shift the index on the right side instead",
-            )
-        if slot.bare in seen and slot.bare is not None:
-            checker.error(f"{statement.target}: index {slot.bare} stands twice on the left", statement.span)
-        if slot.bare is not None and slot.bare.endswith("_"):
-            checker.error(f"{statement.target}: {slot.bare} is reserved for second copies of indices", statement.span)
-        seen.add(slot.bare)
+    target, span = statement.target, statement.span
+    names = [slot.bare for slot in target.slots if slot.bare]
+    for slot in target.slots:
+        said = f"{target}: the left side takes plain indices or whole numbers, not {slot}"
+        checker.need(slot.bare or not slot.terms, said, span, "shift the index on the right side instead")
+        copy = (slot.bare or "").endswith("_")
+        checker.need(not copy, f"{target}: {slot.bare} is reserved for second copies of indices", span)
+    twice = next((name for name in names if names.count(name) > 1), "")
+    checker.need(not twice, f"{target}: index {twice} stands twice on the left", span)
 
 
 def joined(
     checker: Checker, name: str, positions: Sequence[int], statements: Sequence[Statement], whole: bool = True
 ) -> Family:
     """The family that one or several statements define together: no overlaps and no gaps."""
-    boxes = []
-    for statement in statements:
-        boxes.append([slot.span(checker.netsor.ranges) for slot in statement.target.slots])
+    boxes = [[slot.span(checker.netsor.ranges) for slot in statement.target.slots] for statement in statements]
     ranges = tuple((min(b[k][0] for b in boxes), max(b[k][1] for b in boxes)) for k in range(len(boxes[0])))
     before = len(checker.problems)
     edges = np.array(boxes, dtype=np.int64).reshape(len(boxes), len(ranges), 2)
     for later in range(1, len(boxes)):
-        own, before_it = edges[later], edges[:later]
-        overlaps = np.all((before_it[..., 0] < own[:, 1]) & (own[:, 0] < before_it[..., 1]), axis=1)
-        if overlaps.any():
-            second, first = statements[later], statements[int(overlaps.argmax())].target
-            checker.error(
-                f"{name} is bound twice: {second.target} overlaps {first} of an earlier statement",
-                second.span,
-                "give the parts disjoint ranges, or the statement a new name",
-            )
-    total = sum(math.prod(b - a for a, b in box) for box in boxes)
-    if whole and len(checker.problems) == before and total < math.prod(b - a for a, b in ranges):
-        whole_box = " x ".join(f"{a}..{b - 1}" for a, b in ranges)
-        checker.error(
-            f"the definitions of {name} leave a gap in {whole_box}",
-            statements[-1].span,
-            "define every member of the family",
-        )
-    if math.prod(b - a for a, b in ranges) > MAX_MEMBERS:
-        checker.error(f"{name} has more than {MAX_MEMBERS:.0e} members", statements[0].span)
+        own, earlier, second = edges[later], edges[:later], statements[later]
+        overlaps = np.all((earlier[..., 0] < own[:, 1]) & (own[:, 0] < earlier[..., 1]), axis=1)
+        first = statements[int(overlaps.argmax())].target
+        said = f"{name} is bound twice: {second.target} overlaps {first} of an earlier statement"
+        fix = "give the parts disjoint ranges, or the statement a new name"
+        checker.need(not overlaps.any(), said, second.span, fix)
+    size, total = (sum(math.prod(b - a for a, b in box) for box in some) for some in ([ranges], boxes))
+    said = f"the definitions of {name} leave a gap in {' x '.join(f'{a}..{b - 1}' for a, b in ranges)}"
+    complete = not whole or len(checker.problems) > before or total >= size
+    checker.need(complete, said, statements[-1].span, "define every member of the family")
+    checker.need(size <= MAX_MEMBERS, f"{name} has more than {MAX_MEMBERS:.0e} members", statements[0].span)
     rules = [
         next((checker.netsor.boundary(s.target.slots[k]) for s in statements if s.target.slots[k].bare), "")
         for k in range(len(ranges))
@@ -619,103 +566,20 @@ def joined(
 
 def check_right_side(checker: Checker, statement: Statement, families: Mapping[str, Family]) -> None:
     """Names, slots and roles on the right side of a statement."""
-    left = {name for slot in statement.target.slots for name in slot.indices}
-    checker.used |= left
+    left, span = {name for slot in statement.target.slots for name in slot.indices}, statement.span
     if isinstance(statement, Nonlin):
-        check_expression(checker, statement.expr, left, statement, families)
+        check_expression(checker, statement.expr, left, span, families)
         if statement.width:
-            checker.width(statement.width, statement.span)
+            checker.width(statement.width, span)
         return
-    parts = (
-        ((statement.weight, True), (statement.vector, False))
-        if isinstance(statement, MatMul)
-        else ((statement.left, False), (statement.right, False))
-    )
-    for reference, is_weight in parts:
-        if not is_reference(checker, reference, left, statement, families, is_weight):
-            continue
-        kind = families[reference.name].kind
-        if is_weight and kind != "weight":
-            checker.error(
-                f"{reference.name} is not a weight",
-                statement.span.at(reference.column),
-                f"declare it under `weights:`, or swap the arguments of {statement.target.name}",
-            )
-        if not is_weight and kind == "weight":
-            checker.error(
-                f"{reference.name} is a weight; a vector is needed here",
-                statement.span.at(reference.column),
-                f"MatMul({reference}, x) makes a vector of it",
-            )
-
-
-def check_expression(
-    checker: Checker, expr: Expr, bound: set[str], statement: Statement, families: Mapping[str, Family]
-) -> None:
-    """Names and indices in the argument of a Nonlin; `bound` are the indices in force."""
-    span = statement.span
-    if isinstance(expr, Variable):
-        if is_reference(checker, expr, bound, statement, families) and families[expr.name].kind == "weight":
-            checker.error(
-                f"{expr.name} is a weight; weights enter through MatMul only",
-                span.at(expr.column),
-                f"g = MatMul({expr}, x) in a statement of its own",
-            )
-    elif isinstance(expr, Constant):
-        check_constant_use(checker, expr, span, bound)
-    elif isinstance(expr, IndexValue):
-        is_bound(checker, expr.name, bound, span)
-    elif isinstance(expr, Reduction):
-        for name in expr.indices:
-            checker.used.add(name)
-            if name in bound and expr.removes:
-                checker.error(
-                    f"{expr.reducer}[{name}] hides the index {name}, which is bound outside already",
-                    span.at(expr.column),
-                    "use another index with the same range",
-                )
-            if not expr.removes and name not in bound:
-                checker.error(
-                    f"{expr.reducer}[{name}] keeps the index {name}, so it must be on the left or summed outside",
-                    span.at(expr.column),
-                    f"sum[{name}]({expr.reducer}[{name}](...) * ...)",
-                )
-        check_numbers(checker, [expr.arg], expr.column, span)
-        check_expression(checker, expr.arg, bound | set(expr.indices), statement, families)
-    elif isinstance(expr, Call):
-        for arg in expr.args:
-            check_expression(checker, arg, bound, statement, families)
-        check_call(checker, expr, span)
-    elif isinstance(expr, Number) and math.isnan(expr.value):
-        checker.error("nan is not a number", span)
-
-
-def is_reference(
-    checker: Checker,
-    reference: Variable,
-    bound: set[str],
-    statement: Statement,
-    families: Mapping[str, Family],
-    weight: bool = False,
-) -> bool:
-    """Whether a name refers to a known family, with slots that fit; complains if not."""
-    checker.used.add(reference.name)
-    family = families.get(reference.name)
-    if reference.name in checker.later:
-        return False
-    if family is not None:
-        return check_slots(checker, reference, family.ranges, family.boundaries, bound, statement.span)
-    place = statement.span.at(reference.column)
-    if reference.name == "n":
-        fix = "limits need programs whose text does not depend on the width"
-        checker.error("n may occur only as scale=1/n in Dot", place, fix)
-        return False
-    kinds = [name for name, family in families.items() if (family.kind == "weight") == weight]
-    known = kinds if weight else [*kinds, *checker.netsor.constant, *checker.netsor.index]
-    listed = f"[{','.join(map(str, reference.slots))}]" if reference.slots else ""
-    declare = f"`{reference.name}{listed}: {'1` under weights:' if weight else '{cov: 1}` under initial:'}"
-    checker.error(f"{reference.name} is not defined", place, did_you_mean(reference.name, known, declare))
-    return False
+    for reference in statement.references:
+        weight, place = isinstance(statement, MatMul) and reference is statement.weight, span.at(reference.column)
+        if is_reference(checker, reference, left, span, families, weight):
+            matrix = families[reference.name].kind == "weight"
+            fix = f"declare it under `weights:`, or swap the arguments of {statement.target.name}"
+            checker.need(matrix or not weight, f"{reference.name} is not a weight", place, fix)
+            said = f"{reference.name} is a weight; a vector is needed here"
+            checker.need(weight or not matrix, said, place, f"MatMul({reference}, x) makes a vector of it")
 
 
 # ---- kinds and widths ----------------------------------------------------------------------------------------------
@@ -726,22 +590,16 @@ def with_kinds(checker: Checker, families: Mapping[str, Family]) -> dict[str, Fa
     body = checker.netsor.body
     kind: dict[str, Kind] = {name: f.kind for name, f in families.items() if not f.statements}
     width = {name: f.width for name, f in families.items() if not f.statements}
-    unsure = set(checker.later) - kind.keys()
-    for statement in body if unsure else ():  # in the order of the text: what follows from unsure is unsure
-        if isinstance(statement, Nonlin) and not unsure.isdisjoint(ref.name for ref in statement.inputs):
-            unsure.add(statement.target.name)
     for _ in range(len(body) + 1):
         before = dict(kind), dict(width)
         for statement in body:
             name = statement.target.name
             if isinstance(statement, MatMul):
-                weight = checker.netsor.weight.get(statement.weight.name)
-                if weight is not None:
-                    kind[name], width[name] = "vector", statement.sides(weight)[0]
+                kind[name], width[name] = "vector", statement.sides(checker.netsor.weight[statement.weight.name])[0]
             elif isinstance(statement, Dot):
                 kind.setdefault(name, "scalar")
             else:
-                spread_kind(statement, kind, width, unsure)
+                spread_kind(statement, kind, width)
         if before == (kind, width):
             break
     for statement in body:
@@ -753,124 +611,77 @@ def with_kinds(checker: Checker, families: Mapping[str, Family]) -> dict[str, Fa
     }
 
 
-def spread_kind(statement: Nonlin, kind: dict[str, Kind], width: dict[str, str], unsure: set[str]) -> None:
-    """Kind and width that a Nonlin inherits from its inputs."""
-    name = statement.target.name
-    names = [reference.name for reference in statement.inputs]
+def spread_kind(statement: Nonlin, kind: dict[str, Kind], width: dict[str, str]) -> None:
+    """Kind and width that a Nonlin inherits from its inputs; of none it is a constant vector."""
+    name, names = statement.target.name, [reference.name for reference in statement.inputs]
     vectors = [other for other in names if kind.get(other) == "vector"]
-    if vectors:
+    if vectors or not names:
         kind[name] = "vector"
         width.setdefault(name, statement.width or next((width[v] for v in vectors if v in width), "n"))
-    elif not names:
-        kind[name] = "vector"  # a constant vector
-        width.setdefault(name, statement.width or "n")
-    elif unsure.isdisjoint(names):
+    else:
         kind.setdefault(name, "scalar")
 
 
 def check_kinds(checker: Checker, statement: Statement, kind: Mapping[str, Kind], width: Mapping[str, str]) -> None:
     """Kinds and widths of one statement against each other."""
-    span = statement.span
-    name = statement.target.name
+    span, name, need = statement.span, statement.target.name, checker.need
     if isinstance(statement, MatMul):
         weight, vector = checker.netsor.weight[statement.weight.name], statement.vector.name
-        rows, columns = statement.sides(weight)
-        if kind[vector] != "vector":
-            checker.error(
-                f"{vector} is a scalar; MatMul needs a vector",
-                span.at(statement.vector.column),
-                "a scalar enters vectors inside a Nonlin",
-            )
-        elif width[vector] != columns:
-            shape = (width[vector], rows) if statement.transposed else (rows, width[vector])
-            turned = replace(statement, transposed=not statement.transposed)
-            checker.error(
-                f"{statement.matrix} has shape [{rows}, {columns}], but {vector} has width {width[vector]}",
-                span.at(statement.vector.column),
-                (f"{turned}, or " if width[vector] == rows else "") + f"shape: [{', '.join(shape)}] for {weight.name}",
-            )
-        if width.get(name) != rows:
-            checker.error(f"{name} has definitions of different widths", span)
+        (rows, columns), place = statement.sides(weight), span.at(statement.vector.column)
+        said, fix = f"{vector} is a scalar; MatMul needs a vector", "a scalar enters vectors inside a Nonlin"
+        if need(kind[vector] == "vector", said, place, fix):
+            found = width[vector]
+            shape = (found, rows) if statement.transposed else (rows, found)
+            turned = f"{replace(statement, transposed=not statement.transposed)}, or " if found == rows else ""
+            said = f"{statement.matrix} has shape [{rows}, {columns}], but {vector} has width {found}"
+            need(found == columns, said, place, f"{turned}shape: [{', '.join(shape)}] for {weight.name}")
+        need(width.get(name) == rows, f"{name} has definitions of different widths", span)
     elif isinstance(statement, Dot):
         for operand in (statement.left, statement.right):
-            if kind[operand.name] != "vector":
-                checker.error(
-                    f"{operand.name} is a scalar; Dot needs two vectors",
-                    span.at(operand.column),
-                    "multiply scalars inside a Nonlin",
-                )
-        left, right = width.get(statement.left.name), width.get(statement.right.name)
-        if left and right and left != right:
-            checker.error(
-                f"Dot of {statement.left.name} (width {left}) and {statement.right.name} (width {right})",
-                span,
-                "both operands need the same width",
-            )
-        if kind[name] == "vector":
-            checker.error(f"{name} is a vector in one definition and a Dot in another", span)
+            said, place = f"{operand.name} is a scalar; Dot needs two vectors", span.at(operand.column)
+            need(kind[operand.name] == "vector", said, place, "multiply scalars inside a Nonlin")
+        left, right = (width.get(operand.name) for operand in (statement.left, statement.right))
+        said = f"Dot of {statement.left.name} (width {left}) and {statement.right.name} (width {right})"
+        need(not left or not right or left == right, said, span, "both operands need the same width")
+        need(kind[name] != "vector", f"{name} is a vector in one definition and a Dot in another", span)
     else:
         vectors = [r for r in statement.inputs if kind.get(r.name) == "vector"]
         for reference in vectors:
-            if width[reference.name] != width[name]:
-                other = width[reference.name]
-                checker.error(
-                    f"{name} has width {width[name]}, but {reference.name} has width {other}",
-                    span.at(reference.column),
-                    "coordinatewise functions need equal widths",
-                )
-        if statement.width and not vectors and statement.inputs and kind[name] == "scalar":
-            checker.error(f"{name} is a scalar; it has no width", span)
+            said = f"{name} has width {width[name]}, but {reference.name} has width {width[reference.name]}"
+            place, fix = span.at(reference.column), "coordinatewise functions need equal widths"
+            need(width[reference.name] == width[name], said, place, fix)
+        plain = statement.width and statement.inputs and not vectors and kind[name] == "scalar"
+        need(not plain, f"{name} is a scalar; it has no width", span)
 
 
-# ---- outputs -------------------------------------------------------------------------------------------------------
+# ---- programs ------------------------------------------------------------------------------------------------------
 
 
 def check_outputs(checker: Checker, families: Mapping[str, Family]) -> None:
     """Outputs exist, and each is named once."""
-    netsor = checker.netsor
-    if not netsor.outputs:
-        checker.error("the program has no outputs", Span(), "outputs: [y] in a file, P.outputs(y) in Python")
-    checker.used |= {*netsor.outputs}
-    for name in netsor.outputs:
-        if name not in families or families[name].kind == "weight":
-            known = list(dict.fromkeys(statement.target.name for statement in netsor.body))
-            checker.error(f"the output {name} is not defined", Span(), did_you_mean(name, known))
-    if len(set(netsor.outputs)) != len(netsor.outputs):
-        checker.error("an output is named twice", Span())
+    outputs, known = checker.netsor.outputs, list(dict.fromkeys(s.target.name for s in checker.netsor.body))
+    checker.need(outputs, "the program has no outputs", Span(), "outputs: [y] in a file, P.outputs(y) in Python")
+    for name in outputs:
+        family = name in families and families[name].kind != "weight"
+        checker.need(family, f"the output {name} is not defined", Span(), did_you_mean(name, known))
+    checker.need(len(set(outputs)) == len(outputs), "an output is named twice", Span())
 
 
-def note_unused(checker: Checker) -> None:
-    """Warn about declarations and statements that nothing uses."""
-    for statement in checker.netsor.body:
-        checker.used |= {reference.name for reference in statement.inputs}
-        if isinstance(statement, MatMul):
-            checker.used.add(statement.weight.name)
-        for part in statement_parts(statement):
-            for node in walk(part):
-                if isinstance(node, Constant | Variable):
-                    checker.used.update(*(_words(slot.text) for slot in node.slots))
-    for text in (
-        *(index.text for index in checker.netsor.indices),
-        *(text for _, _, text in checker.netsor.widths),
-        *(text for _, text in checker.netsor.written),
-    ):
-        checker.used |= _words(text)
-    for kind, entries in (
-        ("constant", checker.netsor.constants),
-        ("index", checker.netsor.indices),
-        ("initial vector", checker.netsor.initial),
-        ("weight", checker.netsor.weights),
-    ):
-        for entry in entries:
-            if entry.name not in checker.used:
-                checker.warnings.append(Problem(f"the {kind} {entry.name} is not used", entry.span))
-    for statement in checker.netsor.body:
-        if statement.target.name not in checker.used:
-            checker.warnings.append(Problem(f"{statement.target.name} is neither used nor an output", statement.span))
-
-
-def _words(text: str) -> set[str]:
-    return set("".join(c if c.isalnum() or c == "_" else " " for c in text).split())
+def unused(netsor: Draft) -> tuple[Problem, ...]:
+    """Warnings about declarations and statements that nothing uses."""
+    texts: list[Any] = [*netsor.expressions, *netsor.outputs, *(text for _, text in netsor.written)]
+    texts += [text for _, _, text in netsor.widths] + [index.text for index in netsor.indices]
+    declarations: tuple[Any, ...] = (*netsor.constants, *netsor.initial, *netsor.weights)
+    texts += [name for declaration in declarations for name in declaration.indices]
+    texts += [part for s in netsor.body for part in (*s.references, *s.target.slots)]
+    used = set(re.findall(r"\w+", " ".join(map(str, texts))))
+    called = ("constant", netsor.constants), ("index", netsor.indices), ("initial vector", netsor.initial)
+    groups: tuple[tuple[str, tuple[Any, ...]], ...] = (*called, ("weight", netsor.weights))
+    found = [(f"the {kind} {e.name} is not used", e.span) for kind, es in groups for e in es if e.name not in used]
+    found += [
+        (f"{s.target.name} is neither used nor an output", s.span) for s in netsor.body if s.target.name not in used
+    ]
+    return tuple(Problem(message, span) for message, span in found)
 
 
 def validate(netsor: Draft) -> tuple[Mapping[str, Family], tuple[Problem, ...]]:
@@ -882,7 +693,7 @@ def validate(netsor: Draft) -> tuple[Mapping[str, Family], tuple[Problem, ...]]:
     families = _declared(checker)
     if len(netsor.body) > MAX_STATEMENTS:
         said = f"the program has {len(netsor.body)} statements, more than the {MAX_STATEMENTS} allowed"
-        checker.error(said, netsor.body[MAX_STATEMENTS].span, "a family is one statement, whatever its size")
+        checker.need(False, said, netsor.body[MAX_STATEMENTS].span, "a family is one statement, whatever its size")
     families |= defined_families(checker)
     checker.done()
     for statement in netsor.body:
@@ -895,12 +706,9 @@ def validate(netsor: Draft) -> tuple[Mapping[str, Family], tuple[Problem, ...]]:
     checker.done()
     for statement in netsor.body:
         if isinstance(statement, Nonlin):
-            check_infinity(checker, statement.expr, statement)
-            check_clips(checker, statement)
-            check_masks(checker, statement)
+            check_function(checker, statement)
     checker.done()
-    note_unused(checker)
-    return families, tuple(checker.warnings)
+    return families, unused(netsor)
 
 
 def check_declarations(draft: Draft) -> None:
@@ -917,9 +725,9 @@ def check_last(draft: Draft, later: Collection[str]) -> None:
     """
     checker, statement = Checker(draft, later), draft.body[-1]
     check_names(checker)
-    families = declared_families(checker, values=False) | defined_families(checker, whole=False)
+    families = declared_families(checker) | defined_families(checker, whole=False)
     check_right_side(checker, statement, families)
-    if not checker.problems:
+    if not checker.problems and not later:
         with_kinds(checker, families)
     found = [problem for problem in checker.problems if problem.span.text == statement.span.text]
     if found:
@@ -933,4 +741,10 @@ def _declared(checker: Checker) -> dict[str, Family]:
     for constant in checker.netsor.constants:
         check_constant(checker, constant)
     checker.done()
-    return declared_families(checker)
+    families = declared_families(checker)
+    for entry in checker.netsor.initial if not checker.problems else ():
+        check_initial(checker, entry)
+    for weight in checker.netsor.weights if not checker.problems else ():
+        what = f"the variance of {weight.name}"
+        check_values(checker, weight.variance, weight.indices, what, weight.span, sign=True)
+    return families
