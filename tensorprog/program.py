@@ -48,20 +48,6 @@ class Program(Builder, Shown):
     imported: Imported | None = None
     """What became of the parameters of a torch module, of a program that `from_torch` made."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("_") and not hasattr(type(self), name):
-            known = name in self._draft.constant
-            what = f"a program keeps its constants: {name} is given" if known else f"a program has no attribute {name}"
-            raise fail(
-                what + (" where it is made" if known else ", and takes none"),
-                fix=(
-                    f'tp.load("file.yaml", {name}={value!r}), or tp.Program("mine", constants={{"{name}": {value!r}}})'
-                    if known
-                    else f'P.constant("{name}", {value!r})'
-                ),
-            )
-        super().__setattr__(name, value)
-
     @property
     def name(self) -> str:
         """The program's name."""

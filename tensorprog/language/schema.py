@@ -20,7 +20,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
+from tensorprog.language.errors import ProgramError, Span, did_you_mean, fail
 from tensorprog.language.expr import (
     Expr,
     Number,
@@ -630,22 +630,14 @@ def make_statement(
     """
     count, takes, option, example = _INSTRUCTIONS[instruction]
     given: dict[str, str] = {}
-    problems = []
     for key, text in keywords:
         if key != option.partition("=")[0] or key in given:
             what = "is given twice" if key in given else "is no option of it"
-            problems.append(Problem(f"{instruction}: {key} {what}", span, f"{instruction}(..., {option})"))
+            raise fail(f"{instruction}: {key} {what}", span, f"{instruction}(..., {option})")
         given[key] = text.replace(" ", "")
     if len(args) != count:
-        problems.append(
-            Problem(
-                f"{instruction} takes {takes}, not {len(args)} argument{'s' * (len(args) != 1)}",
-                span,
-                f"{target} = {example}",
-            )
-        )
-    if problems:
-        raise ProgramError(problems)
+        said = f"{instruction} takes {takes}, not {len(args)} argument{'s' * (len(args) != 1)}"
+        raise fail(said, span, f"{target} = {example}")
     if instruction == "Nonlin":
         width = given.get("width", "")
         if width and not width.isidentifier():
@@ -654,19 +646,12 @@ def make_statement(
     transposed = isinstance(args[0], Transposed)
     args = [arg.weight if isinstance(arg, Transposed) else arg for arg in args]
     for position, arg in enumerate(args):
-        if isinstance(arg, Variable):
-            continue
-        role = "a weight" if instruction == "MatMul" and position == 0 else "a vector"
-        fix = (
-            "declare it under weights: and write " + example
-            if role == "a weight"
-            else f"give it a name first: {_named(target, arg)} = Nonlin({arg}), then {instruction} of that"
-        )
-        problems.append(
-            Problem(f"{instruction} takes {role} by its name here, not {arg}", span.at(getattr(arg, "column", 0)), fix)
-        )
-    if problems:
-        raise ProgramError(problems)
+        if not isinstance(arg, Variable):
+            fix = f"give it a name first: {_named(target, arg)} = Nonlin({arg}), then {instruction} of that"
+            weight = instruction == "MatMul" and position == 0
+            said = f"{instruction} takes {'a weight' if weight else 'a vector'} by its name here, not {arg}"
+            fix = f"declare it under weights: and write {example}" if weight else fix
+            raise fail(said, span.at(getattr(arg, "column", 0)), fix)
     first, second = cast("tuple[Variable, Variable]", tuple(args))
     if instruction == "MatMul":
         return MatMul(target, first, second, span, transposed=transposed)

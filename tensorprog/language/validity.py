@@ -395,8 +395,9 @@ def check_function(checker: Checker, statement: Nonlin) -> None:
             place = first_place(checker, Call("greater", (node.args[1], node.args[2])))
             said = f"{node}: the lower bound is above the upper one{place}"
             checker.need(place is None, said, span, "clip(x, lower, upper)")
-        masks = walk(node.arg) if isinstance(node, Reduction) and node.reducer in MASKED else ()
-        for mask in masks:
+        if not isinstance(node, Reduction) or node.reducer not in MASKED:
+            continue
+        for mask in walk(node.arg):
             if is_call(mask, "where") and not any(isinstance(part, Variable) for part in walk(mask.args[0])):
                 condition, yes, no = mask.args
                 hidden = condition if yes == Number(-math.inf) else Call("equal", (condition, Number(0)))
