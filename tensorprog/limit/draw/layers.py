@@ -190,11 +190,11 @@ class Conditioned(NumericRecursion):
         """E[f(l) g(l')] without coefficients: for all draws at once, and only once, of what is not random."""
         read = [p.without_coefficient.expression, q.without_coefficient.expression]
         random = any(v.name in self.whole.random for expr in read for v in variables(expr))
-        if random or self.whole.replicates is not None:
+        if random or (self.whole.replicates is None and (self.needs_points(p) or self.needs_points(q))):
             self._used[self.expectation_key(p, q, ranges)] = self._now
             return super().expectations(p, q, ranges)
-        found = self.whole.expectations(p, q, {name: span for name, span in ranges.items() if name != REPLICATE})
-        return IndexedValues(found.terms, ranges)
+        own = self.whole.over({name: span for name, span in ranges.items() if name != REPLICATE})
+        return IndexedValues(self.whole.settle(self.whole.expectations(p, q, own)).terms, ranges)
 
     def _average(self, name: str) -> Value:
         if name in self.given:

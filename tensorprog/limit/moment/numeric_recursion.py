@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from tensorprog.gaussian.several import REPLICATES
+from tensorprog.language.arrows import connected
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import MatMul, Netsor, Nonlin, Range
@@ -92,24 +93,39 @@ class NumericRecursion(Numbers):
         """Whether the moments of a vector are means over points."""
         if name not in self._pointed:
             vector = self.netsor.families[name].kind == "vector" and not self.parts.is_base(name)
-            self._pointed[name] = vector and any(map(self._needs_points, self.parts.of(name)))
+            self._pointed[name] = vector and any(map(self.needs_points, self.parts.of(name)))
         return self._pointed[name]
 
-    def _needs_points(self, part: WeightedFunction) -> bool:
-        if any(variable.name in self.parts.carried for _, variable, _ in part.inner):
-            return True
-        together = self.parts.sums_over_vectors if self.jointly else self.parts.reduces
-        return part.joint and any(map(together, self.parts.factors_of(part)))
+    def needs_points(self, part: WeightedFunction) -> bool:
+        """Whether the expectations of a part are means over points."""
+        return self._carries(part) or (part.joint and any(map(self._together, self.parts.factors_of(part))))
+
+    def _carries(self, part: WeightedFunction) -> bool:
+        return any(variable.name in self.parts.carried for _, variable, _ in part.inner)
+
+    def _together(self, factor: WeightedFunction) -> bool:
+        return self.parts.sums_over_vectors(factor) if self.jointly else self.parts.reduces(factor)
 
     def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
-        """E[f(l) g(l')] without coefficients."""
-        if self._needs_points(p) or self._needs_points(q):
-            return IndexedValues.constant(self.points.of_parts(p, q, ranges), ranges)
-        product = ProductOfFunctions(self, [*self.parts.factors_of(p), *self.parts.factors_of(q)], ranges)
-        return self.by_patterns(product, ranges, (*q.bound, *p.bound))
+        """E[f(l) g(l')] without coefficients: factors that are independent of those at points have no points."""
+        sides = [self.parts.factors_of(part) for part in (p, q)]
+        if not (self.needs_points(p) or self.needs_points(q)):
+            product = ProductOfFunctions(self, [*sides[0], *sides[1]], ranges)
+            return self.by_patterns(product, ranges, (*q.bound, *p.bound))
+        if self._carries(p) or self._carries(q):
+            return IndexedValues.constant(self.points.of_factors(*sides, ranges), ranges)
+        read = [(factor, {self.parts.source(v.name) for _, v, _ in factor.inner}) for side in sides for factor in side]
+        groups = connected(read, lambda one, two: not one[1].isdisjoint(two[1]))
+        alone = [f for group in groups if not any(self._together(f) for f, _ in group) for f, _ in group]
+        first, second = ([f for f in side if not any(f is other for other in alone)] for side in sides)
+        found = IndexedValues.constant(self.points.of_factors(first, second, ranges), ranges)
+        if not alone:
+            return found
+        return found * self.by_patterns(ProductOfFunctions(self, alone, ranges), ranges, (*q.bound, *p.bound))
 
     def _uncentred(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> IndexedValues:
-        if self.random & {f, g} or not (self.pointed(f) or self.pointed(g)):
+        carries = any(self._carries(part) for name in (f, g) for part in self.parts.of(name))
+        if self.random & {f, g} or not carries:
             return super()._uncentred(f, g, ranges, at)
         with self.guarded(f, g):
             if not self.points.independent(f, g):

@@ -39,12 +39,12 @@ from tensorprog.language.evaluate import (
     multiply,
     take,
 )
-from tensorprog.language.expr import Affine, Variable
+from tensorprog.language.expr import Affine, Variable, product_of
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import Step
 from tensorprog.limit.form.definitions import Box, place, target_box
-from tensorprog.limit.form.sums_of_functions import SumsOfFunctions, WeightedFunction
+from tensorprog.limit.form.sums_of_functions import ONE, SumsOfFunctions, WeightedFunction
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import need, numbers_at_once
 from tensorprog.limit.moment.numbers import EXACT, Numbers, initial_draws
@@ -302,12 +302,12 @@ class Points:
         )
         return one.isdisjoint(two)
 
-    def of_parts(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> Value:
-        """E of the product of two parts without their coefficients."""
+    def of_factors(self, p: Sequence[WeightedFunction], q: Sequence[WeightedFunction], ranges: Ranges) -> Value:
+        """E of the product of some factors of two parts."""
         own = self.parts.every_range() | dict(ranges)
         sides = []
-        for part in (p, q):
-            body = part.without_coefficient.expression
+        for side in (p, q):
+            body = product_of([factor.expression for factor in side] or [ONE])
             value = evaluate(body, Scope(self.netsor, own, self._read))
             lead = [axis for axis in (REPLICATE, COORDINATE) if axis not in value.axes]
             axes = (REPLICATE, *(axis for axis in value.axes if axis not in (REPLICATE, COORDINATE)), COORDINATE)
