@@ -33,6 +33,7 @@ ENTRY = "law.json"
 MAX_ENTRY = 16_000_000  # bytes, four for a character: far more than a program file may have
 NUMBER = (float, int, NoneType)
 KINDS: dict[str, Any] = {"program": str, "grade": str, "accuracy": NUMBER, "seed": int, "functions": dict}
+KINDS["assumed"] = (list, NoneType)  # laws of older versions have none
 BROKEN = (  # what reading an archive raises that is damaged, or none
     OSError, EOFError, ValueError, LookupError, MemoryError, NotImplementedError, RuntimeError, zipfile.BadZipFile,
     zlib.error,
@@ -169,6 +170,7 @@ class Law(NumericLaw, Shown):
         settings = {
             "program": text,
             "grade": self.grade,
+            "assumed": self.assumed,
             "accuracy": self.accuracy,
             "seed": self._seed,
             "version": __version__,
@@ -196,7 +198,8 @@ class Law(NumericLaw, Shown):
         netsor = unpack(found["program"], tables)
         for name in netsor.own:
             check_sketch(name, found["functions"].get(name))
-        return cls(netsor, grade=found["grade"], accuracy=found["accuracy"], seed=found["seed"])
+        assumed = tuple(map(str, found.get("assumed") or ()))
+        return cls(netsor, grade=found["grade"], accuracy=found["accuracy"], seed=found["seed"], assumed=assumed)
 
 
 def _settings(archive: zipfile.ZipFile) -> dict[str, Any]:

@@ -240,7 +240,9 @@ class Program(Builder, Shown):
             return SymbolicLaw(self.netsor, symbolic, grade=report.grade)
         from tensorprog.law import Law
 
-        return Law(self.netsor, grade=report.grade, accuracy=accuracy, max_memory=parse_memory(max_memory), seed=seed)
+        memory = parse_memory(max_memory)
+        grade, assumed = report.grade, report.assumed
+        return Law(self.netsor, grade=grade, accuracy=accuracy, max_memory=memory, seed=seed, assumed=assumed)
 
     def explain(self, name: str) -> str:
         """Statement, clause of Definition 1 and numbers behind one quantity such as 'p[0,1,2]'."""

@@ -14,8 +14,10 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,7 @@ from tensorprog.language.expr import (
     Reduction,
     Variable,
     free_indices,
+    fold,
     index_names,
     rebuild,
     substitute,
@@ -52,6 +55,7 @@ INF = math.inf
 ALL = (-INF, INF)
 MOST = 1_000_000  # values of indices at which an expression of constants is evaluated
 ROUNDING = 4e-15  # of an expression of numbers, relative to the largest of them
+LEAST, LARGEST = 1e-3, 100.0  # size of numbers in functions that are recognised by their values
 TINY = 1e-15  # what may be 0 but for rounding
 FEW = 64  # values of a parameter that are looked at one by one
 DEEPEST = 10  # definitions that are followed to find what masks hide; beyond, runs refuse rows without an entry
@@ -244,6 +248,36 @@ def _product(a: Facts, b: Facts, same: bool = False) -> Facts:
     return _tidy(found, **_joint((a, b), apart and not zero))
 
 
+def _exact(expr: Expr, netsor: Netsor) -> Fraction | None:
+    """The value of numbers that are added, multiplied and compared, or at which functions are simple; else None."""
+
+    def leaf(node: Expr) -> Fraction | None:
+        value = netsor.constant[node.name].value if isinstance(node, Constant) else getattr(node, "value", None)
+        return Fraction(str(value)) if isinstance(value, int | float) and math.isfinite(value) else None
+
+    def rule(operation: Callable[..., Fraction]) -> Callable[..., Fraction | None]:
+        return lambda _, *parts: None if None in parts else operation(*parts)
+
+    def simple(node: Expr, *parts: Fraction | None) -> Fraction | None:
+        if not isinstance(node, Call) or len(parts) != 1 or parts[0] not in (0, 1) or ATOMS[node.atom].declared:
+            return None
+        with np.errstate(all="ignore"):
+            value = 2 * float(ATOMS[node.atom].numpy(np.float64(parts[0])))
+        return Fraction(int(value), 2) if value.is_integer() else None  # exp(0), log(1), sigmoid(0)
+
+    def power(_: Expr, base: Fraction | None, exponent: Fraction | None) -> Fraction | None:
+        small = exponent is not None and exponent.denominator == 1 and 0 <= exponent <= FEW
+        return None if base is None or not small else Fraction(base**exponent)
+
+    operations: dict[str, Callable[..., Fraction]] = {
+        "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "negative": operator.neg,
+        "abs": abs, "relu": lambda x: max(x, Fraction(0)), "minimum": min, "maximum": max,
+    }  # fmt: skip
+    rules = {name: rule(operation) for name, operation in operations.items()}
+    rules["divide"] = lambda _, top, bottom: top / bottom if top is not None and bottom else None
+    return fold(expr, rules | {"power": power}, leaf, simple)
+
+
 def _put(expr: Expr, part: Expr, value: Expr) -> Expr:
     """The expression where a part has a value; softmaxes over the part's indices read other members, and stay."""
     own = set(free_indices(part))
@@ -313,8 +347,14 @@ class Calculus:
     def _best(self, expr: Expr, position: int) -> Facts:
         """Facts of an expression, or of the functions of the language that it spells out."""
         found = self.expression(expr, position)
-        jumps = found.rough is not None and found.rough.jump  # too small, it may be, to be seen in values
-        if jumps or (found.pseudo_lipschitz and (found.bounded or found.order == 1)):
+        if found.pseudo_lipschitz and (found.bounded or found.order == 1):
+            return found
+        # what may be too small, or too far out, to be seen in values
+        spans = [span for node in walk(expr) if (span := self.closed(node))]
+        odd = any(x and not LEAST <= abs(x) <= LARGEST for span in spans for x in span)
+        powers = [self.expression(e.args[0], position) for e in walk(expr) if isinstance(e, Call) and e.atom == "exp"]
+        steep = any(p.growth >= 2 and p.high == INF for p in powers)
+        if odd or steep or (found.rough is not None and found.rough.jump):
             return found
         short = recognised(expr)
         return found if short == expr else self.expression(short, position)
@@ -648,11 +688,16 @@ class Calculus:
         reached = bool(here.attained) and here.low < low and high < here.high
         found = HOLDS
         for place in places:
-            one, two = (self._values(_put(branch, *place)) for branch in (yes, no))
+            ends = [_put(branch, *place) for branch in (yes, no)]
+            one, two = map(self._values, ends)
             if one is None or two is None:
                 return FAILS if reached and here.sources.isdisjoint(chosen) and yes != no else UNKNOWN
-            if not (one[0] <= two[1] and two[0] <= one[1]):
+            exact = [_exact(end, self.netsor) for end in ends]
+            apart = exact[0] != exact[1] if None not in exact else one[1] < two[0] or two[1] < one[0]
+            if apart:
                 found = FAILS if reached else UNKNOWN
+            elif None in exact and ends[0] != ends[1] and found is HOLDS:
+                found = UNKNOWN  # equal but for rounding
         return found
 
     # -- what the rules ask --------------------------------------------------------------------------------------------

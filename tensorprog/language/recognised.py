@@ -28,7 +28,8 @@ from tensorprog.language.records import Draft
 
 __all__ = ["recognised"]
 
-FAR = np.array([30.0, 1e2, 1e3, 1e5])
+FAR = np.array([30.0, 50.0, 1e2, 200.0, 300.0, 1e3, 1e5, 1e10])
+OVERFLOW = 300.0  # the largest number at which values must be finite
 POINTS = np.concatenate([-FAR, [-1e-3, 1e-3], np.linspace(-9, 9, 73), FAR])
 X = Variable("x")
 
@@ -58,7 +59,7 @@ def recognised(expr: Expr, within: float = 1e-9, names: Sequence[str] = ()) -> E
             with np.errstate(all="ignore"):
                 wanted = ATOMS[name].numpy(POINTS)
                 near = (np.abs(values - wanted) <= within * np.maximum(np.abs(wanted), 1e-3)) | (values == wanted)
-            if name != "negative" and np.all(near | (~np.isfinite(values) & (np.abs(POINTS) > 30))):
+            if name != "negative" and np.all(near | (~np.isfinite(values) & (np.abs(POINTS) > OVERFLOW))):
                 return call(name, inner)
         return None
 

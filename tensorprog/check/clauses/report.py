@@ -102,6 +102,11 @@ class Report(Shown):
         """Findings that put the program outside."""
         return tuple(finding for finding in self.findings if finding.failing)
 
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What is not shown, and the grade rests on, as text."""
+        return tuple(str(claim) for claim in self.claims if claim.name == ASSUMED)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain data: grade, source, consequence, claims and findings."""
         return {
@@ -119,7 +124,7 @@ class Report(Shown):
         """What the grade means."""
         unbounded = any(finding.verdict == "remark" for finding in self.findings)
         remark = ", with its remark on unbounded inputs" if unbounded else ""
-        assumed = "".join(f"; {claim}" for claim in self.claims if claim.name == ASSUMED)
+        assumed = "".join(f"; {claim}" for claim in self.assumed)
         how = "after exact rewrites" if self.rewrites else "as written"
         return {
             "theorem": f"the theorem applies {how} ({self.source})",

@@ -65,10 +65,12 @@ class NumericLaw:
         max_memory: int = 1 << 30,
         seed: int = 0,
         expanded: bool = True,
+        assumed: Sequence[str] = (),
     ) -> None:
         if not isinstance(netsor, Netsor):
             raise fail("a law is made of a program", fix="P.limit()")
         self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
+        self.assumed = tuple(assumed)  # what is not shown of the program's functions, and the law rests on
         self.budget, self._max_memory, self._seed = Budget(max_memory, self._watch), max_memory, seed
         with self.budget.within():
             self.recursion = NumericRecursion(netsor, expanded, max_memory // 12)
@@ -109,7 +111,8 @@ class NumericLaw:
 
     def __repr__(self) -> str:
         scores, widths = ", ".join(self.scores) or "none", widths_text(self.widths)
-        return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={scores}, {widths})"
+        assumed = "".join(f"; {text}" for text in self.assumed)
+        return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={scores}, {widths}{assumed})"
 
     def __reduce__(self) -> Any:
         settings: dict[str, Any] = {
@@ -117,6 +120,7 @@ class NumericLaw:
             "accuracy": self.accuracy,
             "max_memory": self._max_memory,
             "seed": self._seed,
+            "assumed": self.assumed,
         }
         return partial(type(self), **settings, expanded=self.recursion.expanded), (self.netsor,)
 
@@ -630,6 +634,7 @@ class NumericLaw:
             max_memory=self._max_memory,
             seed=self._seed,
             expanded=self.recursion.expanded if expanded is None else expanded,
+            assumed=self.assumed,
         )
 
     def expectation(self, psi: str | Expr, *, with_error: bool = False) -> Any:

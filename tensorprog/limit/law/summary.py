@@ -41,6 +41,7 @@ def blocks_of(law: NumericLaw) -> list[Block]:
     return [
         paragraph(strong(netsor.title or netsor.name), ": infinite-width limit", *grade),
         paragraph(converges(law)),
+        *(paragraph(text, label="claim") for text in law.assumed),
         Grid(f"limit of {netsor.name}", header, rows, text_columns=(0, 1, 2)),
         *(shown for name in names for shown in _matrix(law, name, quick)),
         paragraph(foot, note=True),
