@@ -147,7 +147,9 @@ class Points:
             return 1 << min(max(log2, LEAST_LOG2), MOST_GIVEN_LOG2)
         names = {name for own in self.vectors for name in self._closure(own)[0]}
         names |= {v.name for s in self.netsor.body for v in s.inputs if self.netsor.families[v.name].kind == "vector"}
-        members = max(1, dims + sum(math.prod(self.netsor.families[name].shape) for name in names))
+        # normals of initial vectors make room for their values
+        normals = sum(math.prod(shape) for source, shape in self.sources.items() if source not in self.numbers.initials)
+        members = max(1, normals + sum(math.prod(self.netsor.families[name].shape) for name in names))
         held = 2 * numbers_at_once(self._held, 2)  # in single precision
         log2 = min(max(int(math.log2(max(1, held // (REPLICATES * members)))), LEAST_LOG2), MOST_LOG2)
         need(
@@ -173,13 +175,18 @@ class Points:
         looped = any(step.fixed for step in self.steps)
         times = [k * looped for shape in self.sources.values() for k in np.indices(shape)[-1].reshape(-1)]
         coordinates = np.argsort(np.argsort(times, kind="stable"))
-        sets = [points.T.astype(np.float32) for points in point_sets(len(times), int(math.log2(self.count)), 0)]
-        found, start = {}, 0
+        rows, start, found = {}, 0, dict[str, Array]()
         for source, shape in self.sources.items():
-            own = coordinates[start : start + math.prod(shape)]
-            drawn = [points[own].reshape(*shape, -1) for points in sets]
-            found[source] = np.concatenate(drawn, axis=-1)[None] if self.numbers.each else np.stack(drawn)
-            start += len(own)
+            rows[source] = coordinates[start : start + math.prod(shape)]
+            start += math.prod(shape)
+            lead = (1, *shape, REPLICATES, self.count) if self.numbers.each else (REPLICATES, *shape, self.count)
+            found[source] = np.empty(lead, np.float32)
+        for k, points in enumerate(point_sets(len(times), int(math.log2(self.count)), 0)):
+            for source, shape in self.sources.items():  # one replicate after the other: only what is kept takes memory
+                own = points.T[rows[source]].reshape(*shape, -1)
+                found[source][(0, ..., k, slice(None)) if self.numbers.each else k] = own
+        if self.numbers.each:
+            return {source: values.reshape(*values.shape[:-2], -1) for source, values in found.items()}
         return found
 
     def values(self, name: str, box: Box) -> Array:
@@ -192,7 +199,10 @@ class Points:
             self.numbers.ready(*sorted(closure))
         if name not in self._values and not family.statements:
             initial = next(entry for entry in self.netsor.initial if entry.name == name)
-            drawn = initial_draws(self.numbers, initial, self.normals[name]).astype(np.float32)
+            normals = self.normals.pop(name)  # which nothing else reads
+            drawn = np.empty((len(normals), *family.shape, normals.shape[-1]), np.float32)
+            for k in range(len(normals)):
+                drawn[k] = initial_draws(self.numbers, initial, normals[k : k + 1])[0]
             self._values[name] = np.broadcast_to(drawn, (self.lead, *drawn.shape[1:]))
         numbers = [k for k in steps if k < self._limit and k not in self._done]
         made = [k for k in numbers if self.steps[k].statement.target.name == name and self._meets(k, box)]

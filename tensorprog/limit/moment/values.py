@@ -114,8 +114,10 @@ class Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
         if not any(name in slots for name in self.axes):
             return self
-        value, error = (gather(part, slots, ranges, starts) for part in (self.value, self.error))
-        return Value(value.axes, Estimate(value.data, error.data))
+        value = gather(self.value, slots, ranges, starts)
+        if value.data is self.estimate.value:
+            return self
+        return Value(value.axes, Estimate(value.data, gather(self.error, slots, ranges, starts).data))
 
     def widened(self, name: str, span: Range, whole: Range) -> Value:
         """The value over a larger range of one index, zero outside its own."""
