@@ -40,7 +40,7 @@ SIGNS, WAVES = ("step", "erf"), ("sin", "cos")
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
+class AffineFactor:
     """kind(a x + b), a factor of an expectation: of a kind of terms, or a "wave", exp(i (a x + b)).
 
     `distance` overrides (a m + b) / (|a| sd) for a step, m and sd mean and deviation of x, where it is known better.
@@ -52,7 +52,7 @@ class Factor:
     distance: Any = None
 
 
-NO_FACTOR = Factor("one", 0.0, 0.0)
+NO_FACTOR = AffineFactor("one", 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class SymbolicGaussian:
         return self.weight * sp.exp(-sp.expand(variance) / 2) * (sp.cos(centre) + sp.I * sp.sin(centre))
 
 
-def _absorbing(law: SymbolicGaussian, factor: Factor) -> tuple[SymbolicGaussian, Factor]:
+def _absorbing(law: SymbolicGaussian, factor: AffineFactor) -> tuple[SymbolicGaussian, AffineFactor]:
     """The measure times a factor of x that keeps it Gaussian, and the factor that is left."""
     methods = {"exp": law.times_exp, "wave": law.times_wave, "gaussian": law.times_gaussian}
     return (methods[factor.kind](factor.a, factor.b), NO_FACTOR) if factor.kind in methods else (law, factor)
@@ -127,7 +127,7 @@ def _absorbing(law: SymbolicGaussian, factor: Factor) -> tuple[SymbolicGaussian,
 class Moments:
     """The moments M(p, q) = E[x^p y^q A(x) B(y)] of one law and one pair of factors, computed once each."""
 
-    def __init__(self, law: SymbolicGaussian, first: Factor, second: Factor) -> None:
+    def __init__(self, law: SymbolicGaussian, first: AffineFactor, second: AffineFactor) -> None:
         law, self.first = _absorbing(law, first)
         turned, self.second = _absorbing(law.swapped(), second)
         self.weight = turned.weight  # one factor of all moments, so that formulas stay short
@@ -140,7 +140,7 @@ class Moments:
         return not any(a in WAVES and b in SIGNS for a, b in ((first, second), (second, first)))
 
     @classmethod
-    def of(cls, law: SymbolicGaussian, first: Factor, second: Factor) -> Callable[[int, int], Any]:
+    def of(cls, law: SymbolicGaussian, first: AffineFactor, second: AffineFactor) -> Callable[[int, int], Any]:
         """M(p, q) for any two kinds, sin and cos included.
 
         With W = E[x^p y^q exp(i U) B(y)]: cos U gives Re W, sin U gives Im W. If B is cos V or sin V as well, W is
@@ -156,8 +156,8 @@ class Moments:
             single = cls(law, wave, second)
             part = cls.real if first.kind == "cos" else cls.imaginary
             return lambda p, q: part(single(p, q))
-        plus = cls(law, wave, Factor("wave", second.a, second.b))
-        minus = cls(law, wave, Factor("wave", -second.a, -second.b))
+        plus = cls(law, wave, AffineFactor("wave", second.a, second.b))
+        minus = cls(law, wave, AffineFactor("wave", -second.a, -second.b))
         part = cls.real if first.kind == second.kind else cls.imaginary
         if second.kind == "cos":
             return lambda p, q: part(plus(p, q) + minus(p, q)) * sp.S.Half
@@ -276,13 +276,13 @@ def _apart(value: Any) -> tuple[Any, ...]:
     return sp.Add.make_args(sp.expand(value, power_base=False, power_exp=False, log=False))  # type: ignore[no-any-return]
 
 
-def _groups(terms: Terms) -> list[tuple[Factor, dict[int, Any]]]:
+def _groups(terms: Terms) -> list[tuple[AffineFactor, dict[int, Any]]]:
     """Terms as polynomials times one factor each."""
     groups: dict[tuple[Any, ...], dict[int, Any]] = {}
     for term in terms:
         polynomial = groups.setdefault((term.kind, term.scale, term.shift), {})
         polynomial[term.power] = polynomial.get(term.power, ZERO) + term.coefficient
-    return [(Factor(*key), polynomial) for key, polynomial in groups.items()]
+    return [(AffineFactor(*key), polynomial) for key, polynomial in groups.items()]
 
 
 # formulas are made once, for letters, and then read at what the letters stand for
@@ -345,7 +345,7 @@ def _moment(f: Terms, g: Terms, letters: tuple[Any, ...], slope: Any = None) -> 
         for second, right in _groups(g):
             if slope is not None and first.kind == second.kind == "step":
                 offset = law.my - slope * law.mx
-                along = _two_steps(law, first, Factor("step", second.a * slope, second.b + second.a * offset))
+                along = _two_steps(law, first, AffineFactor("step", second.a * slope, second.b + second.a * offset))
                 powers = _powers_along(right, slope, offset)
                 total += sum(a * b * along(p + q) for p, a in left.items() for q, b in powers.items())
             else:
@@ -364,14 +364,14 @@ def _powers_along(polynomial: dict[int, Any], slope: Any, offset: Any) -> dict[i
     return found
 
 
-def _two_steps(law: SymbolicGaussian, first: Factor, second: Factor) -> Callable[[int], Any]:
+def _two_steps(law: SymbolicGaussian, first: AffineFactor, second: AffineFactor) -> Callable[[int], Any]:
     """k -> E[x^k 1(a x + b > 0) 1(c x + d > 0)]: above both thresholds, below both, or between."""
     s, t = -first.b / first.a, -second.b / second.a
     up, also = first.a.is_positive, second.a.is_positive
 
     def beyond(side: Any, threshold: Any) -> Callable[[int, int], Any]:
         own = SymbolicGaussian(ZERO, law.mx, ONE, law.variance, ZERO)
-        return Moments.of(own, NO_FACTOR, Factor("step", side, -side * threshold))
+        return Moments.of(own, NO_FACTOR, AffineFactor("step", side, -side * threshold))
 
     if up and also:
         tail = beyond(ONE, sp.Max(s, t))

@@ -19,7 +19,7 @@ from tensorprog.limit.form.definitions import reductions
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
-from tensorprog.limit.moment.points import NUMBERS, Points
+from tensorprog.limit.moment.points import NUMBERS, VectorsAtPoints
 from tensorprog.limit.moment.products import ProductOfFunctions
 from tensorprog.limit.moment.recurrences import Recurrences
 from tensorprog.limit.moment.values import IndexedValues, Value
@@ -48,7 +48,7 @@ class NumericRecursion(Numbers):
         """Nothing is computed yet."""
         self.reset()
         self.recurrences = recurrences
-        self._points: Points | None = None
+        self._points: VectorsAtPoints | None = None
 
     def start_again(self) -> None:
         """Nothing is computed yet: filling in a recurrence did not finish."""
@@ -65,10 +65,10 @@ class NumericRecursion(Numbers):
     # -- what is averaged over points -----------------------------------------------------------------------------
 
     @property
-    def points(self) -> Points:
+    def points(self) -> VectorsAtPoints:
         """The vectors at quasi-random points."""
         if self._points is None:
-            self._points = Points(self, self.recurrences.steps, self.pointed_families, self._held)
+            self._points = VectorsAtPoints(self, self.recurrences.steps, self.pointed_families, self._held)
         return self._points
 
     @property

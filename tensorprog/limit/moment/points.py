@@ -50,7 +50,7 @@ from tensorprog.limit.memory import need, numbers_at_once
 from tensorprog.limit.moment.numbers import EXACT, Numbers, initial_draws
 from tensorprog.limit.moment.values import REPLICATE, Value
 
-__all__ = ["FEWEST", "Points", "variables_drawn"]
+__all__ = ["FEWEST", "VectorsAtPoints", "variables_drawn"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -70,7 +70,7 @@ def variables_drawn(parts: SumsOfFunctions, name: str, box: Box | None = None) -
     return size * sum(len(factor.inner) for factor in factors if parts.sums_over_vectors(factor))
 
 
-class Points:
+class VectorsAtPoints:
     """Vectors of one program at points, as far as they are needed.
 
     `vectors` are those whose moments are asked for; all that they are functions of has points as well.
