@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,8 +12,7 @@ from tensorprog.importing.layers import averaged, biased, column
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import einsum
-from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, scaled, shapes_of
-from tensorprog.importing.views import reshaped
+from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, shapes_of
 from tensorprog.language.expr import Affine, Call, Reduction
 
 Numbers = Sequence[int]
@@ -46,25 +44,21 @@ def convolution(sketch: Parameters, operation: TracedCall) -> Result:
         if padding == "same"
         else _several(0 if padding == "valid" else padding, count, 0)
     )
-    groups = operation.pair(8 if operation.operation.kind == "convolution" else 6, "groups", 1)
+    if operation.pair(8 if operation.operation.kind == "convolution" else 6, "groups", 1) != (1, 1):
+        raise sketch.refuse("a convolution in groups", "use groups=1")
     sizes = [shape[2:] for shape in operation.shapes]
     if sizes[0] != sizes[1]:
         raise sketch.refuse("positions change with the width", "let channels grow, not images")
     space = [f"y{k}" for k in range(count)]
     offsets = [f"d{k}" for k in range(count)]
     if isinstance(x, FixedTensor):
-        if groups != (1, 1):
-            raise sketch.refuse("a convolution of fixed inputs in groups", "use groups=1 in the first layer")
         patches = x.each(lambda array: _patches(array.astype(float), kernel, stride, pads, dilation, sizes[0]))
         flat = weight.on((weight.axes[0], atoms_of(weight.axes[1:])))
         made = einsum(sketch, patches, ["b", "in", *space], flat, ["out", "in"], ["b", "out", *space])
     else:
         moved = _shifted(sketch, random(sketch, x), kernel, stride, pads, dilation, sizes[0], (operation.name,))
         labels = [label for pair in zip(space, offsets, strict=True) for label in pair]
-        if groups == (1, 1):
-            made = einsum(sketch, moved, ["b", "in", *labels], weight, ["out", "in", *offsets], ["b", "out", *space])
-        else:
-            made = _grouped(sketch, operation, moved, weight, groups, labels, space, offsets)
+        made = einsum(sketch, moved, ["b", "in", *labels], weight, ["out", "in", *offsets], ["b", "out", *space])
     return biased(sketch, made, column(bias, count + 1))
 
 
@@ -134,29 +128,6 @@ def _shifted(
     return sketch.read_at(value, slots, tuple(found))
 
 
-def _grouped(
-    sketch: Parameters,
-    operation: TracedCall,
-    moved: Traced,
-    weight: Traced,
-    groups: tuple[int, int],
-    labels: Sequence[str],
-    space: Sequence[str],
-    offsets: Sequence[str],
-) -> Traced:
-    """A convolution in which each group of channels reads its own."""
-    per = [shape[1] // g for shape, g in zip(operation.shapes, groups, strict=True)]
-    split, apart = [], []
-    for g, p, (_, inside, *kernel), (b, _, *rest) in zip(
-        groups, per, shapes_of(weight.axes), shapes_of(moved.axes), strict=True
-    ):
-        split.append((b, g, inside, *rest))
-        apart.append((g, p, inside, *kernel))
-    x, w = reshaped(sketch, moved, (split[0], split[1])), reshaped(sketch, weight, (apart[0], apart[1]))
-    made = einsum(sketch, x, ["b", "g", "in", *labels], w, ["g", "out", "in", *offsets], ["b", "g", "out", *space])
-    return made.on((made.axes[0], (*made.axes[1], *made.axes[2]), *made.axes[3:]))
-
-
 def _window(sketch: Parameters, operation: TracedCall, value: Traced, reducer: str) -> Traced:
     """A reduction over windows of positions."""
     count = len(value.axes) - 2
@@ -175,20 +146,6 @@ def _window(sketch: Parameters, operation: TracedCall, value: Traced, reducer: s
     have = shapes_of(value.axes[2:])[0]
     if any(s * (size - 1) + k > h + 2 * p for s, size, k, h, p in zip(stride, sizes, kernel, have, pads, strict=True)):
         raise sketch.refuse("the last window leaves the image", "use ceil_mode=False")
-    return _reduced(sketch, operation, value, reducer, kernel, stride, pads, sizes)
-
-
-def _reduced(
-    sketch: Parameters,
-    operation: TracedCall,
-    value: Traced,
-    reducer: str,
-    kernel: Numbers,
-    stride: Numbers,
-    pads: Numbers,
-    sizes: Numbers,
-) -> Traced:
-    """A reduction over windows of these sizes."""
     moved = _shifted(sketch, value, kernel, stride, pads, [1] * len(pads), sizes, (operation.name,))
     over = atoms_of(moved.axes[3::2])
     expr = Reduction(reducer, tuple(atom.name for atom in over), moved.expr) if over else moved.expr
@@ -198,37 +155,24 @@ def _reduced(
 @rule("max_pool1d", "max_pool2d", "max_pool2d_with_indices")
 def max_pool(sketch: Parameters, operation: TracedCall) -> Result:
     """The largest of a window."""
-    value = random(sketch, operation.tensor(0))
-    if any(d != 1 for d in _several(operation.plain(4, "dilation", 1), len(value.axes) - 2, 1)):
+    if any(d != 1 for d in _several(operation.plain(4, "dilation", 1), 1, 1)):
         raise sketch.refuse("pooling with dilation", "use dilation=1")
-    made = _window(sketch, operation, value, "max")
+    made = _window(sketch, operation, random(sketch, operation.tensor(0)), "max")
     return (made, None) if "indices" in operation.operation.kind else made
 
 
 @rule("avg_pool1d", "avg_pool2d")
 def average_pool(sketch: Parameters, operation: TracedCall) -> Result:
-    """The mean of a window, zeros beyond the border included."""
-    value = random(sketch, operation.tensor(0))
-    padded = any(_several(operation.plain(3, "padding", 0), len(value.axes) - 2, 0))
-    if padded and not operation.plain(5, "count_include_pad", True):
-        raise sketch.refuse("a mean over windows that counts the border differently", "count_include_pad=True")
-    made, divisor = _window(sketch, operation, value, "mean"), operation.plain(6, "divisor_override")
-    entries = math.prod(_several(operation.plain(1, "kernel_size"), len(value.axes) - 2, 1))
-    return made if divisor is None else replace(made, expr=scaled(made.expr, entries / divisor))
+    """The mean of a window."""
+    if operation.plain(6, "divisor_override") is not None or any(_several(operation.plain(3, "padding", 0), 1, 0)):
+        raise sketch.refuse("a mean over windows with a border or a divisor of its own", "use the kernel size alone")
+    return _window(sketch, operation, random(sketch, operation.tensor(0)), "mean")
 
 
 @rule("adaptive_avg_pool1d", "adaptive_avg_pool2d")
 def adaptive_pool(sketch: Parameters, operation: TracedCall) -> Result:
-    """The mean over as many windows as are asked for; over all positions if that is one."""
+    """The mean over all positions."""
     value = random(sketch, operation.tensor(0))
-    count = len(value.axes) - 2
-    wanted = operation.shapes[0][2:]
-    if all(size == 1 for size in wanted):
-        dims = range(2, 2 + count)
-        axes = tuple(() if k in dims else axis for k, axis in enumerate(value.axes))
-        return averaged(sketch, value, atoms_of(tuple(value.axes[k] for k in dims)), axes)
-    have = shapes_of(value.axes[2:])[0]
-    if any(h % w for h, w in zip(have, wanted, strict=True)):
-        raise sketch.refuse("windows of different sizes", "let the image be a multiple of the output")
-    kernel = [h // w for h, w in zip(have, wanted, strict=True)]
-    return _reduced(sketch, operation, value, "mean", kernel, kernel, [0] * count, wanted)
+    if any(size != 1 for size in operation.shapes[0][2:]):
+        raise sketch.refuse("adaptive pooling to several positions", "use avg_pool with a kernel size")
+    return averaged(sketch, value, atoms_of(value.axes[2:]), (*value.axes[:2], *((),) * len(value.axes[2:])))

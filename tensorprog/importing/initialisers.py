@@ -104,8 +104,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         elif name in ("empty", "empty_like", "new_empty", "empty_strided"):
             self.alive.append(result.untyped_storage())
             self.laws.pop(result.untyped_storage()._cdata, None)
-        elif name.rstrip("_") in ("mul", "div", "add", "sub", "neg", "clamp", "erfinv") and _plain(args[1:], kwargs):
-            change = _affine(name.rstrip("_"), args[1:], kwargs)
+        elif name.rstrip("_") in ("mul", "div", "add", "sub", "neg") and _plain(args[1:], kwargs):
+            change = _affine(name.rstrip("_"), args[1:])
             self._through(result, args[0], change, inplace)
         elif name == "copy_":
             self._through(result, args[1], lambda law: law, False)
@@ -160,17 +160,11 @@ def _plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     )
 
 
-def _affine(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[EntryLaw], EntryLaw]:
+def _affine(name: str, args: Sequence[Any]) -> Callable[[EntryLaw], EntryLaw]:
     numbers = [
         None if value is None else float(value.detach() if isinstance(value, torch.Tensor) else value) for value in args
     ]
     first = numbers[0] if numbers and numbers[0] is not None else 0.0
-    if name == "clamp":
-        low = kwargs.get("min", numbers[0] if numbers else None)
-        high = kwargs.get("max", numbers[1] if len(numbers) > 1 else None)
-        return lambda law: _clamped(law, -math.inf if low is None else low, math.inf if high is None else high)
-    if name == "erfinv":  # of what is uniform: a normal that is cut
-        return _erfinv
     rules: dict[str, tuple[float, float]] = {
         "mul": (first, 0.0),
         "div": (1 / first if first else math.nan, 0.0),
@@ -180,23 +174,6 @@ def _affine(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callab
     }
     factor, shift = rules[name]
     return lambda law: law.moved(factor, shift)
-
-
-def _erfinv(law: EntryLaw) -> EntryLaw:
-    if law.kind != "uniform":
-        return UNKNOWN
-    from scipy.special import erfinv
-
-    low, high = (float(erfinv(end)) for end in (max(law.low, -1.0), min(law.high, 1.0)))
-    return replace(truncated_law(0.0, math.sqrt(0.5), low, high), draw=law.draw)
-
-
-def _clamped(law: EntryLaw, low: float, high: float) -> EntryLaw:
-    slack = 1e-6 * max(law.deviation, 1e-30)
-    inside = law.kind in ("uniform", "truncated") and low <= law.low + slack and high >= law.high - slack
-    far = law.kind == "normal" and min(law.mean - low, high - law.mean) > 7 * law.deviation
-    same = law.kind == "constant" and low <= law.mean <= high
-    return law if inside or far or same else UNKNOWN
 
 
 @contextmanager

@@ -170,7 +170,7 @@ def sliced(
         form = (step * new[0].slot if new else Affine()) + starts[0]
         return sketch.read_at(value, {first.name: form}, _with(value, dim, new))
     if step > 1:
-        return _strided(sketch, value, dim, starts, lengths, step)
+        raise sketch.refuse("coordinates are taken in steps", "cut vectors into equal parts: chunk, view")
     rest = (sizes[0] // first.sizes[0], sizes[1] // first.sizes[1])
     place = starts[0] // rest[0]
     if (
@@ -195,20 +195,6 @@ def sliced(
         )
     sketch.split(first, outer)
     raise AssertionError("axes are split where they arise")
-
-
-def _strided(
-    sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int], step: int
-) -> Traced:
-    """Every second (third, ..) entry of one axis, which is then one of (entries, step)."""
-    sizes, atoms = sizes_of(value.axes[dim]), value.axes[dim]
-    last = atoms[-1]
-    whole = all(length * step == size for length, size in zip(lengths, sizes, strict=True))
-    if starts[0] != starts[1] or starts[0] >= step or not whole:
-        raise sketch.refuse("entries are taken in steps that do not divide the axis", "take all of x[..., k::step]")
-    if last.sizes != (step, step) or len(atoms) == 1:
-        sketch.split(last, (last.sizes[0] // step, last.sizes[1] // step))
-    return sketch.read_at(value, {last.name: Affine((), starts[0])}, _with(value, dim, atoms[:-1]))
 
 
 def value_key(value: Traced, dim: int) -> Any:
@@ -262,21 +248,6 @@ def real_of(sketch: Parameters, call: TracedCall) -> Result:
     value = call.tensor(0)
     parts = [part.on((*part.axes, ())) for part in (value.real, value.imag)]
     return join(sketch, parts, len(value.real.axes), call.name)
-
-
-@rule("flip")
-def flipped(sketch: Parameters, call: TracedCall) -> Result:
-    """Indices in reverse order."""
-    value = random(sketch, call.tensor(0))
-    for dim in call.plain(1, "dims"):
-        atoms = value.axes[dim % len(value.axes)]
-        if len(atoms) != 1 or atoms[0].is_width:
-            raise sketch.refuse("the coordinates of a vector in reverse order", "flip tokens, not coordinates")
-        new = sketch.atom(atoms[0].sizes)
-        value = sketch.read_at(
-            value, {atoms[0].name: -1 * new.slot + (new.size - 1)}, _with(value, dim % len(value.axes), (new,))
-        )
-    return value
 
 
 @rule("cat", "concat", "stack")

@@ -206,21 +206,6 @@ def half_rotated(d: int, base: float) -> Callable[[Any], Any]:
     return lambda x: x * cos + torch.cat([-x[..., d // 2 :], x[..., : d // 2]], -1) * sin
 
 
-def in_pairs(d: int, base: float) -> Callable[[Any], Any]:
-    cos, sin = angles(d, base).cos(), angles(d, base).sin()
-
-    def turned(x: Any) -> Any:
-        a, b = x[..., ::2], x[..., 1::2]
-        return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
-
-    return turned
-
-
-def with_signs(d: int, base: float) -> Callable[[Any], Any]:
-    cos, sin = (wave.repeat_interleave(2, -1) for wave in (angles(d, base / 2).cos(), angles(d, base / 2).sin()))
-    return lambda x: x * cos + torch.stack((-x[..., 1::2], x[..., ::2]), -1).reshape(x.shape) * sin
-
-
 def as_complex(d: int, base: float) -> Callable[[Any], Any]:
     spin = torch.polar(torch.ones(3, 1, d // 2), angles(d, base) / 4)  # positions that are stretched
 
@@ -255,21 +240,19 @@ class Llama(nn.Module):  # type: ignore[misc]
 
 
 class Odds(nn.Module):  # type: ignore[misc]
-    """What else people write: convolutions in groups, a fixed mixture of tokens, joins, norms, parts of an output."""
+    """What else people write: convolutions, a fixed mixture of tokens, joins, norms, parts of an output."""
 
     def __init__(self, n: int) -> None:
         super().__init__()
         self.table, self.side, self.out = nn.Embedding(20, n), nn.Linear(n, n), nn.Linear(n, 4)
-        self.groups, self.each = nn.Conv1d(n, n, 3, padding=1, groups=4), nn.Conv1d(n, n, 3, padding=1, groups=n)
-        self.norm = nn.GroupNorm(4, n)
+        self.near, self.norm = nn.Conv1d(n, n, 3, padding=1), nn.GroupNorm(4, n)
 
     def forward(self, ids: Any) -> Any:
         x = self.table(ids)
-        y = self.norm(torch.relu(self.groups(x.transpose(1, 2))))
-        y = (y + self.each(y)).transpose(1, 2)
+        y = self.norm(torch.relu(self.near(x.transpose(1, 2)))).transpose(1, 2)
         near = torch.softmax(-(torch.arange(3)[:, None] - torch.arange(3)).abs().float(), -1)
         y = torch.einsum("ij,bjn->bin", near, y) + x.mean(1, keepdim=True)
-        y = torch.stack([y, self.side(y)], 2).amax(2).flip(1)
+        y = torch.stack([y, self.side(y)], 2).amax(2)
         y = nn.functional.normalize(y, dim=-1) * y.shape[-1] ** 0.5
         return self.out(y)[:, 1:].log_softmax(-1)
 
@@ -307,27 +290,6 @@ class Steps(nn.Module):  # type: ignore[misc]
         return self.out(state)
 
 
-class Scan(nn.Module):  # type: ignore[misc]
-    """Layers of a causal convolution of each channel and a linear recurrence of fixed rates, as in Mamba."""
-
-    def __init__(self, n: int, layers: int = 2) -> None:
-        super().__init__()
-        self.into, self.rate = nn.Linear(5, n), nn.Parameter(torch.log(torch.tensor([0.5])))
-        self.near = nn.ModuleList(nn.Conv1d(n, n, 3, padding=2, groups=n) for _ in range(layers))
-        self.mix = nn.ModuleList(nn.Linear(n, n, bias=False) for _ in range(layers))
-
-    def forward(self, x: Any) -> Any:
-        x = self.into(x)
-        for near, mix in zip(self.near, self.mix, strict=True):
-            h = nn.functional.silu(near(x.transpose(1, 2))[..., : x.shape[1]]).transpose(1, 2)
-            state, states = torch.zeros_like(h[:, 0]), []
-            for step in range(x.shape[1]):
-                state = state * self.rate.exp() + h[:, step]
-                states.append(state)
-            x = x + mix(torch.stack(states, 1))
-        return x
-
-
 IMAGE = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 2, 4, 4)), dtype=torch.float32)
 MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "mlp": (mlp, tokens(2)),
@@ -343,15 +305,12 @@ MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "images": (image_net, IMAGE),
     "rotary": (Rotary, torch.tensor([[3, 1, 3, 2]])),
     "llama": (Llama, torch.tensor([[3, 1, 3]])),
-    "pairs": (lambda n: Llama(n, in_pairs, 1), torch.tensor([[3, 1, 3]])),
-    "signs": (lambda n: Llama(n, with_signs, 1), torch.tensor([[3, 1, 3]])),
     "complex": (lambda n: Llama(n, as_complex), torch.tensor([[3, 1, 3]])),
     "in part": (lambda n: Llama(n, in_part, 1), torch.tensor([[3, 1, 3]])),
     "odds": (Odds, torch.tensor([[1, 2, 1], [4, 1, 2]])),
     "sinusoids": (lambda n: Sinusoids(n, False), tokens(3)),
     "sinusoids by turns": (lambda n: Sinusoids(n, True), tokens(3)),
     "steps": (Steps, tokens(3)),
-    "scan": (Scan, tokens(3)),
     "words": (Words, torch.tensor([[3, 1, 3]])),
 }
 
@@ -692,6 +651,19 @@ def changed(change: Callable[[Any], Any]) -> Callable[[int], Any]:
 def test_entries_that_depend_on_each_other_are_not_taken_for_independent(change: Callable[[Any], Any]) -> None:
     with pytest.raises(tp.ProgramError, match=r"1\.weight depend on each other"):
         tp.from_torch(changed(change), tokens(2))
+
+
+@pytest.mark.parametrize(
+    ("layer", "why"),
+    [
+        (lambda n: nn.Conv2d(n, n, 3, groups=n), "a convolution in groups"),
+        (lambda n: nn.AvgPool2d(2, padding=1), "a mean over windows with a border"),
+        (lambda n: nn.AdaptiveAvgPool2d(2), "adaptive pooling to several positions"),
+    ],
+)
+def test_rare_layers_of_images_are_refused(layer: Callable[[int], Any], why: str) -> None:
+    with pytest.raises(tp.ProgramError, match=why):
+        tp.from_torch(lambda n: nn.Sequential(nn.Conv2d(2, n, 1), layer(n)), IMAGE, check=False)
 
 
 def test_parameters_that_begin_as_the_same_numbers_each_time_are_these_numbers() -> None:

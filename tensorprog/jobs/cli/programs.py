@@ -254,6 +254,7 @@ def _page(title: str, picture: str, captions: Sequence[str]) -> str:
 @options(number("--against", 2, "Draw the module of this width, and set it beside the program and beside its limit."))
 @options(number("--samples", 2, "Networks for --against; default 2000."))
 @option("--name", "name", metavar="NAME", default="", help="The program's name; default that of the module's class.")
+@click.option("--no-check", is_flag=True, help="Give the program without comparing it with the module.")
 @options(out("The program file to write, its data beside it; default: print the program.", "FILE"), FORCE, QUIET)
 def import_(
     module: str,
@@ -263,6 +264,7 @@ def import_(
     against: int | None,
     samples: int | None,
     name: str,
+    no_check: bool,
     out: Path | None,
     force: bool,
     quiet: bool,
@@ -280,7 +282,7 @@ def import_(
         pair = tuple(int(part) for part in widths.split(","))
     except ValueError:
         raise fail(f"--widths: {widths} is not two numbers", fix="--widths 64,128") from None
-    program = from_torch(make, given, pair, at, name)
+    program = from_torch(make, given, pair, at, name, not no_check)
     told = program.imported
     assert told is not None
     files: dict[Path, bytes] = {}
