@@ -471,7 +471,7 @@ SPELLED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "swish": ("silu", lambda x: x * torch.sigmoid(x)),
     "another number": ("tanh", lambda x: 0.5 * x * (1.0 + torch.tanh(0.8 * (x + 0.044715 * x**3)))),
     "its own slope": ("sigmoid", lambda x: x * torch.sigmoid(1.702 * x)),
-    "two inputs": ("tanh", lambda x: 0.5 * x.flip(1) * (1.0 + torch.tanh(0.79788456 * (x + 0.044715 * x**3)))),
+    "two inputs": ("tanh", lambda x: 0.5 * x.mean() * (1.0 + torch.tanh(0.79788456 * (x + 0.044715 * x**3)))),
 }
 
 
