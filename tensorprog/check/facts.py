@@ -266,8 +266,9 @@ def _exact(expr: Expr, netsor: Netsor) -> Fraction | None:
         return Fraction(int(value), 2) if value.is_integer() else None  # exp(0), log(1), sigmoid(0)
 
     def power(_: Expr, base: Fraction | None, exponent: Fraction | None) -> Fraction | None:
-        small = exponent is not None and exponent.denominator == 1 and 0 <= exponent <= FEW
-        return None if base is None or not small else Fraction(base**exponent)
+        if base is None or exponent is None or exponent.denominator > 1 or not 0 <= exponent <= FEW:
+            return None
+        return Fraction(base ** int(exponent))
 
     operations: dict[str, Callable[..., Fraction]] = {
         "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "negative": operator.neg,
