@@ -76,14 +76,14 @@ class Conditioned(NumericRecursion):
         given: Mapping[str, Drawn] | None = None, wanted: Collection[str] | None = None,
         factors: dict[Any, Factor] | None = None, streamed: Collection[str] = (),
     ) -> None:  # fmt: skip
-        vars(self).update(vars(whole))
+        self.share(whole)
         self.whole, self.normals, self.given = whole, normals, dict(given or {})
         if columns is not None:
             self.columns = columns
         self.replicates, self.jointly = (0, normals.draws), whole.layered
         self.factors = {} if factors is None else factors
         self.streamed = frozenset(streamed)
-        self.random, self._pointed = frozenset(), {}
+        self.random = frozenset()
         self.relative, self.wrong = 0.0, np.zeros(())
         self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
         self.statements = _statements(whole)
@@ -99,7 +99,9 @@ class Conditioned(NumericRecursion):
 
     def forget(self) -> None:
         """Free all moments at once: what the recursion holds refers to it, and would wait for the next collection."""
-        vars(self).clear()
+        self.start(self.whole.recurrences)
+        for held in (self._windows, self._evaluated, self._coordinates, self.given):
+            held.clear()
 
     # -- moments: nothing is settled, and what is not random is known already -------------------------------------
 

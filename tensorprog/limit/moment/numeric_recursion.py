@@ -44,6 +44,14 @@ class NumericRecursion(Numbers):
         self.start(Recurrences(self))
         self.replicates = (0, REPLICATES) if self.pointed_families else None
 
+    def share(self, whole: NumericRecursion) -> None:
+        """Take over the program of another recursion and what is known of its functions, but no moments."""
+        self.expanded, self.program, self.netsor = whole.expanded, whole.program, whole.netsor
+        self.parts, self.random = whole.parts, whole.random
+        self.scores, self.summands = whole.scores, whole.summands
+        self.initials, self.functions, self._whole = whole.initials, whole.functions, whole._whole
+        self._held, self._pointed = whole._held, {}
+
     def start(self, recurrences: Recurrences) -> None:
         """Nothing is computed yet."""
         self.reset()
