@@ -299,7 +299,10 @@ def kl_to_law(draws: GaussianDraws, curve: Any) -> tuple[float, float]:
         spread = float(standard_errors(_divergence(rows[0], law[1:], weights)))
         return np.append(_divergence(rows, law[0], weights), [pairs, shared + spread + beyond])
 
-    found, moved = _integrate(both, functional, draws.grid, COARSE, groups)
+    def enough(found: Array) -> float:
+        return _jackknife(found[:-2], draws.shares, float(found[-2]))[1]
+
+    found, moved = _integrate(both, functional, draws.grid, COARSE, groups, enough)
     value, error = _jackknife(found[:-2], draws.shares, float(found[-2]))
     return value, error + float(found[-1]) + moved
 
