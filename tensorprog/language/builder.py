@@ -158,6 +158,11 @@ class Builder:
         more = f': write P["{name}"]' if name in self._counts() else ""
         raise AttributeError(f"the program has no constant and no method {name}{more}", name=name, obj=self)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and name in self._draft.constant:  # it would change no statement
+            raise fail(f"the constant {name} has its value already", fix=f"load the program with {name}={value!r}")
+        super().__setattr__(name, value)
+
     def __getitem__(self, name: str) -> Any:
         """Constant, index or family by name."""
         count = self._counts().get(name)

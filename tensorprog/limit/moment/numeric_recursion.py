@@ -121,7 +121,7 @@ class NumericRecursion(Numbers):
             product = ProductOfFunctions(self, [*sides[0], *sides[1]], ranges)
             return self.by_patterns(product, ranges, (*q.bound, *p.bound))
         if self._carries(p) or self._carries(q):
-            return IndexedValues.constant(self.points.of_factors(*sides, ranges), ranges)
+            return IndexedValues.constant(self.points.of_factors(sides[0], sides[1], ranges), ranges)
         read = [(factor, {self.parts.source(v.name) for _, v, _ in factor.inner}) for side in sides for factor in side]
         groups = connected(read, lambda one, two: not one[1].isdisjoint(two[1]))
         alone = [f for group in groups if not any(self._together(f) for f, _ in group) for f, _ in group]
