@@ -135,7 +135,7 @@ def _dense(n: int, count: int, normed: bool, layers: int) -> Array:
     return found
 
 
-@pytest.mark.parametrize(("text", "layers"), [(NORMED, 3), (BENT, 2)])
+@pytest.mark.parametrize(("text", "layers"), [(NORMED, 3), pytest.param(BENT, 2, marks=pytest.mark.slow)])
 def test_dense_networks_come_to_the_law(text: str, layers: int) -> None:
     """Two widths, extrapolated to infinite width by 2 x(2n) - x(n)."""
     narrow, wide = (_dense(n, count, text is NORMED, layers) for n, count in ((32, 4000), (64, 2000)))

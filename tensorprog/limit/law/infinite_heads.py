@@ -79,9 +79,7 @@ class InfiniteHeads:
             (one, off), (two, wrong) = (ask(law, name, with_error=True) for law in (self._law, twice))
             if not _agree(one, two, off + np.asarray(wrong)):
                 if ask is NumericLaw.mean:
-                    raise ProgramError(
-                        f"{name}: heads have a mean, so that their sum grows like the square root of their number"
-                    )
+                    raise ProgramError(f"{reason}: its mean changes where there are twice as many")
                 raise ProgramError(
                     f"{reason}, each with half the variance where there are twice as many; "
                     f"divide the sum over {self.index} by the square root of its size"
