@@ -141,8 +141,7 @@ def run(
 @option(
     "--facts",
     is_flag=True,
-    help="Show what is certified of each statement: range, growth, pseudo-Lipschitz "
-    "order, parity, monotonicity and kinks, and where they are lost.",
+    help="Show what is known of each statement: range, growth and pseudo-Lipschitz order, and where they are lost.",
 )
 @options(FORMAT, QUIET, REQUIRE)
 def check(
@@ -213,7 +212,7 @@ def _refused(program: Any, require: str | None, form: str) -> int:
     short_help="Compile the limit: covariances, kurtosis, or formulas.",
     examples=[
         ("attention", "numbers with their errors"),
-        ("attention --set H=16 --accuracy 1e-6", "six digits, or exit code 3"),
+        ("attention --set H=16 --accuracy 1e-4", "four digits, or exit code 3"),
         ("attention_regimes --infinite a", "infinitely many heads"),
         ("attention --self-check", "the limit against its own draws"),
         ("mlp --symbolic", "formulas in the constants"),
