@@ -216,11 +216,6 @@ class Conditioned(NumericRecursion):
             self._evaluated[key] = super()._number(expr, ranges)
         return self._evaluated[key]
 
-    def average_in(self, name: str, box: Box) -> Value:
-        """The averages in a box, of which no others are computed."""
-        ranges = {str(k): span for k, span in enumerate(box)}
-        return self.average_of(self.netsor.families[name].statements[0], self.over(ranges))
-
     def settle(self, found: Settled) -> Settled:
         """Nothing: every draw keeps its own numbers."""
         return found
