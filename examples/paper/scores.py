@@ -40,11 +40,13 @@ class Scores:
         draws = (net["p"].reshape(net.samples, -1)[:, 0], net.averages["average"])
         bars = [({"power": power}, _histogram(x)) for power, x in zip(POWERS, draws, strict=True)]
         found = tp.compare(net, self.case.reference, [SCORE, *AVERAGE])
-        row, average = found[SCORE], found.average("average")
+        row, average = found[SCORE], found["average"]
+        deviation = math.sqrt(average.variance)
         lines = [
             f"1/sqrt(n): variance {quantity(row.variance, row.variance_se)}, limit {row.limit_variance:.6g}; "
             f"kurtosis {quantity(row.kurtosis, row.kurtosis_se)}, limit {row.limit_kurtosis:.6g}",
-            f"1/n: standard deviation {quantity(average.std, average.std_se)}, limit {average.limit_std:.6g}",
+            f"1/n: standard deviation {quantity(deviation, average.variance_se / (2 * deviation))}, "
+            f"limit {math.sqrt(average.limit_variance):.6g}",
         ]
         rows = [row.to_json() | {"power": 0.5}, average.to_json() | {"power": 1.0}]
         numbers = {"variable": SCORE, "rows": [found | self.case.key | self.case.run(net) for found in rows]}

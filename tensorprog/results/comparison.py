@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from tensorprog.language.errors import (
     ProgramError,
     did_you_mean,
     need_package,
-    need_xarray,
 )
 from tensorprog.language.formats import (
     BRACKETS,
@@ -32,7 +31,6 @@ from tensorprog.language.formats import (
     one_or_several,
     plain_fields,
     quantity,
-    short,
     split,
 )
 from tensorprog.language.ir import Netsor
@@ -41,12 +39,13 @@ from tensorprog.results.conditional import gaussians
 from tensorprog.results.distances import Number, distances, effective_size, kolmogorov, moments_of_one, tied
 from tensorprog.results.reference import LawCurve, Reference
 
-__all__ = ["HEADINGS", "AverageRow", "Comparison", "Row", "compare", "grouped", "table_of_widths"]
+__all__ = ["AVERAGED", "HEADINGS", "Comparison", "Row", "compare", "table_of_widths"]
 
 Array = NDArray[Any]
 
 MAX_MEMBERS = 64  # members of one family for which distances are computed unless they are named
 HEADINGS = {  # of the columns of tables, by field
+    "mean": "mean",
     "variance": "variance",
     "kurtosis": "kurtosis",
     "ks": "KS",
@@ -55,6 +54,7 @@ HEADINGS = {  # of the columns of tables, by field
     "kl_floor": "KL floor",
     "kl_precise": "precise KL",
 }
+COMPARED, AVERAGED = tuple(HEADINGS)[1:], ("mean", "variance", "ks", "ks_p")  # of outputs, and of averages
 _NAN = float("nan")
 
 
@@ -62,7 +62,8 @@ _NAN = float("nan")
 class Row:
     """One variable: its statistics, those of the reference, and the distances; nan where a number does not exist.
 
-    `samples` counts networks; `effective` independent draws, between samples and samples * coordinates.
+    `samples` counts networks; `effective` independent draws, between samples and samples * coordinates.  Averages
+    (1/n) sum_a psi stand beside draws of E[psi | p-ring], and have no KL.
     """
 
     variable: str
@@ -75,6 +76,7 @@ class Row:
     kurtosis: float
     kurtosis_se: float
     limit_mean: float = _NAN
+    limit_mean_error: float = _NAN
     limit_variance: float = _NAN
     limit_variance_error: float = _NAN
     limit_kurtosis: float = _NAN
@@ -102,51 +104,18 @@ class Row:
 
     def limit_cells(self, names: Iterable[str]) -> list[str]:
         """The same of the limit, with its errors; empty where the limit has no such number."""
-        known = {
-            "variance": (self.limit_variance, self.limit_variance_error),
-            "kurtosis": (self.limit_kurtosis, self.limit_kurtosis_error),
-        }
-        return [quantity(*known[name]) if name in known else "" for name in names]
-
-    to_json = plain_fields
-
-
-@dataclass(frozen=True)
-class AverageRow:
-    """One average (1/n) sum_a psi over networks, beside E[psi | p-ring] over draws of the limit.
-
-    `ks` is the two-sample distance of the two; nan where the limit is a number, or there is none.
-    """
-
-    average: str
-    samples: int
-    mean: float
-    se: float
-    std: float
-    std_se: float
-    limit_mean: float = _NAN
-    limit_se: float = _NAN
-    limit_std: float = _NAN
-    limit_std_se: float = _NAN
-    limit_draws: int = 0
-    z_mean: float = _NAN
-    ks: float = _NAN
-    ks_pvalue: float = _NAN
-
-    def cells(self) -> list[str]:
-        """Mean, standard deviation, KS distance and its p-value as text."""
-        return [quantity(self.mean, self.se), quantity(self.std, self.std_se), short(self.ks), chance(self.ks_pvalue)]
-
-    def limit_cells(self) -> list[str]:
-        """The mean and standard deviation of the limit."""
-        return [quantity(self.limit_mean, self.limit_se), quantity(self.limit_std, self.limit_std_se), "", ""]
+        known = ("mean", "variance", "kurtosis")
+        return [
+            quantity(getattr(self, f"limit_{name}"), getattr(self, f"limit_{name}_error")) if name in known else ""
+            for name in names
+        ]
 
     to_json = plain_fields
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
-    """Samples against a law (or other samples), one row per variable.
+    """Samples against a law (or other samples), one row per variable, and one per average in `averages`.
 
     Coordinates of one network are pooled; every error counts networks as the independent unit (see `effective_size`).
     """
@@ -155,10 +124,10 @@ class Comparison(Shown):
     width: int | None
     reference: str  # "limit", "samples" or "nothing"
     program: str = ""
-    averages: tuple[AverageRow, ...] = ()
+    averages: tuple[Row, ...] = ()
 
     def __getitem__(self, variable: str) -> Row:
-        rows = {row.variable: row for row in self.rows}
+        rows = {row.variable: row for row in (*self.rows, *self.averages)}
         if (name := name_of(variable)) in rows:
             return rows[name]
         raise ProgramError(f"{variable} was not compared; {did_you_mean(variable, list(rows))}")
@@ -173,37 +142,6 @@ class Comparison(Shown):
             "averages": [row.to_json() for row in self.averages],
         }
 
-    def average(self, name: str) -> AverageRow:
-        """The row of an average such as "m" or "m[0]"."""
-        rows = {row.average: row for row in self.averages}
-        if (wanted := name_of(name)) in rows:
-            return rows[wanted]
-        raise ProgramError(f"{name} is not an average that was compared; {did_you_mean(name, list(rows))}")
-
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Header and cells as text, the row of the limit below each variable."""
-        grid = self._grid()
-        return list(grid.header), [list(row) for row in grid.rows]
-
-    def _grid(self) -> Grid:
-        against = {"limit": "limit", "samples": "others"}.get(self.reference, "")
-        return table_of_widths(
-            self.title,
-            [self],
-            [row.variable for row in self.rows],
-            bool(against),
-            further=f"; {self.rows[0].samples:,} networks" if self.rows else "",
-            against=against,
-        )
-
-    def average_table(self) -> tuple[list[str], list[list[str]]]:
-        """Header and cells of the averages as text."""
-        header = ["average", "networks", "mean", "sd", "limit mean", "limit sd", "KS", "p"]
-        return header, [
-            [row.average, str(row.samples), *row.cells()[:2], *row.limit_cells()[:2], *row.cells()[2:]]
-            for row in self.averages
-        ]
-
     @property
     def title(self) -> str:
         """What is compared with what."""
@@ -212,11 +150,13 @@ class Comparison(Shown):
         return subject + against.get(self.reference, "")
 
     def blocks(self) -> list[Block]:
-        """The table of the variables, and that of the averages, below what is compared with what."""
-        shown: list[Block] = [self._grid()] if self.rows else []
-        if self.averages:
-            header, cells = self.average_table()
-            shown.append(Grid("" if shown else self.title, tuple(header), tuple(map(tuple, cells)), BRACKETS))
+        """The table of the variables, the row of the limit below each, and that of the averages."""
+        against = {"limit": "limit", "samples": "others"}.get(self.reference, "")
+        shown: list[Block] = []
+        for rows, names in ((self.rows, COMPARED), (self.averages, AVERAGED)):
+            if rows:
+                variables, count = [row.variable for row in rows], f"; {rows[0].samples:,} networks"
+                shown.append(table_of_widths(self.title, [self], variables, against, names, further=count))
         return shown or [paragraph(self.title)]
 
     def to_dataframe(self) -> Any:
@@ -229,16 +169,6 @@ class Comparison(Shown):
             "variable"
         )
 
-    def to_xarray(self) -> Any:
-        """The same as an xarray.Dataset over the axis `variable`.
-
-        Raises    TensorprogError where xarray is not installed
-        """
-        need_xarray("labelled comparisons")
-        attributes = {"title": self.title, "program_name": self.program, "reference": self.reference}
-        width = {} if self.width is None else {"width": self.width}
-        return self.to_dataframe().to_xarray().assign_attrs(attributes | width)
-
     def __str__(self) -> str:
         return to_text(self.blocks())
 
@@ -249,57 +179,37 @@ def table_of_widths(
     title: str,
     comparisons: Sequence[Comparison],
     variables: Sequence[str],
-    limited: bool,
+    against: str = "limit",
+    names: Sequence[str] = COMPARED,
     first_orders: Mapping[str, Mapping[str, tuple[float, float]]] | None = None,
     further: str = "",
-    against: str = "limit",
 ) -> Grid:
-    """The table of variables at each width, with the row of what they are compared with if `limited`.
+    """The table of variables at each width, with the row of what they are compared with, `against` ("" for nothing).
 
     `first_orders` are those of limit + a/n by variable and quantity, with their errors.
     """
-    orders = first_orders or {}
+    first_orders = first_orders if first_orders and against else {}
     precise = any(math.isfinite(c[variable].kl_precise) for c in comparisons for variable in variables)
-    names = [name for name in HEADINGS if precise or name != "kl_precise"] if limited else ["variance", "kurtosis"]
-    groups = {}
-    for variable in variables:
-        rows = [(c, c[variable]) for c in comparisons]
-        first = orders.get(variable) if limited and rows else None
-        groups[variable] = (
-            [[str(c.width or ""), *row.cells(names)] for c, row in rows],
-            [against, *rows[0][1].limit_cells(names)] if limited and rows else [],
-            ["a", *(quantity(*first[name]) if name in first else "" for name in names)] if first else [],
-        )
-    note = BRACKETS + (f" (for the {against}: its error); KL in nats" if limited else "")
-    note += " (the paper's estimator); precise KL: of the densities themselves, without a floor" if precise else ""
-    if any(variable in orders for variable in variables):
-        note += "; a: limit + a/n to first order in 1/n, an asymptotic expansion, not a bound"
-    return grouped(title, ("output", "n", *(HEADINGS[name] for name in names)), groups, note + further)
-
-
-def grouped(
-    title: str,
-    header: tuple[str, ...],
-    groups: Mapping[str, tuple[list[list[str]], list[str], list[str]]],
-    note: str,
-) -> Grid:
-    """A table of variables, each with its rows, that of its limit, if there is one, which stands out, and one below."""
+    own = ("mean", "variance", "kurtosis")
+    names = [name for name in names if (precise or name != "kl_precise") and (against or name in own)]
     rows: list[tuple[str, ...]] = []
     marked, sections = [], []
-    for variable, (found, limit, below) in groups.items():
-        rows += [(variable if k == 0 else "", *row) for k, row in enumerate(found)]
-        if limit:
+    for variable in variables:
+        found = [(comparison.width, comparison[variable]) for comparison in comparisons]
+        for k, (width, row) in enumerate(found):
+            rows.append(("" if k else variable, str(width or ""), *row.cells(names)))
+        if against and found:
             marked.append(len(rows))
-            rows.append(("", *limit))
-        if below:
-            rows.append(("", *below))
+            rows.append(("", against, *found[0][1].limit_cells(names)))
+        if first := first_orders.get(variable):
+            rows.append(("", "a", *(quantity(*first[name]) if name in first else "" for name in names)))
         sections.append(len(rows) - 1)
-    return Grid(title, header, tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
-
-
-def _z(value: float, error: float, limit: float, limit_error: float) -> float:
-    scale = math.hypot(error, limit_error if math.isfinite(limit_error) else 0.0)
-    return (value - limit) / scale if scale > 0 else (0.0 if value == limit else _NAN)
+    note = BRACKETS + (f" (for the {against}: its error)" if against else "")
+    note += "; KL in nats (the paper's estimator)" if "kl" in names else ""
+    note += "; precise KL: of the densities themselves, without a floor" if precise else ""
+    note += "; a: limit + a/n to first order in 1/n, an asymptotic expansion, not a bound" if first_orders else ""
+    header = ("output", "n", *(HEADINGS[name] for name in names))
+    return Grid(title, header, tuple(rows), note + further, tuple(marked), sections=tuple(sections[:-1]))
 
 
 def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None) -> Comparison:
@@ -335,7 +245,7 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
     return Comparison(tuple(rows), samples.width, kind, netsor.name, averages)
 
 
-def _average_rows(samples: Any, against: Any, name: str) -> Iterator[AverageRow]:
+def _average_rows(samples: Any, against: Any, name: str) -> Iterator[Row]:
     """Rows of one average, those of its first members if it is a family."""
     values = np.asarray(samples.averages[name], dtype=np.float64)
     other: Array | None = None
@@ -346,33 +256,23 @@ def _average_rows(samples: Any, against: Any, name: str) -> Iterator[AverageRow]
         other = against.averages[name]
     index = average_members(samples.netsor, samples.psi, name)[:MAX_MEMBERS]
     for place, member in zip(np.ndindex(values.shape[1:]), index, strict=False):
-        x = values[(slice(None), *place)]
-        mean, se, std, std_se = _mean_and_deviation(x)
-        row = AverageRow(label(name, member), len(x), mean, se, std, std_se)
+        x, target, found = values[(slice(None), *place)], dict[str, Number](), dict[str, float]()
         if other is not None:
             y = np.asarray(other[(slice(None), *place)], dtype=np.float64)
-            limit = _mean_and_deviation(y)
-            ks = kolmogorov(x, y, len(x), len(y))
-            row = replace(
-                row,
-                limit_mean=limit[0],
-                limit_se=limit[1],
-                limit_std=limit[2],
-                limit_std_se=limit[3],
-                limit_draws=len(y),
-                z_mean=_z(mean, se, limit[0], limit[1]),
-                ks=ks.get("ks", _NAN),
-                ks_pvalue=ks.get("ks_p", _NAN),
-            )
-        yield row
+            target, found = moments_of_one(y[:, None]), kolmogorov(x, y, len(x), len(y))
+        own = moments_of_one(x[:, None])
+        yield Row(label(name, member), len(x), float(len(x)), **_statistics(own, target), **found)
 
 
-def _mean_and_deviation(x: Array) -> tuple[float, float, float, float]:
-    """Mean, its standard error, standard deviation, its standard error."""
-    found = moments_of_one(x[:, None])
-    variance, error = found["variance"]
-    std = math.sqrt(variance)
-    return *found["mean"], std, error / (2 * std) if std > 0 else 0.0
+def _statistics(own: Mapping[str, Number], target: Mapping[str, Number]) -> dict[str, Any]:
+    """Moments and those of the reference, with errors, as fields of a row."""
+    found: dict[str, float] = {}
+    for key, (value, error) in own.items():
+        limit, limit_error = target.get(key, (_NAN, _NAN))
+        found |= {key: value, f"{key}_se": error, f"limit_{key}": limit, f"limit_{key}_error": limit_error}
+        scale = math.hypot(error, limit_error if math.isfinite(limit_error) else 0.0)
+        found[f"z_{key}"] = (value - limit) / scale if scale > 0 else (0.0 if value == limit else _NAN)
+    return found
 
 
 def _law_text(netsor: Netsor) -> tuple[Any, ...]:
@@ -401,14 +301,8 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
         other, method = column(against, name, position), "kde of both"
         target, other_size = moments_of_one(other), effective_size(other)
     found = distances(values, other, size, other_size, rng) if other is not None and values.size > 1 else {}
-    statistics: dict[str, float] = {}
-    for key, (value, error) in own.items():
-        limit, limit_error = target.get(key, (_NAN, _NAN))
-        statistics |= {key: value, f"{key}_se": error, f"limit_{key}": limit}
-        statistics[f"z_{key}"] = _z(value, error, limit, limit_error)
-        statistics |= {f"limit_{key}_error": limit_error} if key != "mean" else {}
-    return Row(variable, len(values), size, **statistics, **found, kl_method=method, kl_precise=precise[0],
-               kl_precise_se=precise[1])  # fmt: skip
+    return Row(variable, len(values), size, **_statistics(own, target), **found, kl_method=method,
+               kl_precise=precise[0], kl_precise_se=precise[1])  # fmt: skip
 
 
 def _given_last(samples: Any, name: str, position: int) -> dict[str, Number]:
@@ -436,22 +330,14 @@ def _precise(samples: Any, reference: Reference, name: str, variable: str) -> Nu
     return _NAN, _NAN
 
 
-def _variables(
-    netsor: Netsor, outputs: Iterable[str], wanted: str | Iterable[str] | None
-) -> list[tuple[str, int, str]]:
+def _variables(netsor: Netsor, outputs: Iterable[str], wanted: Sequence[str] | None) -> list[tuple[str, int, str]]:
     """(family, position, label) of the variables to compare."""
-    if wanted is None:
-        return [
-            (name, position, label(name, index))
-            for name in outputs
-            for position, index in enumerate(members(netsor, name, MAX_MEMBERS))
-        ]
+    most = MAX_MEMBERS if wanted is None else None
     chosen = []
-    for variable in [wanted] if isinstance(wanted, str) else wanted:
+    for variable in outputs if wanted is None else wanted:
         family = netsor.families.get(variable)
         if family is not None and family.kind != "weight":  # a whole family
-            chosen += [(variable, k, label(variable, index)) for k, index in enumerate(members(netsor, variable))]
+            chosen += [(variable, k, label(variable, at)) for k, at in enumerate(members(netsor, variable, most))]
         else:
-            name, position = split(netsor, variable)
-            chosen.append((name, position, variable.replace(" ", "")))
+            chosen.append((*split(netsor, variable), variable.replace(" ", "")))
     return chosen

@@ -26,8 +26,8 @@ from tensorprog.blocks.text import to_text
 from tensorprog.gaussian.several import deviations
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, check_count
 from tensorprog.language.formats import BRACKETS, label, members, plain_fields, quantity, split
-from tensorprog.language.samples import column
-from tensorprog.results.comparison import compare
+from tensorprog.language.samples import Samples, column
+from tensorprog.results.comparison import Row, compare
 from tensorprog.results.distances import moments_of_one
 from tensorprog.results.reference import Reference
 
@@ -94,13 +94,6 @@ class LawCheck(Shown):
         return not self.contradicted
 
     @property
-    def largest(self) -> tuple[LawRow, ...]:
-        """Of each family and kind of number the comparison with the largest |z|, and all that are contradicted."""
-        worst = {(row.family, row.kind): row for row in sorted(self.rows, key=lambda row: abs(row.z))}
-        kept = {id(row) for row in (*worst.values(), *self.contradicted)}
-        return tuple(row for row in self.rows if id(row) in kept)
-
-    @property
     def verdict(self) -> str:
         """The outcome in a sentence."""
         count = f"{len(self.rows)} numbers compared with {self.samples:,} draws"
@@ -110,19 +103,16 @@ class LawCheck(Shown):
 
     def blocks(self) -> list[Block]:
         """The largest disagreement of each kind of number, those beyond the threshold marked; then the outcome."""
-        rows, wrong = self.largest, self.contradicted
+        wrong = self.contradicted
+        worst = {(row.family, row.kind): row for row in sorted(self.rows, key=lambda row: abs(row.z))}
+        rows = [*dict.fromkeys((*wrong, *worst.values()))]
         cells = tuple(
             (row.quantity, quantity(row.value, row.error), quantity(row.other, row.se), f"{row.z:.1f}") for row in rows
         )
-        left = len(self.rows) - len(rows)
-        notes = [f"of each kind of number that with the largest |z|; {left} others are smaller"] if left else []
+        notes = [f"of each kind of number that with the largest |z|; {len(self.rows) - len(rows)} others are smaller"]
         notes += [*(f"not compared: {text}" for text in self.missing), f"{BRACKETS} (of the law: its stated error)"]
-        marked = tuple(k for k, row in enumerate(rows) if row in wrong)
-        title = f"{self.program}: the limit against its own draws"
-        return [
-            Grid(title, ("quantity", "law", "draws", "z"), cells, "; ".join(notes), marked),
-            paragraph(self.verdict),
-        ]
+        title, header = f"{self.program}: the limit against its own draws", ("quantity", "law", "draws", "z")
+        return [Grid(title, header, cells, "; ".join(notes), tuple(range(len(wrong)))), paragraph(self.verdict)]
 
     def __str__(self) -> str:
         return to_text(self.blocks())
@@ -138,65 +128,66 @@ class LawCheck(Shown):
 def check_law(law: NumericLaw, samples: int = 2**16, seed: int = 0) -> LawCheck:
     """What `Law.check` gives."""
     samples, seed = check_count("samples", samples, 2), check_count("seed", seed, 0)
-    missing: dict[str, None] = {}
-    sizes = {name: math.prod(law.netsor.families[name].shape) for name in (*law.outputs, *law.scores)}
-    missing |= {f"{name}, which has more than {LARGEST} members": None for name in law.scores if sizes[name] > LARGEST}
-    names = [name for name in sizes if sizes[name] <= LARGEST or name in law.outputs]
-    return LawCheck(law.netsor.name, tuple(_rows(law, names, samples, seed, missing)), samples, seed, tuple(missing))
+    missing: list[str] = []
+    rows = tuple(_rows(law, law.sample(samples, seed=seed), missing))
+    return LawCheck(law.netsor.name, rows, samples, seed, tuple(missing))
 
 
-def _rows(law: NumericLaw, names: list[str], samples: int, seed: int, missing: dict[str, None]) -> Iterator[LawRow]:
-    from scipy.special import ndtri
-
-    reference, drawn = Reference(law), law.sample(samples, seed=seed)
-    netsor, chosen, columns = law.netsor, dict[str, list[str]](), dict[str, Array]()
-    for name in names:
+def _rows(law: NumericLaw, drawn: Samples, missing: list[str]) -> Iterator[LawRow]:
+    reference, netsor = Reference(law), law.netsor
+    columns: dict[str, dict[str, Array]] = {}  # centred draws by family and variable
+    for name in (*law.outputs, *law.scores):
+        every = members(netsor, name, LARGEST + 1)
+        if len(every) > LARGEST and name in law.scores:
+            missing.append(f"{name}, which has more than {LARGEST} members")
+            continue
         try:
             reference.moments(name)
         except (NotCompiledError, MemoryLimitError) as reason:
-            missing[f"{name}: {reason}"] = None
+            missing.append(f"{name}: {reason}")
             continue
-        every = members(netsor, name, 1 << 16)
-        places = np.unique(np.linspace(0, len(every) - 1, min(len(every), MEMBERS)).astype(int))
-        chosen[name] = [label(name, every[k]) for k in places]
-    for name, variables in chosen.items():
-        for row in compare(drawn, reference, variables).rows:
-            place = split(netsor, row.variable)[1]
-            values = columns[row.variable] = column(drawn, name, place)
-            stated, found = reference.numbers(name, place), moments_of_one(values)
-            size = math.hypot(stated["mean"][0], math.sqrt(max(0.0, stated["variance"][0])))
-            spread = _deviations(law, row.variable, stated)
-            for kind, power in (("mean", 1), ("variance", 2), ("kurtosis", 0)):
-                value, error = found[kind]
-                if kind == "kurtosis" and not found["variance"][0] > (ROUNDING * size) ** 2:
-                    continue
-                # draws without a rare large value suggest too small an error
-                error = max(error, spread[kind] / math.sqrt(samples))
-                z = _score(stated[kind], (value, error), ROUNDING * size**power)
-                yield LawRow(f"{kind} {row.variable}", kind, name, *stated[kind], value, error, z)
-            if math.isfinite(row.ks):
-                z = float(-ndtri(max(row.ks_p, 1e-300) / 2))
-                yield LawRow(f"KS {row.variable}", "distribution", name, 0.0, 0.0, row.ks, row.ks_floor, z)
-    pairs = ((one, two) for one in chosen for two in chosen if one <= two)
-    for one, two in (pair for pair in pairs if pair[0] == pair[1] or set(pair) <= set(law.outputs)):
+        places = np.unique(np.linspace(0, len(every) - 1, MEMBERS).astype(int))
+        columns[name] = {}
+        for row in compare(drawn, reference, [label(name, every[k]) for k in places]).rows:
+            values = column(drawn, *split(netsor, row.variable))
+            columns[name][row.variable] = values - values.mean()
+            yield from _of_one(law, reference, name, row)
+    for one, two in ((one, two) for one in columns for two in columns if one <= two):
         shape = [math.prod(netsor.families[name].shape) for name in (one, two)]
-        if math.prod(shape) > LARGEST**2 // 16:
-            missing[f"the covariance of {one} and {two}, which is large"] = None
+        if (one != two and not {one, two} <= set(law.outputs)) or math.prod(shape) > LARGEST**2 // 16:
             continue
         try:
             matrix, wrong = (np.reshape(part, shape) for part in law.cov(one, two, with_error=True))
         except (NotCompiledError, MemoryLimitError) as reason:
-            missing[f"the covariance of {one} and {two}: {reason}"] = None
+            missing.append(f"the covariance of {one} and {two}: {reason}")
             continue
-        for k, first in enumerate(chosen[one]):
-            for second in chosen[two][k + 1 :] if one == two else chosen[two]:
-                at = split(netsor, first)[1], split(netsor, second)[1]
-                x, y = (columns[name] - columns[name].mean() for name in (first, second))
-                product = (x * y).mean(axis=1)
-                covariance = float(product.mean()), float(product.std(ddof=1)) / math.sqrt(samples)
-                number = float(matrix[at]), float(wrong[at])
-                z = _score(number, covariance, ROUNDING * float(x.std() * y.std()))
-                yield LawRow(f"cov({first}, {second})", "covariance", one, *number, *covariance, z)
+        for first, x in columns[one].items():
+            for second, y in columns[two].items():
+                if one != two or first < second:
+                    at = split(netsor, first)[1], split(netsor, second)[1]
+                    found = moments_of_one(x * y)["mean"]
+                    stated = float(matrix[at]), float(wrong[at])
+                    z = _score(stated, found, ROUNDING * float(x.std() * y.std()))
+                    yield LawRow(f"cov({first}, {second})", "covariance", one, *stated, *found, z)
+
+
+def _of_one(law: NumericLaw, reference: Reference, name: str, row: Row) -> Iterator[LawRow]:
+    """Moments and distribution of one variable."""
+    from scipy.special import ndtri
+
+    stated = reference.numbers(name, split(law.netsor, row.variable)[1])
+    size = math.hypot(stated["mean"][0], math.sqrt(max(0.0, stated["variance"][0])))
+    spread = _deviations(law, row.variable, stated)
+    for kind, power in (("mean", 1), ("variance", 2), ("kurtosis", 0)):
+        if kind != "kurtosis" or row.variance > (ROUNDING * size) ** 2:
+            value, error = getattr(row, kind), getattr(row, f"{kind}_se")
+            # draws without a rare large value suggest too small an error
+            found = value, max(error, spread[kind] / math.sqrt(row.samples))
+            z = _score(stated[kind], found, ROUNDING * size**power)
+            yield LawRow(f"{kind} {row.variable}", kind, name, *stated[kind], *found, z)
+    if math.isfinite(row.ks):
+        z = float(-ndtri(max(row.ks_p, 1e-300) / 2))
+        yield LawRow(f"KS {row.variable}", "distribution", name, 0.0, 0.0, row.ks, row.ks_floor, z)
 
 
 def _deviations(law: NumericLaw, variable: str, stated: dict[str, Number]) -> dict[str, float]:
@@ -217,10 +208,9 @@ def _score(stated: Number, found: Number, rounding: float) -> float:
     value, error, other, se = *stated, *found
     if math.isinf(value) or math.isinf(error):
         return 0.0  # nothing that a finite number of draws contradicts
-    if any(map(math.isnan, (value, error, other, se))):
-        return math.inf
     excess = abs(other - value) - error - rounding
+    scale = math.hypot(se, error / deviations())
     if excess <= 0:
         return 0.0
-    scale = math.hypot(se, error / deviations())
-    return math.copysign(excess / scale if scale > 0 else math.inf, other - value)
+    z = excess / scale if scale > 0 else math.inf
+    return math.inf if math.isnan(z) else math.copysign(z, other - value)

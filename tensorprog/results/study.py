@@ -17,9 +17,9 @@ from tensorprog.finite.job import kept_families
 from tensorprog.language.averages import average_members, with_averages
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.files import is_reserved
-from tensorprog.language.formats import BRACKETS, label, members, split
+from tensorprog.language.formats import label, members, split
 from tensorprog.language.ir import Netsor, Table
-from tensorprog.results.comparison import MAX_MEMBERS, Comparison, grouped, table_of_widths
+from tensorprog.results.comparison import AVERAGED, MAX_MEMBERS, Comparison, table_of_widths
 from tensorprog.results.distances import moments
 from tensorprog.results.reference import MAX_COVARIANCE, MAX_LISTED, LimitDensity, Reference
 
@@ -106,44 +106,28 @@ class Study(Shown):
 
     def blocks(self) -> list[Block]:
         """One table per output family, the widths against the limit; then averages."""
-        tables = [self._table(name) for name in self.names]
-        averaged = self.comparisons and self.comparisons[0].averages
-        return [*tables, self._averages_table()] if averaged else [*tables]
+        tables: list[Block] = [self._table(name) for name in self.names]
+        rows = self.comparisons[0].averages if self.comparisons else ()
+        if rows:
+            families = [row.variable.partition("[")[0] for row in rows]
+            shown = [row.variable for k, row in enumerate(rows) if families[:k].count(families[k]) < SHOWN]
+            psi = ", ".join(f"{name} = {value}" for name, value in self.averaged.items())
+            title = f"{self.netsor.name}: averages over the coordinates, {psi}"
+            limited = any(math.isfinite(row.limit_mean) for row in rows)
+            further = "; limit: E[psi | scores] over draws of the scores" if limited else ""
+            further += "; further members are in report.json" if len(shown) < len(rows) else ""
+            against = "limit" if limited else ""
+            tables.append(table_of_widths(title, self.comparisons, shown, against, AVERAGED, further=further))
+        return tables
 
     def _table(self, name: str) -> Grid:
         """An output at each width, beside the limit."""
         size = math.prod(self.netsor.families[name].shape)
         variables = [label(name, index) for index in members(self.netsor, name, SHOWN)]
         further = f"; {size - SHOWN:,} further members of {name} are in report.json" if size > SHOWN else ""
-        return table_of_widths(
-            f"{self.netsor.name}: {name}",
-            self.comparisons,
-            variables,
-            self.limit_of(variables[0]),
-            self.first_orders,
-            further,
-        )
-
-    def _averages_table(self) -> Grid:
-        """The averages over the coordinates of a network at each width against E[psi | p-ring]."""
-        groups: dict[str, tuple[list[list[str]], list[str], list[str]]] = {}
-        families: dict[str, int] = {}
-        limited = any(math.isfinite(row.limit_mean) for row in self.comparisons[0].averages)
-        columns = 4 if limited else 2
-        for place, first in enumerate(self.comparisons[0].averages):
-            name = first.average.partition("[")[0]
-            families[name] = families.get(name, 0) + 1
-            if families[name] <= SHOWN:
-                rows = [[str(c.width), *c.averages[place].cells()[:columns]] for c in self.comparisons]
-                limit = ["limit", *first.limit_cells()] if math.isfinite(first.limit_mean) else []
-                groups[first.average] = rows, limit, []
-        psi = ", ".join(f"{k} = {v}" for k, v in self.averaged.items())
-        note = BRACKETS
-        note += "; limit: E[psi | scores] over draws of the scores; KS and p of the two samples" if limited else ""
-        if any(count > SHOWN for count in families.values()):
-            note += "; further members are in report.json"
-        header = ("average", "n", "mean", "sd", "KS", "p")[: 2 + columns]
-        return grouped(f"{self.netsor.name}: averages over the coordinates, {psi}", header, groups, note)
+        title, against = f"{self.netsor.name}: {name}", "limit" if self.limit_of(variables[0]) else ""
+        orders = self.first_orders
+        return table_of_widths(title, self.comparisons, variables, against, first_orders=orders, further=further)
 
     def to_json(self) -> dict[str, Any]:
         """The object of `tp run --format json`."""
@@ -240,12 +224,9 @@ def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) 
 
 
 def _average(samples: Any, comparison: Comparison, target: str) -> dict[str, Any]:
-    """One average: numbers, or for a family lists with `index` beside them."""
-    name, bracket, _ = target.partition("[")
+    """One average: lists over its members, with their indices beside them."""
+    name = target.partition("[")[0]
     index = average_members(samples.netsor, samples.psi, name)[:MAX_MEMBERS]
-    rows = [comparison.average(label(name, member)).to_json() for member in index]
-    entry: dict[str, Any] = {"psi": samples.psi[target]} | ({"index": [list(m) for m in index]} if bracket else {})
-    for key in rows[0]:
-        if key not in ("average", "samples"):
-            entry[key] = [row[key] for row in rows] if bracket else rows[0][key]
-    return entry
+    rows = [comparison[label(name, member)].to_json() for member in index]
+    entry: dict[str, Any] = {"psi": samples.psi[target], "index": [list(member) for member in index]}
+    return entry | {key: [row[key] for row in rows] for key in rows[0] if key not in ("variable", "samples")}

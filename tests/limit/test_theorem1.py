@@ -279,11 +279,11 @@ def test_theorem_1_for_attention_at_4096() -> None:
     """The law of (1/n) sum_a tanh(y_a)**2 over networks against that of its limit: mean, deviation and KS."""
     program = tp.load(ATTENTION)
     net = program.run(4096, 4400, seed=1, averages={"m": "tanh(y[0])**2"})
-    row = tp.compare(net, program.limit()).average("m")
-    assert row.se < 0.01 * row.mean / 4.9  # a mistake of one percent would show
+    row = tp.compare(net, program.limit())["m"]
+    assert row.mean_se < 0.01 * row.mean / 4.9  # a mistake of one percent would show
     assert abs(row.z_mean) < 4.9
     # given the scores the average still fluctuates, and the scores are Gaussian in the limit only: terms of order 1/n
-    assert 0.97 < row.std / row.limit_std < 1.1
-    assert row.ks_pvalue > 1e-3
+    assert 0.97 < (row.variance / row.limit_variance) ** 0.5 < 1.1
+    assert row.ks_p > 1e-3
     wrong = program.limit().averages({"m": "tanh(1.03*y[0])**2"}, 100_000)["m"]
     assert distances.kolmogorov(net.averages["m"], wrong, 4400, 100_000)["ks_p"] < 1e-3

@@ -144,31 +144,31 @@ def test_compare_has_a_row_for_each_average() -> None:
     net = P.run(64, 2000, averages={"m": "tanh(y[0])**2", "f": "y[i]**2"})
     law = P.limit()
     table = compare(net, law)
-    assert [row.average for row in table.averages] == ["m", "f[0]", "f[1]", "f[2]", "f[3]"]
-    row = table.average("m")
+    assert [row.variable for row in table.averages] == ["m", "f[0]", "f[1]", "f[2]", "f[3]"]
+    row = table["m"]
     assert row.mean == pytest.approx(net.averages["m"].mean())
-    assert row.se == pytest.approx(net.averages["m"].std(ddof=1) / np.sqrt(2000))
-    assert row.std == pytest.approx(net.averages["m"].std(), rel=1e-9)
-    assert row.limit_mean == pytest.approx(law.expectation("tanh(y[0])**2"), abs=5 * row.limit_se)
+    assert row.mean_se == pytest.approx(net.averages["m"].std(ddof=1) / np.sqrt(2000))
+    assert row.variance == pytest.approx(net.averages["m"].var(), rel=1e-9)
+    assert row.limit_mean == pytest.approx(law.expectation("tanh(y[0])**2"), abs=5 * row.limit_mean_error)
     assert 0 < row.ks < 1
-    assert "average" in str(table)
-    assert "limit sd" in table._repr_html_()
-    assert [r["average"] for r in table.to_json()["averages"]][:2] == ["m", "f[0]"]
+    assert "m  " in str(table)
+    assert "limit" in table._repr_html_()
+    assert [r["variable"] for r in table.to_json()["averages"]][:2] == ["m", "f[0]"]
     only = compare(net, law, "m")
     assert not only.rows
-    assert [r.average for r in only.averages] == ["m"]
+    assert [r.variable for r in only.averages] == ["m"]
     assert compare(net, law, ["y[0]"]).averages == ()
     other = P.run(64, 2000, seed=1, averages={"m": "tanh(y[0])**2", "f": "y[i]**2"})
-    assert compare(net, other).average("m").ks_pvalue > 1e-4
-    assert np.isnan(compare(net, None).average("m").limit_mean)
-    with pytest.raises(tp.ProgramError, match="not an average"):
-        table.average("g")
+    assert compare(net, other)["m"].ks_p > 1e-4
+    assert np.isnan(compare(net, None)["m"].limit_mean)
+    with pytest.raises(tp.ProgramError, match="g was not compared"):
+        table["g"]
 
 
 def test_a_limit_that_is_a_number_has_no_distribution_to_compare_with() -> None:
     P = tp.load("mlp", m=2)
-    row = compare(P.run(128, 2000, averages={"a": "tanh(f[0])**2"}), P.limit()).average("a")
-    assert row.limit_std == 0
+    row = compare(P.run(128, 2000, averages={"a": "tanh(f[0])**2"}), P.limit())["a"]
+    assert row.limit_variance == 0
     assert np.isnan(row.ks)
     assert abs(row.mean - row.limit_mean) < 0.02
 
