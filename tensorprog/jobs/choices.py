@@ -13,7 +13,7 @@ from tensorprog.language.errors import Problem, ProgramError, did_you_mean, fail
 from tensorprog.language.ir import Netsor
 from tensorprog.language.writing import pack, unpack
 
-__all__ = ["ProgramChoice", "choices", "with_constants"]
+__all__ = ["Number", "ProgramChoice", "choices", "with_constants"]
 
 Number = int | float
 EXACT = 2**53  # whole numbers up to this are exact as floats

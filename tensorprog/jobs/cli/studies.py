@@ -45,7 +45,6 @@ __all__ = ["depth", "paper", "solve", "sweep"]
 ALL = "all"  # the name of all figures together
 INDEX = option("--index", metavar="INDEX", help="The index of layers; default the one that recurs.")
 TO = number("--to", 1, "The last layer, in place of the constant that bounds the index.")
-TOKENS = option("--tokens", metavar="INDEX", help="The index of tokens; default the last other one.")
 DRAWS = number("--draws", 16, "Draws of the scores, the same for all values of constants.", "4096")
 
 
@@ -151,7 +150,7 @@ def sweep(
 )
 @options(FILE)
 @click.argument("family", metavar="Z")
-@options(INDEX, TO, TOKENS)
+@options(INDEX, TO)
 @option(
     "--set",
     "given",
@@ -168,7 +167,6 @@ def depth(
     family: str,
     index: str | None,
     to: int | None,
-    tokens: str | None,
     given: dict[str, list[str]],
     gradients: bool,
     width: tuple[int, ...] | None,
@@ -188,38 +186,34 @@ def depth(
     beside the limit.
     """
     program = open_program(file, {name: values[0] for name, values in given.items() if len(values) == 1})
-    from tensorprog.jobs.depths import profile
-    from tensorprog.jobs.depths.pictures import save_picture
-    from tensorprog.jobs.depths.question import ask
-    from tensorprog.jobs.depths.results import depth_json, tables
-    from tensorprog.language.errors import need_xarray
+    from tensorprog.jobs.depths import depth as profile
+    from tensorprog.jobs.depths.results import depth_json, save_picture, tables
     from tensorprog.language.files import json_text, write_text, writing
     from tensorprog.results.study import default_out
     from tensorprog.show.plots import PlotsUnavailableError
     from tensorprog.show.progress import Progress
 
-    need_xarray("depth profiles")
-    over = {name: values for name, values in given.items() if len(values) > 1}
-    question = ask(program, family, index, to, over, tokens, gradients)
+    asked: dict[str, Any] = {"index": index, "to": to, "over": {n: v for n, v in given.items() if len(v) > 1}}
+    drawn: dict[str, Any] = {"width": width or (), "draws": draws, "samples": samples, "seed": seed or 0}
+    with Progress(notes=not quiet).shown() as listener:
+        found = profile(program, family, gradients=gradients, progress=listener.progress, **asked, **drawn)
     usual = default_out(program.netsor)
     folder = out or usual.with_name(f"{usual.name}-depth")
-    with Progress(notes=not quiet).shown() as listener:
-        found = profile(question, width or (), draws, samples, seed or 0, listener)
     report = program.check()
-    written, text = ["depth.json"], depth_json(question, report, found)
+    written, text = ["depth.json"], depth_json(found, report, program.netsor)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "depth.json", json_text(text))
     try:
         with writing(folder / "depth.png"):
-            save_picture(folder / "depth.png", text)
+            save_picture(folder / "depth.png", found)
         written.append("depth.png")
     except PlotsUnavailableError as error:
         notice(f"there is no picture: {error}")
     if form == "json":
         print_json(text)
     elif not quiet:
-        show(tables(question, report, found), apart=True)
+        show(tables(found, report), apart=True)
         echo("\n" + places(folder, written))
     return exit_code(report.grade, require)
 
@@ -245,7 +239,7 @@ def depth(
 @option("--of", "family", metavar="Z", required=True, help="The family, such as z of z[t,i].")
 @option("--be", "value", metavar="X", type=float, required=True, help="The value that the quantity is to have.")
 @option("--growth", is_flag=True, help="Make the factor from the last layer but one to the last so large.")
-@options(INDEX, TO, TOKENS, SET)
+@options(INDEX, TO, SET)
 @option("--between", metavar="A,B", callback=interval, help="Look from A to B instead of around the program's value.")
 @options(SEED, DRAWS, FORMAT, QUIET, REQUIRE)
 def solve(
@@ -257,7 +251,6 @@ def solve(
     growth: bool,
     index: str | None,
     to: int | None,
-    tokens: str | None,
     overrides: dict[str, str],
     between: tuple[float, float] | None,
     seed: int | None,
@@ -281,7 +274,7 @@ def solve(
     from tensorprog.language.formats import quantity as number
 
     wanted = Wanted(constant, quantity, value, growth)
-    question = ask(program, family, index, to, None, tokens, quantity == "gradient_norm")
+    question = ask(program, family, index, to, None, quantity == "gradient_norm")
     report = program.check()
     found = solution(question, wanted, draws, seed or 0, between)
     layer = question.layers[wanted.places[0]]

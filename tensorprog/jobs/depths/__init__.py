@@ -1,10 +1,8 @@
 """Depth profiles: what happens to tokens from layer to layer, and the constants for which it is as wanted.
 
 question    a family, its layers and tokens, constants: read and checked
-quantities  variance, correlation, rank, entropy, kurtosis from sums over draws
-profile     these of the limit and of networks, layer by layer
-results     the Dataset, tables, depth.json
-pictures    depth.png
+quantities  variance, correlation, rank, entropy, kurtosis of the limit and of networks, layer by layer
+results     the Dataset, tables, depth.json, depth.png
 solving     `solve`: the constant for which a quantity has a value
 """
 
@@ -17,15 +15,15 @@ from contextlib import nullcontext
 from typing import Any
 
 from tensorprog.finite.workers import one_blas_thread
-from tensorprog.jobs.depths.profile import Curves, of_limit, of_networks
-from tensorprog.jobs.depths.question import Question, Variant, ask
-from tensorprog.jobs.depths.results import dataset
+from tensorprog.jobs.depths.quantities import of_limit, of_networks
+from tensorprog.jobs.depths.question import Question, ask
+from tensorprog.jobs.depths.results import dataset, rows_of
 from tensorprog.jobs.depths.solving import NoSolutionError, Solution, Wanted, find
-from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, fail, need_xarray
+from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, need_xarray
 from tensorprog.program import Program
-from tensorprog.show.progress import Listener, watched
+from tensorprog.show.progress import watched
 
-__all__ = ["DRAWS", "NETWORKS", "NoSolutionError", "depth", "profile", "solution", "solve"]
+__all__ = ["DRAWS", "NETWORKS", "NoSolutionError", "depth", "solution", "solve"]
 
 DRAWS, NETWORKS = 4096, 1024
 REPLICATES = 16
@@ -38,7 +36,6 @@ def depth(
     index: str | None = None,
     to: int | None = None,
     over: Mapping[str, Iterable[Any]] | None = None,
-    tokens: str | None = None,
     gradients: bool = False,
     width: int | Iterable[int] = (),
     draws: int = DRAWS,
@@ -49,9 +46,9 @@ def depth(
     """What happens to the tokens of a family in every layer of the limit: `of` is its name, z of z[t,i].
 
     `index` is that of layers, by default the one in which the program goes on from layer to layer; `to` is the last
-    layer, in place of the constant that bounds the index.  The tokens are the members along the index `tokens`, by
-    default the last of the family; quantities are means over further indices.  `over` has values of constants,
-    {"g": [1, 4, 16]}.  With widths, networks of these widths are drawn beside the limit.
+    layer, in place of the constant that bounds the index.  The tokens are the members along the last other index of the
+    family; quantities are means over further indices.  `over` has values of constants, {"g": [1, 4, 16]}.  With widths,
+    networks of these widths are drawn beside the limit.
 
     - variance: mean over tokens of `E[z_i**2]`
     - token_correlation: mean over pairs of tokens of `E[z_i z_j / sqrt(E z_i**2 E z_j**2)]`
@@ -74,59 +71,35 @@ def depth(
               unless networks are asked for
     """
     need_xarray("depth profiles")
-    question = ask(program, of, index, to, over, tokens, gradients)
-    widths = [width] if not isinstance(width, Iterable) else width
-    with nullcontext(progress) if progress is not None else watched("layers of the limit") as tell:
-        return profile(question, widths, draws, samples, seed, tell=tell)
-
-
-def profile(
-    question: Question,
-    widths: Iterable[int],
-    draws: int,
-    samples: int,
-    seed: int,
-    told: Listener | None = None,
-    tell: Callable[[int, int], None] | None = None,
-) -> Any:
-    """Compute what was asked: the Dataset of `depth`; `tell` hears how many choices of constants are done."""
-    told, each = told or Listener(), _per_replicate(draws)
-    widths = tuple(dict.fromkeys(check_count("width", width) for width in widths))
+    question, each = ask(program, of, index, to, over, gradients), _per_replicate(draws)
+    widths = dict.fromkeys(check_count("width", n) for n in ([width] if not isinstance(width, Iterable) else width))
     check_count("samples", samples, 2 * REPLICATES)
     check_count("seed", seed, 0)
     report = Program.from_netsor(question.base).check()
-    limit, finite = dict[Variant, Curves](), dict[tuple[Variant, int], Curves]()
-    refused = dict[str, str]()
-    attributes = {
-        "grade": report.grade,
-        "claims": json.dumps([str(claim) for claim in report.claims]),
-        "draws": REPLICATES * each,
-        "seed": str(seed),
-    }
-    gradients = _gradients(question, attributes)
-    total = len(question.variants)
-    with one_blas_thread():
-        for number, choice in enumerate(question.variants):
-            told.stage(" ".join(filter(None, [f"{number + 1} of {total}", str(choice)])))
-            if tell is not None:
-                tell(number, total)
+    attributes = {"grade": report.grade, "claims": json.dumps([str(claim) for claim in report.claims])}
+    attributes |= {"draws": REPLICATES * each, "seed": str(seed)} | ({"samples": samples} if widths else {})
+    with_gradients, total = _gradients(question, attributes), len(question.variants)
+    limit, finite, refused = list[Any](), list[Any](), dict[str, str]()
+    watching = nullcontext(progress) if progress is not None else watched("layers of the limit")
+    with one_blas_thread(), watching as tell:
+        for number, choice in enumerate(question.variants, 1):
             try:
-                _inside(choice)
-                limit[choice] = of_limit(question, choice, each, seed, gradients)
+                checked = Program.from_netsor(choice.netsor).check()
+                if checked.grade == "outside":
+                    raise OutsideError(f"no limit is claimed for {choice.netsor.name}:\n{checked}")
+                curves = of_limit(question, choice, each, seed, with_gradients)
+                limit += rows_of(choice.values, question.layers, curves, ("", "_error"))
             except (OutsideError, NotCompiledError) as error:
                 if not widths:
                     raise
                 refused[str(choice)] = str(error)
-            for width in widths:
-                finite[choice, width] = of_networks(question, choice, width, samples, seed)
-    if tell is not None:
-        tell(total, total)
-    attributes |= {"samples": samples} if widths else {}
+            for n in widths:
+                curves = of_networks(question, choice, n, samples, seed)
+                finite += rows_of(choice.values | {"width": n}, question.layers, curves, ("_finite", "_finite_se"))
+            if tell is not None:
+                tell(number, total)
     attributes |= {"no_limit": json.dumps(refused)} if refused else {}
-    found = dataset(question, limit, finite, attributes)
-    if not found.data_vars:
-        raise fail(f"there is nothing to say of {question.axes.name}")
-    return found
+    return dataset(question, limit, finite, attributes)
 
 
 def _gradients(question: Question, attributes: dict[str, Any]) -> bool:
@@ -142,16 +115,6 @@ def _gradients(question: Question, attributes: dict[str, Any]) -> bool:
             f"none is claimed ({failing}; tp.backward(P).check() says more); networks of given widths have gradients"
         )
     return bool(report.grade != "outside")
-
-
-def _inside(choice: Variant) -> None:
-    """Refuse a program outside the theory.
-
-    Raises    OutsideError
-    """
-    checked = Program.from_netsor(choice.netsor).check()
-    if checked.grade == "outside":
-        raise OutsideError(f"no limit is claimed for {choice.netsor.name}:\n{checked}")
 
 
 def _per_replicate(draws: int) -> int:
@@ -172,7 +135,6 @@ def solve(
     of: str,
     index: str | None = None,
     to: int | None = None,
-    tokens: str | None = None,
     growth: bool = False,
     between: tuple[float, float] | None = None,
     draws: int = DRAWS,
@@ -192,7 +154,7 @@ def solve(
               first order, with the probability of that error
     Raises    ProgramError for mistakes; NoSolutionError, with the values seen, where the quantity is never so large
     """
-    question = ask(program, of, index, to, None, tokens, quantity == "gradient_norm")
+    question = ask(program, of, index, to, None, quantity == "gradient_norm")
     found = solution(question, Wanted(constant, quantity, float(value), growth), draws, seed, between)
     return found.value, found.error
 

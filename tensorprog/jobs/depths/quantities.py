@@ -1,4 +1,4 @@
-"""The numbers of a depth profile, from Gram matrices of tokens and from weights of attention.
+"""The quantities of every layer with their errors, of the limit and of networks of a given width.
 
     variance             mean over tokens of E[z_i**2]
     token_correlation    mean over pairs of tokens of E[z_i z_j / sqrt(E z_i**2 E z_j**2)]
@@ -13,13 +13,26 @@ Inner expectations are over coordinates, given the scores; the outer ones over d
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LONG_NAMES", "QUANTITIES", "Sums", "correlations", "effective_ranks", "widened"]
+from tensorprog.gaussian.several import REPLICATES, deviations, standard_errors
+from tensorprog.jobs.depths.question import Question, Variant
+from tensorprog.language.averages import unused
+from tensorprog.language.expr import Variable, slots_of
+from tensorprog.language.ir import Index, Netsor
+from tensorprog.limit.law.by_layer import LayerDraws, ordered
+from tensorprog.limit.law.law import NumericLaw
+from tensorprog.program import Program
+
+__all__ = ["LONG_NAMES", "Curves", "Sums", "merged", "of_limit", "of_networks", "parts_of_limit", "widened"]
 
 Array = NDArray[np.float64]
+Curves = dict[str, tuple[Array, Array]]  # quantity -> values and errors, each (layers,)
 LONG_NAMES = {
     "variance": "mean square of a coordinate",
     "token_correlation": "mean correlation of two tokens",
@@ -28,37 +41,33 @@ LONG_NAMES = {
     "kurtosis": "kurtosis (Gaussian = 3)",
     "gradient_norm": "squared norm of the gradient",
 }
-QUANTITIES = tuple(LONG_NAMES)
-SECOND = QUANTITIES[:3]  # of Gram matrices
 TINY = 1e-300
+GROUPS = 16  # of networks, whose spread is the standard error
+ORDERS = (1, 2, 3, 4)
 
 
-def correlations(gram: Array) -> Array:
-    """The mean over pairs of tokens of their correlation; nan for a single token.
+def _correlations(gram: Array) -> Array:
+    """The mean over pairs of tokens of their correlation.
 
     Shapes    gram (..., tokens, tokens) -> (...)
     """
     tokens = gram.shape[-1]
-    if tokens < 2:
-        return np.full(gram.shape[:-2], np.nan)
     root = np.sqrt(np.maximum(np.einsum("...ii->...i", gram), TINY))
     found = gram / root[..., :, None] / root[..., None, :]
     total = found.sum(axis=(-2, -1)) - np.einsum("...ii->...", found)
     return np.asarray(total / (tokens * (tokens - 1)))
 
 
-def effective_ranks(gram: Array) -> Array:
+def _effective_ranks(gram: Array) -> Array:
     """exp of the entropy of the eigenvalues, divided by their sum: 1 for equal tokens, their number for orthogonal
     ones of one length.
 
     Shapes    gram (..., tokens, tokens) -> (...)
     """
     trace = np.maximum(np.einsum("...ii->...", gram), TINY)
-    share = np.linalg.eigvalsh(gram / trace[..., None, None])
-    share = np.maximum(share, 0.0)
+    share = np.maximum(np.linalg.eigvalsh(gram / trace[..., None, None]), 0.0)
     share = share / share.sum(axis=-1, keepdims=True)
-    entropy = -np.sum(share * np.log(np.maximum(share, TINY)), axis=-1)
-    return np.asarray(np.exp(entropy))
+    return np.asarray(np.exp(-np.sum(share * np.log(np.maximum(share, TINY)), axis=-1)))
 
 
 def widened(name: str, value: Array, tokens: int, relative: Array) -> Array:
@@ -85,38 +94,29 @@ class Sums:
     """
 
     def __init__(self) -> None:
-        self.draws, self._sums, self._raw = 0, dict[str, Array](), np.zeros(())
-        self.relative, self.tokens, self._known = np.zeros(()), 1, True
+        self.draws, self.tokens, self.sums, self.relative = 0, 1, dict[str, Array](), np.zeros(())
 
-    def add(self, gram: Array, raw: Array | None, entropy: Array | None, relative: Array | None = None) -> None:
-        """More draws.
+    def include(self, draws: int, tokens: int, sums: Mapping[str, Array], relative: Array) -> None:
+        """Sums over more draws."""
+        self.draws, self.tokens, self.relative = self.draws + draws, tokens, np.maximum(self.relative, relative)
+        for name, value in sums.items():
+            self.sums[name] = np.asarray(self.sums.get(name, 0.0) + value)
+
+    def add(self, gram: Array, raw: Array | None, entropy: Array | None, relative: Array | float = 0.0) -> None:
+        """More draws; without plain moments `raw` there is no kurtosis.
 
         Shapes    gram (draws, layers, others, tokens, tokens), raw (orders, draws, layers, others, tokens),
                   entropy (draws, layers), nan where there is no attention
         """
-        self.draws, self.tokens = self.draws + len(gram), gram.shape[-1]
-        self.relative = self.relative if relative is None else np.maximum(self.relative, relative)
-        found = {"variance": np.einsum("...ii->...", gram) / self.tokens}
-        if self.tokens > 1:
-            found |= {"token_correlation": correlations(gram), "effective_rank": effective_ranks(gram)}
-        each = {name: value.mean(axis=2) for name, value in found.items()}
+        tokens = gram.shape[-1]
+        found = {"variance": np.einsum("...ii->...", gram) / tokens}
+        if tokens > 1:
+            found |= {"token_correlation": _correlations(gram), "effective_rank": _effective_ranks(gram)}
+        sums = {name: value.mean(axis=2).sum(axis=0) for name, value in found.items()}
         if entropy is not None:
-            each["attention_entropy"] = entropy
-        for name, values in each.items():
-            self._sums[name] = self._sums.get(name, np.zeros(())) + values.sum(axis=0)
-        self._known &= raw is not None
-        if raw is not None:
-            self._raw = self._raw + raw.sum(axis=1)
-
-    def __add__(self, other: Sums) -> Sums:
-        total = Sums()
-        total.draws, total.tokens = self.draws + other.draws, max(self.tokens, other.tokens)
-        total.relative, total._known = np.maximum(self.relative, other.relative), self._known and other._known
-        names = dict.fromkeys([*self._sums, *other._sums])
-        zero = np.zeros(())
-        total._sums = {name: self._sums.get(name, zero) + other._sums.get(name, zero) for name in names}
-        total._raw = self._raw + other._raw
-        return total
+            sums["attention_entropy"] = entropy.sum(axis=0)
+        sums["raw"] = np.asarray(math.nan) if raw is None else raw.sum(axis=1)
+        self.include(len(gram), tokens, sums, np.asarray(relative))
 
     @property
     def values(self) -> dict[str, Array]:
@@ -124,16 +124,132 @@ class Sums:
 
         Shapes    each (layers,)
         """
-        found = {name: np.asarray(total / self.draws) for name, total in self._sums.items()}
-        if self._known and self._raw.ndim:
-            found["kurtosis"] = _kurtosis(self._raw / self.draws).mean(axis=(-2, -1))
+        found = {name: np.asarray(total / self.draws) for name, total in self.sums.items()}
+        raw = found.pop("raw")
+        if np.isfinite(raw).any():
+            mean, second, third, fourth = raw
+            with np.errstate(over="ignore", invalid="ignore"):  # nan where the fourth moment is no number
+                central = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4
+                kurtosis = central / np.maximum(second - mean**2, TINY) ** 2
+            found["kurtosis"] = np.asarray(kurtosis.mean(axis=(-2, -1)))
         return found
 
 
-def _kurtosis(raw: Array) -> Array:
-    """From plain moments of orders 1 to 4."""
-    mean, second, third, fourth = raw
-    with np.errstate(over="ignore", invalid="ignore"):  # nan where the fourth moment is no number
-        variance = second - mean**2
-        central = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4
-        return np.asarray(central / np.maximum(variance, TINY) ** 2)
+def merged(parts: Sequence[Sums]) -> Sums:
+    """The sums over the draws of all parts."""
+    whole = Sums()
+    for part in parts:
+        whole.include(part.draws, part.tokens, part.sums, part.relative)
+    return whole
+
+
+def _curves(parts: Sequence[Sums], stated: bool = True) -> Curves:
+    """Values from the sums of all parts, errors from how far the parts differ: as laws state them, or standard ones."""
+    whole, each = merged(parts), [part.values for part in parts]
+    found = Curves()
+    for name, value in whole.values.items():
+        spread = standard_errors([own[name] for own in each]) if len(each) > 1 else np.zeros(value.shape)
+        spread = spread if stated else spread / deviations(len(each))
+        found[name] = value, spread + widened(name, value, whole.tokens, whole.relative)
+    return found
+
+
+def parts_of_limit(question: Question, choice: Variant, draws: int, seed: int, backward: bool = False) -> list[Sums]:
+    """Sums over the draws of each replicate, one where nothing is random; `backward` of gradients, by the adjoint
+    program: coordinates of its families are those of gradients.
+    """
+    if backward:
+        assert choice.backward is not None
+        source = LayerDraws(NumericLaw(choice.backward), question.gradient, (), seed, moments=False)
+    else:
+        source = LayerDraws(NumericLaw(choice.larger), question.axes, choice.entropies, seed)
+    found = defaultdict[int, Sums](Sums)
+    for piece in source.replicates(draws, REPLICATES):
+        entropy = _entropies(question, choice, piece.scalars)
+        found[piece.replicate].add(piece.gram, piece.raw, entropy, piece.relative)
+    return list(found.values())
+
+
+def of_limit(question: Question, choice: Variant, draws: int, seed: int, gradients: bool) -> Curves:
+    """The quantities in the limit, with errors that hold with a probability of 99.9 % where draws are averaged."""
+    found = _curves(parts_of_limit(question, choice, draws, seed))
+    if gradients:
+        found |= _norms(question, choice, _curves(parts_of_limit(question, choice, draws, seed, backward=True)))
+    return found
+
+
+def _norms(question: Question, choice: Variant, found: Curves) -> Curves:
+    """Squared norms of gradients from variances of the adjoint program; nan in layers that no output depends on."""
+    assert choice.backward is not None
+    first = choice.backward.families[question.gradient.name].ranges[question.axes.layer][0] - question.layers[0]
+    placed = np.full((2, len(question.layers)), np.nan)
+    placed[:, first : first + len(found["variance"][0])] = found["variance"]
+    return {"gradient_norm": (placed[0], placed[1])}
+
+
+def _entropies(question: Question, choice: Variant, scalars: Mapping[str, Array]) -> Array | None:
+    """The mean entropy of the rows of attention in each layer.
+
+    Shapes    each of scalars (draws, layers of attention, ...) -> (draws, layers), nan where there is none
+    """
+    if not scalars:
+        return None
+    shape = max(map(len, scalars.values())), len(question.layers)
+    total, count = np.zeros(shape), np.zeros(shape[1])
+    for name, value in scalars.items():
+        rows = value.reshape(*value.shape[:2], -1).mean(axis=-1)
+        layers = np.arange(*choice.larger.families[name].ranges[0]) - question.layers[0]
+        inside = (layers >= 0) & (layers < shape[1])
+        total[:, layers[inside]] += rows[:, inside]
+        count[layers[inside]] += 1
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+
+
+def of_networks(question: Question, choice: Variant, width: int, samples: int, seed: int) -> Curves:
+    """The same quantities at one width, averages over coordinates, then over networks, with standard errors."""
+    axes, token = question.axes, question.axes.token
+    program, places, taken = _indexed(choice.larger, axes.name)
+    second, others = list(places), list[str]()
+    if token is not None:
+        second[token] = unused("other", taken)
+        others = [second[token]]
+        index = Index(second[token], *choice.larger.families[axes.name].ranges[token])
+        program = replace(program, indices=(*program.indices, index))
+    one, two = Variable(axes.name, slots_of(places)), Variable(axes.name, slots_of(second))
+    gram, raw = unused("gram", taken), [unused(f"moment{k}", taken) for k in ORDERS]
+    averages = {f"{gram}[{','.join([*places, *others])}]": str(one * two)}
+    averages |= {f"{own}[{','.join(places)}]": str(one**k) for own, k in zip(raw, ORDERS, strict=True)}
+    parts, gradients = list[Sums](), list[Sums]()
+    for group in range(GROUPS):
+        each, own_seed = max(1, samples // GROUPS), GROUPS * seed + group
+        sampler = Program.from_netsor(program)
+        drawn = sampler.run(width, each, seed=own_seed, keep=choice.entropies, averages=averages)
+        matrix = np.asarray(drawn.averages[gram])
+        if token is None:
+            matrix = np.moveaxis(matrix, 1 + axes.layer, 1)[..., None, None]
+        else:
+            matrix = np.moveaxis(matrix, [1 + axes.layer, 1 + token], [1, -2])
+        parts.append(Sums())
+        parts[-1].add(
+            matrix.reshape(*matrix.shape[:2], -1, *matrix.shape[-2:]),
+            np.stack([ordered(np.asarray(drawn.averages[own]), axes) for own in raw]),
+            _entropies(question, choice, {own: np.asarray(drawn[own]) for own in choice.entropies}),
+        )
+        if choice.backward is not None:
+            adjoint, own, _ = _indexed(choice.backward, question.gradient.name)
+            square = {f"square[{','.join(own)}]": str(Variable(question.gradient.name, slots_of(own)) ** 2)}
+            norms = Program.from_netsor(adjoint).run(width, each, seed=own_seed, averages=square).averages["square"]
+            gradients.append(Sums())
+            gradients[-1].add(ordered(np.asarray(norms), question.gradient).mean(axis=-1)[..., None, None], None, None)
+    found = _curves(parts, stated=False)
+    return found | (_norms(question, choice, _curves(gradients, stated=False)) if gradients else {})
+
+
+def _indexed(netsor: Netsor, name: str) -> tuple[Netsor, list[str], set[str]]:
+    """The program with an index for each place of a family, their names, and all names that are taken then."""
+    ranges = netsor.families[name].ranges
+    taken = {*netsor.index, *netsor.families, *netsor.constant}
+    names = [unused(f"place{k}", taken) for k in range(len(ranges))]
+    indices = [Index(own, *span) for own, span in zip(names, ranges, strict=True)]
+    return replace(netsor, indices=(*netsor.indices, *indices)), names, taken

@@ -1,28 +1,32 @@
-"""What a depth profile found, an xarray.Dataset: how it is made, its tables, and depth.json."""
+"""What a depth profile found, an xarray.Dataset: how it is made, its tables, depth.json and depth.png."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tensorprog.blocks import Block, Grid, Paragraph, paragraph
 from tensorprog.finite.workers import libraries
-from tensorprog.jobs.depths.profile import Curves
-from tensorprog.jobs.depths.quantities import LONG_NAMES, QUANTITIES
-from tensorprog.jobs.depths.question import Question, Variant
-from tensorprog.language.errors import need_xarray
+from tensorprog.jobs.depths.quantities import LONG_NAMES, Curves
+from tensorprog.jobs.depths.question import Question
+from tensorprog.language.errors import need_package, need_xarray
 from tensorprog.language.formats import BRACKETS, quantity
+from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import program_text
 from tensorprog.results.study import constants_json
+from tensorprog.show import plots
 
-__all__ = ["dataset", "depth_json", "summary", "tables"]
+__all__ = ["dataset", "depth_json", "rows_of", "save_picture", "summary", "tables"]
 
 ROWS = 12  # of layers in a table
 EXACT = 1e-9  # relative errors below it are not shown
+WIDELY = 30.0  # numbers whose ratio is larger stand on a log axis
+SIGNS = 8  # markers along a curve of networks, about
 HEADINGS = {
     "variance": "variance",
     "token_correlation": "correlation",
@@ -40,148 +44,191 @@ def summary(name: str, report: Any) -> Paragraph:
     return paragraph(name, ": ", *report.summary.words, *more)
 
 
-def dataset(
-    question: Question,
-    limit: Mapping[Variant, Curves],
-    finite: Mapping[tuple[Variant, int], Curves],
-    attributes: Mapping[str, Any],
-) -> Any:
+# ---- the Dataset ----------------------------------------------------------------------------------------------------
+
+
+def rows_of(place: dict[str, Any], layers: tuple[int, ...], curves: Curves, ends: tuple[str, str]) -> list[Any]:
+    """A row for each layer: where it is, and the quantities with their errors."""
+    columns = {name + end: part for name, both in curves.items() for end, part in zip(ends, both, strict=True)}
+    return [
+        place | {"layer": layer} | {name: part[k] for name, part in columns.items()} for k, layer in enumerate(layers)
+    ]
+
+
+def dataset(question: Question, limit: list[Any], finite: list[Any], attributes: dict[str, Any]) -> Any:
     """An xarray.Dataset over the constants and the layer; of networks, over the width too; nan where there is none.
 
     Shapes    NAME and NAME_error (*constants, layer); NAME_finite and NAME_finite_se (*constants, width, layer)
     """
-    over, widths = question.over, sorted({width for _, width in finite})
-    constants, layers = tuple(len(values) for values in over.values()), len(question.layers)
-    place = {
-        each: tuple(values.index(dict(each.values)[name]) for name, values in over.items())
-        for each in question.variants
+    xarray, pandas = need_xarray("depth profiles"), need_package("pandas", "depth profiles", "sweep")
+    over = {
+        name: list(dict.fromkeys(each.values[name] for each in question.variants))
+        for name in question.variants[0].values
     }
-    data: dict[str, Any] = {}
-
-    def put(key: str, axes: tuple[str, ...], shape: tuple[int, ...], where: Any, numbers: Any, name: str) -> None:
-        if key not in data:
-            data[key] = (axes, np.full(shape, math.nan), {"long_name": LONG_NAMES[name], "units": "1"})
-        data[key][1][where] = numbers
-
-    held = {name for found in (*limit.values(), *finite.values()) for name in found.values}
-    for name in (name for name in QUANTITIES if name in held):
-        for each, found in limit.items() if any(name in part.values for part in limit.values()) else ():
-            for key, part in ((name, found.values), (f"{name}_error", found.errors)):
-                put(key, (*over, "layer"), (*constants, layers), place[each], part.get(name, math.nan), name)
-        for (each, width), found in finite.items():
-            where = (*place[each], widths.index(width))
-            for key, part in ((f"{name}_finite", found.values), (f"{name}_finite_se", found.errors)):
-                shape = (*constants, len(widths), layers)
-                put(key, (*over, "width", "layer"), shape, where, part.get(name, math.nan), name)
-    coordinates: dict[str, Any] = {name: (name, np.array(values)) for name, values in over.items()}
-    coordinates["layer"] = ("layer", np.array(question.layers), {"long_name": f"layer, the index {question.index}"})
-    if widths:
-        coordinates["width"] = ("width", np.array(widths), {"long_name": "width n"})
-    about = {
+    parts = []
+    for rows, axes in ((limit, [*over, "layer"]), (finite, [*over, "width", "layer"])):
+        if rows:
+            parts.append(pandas.DataFrame(rows).set_index(axes).to_xarray().transpose(*axes))
+    found = xarray.merge(parts, join="outer").reindex(over)
+    for key, entry in found.data_vars.items():
+        name = next(name for name in LONG_NAMES if str(key).startswith(name))
+        entry.attrs.update({"long_name": LONG_NAMES[name], "units": "1"})
+    found["layer"].attrs["long_name"] = f"layer, the index {question.index}"
+    found.attrs = {
         "title": f"{question.base.name}: {question.axes.name} over the index {question.index}",
         "program_name": question.base.name,
         "program": program_text(question.base),
         "family": question.axes.name,
+        "index": question.index,
+        "tokens": question.token,
         "versions": json.dumps(libraries()),
+        **attributes,
     }
-    return need_xarray("depth profiles").Dataset(data, coordinates, about | dict(attributes))
+    return found
 
 
-def _names(found: Any) -> list[str]:
-    return [name for name in QUANTITIES if name in found or f"{name}_finite" in found]
+def _over(found: Any) -> list[dict[str, Any]]:
+    """Each choice of constants."""
+    names = [str(name) for name in found.dims if name not in ("layer", "width")]
+    return [dict(zip(names, values, strict=True)) for values in product(*(found[n].values.tolist() for n in names))]
 
 
-def _of(found: Any, choice: Variant) -> Iterator[tuple[int | None, dict[str, tuple[Any, Any]]]]:
-    """The limit of one choice of constants, as width None, and the networks of each width: value and error by name."""
-    at = found.sel(dict(choice.values))
-    limit = {name: (at[name].values, at[f"{name}_error"].values) for name in _names(found) if name in found}
-    yield None, {name: both for name, both in limit.items() if np.isfinite(both[0]).any()}
+def _said(choice: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value:g}" for name, value in choice.items())
+
+
+def _of(found: Any, choice: dict[str, Any]) -> Iterator[tuple[int | None, Curves]]:
+    """The limit of one choice of constants, as width None, if there is one, and the networks of each width."""
+    at = found.sel(choice)
+    limit = {name: (at[name].values, at[f"{name}_error"].values) for name in LONG_NAMES if name in found}
+    limit = {name: both for name, both in limit.items() if np.isfinite(both[0]).any()}
+    if limit:
+        yield None, limit
     for width in found["width"].values.tolist() if "width" in found else ():
         one = at.sel(width=width)
-        names = [name for name in _names(found) if f"{name}_finite" in found]
+        names = [name for name in LONG_NAMES if f"{name}_finite" in found]
         yield width, {name: (one[f"{name}_finite"].values, one[f"{name}_finite_se"].values) for name in names}
 
 
-def tables(question: Question, report: Any, found: Any) -> list[Block]:
+# ---- tables and files -----------------------------------------------------------------------------------------------
+
+
+def tables(found: Any, report: Any) -> list[Block]:
     """The grade first, then layers of the only choice of constants, or the last layer of all of them."""
-    single, names = len(question.variants) == 1, _names(found)
-    last, several = len(question.layers) - 1, "width" in found
-    shown = [(choice, k) for choice in question.variants for k in (_spread(last + 1) if single else [last])]
-    rows, marked = list[tuple[str, ...]](), list[int]()
-    for choice, layer in shown:
-        head = [str(question.layers[layer])] if single else [f"{value:g}" for _, value in choice.values]
+    about, choices, layers = found.attrs, _over(found), found["layer"].values.tolist()
+    single, several = len(choices) == 1, "width" in found
+    names = [name for name in LONG_NAMES if name in found or f"{name}_finite" in found]
+    shown, rows, marked, exact = [len(layers) - 1], list[tuple[str, ...]](), list[int](), True
+    if single:  # up to ROWS of them, dense at first
+        shown = sorted({round(float(k)) - 1 for k in np.geomspace(1, len(layers), min(ROWS, len(layers)))})
+        shown = shown if len(layers) > ROWS else list(range(len(layers)))
+    for choice, layer in product(choices, shown):
+        head = [str(layers[layer])] if single else [f"{value:g}" for value in choice.values()]
         for width, curves in _of(found, choice):
-            if width is None and not curves:
-                continue
-            numbers = [_number(*(part[layer] for part in curves[n])) if n in curves else "-" for n in names]
-            if width is None and several:
-                marked.append(len(rows))
-            who = ["limit" if width is None else str(width)] if several else []
-            rows.append((*head, *who, *numbers))
+            numbers = [_number(*(part[layer] for part in curves[name])) if name in curves else "-" for name in names]
+            if width is None:
+                exact &= not any(np.any(error > EXACT * np.abs(value)) for value, error in curves.values())
+                marked += [len(rows)] if several else []
+            rows.append((*head, *(["limit" if width is None else str(width)] if several else []), *numbers))
             head = [""] * len(head)
-    slots = [question.index, *([question.token] if question.token else [])]
-    title = f"{question.base.name}: {question.axes.name}[{','.join(slots)}] "
-    title += f"over {question.index}" if single else f"at {question.index} = {question.layers[-1]}"
-    keys = [question.index] if single else list(question.over)
+    title = f"{about['program_name']}: {about['family']}[{','.join(filter(None, (about['index'], about['tokens'])))}] "
+    title += f"over {about['index']}" if single else f"at {about['index']} = {layers[-1]}"
+    keys = [about["index"]] if single else list(choices[0])
     header = (*keys, *(["n"] if several else []), *(HEADINGS[name] for name in names))
-    notes = []
-    if any(
-        np.any(error > EXACT * np.abs(value))
-        for choice in question.variants
-        for width, curves in _of(found, choice)
-        if width is None
-        for value, error in curves.values()
-    ):
-        notes.append(f"limit: {found.attrs['draws']:,} draws of the scores, in brackets 99.9 % bounds of errors")
-    notes += [f"networks: {found.attrs['samples']:,} of each width, {BRACKETS}"] if several else []
-    refused = {**json.loads(found.attrs.get("no_limit", "{}"))}
+    notes = [] if exact else [f"limit: {about['draws']:,} draws of the scores, in brackets 99.9 % bounds of errors"]
+    notes += [f"networks: {about['samples']:,} of each width, {BRACKETS}"] if several else []
+    refused = json.loads(about.get("no_limit", "{}"))
     said = [paragraph(f"no limit{f' with {choice}' if choice else ''}: {why}") for choice, why in refused.items()]
-    if "no_gradients" in found.attrs:
-        said.append(paragraph(f"no limit of gradients: {found.attrs['no_gradients']}"))
-    text = tuple(range(len(keys)))
-    return [
-        summary(question.base.name, report),
-        Grid(title, header, tuple(rows), "; ".join(notes), tuple(marked), text_columns=text),
-        *said,
-    ]
+    said += [paragraph(f"no limit of gradients: {about['no_gradients']}")] if "no_gradients" in about else []
+    grid = Grid(title, header, tuple(rows), "; ".join(notes), tuple(marked), tuple(range(len(keys))))
+    return [summary(about["program_name"], report), grid, *said]
 
 
 def _number(value: float, error: float) -> str:
     """A number with its error; six figures of one that is known far better."""
+    if not np.isfinite(value):
+        return "-"
     return quantity(float(value), 0.0 if error < EXACT * abs(value) else float(error))
 
 
-def _spread(count: int) -> list[int]:
-    """Positions of up to ROWS of so many layers, dense at first, the last among them."""
-    if count <= ROWS:
-        return list(range(count))
-    return sorted({round(float(k)) - 1 for k in np.geomspace(1, count, ROWS)})
-
-
-def depth_json(question: Question, report: Any, found: Any) -> dict[str, Any]:
+def depth_json(found: Any, report: Any, base: Netsor) -> dict[str, Any]:
     """The content of depth.json."""
     refused = json.loads(found.attrs.get("no_limit", "{}"))
     profiles = []
-    for choice in question.variants:
-        entry: dict[str, Any] = {"constants": dict(choice.values)}
+    for choice in _over(found):
+        entry: dict[str, Any] = {"constants": choice, "limit": None}
         for width, curves in _of(found, choice):
             numbers = {name: {"value": value, "error": error} for name, (value, error) in curves.items()}
             if width is None:
-                entry["limit"] = numbers or None
+                entry["limit"] = numbers
             else:
                 entry.setdefault("finite", []).append({"width": width, **numbers})
-        if str(choice) in refused:
-            entry["limit_refused"] = refused[str(choice)]
+        if _said(choice) in refused:
+            entry["limit_refused"] = refused[_said(choice)]
         profiles.append(entry)
-    kept = ("draws", "seed", "samples", "gradients_grade", "no_gradients")
+    kept = ("family", "index", "draws", "seed", "samples", "gradients_grade", "no_gradients")
     return {
-        "program": question.base.name,
-        "constants": constants_json(question.base),
+        "program": found.attrs["program_name"],
+        "constants": constants_json(base),
         "assumptions": report.to_json(),
-        "family": question.axes.name,
-        "index": question.index,
-        "tokens": question.tokens,
-        "layers": list(question.layers),
         **{key: found.attrs[key] for key in kept if key in found.attrs},
+        "layers": found["layer"].values,
         "profiles": profiles,
     }
+
+
+# ---- the picture ----------------------------------------------------------------------------------------------------
+
+
+def save_picture(path: Path, found: Any) -> None:
+    """A panel for each quantity: curves over the layers, or a map of the last one over two constants.
+
+    Raises    PlotsUnavailableError without matplotlib
+    """
+    names = [name for name in LONG_NAMES if name in found or f"{name}_finite" in found]
+    varied = [str(name) for name, size in found.sizes.items() if name not in ("layer", "width") and size > 1]
+    mapped = len(varied) == 2 and all(name in found for name in names)
+
+    def draw(axes: Any) -> None:
+        for name, ax in zip(names, axes, strict=True):
+            if mapped:
+                _map(ax, found[name].isel(layer=-1).squeeze(), LONG_NAMES[name])
+            else:
+                _curves(ax, found, name)
+        if not mapped:
+            plots.legend(axes)
+
+    plots.save(path, draw, len(names))
+
+
+def _curves(ax: Any, found: Any, name: str) -> None:
+    """The limit of each choice of constants in bands of its errors, and networks."""
+    choices, x = _over(found), found["layer"].values
+    step = slice(None, None, max(1, len(x) // SIGNS))
+    for choice, shade in zip(choices, plots.colours(len(choices)), strict=True):
+        said = _said(choice)
+        for number, (width, curves) in enumerate(_of(found, choice)):
+            value, error = curves.get(name, (np.full(len(x), np.nan),) * 2)
+            if width is None:
+                ax.fill_between(x, value - error, value + error, color=shade, alpha=0.18, linewidth=0)
+                ax.plot(x, value, color=shade, label=said or "limit")
+            else:
+                label = ", ".join(filter(None, [f"n = {width}", said]))
+                look = {"elinewidth": 0.7, "marker": plots.MARKERS[number % len(plots.MARKERS)], "color": shade}
+                ax.errorbar(
+                    x[step], value[step], yerr=np.nan_to_num(error[step]), linestyle="none", label=label, **look
+                )
+    seen = np.concatenate([line.get_ydata() for line in ax.lines])
+    if np.nanmin(seen) > 0 and np.nanmax(seen) > WIDELY * np.nanmin(seen):
+        ax.set_yscale("log")
+    plots.frame(ax, f"layer {found.attrs['index']}", LONG_NAMES[name])
+
+
+def _map(ax: Any, values: Any, name: str) -> None:
+    """A number over two constants, the first upwards."""
+    first, second = values.dims
+    ticks = [[f"{number:g}" for number in values[key].values] for key in (first, second)]
+    image = plots.cells(ax, values.values, *ticks)
+    ax.invert_yaxis()
+    plots.frame(ax, second, first)
+    ax.figure.colorbar(image, ax=ax, label=name)

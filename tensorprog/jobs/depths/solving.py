@@ -8,15 +8,12 @@ that place is the error of the quantity, divided by the slope.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 
 import numpy as np
 
 from tensorprog.gaussian.several import standard_errors
-from tensorprog.jobs.depths.profile import gradients_of_limit, sums_of_limit
-from tensorprog.jobs.depths.quantities import QUANTITIES, Sums, widened
+from tensorprog.jobs.depths.quantities import LONG_NAMES, merged, parts_of_limit, widened
 from tensorprog.jobs.depths.question import NAME, Question, variant
 from tensorprog.language.errors import (
     AccuracyError,
@@ -31,7 +28,7 @@ from tensorprog.program import Program
 
 __all__ = ["NoSolutionError", "Solution", "Wanted", "find"]
 
-REACH, STEP = 1e3, math.sqrt(10.0)  # how far from the program's value, in which steps
+REACH, STEP = 6, math.sqrt(10.0)  # how many steps from the program's value, and how large
 PARTS = 12  # of an interval that was given
 NEAR, EXACT = 1e-7, 1e-13  # relative accuracy of a place, with draws and without
 SLOPE = 1e-3  # relative distance over which a slope is taken
@@ -79,56 +76,6 @@ class Solution:
     slope: float
 
 
-@dataclass
-class _Quantity:
-    """The quantity as a function of the constant; what was tried is kept."""
-
-    question: Question
-    wanted: Wanted
-    draws: int
-    seed: int
-    known: dict[float, tuple[float, float]] = field(default_factory=dict)
-    refusal: TensorprogError | None = None
-
-    def __call__(self, constant: float) -> tuple[float, float]:
-        """Value and error; nan where the program has no limit with this constant."""
-        if constant not in self.known:
-            try:
-                self.known[constant] = self._computed(constant)
-            except (OutsideError, AccuracyError, NotCompiledError) as error:  # overflows among them
-                self.refusal = self.refusal or error
-                self.known[constant] = math.nan, math.nan
-        return self.known[constant]
-
-    def excess(self, constant: float) -> float:
-        """What the quantity has more than wanted."""
-        return self(constant)[0] - self.wanted.value
-
-    def _computed(self, constant: float) -> tuple[float, float]:
-        choice = variant(self.question, {self.wanted.constant: constant})
-        name, sums = self.wanted.quantity, sums_of_limit
-        if name == "gradient_norm":  # the variance of the adjoint program's families
-            name, sums = "variance", gradients_of_limit
-        judged = Program.from_netsor((choice.backward if sums is gradients_of_limit else None) or choice.netsor).check()
-        if judged.grade == "outside":
-            raise OutsideError(f"no limit is claimed with {self.wanted.constant} = {constant:g}:\n{judged}")
-        parts = sums(self.question, choice, self.draws, self.seed)
-        whole = sum(parts, start=Sums())
-        if name not in whole.values:
-            known = ", ".join(name for name in QUANTITIES if name in whole.values)
-            raise fail(f"{self.question.axes.name} has no {name}", fix=f"one of {known}")
-
-        def pick(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
-            first, *other = (float(values[place]) for place in self.wanted.places)
-            return first / other[0] if other else first
-
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = pick(whole.values[name])
-            error = float(standard_errors([np.asarray(pick(part.values[name])) for part in parts]))
-            wide = widened(name, whole.values[name], whole.tokens, whole.relative) / np.abs(whole.values[name])
-        return value, error + abs(value) * sum(float(wide[place]) for place in self.wanted.places)
-
-
 def find(
     question: Question, wanted: Wanted, draws: int, seed: int, between: tuple[float, float] | None = None
 ) -> Solution:
@@ -139,16 +86,36 @@ def find(
     """
     from scipy.optimize import brentq
 
-    quantity = _Quantity(question, wanted, draws, seed)
-    low, high = _bracket(quantity, _start(question, wanted, between), between)
+    known, failed = dict[float, tuple[float, float]](), list[TensorprogError]()
+
+    def quantity(constant: float) -> tuple[float, float]:
+        """Value and error; nan where the program is none, or has no limit, with this constant."""
+        if constant not in known:
+            try:
+                known[constant] = _computed(question, wanted, constant, draws, seed)
+            except (OutsideError, AccuracyError, NotCompiledError, ProgramError) as error:  # overflows among them
+                if not known and isinstance(error, ProgramError):  # what is wrong does not hang on the value
+                    raise
+                failed.append(error)
+                known[constant] = math.nan, math.nan
+        return known[constant]
+
+    def excess(constant: float) -> float:
+        return quantity(constant)[0] - wanted.value
+
+    start = _start(question, wanted, between)
+    for pair in _places(start, between):
+        if excess(pair[0]) * excess(pair[1]) <= 0:
+            low, high = sorted(pair)
+            break
+    else:
+        raise _not_reached(question, wanted, {at: value for at, (value, _) in known.items()}, failed)
     value, error = quantity(low)
     within = NEAR if error > 1e-9 * abs(value) else EXACT
-    place = low
-    if low > 0 and quantity.excess(low):  # constants that are scales
-        logs = math.log(low), math.log(high)
-        place = math.exp(brentq(lambda log: quantity.excess(math.exp(log)), *logs, xtol=within))
-    elif quantity.excess(low):
-        place = float(brentq(quantity.excess, low, high, xtol=within * max(abs(low), abs(high))))
+    if low > 0:  # constants that are scales
+        place = math.exp(brentq(lambda log: excess(math.exp(log)), math.log(low), math.log(high), xtol=within))
+    else:
+        place = float(brentq(excess, low, high, xtol=within * max(abs(low), abs(high), 1e-300)))
     value, error = quantity(place)
     step = SLOPE * (abs(place) or high - low)
     near = [(at, quantity(at)[0]) for at in (place - step, place, place + step)]
@@ -158,20 +125,41 @@ def find(
     return Solution(place, own / abs(slope) if slope else math.inf, value, error, slope)
 
 
+def _computed(question: Question, wanted: Wanted, constant: float, draws: int, seed: int) -> tuple[float, float]:
+    """The quantity with this constant, and its error."""
+    choice, gradients = variant(question, {wanted.constant: constant}), wanted.quantity == "gradient_norm"
+    judged = Program.from_netsor((choice.backward if gradients else None) or choice.netsor).check()
+    if judged.grade == "outside":
+        raise OutsideError(f"no limit is claimed with {wanted.constant} = {constant:g}:\n{judged}")
+    parts = parts_of_limit(question, choice, draws, seed, gradients)
+    whole, name = merged(parts), "variance" if gradients else wanted.quantity  # of the adjoint program's families
+    if name not in whole.values:
+        raise fail(f"{question.axes.name} has no {name}", fix=f"one of {', '.join(whole.values)}")
+
+    def pick(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
+        first, *other = (float(values[place]) for place in wanted.places)
+        return first / other[0] if other else first
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = pick(whole.values[name])
+        error = float(standard_errors([np.asarray(pick(part.values[name])) for part in parts]))
+        wide = widened(name, whole.values[name], whole.tokens, whole.relative) / np.abs(whole.values[name])
+    return value, error + abs(value) * sum(float(wide[place]) for place in wanted.places)
+
+
 def _start(question: Question, wanted: Wanted, between: tuple[float, float] | None) -> float:
     """The value in the program, after a look at what was asked."""
-    if wanted.quantity not in QUANTITIES:
-        raise fail(f"there is no quantity {wanted.quantity}", fix=did_you_mean(wanted.quantity, QUANTITIES))
+    if wanted.quantity not in LONG_NAMES:
+        raise fail(f"there is no quantity {wanted.quantity}", fix=did_you_mean(wanted.quantity, list(LONG_NAMES)))
     if not math.isfinite(wanted.value):
         raise fail(f"{wanted.said} can be made a finite number, not {wanted.value}")
     if wanted.growth and len(question.layers) < 2:
         raise fail(f"{question.axes.name} has one layer only: nothing grows", fix="to=2, --to 2 in a command")
-    value = question.base.scalars.get(wanted.constant)
-    if value is None:
-        known = [name for name, number in question.base.scalars.items() if number is not None]
+    known = {name: number for name, number in question.base.scalars.items() if number is not None}
+    if wanted.constant not in known:
         raise fail(
             f"{wanted.constant} is not a constant of {question.base.name} that has one number",
-            fix=did_you_mean(wanted.constant, known),
+            fix=did_you_mean(wanted.constant, list(known)),
         )
     if wanted.constant in NAME.findall(question.base.index[question.index].text):
         raise fail(
@@ -181,53 +169,30 @@ def _start(question: Question, wanted: Wanted, between: tuple[float, float] | No
         )
     if between is not None and not (len(between) == 2 and -math.inf < between[0] < between[1] < math.inf):
         raise fail(f"between takes two numbers, the smaller one first, not {between}", fix="between=(0.01, 10)")
-    return float(value)
+    return float(known[wanted.constant])
 
 
-def _bracket(quantity: _Quantity, start: float, between: tuple[float, float] | None) -> tuple[float, float]:
-    """Neighbouring places between which the quantity passes the value, the nearest to the start.
+def _places(start: float, between: tuple[float, float] | None) -> list[tuple[float, float]]:
+    """Places to try, each with the neighbour tried before it: of an interval in order, else outwards from the start."""
+    if between is not None:
+        places = (np.geomspace if between[0] > 0 else np.linspace)(*between, PARTS + 1).tolist()
+        return list(zip(places, [places[0], *places], strict=False))
+    start = start or 1.0
+    steps = [(sign * k, sign * (k - 1)) for k in range(1, REACH + 1) for sign in (1, -1)]
+    return [(start, start), *((start * STEP**outer, start * STEP**inner) for outer, inner in steps)]
 
-    Raises    NoSolutionError, or ProgramError of the first place
-    """
-    seen: dict[float, float] = {}
-    mistake: ProgramError | None = None
-    for place, neighbour in _places(start, between):
-        try:
-            seen[place] = quantity.excess(place)
-        except ProgramError as error:
-            if not seen:  # what is wrong does not hang on the value
-                raise
-            mistake, seen[place] = mistake or error, math.nan
-        if seen[place] == 0:
-            return place, place
-        if seen[place] * seen.get(neighbour, math.nan) < 0:
-            return min(place, neighbour), max(place, neighbour)
-    wanted, question = quantity.wanted, quantity.question
-    known = {place: value + wanted.value for place, value in seen.items() if math.isfinite(value)}
-    if mistake is not None and len(known) < 2:  # a number of heads, say
-        raise mistake
+
+def _not_reached(
+    question: Question, wanted: Wanted, seen: dict[float, float], failed: list[TensorprogError]
+) -> TensorprogError:
+    known = {place: value for place, value in seen.items() if math.isfinite(value)}
+    if failed and len(known) < 2:
+        return failed[0]
     if not known:
-        raise quantity.refusal or NoSolutionError(
-            f"{wanted.said} is not a finite number at any value of {wanted.constant} that was tried"
-        )
-    at = f"{question.axes.name} at {question.index} = {question.layers[-1]}"
-    raise NoSolutionError(
+        return NoSolutionError(f"{wanted.said} is not finite at any value of {wanted.constant} that was tried")
+    at = f"{question.axes.name} at {question.index} = {question.layers[wanted.places[0]]}"
+    return NoSolutionError(
         f"{wanted.said} of {at} does not reach {wanted.value:g}: at the {len(known)} values of {wanted.constant} "
         f"tried, from {min(known):.4g} to {max(known):.4g}, it lies between {min(known.values()):.4g} and "
         f"{max(known.values()):.4g}\n  try   between=(.., ..), --between in a command, to look elsewhere"
     )
-
-
-def _places(start: float, between: tuple[float, float] | None) -> Iterator[tuple[float, float]]:
-    """Places to try, each with the neighbour tried before it: of an interval in order, else outwards from the start."""
-    if between is not None:
-        spaced = np.geomspace if between[0] > 0 else np.linspace
-        places = [float(place) for place in spaced(*between, PARTS + 1)]
-        yield from zip(places, [places[0], *places], strict=False)
-        return
-    start = start or 1.0
-    yield start, start
-    factors = [STEP**k for k in range(round(math.log(REACH) / math.log(STEP)) + 1)]
-    for inner, outer in pairwise(factors):
-        yield start * outer, start * inner
-        yield start / outer, start / inner
