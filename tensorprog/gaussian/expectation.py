@@ -7,7 +7,7 @@ seen by moving each argument by its error.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import RealFunction, evaluate
-from tensorprog.gaussian.kernels import elementary, kernel, ordinary, steepness
+from tensorprog.gaussian.kernels import Elementary, elementary, kernel, ordinary, steepness
 from tensorprog.gaussian.normal import CORRELATION_SLACK, correlation, refuse_correlation
 from tensorprog.gaussian.quadrature import Side, crude_norm, integrate_line, integrate_plane
 from tensorprog.gaussian.series import HermiteSeries, ProductSeries, hermite_series
@@ -52,7 +52,7 @@ def mean(f: RealFunction, mu: ArrayLike | Estimate, var: ArrayLike | Estimate) -
     if f.parity < 0 and not m.error.any():
         moved = np.where(m.value == 0, 0.0, moved)
     if np.any(moved > PASSED):
-        return _by_differences(lambda a, b: mean(f, a, np.maximum(b, 0.0)), result, (m, v))
+        return _by_differences(lambda law: mean(f, law[0], np.maximum(law[1], 0.0)), result, (m, v))
     return Estimate(result.value, result.error + moved * laws.sizes[places]) if moved.any() else result
 
 
@@ -83,57 +83,35 @@ def cross(
     Raises    ValueError for a negative or non-finite argument or |cov| beyond sqrt(var_f var_g),
               FloatingPointError if a function returns nan
     """
-    means = _number("mu_f", mu_f), _number("mu_g", mu_g)
-    variances, c = (_variance("var_f", var_f), _variance("var_g", var_g)), _number("cov", cov)
-    v, w = (variance.value for variance in variances)
-    size = np.sqrt(v) * np.sqrt(w)
-    if np.isfinite(slack) and np.any((c.value != 0) & (size == 0)):
-        raise ValueError("cov must be 0 where var_f or var_g is 0")
-    value = np.where(size > 0, c.value, 0.0)
-    refuse_correlation(float(_relative(np.abs(value), size).max(initial=0.0)), slack)
-    turned, parts = _relative(c.error, size), [_relative(each.error, each.value) for each in variances]
-    parts += [_relative(m.error, np.sqrt(each.value)) for m, each in zip(means, variances, strict=True)]
-    moved = reduce(np.maximum, parts)
-    (one, first), (two, second) = _variables((f, g), (means[0].value, v, means[1].value, w), value.shape)
-    centred = not (means[0].error.any() or means[1].error.any())
-    if (moved.any() or turned.any()) and centred:
-        fixed = _zero(one.f, two.f, means[0].value, means[1].value, np.where(c.error > 0, 1.0, value))
-        moved, turned = np.where(fixed, 0.0, moved), np.where(fixed, 0.0, turned)
-    known = not (moved.any() or turned.any())
-    uncertain = np.any(moved > PASSED) or np.any(turned > PASSED) or (not known and one.jumps and two.jumps)
-    same = np.zeros((), dtype=bool)  # where X and Y are one variable, their moments are one number
-    if not known and (centred or uncertain):
-        same = np.asarray((means[0].value == means[1].value) & (v == w) & (v == c.value))
-        same = same & _diagonal(same.shape, pairs)
-    if uncertain:
-
-        def call(a: Array, b: Array, va: Array, vb: Array, ab: Array) -> Estimate:
-            va = np.maximum(va, 0.0)
-            law = a, np.where(same, a, b), va, np.where(same, va, np.maximum(vb, 0.0)), np.where(same, va, ab)
-            return cross(f, g, *law, slack=np.inf, pairs=pairs)
-
-        exact = (each.value for each in (*means, *variances, c))
-        return _by_differences(call, cross(f, g, *exact, slack=np.inf, pairs=pairs), (*means, *variances, c))
-    if first is ...:
-        value, turned, moved, same, _ = np.broadcast_arrays(value, turned, moved, same, one.mu)
-        return _Pairs(one, two, first, second, value, turned, moved, same).answer()
-    shape = np.broadcast_shapes(first.shape, second.shape, value.shape)
-    arrays = [np.broadcast_to(array, shape) for array in (first, second, value, turned, moved, same)]
-    members, turned = _members(arrays, pairs if one is two else 0)
-    found = _Pairs(one, two, *(array.reshape(-1)[members] for array in arrays)).answer()
-    value, error = np.empty((2, math.prod(shape)))
-    for places in (turned, members):
-        value[places], error[places] = found.value, found.error
-    return Estimate(value.reshape(shape), error.reshape(shape))
+    law = [_number("mu_f", mu_f), _number("mu_g", mu_g), _variance("var_f", var_f), _variance("var_g", var_g)]
+    c = _number("cov", cov)
+    (one, first), (two, second) = _variables((f, g), [law[k].value for k in (0, 2, 1, 3)], c.value.shape)
+    whole = first is ...  # functions with parameters of their own for each member see all members at once
+    shape = one.mu.shape if whole else np.broadcast_shapes(first.shape, second.shape, c.value.shape)
+    errors = [np.broadcast_to(each.error, shape) if each.error.any() else None for each in (*law, c)]
+    covs, diagonal = np.broadcast_to(c.value, shape), np.broadcast_to(_diagonal(shape, pairs), shape)
+    value, error = np.empty(shape), np.empty(shape)
+    tiles: Iterable[tuple[Any, Any]] = [(..., ...)]
+    if not whole:
+        first, second = np.broadcast_to(first, shape), np.broadcast_to(second, shape)
+        both = [(first, second), (covs, covs), errors[:2], errors[2:4], errors[4:] * 2]
+        tiles = _tiles(shape, pairs if one is two and _symmetric(both, pairs) else 0)
+    for at, exchanged in tiles:
+        i, j = (..., ...) if whole else (first[at], second[at])
+        known = tuple(None if each is None else each[at] for each in errors)
+        found = _Pairs(one, two, i, j, covs[at], known, diagonal[at]).answer(slack)
+        for members in (exchanged, at):
+            value[members], error[members] = found.value, found.error
+    return Estimate(value, error)
 
 
-def _by_differences(call: Callable[..., Estimate], result: Estimate, law: Sequence[Estimate]) -> Estimate:
+def _by_differences(call: Callable[[list[Array]], Estimate], result: Estimate, law: Sequence[Estimate]) -> Estimate:
     """The result, and what moving each argument up or down by its error does; a function may change to one side."""
     values, error = [each.value for each in law], result.error
     for k, each in enumerate(law):
         if each.error.any():
             moved = ([*values[:k], values[k] + by * each.error, *values[k + 1 :]] for by in (1, -1))
-            error = error + np.maximum(*(np.abs(call(*other).value - result.value) for other in moved))
+            error = error + np.maximum(*(np.abs(call(other).value - result.value) for other in moved))
     return Estimate(result.value, error)
 
 
@@ -204,6 +182,11 @@ class _Laws:
         return crude_norm(self.f, self.mu, np.where(self.sd > 0, self.sd, 1.0))
 
     @cached_property
+    def closed(self) -> Elementary | None:
+        """f as closed forms want it, where all means are 0."""
+        return elementary(self.f) if ordinary(self.var) and not self.mu.any() else None
+
+    @cached_property
     def jumps(self) -> bool:
         """Whether f jumps at a kink: then it changes as much close to the kink as eight times further away."""
         places = np.where(np.isfinite(self.f.kinks), self.f.kinks, 0.0)
@@ -216,6 +199,19 @@ class _Laws:
     def series(self) -> HermiteSeries | None:
         """Of a smooth function whose parameters do not vary."""
         return None if self.varies else hermite_series(self.f, self.mu, self.sd)
+
+    @cached_property
+    def products(self) -> dict[int, ProductSeries]:
+        """The products with the series of other laws that were asked for."""
+        return {}
+
+    def times(self, other: _Laws) -> ProductSeries | None:
+        """The product of both series, where there are two."""
+        if self.series is None or other.series is None:
+            return None
+        if id(other) not in self.products:
+            self.products[id(other)] = ProductSeries(self.series, other.series)
+        return self.products[id(other)]
 
 
 def _variables(
@@ -273,19 +269,33 @@ def _batch(functions: Sequence[RealFunction], shapes: list[tuple[int, ...]]) -> 
     return np.broadcast_shapes(*shapes, *(f.shape for f in functions), *called)
 
 
-def _members(arrays: Sequence[NDArray[Any]], pairs: int) -> tuple[Any, Any]:
-    """Members that are computed, as places in the flat batch, and those that are the same with X and Y exchanged."""
-    shape = arrays[0].shape
-    shared = len(shape) - 2 * pairs
-    order = (*range(shared), *range(shared + pairs, len(shape)), *range(shared, shared + pairs))
-    exchanged = [arrays[k].transpose(order) for k in (1, 0, *range(2, len(arrays)))]
-    both = zip(arrays, exchanged, strict=True)
-    if not pairs or not all(np.array_equal(one, other) for one, other in both if any(one.strides)):
-        return slice(None), slice(None)
-    numbers = np.arange(math.prod(shape)).reshape(shape)
-    turned = numbers.transpose(order).reshape(-1)
-    members = np.flatnonzero(numbers.reshape(-1) <= turned)
-    return members, turned[members]
+def _exchanged(shape: tuple[int, ...], pairs: int) -> tuple[int, ...]:
+    """The axes of a batch with those of X and of Y exchanged."""
+    shared, axes = len(shape) - 2 * pairs, range(len(shape))
+    return (*axes[:shared], *axes[shared + pairs :], *axes[shared : shared + pairs])
+
+
+def _symmetric(both: Sequence[Sequence[Array | None]], pairs: int) -> bool:
+    """Whether what belongs to X and what belongs to Y is the same with both exchanged."""
+    given = [(one, two) for one, two in both if one is not None or two is not None]
+    return pairs > 0 and all(
+        one is not None and two is not None and np.array_equal(one, two.transpose(_exchanged(two.shape, pairs)))
+        for one, two in given
+    )
+
+
+def _tiles(shape: tuple[int, ...], pairs: int) -> Iterator[tuple[Any, Any]]:
+    """Members as places in the batch, not too many at once, and those with X and Y exchanged, which are the same."""
+    if not shape:
+        yield None, None
+        return
+    for start in range(0, math.prod(shape), PAIRS):
+        at = np.unravel_index(np.arange(start, min(start + PAIRS, math.prod(shape))), shape)
+        exchanged = tuple(at[k] for k in _exchanged(shape, pairs))
+        if pairs:
+            lower = np.ravel_multi_index(exchanged, shape) >= np.arange(start, start + len(at[0]))
+            at, exchanged = (tuple(place[lower] for place in places) for places in (at, exchanged))
+        yield at, exchanged
 
 
 def _diagonal(shape: tuple[int, ...], pairs: int) -> Mask:
@@ -302,80 +312,113 @@ def _cuts(length: int, step: int) -> list[slice]:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Pairs of variables: places of their laws, covariances, and errors of these relative to variances."""
+    """Pairs of variables: places of their laws, covariances, errors of (means, variances, covariance), where known."""
 
     one: _Laws
     two: _Laws
     first: Any
     second: Any
     cov: Array
-    turned: Array  # by how much covariances are uncertain
-    moved: Array  # and variances and means
-    same: Mask  # where both are one variable
+    errors: tuple[Array | None, ...]
+    diagonal: Mask  # where both may be one variable
 
-    def answer(self) -> Estimate:
+    def answer(self, slack: float) -> Estimate:
         """E f(X) g(Y), with what errors of the law do to it."""
+        one, two, cov = self.one, self.two, self.cov
+        size = one.sd[self.first] * two.sd[self.second]
+        if np.isfinite(slack) and np.any((cov != 0) & (size == 0)):
+            raise ValueError("cov must be 0 where var_f or var_g is 0")
+        if not size.all():
+            cov = np.where(size > 0, cov, 0.0)
+        refuse_correlation(float(_relative(np.abs(cov), size).max(initial=0.0)), slack)
+        fixed = replace(self, cov=cov)
+        found, slopes = fixed._exact()
+        if all(error is None for error in self.errors):
+            return found
+        mu_f, mu_g, var_f, var_g, error = (np.zeros(()) if each is None else each for each in self.errors)
+        means, var = (one.mu[self.first], two.mu[self.second]), one.var[self.first]
+        turned, sides = _relative(error, size), ((mu_f, var_f, one, self.first), (mu_g, var_g, two, self.second))
+        moved = reduce(np.maximum, (_relative(m, s.sd[at]) for m, _, s, at in sides))
+        moved = reduce(np.maximum, (_relative(v, s.var[at]) for _, v, s, at in sides), moved)
+        centred = (mu_f == 0) & (mu_g == 0)
+        still = centred & _zero(one.f, two.f, *means, np.where(error > 0, 1.0, cov))
+        turned, moved = np.where(still, 0.0, turned), np.where(still, 0.0, moved)
+        known = (turned == 0) & (moved == 0)
+        uncertain = (moved > PASSED) | (turned > PASSED) | (~known & (one.jumps and two.jumps))
+        same = self.diagonal & (means[0] == means[1]) & (var == two.var[self.second]) & (var == cov)
+        passed = fixed._passed_on(turned, moved, same & centred, slopes)
+        result = Estimate(found.value, found.error + passed)
+        if not uncertain.any():
+            return result
+
+        def call(law: list[Array]) -> Estimate:
+            a, b, v, w, c = law
+            v, w = np.maximum(v, 0.0), np.maximum(w, 0.0)
+            arguments = [a, np.where(one_variable, a, b), v, np.where(one_variable, v, w), np.where(one_variable, v, c)]
+            return cross(one.f, two.f, *arguments, slack=np.inf)
+
+        chosen = ... if one.varies else uncertain
+        arrays = np.broadcast_arrays(*means, var, two.var[self.second], cov, mu_f, mu_g, var_f, var_g, error)
+        law = [Estimate(arrays[k][chosen], arrays[k + 5][chosen]) for k in range(5)]
+        one_variable = same[chosen]
+        better = _by_differences(call, Estimate(found.value[chosen], found.error[chosen]), law)
+        result.error[uncertain] = better.error[uncertain] if one.varies else better.error
+        return result
+
+    def _exact(self) -> tuple[Estimate, Array | None]:
+        """For laws without errors; with derivatives by the correlation where the series gives them."""
         one, two = self.one, self.two
-        value, error = np.empty((2, *self.cov.shape))
-        f, g = (None, None) if one.varies else (elementary(one.f), elementary(two.f))
-        still = not (one.mu.any() or two.mu.any()) and ordinary(one.var) and ordinary(two.var)
         zero = _zero(one.f, two.f, one.mu[self.first], two.mu[self.second], self.cov)
-        slopes = None
         if zero.all():
-            value[...] = error[...] = 0.0
-        elif still and f is not None and g is not None:
-            for cut in _cuts(len(value), PAIRS):
-                found = kernel(f, g, one.var, two.var, self.cov[cut], self.first[cut], self.second[cut])
-                value[cut], error[cut] = found.value, np.where(zero[cut], 0.0, found.error)
-        else:
-            found, slopes = self._by_series()
-            found = Estimate.exact(np.zeros(self.cov.shape)).where(zero, found)
-            pending = self._pending(found)
-            if pending.any():
-                better = self._on_panels(pending)
-                found = better.where((better.error < found.error) | np.isnan(found.value), found)
-            value, error = found.value, found.error
-        if slopes is not None:
-            error = error + self._passed_on(slopes)
-        elif self.moved.any() or self.turned.any():
-            size, moved = one.sizes[self.first] * two.sizes[self.second], np.maximum(self.turned, self.moved)
-            if still and f is not None and g is not None:
-                steep = steepness(f, g, one.var, two.var, self.cov, moved, self.first, self.second)
-                size = size + np.where(self.same, 0.0, steep)
-            error = error + moved * size
-        return Estimate(value, error)
+            return Estimate.exact(np.zeros(self.cov.shape)), None
+        forms = self._elementary
+        if forms is not None:
+            found = kernel(*forms, one.var, two.var, self.cov, self.first, self.second)
+            return Estimate(found.value, np.where(zero, 0.0, found.error)), None
+        found, slopes = self._by_series()
+        found = Estimate.exact(np.zeros(self.cov.shape)).where(zero, found)
+        pending = self._pending(found)
+        if pending.any():
+            better = self._on_panels(pending)
+            found = better.where((better.error < found.error) | np.isnan(found.value), found)
+        return found, slopes
 
-    def _passed_on(self, slopes: Array) -> Array:
-        """What errors of the law do to first order, from derivatives by the correlation.
+    @cached_property
+    def _elementary(self) -> tuple[Elementary, Elementary] | None:
+        """Both functions as closed forms want them, at means 0."""
+        if self.one.varies or self.one.closed is None or self.two.closed is None:
+            return None
+        return self.one.closed, self.two.closed
 
-        Those of one variable move its variance alone.
-        """
-        f, g = self.one.series, self.two.series
-        assert f is not None and g is not None
+    def _passed_on(self, turned: Array, moved: Array, same: Mask, slopes: Array | None) -> Array:
+        """What errors of the law do to first order; those of one variable move its variance alone."""
+        one, two = self.one, self.two
+        if slopes is None:
+            size, forms = one.sizes[self.first] * two.sizes[self.second], self._elementary
+            both = np.maximum(turned, moved)
+            if forms is not None:
+                steep = steepness(*forms, one.var, two.var, self.cov, both, self.first, self.second)
+                size = size + np.where(same, 0.0, steep)
+            return np.asarray(both * size)
+        series = one.times(two)
+        assert series is not None and one.series is not None and two.series is not None
+        f, g = one.series, two.series
         single = f.scale[self.first] * g.norm[self.second] + f.norm[self.first] * g.scale[self.second]
-        error = (self.turned + self.moved) * np.abs(slopes) + self.moved * single
-        same = np.flatnonzero(self.same & (self.moved > 0))
-        for cut in _cuts(len(same), LAWS):
-            at = same[cut]
-            first, second = self.first[at], self.second[at]
-            size = EPS * len(f.coefficients) * f.norm[first] * g.norm[second]
-            error[at] = self.moved[at] * (ProductSeries(f, g).spread(first, second) + size)
-        return np.asarray(error)
+        error = np.asarray((turned + moved) * np.abs(slopes) + moved * single)
+        at = np.flatnonzero(same & (moved > 0))
+        first, second = self.first[at], self.second[at]
+        rounding = EPS * len(f.coefficients) * f.norm[first] * g.norm[second]
+        error[at] = moved[at] * (series.spread(first, second) + rounding)
+        return error
 
     def _by_series(self) -> tuple[Estimate, Array | None]:
         """By Mehler's series, with the derivatives by the correlation; not a number where there is none."""
-        found = Estimate(np.full(self.cov.shape, np.nan), np.full(self.cov.shape, np.inf))
-        one, two = self.one.series, self.two.series
-        if one is None or two is None:
-            return found, None
-        series, slopes = ProductSeries(one, two), np.empty(self.cov.shape)
-        for cut in _cuts(len(self.cov), PAIRS):
-            first, second = self.first[cut], self.second[cut]
-            size = self.one.sd[first] * self.two.sd[second]
-            rho = np.clip(self.cov[cut] / np.where(size > 0, size, 1.0), -1.0, 1.0)
-            part, slopes[cut] = series.at(first, second, rho)
-            found.value[cut], found.error[cut] = part.value, part.error
-        return found, slopes
+        series = self.one.times(self.two)
+        if series is None:
+            return Estimate(np.full(self.cov.shape, np.nan), np.full(self.cov.shape, np.inf)), None
+        size = self.one.sd[self.first] * self.two.sd[self.second]
+        rho = np.clip(self.cov / np.where(size > 0, size, 1.0), -1.0, 1.0)
+        return series.at(self.first, self.second, rho)
 
     def _pending(self, found: Estimate) -> Mask:
         """Members whose error is above ENOUGH, relative to the value or, where that is not enough, to the sizes."""
