@@ -244,45 +244,6 @@ def test_bad_questions_are_explained() -> None:
             ask()
 
 
-def test_functions_of_one_gaussian_are_integrated() -> None:
-    law = Law(
-        loads("""
-program: one
-indices: {i: 2}
-initial:
-  h: {mean: 0, cov: 1}
-weights:
-  W: 1
-body:
-  - u = MatMul(W, h)
-  - rectified = Nonlin(relu(u))
-  - square = Nonlin(u**2)
-  - cube = Nonlin(u**3)
-  - exponential = Nonlin(exp(u))
-  - bent[i] = Nonlin(relu(u) + i*u)
-  - fixed = Nonlin(0*tanh(u) + 2)
-outputs: [rectified, square, cube, exponential, bent, fixed]
-""")
-    )
-    # E relu**k = 1/sqrt(2 pi), 1/2, 2/sqrt(2 pi), 3/2
-    m = np.array([1 / np.sqrt(2 * np.pi), 0.5, 2 / np.sqrt(2 * np.pi), 1.5])
-    fourth = m[3] - 4 * m[0] * m[2] + 6 * m[0] ** 2 * m[1] - 3 * m[0] ** 4
-    expected = {
-        "rectified": fourth / (0.5 - m[0] ** 2) ** 2,
-        "square": 15.0,
-        "cube": 10395 / 225,
-        "exponential": np.e**4 + 2 * np.e**3 + 3 * np.e**2 - 3,
-    }
-    for name, kurtosis in expected.items():
-        value, error = law.kurtosis(name, with_error=True)
-        assert value == pytest.approx(kurtosis, rel=1e-9)
-        assert abs(value - kurtosis) <= error
-    assert law.var("bent")[0] == pytest.approx(0.5 - m[0] ** 2, rel=1e-10)
-    # relu(u) + u = 2 u above 0, u below: E = m1, E of the square = 5/2
-    assert law.var("bent[1]") == pytest.approx(2.5 - m[0] ** 2, rel=1e-10)
-    assert np.isnan(law.kurtosis("fixed"))
-
-
 def test_a_covariance_may_be_a_comparison() -> None:
     head = "program: own\nindices: {i: 3}\ninitial:\n  x[i]: {cov: COV}\nweights: {V: 1}\nbody:\n"
     body = "  - g[i] = MatMul(V, x[i])\n  - y[i] = Nonlin(relu(g[i]))\noutputs: [y]\n"

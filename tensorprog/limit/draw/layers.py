@@ -511,7 +511,7 @@ class Conditioned(NumericRecursion):
         if self.parts.is_base(name):
             return self.evaluate(Variable(name, tuple(slots.values())), ranges)
         written = self.parts.written(name, [slot.span(ranges) for slot in slots.values()])
-        return self.evaluate(self.parts.fresh(self.parts.inlined(name) if written is None else written, slots), ranges)
+        return self.evaluate(self.parts.fresh(written, slots), ranges)
 
     def evaluate(self, expr: Expr, ranges: Mapping[str, Range]) -> Open:
         """An expression in Gaussian variables and scalars for every draw, with coordinates drawn."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import product
+from itertools import count, product
 
 from tensorprog.check.signs import with_copies
 from tensorprog.language.arrows import acyclic
@@ -21,8 +21,6 @@ from tensorprog.language.expr import (
     affine_expr,
     reindexed,
     slots_of,
-    substitute,
-    variables,
 )
 from tensorprog.language.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
 from tensorprog.language.schedule import Loop, positions, schedule, upstream
@@ -30,7 +28,7 @@ from tensorprog.language.schedule import Loop, positions, schedule, upstream
 __all__ = [
     "ONE", "ZERO", "Box", "Condition", "Reading",
     "carried", "depth", "held_ranges", "indicator", "is_layered", "not_compiled", "place",
-    "random_families", "readings", "reads_beyond", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
+    "random_families", "readings", "reads_beyond", "reductions", "refuse_steps", "shown_at",
     "single", "target_box", "with_summands", "without_transposes",
 ]  # fmt: skip
 
@@ -192,11 +190,6 @@ def reductions(expr: Expr) -> list[Reduction]:
     return found + [node for child in expr.children for node in reductions(child)]
 
 
-def reduces_numbered(expr: Expr) -> bool:
-    """Whether numbered variables, ".0", ".1", ..., stand below a reduction."""
-    return any(v.name.startswith(".") for node in reductions(expr) for v in variables(node))
-
-
 def carried(netsor: Netsor) -> frozenset[str]:
     """Families in a recurrence that no MatMul or Dot interrupts, as the cells of an LSTM: functions of all steps.
 
@@ -218,21 +211,13 @@ def carried(netsor: Netsor) -> frozenset[str]:
 def refuse_steps(netsor: Netsor) -> None:
     """Raise NotCompiledError for recurrences, families with several definitions, and reads beyond a boundary."""
     order, _ = schedule(netsor.body, netsor.ranges, netsor.boundaries)
-    if any(isinstance(entry, Loop) for entry in order):
-        raise NotCompiledError("recurrences have no formulas yet; limit() without symbolic=True gives their numbers")
-    for statement in netsor.body:
-        name = statement.target.name
-        if len(netsor.families[name].statements) > 1:
-            raise NotCompiledError(
-                f"{name} has several definitions, for which there are no formulas yet; "
-                "limit() without symbolic=True gives its numbers"
-            )
-        for reference in statement.references:
-            if reads_beyond(netsor, reference):
-                raise NotCompiledError(
-                    f"{reference} reads beyond a boundary, for which there are no formulas yet; "
-                    "limit() without symbolic=True gives the numbers"
-                )
+    found = ["recurrences have"] if any(isinstance(entry, Loop) for entry in order) else []
+    for s in netsor.body:
+        if len(netsor.families[s.target.name].statements) > 1:
+            found.append(f"{s.target.name} has several definitions, which have")
+        found += [f"{r} reads beyond a boundary, which has" for r in s.references if reads_beyond(netsor, r)]
+    if found:
+        raise NotCompiledError(f"{found[0]} no formulas yet; limit() without symbolic=True gives the numbers")
 
 
 def single(netsor: Netsor) -> Netsor:
@@ -247,15 +232,12 @@ def single(netsor: Netsor) -> Netsor:
     taken |= set(dict(netsor.fixed_widths))
 
     def fresh(name: str) -> str:
-        number = 1
-        while f"{name}_{number}" in taken:
-            number += 1
-        taken.add(f"{name}_{number}")
-        return f"{name}_{number}"
+        own = next(new for number in count(1) if (new := f"{name}_{number}") not in taken)
+        taken.add(own)
+        return own
 
     netsor = uniform_coordinates(without_transposes(netsor), fresh)
     body: list[Statement] = []
-    beyond = _Beyond(netsor, fresh)
     for statement in netsor.body:
         several = len(netsor.families[statement.target.name].statements) > 1
         if isinstance(statement, MatMul) and several:
@@ -269,17 +251,12 @@ def single(netsor: Netsor) -> Netsor:
                     statement, f"{statement.target.name} is a score with several definitions",
                     "give each of the definitions a name of its own",
                 )  # fmt: skip
-            left, right = (beyond.statements(operand) for operand in (statement.left, statement.right))
-            body += [*left, *right]
-            statement = replace(
-                statement,
-                left=left[-1].target if left else statement.left,
-                right=right[-1].target if right else statement.right,
-            )
+            made = [_read_beyond(netsor, operand, fresh) for operand in statement.inputs]
+            left, right = (own[-1].target if own else v for own, v in zip(made, statement.inputs, strict=True))
+            body += [*made[0], *made[1]]
+            statement = replace(statement, left=left, right=right)
         body.append(statement)
-    if len(body) == len(netsor.body):
-        return netsor
-    return replace(netsor, body=tuple(body), weights=tuple(beyond.weights.values()))
+    return netsor if len(body) == len(netsor.body) else replace(netsor, body=tuple(body))
 
 
 def uniform_coordinates(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
@@ -342,57 +319,28 @@ def with_summands(netsor: Netsor, scores: Mapping[str, Dot]) -> tuple[Netsor, di
     return replace(netsor, body=tuple(body)), {name: product.target.name for name, product in made.items()}
 
 
-class _Beyond:
-    """Operands of scores that are read beyond a boundary, as MatMuls of their own: g[k+2] = MatMul(U[k+2], u[k+2]).
+def _read_beyond(netsor: Netsor, operand: Variable, fresh: Callable[[str], str]) -> list[Statement]:
+    """An operand of a score that is read beyond a boundary, as a MatMul: g[k+2] = MatMul(U, u[k+2]).
 
-    There the vector is a copy that ends at the boundary of g, whatever its own boundary is, and so does the weight.
+    There the vector is a copy that ends at the boundary of g, whatever its own boundary is.
+
+    Raises    NotCompiledError where the weight depends on an index that is read beyond
     """
-
-    def __init__(self, netsor: Netsor, fresh: Callable[[str], str]) -> None:
-        self.netsor, self.fresh = netsor, fresh
-        self.weights = dict(netsor.weight)
-
-    def statements(self, operand: Variable) -> list[Statement]:
-        """The copy, and the MatMul whose output the operand is; nothing for any other operand."""
-        positions = self.netsor.families[operand.name].statements
-        statement = self.netsor.body[positions[0]] if len(positions) == 1 else None
-        if not reads_beyond(self.netsor, operand) or not isinstance(statement, MatMul):
-            return []
-        places = list(zip(statement.target.slots, operand.slots, strict=True))
-        names = {own.bare: slot for own, slot in places if own.bare}
-        beyond = [own.bare for own, slot in places if own.bare
-                  and not self._inside(slot, self.netsor.ranges[own.bare])]  # fmt: skip
-        for index in beyond:
-            self._end(statement, index)
-        copy = Nonlin(Variable(self.fresh(statement.vector.name), statement.target.slots), statement.vector, "",
-                      statement.span)  # fmt: skip
-        used = dict.fromkeys(name for slot in operand.slots for name in slot.indices)
-        weight, vector = reindexed(statement.weight, names), reindexed(copy.target, names)
-        target = Variable(self.fresh(operand.name), slots_of(tuple(used)))
-        return [copy, replace(statement, target=target, weight=weight, vector=vector)]
-
-    def _inside(self, slot: Affine, span: Range) -> bool:
-        low, high = slot.bounds(self.netsor.ranges)
-        return span[0] <= low and high < span[1]
-
-    def _end(self, statement: MatMul, index: str) -> None:
-        """Let the weight of a statement end where its target does along an index.
-
-        Raises    NotCompiledError where another index chooses the weight
-        """
-        weight = self.weights[statement.weight.name]
-        rule = self.netsor.index[index].boundary
-        for own, slot in zip(weight.indices, statement.weight.slots, strict=True):
-            if index not in slot.indices or (slot.bare == index and self.netsor.index[own].boundary == rule
-                                             and self.netsor.ranges[own] == self.netsor.ranges[index]):  # fmt: skip
-                continue
-            if slot.bare != index or self.netsor.ranges[own] != self.netsor.ranges[index] or index in weight.indices:
-                name = statement.target.name
-                raise not_compiled(
-                    statement,
-                    f"{name} is read beyond its boundary by a score, and {statement.weight} does not end with it",
-                    f"declare the weight over the indices of {statement.target}",
-                )
-            indices = tuple(index if name == own else name for name in weight.indices)
-            variance = substitute(weight.variance, {own: Affine.index(index)})
-            weight = self.weights[weight.name] = replace(weight, indices=indices, variance=variance)
+    positions = netsor.families[operand.name].statements
+    statement = netsor.body[positions[0]] if len(positions) == 1 else None
+    if not reads_beyond(netsor, operand) or not isinstance(statement, MatMul):
+        return []
+    names = {own.bare: slot for own, slot in zip(statement.target.slots, operand.slots, strict=True) if own.bare}
+    for name, slot in names.items():
+        (start, stop), (low, high) = netsor.ranges[name], slot.bounds(netsor.ranges)
+        if (low < start or high >= stop) and any(name in own.indices for own in statement.weight.slots):
+            raise not_compiled(
+                statement,
+                f"{operand.name} is read beyond its boundary by a score, and {statement.weight} depends on {name}",
+                "scores with all members, of which a softmax takes those within the window",
+            )
+    copy = Variable(fresh(statement.vector.name), statement.target.slots)
+    used = dict.fromkeys(name for slot in operand.slots for name in slot.indices)
+    target, weight = Variable(fresh(operand.name), slots_of(tuple(used))), reindexed(statement.weight, names)
+    moved = replace(statement, target=target, weight=weight, vector=reindexed(copy, names))
+    return [Nonlin(copy, statement.vector, "", statement.span), moved]

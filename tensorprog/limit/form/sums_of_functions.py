@@ -8,7 +8,7 @@ a recurrence without a MatMul between (see `definitions.carried`), which stay as
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -42,6 +42,8 @@ from tensorprog.language.ir import MatMul, Netsor, Nonlin, Range
 from tensorprog.limit.form.definitions import (
     ONE,
     ZERO,
+    Box,
+    Condition,
     Reading,
     carried,
     depth,
@@ -50,23 +52,13 @@ from tensorprog.limit.form.definitions import (
     positions_of,
     random_families,
     readings,
-    reduces_numbered,
     reductions,
     target_box,
 )
 
-__all__ = [
-    "FORMAL",
-    "ONE",
-    "Inner",
-    "SumsOfFunctions",
-    "WeightedFunction",
-    "combination",
-    "position_names",
-]
+__all__ = ["FORMAL", "ONE", "Inner", "SumsOfFunctions", "WeightedFunction", "position_names"]
 
 Step = tuple[int, ...]  # numbers in the slots along which a family is carried
-Key = tuple[Variable, tuple[str, ...]]  # a variable and the indices it is summed over
 Inner = tuple[tuple[Expr, Variable, tuple[str, ...]], ...]
 FORMAL = Variable(".")  # the argument of a one-argument function
 MAX_PARTS = 10_000
@@ -88,7 +80,7 @@ class WeightedFunction:
     coefficient: Expr
     bound: tuple[str, ...] = ()
     function: Expr | None = None
-    inner: tuple[tuple[Expr, Variable, tuple[str, ...]], ...] = ()
+    inner: Inner = ()
     joint: bool = False
     box: tuple[tuple[str, Range], ...] = ()  # of a family with several definitions: the positions where this one holds
 
@@ -115,13 +107,17 @@ class WeightedFunction:
         """A factor (see `SumsOfFunctions.factors_of`) as an expression in its variables."""
         if self.function is None or self.joint:
             return self.coefficient if self.function is None else self.function
-        form = combination({(variable, bound): weight for weight, variable, bound in self.inner})
+        form = sum_of(_summed(bound, product_of((weight, variable))) for weight, variable, bound in self.inner)
         return replace_variables(self.function, lambda v: form if v == FORMAL else None)
 
     @property
     def all_bound(self) -> tuple[str, ...]:
         """Indices summed over, outside the function and inside."""
         return tuple(dict.fromkeys((*self.bound, *(name for _, _, bound in self.inner for name in bound))))
+
+    def scaled(self, factor: Expr) -> WeightedFunction:
+        """The part times a number."""
+        return self if factor == ONE else replace(self, coefficient=product_of((factor, self.coefficient)))
 
     def renamed(self, names: Mapping[str, Affine]) -> WeightedFunction:
         """The same part with other index names (bound ones must stay bare)."""
@@ -166,17 +162,16 @@ class SumsOfFunctions:
     def __init__(self, netsor: Netsor) -> None:
         self.netsor = netsor
         self.bound_ranges: dict[str, Range] = {}
-        self._cache: dict[str, tuple[WeightedFunction, ...]] = {}
-        self._inlined: dict[int, Expr] = {}
+        self._parts: dict[tuple[str, Box], tuple[WeightedFunction, ...]] = {}
+        self._inlined: dict[tuple[int, Step], Expr] = {}
         self._sources: dict[str, str] = {}
         self._fresh = count(1)
-        self._at_step: dict[tuple[int, Step], Expr] = {}
-        self._at_steps: dict[tuple[str, tuple[Range, ...]], tuple[WeightedFunction, ...]] = {}
-        self.carried, self.spelled = carried(netsor), dict[str, list[int]]()
+        self.spelled: dict[str, list[int]] = {}
+        self.carried = carried(netsor)
         sums = {name: running_sum(self, name) for name in sorted(self.carried)}
-        self._inlined = {found[0]: found[1] for found in sums.values() if found is not None}
+        self._inlined = {(found[0], ()): found[1] for found in sums.values() if found is not None}
         self.carried -= {name for name, found in sums.items() if found is not None}
-        self.spelled = {name: moving(self, name) for name in sorted(self.carried & random_families(netsor))}
+        self.spelled = {name: self._moving(name) for name in sorted(self.carried & random_families(netsor))}
 
     def is_base(self, name: str) -> bool:
         """Whether a family is Gaussian by itself: a MatMul output or an initial vector."""
@@ -201,67 +196,69 @@ class SumsOfFunctions:
 
     def is_vector(self, expr: Expr) -> bool:
         """Whether vectors occur in an expression."""
-        return any(
-            isinstance(node, Variable) and (node == FORMAL or self.netsor.families[node.name].kind == "vector")
-            for node in walk(expr)
-        )
-
-    def inlined(self, name: str) -> Expr:
-        """The definition of a Nonlin family over its position names, with other Nonlins written in."""
-        box = self.netsor.families[name].ranges
-        whole = Variable(name, tuple(Affine.index(str(k)) for k in range(len(box))))
-        written = self.read(whole, {str(k): span for k, span in enumerate(box)}, self.netsor.families[name].statements)
-        assert written is not None
-        return written
+        families = self.netsor.families
+        return any(v == FORMAL or families[v.name].kind == "vector" for v in walk(expr) if isinstance(v, Variable))
 
     def every_range(self) -> dict[str, Range]:
         """Ranges of all indices, of those bound in parts, and of those that a softmax keeps (written with a star)."""
-        declared = dict(self.netsor.ranges)
-        return with_stars(declared) | self.bound_ranges
+        return with_stars(self.netsor.ranges) | self.bound_ranges
 
-    def statement(self, position: int) -> Expr:
-        """The right side of one Nonlin over the position names of its family, with other Nonlins written in."""
-        waiting = [position]
-        while position not in self._inlined:  # those that it reads come first
-            reads = [p for p in self._reads(waiting[-1]) if p not in self._inlined and p not in waiting]
+    # -- definitions, with others written in -----------------------------------------------------------------------
+
+    def statement(self, position: int, step: Step = ()) -> Expr:
+        """The right side of a Nonlin over the position names of its family, or at one step of a `spelled` one.
+
+        Definitions of other Nonlins are written in, and so are those of earlier steps.
+        """
+        key, waiting = (position, step), [(position, step)]
+        while key not in self._inlined:  # those that it reads come first
+            reads = [k for k in self._reads(*waiting[-1]) if k not in self._inlined and k not in waiting]
             waiting += reversed(reads)
             if not reads:
                 last = waiting.pop()
-                self._inlined[last] = self._written(last)
-        return self._inlined[position]
+                self._inlined[last] = self._written(*last)
+        return self._inlined[key]
 
-    def _reads(self, position: int) -> list[int]:
-        """The statements that are written into one."""
-        ranges, found = self.every_range(), dict[int, None]()
-        for v in self.netsor.body[position].inputs:
-            family = self.netsor.families[v.name]
-            if v.name not in self.carried:
-                cases = readings(v, family, ranges)
-                found |= dict.fromkeys(
-                    p for p in family.statements for c in cases if self._held(p, c.slots, ranges) is not None
-                )
-        return [p for p in found if isinstance(self.netsor.body[p], Nonlin)]
-
-    def _written(self, position: int) -> Expr:
+    def _source(self, position: int, step: Step) -> Expr:
+        """A right side over position names before others are written in; that of a step has all but earlier steps."""
         statement = self.netsor.body[position]
         assert isinstance(statement, Nonlin)
-        box = target_box(statement, self.netsor.ranges)
-        written = self.fresh(statement.expr, positions_of(statement.target))
-        ranges = self.every_range() | {str(k): span for k, span in enumerate(box)}
-        written = replace_variables(written, lambda reference: self.written_in(reference, ranges))
-        return branches_apart(self, self._bounded(statement.target, written))
+        if not step:
+            return self.fresh(statement.expr, positions_of(statement.target))
+        slots = zip(self.spelled[statement.target.name], step, strict=True)
+        return self.fresh(self.statement(position), {str(k): Affine((), value) for k, value in slots})
 
-    def _bounded(self, target: Variable, written: Expr) -> Expr:
-        """What a vector is written out as, refused where it is too long."""
+    def _reads(self, position: int, step: Step) -> Iterator[tuple[int, Step]]:
+        """The statements, with steps, that are written into one."""
+        statement = self.netsor.body[position]
+        read = dict.fromkeys(variables(self._source(position, step)) if step else statement.inputs)
+        ranges = self.every_range() | position_names(self.netsor, statement.target.name)
+        for reference in read:
+            for case in readings(reference, self.netsor.families[reference.name], ranges):
+                at = self._step(Variable(reference.name, case.slots))
+                for other in self.netsor.families[reference.name].statements:
+                    written = isinstance(self.netsor.body[other], Nonlin) and (at or reference.name not in self.carried)
+                    if written and self._held(other, case.slots, ranges) is not None:
+                        yield other, at or ()
+
+    def _written(self, position: int, step: Step) -> Expr:
+        statement = self.netsor.body[position]
+        written, name = self._source(position, step), statement.target.name
+        if step:
+            written = self.spelled_out(written, self.every_range() | position_names(self.netsor, name))
+        else:
+            box = target_box(statement, self.netsor.ranges)
+            ranges = self.every_range() | {str(k): span for k, span in enumerate(box)}
+            written = replace_variables(written, lambda reference: self.written_in(reference, ranges))
         large = f"has more than {MAX_NODES} terms" if sum(1 for _ in walk(written)) > MAX_NODES else ""
         if large or depth(written) > MAX_DEPTH:
             large = large or f"nests more than {MAX_DEPTH} functions"
             raise not_compiled(
-                self.netsor.body[self.netsor.families[target.name].statements[-1]],
-                f"{target} written out in Gaussian variables {large}",
+                self.netsor.body[self.netsor.families[name].statements[-1]],
+                f"{statement.target} written out in Gaussian variables {large}",
                 "a MatMul or fewer statements between, so that less is written into one function",
             )
-        return written
+        return written if step else branches_apart(self, written)
 
     def written_in(self, reference: Variable, ranges: Mapping[str, Range]) -> Expr | None:
         """What a reference stands for while its indices run over the ranges; None for itself."""
@@ -279,34 +276,11 @@ class SumsOfFunctions:
         known = reference.name in self.spelled and not any(slot.terms for slot in slots)
         return tuple(slot.offset for slot in slots) if known else None
 
-    def _statement_at(self, position: int, step: Step) -> Expr:
-        """The right side of a statement of a `spelled` family at one step, with those of earlier steps written in."""
-        target = self.netsor.body[position].target
-        waiting = [(position, step)]
-        while (position, step) not in self._at_step:  # earlier steps come first
-            own, at = waiting[-1]
-            moved = self.netsor.body[own].target.name
-            names = {str(k): Affine((), value) for k, value in zip(self.spelled[moved], at, strict=True)}
-            expr = self.fresh(self.statement(own), names)
-            ranges = self.every_range() | position_names(self.netsor, moved)
-            reads = {key for v in variables(expr) for key in self._reads_at(v, ranges)} - self._at_step.keys()
-            waiting += sorted(reads)
-            if not reads:
-                self._at_step[waiting.pop()] = self._bounded(target, self.spelled_out(expr, ranges))
-        return self._at_step[position, step]
-
-    def _reads_at(self, reference: Variable, ranges: Mapping[str, Range]) -> Iterator[tuple[int, Step]]:
-        """The statements and steps that are written in for a reference."""
-        if self._step(reference) is None:
-            return
-        family = self.netsor.families[reference.name]
-        for case in readings(reference, family, ranges):
-            step = self._step(Variable(reference.name, case.slots))
-            assert step is not None
-            for position in family.statements:
-                box = target_box(self.netsor.body[position], self.netsor.ranges)
-                if all(box[k][0] <= n < box[k][1] for k, n in zip(self.spelled[reference.name], step, strict=True)):
-                    yield position, step
+    def _moving(self, name: str) -> list[int]:
+        """The slots along which a carried family reads earlier members of itself, or of others that are carried."""
+        reads = (v for p in self.netsor.families[name].statements for v in variables(self.statement(p)))
+        slots = (pair for v in reads if v.name in self.carried for pair in enumerate(v.slots))
+        return sorted({k for k, slot in slots if slot != Affine.index(str(k))})
 
     def read(self, reference: Variable, ranges: Mapping[str, Range], positions: Sequence[int]) -> Expr | None:
         """The sum over all cases of a reference of what it reads: one of the statements, or the variable itself."""
@@ -315,32 +289,21 @@ class SumsOfFunctions:
             if not positions and case == Reading(reference.slots):
                 return None
             for position in positions or (None,):
-                read = self._at(position, Variable(reference.name, case.slots), ranges)
-                if read is None:
+                own = Variable(reference.name, case.slots)
+                inside = () if position is None else self._held(position, case.slots, ranges)
+                if inside is None:
                     continue
-                expr, inside = read
-                held = indicator((*case.inside, *inside))
-                term = expr if held == ONE else Call("multiply", (held, expr))
+                held, term = indicator((*case.inside, *inside)), own
+                if position is not None:
+                    slots = {str(k): slot for k, slot in enumerate(case.slots)}
+                    term = self.fresh(self.statement(position, self._step(own) or ()), slots)
+                term = term if held == ONE else Call("multiply", (held, term))
                 total = term if total is None else Call("add", (total, term))
         return ZERO if total is None else total
 
-    def _at(
-        self, position: int | None, reference: Variable, ranges: Mapping[str, Range]
-    ) -> tuple[Expr, tuple[tuple[Affine, Range], ...]] | None:
-        """What one statement gives at the slots, and what must hold so that it does; None if it never does."""
-        if position is None:
-            return reference, ()
-        held = self._held(position, reference.slots, ranges)
-        if held is None:
-            return None
-        values = {str(k): slot for k, slot in enumerate(reference.slots)}
-        step = self._step(reference)
-        expr = self.statement(position) if step is None else self._statement_at(position, step)
-        return self.fresh(expr, values), held
-
     def _held(
         self, position: int, slots: Sequence[Affine], ranges: Mapping[str, Range]
-    ) -> tuple[tuple[Affine, Range], ...] | None:
+    ) -> tuple[Condition, ...] | None:
         """What must hold so that slots read members of a statement; None if they never do."""
         box, inside = target_box(self.netsor.body[position], self.netsor.ranges), []
         for slot, (start, stop) in zip(slots, box, strict=True):
@@ -365,158 +328,123 @@ class SumsOfFunctions:
         self.bound_ranges[own] = span
         return own
 
+    # -- sums of functions ----------------------------------------------------------------------------------------
+
     def of(self, name: str) -> tuple[WeightedFunction, ...]:
         """Parts of a vector family (or of a scalar one, whose only part is a number)."""
-        if name not in self._cache:
+        if (name, ()) not in self._parts:
             family = self.netsor.families[name]
             parts: list[WeightedFunction] = []
             if self.is_base(name) or name in self.carried:
                 slots = tuple(Affine.index(str(k)) for k in range(len(family.ranges)))
                 parts = [WeightedFunction(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))]
-            elif len(family.statements) == 1:
-                parts = self.split(self.statement(family.statements[0]))
-            else:
-                split = {position: self.split(self.statement(position)) for position in family.statements}
-                parts = [part for position, own in split.items() for part in self._boxed(position, own)]
-            parts = [part for part in parts if part.coefficient != ZERO]
+            for position in family.statements if not parts else ():
+                found = self.split(self.statement(position))
+                if len(family.statements) > 1 and any(part.coefficient != ZERO for part in found):
+                    spans = target_box(self.netsor.body[position], self.netsor.ranges)
+                    box = tuple((str(k), span) for k, span in enumerate(spans))
+                    held = indicator([(Affine.index(slot), span) for slot, span in box])
+                    found = [replace(part.scaled(held), box=box) for part in found]
+                parts += [part for part in found if part.coefficient != ZERO]
             if len(parts) > MAX_PARTS:
                 raise not_compiled(
                     self.netsor.body[family.statements[0]],
                     f"{name} is a sum of {len(parts)} different terms, more than the {MAX_PARTS} that are expanded",
                     "fewer products of sums",
                 )
-            self._cache[name] = tuple(parts)
-        return self._cache[name]
+            self._parts[name, ()] = tuple(parts)
+        return self._parts[name, ()]
 
-    def written(self, name: str, box: Sequence[Range]) -> Expr | None:
-        """The members of a family in a box in Gaussian variables, positions of one member as numbers.
+    def written(self, name: str, box: Sequence[Range]) -> Expr:
+        """The members of a family that is not Gaussian in a box in Gaussian variables, positions of one as numbers.
 
-        None for Gaussian families, and for several steps of one that is carried along.
+        The family itself for several steps of one that is carried along.
         """
         slots = tuple(Affine((), a) if b == a + 1 else Affine.index(str(k)) for k, (a, b) in enumerate(box))
-        ranges = self.every_range() | {str(k): span for k, span in enumerate(box)}
-        read = None if self.is_base(name) else self.written_in(Variable(name, slots), ranges)
-        return None if read is None else branches_apart(self, self.spelled_out(read, ranges))
+        ranges, reference = self.every_range() | {str(k): span for k, span in enumerate(box)}, Variable(name, slots)
+        read = self.written_in(reference, ranges)
+        return reference if read is None else branches_apart(self, self.spelled_out(read, ranges))
 
     def at(self, name: str, box: Sequence[Range]) -> tuple[WeightedFunction, ...]:
         """Parts of the members in a box; those of one step have what is carried along written out."""
         key = name, tuple(box)
         if not self.spelled or self.is_base(name):
             return self.of(name)
-        if key not in self._at_steps:
+        if key not in self._parts:
             written = self.written(name, box)
-            self._at_steps[key] = self.of(name) if written is None else tuple(self.split(written))
-        return self._at_steps[key]
+            self._parts[key] = self.of(name) if isinstance(written, Variable) else tuple(self.split(written))
+        return self._parts[key]
 
     def last(self, name: str) -> tuple[WeightedFunction, ...]:
         """Parts of a family; where something is carried along, of its last member, which reads most."""
         return self.at(name, [(stop - 1, stop) for _, stop in self.netsor.families[name].ranges])
 
-    def powers(self, name: str, order: int) -> list[WeightedFunction] | None:
-        """A power of a vector that is a function of one variable by each of its definitions; None for any other."""
-        family, found = self.netsor.families[name], []
-        if self.is_base(name) or name in self.carried:
-            return None
-        for position in family.statements:
-            expr = self.statement(position)
-            part = self.function_part(expr) if self.is_vector(expr) else WeightedFunction(ONE, (), expr)
-            if part.joint or part.function is None:
-                return None
-            power = Call("power", (part.function, Number(order)))
-            raised = replace(part, function=power) if self.is_vector(expr) else WeightedFunction(power)
-            found += self._boxed(position, [raised]) if len(family.statements) > 1 else [raised]
-        return found
-
-    def _boxed(self, position: int, parts: Sequence[WeightedFunction]) -> list[WeightedFunction]:
-        """Parts of one of several definitions, zero where it does not hold."""
-        if all(part.coefficient == ZERO for part in parts):
-            return []
-        spans = target_box(self.netsor.body[position], self.netsor.ranges)
-        box = tuple((str(k), span) for k, span in enumerate(spans))
-        held = indicator([(Affine.index(name), span) for name, span in box])
-        return [replace(self.scale(part, held), box=box) for part in parts]
-
     def split(self, expr: Expr) -> list[WeightedFunction]:
         """Write an expression as a sum of parts."""
-        if not self.is_vector(expr):
-            return [WeightedFunction(expr)]
-        if isinstance(expr, Variable):
-            return [WeightedFunction(ONE, (), FORMAL, ((ONE, expr, ()),))]
-        if isinstance(expr, Call):
-            if expr.atom in ("add", "subtract"):
-                left, right = (self.split(arg) for arg in expr.args)
-                return left + ([self.scale(part, Number(-1)) for part in right] if expr.atom == "subtract" else right)
-            if expr.atom == "negative":
-                return [self.scale(part, Number(-1)) for part in self.split(expr.args[0])]
-            if expr.atom == "divide" and not self.is_vector(expr.args[1]):
-                inverse = Call("divide", (ONE, expr.args[1]))
-                return [self.scale(part, inverse) for part in self.split(expr.args[0])]
-            found = factors(expr)
-            numbers = [factor for factor in found if not self.is_vector(factor)]
-            if numbers:
-                others = product_of([factor for factor in found if self.is_vector(factor)])
-                return [self.scale(part, product_of(numbers)) for part in self.split(others)]
-            expanded = self.expanded(found) if len(found) > 1 else None
-            if expanded is not None:
-                return expanded
-        if isinstance(expr, Reduction) and REDUCTIONS[expr.reducer].linear:
-            factor = self.reduction_factor(expr)
-            return [
-                self.scale(
-                    WeightedFunction(p.coefficient, (*expr.indices, *p.bound), p.function, p.inner, p.joint), factor
-                )
-                for p in self.split(expr.arg)
-            ]
-        return [self.function_part(expr)]
+        found = []
+        for number, bound, term in self._terms(expr):
+            parts = [WeightedFunction(ONE)] if term is None else self._expanded(term) or [self.function_part(term)]
+            found += [replace(part.scaled(number), bound=(*bound, *part.bound)) for part in parts]
+        return found
 
-    def expanded(self, product: Sequence[Expr]) -> list[WeightedFunction] | None:
+    def _expanded(self, term: Expr) -> list[WeightedFunction] | None:
         """A product with one of its factors taken apart, a sum of functions of several variables; None without one.
 
         Each summand may be a product of functions of few variables, whose expectations are products too.
         """
-        for k, factor in enumerate(product):
+        product = factors(term)
+        for k, factor in enumerate(product if len(product) > 1 else ()):
             if is_call(factor, "add", "subtract") and self.function_part(factor).joint:
-                parts = self.split(factor)
-                rest = [*product[:k], *product[k + 1 :]]
-                if any(part.bound for part in parts) or len(parts) > MOST_SUMMANDS:
-                    continue
-                terms = (product_of([*factors(part.without_coefficient.expression), *rest]) for part in parts)
-                return [
-                    self.scale(found, part.coefficient)
-                    for part, term in zip(parts, terms, strict=True)
-                    for found in self.split(term)
-                ]
+                parts, rest = self.split(factor), [*product[:k], *product[k + 1 :]]
+                if len(parts) <= MOST_SUMMANDS and not any(part.bound for part in parts):
+                    terms = (product_of([*factors(part.without_coefficient.expression), *rest]) for part in parts)
+                    return [
+                        found.scaled(part.coefficient)
+                        for part, one in zip(parts, terms, strict=True)
+                        for found in self.split(one)
+                    ]
         return None
 
-    def reduction_factor(self, expr: Reduction) -> Expr:
-        """1 for a sum, 1/count for a mean."""
-        if expr.reducer == "sum":
-            return ONE
-        members = 1
-        for name in expr.indices:
-            start, stop = self.bound_ranges.get(name) or self.netsor.ranges[name]
-            members *= stop - start
-        return Number(1 / members)
+    def _terms(self, expr: Expr) -> list[tuple[Expr, tuple[str, ...], Expr | None]]:
+        """An expression as a sum of number * vector, over indices; the vector None where there is only a number."""
+        if not self.is_vector(expr):
+            return [(expr, (), None)]
+        if is_call(expr, "add", "subtract"):
+            sign = Number(-1) if expr.atom == "subtract" else ONE
+            return [*self._terms(expr.args[0]), *self._scaled(sign, self._terms(expr.args[1]))]
+        found = factors(expr)
+        if is_call(expr, "negative"):
+            found = [Number(-1), expr.args[0]]
+        elif is_call(expr, "divide") and not self.is_vector(expr.args[1]):
+            found = [Call("divide", (ONE, expr.args[1])), expr.args[0]]
+        numbers = [factor for factor in found if not self.is_vector(factor)]
+        if numbers:
+            others = product_of(factor for factor in found if self.is_vector(factor))
+            return self._scaled(product_of(numbers), self._terms(others))
+        if isinstance(expr, Reduction) and REDUCTIONS[expr.reducer].linear:
+            spans = [self.bound_ranges.get(name) or self.netsor.ranges[name] for name in expr.indices]
+            members = math.prod(stop - start for start, stop in spans)
+            factor = ONE if expr.reducer == "sum" else Number(1 / members)
+            inside = ((number, (*expr.indices, *bound), term) for number, bound, term in self._terms(expr.arg))
+            return self._scaled(factor, inside)
+        return [(ONE, (), expr)]
 
     @staticmethod
-    def scale(part: WeightedFunction, factor: Expr) -> WeightedFunction:
-        """The part times a number."""
-        if factor == ONE:
-            return part
-        coefficient = factor if part.coefficient == ONE else Call("multiply", (factor, part.coefficient))
-        return WeightedFunction(coefficient, part.bound, part.function, part.inner, part.joint)
+    def _scaled(
+        factor: Expr, terms: Iterable[tuple[Expr, tuple[str, ...], Expr | None]]
+    ) -> list[tuple[Expr, tuple[str, ...], Expr | None]]:
+        return [(product_of((factor, number)), bound, term) for number, bound, term in terms]
 
     def function_part(self, expr: Expr) -> WeightedFunction:
         """A nonlinear expression as a function of one affine form, where it is one."""
         vectors = [v for v in variables(expr) if self.netsor.families[v.name].kind == "vector"]
-        reduced = any(isinstance(node, Reduction) and self.is_vector(node) for node in walk(expr))
-        joint = WeightedFunction(ONE, (), expr, tuple((ONE, v, ()) for v in vectors), True)
+        reduced = any(map(self.is_vector, reductions(expr)))
         if len(vectors) == 1 and not reduced:
             function = replace_variables(expr, lambda v: FORMAL if v == vectors[0] else None)
             return WeightedFunction(ONE, (), function, ((ONE, vectors[0], ()),))
         body, forms = self.numbered(expr)
-        if len(forms) != 1 or (reduced and reduces_numbered(body)):
-            return joint
+        if len(forms) != 1 or (reduced and _reduces_numbered(body)):
+            return WeightedFunction(ONE, (), expr, tuple((ONE, v, ()) for v in vectors), True)
         function = replace_variables(body, lambda v: FORMAL if v.name == ".0" else None)
         return WeightedFunction(ONE, (), function, forms[0])
 
@@ -529,7 +457,7 @@ class SumsOfFunctions:
         """Whether a factor reduces over an index of vectors, beyond the affine forms that it reads."""
         if factor.function is None or not self.sums_over_vectors(factor):
             return False
-        return reduces_numbered(self.numbered(factor.function)[0])
+        return _reduces_numbered(self.numbered(factor.function)[0])
 
     def factors_of(self, part: WeightedFunction) -> list[WeightedFunction]:
         """The factors of a part without its coefficient, each a number or a function of as few arguments as it has."""
@@ -545,96 +473,52 @@ class SumsOfFunctions:
         forms: dict[Inner, int] = {}
 
         def numbered(node: Expr) -> Expr:
-            form = self.affine(node) if self.is_vector(node) else None
-            if form is not None:
-                inner = tuple((c, *key) for key, c in sorted(form[0].items(), key=lambda item: str(item[0])))
-                return sum_of((Variable(f".{forms.setdefault(inner, len(forms))}"), form[1]))
-            return with_children(node, *map(numbered, node.children)) if self.is_vector(node) else node
+            if not self.is_vector(node):
+                return node
+            form = self.affine(node)
+            if form is None:
+                return with_children(node, *map(numbered, node.children))
+            return sum_of((Variable(f".{forms.setdefault(form[0], len(forms))}"), form[1]))
 
         return numbered(expr), list(forms)
 
-    def affine(self, node: Expr) -> tuple[dict[Key, Expr], Expr] | None:
+    def affine(self, node: Expr) -> tuple[Inner, Expr] | None:
         """Weights of the vectors and the offset, if an expression is affine in vectors."""
-        if not self.is_vector(node):
-            return {}, node
-        if isinstance(node, Variable):
-            return {(node, ()): ONE}, ZERO
-        if isinstance(node, Reduction):
-            form = self.affine(node.arg) if REDUCTIONS[node.reducer].linear else None
-            if form is None:
+        weights, offset = dict[tuple[Variable, tuple[str, ...]], Expr](), ZERO
+        for number, bound, term in self._terms(node):
+            if term is None:
+                offset = sum_of((offset, _summed(bound, number)))
+            elif isinstance(term, Variable):
+                known = weights.get((term, bound))
+                weights[term, bound] = number if known is None else Call("add", (known, number))
+            else:
                 return None
-            factor = self.reduction_factor(node)
-            offset = ZERO if form[1] == ZERO else Reduction(node.reducer, node.indices, form[1])
-            return {(v, (*node.indices, *bound)): times(factor, w) for (v, bound), w in form[0].items()}, offset
-        assert isinstance(node, Call)
-        if node.atom in ("add", "subtract"):
-            left, right = self.affine(node.args[0]), self.affine(node.args[1])
-            if left is None or right is None:
-                return None
-            sign = ONE if node.atom == "add" else Number(-1)
-            inner = dict(left[0])
-            for key, weight in right[0].items():
-                weight = times(sign, weight)
-                inner[key] = Call("add", (inner[key], weight)) if key in inner else weight
-            other = times(sign, right[1])
-            return inner, other if left[1] == ZERO else left[1] if other == ZERO else Call("add", (left[1], other))
-        scale: Expr | None = None
-        rest = node.args[0]
-        if node.atom == "negative":
-            scale = Number(-1)
-        elif node.atom == "divide" and not self.is_vector(node.args[1]):
-            scale = Call("divide", (ONE, node.args[1]))
-        elif node.atom == "multiply":
-            for number, other in (node.args, node.args[::-1]):
-                if not self.is_vector(number):
-                    scale, rest = number, other
-        form = self.affine(rest) if scale is not None else None
-        if form is None or scale is None:
-            return None
-        return {key: times(scale, weight) for key, weight in form[0].items()}, times(scale, form[1])
+        return tuple((c, *key) for key, c in sorted(weights.items(), key=lambda item: str(item[0]))), offset
 
 
-# ---- choices between vectors by conditions on indices ---------------------------------------------------------------
+def _summed(bound: tuple[str, ...], term: Expr) -> Expr:
+    return Reduction("sum", bound, term) if bound and term != ZERO else term
+
+
+def _reduces_numbered(expr: Expr) -> bool:
+    """Whether numbered variables, ".0", ".1", ..., stand below a reduction."""
+    return any(v.name.startswith(".") for node in reductions(expr) for v in variables(node))
 
 
 def branches_apart(parts: SumsOfFunctions, expr: Expr) -> Expr:
     """where(c, x, y) as where(c, 1, 0) * x + where(c, 0, 1) * y, so that sums and products can be taken apart."""
 
     def change(node: Expr) -> Expr | None:
-        if not (isinstance(node, Call) and node.atom == "where") or parts.is_vector(node.args[0]):
+        if not is_call(node, "where") or parts.is_vector(node.args[0]):
             return None
         condition, *branches = node.args[0], *(branches_apart(parts, branch) for branch in node.args[1:])
-        if any(map(parts.is_vector, branches)) and all(_finite(parts, branch) for branch in branches):
-            x, y = (_held(parts, branch, side) for branch, side in zip(branches, _sides(condition), strict=True))
-            return y if x == ZERO else x if y == ZERO else Call("add", (x, y))
-        return Call("where", (condition, *branches))
+        numbers = [branch for branch in branches if not parts.is_vector(branch)]
+        if len(numbers) == 2 or not all(isinstance(b, Number) and math.isfinite(b.value) for b in numbers):
+            return Call("where", (condition, *branches))
+        masks = Call("where", (condition, ONE, ZERO)), Call("where", (condition, ZERO, ONE))
+        return sum_of(product_of(pair) for pair in zip(masks, branches, strict=True) if pair[1] != ZERO)
 
     return rebuild(expr, change)
-
-
-def _sides(condition: Expr) -> tuple[Callable[[Expr], Expr], Callable[[Expr], Expr]]:
-    """What a number is where the condition holds, else 0; and the other way round."""
-    return (lambda a: Call("where", (condition, a, ZERO))), (lambda a: Call("where", (condition, ZERO, a)))
-
-
-def _held(parts: SumsOfFunctions, branch: Expr, side: Callable[[Expr], Expr]) -> Expr:
-    if branch == ZERO:
-        return ZERO
-    return Call("multiply", (side(ONE), branch)) if parts.is_vector(branch) else side(branch)
-
-
-def _finite(parts: SumsOfFunctions, branch: Expr) -> bool:
-    return parts.is_vector(branch) or (isinstance(branch, Number) and math.isfinite(branch.value))
-
-
-# ---- residual streams along a recurrence ----------------------------------------------------------------------------
-
-
-def moving(parts: SumsOfFunctions, name: str) -> list[int]:
-    """The slots along which a carried family reads earlier members of itself, or of others that are carried."""
-    reads = (v for p in parts.netsor.families[name].statements for v in variables(parts.statement(p)))
-    slots = (pair for v in reads if v.name in parts.carried for pair in enumerate(v.slots))
-    return sorted({k for k, slot in slots if slot != Affine.index(str(k))})
 
 
 def running_sum(parts: SumsOfFunctions, name: str) -> tuple[int, Expr] | None:
@@ -645,42 +529,27 @@ def running_sum(parts: SumsOfFunctions, name: str) -> tuple[int, Expr] | None:
     family = parts.netsor.families[name]
     own = [p for p in family.statements if name in {v.name for v in variables(parts.statement(p))}]
     form = parts.affine(parts.statement(own[0])) if len(own) == 1 and family.kind == "vector" else None
-    before = [(v, bound, a) for (v, bound), a in form[0].items() if v.name in parts.carried] if form else []
-    if len(before) != 1 or before[0][0].name != name or before[0][1] or free_indices(before[0][2]):
+    before = [entry for entry in form[0] if entry[1].name in parts.carried] if form else []
+    if form is None or len(before) != 1:
         return None
-    reference, _, factor = before[0]
+    factor, reference, bound = before[0]
     moved = [k for k, slot in enumerate(reference.slots) if slot != Affine.index(str(k))]
-    if len(moved) != 1 or reference.slots[moved[0]] != Affine(((str(moved[0]), 1),), -1) or list(variables(factor)):
+    if reference.name != name or bound or free_indices(factor) or len(moved) != 1 or list(variables(factor)):
+        return None
+    if reference.slots[moved[0]] != Affine(((str(moved[0]), 1),), -1):
         return None
     box = target_box(parts.netsor.body[own[0]], parts.netsor.ranges)
     here, (start, stop) = str(moved[0]), box[moved[0]]
     name_k = parts.bound("k", (start, stop))
+    step = Affine.index(name_k)
 
     def decay(since: Affine) -> Expr:
-        lag = affine_expr(Affine(((here, 1), *((n, -v) for n, v in since.terms)), -since.offset))
-        return ONE if factor == ONE else Call("power", (factor, lag))
+        return ONE if factor == ONE else Call("power", (factor, affine_expr(Affine.index(here) - since)))
 
-    step = Affine.index(name_k)
-    assert form is not None
-    added = combination({key: weight for key, weight in form[0].items() if key[0] != reference}, form[1])
+    added = sum_of([form[1], *(_summed(b, product_of((c, v))) for c, v, b in form[0] if v != reference)])
     known = Call("where", (Call("less_equal", (affine_expr(step), IndexValue(here))), decay(step), ZERO))
-    summed = Reduction("sum", (name_k,), times(known, substitute(added, {here: step})))
+    summed = Reduction("sum", (name_k,), product_of((known, substitute(added, {here: step}))))
     first = tuple(Affine((), start - 1) if str(k) == here else s for k, s in enumerate(reference.slots))
     ranges = {str(k): span for k, span in enumerate(box)}
     base = parts.read(Variable(name, first), ranges, [p for p in family.statements if p not in own])
-    return own[0], summed if base is None else Call("add", (times(decay(first[moved[0]]), base), summed))
-
-
-def combination(weights: Mapping[tuple[Variable, tuple[str, ...]], Expr], offset: Expr = ZERO) -> Expr:
-    """An affine form as an expression: variables by weights, summed over indices, and what is added."""
-    total = offset
-    for (variable, bound), weight in weights.items():
-        term = times(weight, variable)
-        term = Reduction("sum", bound, term) if bound else term
-        total = term if total == ZERO else Call("add", (total, term))
-    return total
-
-
-def times(factor: Expr, other: Expr) -> Expr:
-    """A product, short where a factor is 1 or the other 0."""
-    return other if factor == ONE or other == ZERO else factor if other == ONE else Call("multiply", (factor, other))
+    return own[0], summed if base is None else sum_of((product_of((decay(first[moved[0]]), base)), summed))

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import (
     AccuracyError,
@@ -342,9 +341,7 @@ class NumericLaw:
     def _moment_of(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array]:
         key = family, box, method, order
         if key not in self._moments:
-            found = self._integrated(family, box, method, order)
-            if found is None and (method, order) == ("moment", 2):
-                found = self._known_variance(family, box)
+            found = self._known_variance(family, box) if (method, order) == ("moment", 2) else None
             self._moments[key] = self._from_mixture(family, box, method, order) if found is None else found
         return self._moments[key]
 
@@ -380,35 +377,6 @@ class NumericLaw:
         if ask == "mean":
             return self._outputs.knows(family, box)
         return (family, box, *keys[ask]) in self._moments
-
-    def _integrated(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array] | None:
-        """Central moments of a nonlinear function of one Gaussian, by integration instead of draws."""
-        if order > 8 or family in self.recursion.random or self.compiled.families[family].kind != "vector":
-            return None
-        if self.is_linear(family):
-            return None
-        raw = [self.recursion.raw_moment(family, k) for k in range(1, max(order, 2) + 1)]
-        if any(value is None or not np.isfinite(value.estimate.error).all() for value in raw):
-            return None
-        pairs = [(np.ones(()), np.zeros(())), *(self._members_of(v, family, box) for v in raw if v is not None)]
-        moments = [Estimate(np.asarray(value), np.asarray(error)) for value, error in pairs]
-
-        def central(k: int) -> Estimate:
-            total = Estimate.exact(0.0)
-            for j in range(k + 1):
-                term = moments[j] * float(math.comb(k, j) * (-1) ** (k - j))
-                for _ in range(k - j):
-                    term = term * moments[1]
-                total = total + term
-            return total
-
-        top, variance = central(order), central(2)
-        if method == "moment":
-            return top.value, top.error
-        with np.errstate(invalid="ignore", divide="ignore"):
-            value = np.where(variance.value > variance.error, top.value / variance.value ** (order / 2), np.nan)
-            relative = top.error / np.abs(top.value) + (order / 2) * variance.error / variance.value
-        return value, np.where(np.isnan(value), 0.0, np.abs(value) * relative)
 
     def moment(self, name: str | Sequence[str], order: Any, *, with_error: bool = False) -> Any:
         """Central moment of a member such as 'y[0]', or of all members of a family; mixed moments of several members.

@@ -334,13 +334,6 @@ class Numbers(Recursion[Value, IndexedValues]):
             return self.average(name)
         return self.settle(self._mean_of(name))
 
-    def raw_moment(self, name: str, order: int) -> Value | None:
-        """E[(Z^f)**order] of a vector that is a function of one Gaussian form; None for any other."""
-        if name in self.random or self.netsor.families[name].kind == "scalar":
-            return None
-        parts = self.parts.powers(name, order)
-        return None if parts is None else self.settle(self._mean_of(name, parts))
-
     def _mean_of(self, name: str, parts: Sequence[WeightedFunction] | None = None) -> Value:
         axes = tuple(self.over(position_names(self.netsor, name)))
         found = self.first(name, parts)

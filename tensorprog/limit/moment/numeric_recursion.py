@@ -151,12 +151,6 @@ class NumericRecursion(Numbers):
         with self.guarded(name):
             return IndexedValues.constant(self.points.mean(name, ranges), ranges)
 
-    def raw_moment(self, name: str, order: int) -> Value | None:
-        """E[(Z^f)**order] of a vector that is a function of one Gaussian form, or at points; None for any other."""
-        if self.random & {name} or not self.pointed(name):
-            return super().raw_moment(name, order)
-        return self.settle(self.points.mean(name, self.over(position_names(self.netsor, name)), order))
-
     # -- what is filled in step by step ---------------------------------------------------------------------------
 
     def ready(self, *names: str) -> None:
