@@ -19,9 +19,9 @@ from tensorprog.language.errors import NotCompiledError, ProgramError, need_pack
 from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import label, members
 from tensorprog.limit.law.infinite_heads import InfiniteHeads
-from tensorprog.limit.law.law import NumericLaw, check_order
+from tensorprog.limit.law.law import NumericLaw
+from tensorprog.limit.law.marginals import check_order
 from tensorprog.limit.law.summary import blocks_of
-from tensorprog.limit.memory import budgeted
 from tensorprog.show.progress import watched
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ BROKEN = (  # what reading an archive raises that is damaged, or none
 )  # fmt: skip
 
 
-@budgeted
 class Law(NumericLaw, Shown):
     """The infinite-width limit of a program: Definition 1, with a sampler for (Z, p-ring).
 

@@ -157,26 +157,27 @@ def rising_orders(
         before = difference
 
 
-def normal_points(dim: int, log2_size: int, replicates: int, seed: int) -> Array:
+def normal_points(dim: int, log2_size: int, replicates: int, seed: int, start: int = 0) -> Array:
     """Independently scrambled Sobol point sets, mapped to standard normal coordinates.
 
     Beyond the dimensions of Sobol sequences, where these gain little, points are pseudo-random.  The points of
-    (log2_size) are the first half of those of (log2_size + 1) with the same seed: sizes can be doubled.
+    (log2_size) are the first half of those of (log2_size + 1) with the same seed: sizes can be doubled, and those
+    from `start` on come alone.
 
-    Shapes    -> (replicates, 2**log2_size, dim)
+    Shapes    -> (replicates, 2**log2_size - start, dim)
     Accuracy  each point is marginally N(0, I); all values finite (uniforms are kept inside [2**-54, 1 - 2**-54])
     Raises    ValueError if dim or replicates is below 1 or log2_size below 0
     Source    Owen 1995 (scrambling); scrambled as in `gaussian/sobol`
     """
     if dim < 1 or replicates < 1 or log2_size < 0:
         raise ValueError(f"need dim >= 1, replicates >= 1, log2_size >= 0; got {dim}, {replicates}, {log2_size}")
-    points = np.empty((replicates, 2**log2_size, dim))
+    points = np.empty((replicates, 2**log2_size - start, dim))
     for i in range(replicates):
         if dim > SOBOL_DIMENSIONS:
             generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(1 << 32, i))))
-            generator.standard_normal(out=points[i])
+            points[i] = generator.standard_normal((2**log2_size, dim))[start:]
         else:
-            points[i] = scrambled_sobol(dim, log2_size, seed, i)
+            points[i] = scrambled_sobol(dim, log2_size, seed, i)[start:]
     if dim > SOBOL_DIMENSIONS:
         return points
     # multiples of 2^-52 in [0, 1): move to the middle of their cell, so that neither 0 nor 1 occurs
@@ -185,13 +186,13 @@ def normal_points(dim: int, log2_size: int, replicates: int, seed: int) -> Array
     return np.asarray(special.ndtri(points, out=points))
 
 
-def point_sets(dim: int, log2_size: int, seed: int) -> Iterator[Array]:
-    """Replicates of quasi-random normals, one at a time.
+def point_sets(dim: int, log2_size: int, seed: int, start: int = 0) -> Iterator[Array]:
+    """Replicates of quasi-random normals, one at a time, from the point `start` on.
 
-    Shapes    each (2**log2_size, dim)
+    Shapes    each (2**log2_size - start, dim)
     """
     for r in range(REPLICATES):
-        yield normal_points(dim, log2_size, 1, seed + SEED * r)[0]
+        yield normal_points(dim, log2_size, 1, seed + SEED * r, start)[0]
 
 
 _kept_points = lru_cache(maxsize=2)(normal_points)

@@ -7,12 +7,11 @@ question within its budget (`within`), which lets others watch how long that tak
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -23,7 +22,8 @@ from tensorprog.language.memory import amount, too_much
 __all__ = ["Budget", "budgeted", "keep", "need", "numbers_at_once"]
 
 Array = NDArray[Any]
-Kind = TypeVar("Kind", bound=type)
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
 Watch = Callable[[], AbstractContextManager[Any]]
 NUMBER = 8  # bytes
 SMALL = 1 << 12  # bytes of an array that does not count
@@ -97,18 +97,13 @@ def need(numbers: float, what: str, *ways: str) -> None:
         raise too_much(what, NUMBER * numbers + held, budget.limit, ways or LESS, beside)
 
 
-def budgeted(kind: Kind) -> Kind:
-    """A class whose public methods, and the making of its objects, keep to the `budget` of the object."""
-    for name, method in list(vars(kind).items()):
-        if inspect.isfunction(method) and (not name.startswith("_") or name == "__array__"):
-            setattr(kind, name, _within(method))
-    return kind
+def budgeted(method: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+    """A method that keeps to the `budget` of its object."""
 
-
-def _within(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
-    def answer(self: Any, *args: Any, **options: Any) -> Any:
-        with self.budget.within():
-            return method(self, *args, **options)
+    def answer(*args: Asked.args, **options: Asked.kwargs) -> Answer:
+        budget: Budget = args[0].budget  # type: ignore[attr-defined]
+        with budget.within():
+            return method(*args, **options)
 
     return answer

@@ -241,18 +241,17 @@ def _to_gaussian(p: Array, grid: Array, weights: Array) -> Array:
 
 
 def _law_gaussian(curve: Any) -> tuple[float, float]:
-    mixture = curve.mixture
-    centre, deviation = mixture.spread[0], math.sqrt(mixture.spread[1])
-    if not deviation > 0 or mixture.atoms:
+    centre, deviation = curve.spread[0], math.sqrt(curve.spread[1])
+    if not deviation > 0 or curve.atoms:
         return math.inf, 0.0
 
     def functional(p: Array, grid: Array, weights: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
             log_normal = -0.5 * ((grid - centre) / deviation) ** 2 - math.log(deviation * math.sqrt(2 * math.pi))
-            shared = np.where(p[0] > 0, mixture.uncertainty(grid) * p[0] * np.abs(np.log(p[0]) - log_normal), 0.0)
+            shared = np.where(p[0] > 0, curve.uncertainty(grid) * p[0] * np.abs(np.log(p[0]) - log_normal), 0.0)
         return np.append(_to_gaussian(p, grid, weights), shared @ weights)
 
-    grid = TrapezoidalGrid(centre, 0.25 * deviation, 0.0, mixture.within(DEVIATIONS))
+    grid = TrapezoidalGrid(centre, 0.25 * deviation, 0.0, curve.within(DEVIATIONS))
     found, moved = _integrate(
         curve.densities, functional, grid, FINE, enough=lambda found: float(standard_errors(found[1:-1]))
     )
@@ -276,10 +275,9 @@ def kl_to_gaussian(draws: GaussianDraws) -> tuple[float, float]:
 
 def kl_to_law(draws: GaussianDraws, curve: Any) -> tuple[float, float]:
     """KL of an average of Gaussians to a law, and its error."""
-    mixture = curve.mixture
     if draws.undefined is not None:
         return draws.undefined
-    centre, variance = mixture.spread
+    centre, variance = curve.spread
     if not variance > 0:
         return math.inf, 0.0
     groups = draws.shares.size
@@ -289,7 +287,7 @@ def kl_to_law(draws: GaussianDraws, curve: Any) -> tuple[float, float]:
 
     def functional(densities: Array, grid: Array, weights: Array) -> Array:
         rows, pairs = _left_out(densities[:groups], draws.shares, weights, np.ones((1, grid.size)))
-        law, relative = densities[groups:], mixture.uncertainty(grid)
+        law, relative = densities[groups:], curve.uncertainty(grid)
         known = (law[0] > 0) & (standard_errors(law[1:]) + relative * law[0] < UNRESOLVED * law[0])
         law = np.where(known, law, 0.0)
         # mass where the law's density is not known, times a logarithm: no tail is thinner than the Gaussian's

@@ -10,8 +10,6 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.gaussian.several import point_sets
-from tensorprog.limit.draw.layers import Conditioned, Layers
-from tensorprog.limit.draw.normals import Points
 from tensorprog.limit.law.by_layer import Axes, LayerDraws
 from tensorprog.limit.law.conditional_moments import DrawSource
 
@@ -120,33 +118,6 @@ def test_a_layer_costs_the_same_at_every_depth(short, long, tmp_path, monkeypatc
         path.write_text(by_index(depth))
         tp.load(str(path)).limit().sample(4, seed=1)
     assert 0 < counts[1] <= 1.1 * counts[0] * long / short
-
-
-@pytest.mark.parametrize("wanted", [("y",), None])
-def test_moments_of_earlier_layers_are_freed_where_no_later_one_reads_them(wanted, tmp_path):
-    """The same numbers with and without, and as many moments held at every depth only where they are freed."""
-    held, found = [], []
-    for depth in (4, 12):
-        path = tmp_path / f"stack{depth}.yaml"
-        path.write_text(by_index(depth))
-        layers = Layers(tp.load(str(path)).limit().recursion, ("y",))
-        points = Points(layers.sources, np.random.default_rng(1).standard_normal((8, layers.dim)))
-        moments = [Conditioned(layers.recursion, layers.columns, points, wanted=w) for w in (wanted, None)]
-        found.append([m.variances("y", layers.netsor.families["y"].ranges) for m in moments])
-        held.append(len(moments[0]._windows))
-    assert all(np.array_equal(one, two) for one, two in found)
-    assert (held[1] <= held[0] + 2) == (wanted is not None)
-
-
-def test_a_program_that_reads_far_back_has_the_numbers_it_would_have_if_nothing_were_freed(tmp_path):
-    """The last layer reads the first one; the layer in between is asked for when all is done."""
-    path = tmp_path / "back.yaml"
-    path.write_text(by_index(12).replace("Nonlin(x[L,i])", "Nonlin(x[L,i] + x[0,i] / 2 + x[3,i])"))
-    layers = Layers(tp.load(str(path)).limit().recursion, ("y",))
-    points = Points(layers.sources, np.random.default_rng(1).standard_normal((8, layers.dim)))
-    one, two = (Conditioned(layers.recursion, layers.columns, points, wanted=w) for w in (("y",), None))
-    for name, box in (("y", layers.netsor.families["y"].ranges), ("x", ((1, 6), (0, 3)))):
-        np.testing.assert_allclose(one.variances(name, box), two.variances(name, box), rtol=1e-13)
 
 
 def test_moments_of_a_draw_do_not_depend_on_how_many_are_worked_on_together(tmp_path):

@@ -73,8 +73,8 @@ class Conditioned(NumericRecursion):
 
     def __init__(
         self, whole: NumericRecursion, columns: Columns | None, normals: Normals,
-        given: Mapping[str, Drawn] | None = None, wanted: Collection[str] | None = None,
-        factors: dict[Any, Factor] | None = None, streamed: Collection[str] = (),
+        given: Mapping[str, Drawn] | None = None, factors: dict[Any, Factor] | None = None,
+        streamed: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.share(whole)
         self.whole, self.normals, self.given = whole, normals, dict(given or {})
@@ -88,10 +88,6 @@ class Conditioned(NumericRecursion):
         self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
         self.statements = _statements(whole)
         self._windows: dict[Any, IndexedValues] = {}  # second moments and means of members in boxes
-        self._wanted = None if wanted is None else frozenset(wanted)
-        self._used: dict[Any, int] = {}  # the step that last read each of `_windows` and `_expectations`
-        self._dropped: set[Any] = set()
-        self._now = 0
         self._evaluated: dict[tuple[Any, ...], Value] = {}  # coefficients, until more averages are known
         self._coordinates: dict[str, Array] = {}
         self._known_scores: dict[int, list[Members]] = {}  # that were drawn jointly, by group
@@ -193,7 +189,6 @@ class Conditioned(NumericRecursion):
         read = [p.without_coefficient.expression, q.without_coefficient.expression]
         random = any(v.name in self.whole.random for expr in read for v in variables(expr))
         if random or (self.whole.replicates is None and (self.needs_points(p) or self.needs_points(q))):
-            self._used[self.expectation_key(p, q, ranges)] = self._now
             return super().expectations(p, q, ranges)
         own = self.whole.over({name: span for name, span in ranges.items() if name != REPLICATE})
         return IndexedValues(self.whole.settle(self.whole.expectations(p, q, own)).terms, ranges)
@@ -223,37 +218,10 @@ class Conditioned(NumericRecursion):
     def _compute(self, f: str, g: str, ranges: Mapping[str, Range]) -> IndexedValues:
         copies = ((f, ""), (g, "_"))
         boxes = [tuple(ranges[name] for name in position_names(self.netsor, of, copy)) for of, copy in copies]
-        return self._window(((f, boxes[0]), (g, boxes[1])), lambda: super(Conditioned, self)._compute(f, g, ranges))
-
-    # -- what no step reads any more --------------------------------------------------------------------------------
-
-    def _window(self, key: tuple[tuple[str, Box], ...], make: Callable[[], IndexedValues]) -> IndexedValues:
-        if self._wanted is not None and not self.recurrences.begun:  # before what is read of all layers at once
-            self.recurrences.ensure(*sorted(upstream(self.netsor, self._wanted)))
+        key = f, g, *boxes
         if key not in self._windows:
-            if key in self._dropped:  # this program reads further back: nothing more is dropped
-                self._wanted = None
-            self._windows[key] = make()
-        self._used[key] = self._now
+            self._windows[key] = super()._compute(f, g, ranges)
         return self._windows[key]
-
-    def passed(self, number: int) -> None:
-        """Free what was read in earlier layers only, and is not of members that some later step reads, or wanted.
-
-        What is asked for again all the same is computed again.
-        """
-        self._now = number
-        if self._wanted is None:
-            return
-        before = number - 2 * self.statements.period
-        for key in [key for key, used in self._used.items() if used < before]:
-            if key in self._windows:
-                if all(name in self._wanted or self.statements.last_read(name, box) > number for name, box in key):
-                    continue
-                del self._windows[key]
-                self._dropped.add(key)
-            self._expectations.pop(key, None)
-            del self._used[key]
 
     def _uncentred(
         self, f: str, g: str, ranges: Mapping[str, Range], at: Mapping[str, Affine] | None = None
@@ -297,13 +265,13 @@ class Conditioned(NumericRecursion):
             whole = self.over(position_names(self.netsor, name))
             return IndexedValues((Term(frozenset(), self.whole.mean(name)),), whole)
 
-        def mean() -> IndexedValues:
+        if (name, box) not in self._windows:
             own = self.statements.own(name, box)
             with self.guarded(name):
                 parts = self.parts.at(name, box) if own is None else own
-                return self._summed_parts(parts, [WeightedFunction(ONE)], self.over(box_ranges(box)))
-
-        return self._window(((name, box),), mean)
+                nothing = [WeightedFunction(ONE)]
+                self._windows[name, box] = self._summed_parts(parts, nothing, self.over(box_ranges(box)))
+        return self._windows[name, box]
 
     def first(self, name: str, parts: Sequence[WeightedFunction] | None = None) -> IndexedValues:
         """E[Z^f] for every draw, over positions '0', '1', ..., of a vector or of some of its parts."""
@@ -643,22 +611,6 @@ class Conditioned(NumericRecursion):
         self.wrong = np.stack([off, self.wrong + 2 * off * np.abs(means).max(axis=0, initial=0.0)])
         return means + drawn, squares - means**2
 
-    def score_variances(self, name: str, box: Box) -> Array:
-        """Variances of scores of finite width given their right operands, which stand on other weights.
-
-        Shapes    (draws, *members)
-        """
-        left, right = self.operands(name)
-        ranges = self.over(position_names(self.netsor, name))
-
-        def squared(reference: Variable, moment: IndexedValues) -> IndexedValues:
-            slots = {f"{k}{copy}": slot for k, slot in enumerate(reference.slots) for copy in ("", "_")}
-            return moment.read(slots, ranges)
-
-        product = squared(left, self.base(left.name, left.name))
-        product = product * squared(right, self.replicated(right.name, right.name))
-        return self._numbers_at(product, _places(box, ""))
-
     def _numbers_at(self, moment: IndexedValues, places: Mapping[str, Array]) -> Array:
         """The numbers at places."""
         shape = np.broadcast_shapes(*(place.shape for place in places.values()))
@@ -851,9 +803,7 @@ class Layers:
 
     def conditioned(self, normals: Normals, streamed: Collection[str] = ()) -> Conditioned:
         """The moments given draws."""
-        return Conditioned(
-            self.recursion, self.columns, normals, wanted=self.wanted, factors=self._factors, streamed=streamed
-        )
+        return Conditioned(self.recursion, self.columns, normals, factors=self._factors, streamed=streamed)
 
     def at(self, points: Array) -> Conditioned:
         """The moments given draws at points (draws, dim)."""

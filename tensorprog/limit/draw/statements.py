@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from tensorprog.language.expr import Variable, product_of, variables
 from tensorprog.language.ir import MatMul, Netsor, Nonlin, Range
@@ -68,19 +67,13 @@ class Statements:
         self._own: dict[int, tuple[WeightedFunction, ...] | None] = {}
         self._sources: dict[tuple[str, Box], Sources] = {}
         self._complete = False
-        self._reads: dict[str, list[tuple[Box, int]]] = {}
-        self._last: dict[tuple[str, Box], int] = {}
         for number, step in enumerate(steps):
-            for reference in step.statement.inputs:
-                self._reads.setdefault(reference.name, []).append((self.box_read(reference, step), number))
             if netsor.families[step.statement.target.name].kind == "vector":
                 ranges = step.ranges(netsor.ranges)
                 box = target_box(step.statement, ranges)
                 made = _Made(box, step.position, number, self._read(step, ranges))
                 self._made.setdefault(step.statement.target.name, []).append(made)
         self._complete = True
-        gaps = (b.number - a.number for made in self._made.values() for a, b in pairwise(made))
-        self.period = max(gaps, default=0)  # steps from a member of a family to the next one, at most
 
     def box_read(self, reference: Variable, step: Step) -> Box:
         """The members that a step reads, as a box; what lies beyond a boundary may be any of them."""
@@ -89,13 +82,6 @@ class Statements:
         spans = (slot.span(ranges) for slot in reference.slots)
         rules = family.boundaries or ("",) * len(reference.slots)
         return tuple(whole if rule else span for span, whole, rule in zip(spans, family.ranges, rules, strict=True))
-
-    def last_read(self, name: str, box: Box) -> int:
-        """The last step that reads members in a box; -1 if none does."""
-        if (name, box) not in self._last:
-            numbers = (number for read, number in self._reads.get(name, ()) if _overlap(read, box))
-            self._last[name, box] = max(numbers, default=-1)
-        return self._last[name, box]
 
     def _read(self, step: Step, ranges: Mapping[str, Range]) -> Sources:
         statement = step.statement

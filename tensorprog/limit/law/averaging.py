@@ -47,6 +47,8 @@ def average(
 ) -> tuple[Array, Array]:  # fmt: skip
     """A number and its error from what is `read` of every replicate, with twice as many points until that is small.
 
+    `read` takes the points of each replicate that it has not had before, and gives what it has read of all.
+
     Without an explicit accuracy the aim is `aim`, and what is reached within 2**AIM_LOG2 points, or AIM_NUMBERS numbers
     where a point takes `width` of them, or `most` points, is returned as it is.  An error that more points hardly lower
     is not theirs: there are no more.
@@ -60,9 +62,9 @@ def average(
     numbers = numbers_at_once(AIM_NUMBERS if accuracy is None else MAX_NUMBERS, 3)
     most = max(FEWEST, min(1 << MAX_LOG2 if most is None else most, numbers // max(dim, width)))
     last = min(AIM_LOG2 if accuracy is None else MAX_LOG2, int(math.log2(most)))
-    log2, before = min(FIRST, last), math.inf
+    log2, done, before = min(FIRST, last), 0, math.inf
     while True:
-        value, error = finish(read(point_sets(dim, log2, seed)))
+        value, error = finish(read(point_sets(dim, log2, seed, done)))
         known = np.isfinite(value)  # a constant has no kurtosis
         size = float(np.max(np.abs(value), initial=0.0, where=known))
         worst = float(np.max(error, initial=0.0, where=known)) / max(1.0, size)
@@ -75,6 +77,5 @@ def average(
                 f"for (errors of numbers above 1 are relative): ask for less with accuracy={worst:.1g}"
             )
         steps = worst / target
-        more = math.ceil(math.log2(steps) / 1.5) if steps < math.inf else last
-        more = 2 if before == math.inf else max(1, more)  # at first, to see whether the error falls
-        before, log2 = worst, min(last, log2 + more)
+        more = max(1, math.ceil(math.log2(steps) / 1.5)) if steps < math.inf else last
+        before, done, log2 = worst, 1 << log2, min(last, log2 + more)

@@ -25,7 +25,6 @@ Array = NDArray[Any]
 Extended = Callable[[str | Expr], tuple[NumericRecursion, str]]  # a program with an average, and the average's name
 
 
-@budgeted
 class ConditionalLaw:
     """The Gaussian law of the outputs given scores; leading axes of the scores are draws."""
 
@@ -102,6 +101,7 @@ class ConditionalLaw:
         values = [np.concatenate(each) for each in zip(*parts, strict=True)]
         return [value.reshape((*self._lead, *value.shape[1:])) for value in values]
 
+    @budgeted
     def mean(self, name: str | None = None) -> Array:
         """Conditional mean.
 
@@ -110,6 +110,7 @@ class ConditionalLaw:
         name, at = self._one(name)
         return self._linear(name, lambda found: found.means(name))[0][(..., *at)]
 
+    @budgeted
     def cov(self, name: str | None = None) -> Array:
         """Conditional covariance.
 
@@ -121,6 +122,7 @@ class ConditionalLaw:
         need(2 * draws * members**2, what, "give fewer draws at a time")
         return self._linear(name, lambda found: found.covariances(name, name))[0][(..., *at, *at)]
 
+    @budgeted
     def expectation(self, psi: str | Expr, *, with_error: bool = False) -> Any:
         """E[psi(Z) | p-ring] of a function of vectors and scores, such as 'tanh(y[0])**2': Theorem 1's limit.
 
@@ -134,6 +136,7 @@ class ConditionalLaw:
         result = data if data.shape else float(data)
         return (result, float(error)) if with_error else result
 
+    @budgeted
     def sample(self, size: int, seed: int = 0, name: str | None = None) -> Array:
         """Draws of an output given the scores.
 

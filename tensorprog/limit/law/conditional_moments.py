@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import NotCompiledError
-from tensorprog.language.ir import MatMul
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.layers import Conditioned, Layers, without_coordinates
 from tensorprog.limit.form.definitions import Box, place
@@ -38,8 +37,8 @@ def is_linear(recursion: NumericRecursion, name: str) -> bool:
 class DrawSource:
     """Where draws come from, and what is known of some variables given them.
 
-    Scores are Gaussian given what their operands are made from, of finite width given one of the operands, where all
-    variables are scores, or depend on none.  Of vectors that are not Gaussian given the draws, those `by_parts` are
+    Scores over infinite widths are Gaussian given what their operands are made from, where all variables are scores, or
+    depend on none.  Of vectors that are not Gaussian given the draws, those `by_parts` are
     sums of a Gaussian part and of others, independent of it, that are drawn.
 
     Vectors named by `drawn` are values of their own.
@@ -60,7 +59,8 @@ class DrawSource:
         names = dict.fromkeys(name for name, _ in variables)
         scores = [name for name in names if name in recursion.scores]
         apart = not any(name in recursion.random for name in names if name not in scores)
-        self.scores = frozenset(scores if apart and self._follow(scores) else ())
+        apart = apart and not any(map(recursion.is_finite, self._operands(scores)))
+        self.scores = frozenset(scores if apart else ())
         operands = self._operands(scores)
         if joint and (set(scores) & upstream(self.netsor, operands) or any(map(recursion.is_finite, operands))):
             raise NotCompiledError(
@@ -120,36 +120,10 @@ class DrawSource:
         several = parts is not self.recursion.parts.of(name)  # whose steps have parts of their own
         self.gaussian, self.others = ((), parts) if one & two or (several and others) else (gaussian, others)
 
-    # -- scores ---------------------------------------------------------------------------------------------------
-
-    def _follow(self, scores: Sequence[str]) -> bool:
-        """Whether the covariances of scores, given what their operands are made from, follow from clause (iv).
-
-        Over a finite width, where weights may be used again: of products with two weights, new to all the operands.
-        """
-        finite = [name for name in scores if self.recursion.is_finite(self.recursion.dot(name).left.name)]
-        used = {product.weight.name for name in upstream(self.netsor, self._inputs(scores))
-                for product in self._products(name)}  # fmt: skip
-        for name in finite:
-            weights = [product.weight.name for operand in self._operands([name]) for product in self._products(operand)]
-            if len(weights) != 2 or weights[0] == weights[1] or used & set(weights):
-                return False
-        return True
-
     def _operands(self, scores: Iterable[str]) -> list[str]:
         """Both operands of each score."""
         dots = [self.recursion.dot(name) for name in scores]
         return [reference.name for dot in dots for reference in (dot.left, dot.right)]
-
-    def _inputs(self, scores: Iterable[str]) -> set[str]:
-        """What the operands of scores are made from."""
-        families, body = self.netsor.families, self.netsor.body
-        positions = [position for name in self._operands(scores) for position in families[name].statements]
-        return {reference.name for position in positions for reference in body[position].inputs}
-
-    def _products(self, name: str) -> list[MatMul]:
-        statements = (self.netsor.body[position] for position in self.netsor.families[name].statements)
-        return [statement for statement in statements if isinstance(statement, MatMul)]
 
 
 class Given:
@@ -190,8 +164,7 @@ class Given:
     def _halves(self) -> tuple[Array, ...]:
         source, (name, box) = self.source, self.source.variables[0]
         if name in source.scores:
-            finite = source.recursion.is_finite(source.recursion.dot(name).left.name)
-            var = (self.found.score_variances if finite else self.found.variances)(name, box)
+            var = self.found.variances(name, box)
             source.note("var", 0, 0, self.found.wrong)
             return np.zeros_like(var), var
         if not source.has_moments(name):

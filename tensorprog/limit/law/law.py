@@ -34,22 +34,21 @@ from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.conditional_law import ConditionalLaw
 from tensorprog.limit.law.joint import Joint
-from tensorprog.limit.law.mixture import Mixture, crossing
+from tensorprog.limit.law.marginals import Marginals, answer, check_points
+from tensorprog.limit.law.mixture import Mixture, Moment
 from tensorprog.limit.law.outputs import Outputs
 from tensorprog.limit.law.structured_covariance import Covariance
 from tensorprog.limit.memory import Budget, budgeted
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import IndexedValues, Value
 
-__all__ = ["NumericLaw", "check_levels", "check_order", "check_points", "widths_text"]
+__all__ = ["NumericLaw", "widths_text"]
 
 Array = NDArray[Any]
-ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of averages of products, relative to the sizes of the factors
 TOGETHER = 64  # members of an output behind layers of scores that are averaged at once
 
 
-@budgeted
-class NumericLaw:
+class NumericLaw(Marginals):
     """The infinite-width limit of a program: Definition 1, with a sampler for (Z, p-ring).
 
     The numbers of the public `Law`, which explains them.
@@ -75,11 +74,9 @@ class NumericLaw:
             self.recursion = NumericRecursion(netsor, expanded, max_memory // 12)
         self.compiled = self.recursion.netsor
         self._outputs = Outputs(self.recursion, accuracy, max_memory, seed)
-        self._curves: dict[tuple[str, Box], Mixture] = {}
         self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
-        self._moments: dict[tuple[str, Box, str, int], tuple[Array, Array]] = {}
-        self._numbers: dict[str, Value] = {}
+        self._moments: dict[tuple[str, Box, Moment, int], tuple[Array, Array]] = {}
         self._larger: dict[Any, tuple[Averages, NumericLaw]] = {}
         # one member takes all that is random, and so do all of them
         known = self.compiled.families
@@ -172,6 +169,7 @@ class NumericLaw:
 
     # -- means and covariances ----------------------------------------------------------------------------------
 
+    @budgeted
     def mean(self, name: str, *, with_error: bool = False) -> Any:
         """E[Z].
 
@@ -181,9 +179,9 @@ class NumericLaw:
         if family in self.recursion.scores and not self.recursion.is_finite(self.recursion.dot(family).left.name):
             value = error = np.zeros([b - a for a, b in box])
         else:
-            value, error = self._known_mean(family, box) or self._from_mixture(family, box, "expected")
+            value, error = self._known_mean(family, box) or self._mixture(family, box).expected()
         self._note(error, value, f"the mean of {name}")
-        return self._answer(value, error, single, with_error)
+        return answer(value, error, single, with_error)
 
     def _known_mean(self, family: str, box: Box) -> tuple[Array, Array] | None:
         if family in self.recursion.random:
@@ -201,12 +199,7 @@ class NumericLaw:
         axes = tuple(sizes)
         return broadcast(result.value, axes, sizes)[key], broadcast(result.error, axes, sizes)[key]
 
-    @staticmethod
-    def _answer(value: Array, error: Array, single: bool, with_error: bool) -> Any:
-        if single:
-            value, error = float(np.reshape(value, -1)[0]), float(np.reshape(error, -1)[0])  # type: ignore[assignment]
-        return (value, error) if with_error else value
-
+    @budgeted
     def second_moment(self, first: str, second: str | None = None) -> Any:
         """E[Z^f Z^g], uncentred: what clause (ii) of Definition 1 propagates.
 
@@ -226,6 +219,7 @@ class NumericLaw:
     def _covariance(self, moment: IndexedValues, first: str, second: str) -> Covariance:
         return Covariance(moment, self._positions(first), [f"{k}_" for k in self._positions(second)], self.budget)
 
+    @budgeted
     def cov(self, first: str, second: str | None = None, *, with_error: bool = False) -> Any:
         """Centred covariance of two families: of Z for vectors, of p-ring for scores, over both for outputs of scores.
 
@@ -288,35 +282,15 @@ class NumericLaw:
         return (value.copy(), error.copy()) if with_error else value.copy()
 
     def _averaged_pair(self, first: str, second: str) -> tuple[Array, Array]:
-        shapes = [self.compiled.families[name].shape for name in (first, second)]
-        sizes = [math.prod(shape) for shape in shapes]
-        known = [self._spread(name) for name in (first, second)]
-        if first == second and sizes[0] == 1:
-            value, error = known[0]
-        else:
-            value, error = self._outputs.cov(first, second, [variance for variance, _ in known])
-        value, error = (np.array(a).reshape(sizes) for a in (value, error))
-        error += ROUNDING * np.multiply.outer(*(self._root_mean_square(name) for name in (first, second)))
+        known = [self._moment_of(name, self.compiled.families[name].ranges, Mixture.moment, 2)
+                 for name in (first, second)]  # fmt: skip
+        value, error = map(np.array, self._outputs.cov(first, second, [variance.reshape(-1) for variance, _ in known]))
         if first == second:
-            value, error = (value + value.T) / 2, (error + error.T) / 2
-            np.fill_diagonal(value, known[0][0])
-            np.fill_diagonal(error, known[0][1])
-        for axis, (variance, wrong) in enumerate(known):  # a constant has no covariance with anything
-            constant = (variance == 0) & (wrong == 0)
-            place = (constant, slice(None)) if axis == 0 else (slice(None), constant)
-            value[place] = error[place] = 0.0
-        return value.reshape(shapes[0] + shapes[1]), error.reshape(shapes[0] + shapes[1])
-
-    def _root_mean_square(self, name: str) -> Array:
-        """Sizes of all members of a family, in C order."""
-        mean = np.zeros(1) if name in self.recursion.scores else np.reshape(self.mean(name), -1)
-        return np.asarray(np.sqrt(self._spread(name)[0] + np.square(mean)))
-
-    def _spread(self, name: str) -> tuple[Array, Array]:
-        """Variances of all members of a family, and their errors, in C order."""
-        ranges = self.compiled.families[name].ranges
-        value, error = self._moment_of(name, ranges, "moment", 2)
-        return value.reshape(-1), error.reshape(-1)
+            size = known[0][0].size
+            for part, own in zip((value.reshape(size, size), error.reshape(size, size)), known[0], strict=True):
+                part[:] = (part + part.T) / 2
+                np.fill_diagonal(part, own)
+        return value, error
 
     # -- one-dimensional laws -----------------------------------------------------------------------------------
 
@@ -332,26 +306,12 @@ class NumericLaw:
             return Mixture.gaussian(value, np.zeros_like(value))
         return self._outputs.mixture(name, box)
 
-    def _ask(self, name: str, method: str, order: int, with_error: bool) -> Any:
-        family, box, single = self.member(name)
-        value, error = self._moment_of(family, box, method, order)
-        self._note(error, value, f"the moment of order {order} of {name}")
-        return self._answer(value.copy(), error.copy(), single, with_error)
-
-    def _moment_of(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array]:
-        key = family, box, method, order
+    def _moment_of(self, family: str, box: Box, which: Moment, order: int) -> tuple[Array, Array]:
+        key = family, box, which, order
         if key not in self._moments:
-            found = self._known_variance(family, box) if (method, order) == ("moment", 2) else None
-            self._moments[key] = self._from_mixture(family, box, method, order) if found is None else found
+            found = self._known_variance(family, box) if (which, order) == (Mixture.moment, 2) else None
+            self._moments[key] = which(self._mixture(family, box), order) if found is None else found
         return self._moments[key]
-
-    def _from_mixture(self, family: str, box: Box, method: str, *order: int) -> tuple[Array, Array]:
-        mixture = self._mixture(family, box)
-        value, error = getattr(mixture, method)(*order)
-        if (method, *order) == ("moment", 2):  # values that agree to rounding are one value
-            constant = value + error <= np.square(ROUNDING * mixture.expected()[0])
-            value, error = np.where(constant, 0.0, value), np.where(constant, 0.0, error)
-        return value, error
 
     def _known_variance(self, family: str, box: Box) -> tuple[Array, Array] | None:
         """The diagonal of the covariance of a vector that no score reaches; a linear one is an exact average too."""
@@ -368,110 +328,25 @@ class NumericLaw:
         found = moment.at({f"{k}{copy}": grid for k, grid in enumerate(grids) for copy in ("", "_")})
         return np.broadcast_to(found.value, shape).copy(), np.broadcast_to(found.error, shape).copy()
 
-    def _knows(self, ask: str, name: str) -> bool:
-        """Whether the answer to "mean", "var", "kurtosis" or "cov" of a variable is at hand from questions before."""
-        if ask == "cov":
-            return (name, name) in self._cov
-        family, box, _ = self.member(name)
-        keys = {"var": ("moment", 2), "kurtosis": ("standardised", 4)}
-        if ask == "mean":
-            return self._outputs.knows(family, box)
-        return (family, box, *keys[ask]) in self._moments
+    # -- several variables --------------------------------------------------------------------------------------
 
     def moment(self, name: str | Sequence[str], order: Any, *, with_error: bool = False) -> Any:
         """Central moment of a member such as 'y[0]', or of all members of a family; mixed moments of several members.
 
         Shapes    one name and order, or d names and d orders: E of the product of (Y_k - E Y_k)**order_k
-        Raises    AccuracyError when the accuracy of the law cannot be met
+        Raises    AccuracyError when the accuracy of the law cannot be met; ProgramError for mixed moments of variables
+                  that have no joint law
         """
-        if not isinstance(name, str):
-            return self._mixed_moment(name, order, with_error)
-        return self._ask(name, "moment", check_order(order), with_error)
-
-    def _mixed_moment(self, names: Sequence[str], orders: Any, with_error: bool) -> Any:
-        members = self._named(names)
-        powers = list(orders) if np.ndim(orders) == 1 else []
-        if len(powers) != len(members) or not all(isinstance(k, int | np.integer) and k >= 0 for k in powers):
-            raise ProgramError(f"{len(members)} variables need as many orders, whole numbers, not {orders!r}")
+        if isinstance(name, str):
+            return super().moment(name, order, with_error=with_error)
+        joint, powers = self._joint(name), list(order) if np.ndim(order) == 1 else []
+        if len(powers) != joint.size or not all(isinstance(k, int | np.integer) and k >= 0 for k in powers):
+            raise ProgramError(f"{joint.size} variables need as many orders, whole numbers, not {order!r}")
         if sum(powers) > 16:
             raise ProgramError(f"mixed moments go up to a total order of 16, not {sum(powers)}")
-        needed = {name: int(sum(k for n, k in zip(names, powers, strict=True) if n == name)) for name in names}
-        needed = {name: power for name, power in needed.items() if power}
-        if len(needed) == 1:
-            return self.moment(*next(iter(needed.items())), with_error=with_error)
-        if self._not_joint(members):
-            value, error = self._mixed_moment_of_functions(needed)
-        else:
-            value, error = self._joint(names).moment([int(k) for k in powers])
-        self._note(error, value, f"the mixed moment of {', '.join(names)}")
+        value, error = joint.moment([int(k) for k in powers])
+        self._note(error, value, f"the mixed moment of {', '.join(name)}")
         return (value, error) if with_error else value
-
-    def _mixed_moment_of_functions(self, powers: Mapping[str, int]) -> tuple[float, float]:
-        """E of the product of (Y_k - E Y_k)**powers_k for any variables: the expectation of that polynomial.
-
-        What the errors of the means leave it is what its derivatives make of them.
-        """
-        means = {name: [float(part) for part in self.mean(name, with_error=True)] for name in powers}
-
-        def expected(left: Mapping[str, int]) -> tuple[float, float]:
-            factors = [f"({name} - ({means[name][0]!r}))**{power}" for name, power in left.items() if power]
-            value, error = self.expectation(" * ".join(factors), with_error=True) if factors else (1.0, 0.0)
-            return float(value), float(error)
-
-        value, error = expected(powers)
-        for name, power in powers.items():
-            if means[name][1]:
-                slope, off = expected({**powers, name: power - 1})
-                error += means[name][1] * power * (abs(slope) + off)
-        return value, error
-
-    def var(self, name: str, *, with_error: bool = False) -> Any:
-        """Variance."""
-        return self.moment(name, 2, with_error=with_error)
-
-    def std(self, name: str, *, with_error: bool = False) -> Any:
-        """Standard deviation, the square root of the variance, with the error that the variance leaves it."""
-        value, error = (np.asarray(part) for part in self.var(name, with_error=True))
-        root = np.sqrt(np.maximum(value, 0.0))
-        off = np.maximum(np.sqrt(np.maximum(value + error, 0.0)) - root, root - np.sqrt(np.maximum(value - error, 0.0)))
-        return self._answer(root, off, not root.shape, with_error)
-
-    def kurtosis(self, name: str, *, with_error: bool = False) -> Any:
-        """Fourth central moment over squared variance; a Gaussian has 3, a constant none (nan)."""
-        return self._ask(name, "standardised", 4, with_error)
-
-    def _one(self, name: str) -> tuple[str, Box]:
-        family, box, single = self.member(name)
-        if not single:
-            raise ProgramError(
-                f"{name} is a family; name one member, such as {family}[{', '.join(str(a) for a, _ in box)}]"
-            )
-        return family, box
-
-    def averaged(self, name: str) -> Mixture:
-        """The law of one member as an average of Gaussians over p-ring: `densities` of all draws and in each set.
-
-        Raises    NotCompiledError where the density is an estimate from draws
-        """
-        curve = self._curve(name)
-        if curve.smoothed:
-            raise NotCompiledError(f"{name} is not Gaussian given the scores: its density is an estimate from draws")
-        return curve
-
-    def _curve(self, name: str) -> Mixture:
-        """What answers for density and distribution function of one member."""
-        family, box = self._one(name)
-        if (family, box) not in self._curves:
-            self._curves[family, box] = self._mixture(family, box).member((0,) * len(box))
-        return self._curves[family, box]
-
-    def density_method(self, name: str) -> str:
-        """How the density of a member is found.
-
-        'conditional': the conditional Gaussian averaged over p-ring; 'kernel': an estimate from draws, for variables
-        that are not linear in the vectors.
-        """
-        return "kernel" if self._curve(name).smoothed else "conditional"
 
     def density(self, name: str | Sequence[str], grid: Any, *, with_error: bool = False) -> Any:
         """Density of one member at the grid points, or joint density of several.
@@ -479,68 +354,56 @@ class NumericLaw:
         Shapes    one name, grid (...) -> (...); d names, grid (..., d) -> (...)
         Raises    ProgramError for several variables that have no joint density
         """
-        return self._grid(name, "density", grid, with_error)
+        if isinstance(name, str):
+            return super().density(name, grid, with_error=with_error)
+        joint, points = self._joint(name), self._points(name, grid)
+        try:
+            return self._on_grid(*joint.density(points), points.shape[:-1], ", ".join(name), with_error)
+        except np.linalg.LinAlgError:
+            raise ProgramError(
+                f"{', '.join(name)}: linearly dependent given some scores, so that there is no joint density"
+            ) from None
 
     def cdf(self, name: str | Sequence[str], grid: Any, *, with_error: bool = False) -> Any:
         """Distribution function of one member at the grid points, or of several jointly.
 
         Shapes    as for `density`
         """
-        return self._grid(name, "cdf", grid, with_error)
-
-    def _grid(self, name: str | Sequence[str], method: str, grid: Any, with_error: bool) -> Any:
-        points = check_points("points of a grid", grid)
         if isinstance(name, str):
-            value, error = getattr(self._curve(name), method)(points.reshape(-1))
-            value, error = value.reshape(points.shape), error.reshape(points.shape)
-        else:
-            joint = self._joint(name)
-            if points.shape[-1:] != (joint.size,):
-                raise ProgramError(f"{joint.size} variables need points (..., {joint.size}), not {points.shape}")
-            try:
-                value, error = getattr(joint, method)(points)
-            except np.linalg.LinAlgError:
-                raise ProgramError(
-                    f"{', '.join(name)}: linearly dependent given some scores, so that there is no joint density"
-                ) from None
-        self._note(error, value, f"the {method} of {name if isinstance(name, str) else ', '.join(name)}")
-        return (value, error) if with_error else value
+            return super().cdf(name, grid, with_error=with_error)
+        joint, points = self._joint(name), self._points(name, grid)
+        return self._on_grid(*joint.cdf(points), points.shape[:-1], ", ".join(name), with_error)
 
-    def _named(self, names: Any) -> tuple[tuple[str, Box], ...]:
+    @staticmethod
+    def _points(names: Sequence[str], grid: Any) -> Array:
+        points = check_points("points of a grid", grid)
+        if points.shape[-1:] != (len(names),):
+            raise ProgramError(f"{len(names)} variables need points (..., {len(names)}), not {points.shape}")
+        return points
+
+    @budgeted
+    def _joint(self, names: Any) -> Joint:
         if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
             raise ProgramError(f'a name such as "y[0]", or a list of at least one, is needed here, not {names!r}')
-        return tuple(self._one(name) for name in names)
-
-    def _joint(self, names: Sequence[str]) -> Joint:
-        members = self._named(names)
+        members = tuple(self._one(name) for name in names)
         if members not in self._joints:
-            reason = self._not_joint(members)
-            if reason:
-                raise ProgramError(reason)
+            families = {family for family, _ in members}
+            for family in families - self.recursion.scores.keys():
+                if not self.is_linear(family):
+                    raise ProgramError(
+                        f"{family} is not linear in the vectors: joint laws need variables that are; moments of "
+                        "products come from law.expectation"
+                    )
+                if families & self.recursion.scores.keys() and family in self.recursion.random:
+                    raise ProgramError(
+                        "scores and vectors that depend on them have no joint density here; draw them with law.sample"
+                    )
             self._joints[members] = self._outputs.joint(members)
         return self._joints[members]
 
-    def _not_joint(self, members: Sequence[tuple[str, Box]]) -> str:
-        """Why variables are not Gaussian together, given what their law is averaged over; empty if they are."""
-        for family, _ in members:
-            if family not in self.recursion.scores and not self.is_linear(family):
-                return f"{family} is not linear in the vectors: joint laws need variables that are"
-        if len({family in self.recursion.scores for family, _ in members}) > 1 and any(
-            family in self.recursion.random and family not in self.recursion.scores for family, _ in members
-        ):
-            return "scores and vectors that depend on them have no joint density here; draw them with law.sample"
-        return ""
-
-    def quantile(self, name: str, q: Any) -> Array:
-        """Quantiles of one member, where the distribution function passes them, to full precision."""
-        levels = check_levels(q)
-        curve = self._curve(name)
-        centre, reach = curve.spread[0], 1.001 * curve.reach
-        found = crossing(lambda y: curve.cdf(y)[0], levels.reshape(-1), centre, reach)
-        return np.asarray(found).reshape(levels.shape)  # at an atom the distribution function jumps there
-
     # -- draws --------------------------------------------------------------------------------------------------
 
+    @budgeted
     def sample(
         self, size: int, seed: int = 0, keep: Sequence[str] = (), averages: Mapping[str, str | Expr] | None = None,
         dtype: str = "float64",
@@ -572,6 +435,7 @@ class NumericLaw:
         self._note(law.error)
         return added.separate(draws)
 
+    @budgeted
     def averages(self, averages: Mapping[str, str | Expr], size: int, seed: int = 0) -> Mapping[str, Array]:
         """Draws of averages alone, which read few of the scores: {"m": "tanh(y[0])**2"} -> draws of E[psi | p-ring].
 
@@ -605,6 +469,7 @@ class NumericLaw:
             assumed=self.assumed,
         )
 
+    @budgeted
     def expectation(self, psi: str | Expr, *, with_error: bool = False) -> Any:
         """E[psi(Z)] of a function of vectors and scores, such as 'tanh(y[0])**2 * y[1]': the mean of Theorem 1's limit.
 
@@ -615,26 +480,21 @@ class NumericLaw:
         with _expected(added):
             value, error = law._expectation(added.families["expectation"])
         self._note(error, value, f"the expectation of {psi}")
-        return self._answer(value, error, not value.shape, with_error)
+        return answer(value, error, not value.shape, with_error)
 
     def _expectation(self, name: str) -> tuple[Array, Array]:
         box = self.compiled.families[name].ranges
         if name not in self.recursion.random:
-            return self._members_of(self._number(name), name, box)
+            return self._members_of(self.recursion.average(name), name, box)
         return self._outputs.expectation(name, box)
 
-    def _number(self, name: str) -> Value:
-        """The limit of a scalar that no score reaches."""
-        if name not in self._numbers:
-            self._numbers[name] = self.recursion.average(name)
-        return self._numbers[name]
-
+    @budgeted
     def number(self, name: str) -> Array:
         """Limits of a family of scalars that no score reaches.
 
         Shapes    (1, *members)
         """
-        return self._members_of(self._number(name), name, self.compiled.families[name].ranges)[0][None]
+        return self._members_of(self.recursion.average(name), name, self.compiled.families[name].ranges)[0][None]
 
     def _sample(self, size: int, seed: int, keep: Sequence[str], added: Sequence[str], dtype: str) -> Samples:
         check_precision(dtype)
@@ -682,29 +542,3 @@ def _expected(added: Averages) -> Iterator[None]:
         )
         fix = "a function of all real numbers, such as log(1 + y[0]**2)"
         raise ProgramError([Problem(message, fix=fix)]) from error
-
-
-def check_order(order: Any) -> int:
-    """The order of a moment; raise ProgramError unless it is a whole number from 1 to 64."""
-    if isinstance(order, bool) or not hasattr(order, "__index__") or not 1 <= order <= 64:
-        raise ProgramError(f"the order of a moment is a whole number from 1 to 64, not {order!r}")
-    return int(order)
-
-
-def check_levels(q: Any) -> NDArray[np.float64]:
-    """Levels of quantiles; raise ProgramError unless they lie between 0 and 1."""
-    levels = check_points("quantile levels", q)
-    if not np.all((levels > 0) & (levels < 1)):
-        raise ProgramError("quantile levels must lie strictly between 0 and 1")
-    return levels
-
-
-def check_points(what: str, values: Any) -> NDArray[np.float64]:
-    """An array of real numbers, possibly infinite; raise ProgramError for anything else."""
-    try:
-        points = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ProgramError(f"{what} must be real numbers, not {values!r}") from None
-    if np.isnan(points).any():
-        raise ProgramError(f"{what} must be real numbers, and some are nan")
-    return points

@@ -14,17 +14,20 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import TINY
 from tensorprog.gaussian.several import standard_errors
+from tensorprog.language.errors import NotCompiledError
 
-__all__ = ["Mixture", "Nodes", "binned", "crossing"]
+__all__ = ["Mixture", "Moment", "binned", "crossing"]
 
 Array = NDArray[Any]
 Kernel = Callable[[Array, Array], Array]
+Moment = Callable[["Mixture", int], tuple[Array, Array]]  # `Mixture.moment` or `Mixture.standardised`
 CHUNK = 1 << 20  # numbers held at once over a grid
 FAR = 39.0  # standard deviations beyond which a normal density is 0 and its distribution function 0 or 1
 BINS = 2048  # of variances, on a logarithmic scale
 LEAST = 1e-14  # variances that far below the largest share a bin
 ALIKE = 8  # draws that share a value are not due to chance
-LONE = 0.02  # share of one draw in a result that few draws decide
+LONE = 0.02  # share of one draw in a variance that few draws decide
+ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of averages of products, relative to the sizes of the factors
 HALVED = 40  # distances at which a quantile is looked for first
 
 
@@ -35,8 +38,7 @@ class Mixture:
     `smoothed`: the variables are not Gaussian given the draws, which are values; densities are kernel estimates.
 
     Shapes    mean, var (sets, draws, *members), relative_error and mean_error (*members) or one number for all
-    Accuracy  errors are those over sets of draws plus the error of the covariances compiled; beyond these where one
-              draw carries more than LONE of a result
+    Accuracy  errors are those over sets of draws plus the error of the covariances compiled
     """
 
     mean: Array
@@ -58,21 +60,11 @@ class Mixture:
         """Whether the variables are Gaussian, without any draws."""
         return self.mean.shape[:2] == (1, 1)
 
-    @property
-    def mixture(self) -> Mixture:
-        """The mixture itself."""
-        return self
-
     def member(self, key: tuple[int | slice, ...]) -> Mixture:
         """One member, or several."""
         place: Any = (slice(None), slice(None), *key)
         relative, off = (np.broadcast_to(x, self.mean.shape[2:])[key] for x in (self.relative_error, self.mean_error))
         return Mixture(self.mean[place], self.var[place], relative, self.smoothed, off)
-
-    @property
-    def reach(self) -> float:
-        """A distance from the mean beyond which there is no probability worth a number, of one variable."""
-        return self.within(38.0)
 
     def within(self, deviations: float) -> float:
         """A distance from the mean that is so many standard deviations for the widest of the Gaussians."""
@@ -103,7 +95,11 @@ class Mixture:
         value, each = self._central(order)
         # beside a variance that is exactly 0 the error is one of size 1
         size = np.where((value == 0) & (np.asarray(self.relative_error) > 1), TINY, np.abs(value))
-        return value, standard_errors(each) + 0.5 * order * self.relative_error * size
+        error = standard_errors(each) + 0.5 * order * self.relative_error * size
+        if order == 2:  # values that agree to rounding are one value
+            constant = value + error <= np.square(ROUNDING * self.expected()[0])
+            value, error = np.where(constant, 0.0, value), np.where(constant, 0.0, error)
+        return value, error
 
     def standardised(self, order: int) -> tuple[Array, Array]:
         """E (y - mu)**order / var**(order / 2) and its error; nan for a constant."""
@@ -134,17 +130,11 @@ class Mixture:
     # -- one variable -------------------------------------------------------------------------------------------
 
     @cached_property
-    def nodes(self) -> Nodes | None:
-        """One variable as few Gaussians; None if means vary.
-
-        Draws are binned by variance.  Two nodes a bin, at its mean variance plus and minus its standard deviation, keep
-        the first two moments of the variance in each bin: what is left is of third order in the bin's width over the
-        variance.
-        """
+    def nodes(self) -> tuple[Array, Array, float] | None:
+        """One variable as few Gaussians: variances, weights in each set, width of the bins; None if means vary."""
         if np.any(self.mean != self.mean[0, 0]):
             return None
-        nodes, weights, width = binned(self.var, np.full(self.var.shape, 1 / self.var.shape[1]))
-        return Nodes(np.full(len(nodes), float(self.mean[0, 0])), nodes, weights, width)
+        return binned(self.var, np.full(self.var.shape, 1 / self.var.shape[1]))
 
     @cached_property
     def _order(self) -> Array:
@@ -158,10 +148,9 @@ class Mixture:
         """
         result = np.zeros((len(self.mean), grid.size))
         if self.nodes is not None:
-            nodes = self.nodes
-            for part in _pieces(len(nodes.mean), grid.size):
-                sd = np.sqrt(nodes.var[part, None] + added)
-                result += nodes.weights[:, part] @ kernel(grid - nodes.mean[part, None], sd)
+            var, weights, _ = self.nodes
+            for part in _pieces(len(var), grid.size):
+                result += weights[:, part] @ kernel(grid - self.mean[0, 0], np.sqrt(var[part, None] + added))
             return result
         sd = np.sqrt(self.var + added)
         for r, order in enumerate(self._order):
@@ -187,32 +176,18 @@ class Mixture:
         return np.concatenate([values.mean(axis=0)[None], values])
 
     def density(self, grid: Array) -> tuple[Array, Array]:
-        """Density of one variable."""
+        """Density of one variable.
+
+        Raises    NotCompiledError for draws of which many share a value
+        """
         if not self.smoothed:
             values = self._averaged(_normal_density, grid)
-            value, error = self._stated(values, grid, values.mean(axis=0))
-            return value, self._lone(grid, value, error)
-        values, others, share = self._still
-        value, error = (
-            (share * part for part in others._kernel(grid)) if others is not None else np.zeros((2, grid.size))
-        )
-        alike = np.isin(grid, values)
-        return np.where(alike, np.inf, value), np.where(alike, 0.0, error)
-
-    @cached_property
-    def _still(self) -> tuple[Array, Mixture | None, float]:
-        """Values that many draws of one variable share, which have infinite density; the other draws, their share."""
-        values, where, counts = np.unique(self.mean, return_inverse=True, return_counts=True)
-        alike = counts >= ALIKE
-        left = self.mean[~alike[where].reshape(self.mean.shape)]
-        if left.size == self.mean.size:
-            return values[alike], self, 1.0
-        size = left.size // len(self.mean)  # of each set
-        if not size:
-            return values[alike], None, 0.0
-        left = left[: size * len(self.mean)].reshape(len(self.mean), size)
-        others = Mixture(left, np.zeros_like(left), smoothed=True)
-        return values[alike], others, left.size / self.mean.size
+            return self._stated(values, grid, values.mean(axis=0))
+        if np.unique(self.mean, return_counts=True)[1].max() >= ALIKE:
+            raise NotCompiledError(
+                "a variable that takes some values with positive probability has no density: ask law.cdf"
+            )
+        return self._kernel(grid)
 
     def _kernel(self, grid: Array) -> tuple[Array, Array]:
         """A kernel estimate of the density from draws.
@@ -230,25 +205,6 @@ class Mixture:
         width = min(self.mean.std(), (high - low) / 1.34 if high > low else np.inf)
         return float((factor * 0.9 * width * self.mean.size**-0.2) ** 2)  # Silverman 1986, equation (3.31)
 
-    def _lone(self, grid: Array, value: Array, error: Array) -> Array:
-        """Errors of densities as large as these where one draw carries more than LONE of them."""
-        if self.known or self.mean.size < 1 / LONE**2 or not self.var.any():
-            return error
-        mean, sd = self.mean.reshape(-1), np.sqrt(self.var).reshape(-1)
-        result = np.array(error)
-        low, high = mean.min(), mean.max()
-        near = np.maximum(np.maximum(low - grid, grid - high), 0.0)  # to the nearest mean there may be
-        bound = _normal_density(near, np.clip(near, sd.min(), sd.max())) / mean.size
-        for k, y in enumerate(grid):
-            if bound[k] <= LONE * value[k]:
-                continue
-            if np.isfinite(value[k]) and error[k] < value[k]:
-                largest = float(np.max(_normal_density(y - mean, sd))) / mean.size
-                result[k] = error[k] + (value[k] if largest > LONE * value[k] else 0.0)
-            elif value[k] == 0 and low < y < high:  # between draws that are narrower than the way to the next
-                result[k] = error[k] + self._kernel(grid[k : k + 1])[0][0]
-        return result
-
     def cdf(self, grid: Array) -> tuple[Array, Array]:
         """Distribution function of one variable; of draws where they are not Gaussian."""
         values = self._averaged(_normal_cdf, grid, above=1.0)
@@ -263,14 +219,15 @@ class Mixture:
         return value, np.where(np.isfinite(value), error, 0.0)
 
     def uncertainty(self, grid: Array) -> Array:
-        """Relative error of densities and tails from the errors of variances and means, and from binning."""
+        """Relative error of densities and tails from the errors of variances and means, and from binning.
+
+        What a bin does not keep is the third order in the change of log V: up to 1 + d**2 / (2 V) times that change.
+        """
         mean, variance = self.spread
-        distance = grid - mean
-        scale = max(variance, 1e-300)
-        away = np.square(distance) / scale
-        moved = float(self.mean_error) / math.sqrt(scale)
-        total = float(self.relative_error) * (1 + away) + moved * (1 + np.sqrt(away))
-        return np.asarray(total if self.nodes is None else total + self.nodes.error(distance))
+        scale, width = max(variance, TINY), 0.0 if self.nodes is None else self.nodes[2]
+        away, moved = np.square(grid - mean) / scale, float(self.mean_error) / math.sqrt(scale)
+        binning = (width * (1 + 0.5 * away * scale / max(float(self.var.max()), TINY))) ** 3 / 6
+        return np.asarray(float(self.relative_error) * (1 + away) + moved * (1 + np.sqrt(away)) + binning)
 
     @cached_property
     def spread(self) -> tuple[float, float]:
@@ -343,27 +300,6 @@ def _normal_cdf(x: Array, sd: Array) -> Array:
 
 
 # ---- many Gaussians of one mean as few of them ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """One variable as a mixture of Gaussians N(mean, var) with weights in each set.
-
-    Shapes    mean, var (nodes,), weights (sets, nodes)
-    Accuracy  `width` is the width in log V of the bins whose variances a pair of nodes stands for
-    """
-
-    mean: Array
-    var: Array
-    weights: Array
-    width: float = 0.0
-
-    def error(self, distance: Array) -> Array:
-        """Relative error of densities and tails, from binning, at a distance from the mean.
-
-        What a bin does not keep is the third order in the change of log V: up to 1 + d**2 / (2 V) times that change.
-        """
-        return np.asarray((self.width * (1 + 0.5 * distance**2 / max(float(self.var.max()), 1e-300))) ** 3 / 6)
 
 
 def binned(var: Array, weights: Array) -> tuple[Array, Array, float]:

@@ -76,11 +76,11 @@ class Outputs:
         `read` gives arrays over draws; if `summed`, their sums, of which replicates keep averages.  `results` are the
         numbers kept of a draw; `extra` normals are drawn besides and come last.
         """
-        together, counts = source.draws_at_once(results, what), [0]
+        together = source.draws_at_once(results, what)
+        found: dict[int, list[tuple[Array, ...]]] = {}
+        sizes: dict[int, int] = {}
 
         def replicates(sets: Iterable[Array]) -> list[tuple[Array, ...]]:
-            found: dict[int, list[tuple[Array, ...]]] = {}
-            sizes: dict[int, int] = {}
             for piece in pieces(sets, together):
                 points = piece[0][1] if len(piece) == 1 else np.concatenate([part for _, part in piece])
                 with source.at(points[:, : source.dim]) as given:
@@ -90,17 +90,17 @@ class Outputs:
                         beside = (part[:, source.dim :],) if extra else ()
                         found.setdefault(number, []).append((*read(given, own), *beside))
                         sizes[number] = sizes.get(number, 0) + len(part)
-            counts[:] = [*sizes.values()][-1:]
-            each = [list(zip(*found[number], strict=True)) for number in found]
+            for number, parts in found.items():
+                each = zip(*parts, strict=True)
+                found[number] = [tuple(np.asarray(sum(own)) if summed else np.concatenate(own) for own in each)]
             if summed:
-                return [tuple(np.asarray(sum(arrays) / sizes[number]) for arrays in own)
-                        for number, own in zip(found, each, strict=True)]  # fmt: skip
-            return [tuple(np.concatenate(arrays) for arrays in own) for own in each]
+                return [tuple(total / sizes[number] for total in parts[0]) for number, parts in found.items()]
+            return [parts[0] for parts in found.values()]
 
         return average(
             source.dim + extra,
             replicates,
-            lambda found: finish(found, len(found) * counts[0]),
+            lambda results: finish(results, sum(sizes.values())),
             what,
             accuracy=self.accuracy,
             seed=self.seed,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,27 +11,23 @@ from numpy.typing import NDArray
 
 from tensorprog.blocks import COLOURS, Block, Grid, badge, code, paragraph, strong
 from tensorprog.language.errors import TensorprogError
-from tensorprog.language.formats import covariance_table, label, law_number
+from tensorprog.language.formats import label, law_number
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import steps, upstream
 from tensorprog.limit.law.law import NumericLaw
-from tensorprog.limit.law.structured_covariance import Covariance
 
 __all__ = ["blocks_of", "converges", "explain"]
 
 Array = NDArray[Any]
 
 LISTED = 4  # members of a family with numbers
-MATRIX = 8  # members of a family whose covariance is shown
-SMALL = 64  # members of the largest family of vectors up to which covariances come at once
-NUMBERS = ("mean", "var", "kurtosis")
+SMALL = 64  # members of the largest family of vectors up to which moments come at once
 
 
 def blocks_of(law: NumericLaw) -> list[Block]:
     """The law in short; nothing is computed that takes longer than showing it."""
     netsor, quick = law.netsor, _quick(law)
-    names = (*law.outputs, *law.scores)
-    rows = tuple(row for name in names for row in _rows(law, name, quick))
+    rows = tuple(row for name in (*law.outputs, *law.scores) for row in _rows(law, name, quick))
     grade = [" ", badge(law.grade)] if law.grade in COLOURS else []
     header = ("variable", "members", "limit", "mean", "variance", "kurtosis")
     foot = "In brackets: the error of the last digits."
@@ -43,7 +38,6 @@ def blocks_of(law: NumericLaw) -> list[Block]:
         paragraph(converges(law)),
         *(paragraph(text, label="claim") for text in law.assumed),
         Grid(f"limit of {netsor.name}", header, rows, text_columns=(0, 1, 2)),
-        *(shown for name in names for shown in _matrix(law, name, quick)),
         paragraph(foot, note=True),
     ]
 
@@ -79,28 +73,19 @@ def _quick(law: NumericLaw) -> bool:
 def _rows(law: NumericLaw, name: str, quick: bool) -> Iterator[tuple[str, ...]]:
     """One row for each of the first members, or one for the family if there are no numbers."""
     family = law.compiled.families[name]
-    members = family.members(LISTED)
-    free = quick and (name not in law.recursion.random or name in law.recursion.scores)
-    numbers = [[_asked(law, ask, name, index, k, free) for ask in NUMBERS] for k, index in enumerate(members)]
-    if not any(map(any, numbers)):
-        members, numbers = [()], [[""] * len(NUMBERS)]
-    for k, (index, row) in enumerate(zip(members, numbers, strict=True)):
-        about = (f"{math.prod(family.shape):,}", _sort(law, name)) if k == 0 else ("", "")
-        yield code(label(name, index)), *about, *row
-
-
-def _asked(law: NumericLaw, ask: str, name: str, index: tuple[int, ...], place: int, free: bool) -> str:
-    """A number of one member that is at hand, or may be asked for as it comes at once."""
-    member = label(name, index)
-    known = [text for text in (name, member) if law._knows(ask, text)]
-    if not (known or free):
-        return ""
-    try:
-        value, error = (np.ravel(part) for part in getattr(law, ask)((known or [member])[0], with_error=True))
-    except TensorprogError:
-        return ""
-    k = place if value.size > 1 else 0
-    return law_number(float(value[k]), float(error[k]))
+    about = f"{math.prod(family.shape):,}", _sort(law, name)
+    if not quick or (name in law.recursion.random and name not in law.recursion.scores):
+        yield code(label(name, ())), *about, "", "", ""
+        return
+    for index in family.members(LISTED):
+        member = label(name, index)
+        try:
+            asked = [ask(member, with_error=True) for ask in (law.mean, law.var, law.kurtosis)]
+        except TensorprogError:
+            asked = []
+        numbers = [law_number(*pair) for pair in asked] or [""] * 3
+        yield code(member), *about, *numbers
+        about = ("", "")
 
 
 def _sort(law: NumericLaw, name: str) -> str:
@@ -111,18 +96,6 @@ def _sort(law: NumericLaw, name: str) -> str:
     if law.compiled.families[name].kind == "scalar":
         return "a number" if not given else f"a function{given}"
     return ("Gaussian" if law.is_linear(name) else "a function of Gaussian variables") + given
-
-
-def _matrix(law: NumericLaw, name: str, quick: bool) -> Iterator[Block]:
-    """The covariance of a small family, shaded."""
-    family = law.compiled.families[name]
-    size = math.prod(family.shape)
-    known = law._knows("cov", name) or (quick and name not in law.recursion.random)
-    if not (1 < size <= MATRIX and known):
-        return
-    with suppress(TensorprogError):
-        value, error = (np.asarray(part).reshape(size, size) for part in law.cov(name, with_error=True))
-        yield covariance_table(name, [label(name, index) for index in family.members()], value, error)
 
 
 # ---- one quantity in words -----------------------------------------------------------------------------------------
@@ -140,10 +113,9 @@ CLAUSES = {
 
 def explain(law: NumericLaw, text: str) -> str:
     """Explain a family or one member of it."""
-    name, box, single = law.member(text)
+    name, _, single = law.member(text)
     head = [f"{name}: an initial vector"] if not law.compiled.families[name].statements else _statements(law, name)
-    numbers = _of_family(law, name) if not single else _of_member(law, text, name, tuple(a for a, _ in box))
-    return "\n".join([*head, *(f"  {line}" for line in (*_clause(law, name), *numbers))])
+    return "\n".join([*head, *(f"  {line}" for line in (*_clause(law, name), *_numbers(law, text, name, single)))])
 
 
 def _statements(law: NumericLaw, name: str) -> list[str]:
@@ -158,21 +130,17 @@ def _clause(law: NumericLaw, name: str) -> Iterator[str]:
     family, recursion = law.compiled.families[name], law.recursion
     statement = law.compiled.body[family.statements[-1]] if family.statements else None
     given = ", ".join(sorted(_drawn(law.compiled, name) & recursion.random))
-    averages = f"given the draws of {given} upstream; the numbers are averages over draws"
-    covariance = f"given the draws of {given} upstream, this covariance is random; the numbers are averages over draws"
+    kind, random = {MatMul: "matmul", Dot: "score", Nonlin: "nonlin"}.get(type(statement), "initial"), ""
     if isinstance(statement, Dot) and recursion.is_finite(statement.left.name):
         width = recursion.width(statement.left.name)
         yield f"exact: a sum over {width} coordinates, which are random in the limit"
-        yield averages
     elif isinstance(statement, Dot) and statement.scale == "1/n":
         yield f"an average: the number E[Z Z'{' | draws' if given else ''}] (Yang 2019, Netsor+)"
-        if given:
-            yield averages
     else:
-        kind = {MatMul: "matmul", Dot: "score", Nonlin: "nonlin"}.get(type(statement), "initial")
+        random = ", this covariance is random" if kind != "nonlin" else ""
         yield f"{SOURCE} {CLAUSES[kind]}"
-        if given:
-            yield averages if kind == "nonlin" else covariance
+    if given:
+        yield f"given the draws of {given} upstream{random}; the numbers are averages over draws"
     if isinstance(statement, MatMul) and recursion.is_finite(name):
         yield f"of width {recursion.width(name)}, which stays finite: so many coordinates, i.i.d. given its vectors"
 
@@ -190,69 +158,19 @@ def _is_product(netsor: Netsor, name: str) -> bool:
     return all(isinstance(netsor.body[position], MatMul | Dot) for position in statements)
 
 
-def _structured(law: NumericLaw, name: str) -> Covariance | None:
-    """The covariance of a family whose members are Gaussian, or functions of Gaussian variables, without any draws."""
-    if name in law.recursion.random and (name not in law.scores or law.recursion.layered):
-        return None
-    cov = law.cov(name)
-    return cov if isinstance(cov, Covariance) else None
-
-
-def _of_member(law: NumericLaw, text: str, name: str, member: tuple[int, ...]) -> Iterator[str]:
-    mean, error = law.mean(text, with_error=True)
-    yield f"mean      {mean:.10g} +- {error:.1e}"
-    if _is_number(law, name):
-        return
-    cov = _structured(law, name)
-    value, error = law.var(text, with_error=True) if cov is None else (float(cov.at(member, member)), cov.error)
-    yield f"variance  {value:.10g} +- {error:.1e}"
-    if cov is None and value > 0:
-        value, error = law.kurtosis(text, with_error=True)
-        yield f"kurtosis  {value:.8g} +- {error:.1e}  (a Gaussian has 3)"
-
-
-def _of_family(law: NumericLaw, name: str) -> Iterator[str]:
-    """The covariance where it is known without draws, else the variances of the members."""
-    cov = None if _is_number(law, name) else _structured(law, name)
-    if _is_number(law, name):
-        yield f"value     {_spread(*law.mean(name, with_error=True))}"
-    elif cov is None:
-        yield f"variance  {_spread(*law.var(name, with_error=True))}"
-    else:
-        yield from _factors(law, name, cov)
-
-
-def _is_number(law: NumericLaw, name: str) -> bool:
+def _numbers(law: NumericLaw, text: str, name: str, single: bool) -> Iterator[str]:
+    """Mean, variance and kurtosis of a member; the variances of a family."""
     fixed = name not in law.recursion.random | law.recursion.scores.keys()
-    return fixed and law.compiled.families[name].kind == "scalar"
+    number = fixed and law.compiled.families[name].kind == "scalar"
+    if single or number:
+        yield f"{'value' if number else 'mean':8}  {_spread(*law.mean(text, with_error=True))}"
+    if not number:
+        yield f"variance  {_spread(*law.var(text, with_error=True))}"
+    if single and not number:
+        yield f"kurtosis  {_spread(*law.kurtosis(text, with_error=True))}  (a Gaussian has 3)"
 
 
-def _spread(value: Array, error: Array) -> str:
-    """Numbers of a family in short."""
-    low, high = float(np.min(value)), float(np.max(value))
-    shown = f"{low:.6g}" if f"{low:.6g}" == f"{high:.6g}" else f"from {low:.6g} to {high:.6g}"
-    return f"{shown} +- {float(np.max(error)):.1e}"
-
-
-def _factors(law: NumericLaw, name: str, cov: Covariance) -> Iterator[str]:
-    names = _index_names(law, name)
-    for factor in cov.written(names):
-        where = " and ".join(factor["equations"]) or "always"
-        shown = " times ".join(
-            f"{float(values.flat[0]):.10g}"
-            if values.size == 1 or np.all(values == values.flat[0])
-            else f"values from {values.min():.6g} to {values.max():.6g}"
-            for _, values in factor["factors"]
-        )
-        copies = f"  (second copies {', '.join(n for n in names.values() if n.endswith('_'))})"
-        yield f"covariance {shown} where {where}{copies if factor['equations'] else ''}"
-
-
-def _index_names(law: NumericLaw, name: str) -> dict[str, str]:
-    """Names of the positions of a family as its definition writes them, with those of the second copies."""
-    family = law.compiled.families[name]
-    if family.statements:
-        written = [str(slot) for slot in law.compiled.body[family.statements[0]].target.slots]
-    else:
-        written = list(next(entry.indices for entry in law.compiled.initial if entry.name == name))
-    return {f"{k}{copy}": f"{index}{copy}" for copy in ("", "_") for k, index in enumerate(written)}
+def _spread(value: Any, error: Any) -> str:
+    """Numbers of a family in short, or one number."""
+    low, high = (f"{float(end(value)):.10g}" for end in (np.min, np.max))
+    return f"{low if low == high else f'from {low} to {high}'} +- {float(np.max(error)):.1e}"

@@ -88,9 +88,6 @@ class Numbers(Recursion[Value, IndexedValues]):
     def entered(self, name: str, box: Box) -> None:
         """A recurrence has made members of a Gaussian family known."""
 
-    def passed(self, number: int) -> None:
-        """A recurrence has come past a step, by its number among all of the program."""
-
     # -- the axis of draws ----------------------------------------------------------------------------------------
 
     def over(self, ranges: Ranges) -> dict[str, Range]:

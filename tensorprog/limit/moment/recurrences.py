@@ -67,11 +67,6 @@ class Recurrences:
         again._start(numbers)
         return again
 
-    @property
-    def begun(self) -> bool:
-        """Whether some recurrence is filled in, or under way."""
-        return bool(self._started)
-
     def recurrent(self, name: str) -> bool:
         """Whether a family belongs to a recurrence."""
         return name in self._recurrent
@@ -100,7 +95,7 @@ class Recurrences:
         self.active = before | {step.statement.target.name for step in self._steps[number]}
         self._base_cases()
         own = self._steps[number]
-        for place, step in enumerate(own, self.steps.index(own[0])):
+        for step in own:
             name, box = step.statement.target.name, _box(step, self.netsor.ranges)
             if name in self.numbers.random:
                 continue
@@ -109,7 +104,6 @@ class Recurrences:
                     self._fill_rows(name, step.statement, box, number)
             elif self.netsor.families[name].kind == "scalar":
                 self.fill_average(step.position, box)
-            self.numbers.passed(place)
         self.active = before
 
     def _base_cases(self) -> None:

@@ -387,13 +387,13 @@ class Recursion(ABC, Generic[V, M]):
         The covariances of the arguments are sums of terms 1[E_k] * c_k; the expectation takes one value for each set
         of equations that hold, and the union of the E_k that hold is all that matters.
         """
-        key = self.expectation_key(p, q, ranges)
+        key = self._expectation_key(p, q, ranges)
         if key not in self._expectations:  # deep residual networks meet the same parts again in every layer
             self._expectations[key] = self.averaged(p, q, ranges)
         return self._expectations[key]
 
     @staticmethod
-    def expectation_key(p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> Hashable:
+    def _expectation_key(p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> Hashable:
         """What an expectation without coefficients depends on."""
         free = tuple((name, span) for name, span in ranges.items() if "~" not in name)
         return p.without_coefficient, q.without_coefficient, free
