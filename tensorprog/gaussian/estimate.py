@@ -76,8 +76,9 @@ class Estimate:
                 return one.reshape(np.broadcast_shapes(one.value.shape, other.value.shape))
         with np.errstate(over="ignore", invalid="ignore"):
             value = np.asarray(self.value * o.value)
-            left, right = np.abs(self.value), np.abs(o.value)
-            error = left * o.error + right * self.error + self.error * o.error + EPS * (left * right)
+            error = EPS * np.abs(value)
+            if self.error.any() or o.error.any():
+                error += np.abs(self.value) * o.error + np.abs(o.value) * self.error + self.error * o.error
         return Estimate(value, np.asarray(error))
 
     __rmul__ = __mul__

@@ -292,6 +292,8 @@ class Numbers(Recursion[Value, IndexedValues]):
         factors = [] if mask is None else [Value.of(mask.data, mask.axes)]
         factors += [self.number(expr, ranges) for expr in coefficients]
         left = list(over)
+        if factors and not value.axes:  # one number comes last
+            value, factors = factors[0], [*factors[1:], value]
         for k, factor in enumerate(factors):
             later = {name for other in factors[k + 1 :] for name in other.axes}
             now = [n for n in left if n in (*value.axes, *factor.axes) and n not in later]

@@ -24,6 +24,7 @@ __all__ = ["REPLICATE", "Factored", "IndexedValues", "Settled", "Value", "check_
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 REPLICATE = "&"  # the axis of replicates of draws, or of draws that have moments of their own
+ROUNDED = 1e-12  # of the largest number: errors that may be the same for all of one draw
 WORKED = 4  # arrays of numbers, errors and what is needed on the way, where two arrays make a third
 
 
@@ -94,12 +95,27 @@ class Value:
         if not over:
             return self * other
         a, b = self.value, other.value
+        data = contract(a, b, over)
+        count = math.prod(size for name, size in zip(a.axes, a.data.shape, strict=True) if name in over)
+        if REPLICATE in data.axes:  # rounding of many draws: one bound for each
+            (a_size, a_off), (b_size, b_off) = self._largest(data.axes), other._largest(data.axes)
+            coarse = count * (a_size * b_off + a_off * b_size + 2 * EPS * a_size * b_size)
+            if np.all(coarse <= ROUNDED * np.max(np.abs(data.data), initial=0.0)):
+                return Value(data.axes, Estimate(data.data, np.broadcast_to(coarse, data.data.shape)))
         sizes = Open(a.axes, np.abs(a.data)), Open(b.axes, np.abs(b.data))
-        data, error = contract(a, b, over), Open(a.axes, self.estimate.error + 2 * EPS * sizes[0].data)
+        error = Open(a.axes, self.estimate.error + 2 * EPS * sizes[0].data)
         bound = contract(error, Open(b.axes, sizes[1].data + other.estimate.error), over).data
         if other.estimate.error.any():
             bound = bound + contract(sizes[0], other.error, over).data
         return Value(data.axes, Estimate(data.data, bound))
+
+    def _largest(self, axes: Sequence[str]) -> tuple[Array, Array]:
+        """The largest size, and the largest error, of each draw, over axes."""
+        over = tuple(k for k, name in enumerate(self.axes) if name != REPLICATE)
+        v, e = self.estimate.value, self.estimate.error
+        size = np.maximum(v.max(axis=over, initial=0.0), -v.min(axis=over, initial=0.0))
+        left = tuple(name for name in self.axes if name == REPLICATE)
+        return align(Open(left, size), axes), align(Open(left, e.max(axis=over, initial=0.0)), axes)
 
     def scaled(self, factor: float) -> Value:
         """Times a number that is exact."""
