@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.finite.demand import Demand, demand, has_constant
 from tensorprog.finite.frames import Frames, Layout, Recipe
-from tensorprog.finite.inactive import LEAST, Inactive, without_inactive
+from tensorprog.finite.inactive import LEAST, LeftOut, without_inactive
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.initials import initial_laws
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
@@ -113,13 +113,14 @@ def plan(netsor: Netsor, width: int, coordinates: int, kept: tuple[str, ...], me
         raise fail(f"method {method!r} draws no matrices, but {why}", turned.span, 'method="dense"')
     if turned or method in ("dense", "lazy"):
         return Plan(netsor, widths, coordinates, kept, "dense" if turned else method, asked, why)
-    inactive = without_inactive(netsor, widths, kept)
-    drawn = netsor if inactive is None else inactive.netsor
+    left_out = without_inactive(netsor, widths, kept)
+    simpler = {id(written): drawn for written, drawn in left_out}
+    drawn = replace(netsor, body=tuple(simpler.get(id(s), s) for s in netsor.body)) if left_out else netsor
     asked = demand(drawn, kept)
-    collapsed = Plan(drawn, widths, coordinates, kept, "collapsed", asked, inactive=inactive)
+    collapsed = Plan(drawn, widths, coordinates, kept, "collapsed", asked, left_out=left_out)
     if method == "collapsed":
         return collapsed
-    lazy = Plan(drawn, widths, coordinates, kept, "lazy", asked, inactive=inactive)
+    lazy = Plan(drawn, widths, coordinates, kept, "lazy", asked, left_out=left_out)
     return min((lazy, collapsed), key=lambda choice: choice.work)
 
 
@@ -133,12 +134,12 @@ class Plan(Shown):
 
     def __init__(
         self, netsor: Netsor, widths: Mapping[str, int], coordinates: int, kept: tuple[str, ...], method: str,
-        asked: Demand, matrices: str = "", inactive: Inactive | None = None,
+        asked: Demand, matrices: str = "", left_out: LeftOut = (),
     ) -> None:  # fmt: skip
         self.netsor, self.width, self.widths, self.method = netsor, widths["n"], widths, method
         self.coordinates, self.kept, self.asked, self.initials = coordinates, kept, asked, initial_laws(netsor)
         self.matrices = matrices  # why no other method will do
-        self.inactive = inactive  # what is left out
+        self.left_out = left_out  # statements drawn without a clip that never acts: as written, and as drawn
         self.full = self._full()  # vectors in all coordinates
         self.order = self._order()
         self.groups = tuple(
@@ -161,17 +162,6 @@ class Plan(Shown):
         self.rows = self._rows()
         self.normals, self.chi_squares = sum(r.normals for r in self.rows), sum(r.chi_squares for r in self.rows)
         self.work = NORMAL * self.normals + CHI * self.chi_squares + TOUCH * self._touched()
-
-    def to_json(self) -> dict[str, Any]:
-        """The plan as plain values."""
-        return {
-            "width": self.width,
-            "method": self.method,
-            "normals": self.normals,
-            "chi_squares": self.chi_squares,
-            "statements": [vars(row) for row in self.rows],
-            "left_out": [{"written": str(written), "drawn": str(drawn)} for written, drawn in self.left_out],
-        }
 
     @property
     def title(self) -> str:
@@ -198,11 +188,6 @@ class Plan(Shown):
             for written, _ in self.left_out
         ]
         return [Grid(self.title, header, rows, text_columns=(0, 1)), *left_out]
-
-    @property
-    def left_out(self) -> tuple[tuple[Nonlin, Nonlin], ...]:
-        """Statements that are drawn without a clip, which never acts: as they are written, and as they are drawn."""
-        return () if self.inactive is None else self.inactive.statements
 
     def __str__(self) -> str:
         return to_text(self.blocks())

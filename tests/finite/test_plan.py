@@ -222,7 +222,7 @@ outputs: [y]
     ("clip", "keys", "gone"),
     [
         ("clip(u[i], -100, 100)", "K", True),
-        ("clip(u[i] - x[i]/2 + 1, -200, 300)", "K", True),
+        ("clip(u[i] - x[i]/2 + 1, -200, 300)", "K", False),
         ("clip(u[i], -20, 20)", "K", False),  # 16.7 standard deviations, and a length may be larger than its mean
         ("clip(u[i], 0, 100)", "K", False),
         ("clip(tanh(u[i]), -100, 100)", "K", False),  # what is left is no simpler
