@@ -228,53 +228,30 @@ class Reference(Shown):
         """Means, variances and kurtosis of each family, and covariances."""
         return list(self.each_block())
 
-    def each_block(self, largest: int = MAX_LISTED) -> Iterator[Block]:
-        """The same one by one, each computed when asked for; covariances of families of at most `largest` members."""
-        for kind, names in (("output", self.law.outputs), ("score", self.law.scores)):
-            for name in names:
-                yield from self._family_blocks(kind, name, largest)
-
-    def _family_blocks(self, kind: str, name: str, largest: int) -> Iterator[Block]:
-        size = math.prod(self.netsor.families[name].shape)
-        if size > MAX_LISTED:
-            yield paragraph(f"{kind} {name}: {size:,} members, not listed; ask for single ones in Python")
-            return
-        try:
-            values = self.moments(name)
-        except TensorprogError:
-            yield paragraph(f"{kind} {name}: there is no limit of it")
-            return
-        listed = members(self.netsor, name, LISTED)
-        rows = tuple(
-            (
-                label(name, index),
-                *(law_number(*(float(part[k]) for part in values[key])) for key in ("mean", "variance", "kurtosis")),
+    def each_block(self) -> Iterator[Block]:
+        """The same one by one, each computed when asked for."""
+        for name in (*self.law.outputs, *self.law.scores):
+            kind = "output" if name in self.law.outputs else "score"
+            size = math.prod(self.netsor.families[name].shape)
+            if size > MAX_LISTED:
+                yield paragraph(f"{kind} {name}: {size:,} members, not listed; ask for single ones in Python")
+                continue
+            try:
+                values = self.moments(name)
+            except TensorprogError:
+                yield paragraph(f"{kind} {name}: there is no limit of it")
+                continue
+            names = [label(name, index) for index in members(self.netsor, name, LISTED)]
+            rows = tuple(
+                (variable, *(law_number(float(value[k]), float(error[k])) for value, error in values.values()))
+                for k, variable in enumerate(names)
             )
-            for k, index in enumerate(listed)
-        )
-        note = f"{size - len(listed):,} further members" if size > len(listed) else ""
-        yield Grid(f"{kind} {name}", ("variable", "mean", "variance", "kurtosis"), rows, note)
-        if 1 < size <= largest:
-            yield self._covariance_block(name, size)
-
-    def _covariance_block(self, name: str, size: int) -> Block:
-        found = self.covariance(name)
-        assert found is not None  # at most 4096 members here
-        matrix, errors = found
-        names = [label(name, index) for index in members(self.netsor, name)]
-        if size <= MATRIX:
-            return covariance_table(name, names, matrix, errors)
-        places = np.argwhere(np.abs(np.triu(matrix, 1)) > 1e-12 * float(np.abs(matrix.diagonal()).max()))
-        order = np.argsort([-abs(matrix[i, j]) for i, j in places], kind="stable")[:LISTED]
-        rows = tuple(
-            (names[i], names[j], law_number(float(matrix[i, j]), float(errors[i, j]))) for i, j in places[order]
-        )
-        title = f"covariances of {name}: {len(places):,} of {size * (size - 1) // 2:,} are not zero"
-        if len(places) > len(rows):
-            title += f", the largest {len(rows)}:"
-        if not rows:
-            return paragraph(f"all {size * (size - 1) // 2:,} covariances of {name} are zero")
-        return Grid(title, ("first", "second", "covariance"), rows, text_columns=(0, 1))
+            note = f"{size - len(names):,} further members" if size > len(names) else ""
+            yield Grid(f"{kind} {name}", ("variable", *values), rows, note)
+            if 1 < size <= MATRIX and (found := self.covariance(name)) is not None:
+                yield covariance_table(name, names, *found)
+            elif size > 1:
+                yield paragraph(f"{size * (size - 1) // 2:,} covariances of {name}: see law.cov, or --format json")
 
     def to_json(self, kept: Sequence[str] = ()) -> dict[str, Any]:
         """The law's numbers: families flattened in C order, with their indices beside them; `kept` beside outputs."""

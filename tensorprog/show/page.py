@@ -22,7 +22,7 @@ from tensorprog.check.graph import build
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.ir import Netsor
 from tensorprog.language.writing import pack
-from tensorprog.results.reference import MAX_COVARIANCE, Reference
+from tensorprog.results.reference import Reference
 from tensorprog.results.study import Study, default_out
 from tensorprog.show import plots
 from tensorprog.show.graphs import to_svg
@@ -103,7 +103,7 @@ def _limit(study: Study) -> Blocks:
     yield from derived(study.netsor)
     yield Heading("Numbers")
     try:  # tables of what report.json holds, which is known by now
-        yield from reference.each_block(MAX_COVARIANCE)
+        yield from reference.each_block()
     except TensorprogError as error:  # a number that the law does not offer
         yield paragraph("Not all numbers can be listed: ", error)
     yield paragraph(
