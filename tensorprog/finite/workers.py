@@ -6,13 +6,13 @@ import os
 import pickle
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ __all__ = [
     "batching",
     "cores",
     "execute",
-    "finished",
     "inside",
     "libraries",
     "one_blas_thread",
@@ -38,8 +37,6 @@ __all__ = [
     "pack",
 ]
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 Drawn = list[dict[str, NDArray[Any]]]  # of each block of a task
 TASK_SECONDS, OUTSIDE_SECONDS, MAX_TASK = 0.1, 1.0, 1024  # aimed at for one task, and its blocks at most
 OUTSIDE_WORKERS = 64  # presumed of an executor that does not tell
@@ -89,10 +86,8 @@ def inside(executor: Executor | None) -> bool:
 
 def cores() -> int:
     """Cores that this process may use."""
-    try:
-        return max(1, len(os.sched_getaffinity(0)))
-    except AttributeError:  # not on every system
-        return max(1, os.cpu_count() or 1)
+    own = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(own(0)) if own else os.cpu_count() or 1
 
 
 @contextmanager
@@ -194,51 +189,31 @@ def execute(
     """
     numbers = iter(blocks)
     tasks = iter(lambda: list(islice(numbers, batching.size)), [])
-    if executor is not None and not inside(executor):
-        packed = pack(job, normals)
-        yield from finished(lambda task: executor.submit(draw_packed, packed, task), tasks, 2 * batching.workers)
-        return
-    prepare(normals)
-    if executor is not None:
-        yield from finished(lambda task: executor.submit(draw_blocks, job, task), tasks, 2 * batching.workers)
-    elif batching.workers > 1:
-        with ThreadPoolExecutor(batching.workers) as pool:
-            yield from finished(lambda task: pool.submit(draw_blocks, job, task), tasks, 2 * batching.workers)
-    else:
+    outside = executor is not None and not inside(executor)
+    if not outside:
+        prepare(normals)
+    if executor is None and batching.workers == 1:
         for task in tasks:
             yield task, draw_blocks(job, task)
-
-
-def finished(
-    submit: Callable[[Task], Future[Result]], tasks: Iterator[Task], most: int
-) -> Generator[tuple[Task, Result]]:
-    """Keep up to `most` tasks under way; gives each with its result, in order.
-
-    Raises    WorkerError when workers are lost
-    """
-    flying: deque[tuple[Task, Future[Result]]] = deque()
-    try:
-        for task in tasks:
+        return
+    draw: tuple[Any, ...] = (draw_packed, pack(job, normals)) if outside else (draw_blocks, job)
+    flying: deque[tuple[Sequence[int], Future[Drawn]]] = deque()
+    with ThreadPoolExecutor(batching.workers) if executor is None else nullcontext(executor) as pool:
+        try:
             with _worker_errors():
-                flying.append((task, submit(task)))
-            if len(flying) == most:
-                yield _next(flying)
-        while flying:
-            yield _next(flying)
-    finally:
-        for _, future in flying:
-            future.cancel()
-
-
-def _next(flying: deque[tuple[Task, Future[Result]]]) -> tuple[Task, Result]:
-    task, future = flying.popleft()
-    try:
-        with _worker_errors():
-            return task, future.result()
-    except WorkerError as error:
-        if isinstance(error.__cause__, BrokenExecutor):
-            flying.clear()  # a broken pool ends its tasks itself, and stumbles over cancelled ones
-        raise
+                while True:
+                    ahead = islice(tasks, 2 * batching.workers - len(flying))
+                    flying.extend((task, pool.submit(*draw, task)) for task in ahead)
+                    if not flying:
+                        return
+                    yield flying[0][0], flying.popleft()[1].result()  # and nothing here keeps the result
+        except WorkerError as error:
+            if isinstance(error.__cause__, BrokenExecutor):
+                flying.clear()  # a broken pool ends its tasks itself, and stumbles over cancelled ones
+            raise
+        finally:
+            for _, future in flying:
+                future.cancel()
 
 
 @contextmanager
