@@ -68,9 +68,9 @@ class LimitNumbers:
         """
         return None
 
-    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[DegenerateScores]:
+    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[DegenerateScores] | None:
         """Members of scores whose limits are degenerate: first those of variance 0, then those that others decide."""
-        return ()
+        return None
 
     def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
         """What the limit of a program after its rewrites does not compute; statement, line and what to write."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from itertools import count
@@ -21,7 +22,6 @@ from tensorprog.language.schedule import upstream
 
 __all__ = ["check_with_limit"]
 
-MANY = 1_000_000  # averages of one family that are moved each by itself
 SURE = 3.0  # errors of averages over points hold in 99.9 % of cases, and the worst of many members is taken
 NEAR = 1e-7  # how far from its limit an average is moved
 DIRECTIONS = 6  # in which averages are moved together, each both ways
@@ -43,19 +43,20 @@ def check_with_limit(netsor: Netsor) -> Report:
 
 def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
     """None for what the limit does not compile, such as vectors that depend on scores, what is no number, and what
-    takes long: a check is quick.
+    takes long: a check is quick.  What has been answered is not computed again.
     """
 
     @wraps(method)
-    def answer(self: LimitAnswers, *args: Any) -> Any:
+    def answer(self: LimitAnswers, netsor: Netsor, asked: Any) -> Any:
         from tensorprog.gaussian.function import Left, at_most
 
         self._left = self._left or Left(VALUES)
-        try:
-            with np.errstate(all="ignore"), at_most(self._left):
-                return method(self, *args)
-        except (TensorprogError, FloatingPointError):
-            return None
+        key = method, id(netsor), str(asked)
+        if key not in self._known:
+            self._known[key] = netsor, None  # a program that is kept keeps its id
+            with suppress(TensorprogError, FloatingPointError), np.errstate(all="ignore"), at_most(self._left):
+                self._known[key] = netsor, method(self, netsor, asked)
+        return self._known[key][1]
 
     return answer
 
@@ -65,26 +66,21 @@ class LimitAnswers(LimitNumbers):
 
     def __init__(self) -> None:
         self._recursions: dict[int, tuple[Netsor, Any]] = {}
-        self._means: dict[tuple[int, str], ScoreMean | None] = {}
+        self._known: dict[Any, Any] = {}  # answers by question
         self._left: Any = None  # of VALUES, once the first answer is asked for
 
     def _recursion(self, netsor: Netsor) -> Any:
         from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
         if id(netsor) not in self._recursions:
-            self._recursions[id(netsor)] = netsor, NumericRecursion(netsor)  # a program that is kept keeps its id
+            self._recursions[id(netsor)] = netsor, NumericRecursion(netsor)
         return self._recursions[id(netsor)][1]
 
-    def mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
-        """The E[Z^left Z^right], given the scores upstream, of the member of a Dot for which it is furthest from 0."""
-        key = id(netsor), str(dot)
-        if key not in self._means:
-            self._means[key] = self._mean(netsor, dot)
-        return self._means[key]
-
     @_if_compiled
-    def _mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
-        """The same, at draws of the scores upstream; None if these have no limit by any theorem."""
+    def mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
+        """The E[Z^left Z^right], given draws of the scores upstream, of the member of a Dot for which it is furthest
+        from 0; None if these have no limit by any theorem.
+        """
         from tensorprog.limit.form.definitions import random_families
         from tensorprog.limit.law.score_checks import coefficients
 
@@ -140,14 +136,11 @@ class LimitAnswers(LimitNumbers):
             return f"it jumps or is steep where {limits}"
         return ""
 
-    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[DegenerateScores]:
-        """Members of scores whose limits are degenerate: first those of variance 0, then those that others decide."""
-        return self._degenerate(netsor, dots) or ()
-
     @_if_compiled
-    def _degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> list[DegenerateScores]:
+    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[DegenerateScores] | None:
+        """Members of scores whose limits are degenerate: first those of variance 0, then those that others decide."""
         if max(math.prod(f.shape) for f in netsor.families.values() if f.kind == "vector") > FAMILY:
-            return []
+            return None
         from tensorprog.limit.law.score_checks import degenerate
 
         known = {dot.target.name: dot for dot in dots if len(netsor.families[dot.target.name].statements) == 1}
@@ -200,10 +193,8 @@ def _of_averages(netsor: Netsor, name: str) -> bool:
 
 
 def _turned(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range], direction: int) -> Open:
-    """How far the averages that a reference reads move in a direction: alike in the first, and if they are too many."""
+    """How far the averages that a reference reads move in a direction: alike in the first."""
     family = netsor.families[reference.name]
-    if math.prod(family.shape) > MANY:
-        return Open((), np.ones(()))
     angles = np.asarray(math.sqrt(2) * [*netsor.families].index(reference.name))
     for k, places in enumerate(np.indices(family.shape, sparse=True)):
         angles = angles + math.sqrt(k + 3) * places

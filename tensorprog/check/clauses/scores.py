@@ -425,7 +425,7 @@ def _degenerate(check: Context) -> Iterator[Finding]:
     position = {check.text(dot): dot for dot in check.scores}
     written = [dot for dot in map(check.source, position.values()) if isinstance(dot, Dot)]
     told: set[str] = set()
-    for found in check.numbers.degenerate(check.written, written):
+    for found in check.numbers.degenerate(check.written, written) or ():
         scores = dict.fromkeys(str(dot.target) for dot, _ in found.members)
         if told.isdisjoint(scores):
             told |= scores.keys()
