@@ -240,8 +240,7 @@ def uncertified(added: Averages) -> dict[str, list[str]]:
 
     With scores that is Theorem 1 of Sakai et al. 2025, without them Theorem 5.4 of Yang 2019.
     """
-    from tensorprog.check.facts import Calculus
-    from tensorprog.language.facts import HOLDS
+    from tensorprog.check.facts import PROPERTIES, Calculus
 
     calculus = Calculus(added.netsor)
     scored = bool(added.original.scores)
@@ -250,7 +249,7 @@ def uncertified(added: Averages) -> dict[str, list[str]]:
     for target, family in zip(added.psi, added.families.values(), strict=True):
         dot = added.netsor.body[added.netsor.families[family].statements[0]]
         position = added.netsor.families[dot.inputs[0].name].statements[0]
-        missing = [name for name in asked if calculus.verdict(name, position) is not HOLDS]
+        missing = [name for name in asked if not PROPERTIES[name](calculus.statement(position))]
         if missing:
             result[target] = missing
     return result
