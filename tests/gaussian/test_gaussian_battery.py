@@ -1,4 +1,4 @@
-"""Every atom and every pair of atoms against references of 24 digits, at laws of every kind (make_references.py)."""
+"""Every atom and every pair of atoms against references of 24 digits, at laws of every kind."""
 
 from dataclasses import replace
 
