@@ -1,8 +1,8 @@
 """The functions of references.json as the registry of atoms knows them, the laws, and the check they must pass.
 
 The references have 24 digits.  They were worked out by mpmath in 34 digits, without any code of tensorprog: one
-integral over z of f(mu_f + sd_f z) E[g(Y) | z] phi(z) each, by Gauss-Legendre rules on panels that end at kinks, with formulas
-for the conditional means, and were compared with mpmath's own adaptive quadrature in one and two dimensions.
+integral over z of f(mu_f + sd_f z) E[g(Y) | z] phi(z) each, by Gauss-Legendre rules on panels that end at kinks,
+with formulas for the conditional means, and compared with mpmath's own quadrature in one and two dimensions.
 """
 
 import json
