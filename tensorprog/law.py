@@ -78,7 +78,7 @@ class Law(NumericLaw, Shown):
         """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""
         from tensorprog.limit.formulas import SymbolicLaw
 
-        return SymbolicLaw(self.netsor, grade=self.grade).latex()
+        return SymbolicLaw(self.netsor, assumed=self.assumed).latex()
 
     def infinite_heads(self, index: str) -> InfiniteHeads:
         """The Gaussian law of the outputs when the range of an index, such as that of heads, goes to infinity.

@@ -234,14 +234,14 @@ class Program(Builder, Shown):
         report = self.check()
         if report.grade == "outside":
             raise OutsideError(f"no limit is claimed for {self.name}:\n{report}")
+        grade, assumed = report.grade, report.assumed
         if symbolic is not False and symbolic is not None:
             from tensorprog.limit.formulas import SymbolicLaw
 
-            return SymbolicLaw(self.netsor, symbolic, grade=report.grade)
+            return SymbolicLaw(self.netsor, symbolic, grade=grade, assumed=assumed)
         from tensorprog.law import Law
 
         memory = parse_memory(max_memory)
-        grade, assumed = report.grade, report.assumed
         return Law(self.netsor, grade=grade, accuracy=accuracy, max_memory=memory, seed=seed, assumed=assumed)
 
     def explain(self, name: str) -> str:

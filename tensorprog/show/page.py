@@ -122,14 +122,14 @@ def derived(netsor: Netsor, seconds: float = SECONDS) -> Blocks:
 
     Where there are no formulas it is said why.
     """
-    from tensorprog.limit.formulas.latex import NOTATION, blocks
     from tensorprog.limit.formulas.law import SymbolicLaw
+    from tensorprog.limit.formulas.writing import NOTATION, blocks
 
     lines: list[str] = []
     remark = ""
     end = time.monotonic() + seconds
     try:
-        for line in blocks(SymbolicLaw(netsor).derivation):
+        for line in blocks(SymbolicLaw(netsor).formulas):
             lines.append(line)
             if time.monotonic() > end:
                 remark = (

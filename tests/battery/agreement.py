@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import tensorprog as tp
 from tensorprog import NotCompiledError, Program, ProgramError
 from tensorprog.language.ir import Dot, MatMul
-from tensorprog.limit.formulas.numbers import estimate
+from tensorprog.limit.formulas import estimate
 from tests.reading import Netsor, dump, loads
 
 from .generator import BOUNDED, OTHERS, write

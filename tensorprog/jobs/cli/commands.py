@@ -308,16 +308,15 @@ def _computed(reference: Any) -> None:
 def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
     """Formulas as text, as a LaTeX document, or as strings in JSON."""
     law = program.limit(symbolic=True)
-    from tensorprog.limit.formulas.latex import document
-    from tensorprog.limit.formulas.text import law_json, law_text
+    from tensorprog.limit.formulas.writing import document, law_json, law_text
 
     if form == "json":
         found = {"symbols": list(law.symbols), "formulas": law_json(law.formulas), "latex": law.latex()}
         print_json(header(program.netsor, program.check()) | {"limit": found})
     elif latex and not quiet:
-        echo(document(law.derivation, law.grade).rstrip("\n"))
+        echo(document(law.formulas, law.grade, law.assumed).rstrip("\n"))
     elif not quiet:
-        echo(str(program.check()).splitlines()[0])
+        echo("\n".join([str(program.check()).splitlines()[0], *law.assumed]))
         echo(f"\n{law_text(law.formulas)}")
     return DONE
 

@@ -7,15 +7,13 @@ or LaTeX, and have numbers again.
     recursion      the algebra of formulas for `moment.recursion`, case by case
     conversion     expressions of the language as formulas
     expectation    E f(X) and E f(X) g(Y), unevaluated; `closed` has the closed forms
-    nodes, functions   what sympy leaves as it is: scores, sums, softmaxes; the normal distribution
-    notation, text, latex    how formulas are written
-    numbers        formulas as numbers with errors
+    nodes, functions   what sympy leaves as it is: scores, sums, softmaxes, with numbers; the normal distribution
+    writing        formulas as text, LaTeX and JSON; the derivation
 """
 
 from tensorprog.limit.formulas.expectation import Expectation
 from tensorprog.limit.formulas.functions import Phi, Phi2, phi
 from tensorprog.limit.formulas.law import FormulaArray, SymbolicLaw
-from tensorprog.limit.formulas.nodes import IndexSum, Softmax
-from tensorprog.limit.formulas.numbers import estimate
+from tensorprog.limit.formulas.nodes import IndexSum, Softmax, estimate
 
 __all__ = ["Expectation", "FormulaArray", "IndexSum", "Phi", "Phi2", "Softmax", "SymbolicLaw", "estimate", "phi"]

@@ -9,12 +9,11 @@ the covariance. With F = x^(p-1) y^q A(x) B(y) this lowers the power and differe
 
 - exp, gaussian: multiplying the density by them gives a multiple of another Gaussian density (`SymbolicGaussian`), so
   they disappear before the recursion starts;
-- sin and cos are parts of exp(i (a x + b)), and the same holds with a complex mean;
+- sin and cos are sums of exp(+-i (a x + b)), and the same holds with complex a and b;
 - erf(t) = E sign(sqrt2 t + N), N standard normal: erf is a step blurred by independent noise;
 - 1(V > 0) has the derivative delta(V): the density of V at 0 times a moment given V = 0.
 
-At p = q = 0 remain total masses and probabilities of signs.  The singular case, one variable behind both, is an
-integral over a line.
+At p = q = 0 remain total masses and probabilities of signs.  One variable behind both is an integral over a line.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
-from math import comb
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import sympy as sp
 
@@ -39,25 +37,20 @@ NO_FUNCTION: Terms = (FunctionTerm(ONE, 0),)
 SIGNS, WAVES = ("step", "erf"), ("sin", "cos")
 
 
-@dataclass(frozen=True, eq=False)
-class AffineFactor:
-    """kind(a x + b), a factor of an expectation: of a kind of terms, or a "wave", exp(i (a x + b)).
-
-    `distance` overrides (a m + b) / (|a| sd) for a step, m and sd mean and deviation of x, where it is known better.
-    """
+class AffineFactor(NamedTuple):
+    """kind(a x + b), a factor of an expectation: of a kind of terms; of exp, a and b may be complex."""
 
     kind: str
     a: Any
     b: Any
-    distance: Any = None
 
 
-NO_FACTOR = AffineFactor("one", 0.0, 0.0)
+NO_FACTOR = AffineFactor("one", ONE, ZERO)
 
 
 @dataclass(frozen=True)
 class SymbolicGaussian:
-    """weight * exp(i (ux x + uy y + phase)) times a Gaussian law of (x, y): real exponentials move the law at once."""
+    """A weight times a Gaussian law of (x, y)."""
 
     mx: Any
     my: Any
@@ -65,30 +58,22 @@ class SymbolicGaussian:
     vy: Any
     covariance: Any
     weight: Any = ONE
-    wave: tuple[Any, Any, Any] = (ZERO, ZERO, ZERO)
 
     def swapped(self) -> SymbolicGaussian:
         """The measure of (y, x)."""
-        ux, uy, phase = self.wave
-        law = self.my, self.mx, self.vy, self.variance, self.covariance
-        return SymbolicGaussian(*law, self.weight, (uy, ux, phase))
+        return SymbolicGaussian(self.my, self.mx, self.vy, self.variance, self.covariance, self.weight)
 
     def times_exp(self, a: Any, b: Any) -> SymbolicGaussian:
         """The measure times exp(a x + b)."""
-        mass = self.weight * sp.exp(b + a * self.mx + a**2 * self.variance / 2)
+        mass = self.weight * _exp(b + a * self.mx + a**2 * self.variance / 2)
         return replace(self, mx=self.mx + a * self.variance, my=self.my + a * self.covariance, weight=mass)
-
-    def times_wave(self, a: Any, b: Any) -> SymbolicGaussian:
-        """The measure times exp(i (a x + b))."""
-        ux, uy, phase = self.wave
-        return replace(self, wave=(ux + a, uy, phase + b))
 
     def observed(self, a: Any, b: Any) -> SymbolicGaussian:
         """The measure given a x + b + N(0, 1) = 0, times exp(-d^2 / 2), d the standardised distance of 0."""
         v, c = self.variance, self.covariance
         n, u = 1 + a**2 * v, a * self.mx + b
         law = self.mx - v * a * u / n, self.my - c * a * u / n, v / n, self.vy - a**2 * c**2 / n, c / n
-        return SymbolicGaussian(*law, self.weight * sp.exp(-(u**2) / (2 * n)), self.wave)
+        return SymbolicGaussian(*law, self.weight * _exp(-(u**2) / (2 * n)))
 
     def times_gaussian(self, a: Any, b: Any) -> SymbolicGaussian:
         """The measure times exp(-(a x + b)^2 / 2)."""
@@ -99,28 +84,20 @@ class SymbolicGaussian:
         """The measure given x, times exp(-distance^2 / 2)."""
         v, c = self.variance, self.covariance
         law = x, self.my + c / v * (x - self.mx), ZERO, (v * self.vy - c**2) / v, ZERO
-        return SymbolicGaussian(*law, self.weight * ROOT_2PI * phi(distance), self.wave)
+        return SymbolicGaussian(*law, self.weight * ROOT_2PI * phi(distance))
 
-    @property
-    def mean(self) -> Any:
-        """The mean of x under the measure made a probability."""
-        ux, uy, _ = self.wave
-        return self.mx + sp.I * (ux * self.variance + uy * self.covariance)
 
-    @property
-    def mass(self) -> Any:
-        """E exp(i W) = exp(-Var W / 2) (cos E W + i sin E W)."""
-        ux, uy, phase = self.wave
-        if ux == uy == 0:
-            return self.weight
-        centre = ux * self.mx + uy * self.my + phase
-        variance = ux**2 * self.variance + uy**2 * self.vy + 2 * ux * uy * self.covariance
-        return self.weight * sp.exp(-sp.expand(variance) / 2) * (sp.cos(centre) + sp.I * sp.sin(centre))
+def _exp(exponent: Any) -> Any:
+    """The exponential, with cos and sin if it is complex."""
+    if not exponent.has(sp.I):
+        return sp.exp(exponent)
+    real, imaginary = sp.expand(exponent).as_real_imag()
+    return sp.exp(real) * (sp.cos(imaginary) + sp.I * sp.sin(imaginary))
 
 
 def _absorbing(law: SymbolicGaussian, factor: AffineFactor) -> tuple[SymbolicGaussian, AffineFactor]:
     """The measure times a factor of x that keeps it Gaussian, and the factor that is left."""
-    methods = {"exp": law.times_exp, "wave": law.times_wave, "gaussian": law.times_gaussian}
+    methods = {"exp": law.times_exp, "gaussian": law.times_gaussian}
     return (methods[factor.kind](factor.a, factor.b), NO_FACTOR) if factor.kind in methods else (law, factor)
 
 
@@ -134,43 +111,11 @@ class Moments:
         self.law = replace(turned.swapped(), weight=ONE)
         self._known: dict[tuple[int, int], Any] = {}
 
-    @classmethod
-    def closes(cls, first: str, second: str) -> bool:
-        """Whether a pair of kinds has a form."""
-        return not any(a in WAVES and b in SIGNS for a, b in ((first, second), (second, first)))
-
-    @classmethod
-    def of(cls, law: SymbolicGaussian, first: AffineFactor, second: AffineFactor) -> Callable[[int, int], Any]:
-        """M(p, q) for any two kinds, sin and cos included.
-
-        With W = E[x^p y^q exp(i U) B(y)]: cos U gives Re W, sin U gives Im W. If B is cos V or sin V as well, W is
-        (W+ + W-) / 2 or (W+ - W-) / 2i for B = exp(+-i V).
-        """
-        if first.kind not in WAVES:
-            if second.kind not in WAVES:
-                return cls(law, first, second)
-            turned = cls.of(law.swapped(), second, first)
-            return lambda p, q: turned(q, p)
-        wave = replace(first, kind="wave")
-        if second.kind not in WAVES:
-            single = cls(law, wave, second)
-            part = cls.real if first.kind == "cos" else cls.imaginary
-            return lambda p, q: part(single(p, q))
-        plus = cls(law, wave, AffineFactor("wave", second.a, second.b))
-        minus = cls(law, wave, AffineFactor("wave", -second.a, -second.b))
-        part = cls.real if first.kind == second.kind else cls.imaginary
-        if second.kind == "cos":
-            return lambda p, q: part(plus(p, q) + minus(p, q)) * sp.S.Half
-        sign = -1 if first.kind == "sin" else 1  # Im(W / i) = -Re W, Re(W / i) = Im W
-        return lambda p, q: part(plus(p, q) - minus(p, q)) * (sign * sp.S.Half)
-
-    @property
-    def swapped(self) -> Self:
+    @cached_property
+    def swapped(self) -> Moments:
         """The same moments with x and y in exchanged roles."""
-        other = self.__dict__.get("_swapped")
-        if other is None:
-            other = type(self)(self.law.swapped(), self.second, self.first)
-            self.__dict__["_swapped"], other.__dict__["_swapped"] = other, self
+        other = Moments(self.law.swapped(), self.second, self.first)
+        other.swapped = self
         return other
 
     def __call__(self, p: int, q: int) -> Any:
@@ -192,7 +137,7 @@ class Moments:
         law = self.law
         along = self.moment(p - 2, q) * (p - 1) + self._derivative(p - 1, q)
         across = self.moment(p - 1, q - 1) * q + self.swapped._derivative(q, p - 1)
-        return law.mean * self.moment(p - 1, q) + law.variance * along + law.covariance * across
+        return law.mx * self.moment(p - 1, q) + law.variance * along + law.covariance * across
 
     def _derivative(self, p: int, q: int) -> Any:
         """E[x^p y^q A'(x) B(y)]: A = 1(V > 0) or sign V, A' = dV/dx delta(V) or twice that."""
@@ -201,18 +146,18 @@ class Moments:
         return self.slope * self.boundary(p, q)
 
     @cached_property
-    def boundary(self) -> Self:
+    def boundary(self) -> Moments:
         """The moments of sqrt(2 pi) sd_V delta(V) B(y) times the law: those given V = 0, times exp(-distance^2 / 2)."""
         if self.first.kind == "erf":
             observed = self.law.observed(sp.sqrt(2) * self.first.a, sp.sqrt(2) * self.first.b)
-            return type(self)(observed, NO_FACTOR, self.second)
-        return type(self)(self.law.at(self.threshold, self.distance), NO_FACTOR, self.second)
+            return Moments(observed, NO_FACTOR, self.second)
+        return Moments(self.law.at(-self.first.b / self.first.a, self.distance), NO_FACTOR, self.second)
 
     def without_powers(self) -> Any:
         """E[A(x) B(y)]."""
         first, second = self.first.kind, self.second.kind
         if first not in SIGNS and second not in SIGNS:
-            return self.law.mass
+            return self.law.weight
         if first not in SIGNS or (first == "erf" and second == "step"):
             return self.swapped.without_powers()
         return self.one_sign() if second not in SIGNS else self.two_signs()
@@ -221,16 +166,6 @@ class Moments:
     def blur(self) -> tuple[Any, Any]:
         """V = unit (a x + b) + noise is the sign variable behind A: the unit, and the variance of the noise."""
         return (sp.sqrt(2), 1) if self.first.kind == "erf" else (1, 0)
-
-    @staticmethod
-    def real(value: Any) -> Any:
-        """The real part of a polynomial in i."""
-        return sp.Add(*(term for term in _apart(value) if not term.has(sp.I)))
-
-    @staticmethod
-    def imaginary(value: Any) -> Any:
-        """The imaginary part of a polynomial in i."""
-        return sp.Add(*(term / sp.I for term in _apart(value) if term.has(sp.I)))
 
     @property
     def _variance(self) -> Any:
@@ -245,11 +180,6 @@ class Moments:
         return jump * self.blur[0] * self.first.a / (ROOT_2PI * sp.sqrt(self._variance))
 
     @property
-    def threshold(self) -> Any:
-        """Where a step sits."""
-        return -self.first.b / self.first.a
-
-    @property
     def distance(self) -> Any:
         """E V / sd_V."""
         return self.blur[0] * (self.first.a * self.law.mx + self.first.b) / sp.sqrt(self._variance)
@@ -257,7 +187,7 @@ class Moments:
     def one_sign(self) -> Any:
         """E[A(x)], the weight included."""
         share = Phi(self.distance)
-        return self.law.mass * (share if self.first.kind == "step" else 2 * share - 1)
+        return self.law.weight * (share if self.first.kind == "step" else 2 * share - 1)
 
     def two_signs(self) -> Any:
         """E[A(x) B(y)], the weight included."""
@@ -268,26 +198,27 @@ class Moments:
             both = 4 * both - 2 * Phi(h) - 2 * Phi(k) + 1
         elif self.second.kind == "erf":
             both = 2 * both - Phi(h)
-        return self.law.mass * both
-
-
-def _apart(value: Any) -> tuple[Any, ...]:
-    """The summands of a polynomial in i, written out."""
-    return sp.Add.make_args(sp.expand(value, power_base=False, power_exp=False, log=False))  # type: ignore[no-any-return]
+        return self.law.weight * both
 
 
 def _groups(terms: Terms) -> list[tuple[AffineFactor, dict[int, Any]]]:
     """Terms as polynomials times one factor each."""
     groups: dict[tuple[Any, ...], dict[int, Any]] = {}
     for term in terms:
-        polynomial = groups.setdefault((term.kind, term.scale, term.shift), {})
-        polynomial[term.power] = polynomial.get(term.power, ZERO) + term.coefficient
+        a, b, c = term.scale, term.shift, term.coefficient
+        parts = [(term.kind, a, b, c)]
+        if term.kind in WAVES:  # cos is the mean of two exponentials, sin their difference over 2i
+            other = c / 2 if term.kind == "cos" else c / (2 * sp.I)
+            parts = [("exp", sp.I * a, sp.I * b, other), ("exp", -sp.I * a, -sp.I * b, sp.conjugate(other))]
+        for *key, coefficient in parts:
+            polynomial = groups.setdefault(tuple(key), {})
+            polynomial[term.power] = polynomial.get(term.power, ZERO) + coefficient
     return [(AffineFactor(*key), polynomial) for key, polynomial in groups.items()]
 
 
 # formulas are made once, for letters, and then read at what the letters stand for
 MX, MY, C = sp.symbols("mx my c", real=True)
-VX, VY, K = sp.symbols("vx vy k", positive=True)
+VX, VY = sp.symbols("vx vy", positive=True)
 
 
 def mean_moment(f: Terms, mean: Any, variance: Any, most: float) -> Any:
@@ -296,26 +227,21 @@ def mean_moment(f: Terms, mean: Any, variance: Any, most: float) -> Any:
     return _read(formula, {MX: mean, VX: variance}, most)
 
 
-def pair_moment(f: Terms, g: Terms, law: Sequence[Any], most: float, singular: bool) -> Any:
+def pair_moment(f: Terms, g: Terms, law: Sequence[Any], most: float, one: bool) -> Any:
     """E f(X) g(Y) under (mx, my, vx, vy, c); None where a pair of terms has no closed form, or a long one.
 
-    `singular` says that vx vy = c^2 > 0, so that y = my + k (x - mx), k = c / vx; elsewhere vx vy > c^2.
+    X and Y are `one` variable, or vx vy > c^2.
     """
     mx, my, vx, vy, c = law
     x, y = ZERO if mx == 0 else MX, ZERO if my == 0 else MY
-    if not all(Moments.closes(a.kind, b.kind) for a in f for b in g):
+    if any(a.kind in WAVES and b.kind in SIGNS for one_way in ((f, g), (g, f)) for a in one_way[0] for b in one_way[1]):
         return None
-    if not singular:
-        formula = _moment(f, g, (x, y, VX, VX if vy == vx else VY, C))
-        return _read(formula, {MX: mx, MY: my, VX: vx, VY: vy, C: c}, most)
-    k = ONE if c == vx else -ONE if c == -vx else c / vx
-    signs = [k, *(t.scale for t in (*f, *g) if t.kind == "step")]
-    if any(sp.sign(value) not in (1, -1) for value in signs):
-        return None
-    slope = k if k in (ONE, -ONE) else sp.sign(k) * K
-    y = slope * x if my == k * mx else y
-    formula = _moment(f, g, (x, y, VX, slope**2 * VX, slope * VX), slope)
-    return _read(formula, {MX: mx, MY: my, VX: vx, K: abs(k)}, most)
+    if one:
+        if any(sp.sign(t.scale) not in (1, -1) for t in (*f, *g) if t.kind == "step"):
+            return None
+        return _read(_moment(f, g, (x, x, VX, VX, VX), True), {MX: mx, VX: vx}, most)
+    formula = _moment(f, g, (x, y, VX, VX if vy == vx else VY, C))
+    return _read(formula, {MX: mx, MY: my, VX: vx, VY: vy, C: c}, most)
 
 
 def _read(formula: Any, values: dict[Any, Any], most: float) -> Any:
@@ -338,30 +264,20 @@ def regular(f: Terms, g: Terms, mx: Any, my: Any) -> bool:
 
 
 @cache
-def _moment(f: Terms, g: Terms, letters: tuple[Any, ...], slope: Any = None) -> Any:
-    """E f(X) g(Y); `slope` is that of y over x where the law is singular."""
+def _moment(f: Terms, g: Terms, letters: tuple[Any, ...], one: bool = False) -> Any:
+    """E f(X) g(Y); `one` variable may stand behind both."""
     law, total = SymbolicGaussian(*letters), ZERO
     for first, left in _groups(f):
         for second, right in _groups(g):
-            if slope is not None and first.kind == second.kind == "step":
-                offset = law.my - slope * law.mx
-                along = _two_steps(law, first, AffineFactor("step", second.a * slope, second.b + second.a * offset))
-                powers = _powers_along(right, slope, offset)
-                total += sum(a * b * along(p + q) for p, a in left.items() for q, b in powers.items())
+            if one and first.kind == second.kind == "step":
+                along = _two_steps(law, first, second)
+                total += sum(a * b * along(p + q) for p, a in left.items() for q, b in right.items())
             else:
-                moments = Moments.of(law, first, second)
+                moments = Moments(law, first, second)
                 total += sum(a * b * moments(p, q) for p, a in left.items() for q, b in right.items())
+    if total.has(sp.I):  # of conjugate parts that are added up
+        total = sp.expand(total, power_base=False, power_exp=False, log=False)
     return _tidy(total)
-
-
-def _powers_along(polynomial: dict[int, Any], slope: Any, offset: Any) -> dict[int, Any]:
-    """Coefficients of a polynomial in slope x + offset by powers of x."""
-    found: dict[int, Any] = {}
-    for q, c in polynomial.items():
-        for k in range(q + 1):
-            if k == q or offset != 0:
-                found[k] = found.get(k, ZERO) + c * comb(q, k) * slope**k * offset ** (q - k)
-    return found
 
 
 def _two_steps(law: SymbolicGaussian, first: AffineFactor, second: AffineFactor) -> Callable[[int], Any]:
@@ -371,7 +287,7 @@ def _two_steps(law: SymbolicGaussian, first: AffineFactor, second: AffineFactor)
 
     def beyond(side: Any, threshold: Any) -> Callable[[int, int], Any]:
         own = SymbolicGaussian(ZERO, law.mx, ONE, law.variance, ZERO)
-        return Moments.of(own, NO_FACTOR, AffineFactor("step", side, -side * threshold))
+        return Moments(own, NO_FACTOR, AffineFactor("step", side, -side * threshold))
 
     if up and also:
         tail = beyond(ONE, sp.Max(s, t))

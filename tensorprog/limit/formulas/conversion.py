@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -27,26 +28,21 @@ from tensorprog.language.expr import (
     Reduction,
     Variable,
     fold,
+    is_call,
     substitute,
     walk,
 )  # fmt: skip
 from tensorprog.language.ir import Netsor, Range, Table
 from tensorprog.limit.form.univariate import TermExpansion, whole_number
-from tensorprog.limit.formulas.nodes import Data, Lookup, Softmax, affine, index_symbol, summed
+from tensorprog.limit.formulas.nodes import Called, Data, Lookup, Reduced, affine, index_symbol, softmax, summed
 
 __all__ = [
-    "Converter",
-    "SymbolicExpansion",
-    "exact",
-    "expand_terms",
-    "kept_constants",
-    "scalar_function",
-    "sizes",
-    "within",
-]
+    "Converter", "SymbolicExpansion", "exact", "expand_terms", "kept_constants", "scalar_function", "within", "written",
+]  # fmt: skip
 
 ZERO, ONE = sp.S.Zero, sp.S.One
 LOGICAL = (BooleanAtom, BooleanFunction, Relational)  # symbols are Boolean too, to sympy
+MATHEMATICS = ("abs", "cos", "erf", "exp", "log", "maximum", "minimum", "sin", "sqrt", "tanh", "where")
 
 
 def exact(value: Any) -> Any:
@@ -132,25 +128,38 @@ def as_number(value: Any) -> Any:
     return sp.Piecewise((1, value), (0, True)) if isinstance(value, LOGICAL) else value
 
 
-class Converter:
-    """Numbers of one program as sympy expressions, with the constants named in `kept` as symbols.
+def written(expr: Expr, reference: Callable[[Any], Any]) -> Any:
+    """An expression as people write it, functions and reductions by their names."""
 
-    Sums over an index whose range is the size of such a constant go up to the symbol.
-    """
+    def leaf(node: Expr) -> Any:
+        if isinstance(node, Number):
+            return exact(node.value)
+        if isinstance(node, IndexValue):
+            return index_symbol(node.name)
+        return reference(node) if isinstance(node, Constant | Variable) else None
+
+    def named(node: Call, *args: Any) -> Any:
+        if ATOMS[node.atom].operator or node.atom in MATHEMATICS:
+            return apply(node.atom, args)
+        defaults = ATOMS[node.atom].params.values()  # parameters are shown unless all have their default values
+        default = all(
+            isinstance(p, Number) and p.value == value for p, value in zip(node.params, defaults, strict=True)
+        )
+        shown = args[: len(node.arguments)] if default else args
+        return Called(sp.Symbol(node.atom), *map(as_number, shown))
+
+    def reduced(node: Reduction, arg: Any) -> Any:
+        return Reduced(sp.Symbol(node.reducer), as_number(arg), *map(index_symbol, node.indices))
+
+    return as_number(fold(expr, dict.fromkeys(REDUCTIONS, reduced), leaf, named))
+
+
+class Converter:
+    """Numbers of one program as sympy expressions, with the constants named in `kept` as symbols."""
 
     def __init__(self, netsor: Netsor, kept: frozenset[str]) -> None:
         self.netsor = netsor
         self.symbols = {name: _symbol(name, netsor.scalars[name]) for name in netsor.scalars if name in kept}
-        self._sized = {
-            index.name: ((index.start, index.stop), (index.start, self.symbols[index.text]))
-            for index in netsor.indices
-            if index.start == 0 and index.text in self.symbols
-        }
-
-    def span(self, name: str, ranges: Mapping[str, Range]) -> tuple[Any, Any]:
-        """The range of an index, by the symbol of its size where there is one."""
-        found = self._sized.get(name.split("~")[0].rstrip("*_"))
-        return found[1] if found is not None and ranges[name] == found[0] else ranges[name]
 
     def number(self, expr: Expr, scalar: Callable[[Variable], Any], ranges: Mapping[str, Range]) -> Any:
         """An expression of constants, indices and scalars, which `scalar` gives; a condition is 1 or 0."""
@@ -172,23 +181,21 @@ class Converter:
 
     def _reduced(self, node: Reduction, arg: Any, ranges: Mapping[str, Range]) -> Any:
         """A reduction of a number."""
-        over = [index_symbol(name) for name in node.indices]
+        # indices that another softmax runs over carry a star
+        spans = tuple(ranges[name if name in ranges else name.rstrip("*")] for name in node.indices)
         if node.reducer == "softmax":
-            at = [affine(form) for form in node.at] or over
-            # indices that another softmax runs over carry a star
-            spans = {name: ranges[name if name in ranges else name.rstrip("*")] for name in node.indices}
-            return Softmax.over(arg, spans, at)
+            at = [affine(form) for form in node.at] or map(index_symbol, node.indices)
+            return softmax(arg, node.indices, spans, tuple(at))
         if node.reducer == "max":
             raise NotCompiledError(
                 "a maximum over an index has no formula yet; limit() without symbolic=True gives its numbers"
             )
         total = sp.exp(arg) if node.reducer == "logsumexp" else arg
-        count = 1
-        for symbol, name in zip(over, node.indices, strict=True):
-            start, stop = self.span(name, ranges)
-            count *= stop - start
-            total = summed(total, symbol, (start, stop))
-        return total / count if node.reducer == "mean" else sp.log(total) if node.reducer == "logsumexp" else total
+        for name, span in zip(node.indices, spans, strict=True):
+            total = summed(total, name, span)
+        if node.reducer == "mean":
+            return total / math.prod(stop - start for start, stop in spans)
+        return sp.log(total) if node.reducer == "logsumexp" else total
 
     def _constant(self, node: Constant, scalar: Callable[[Variable], Any], ranges: Mapping[str, Range]) -> Any:
         if node.name in self.symbols:
@@ -197,7 +204,7 @@ class Converter:
         if isinstance(definition.value, Table):
             indices = [self.netsor.index[name] for name in definition.indices]
             starts, rules = tuple(i.start for i in indices), tuple(i.boundary for i in indices)
-            return Lookup(Data(node.name, definition.value, starts, rules), *(affine(slot) for slot in node.slots))
+            return Lookup(Data.of(node.name, definition.value, starts, rules), *(affine(slot) for slot in node.slots))
         if isinstance(definition.value, Expr):
             values = dict(zip(definition.indices, node.slots, strict=True))
             return self.number(substitute(definition.value, values), scalar, ranges)
@@ -241,50 +248,23 @@ def kept_constants(netsor: Netsor, asked: bool | Sequence[str]) -> frozenset[str
     return frozenset(names)
 
 
-def sizes(netsor: Netsor) -> frozenset[str]:
-    """Constants that are sizes of indices and nothing else that must be a number.
-
-    Formulas that keep them as symbols are true for the values that they have.  Means over an index are divided by a
-    number.
-    """
-    means = {
-        name
-        for expr in netsor.expressions
-        for node in walk(expr)
-        if isinstance(node, Reduction) and node.reducer == "mean"
-        for name in node.indices
-    }
-    found = {index.text for index in netsor.indices if index.start == 0 and index.text in netsor.scalars}
-    found -= {index.text for index in netsor.indices if index.name in means}
-    others = [index.text for index in netsor.indices if index.text not in found]
-    return frozenset(
-        found.difference(
-            _fixed(
-                replace(netsor, indices=tuple(i if i.text in others else replace(i, text="") for i in netsor.indices))
-            )
-        )
-    )
-
-
 def _fixed(netsor: Netsor) -> dict[str, str]:
     """Constants that must be numbers, with the reason."""
     found: dict[str, str] = {}
-    for expr in netsor.expressions:
-        for node in walk(expr):
-            if isinstance(node, Call) and node.atom == "power":
-                found |= {
-                    inner.name: "stands in an exponent" for inner in walk(node.args[1]) if isinstance(inner, Constant)
-                }
-            if isinstance(node, Call) and node.atom == "where":
-                inside = list(walk(node.args[0]))
-                if not any(isinstance(inner, Variable | IndexValue) for inner in inside):
-                    found |= {inner.name: "makes a choice" for inner in inside if isinstance(inner, Constant)}
-    texts = [index.text for index in netsor.indices] + [text for _, _, text in netsor.widths]
-    texts += [text for name, text in netsor.written if name in dict(netsor.fixed_widths)]
-    references = [node for expr in netsor.expressions for node in walk(expr) if isinstance(node, Variable | Constant)]
+    nodes = [node for expr in netsor.expressions for node in walk(expr)]
+    for node in nodes:
+        if is_call(node, "power"):
+            found |= dict.fromkeys(_constants(node.args[1]), "stands in an exponent")
+        if is_call(node, "where") and not any(isinstance(inner, Variable | IndexValue) for inner in walk(node.args[0])):
+            found |= dict.fromkeys(_constants(node.args[0]), "makes a choice")
+    references = [node for node in nodes if isinstance(node, Variable | Constant)]
     references += [reference for statement in netsor.body for reference in (statement.target, *statement.references)]
-    texts += [slot.text for reference in references for slot in reference.slots]
-    for name in re.findall(r"\w+", " ".join(texts)):
-        if name in netsor.scalars:
-            found[name] = "fixes the range of an index"
-    return found
+    texts = [slot.text for reference in references for slot in reference.slots]
+    texts += [index.text for index in netsor.indices] + [text for _, _, text in netsor.widths]
+    texts += [text for name, text in netsor.written if name in dict(netsor.fixed_widths)]
+    sizes = set(re.findall(r"\w+", " ".join(texts))).intersection(netsor.scalars)
+    return found | dict.fromkeys(sizes, "fixes the range of an index")
+
+
+def _constants(expr: Expr) -> list[str]:
+    return [node.name for node in walk(expr) if isinstance(node, Constant)]

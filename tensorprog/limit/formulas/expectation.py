@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import sympy as sp
 
+from tensorprog.gaussian import cross, mean
+from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.function import FunctionTerm
-from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import NotCompiledError
+from tensorprog.language.evaluate import Open, Scope
 from tensorprog.language.expr import Call, Expr, Number, Variable, rebuild, replace_variables, walk
 from tensorprog.limit.form.sums_of_functions import FORMAL
+from tensorprog.limit.form.univariate import function
 from tensorprog.limit.formulas.closed import mean_moment, pair_moment, regular
-from tensorprog.limit.formulas.conversion import SymbolicExpansion, expand_terms, scalar_function
-from tensorprog.limit.formulas.nodes import IndexSum, Lookup, Node, Opaque, RealNode, Softmax
-from tensorprog.limit.formulas.notation import expression_tex
+from tensorprog.limit.formulas.conversion import SymbolicExpansion, expand_terms, scalar_function, written
+from tensorprog.limit.formulas.nodes import Node, Opaque, carried, estimate
 
-__all__ = ["Body", "Expectation", "argument_names", "factor_of"]
+__all__ = ["Expectation", "factor_of"]
 
 ZERO = sp.S.Zero
 LETTERS = ("z", "xi", "eta", "zeta", "variable")  # of the variables, whichever is not a constant
 LENGTH = 3000  # parts of a closed form that is written out unasked
 
 
-class Body(Opaque):
-    """A function as an expression of the language: '.' or '.0', '.1', ... are its arguments, '.p0', ... numbers."""
-
-    labelled = staticmethod(str)
-
-    @property
-    def expr(self) -> Expr:
-        """The expression."""
-        return self.given[0]  # type: ignore[no-any-return]
-
-
 def factor_of(expr: Expr, places: Mapping[Variable, int], number: Callable[[Expr], Any]) -> sp.Tuple:
-    """One factor f(z_1, ..., z_k) of an expectation: its body, its numbers, and which variables it reads."""
+    """One factor f(z_1, ..., z_k) of an expectation: its body, its numbers, and which variables it reads.
+
+    The body is an expression of the language: '.' or '.0', '.1', ... are its arguments, '.p0', ... its numbers.
+    """
     used = [v for v in places if any(node == v for node in walk(expr))]
-    names = dict(zip(used, argument_names(len(used)), strict=True))
+    names = dict(zip(used, _arguments(len(used)), strict=True))
     numbers: list[Any] = []
 
     def change(node: Expr) -> Expr | None:
@@ -49,29 +44,21 @@ def factor_of(expr: Expr, places: Mapping[Variable, int], number: Callable[[Expr
         numbers.append(number(node))
         return Variable(f".p{len(numbers) - 1}")
 
-    return sp.Tuple(Body(rebuild(expr, change)), sp.Tuple(*numbers), sp.Tuple(*(places[v] for v in used)))
+    body = rebuild(expr, change)
+    return sp.Tuple(Opaque(body, str(body)), sp.Tuple(*numbers), sp.Tuple(*(places[v] for v in used)))
 
 
-def letters_of(factor: sp.Tuple) -> dict[Variable, Any]:
-    """The numbers of a factor by their names in its body."""
-    return {Variable(f".p{k}"): value for k, value in enumerate(factor[1])}
-
-
-class Expectation(RealNode, Node):
+class Expectation(Node):
     """E[f_1 ... f_k] over jointly Gaussian variables, args (factors, means, rows of the covariance).
 
     Prints as an expectation with the law of its variables; `doit` gives the closed form if there is one; `evalf`
     gives a number when no free symbol is left, `estimate` the number with its error.
     """
 
-    def __new__(cls, factors: Any, means: Any, cov: Any) -> Expectation:
-        """From sympy tuples."""
-        return super().__new__(cls, sp.sympify(factors), sp.sympify(means), sp.sympify(cov))  # type: ignore[no-any-return]
-
     @classmethod
     def of(cls, factors: Sequence[sp.Tuple], means: Sequence[Any], cov: Sequence[Sequence[Any]]) -> Expectation:
         """From sequences."""
-        return cls(sp.Tuple(*factors), sp.Tuple(*means), sp.Tuple(*(sp.Tuple(*row) for row in cov)))
+        return cls(*(sp.Tuple(*map(sp.sympify, given)) for given in (factors, means, map(tuple, cov))))
 
     def doit(self, **hints: Any) -> Any:
         """The closed form, as far as there is one."""
@@ -83,17 +70,18 @@ class Expectation(RealNode, Node):
         factors, means, cov = self.args
         if any(len(places) != 1 for _, _, places in factors):
             return self
+        places = [int(factor[2][0]) for factor in factors]
         if len(factors) == 1:
             return self._single(factors[0], means[0], cov[0][0], most)
-        i, j = int(factors[0][2][0]), int(factors[1][2][0])
+        i, j = places
         return self._pair((means[i], means[j], cov[i][i], cov[j][j], cov[i][j]), most)
 
     def _single(self, factor: sp.Tuple, mean: Any, variance: Any, most: float) -> Any:
         if variance == 0:
-            return scalar_function(factor[0].expr, _values(factor, [mean]))
+            return scalar_function(factor[0].held, _values(factor, [mean]))
         if mean == 0 and _parity(factor) < 0:
             return ZERO
-        terms = terms_of(factor)
+        terms = _terms(factor)
         found = None if terms is None else mean_moment(terms, mean, variance, most)
         return self if found is None else found
 
@@ -101,20 +89,19 @@ class Expectation(RealNode, Node):
         f, g = self.args[0]
         mx, my, vx, vy, c = law
         if vx == 0 or vy == 0 or c == 0:
-            return _alone(f, mx, vx).closed(most) * _alone(g, my, vy).closed(most)
+            return _one_variable([f], mx, vx).closed(most) * _one_variable([g], my, vy).closed(most)
         if mx == 0 and my == 0 and _parity(f) * _parity(g) < 0:
             return ZERO
-        first, second = terms_of(f), terms_of(g)
-        singular = _zero(vx * vy - c**2, vx * vy)
+        first, second = _terms(f), _terms(g)
+        one = mx == my and vx == vy == c
+        if first is None or second is None or (not one and _zero(vx * vy - c**2, vx * vy)):
+            return _one_variable((f, g), mx, vx) if one else self
+        # members may be equal for some values of indices
+        indexed = any(symbol.is_integer for symbol in sp.Tuple(*law).free_symbols)
         found = None
-        if first is not None and second is not None:
-            # members may be equal for some values of indices
-            indexed = any(symbol.is_integer for symbol in sp.Tuple(*law).free_symbols)
-            if singular or not indexed or regular(first, second, mx, my):
-                found = pair_moment(first, second, law, most, singular)
-        if found is None and singular and c == vx and mx == my:
-            return _one_variable((f, g), mx, vx)
-        return self if found is None else found
+        if one or not indexed or regular(first, second, mx, my):
+            found = pair_moment(first, second, law, most, one)
+        return found if found is not None else _one_variable((f, g), mx, vx) if one else self
 
     def settled(self) -> Any:
         """What holds for all members alike: independent factors part, and what is zero by symmetry is zero."""
@@ -128,115 +115,106 @@ class Expectation(RealNode, Node):
         if means[i] == means[j] and cov[i][i] == cov[j][j] == cov[i][j]:
             return _one_variable(factors, means[i], cov[i][i])
         if cov[i][j] == 0:
-            return sp.Mul(*(_alone(h, means[k], cov[k][k]).settled() for h, k in ((f, i), (g, j))))
+            return sp.Mul(*(_one_variable([h], means[k], cov[k][k]).settled() for h, k in ((f, i), (g, j))))
         odd = means[i] == 0 and means[j] == 0 and _parity(f) * _parity(g) < 0
         return ZERO if odd else self
 
-    # -- numbers ------------------------------------------------------------------------------------------------
+    def value(self) -> Estimate:
+        """The number, of functions of one variable each."""
+        factors, means, cov = self.args
+        size = len(means)
+        if any(len(places) != 1 for _, _, places in factors):
+            raise NotCompiledError(
+                f"{self} is over a function of several variables and has no number as a formula; P.limit() gives it"
+            )
+        counts = [len(factor[1]) for factor in factors]
+        bodies = [_apart(factor, f) for f, factor in enumerate(factors)]
+        names = [Variable(f".p{f}.{k}") for f, count in enumerate(counts) for k in range(count)]
+        places = [int(factor[2][0]) for factor in factors]
 
-    def _eval_derivative(self, symbol: Any) -> Any:
-        if not self.has_free(symbol):
-            return ZERO
-        raise NotCompiledError(
-            f"the derivative of an expectation without closed form in {symbol} is not written as a formula; "
-            "take differences of its values, or ask for closed forms with doit() first"
-        )
+        def call(*values: Any) -> Estimate:
+            given = {name: Open((), value) for name, value in zip(names, values, strict=False)}
+            scope = Scope(cast(Any, None), {}, lambda reference, ranges: given[reference])
+            mu, (vx, *rest) = values[len(names) : len(names) + size], values[len(names) + size :]
+            if size == 1:
+                product = bodies[0] if len(bodies) == 1 else Call("multiply", tuple(bodies))
+                return mean(function(product, scope, ()), mu[0], np.maximum(vx, 0))
+            c, vy = rest
+            vx, vy = np.maximum(vx, 0), np.maximum(vy, 0)
+            edge = np.sqrt(vx) * np.sqrt(vy)
+            f, g = (function(bodies[places.index(k)], scope, ()) for k in range(2))
+            return cross(f, g, mu[0], mu[1], vx, vy, np.clip(c, -edge, edge))
+
+        upper = [cov[a][b] for a in range(size) for b in range(a, size)]
+        numbers = [value for factor in factors for value in factor[1]]
+        return carried(call, [estimate(arg) for arg in (*numbers, *means, *upper)])
 
     # -- text ---------------------------------------------------------------------------------------------------
 
-    def letters(self) -> list[Any]:
-        """The variables as symbols: z, or z_1, z_2, ..."""
-        size = len(self.args[1])
+    def _parts(self) -> tuple[Any, Any, Any, Any]:
+        """The function under the expectation, its variables, their means and covariances, as they are shown."""
+        factors, means, cov = self.args
         taken = {str(symbol).split("_")[0] for symbol in self.free_symbols}
         letter = next(name for name in LETTERS if name not in taken)
-        return [sp.Symbol(letter if size == 1 else f"{letter}_{k + 1}") for k in range(size)]
+        size = len(means)
+        z = [sp.Symbol(letter if size == 1 else f"{letter}_{k + 1}", real=True) for k in range(size)]
+        values = [_values(factor, [z[int(place)] for place in factor[2]]) for factor in factors]
+        shown = sp.Mul(*(written(factor[0].held, value.get) for factor, value in zip(factors, values, strict=True)))
+        if size == 1:
+            return shown, z[0], means[0], cov[0][0]
+        return shown, tuple(z), list(means) if any(mean != 0 for mean in means) else ZERO, [list(row) for row in cov]
 
     def _sympystr(self, printer: Any) -> str:
-        _, means, cov = self.args
-        z = self.letters()
-        texts = [_body_text(factor, z, printer) for factor in self.args[0]]
-        product = f"{texts[0]}**2" if len(texts) == 2 and texts[0] == texts[1] else "*".join(texts)
-        if len(z) == 1:
-            return f"E[{product}; {z[0]} ~ N({printer._print(means[0])}, {printer._print(cov[0][0])})]"
-        mean = printer._print(list(means)) if any(m != 0 for m in means) else "0"
-        rows = printer._print([list(row) for row in cov])
-        return f"E[{product}; ({', '.join(map(str, z))}) ~ N({mean}, {rows})]"
+        shown, z, mean, cov = map(printer._print, self._parts())
+        return f"E[{shown}; {z} ~ N({mean}, {cov})]"
 
     def _latex(self, printer: Any) -> str:
-        return rf"\mathbb{{E}}\left[{self.product_tex(printer)} \,\middle|\, {self.law_tex(printer)}\right]"
-
-    def product_tex(self, printer: Any) -> str:
-        """The function under the expectation."""
-        z = self.letters()
-        texts = [_body_tex(factor, z, printer) for factor in self.args[0]]
-        return f"{{{texts[0]}}}^{{2}}" if len(texts) == 2 and texts[0] == texts[1] else r"\, ".join(texts)
-
-    def law_tex(self, printer: Any) -> str:
-        """The law of its variables."""
-        _, means, cov = self.args
-        z = [printer._print(letter) for letter in self.letters()]
-        if len(z) == 1:
-            return rf"{z[0]} \sim N\left({printer._print(means[0])}, {printer._print(cov[0][0])}\right)"
-        mean = "0" if all(m == 0 for m in means) else printer._print(sp.Matrix(means))
-        return rf"({', '.join(z)}) \sim N\left({mean}, {printer._print(sp.Matrix(cov))}\right)"
+        shown, z, mean, cov = self._parts()
+        if isinstance(cov, list):
+            mean, cov = sp.Matrix(mean) if mean != 0 else mean, sp.Matrix(cov)
+        shown, z, mean, cov = map(printer._print, (shown, z, mean, cov))
+        return rf"\mathbb{{E}}\left[{shown} \,\middle|\, {z} \sim N\left({mean}, {cov}\right)\right]"
 
 
-def _body_tex(factor: sp.Tuple, z: Sequence[Any], printer: Any) -> str:
-    values = _values(factor, [z[int(place)] for place in factor[2]])
-
-    def leaf(node: Any) -> tuple[str, int]:
-        value = values[node]
-        level = 9 if value.is_Atom and not value.could_extract_minus_sign() else 4 if value.is_Mul else 1
-        return printer._print(value), level
-
-    return expression_tex(factor[0].expr, 3, leaf)
-
-
-def _body_text(factor: sp.Tuple, z: Sequence[Any], printer: Any) -> str:
-    values = _values(factor, [z[int(place)] for place in factor[2]])
-
-    def change(node: Variable) -> Variable:
-        text = printer._print(values[node])
-        return Variable(text if values[node].is_Atom else f"({text})")
-
-    expr = factor[0].expr
-    text = str(replace_variables(expr, change))
-    called = isinstance(expr, Call) and not ATOMS[expr.atom].operator
-    return text if called or isinstance(expr, Variable) else f"({text})"
-
-
-def argument_names(count: int) -> list[Variable]:
+def _arguments(count: int) -> list[Variable]:
     """The arguments of a factor's body."""
     return [FORMAL] if count == 1 else [Variable(f".{k}") for k in range(count)]
 
 
 def _values(factor: sp.Tuple, places: Sequence[Any]) -> dict[Variable, Any]:
     """What stands in a factor's body, at given arguments."""
-    return letters_of(factor) | dict(zip(argument_names(len(places)), places, strict=True))
+    return _letters(factor) | dict(zip(_arguments(len(places)), places, strict=True))
 
 
-def terms_of(factor: sp.Tuple) -> tuple[FunctionTerm, ...] | None:
+def _letters(factor: sp.Tuple) -> dict[Variable, Any]:
+    return {Variable(f".p{k}"): value for k, value in enumerate(factor[1])}
+
+
+def _apart(factor: Any, number: int) -> Expr:
+    """A factor's body, its numbers named apart from those of other factors."""
+    return replace_variables(
+        factor[0].held, lambda v: Variable(f".p{number}.{v.name[2:]}") if v.name.startswith(".p") else None
+    )
+
+
+def _terms(factor: sp.Tuple) -> tuple[FunctionTerm, ...] | None:
     """The expansion of a factor of one argument."""
-    return expand_terms(factor[0].expr, letters_of(factor))
+    return expand_terms(factor[0].held, _letters(factor))
 
 
 def _parity(factor: sp.Tuple) -> int:
     """+1 for an even factor of one argument, -1 for an odd one, else 0."""
-    return int(SymbolicExpansion(letters_of(factor)).of(factor[0].expr).parity)
+    return int(SymbolicExpansion(_letters(factor)).of(factor[0].held).parity)
 
 
 def _one_variable(factors: Sequence[sp.Tuple], mean: Any, variance: Any) -> Expectation:
-    """Both factors read the same variable."""
+    """All factors read the same variable."""
     return Expectation.of([sp.Tuple(*factor[:2], sp.Tuple(0)) for factor in factors], (mean,), ((variance,),))
-
-
-def _alone(factor: sp.Tuple, mean: Any, variance: Any) -> Expectation:
-    return _one_variable((factor,), mean, variance)
 
 
 def _zero(value: Any, scale: Any) -> bool:
     """Whether an expression is zero: at numbers for its symbols first, and if so, exactly."""
-    nodes = {node: sp.Dummy(real=True) for node in value.atoms(Expectation, IndexSum, Lookup, Softmax, sp.Piecewise)}
+    nodes = {node: sp.Dummy(real=True) for node in value.atoms(Node, sp.Piecewise)}
     value, scale = value.xreplace(nodes), scale.xreplace(nodes)
     if value == 0:
         return True

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,15 +14,13 @@ from tensorprog.blocks import Block, Mathematics, paragraph, strong
 from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
 from tensorprog.language.formats import name_of, selected
-from tensorprog.language.ir import Netsor, Table
+from tensorprog.language.ir import Netsor
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.formulas.conversion import kept_constants, sizes
+from tensorprog.limit.formulas.conversion import kept_constants
 from tensorprog.limit.formulas.functions import Phi, phi
-from tensorprog.limit.formulas.latex import blocks, cases_latex
-from tensorprog.limit.formulas.nodes import Data, Lookup, Score
-from tensorprog.limit.formulas.notation import readable
+from tensorprog.limit.formulas.nodes import readable
 from tensorprog.limit.formulas.recursion import FormulaRecursion, IndexedFormulas
-from tensorprog.limit.formulas.text import cases_text
+from tensorprog.limit.formulas.writing import blocks, cases_latex, cases_text, escaped
 
 __all__ = ["FormulaArray", "SymbolicLaw"]
 
@@ -100,24 +97,19 @@ class SymbolicLaw(Shown):
     Source    Sakai, Karakida & Imaizumi 2025 (arXiv 2506.00846), Definition 1
     """
 
-    def __init__(self, netsor: Netsor, symbolic: bool | Sequence[str] = True, *, grade: str = "") -> None:
+    def __init__(
+        self, netsor: Netsor, symbolic: bool | Sequence[str] = True, *, grade: str = "", assumed: Sequence[str] = ()
+    ) -> None:
         if not isinstance(symbolic, bool | str) and not (
             isinstance(symbolic, Sequence) and all(isinstance(name, str) for name in symbolic)
         ):
             raise ProgramError(f'symbolic takes True, False, or names of constants such as ["C"], not {symbolic!r}')
-        self.grade = grade
-        self._sized = netsor, sizes(netsor) if symbolic is True else frozenset()
+        self.grade, self.assumed = grade, tuple(assumed)
         self.formulas = FormulaRecursion(netsor, kept_constants(netsor, symbolic))
         self.netsor = self.formulas.netsor
         inside = self.formulas.converter.symbols
         self.symbols = {name: sp.Symbol(name) for name in inside}
         self._plain = {symbol: self.symbols[name] for name, symbol in inside.items()}
-
-    @cached_property
-    def derivation(self) -> FormulaRecursion:
-        """What is shown line by line: with all constants as symbols sizes are too, for the values that they have."""
-        program, found = self._sized
-        return FormulaRecursion(program, frozenset(self.symbols), found) if found else self.formulas
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -134,12 +126,10 @@ class SymbolicLaw(Shown):
         """Names of vectors and scalars, in the order of the program."""
         return self.formulas.families
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a law in formulas has no {name}: numbers are those of P.limit(), without symbolic")
-
     def __repr__(self) -> str:
         symbols = ", ".join(self.symbols) or "none"
-        return f"SymbolicLaw({self.netsor.name}, outputs={', '.join(self.outputs)}, symbols={symbols})"
+        assumed = "".join(f"; {claim}" for claim in self.assumed)
+        return f"SymbolicLaw({self.netsor.name}, outputs={', '.join(self.outputs)}, symbols={symbols}{assumed})"
 
     def _repr_latex_(self) -> str:
         return self.latex()
@@ -147,11 +137,16 @@ class SymbolicLaw(Shown):
     def blocks(self) -> list[Block]:
         """The derivation, line by line."""
         title = strong(self.netsor.title or self.netsor.name)
-        return [paragraph(title, ": infinite-width limit in formulas"), Mathematics(tuple(blocks(self.derivation)))]
+        claims = [paragraph(claim, label="claim") for claim in self.assumed]
+        return [
+            paragraph(title, ": infinite-width limit in formulas"),
+            *claims,
+            Mathematics(tuple(blocks(self.formulas))),
+        ]
 
     def latex(self) -> str:
         """The derivation, line by line: statement, clause of Definition 1, formula; then the law of the outputs."""
-        return "\n\n".join(blocks(self.derivation))
+        return "\n\n".join([*(f"{escaped(claim)}." for claim in self.assumed), *blocks(self.formulas)])
 
     # -- formulas -----------------------------------------------------------------------------------------------
 
@@ -172,44 +167,25 @@ class SymbolicLaw(Shown):
         """E[Z]."""
         return self._of(self.formulas.mean, name)
 
-    def given_scores(self, first: str, second: str | None = None, *, scores: Mapping[str, Any] | None = None) -> Any:
-        """Cov(f, g | p-ring), a function of the scores, for vectors that are linear given them.
-
-        With `scores={"p": array}` the formulas hold these numbers and evaluate.
-        """
+    def given_scores(self, first: str, second: str | None = None) -> Any:
+        """Cov(f, g | p-ring), a function of the scores, for vectors that are linear given them."""
         second = first if second is None else second
-
-        def given(*names: str) -> Any:
-            if not all(map(self.formulas.is_linear, names)):
-                raise NotCompiledError(
-                    f"{first} and {second} are not linear in Gaussian vectors given the scores, and "
-                    "their covariance has no formula; P.limit().sample(1000) draws them"
-                )
-            return self.formulas.conditional(*names).mapped(self._with_scores(scores or {}))
-
-        return self._of(given, first, second)
+        return self._of(self._given(self.formulas.conditional), first, second)
 
     def conditional_mean(self, name: str) -> Any:
         """E[f | p-ring], likewise."""
-        return self._of(self.formulas.conditional_mean, name)
+        return self._of(self._given(self.formulas.conditional_mean), name)
 
-    def _with_scores(self, given: Mapping[str, Any]) -> Callable[[Any], Any]:
-        """Scores in a formula read from arrays of numbers."""
-        data = {}
-        for name, values in given.items():
-            if name not in self.scores:
-                raise ProgramError(f"{name} is not a score of the program; {did_you_mean(name, self.scores)}")
-            array, family = np.asarray(values, dtype=np.float64), self.netsor.families[name]
-            if array.shape != family.shape:
-                raise ProgramError(f"{name} must have shape {family.shape}, not {array.shape}")
-            starts = tuple(start for start, _ in family.ranges)
-            data[sp.Symbol(name)] = Data(name, Table.of(array), starts, ("",) * len(starts))
+    def _given(self, formula: Callable[..., IndexedFormulas]) -> Callable[..., IndexedFormulas]:
+        def given(*names: str) -> IndexedFormulas:
+            if not all(map(self.formulas.is_linear, names)):
+                raise NotCompiledError(
+                    f"{' and '.join(dict.fromkeys(names))}: not linear in Gaussian vectors given the scores, so that "
+                    "there is no formula; P.limit().sample(1000) draws them"
+                )
+            return formula(*names)
 
-        def change(formula: Any) -> Any:
-            found = [score for score in formula.atoms(Score) if score.args[0] in data]
-            return formula.xreplace({score: Lookup(data[score.args[0]], *score.args[1:]) for score in found})
-
-        return change
+        return given
 
     def _of(self, formula: Callable[..., Any], *variables: str) -> Any:
         """A formula of families, read at the members that are named."""

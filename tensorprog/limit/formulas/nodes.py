@@ -1,31 +1,33 @@
-"""The nodes of formulas that sympy leaves as they are: scores, sums, softmaxes, choices, arrays, averages over scores.
+"""What sympy leaves as it is: names with indices, sums, softmaxes, choices, arrays, averages over scores; and numbers.
 
-An index that a node runs over is bound there and means nothing outside.  Conditions on bound indices must not leave
-their node, which sympy's Sum (it folds) and Piecewise (it is folded) would let happen: hence `IndexSum` is built
-without sympy's rules, and conditions under a softmax are `Choice`.
+An index that a node runs over is a `Bound`, a sympy Dummy: it means nothing outside and catches no other symbol.
+Conditions on bound indices must not leave their node, as those of a Piecewise do when sympy folds it: `Choice`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import sympy as sp
 
-from tensorprog.gaussian.estimate import Estimate
-from tensorprog.language.errors import MemoryLimitError
+from tensorprog.gaussian.estimate import EPS, Estimate
+from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range, Table
 
 __all__ = [
-    "Choice", "Conditional", "Data", "Entry", "IndexSum", "Lookup", "Node", "Opaque", "RealNode",
-    "Score", "ScoreAverage", "Softmax", "affine", "index_symbol", "summed", "written_out",
+    "Bound", "Called", "Choice", "Data", "Entry", "IndexSum", "Lookup", "Named", "Node", "Opaque", "Reduced", "Score",
+    "ScoreAverage", "Softmax", "affine", "carried", "estimate", "index_symbol", "outermost", "readable", "same",
+    "softmax", "summed",
 ]  # fmt: skip
 
 MOST = 100_000  # terms that are written out
+LEVEL = 64 * EPS  # errors of arguments below this, relatively, are rounding
 
 
 def index_symbol(name: str) -> Any:
@@ -38,72 +40,67 @@ def affine(form: Affine) -> Any:
     return sum((coefficient * index_symbol(name) for name, coefficient in form.terms), sp.Integer(form.offset))
 
 
-def written_out(expr: Any, limits: Any) -> Iterator[Any]:
-    """An expression at all values of bound indices."""
-    ranges = [range(int(start), int(stop) + 1) for _, start, stop in limits]
-    if math.prod(map(len, ranges)) > MOST:
-        raise MemoryLimitError(f"{math.prod(map(len, ranges))} terms are not written out")
-    for values in product(*ranges):
-        yield expr.xreplace({limit[0]: sp.Integer(value) for limit, value in zip(limits, values, strict=True)})
-
-
 class Node(sp.Expr):  # type: ignore[misc]
-    """What sympy leaves as it is, and what has a number of its own once no symbol is left in it."""
+    """A real number that sympy leaves as it is, and which may have a value once no symbol is left in it."""
 
     __slots__ = ()
-    is_commutative = True
-    evaluation: ClassVar[Callable[[Any], Estimate]]  # handed in by `numbers`, which knows all nodes
+    is_commutative = is_extended_real = is_real = is_finite = True
 
     def estimate(self) -> Estimate:
         """Value and error, when no free symbol is left."""
-        return Node.evaluation(self)
+        return estimate(self)
+
+    def value(self) -> Estimate:
+        """The same, for nodes that have one."""
+        raise ProgramError(f"no number yet: {self} must be given a value first")
 
     def _eval_evalf(self, prec: int) -> Any:
-        return None if self.free_symbols or self.has(Score) else sp.Float(float(self.estimate().value), 15)
+        return None if self.free_symbols or self.has(Named, ScoreAverage) else sp.Float(float(self.estimate().value), 15)
 
-
-class RealNode(sp.Expr):  # type: ignore[misc]
-    """What stands for a finite real number."""
-
-    __slots__ = ()
-    is_commutative = True
-    is_extended_real = is_real = is_finite = True
+    def _eval_derivative(self, symbol: Any) -> Any:
+        if not self.has_free(symbol):
+            return sp.S.Zero
+        raise NotCompiledError(
+            f"the derivative in {symbol} of an expectation without closed form, or of what is not written out, is no "
+            "formula; take differences of its values, or write it out with doit() first"
+        )
 
 
 class Opaque(sp.Atom):  # type: ignore[misc]
-    """An argument of formulas that is itself none, known by a label."""
+    """An argument of formulas that is none itself: an object, and what sympy compares and sorts it by."""
 
-    __slots__ = ("given", "label")
-    given: tuple[Any, ...]
-    label: str
+    __slots__ = ("held", "key")
+    held: Any
+    key: tuple[Any, ...]
 
-    def __new__(cls, *given: Any) -> Any:
+    def __new__(cls, held: Any, *key: Any) -> Any:
         """From what it holds."""
         self = super().__new__(cls)
-        self.given, self.label = given, cls.labelled(*given)
+        self.held, self.key = held, key
         return self
 
-    @staticmethod
-    def labelled(*given: Any) -> str:
-        """The label."""
-        raise NotImplementedError
-
     def _hashable_content(self) -> tuple[Any, ...]:
-        return (self.label,)  # sympy compares and sorts by it
+        return self.key
 
     def sort_key(self, order: Any = None) -> Any:
-        """By its label."""
-        return self.class_key(), (1, (self.label,)), sp.S.One.sort_key(), sp.S.One
+        """By its key."""
+        return self.class_key(), (1, (str(self.key[0]),)), sp.S.One.sort_key(), sp.S.One
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return self.given
+        return self.held, *self.key
 
     def _sympystr(self, printer: Any) -> str:
-        return self.label
+        return str(self.key[0])
+
+    def _latex(self, printer: Any) -> str:
+        return str(printer._print(sp.Symbol(self.key[0])))
 
 
-class Score(RealNode):
-    """A score in the limit, p-ring, args (name, *indices)."""
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+
+class Named(Node):
+    """A member of a family, args (name, *indices)."""
 
     @property
     def free_symbols(self) -> set[Any]:
@@ -116,28 +113,78 @@ class Score(RealNode):
 
     def _latex(self, printer: Any) -> str:
         name, *indices = map(printer._print, self.args)
+        return f"{{{name}}}_{{{','.join(indices)}}}" if indices else name
+
+
+class Score(Named):
+    """A score in the limit, p-ring."""
+
+    def _latex(self, printer: Any) -> str:
+        name, *indices = map(printer._print, self.args)
         return rf"\mathring{{{name}}}" + (f"_{{{','.join(indices)}}}" if indices else "")
 
 
-class Entry(RealNode):
-    """A formula of an earlier line by its name: args (f, g, number of the case, *indices)."""
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """Families and case."""
-        return str(self.args[0]), str(self.args[1]), int(self.args[2])
-
-    def _sympystr(self, printer: Any) -> str:
-        first, second, number = self.key
-        name = f"K_{first}" if first == second else f"K_{first}_{second}"
-        name += "'" * number
-        return f"{name}[{', '.join(map(printer._print, self.args[3:]))}]" if self.args[3:] else name
+class Entry(Named):
+    """A formula of an earlier line by its name."""
 
     def _latex(self, printer: Any) -> str:
-        families = [printer._print(name) for name in dict.fromkeys(self.args[:2])]
-        number = f"^{{({self.args[2]})}}" if self.args[2] else ""
-        text = rf"\kappa{number}_{{{','.join(families)}}}"
-        return text + (rf"\left({','.join(map(printer._print, self.args[3:]))}\right)" if self.args[3:] else "")
+        name, *indices = map(printer._print, self.args)
+        return rf"{name}\left({','.join(indices)}\right)" if indices else name
+
+
+class Lookup(Named):
+    """An entry of an array of numbers, args (data, *indices); the number itself once the indices are numbers."""
+
+    def __new__(cls, data: Data, *indices: Any) -> Any:
+        """A lookup, or the number."""
+        given = list(map(sp.sympify, indices))
+        if not all(index.is_Integer for index in given):
+            return super().__new__(cls, data, *given)
+        value = data.read(*map(int, given))
+        return sp.Integer(int(value)) if value == int(value) else sp.Float(value)
+
+
+class Data(Opaque):
+    """An array of numbers with a name, the first values of its indices, and what lies outside."""
+
+    @classmethod
+    def of(cls, name: str, table: Table, starts: tuple[int, ...], rules: tuple[str, ...]) -> Any:
+        """From a table."""
+        return cls(table.array, name, table.shape, table.data, starts, rules)
+
+    def read(self, *indices: int) -> float:
+        """The number there."""
+        _, shape, _, starts, rules = self.key
+        places = [index - start for index, start in zip(indices, starts, strict=True)]
+        for k, (size, rule) in enumerate(zip(shape, rules, strict=True)):
+            if rule == "zero" and not 0 <= places[k] < size:
+                return 0.0
+            places[k] = places[k] % size if rule == "wrap" else min(max(places[k], 0), size - 1)
+        return float(self.held[tuple(places)])
+
+
+class Called(Node):
+    """A function by its name, args (name, *arguments)."""
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"{self.args[0].name}({', '.join(map(printer._print, self.args[1:]))})"
+
+    def _latex(self, printer: Any) -> str:
+        name = self.args[0].name.replace("_", r"\_")
+        return rf"\operatorname{{{name}}}\left({', '.join(map(printer._print, self.args[1:]))}\right)"
+
+
+class Reduced(Node):
+    """A reduction by its name, args (name, argument, *indices)."""
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"{self.args[0].name}[{','.join(map(str, self.args[2:]))}]({printer._print(self.args[1])})"
+
+    def _latex(self, printer: Any) -> str:
+        indices, inner = ",".join(map(printer._print, self.args[2:])), printer._print(self.args[1])
+        if self.args[0].name == "sum":
+            return rf"\sum_{{{indices}}} " + (rf"\left({inner}\right)" if self.args[1].is_Add else inner)
+        return rf"\operatorname{{{self.args[0].name}}}_{{{indices}}}\left({inner}\right)"
 
 
 class Choice(sp.Expr):  # type: ignore[misc]
@@ -157,148 +204,153 @@ class Choice(sp.Expr):  # type: ignore[misc]
         condition, value, other = (arg.doit(**hints) for arg in self.args)
         return sp.Piecewise((value, condition), (other, True))
 
-    def _eval_derivative(self, symbol: Any) -> Any:
-        condition, value, other = self.args
-        return Choice(condition, value.diff(symbol), other.diff(symbol))
-
     def _sympystr(self, printer: Any) -> str:
         return f"where({', '.join(map(printer._print, self.args))})"
 
     def _latex(self, printer: Any) -> str:
-        condition, value, other = map(printer._print, self.args)
-        return rf"\begin{{cases}} {value} & {condition} \\ {other} & \text{{otherwise}} \end{{cases}}"
+        condition, value, other = self.args
+        return str(printer._print(sp.Piecewise((value, condition), (other, True), evaluate=False)))
+
+
+class ScoreAverage(Node):
+    """The average of a formula over p-ring, and over the vectors that stand in it by name."""
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"E_p[{printer._print(self.args[0])}]"
+
+    def _latex(self, printer: Any) -> str:
+        return rf"\mathbb{{E}}_{{\mathring{{p}}}}\left[{printer._print(self.args[0])}\right]"
+
+
+# ---- what runs over indices -----------------------------------------------------------------------------------------
+
+
+class Bound(sp.Dummy):  # type: ignore[misc]
+    """An index that a sum or a softmax runs over."""
+
+    def _sympystr(self, printer: Any) -> str:
+        return str(self.name)
+
+    def _latex(self, printer: Any) -> str:
+        return str(printer._print(sp.Symbol(self.name)))
+
+
+def _bound(name: str) -> Any:
+    """A bound index, by the name that it has in the program; second copies end in '_'."""
+    base = name.split("~")[0].rstrip("*_'")
+    return Bound(f"{base}{'_' * name.endswith('_')}", integer=True)
+
+
+def readable(formula: Any, positions: Mapping[str, str]) -> Any:
+    """A formula with positions named, and bound indices named so that all are different."""
+    names = {index_symbol(old): index_symbol(new) for old, new in positions.items()}
+    taken = set(positions.values())
+    inner = {limit[0] for node in formula.atoms(Softmax) for limit in node.args[1]}  # most of which are not shown
+    for index in sorted(formula.atoms(Bound), key=lambda index: (index in inner, index.name, index.dummy_index)):
+        base, tail, new, number = index.name.rstrip("_"), "_" * index.name.endswith("_"), index.name, 2
+        while new in taken:
+            new, number = f"{base}{number}{tail}", number + 1
+        taken.add(new)
+        names[index] = index if new == index.name else Bound(new, integer=True)
+    return formula.xreplace(names)
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether formulas are equal but for the names of bound indices."""
+    return first == second or _numbered(first) == _numbered(second)
+
+
+def _numbered(formula: Any) -> Any:
+    found = dict.fromkeys(node for node in sp.preorder_traversal(formula) if isinstance(node, Bound))
+    return formula.xreplace({index: index_symbol(f"${number}") for number, index in enumerate(found)})
 
 
 class Binder(Node):
-    """What binds indices in its first argument: replacing symbols neither touches them nor lets them catch others."""
-
-    @property
-    def bound_symbols(self) -> list[Any]:
-        """The indices it runs over."""
-        raise NotImplementedError
-
-    def _xreplace(self, rule: Mapping[Any, Any]) -> tuple[Any, bool]:
-        """Sympy's replacement by a rule; an index that would catch a symbol of what comes in gets another name."""
-        if self in rule:
-            return rule[self], True
-        bound = self.bound_symbols
-        inside = {old: new for old, new in rule.items() if old not in bound}
-        coming: set[Any] = set()
-        for old, new in inside.items():
-            if self.args[0].has(old):
-                coming |= new.free_symbols - old.free_symbols
-        names: dict[Any, Any] = {}
-        for index in coming.intersection(bound):
-            name = f"{index}*"
-            while index_symbol(name) in coming.union(self.args[0].free_symbols, bound, names.values()):
-                name += "*"
-            names[index] = index_symbol(name)
-        renamed = self.args[0].xreplace(names) if names else self.args[0]
-        argument, changed = renamed._xreplace(inside)
-        rest, moved = self._rest(rule, names)
-        return (self.func(argument, *rest), True) if changed or moved or names else (self, False)
-
-    def _rest(self, rule: Mapping[Any, Any], names: Mapping[Any, Any]) -> tuple[list[Any], bool]:
-        """The other arguments with bound indices renamed; the rule holds outside."""
-        raise NotImplementedError
-
-    def _eval_subs(self, old: Any, new: Any) -> Any:
-        return self._xreplace({old: new})[0] if old.is_Symbol else None
-
-
-def _renamed(limits: Any, names: Mapping[Any, Any]) -> list[Any]:
-    """Limits (index, start, stop) with other names of indices."""
-    return [sp.Tuple(names.get(index, index), *span) for index, *span in limits]
-
-
-class IndexSum(Binder, sp.Sum):  # type: ignore[misc]
-    """A sum over an index that stays a sum; `doit` writes its terms out, `evalf` adds numbers."""
-
-    @property
-    def bound_symbols(self) -> list[Any]:
-        """The indices it runs over."""
-        return [limit[0] for limit in self.limits]
-
-    def __new__(cls, function: Any, *limits: Any) -> Any:
-        """As it is given."""
-        return sp.Expr.__new__(cls, sp.sympify(function), *(sp.Tuple(*limit) for limit in limits))
-
-    def doit(self, **hints: Any) -> Any:
-        """Term by term."""
-        return sp.Add(*(term.doit(**hints) for term in written_out(self.function, self.limits)))
-
-    def _rest(self, rule: Mapping[Any, Any], names: Mapping[Any, Any]) -> tuple[list[Any], bool]:
-        ends = [sp.Tuple(index, *(end.xreplace(rule) for end in span)) for index, *span in self.limits]
-        return _renamed(ends, names), ends != list(self.limits)
-
-    def _sympystr(self, printer: Any) -> str:
-        limits = ", ".join(f"{printer._print(i)}={a}..{b}" for i, a, b in self.limits)
-        return f"sum[{limits}]({printer._print(self.function)})"
-
-
-class Softmax(RealNode, Binder):
-    """softmax over indices, args (argument, limits (index, start, stop) it runs over, where it is read)."""
-
-    def __new__(cls, argument: Any, limits: Any, at: Any) -> Any:
-        """Conditions in the argument stay there."""
-        inner = sp.sympify(argument).replace(sp.Piecewise, _chosen)
-        return super().__new__(cls, inner, sp.Tuple(*(sp.Tuple(*limit) for limit in limits)), sp.Tuple(*at))
-
-    @classmethod
-    def over(cls, argument: Any, ranges: Mapping[str, Range], at: Any) -> Any:
-        """Over names of indices, which are given names of their own."""
-        own = {index_symbol(name): index_symbol(f"{name.rstrip('*')}*") for name in ranges}
-        limits = [(own[index_symbol(name)], start, stop - 1) for name, (start, stop) in ranges.items()]
-        return cls(argument.xreplace(own), limits, at)
-
-    @property
-    def bound_symbols(self) -> list[Any]:
-        """The indices it runs over."""
-        return [limit[0] for limit in self.args[1]]
+    """What runs over indices, args (argument, limits (index, start, stop), ...)."""
 
     @property
     def free_symbols(self) -> set[Any]:
-        """Those of the argument but for the indices it runs over, and those of where it is read."""
-        inside: set[Any] = self.args[0].free_symbols - set(self.bound_symbols)
-        at: set[Any] = self.args[2].free_symbols
-        return inside | at
+        """All but the indices it runs over."""
+        return super().free_symbols - {limit[0] for limit in self.args[1]}  # type: ignore[no-any-return]
+
+    def terms(self) -> Iterator[Any]:
+        """The argument at all values of the indices."""
+        indices, *spans = zip(*self.args[1], strict=True)
+        ranges = [range(int(start), int(stop)) for start, stop in zip(*spans, strict=True)]
+        if math.prod(map(len, ranges)) > MOST:
+            raise MemoryLimitError(f"{math.prod(map(len, ranges))} terms are not written out")
+        for values in product(*ranges):
+            yield self.args[0].xreplace(dict(zip(indices, map(sp.Integer, values), strict=True)))
+
+    def estimates(self) -> Estimate:
+        """The numbers of all terms."""
+        found = [_estimate(term) for term in self.terms()]
+        return Estimate(np.array([term.value for term in found]), np.array([term.error for term in found]))
+
+
+class IndexSum(Binder):
+    """A sum over an index, args (argument, limits)."""
+
+    def doit(self, **hints: Any) -> Any:
+        """Term by term."""
+        return sp.Add(*(term.doit(**hints) for term in self.terms()))
+
+    def value(self) -> Estimate:
+        """The sum of the numbers."""
+        return self.estimates().sum()
+
+    def _sympystr(self, printer: Any) -> str:
+        return str(printer._print(Reduced(sp.Symbol("sum"), self.args[0], self.args[1][0][0])))
+
+    _latex = _sympystr
+
+
+@lru_cache(maxsize=1 << 12)  # so that equal sums are the same
+def summed(value: Any, name: str, span: Range) -> Any:
+    """Sum over the values of an index; a value without it counts that often."""
+    start, stop = span
+    if not value.has(index_symbol(name)):
+        return value * (stop - start)
+    index = _bound(name)
+    return IndexSum(value.xreplace({index_symbol(name): index}), sp.Tuple((index, start, stop)))
+
+
+class Softmax(Binder):
+    """softmax over indices, args (argument, limits, where it is read)."""
 
     @property
     def here(self) -> Any:
         """The argument where it is read."""
-        return self.args[0].xreplace(dict(zip(self.bound_symbols, self.args[2], strict=True)))
+        return self.args[0].xreplace({limit[0]: place for limit, place in zip(*self.args[1:], strict=True)})
 
     def doit(self, **hints: Any) -> Any:
         """exp over the sum of all exp; masked entries are exactly zero."""
-        terms = (sp.exp(term.doit(**hints)) for term in written_out(self.args[0], self.args[1]))
-        return sp.exp(self.here.doit(**hints)) / sp.Add(*terms)
+        return sp.exp(self.here.doit(**hints)) / sp.Add(*(sp.exp(term.doit(**hints)) for term in self.terms()))
 
-    def _rest(self, rule: Mapping[Any, Any], names: Mapping[Any, Any]) -> tuple[list[Any], bool]:
-        at, moved = self.args[2]._xreplace(rule)
-        return [_renamed(self.args[1], names), at], moved
-
-    def _eval_derivative(self, symbol: Any) -> Any:
-        if not self.has_free(symbol):
-            return sp.S.Zero
-        argument, limits, _ = self.args
-        again = {i: index_symbol(f"{i}*") for i in self.bound_symbols}  # the sum has indices of its own
-        slope = Softmax(argument, limits, again.values()) * argument.diff(symbol).xreplace(again)
-        return self * (self.here.diff(symbol) - IndexSum(slope, *((again[i], *span) for i, *span in limits)))
-
-    def _texts(self, printer: Any) -> tuple[str, str, str]:
-        argument, _, at = self.args
-        bound = self.bound_symbols
-        bare = at if all(place.is_Symbol for place in at) else [index_symbol(str(i).rstrip("*")) for i in bound]
-        shown = argument.xreplace(dict(zip(bound, bare, strict=True)))
-        return ",".join(map(printer._print, bare)), printer._print(shown), ",".join(map(printer._print, at))
+    def value(self) -> Estimate:
+        """Masked entries are exactly zero; entries move by at most twice the largest error of the arguments."""
+        row, here = self.estimates(), _estimate(self.here)
+        top = row.value.max()
+        share = np.exp(here.value - top) / np.exp(row.value - top).sum()
+        moved = max(row.error.max(), here.error)
+        return Estimate(share, np.asarray(share * (np.expm1(2 * moved) + (8 + row.value.size) * EPS)))
 
     def _sympystr(self, printer: Any) -> str:
-        names, shown, at = self._texts(printer)
-        return f"softmax[{names}]({shown})" + (f"[{at}]" if at != names else "")
+        bare = all(place.is_Symbol for place in self.args[2])
+        indices = self.args[2] if bare else [limit[0] for limit in self.args[1]]
+        shown = printer._print(Reduced(sp.Symbol("softmax"), self.here if bare else self.args[0], *indices))
+        return shown if bare else f"{shown}[{', '.join(map(printer._print, self.args[2]))}]"
 
-    def _latex(self, printer: Any) -> str:
-        names, shown, at = self._texts(printer)
-        return rf"\operatorname{{softmax}}_{{{names}}}\left({shown}\right)" + (f"_{{{at}}}" if at != names else "")
+    _latex = _sympystr
+
+
+@lru_cache(maxsize=1 << 12)
+def softmax(argument: Any, names: tuple[str, ...], spans: tuple[Range, ...], at: tuple[Any, ...]) -> Any:
+    """A softmax over indices; conditions in the argument stay there."""
+    own = [_bound(name) for name in names]
+    inner = argument.replace(sp.Piecewise, _chosen).xreplace(dict(zip(map(index_symbol, names), own, strict=True)))
+    limits = [(index, *span) for index, span in zip(own, spans, strict=True)]
+    return Softmax(inner, sp.Tuple(*limits), sp.Tuple(*at))
 
 
 def _chosen(*pairs: Any) -> Any:
@@ -309,96 +361,62 @@ def _chosen(*pairs: Any) -> Any:
     return value
 
 
-def summed(value: Any, symbol: Any, span: tuple[Any, Any]) -> Any:
-    """Sum over start <= symbol < stop; a value without the symbol counts that often."""
-    start, stop = span
-    return value * (stop - start) if not value.has(symbol) else IndexSum(value, (symbol, start, stop - 1))
+# ---- numbers --------------------------------------------------------------------------------------------------------
 
 
-# ---- numbers from arrays ------------------------------------------------------------------------------------------
+def estimate(expr: Any) -> Estimate:
+    """A formula without free symbols as a number.
+
+    Shapes    a scalar Estimate
+    Accuracy  the errors of unevaluated expectations are carried through to first order
+    Raises    ProgramError naming what has no value, NotCompiledError for expectations of functions of several variables
+    """
+    expr = sp.sympify(expr)
+    if expr.has(ScoreAverage):
+        raise ProgramError("averages over scores have no number as formulas; P.limit() gives their numbers")
+    if expr.free_symbols or expr.has(Score):
+        names = sorted({str(x) for x in expr.free_symbols} | {str(x) for x in expr.atoms(Score)})
+        raise ProgramError(f"no number yet: {', '.join(names)} must be given values first")
+    return _estimate(expr)
 
 
-class Data(Opaque):
-    """An array of numbers with a name, the first values of its indices, and what lies outside."""
+@lru_cache(maxsize=1 << 15)
+def _estimate(expr: Any) -> Estimate:
+    if isinstance(expr, Node):
+        return expr.value()
+    if expr.is_infinite:  # of a masked entry
+        return Estimate.exact(float(expr))
+    inner = list(dict.fromkeys(outermost(expr)))
+    names = [sp.Dummy(real=True) for _ in inner]
+    skeleton = expr.xreplace(dict(zip(inner, names, strict=True)))
 
-    @staticmethod
-    def labelled(name: str, table: Table, starts: tuple[int, ...], rules: tuple[str, ...]) -> str:
-        """Its name."""
-        return name
+    def call(*values: Any) -> Estimate:
+        placed = skeleton.xreplace({n: sp.Float(float(v), 20) for n, v in zip(names, values, strict=True)})
+        number = placed.evalf(20)
+        if isinstance(number, sp.Float) and not number.is_comparable:  # a hundred digits do not tell it from 0
+            return Estimate(np.asarray(float(number)), np.asarray(abs(float(number))))
+        if not number.is_number or not number.is_comparable:
+            raise ValueError(f"{skeleton} is not a real number")
+        return Estimate.rounded(np.float64(number), 2)
 
-    def _hashable_content(self) -> tuple[Any, ...]:
-        name, table, *rest = self.given
-        return name, table.shape, table.data, *rest
-
-    def _latex(self, printer: Any) -> str:
-        return str(printer._print(sp.Symbol(self.label)))
-
-    def read(self, *indices: Any) -> Any:
-        """The numbers at arrays of index values."""
-        _, table, starts, rules = self.given
-        mask, places = np.True_, []
-        for index, start, size, rule in zip(indices, starts, table.shape, rules or ("",) * len(starts), strict=True):
-            place = np.asarray(index, dtype=np.int64) - start
-            if rule == "zero":
-                mask = mask & (place >= 0) & (place < size)
-            places.append(place % size if rule == "wrap" else np.clip(place, 0, size - 1))
-        return np.where(mask, table.array[tuple(places)], 0.0)
+    return carried(call, [_estimate(node) for node in inner])
 
 
-class Lookup(RealNode):
-    """An entry of an array of numbers, args (data, *indices); the number itself once the indices are numbers."""
-
-    def __new__(cls, data: Data, *indices: Any) -> Any:
-        """A lookup, or the number."""
-        given = list(map(sp.sympify, indices))
-        if not all(index.is_Integer for index in given):
-            return super().__new__(cls, data, *given)
-        value = float(data.read(*map(int, given)))
-        return sp.Integer(int(value)) if value == int(value) else sp.Float(value)
-
-    def _sympystr(self, printer: Any) -> str:
-        return f"{self.args[0].label}[{', '.join(map(printer._print, self.args[1:]))}]"
-
-    def _latex(self, printer: Any) -> str:
-        return rf"{printer._print(self.args[0])}\left[{', '.join(map(printer._print, self.args[1:]))}\right]"
+def outermost(expr: Any) -> Iterator[Any]:
+    """The nodes that stand in no other node."""
+    if isinstance(expr, Node):
+        yield expr
+    else:
+        for arg in expr.args:
+            yield from outermost(arg)
 
 
-class Conditional(RealNode):
-    """A covariance or mean given p-ring that is not written out, args (variables as (name, *indices), ...)."""
-
-    def _words(self, printer: Any) -> str:
-        found = []
-        for name, *indices in self.args:
-            place = ",".join(map(printer._print, indices))
-            found.append(f"{printer._print(name)}" + (f"_{{{place}}}" if place else ""))
-        return ", ".join(found)
-
-    def _sympystr(self, printer: Any) -> str:
-        words = self._words(printer).replace("_{", "[").replace("}", "]")
-        return f"{'Cov' if len(self.args) == 2 else 'E'}({words} | p)"
-
-    def _latex(self, printer: Any) -> str:
-        name = r"\operatorname{Cov}" if len(self.args) == 2 else r"\mathbb{E}"
-        return rf"{name}\left({self._words(printer)} \,\middle|\, \mathring{{p}}\right)"
-
-
-class ScoreAverage(RealNode, Node):
-    """Cov(f, g) or E f over p-ring and the vectors, unevaluated: args (conditional covariance, conditional means)."""
-
-    def _parts(self, printer: Any) -> tuple[str, list[str]]:
-        return printer._print(self.args[0]), [printer._print(mean) for mean in self.args[1] if mean != 0]
-
-    def _sympystr(self, printer: Any) -> str:
-        covariance, means = self._parts(printer)
-        if len(means) < len(self.args[1]):
-            return f"E_p[{covariance}]"
-        return f"E_p[{means[0]}]" if len(means) == 1 else f"E_p[{covariance}] + Cov_p({', '.join(means)})"
-
-    def _latex(self, printer: Any) -> str:
-        covariance, means = self._parts(printer)
-        over = r"\mathbb{E}_{\mathring{p}}"
-        text = rf"{over}\left[{covariance}\right]"
-        if len(means) < len(self.args[1]):
-            return text
-        both = rf"{text} + \operatorname{{Cov}}_{{\mathring{{p}}}}\left({', '.join(means)}\right)"
-        return rf"{over}\left[{means[0]}\right]" if len(means) == 1 else rf"\left({both}\right)"
+def carried(call: Callable[..., Estimate], args: list[Estimate]) -> Estimate:
+    """A function of estimates, the effect of their errors added to first order."""
+    values = [arg.value for arg in args]
+    result = call(*values)
+    error = result.error
+    for k, arg in enumerate(args):
+        if arg.error > LEVEL * np.abs(arg.value):
+            error = error + np.abs(call(*values[:k], values[k] + arg.error, *values[k + 1 :]).value - result.value)
+    return Estimate(result.value, np.asarray(error))

@@ -7,7 +7,8 @@ asked for, where it is known which variables are equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from operator import add, mul, sub
+from typing import Any, NamedTuple
 
 import numpy as np
 import sympy as sp
@@ -21,14 +22,15 @@ from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Weighted
 from tensorprog.limit.formulas.conversion import Converter, within
 from tensorprog.limit.formulas.expectation import Expectation, factor_of
 from tensorprog.limit.formulas.nodes import (
-    Conditional,
     Data,
     Entry,
     Lookup,
+    Named,
     Score,
     ScoreAverage,
     affine,
     index_symbol,
+    same,
     summed,
 )  # fmt: skip
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, difference, patterns, solved
@@ -74,7 +76,7 @@ class IndexedFormulas(Indexed[Any]):
             if not key or any(a | b == key for a in below for b in below):
                 continue
             parent = NOTHING.union(*below)
-            if values[key] == place(values[parent], solved(key, ranges) or {}):
+            if same(values[key], place(values[parent], solved(key, ranges) or {})):
                 del values[key]
         return cls(tuple(Term(equations, value) for equations, value in values.items()), ranges)
 
@@ -102,7 +104,7 @@ class IndexedFormulas(Indexed[Any]):
         value = cases[NOTHING.union(*(key for key in cases if key <= equations))]
         return value if solution is None else place(value, solution)
 
-    def combined(self, other: IndexedFormulas, operation: Callable[[Any, Any], Any]) -> IndexedFormulas:
+    def _combined(self, other: IndexedFormulas, operation: Callable[[Any, Any], Any]) -> IndexedFormulas:
         """Case by case."""
         keys = {a.equations | b.equations for a in self.terms for b in other.terms}
         possible = [key for key in keys if solved(key, self.ranges) is not None]
@@ -110,18 +112,18 @@ class IndexedFormulas(Indexed[Any]):
         return IndexedFormulas.of_cases(both, self.ranges)
 
     def __add__(self, other: IndexedFormulas) -> IndexedFormulas:
-        return self.combined(other, lambda a, b: a + b)
+        return self._combined(other, add)
 
     def __sub__(self, other: IndexedFormulas) -> IndexedFormulas:
-        return self.combined(other, lambda a, b: a - b)
+        return self._combined(other, sub)
 
     def __mul__(self, other: IndexedFormulas) -> IndexedFormulas:
-        return self.combined(other, lambda a, b: a * b)
+        return self._combined(other, mul)
 
     def times(self, value: Any, equations: Equations = NOTHING) -> IndexedFormulas:
         """Times a formula, and zero where the equations do not hold."""
-        factor = {NOTHING: sp.S.Zero, equations: sp.sympify(value)}
-        return self * IndexedFormulas(tuple(Term(*case) for case in factor.items()), self.ranges)
+        factor = (Term(NOTHING, sp.S.Zero), Term(equations, sp.sympify(value)))
+        return self * IndexedFormulas(factor if equations else factor[1:], self.ranges)
 
     def zero(self) -> bool:
         """Whether all formulas are zero."""
@@ -153,6 +155,14 @@ class IndexedFormulas(Indexed[Any]):
         )
 
 
+class Definition(NamedTuple):
+    """A formula that has a name: of which families, in which positions."""
+
+    families: tuple[str, str]
+    symbols: tuple[Any, ...]
+    value: Any
+
+
 class FormulaRecursion(Recursion[Any, IndexedFormulas]):
     """Definition 1 in formulas, made when asked for and remembered.
 
@@ -161,7 +171,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
 
     kind = IndexedFormulas
 
-    def __init__(self, netsor: Netsor, kept: frozenset[str], sizes: frozenset[str] = frozenset()) -> None:
+    def __init__(self, netsor: Netsor, kept: frozenset[str]) -> None:
         refuse_steps(netsor)
         super().__init__(netsor, symbols=kept)
         if self.layered:
@@ -170,8 +180,8 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
                 "gives their numbers"
             )
         self.joint = {name: law.joint for name, law in initial_laws(self.netsor).items()}
-        self.converter = Converter(self.netsor, kept | sizes)
-        self.definitions: dict[tuple[str, str, int], tuple[tuple[Any, ...], Any]] = {}
+        self.converter = Converter(self.netsor, kept)
+        self.definitions: dict[Any, Definition] = {}  # by name
         self._expanded: dict[Any, Any] = {}
         self._shallow: dict[Any, Any] = {}
         self.reset()
@@ -222,7 +232,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
 
     def _entry(self, label: str, array: Any, family: str, copies: int, places: Sequence[Any]) -> Any:
         starts = tuple(start for start, _ in self.netsor.families[family].ranges) * copies
-        return Lookup(Data(label, Table.of(array), starts, ("",) * len(starts)), *places)
+        return Lookup(Data.of(label, Table.of(array), starts, ("",) * len(starts)), *places)
 
     def initial_mean(self, reference: Variable, ranges: Ranges) -> Any:
         """The mean of an initial vector: an expression, or an entry of a table."""
@@ -254,7 +264,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         for form, span in inside:
             value = value * within(form, span, ranges)
         for name in over:
-            value = summed(value, index_symbol(name), self.converter.span(name, ranges))
+            value = summed(value, name, ranges[name])
         return value
 
     def summed(
@@ -280,16 +290,17 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
 
     def finished(self, moment: IndexedFormulas, f: str, g: str) -> IndexedFormulas:
         """Formulas with expectations stand by name in later lines."""
-        values = {}
-        for term in moment.terms:
-            value = term.value
-            if value.has(Expectation):
-                number = sum(known[:2] == (f, g) for known in self.definitions)
-                symbols = tuple(sorted((s for s in value.free_symbols if s.is_integer), key=str))
-                self.definitions[f, g, number] = symbols, value
-                value = Entry(sp.Symbol(f), sp.Symbol(g), sp.Integer(number), *symbols)
-            values[term.equations] = value
-        return IndexedFormulas.of_cases(values, moment.ranges)
+
+        def named(value: Any) -> Any:
+            if not value.has(Expectation):
+                return value
+            number = sum(known.families == (f, g) for known in self.definitions.values())
+            name = sp.Symbol(f"K_{f}" + (f"_{g}" if g != f else "") + "'" * number)
+            symbols = tuple(sorted((s for s in value.free_symbols if s.is_integer), key=str))
+            self.definitions[name] = Definition((f, g), symbols, value)
+            return Entry(name, *symbols)
+
+        return IndexedFormulas.of_cases({t.equations: named(t.value) for t in moment.terms}, moment.ranges)
 
     # -- of any vectors and scalars -------------------------------------------------------------------------------
 
@@ -326,20 +337,22 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         return self.netsor.families[name].kind == "vector" and all(part.linear for part in self.parts.of(name))
 
     def _averaged(self, names: tuple[str, ...]) -> IndexedFormulas:
+        """E or Cov over p-ring and the vectors, by the moments given p-ring where there are some."""
         ranges = self.pair_ranges(*names) if len(names) == 2 else position_names(self.netsor, names[0])
-        copies = [position_names(self.netsor, name, "_" * copy) for copy, name in enumerate(names)]
-        variables = [sp.Tuple(sp.Symbol(n), *map(index_symbol, own)) for n, own in zip(names, copies, strict=True)]
-        if not all(map(self.is_linear, names)):
-            means = sp.Tuple(*(Conditional(variable) for variable in variables))
-            return IndexedFormulas.constant(ScoreAverage(Conditional(*variables), means), ranges)
+        linear = all(map(self.is_linear, names))
         found = []
-        for name, own in zip(names, copies, strict=True):
-            again = {new.rstrip("_"): Affine.index(new) for new in own}
-            found.append(self.conditional_mean(name).read(again, ranges).expression())
+        for copy, name in enumerate(names):
+            own = position_names(self.netsor, name, "_" * copy)
+            mean: Any = Named(sp.Symbol(name), *map(index_symbol, own))
+            if linear:
+                again = {new.rstrip("_"): Affine.index(new) for new in own}
+                mean = self.conditional_mean(name).read(again, ranges).expression()
+            found.append(mean)
+        apart = sp.Mul(*(ScoreAverage(mean) if mean != 0 else mean for mean in found))
         if len(names) == 1:
-            average = ScoreAverage(sp.S.Zero, sp.Tuple(*found))
-            return IndexedFormulas.constant(0 if found[0] == 0 else average, ranges)
-        return self.conditional(names[0], names[1]).mapped(lambda value: ScoreAverage(value, sp.Tuple(*found)))
+            return IndexedFormulas.constant(apart, ranges)
+        given = self.conditional(*names) if linear else self.nothing(ranges)
+        return given.mapped(lambda value: ScoreAverage(value + sp.Mul(*found)) - apart)
 
     # -- given the scores -----------------------------------------------------------------------------------------
 
@@ -378,11 +391,11 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             if isinstance(expr, Entry) and not names:
                 return expr
             if isinstance(expr, Entry):
-                symbols, value = self.definitions[expr.key]
-                found = self.expand(value.xreplace(dict(zip(symbols, expr.args[3:], strict=True))))
+                _, symbols, value = self.definitions[expr.args[0]]
+                found = self.expand(value.xreplace(dict(zip(symbols, expr.args[1:], strict=True))))
             else:
-                args = [self._walk(arg, known, names) for arg in expr.args]
-                found = Expectation(*args).closed() if isinstance(expr, Expectation) else expr.func(*args)
+                found = expr.func(*(self._walk(arg, known, names) for arg in expr.args))
+                found = found.closed() if isinstance(found, Expectation) else found
             known[expr] = found
         return known[expr]
 
