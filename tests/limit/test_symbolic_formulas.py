@@ -70,7 +70,7 @@ def test_outputs_are_averages_over_scores() -> None:
     assert law.cov("o", "p")[0, 0, 0, 0, 0] == 0
 
 
-TABLE = {name: mlp(name) for name in FUNCTIONS} | OTHERS
+TABLE = {name: mlp(name) for name in FUNCTIONS} | {name: text for name, text in OTHERS.items() if name != "gates"}
 
 
 @pytest.mark.slow
@@ -87,6 +87,13 @@ def test_formulas_at_numbers_are_the_numeric_law(name: str) -> None:
             formula = estimate(formulas[place].subs(values))
             got, own = float(formula.value), float(formula.error)
             assert abs(got - expected[place]) <= error[place] + own + 1e-13 * (1 + abs(got)), place
+
+
+def test_functions_of_several_vectors_are_formulas_without_numbers() -> None:
+    formula = program(OTHERS["gates"]).limit(symbolic=True).cov("x")[0, 1]
+    assert "sigmoid(z_1)" in str(formula)
+    with pytest.raises(tp.NotCompiledError, match="several variables"):
+        estimate(formula.subs({"w": 1.5}))
 
 
 def test_scores_with_shared_keys_and_masks() -> None:

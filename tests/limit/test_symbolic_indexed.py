@@ -11,7 +11,7 @@ import sympy as sp
 import tensorprog as tp
 from tensorprog import Law
 from tensorprog.limit.formulas import SymbolicLaw, estimate
-from tensorprog.limit.formulas.nodes import Score, index_symbol, same, softmax, summed
+from tensorprog.limit.formulas.nodes import Choice, Score, index_symbol, same, softmax, summed
 from tests.reading import loads
 
 from .symbolic_programs import SHARED_KEYS
@@ -75,7 +75,7 @@ def test_masked_heads_given_scores() -> None:
 
 def test_a_condition_stays_under_its_softmax() -> None:
     i, j, x = index_symbol("i"), index_symbol("j"), sp.Symbol("x", real=True)
-    masked = softmax(sp.Piecewise((x * j, j <= i), (-sp.oo, True)), ("j",), ((0, 3),), (sp.Integer(1),))
+    masked = softmax(Choice(j <= i, x * j, -sp.oo), ("j",), ((0, 3),), (sp.Integer(1),))
     assert sp.piecewise_fold(masked + masked**2) == masked + masked**2
     assert masked.free_symbols == {i, x}
     number = masked.subs({i: 1, x: sp.Rational(1, 2)})

@@ -34,7 +34,7 @@ from tensorprog.language.expr import (
 )  # fmt: skip
 from tensorprog.language.ir import Netsor, Range, Table
 from tensorprog.limit.form.univariate import TermExpansion, whole_number
-from tensorprog.limit.formulas.nodes import Called, Data, Lookup, Reduced, affine, index_symbol, softmax, summed
+from tensorprog.limit.formulas.nodes import Called, Choice, Data, Lookup, Reduced, affine, index_symbol, softmax, summed
 
 __all__ = [
     "Converter", "SymbolicExpansion", "exact", "expand_terms", "kept_constants", "scalar_function", "within", "written",
@@ -116,7 +116,7 @@ def apply(atom: str, args: Sequence[Any]) -> Any:
     values = [
         _condition(arg) if logical or (atom == "where" and k == 0) else as_number(arg) for k, arg in enumerate(args)
     ]
-    return exact(ATOMS[atom].sympy(sp, *values))
+    return Choice(*values) if atom == "where" else exact(ATOMS[atom].sympy(sp, *values))
 
 
 def _condition(value: Any) -> Any:
@@ -125,7 +125,7 @@ def _condition(value: Any) -> Any:
 
 def as_number(value: Any) -> Any:
     """A condition as 1 or 0; any other expression as it is."""
-    return sp.Piecewise((1, value), (0, True)) if isinstance(value, LOGICAL) else value
+    return Choice(value) if isinstance(value, LOGICAL) else value
 
 
 def written(expr: Expr, reference: Callable[[Any], Any]) -> Any:
@@ -216,7 +216,7 @@ def within(form: Affine, span: Range, ranges: Mapping[str, Range]) -> Any:
     low, high = form.bounds(ranges)
     if span[0] <= low and high < span[1]:
         return sp.S.One
-    return sp.Piecewise((1, sp.And(affine(form) >= span[0], affine(form) < span[1])), (0, True))
+    return Choice(sp.And(affine(form) >= span[0], affine(form) < span[1]))
 
 
 def _symbol(name: str, value: float | int | None) -> Any:

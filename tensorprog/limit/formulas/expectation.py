@@ -62,19 +62,29 @@ class Expectation(Node):
 
     def doit(self, **hints: Any) -> Any:
         """The closed form, as far as there is one."""
-        args = [arg.doit(**hints) if hints.get("deep", True) else arg for arg in self.args]
-        return Expectation(*args).closed(float("inf"))
+        return self.func(*(arg.doit(**hints) for arg in self.args)).closed(float("inf"))
 
     def closed(self, most: float = LENGTH) -> Any:
         """As `doit`, for arguments that are closed already, unless the formula has more than `most` parts."""
         factors, means, cov = self.args
         if any(len(places) != 1 for _, _, places in factors):
             return self
-        places = [int(factor[2][0]) for factor in factors]
         if len(factors) == 1:
             return self._single(factors[0], means[0], cov[0][0], most)
-        i, j = places
-        return self._pair((means[i], means[j], cov[i][i], cov[j][j], cov[i][j]), most)
+        apart = self.settled()
+        if apart != self:
+            return apart.replace(lambda e: isinstance(e, Expectation), lambda e: e.closed(most), simultaneous=False)
+        i, j = (int(factor[2][0]) for factor in factors)
+        law = means[i], means[j], cov[i][i], cov[j][j], cov[i][j]
+        terms = tuple(map(_terms, factors))
+        if None in terms or (i != j and _zero(law[2] * law[3] - law[4] ** 2, law[2] * law[3])):
+            return self
+        # members may be equal for some values of indices
+        indexed = any(symbol.is_integer for symbol in sp.Tuple(*law).free_symbols)
+        if i != j and indexed and not regular(*terms, *law[:2]):
+            return self
+        found = pair_moment(*terms, law, most, i == j)
+        return self if found is None else found
 
     def _single(self, factor: sp.Tuple, mean: Any, variance: Any, most: float) -> Any:
         if variance == 0:
@@ -84,24 +94,6 @@ class Expectation(Node):
         terms = _terms(factor)
         found = None if terms is None else mean_moment(terms, mean, variance, most)
         return self if found is None else found
-
-    def _pair(self, law: tuple[Any, ...], most: float) -> Any:
-        f, g = self.args[0]
-        mx, my, vx, vy, c = law
-        if vx == 0 or vy == 0 or c == 0:
-            return _one_variable([f], mx, vx).closed(most) * _one_variable([g], my, vy).closed(most)
-        if mx == 0 and my == 0 and _parity(f) * _parity(g) < 0:
-            return ZERO
-        first, second = _terms(f), _terms(g)
-        one = mx == my and vx == vy == c
-        if first is None or second is None or (not one and _zero(vx * vy - c**2, vx * vy)):
-            return _one_variable((f, g), mx, vx) if one else self
-        # members may be equal for some values of indices
-        indexed = any(symbol.is_integer for symbol in sp.Tuple(*law).free_symbols)
-        found = None
-        if one or not indexed or regular(first, second, mx, my):
-            found = pair_moment(first, second, law, most, one)
-        return found if found is not None else _one_variable((f, g), mx, vx) if one else self
 
     def settled(self) -> Any:
         """What holds for all members alike: independent factors part, and what is zero by symmetry is zero."""

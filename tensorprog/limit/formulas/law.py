@@ -45,11 +45,6 @@ class FormulaArray:
         """Members of the first family, then of the second."""
         return tuple(stop - start for start, stop in self._ranges)
 
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("a formula of one variable has no length")
-        return self.shape[0]
-
     def at(self, *indices: int) -> Any:
         """The formula at values of the indices, those of the first family, then those of the second."""
         if len(indices) != len(self._axes):
@@ -74,9 +69,6 @@ class FormulaArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[...] if self.shape else np.array(self[()], dtype=object), dtype=dtype)
-
-    def __iter__(self) -> Any:
-        return (self[k] for k in range(len(self)))
 
     def __repr__(self) -> str:
         return f"FormulaArray({', '.join(self.names)}; shape={self.shape})\n{self}"
@@ -206,5 +198,5 @@ class SymbolicLaw(Shown):
     def entry(self, cases: IndexedFormulas, positions: dict[str, int]) -> Any:
         """The formula of one member, in symbols without assumptions, Phi and phi written by erf and exp."""
         formula = self.formulas.expand(cases.entry(positions))
-        formula = formula.replace(Phi, lambda x: Phi(x).rewrite(sp.erf)).replace(phi, lambda x: phi(x).rewrite(sp.exp))
+        formula = formula.rewrite((Phi, phi), sp.erf)
         return readable(formula.xreplace(self._plain), {})

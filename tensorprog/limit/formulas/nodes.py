@@ -1,7 +1,7 @@
 """What sympy leaves as it is: names with indices, sums, softmaxes, choices, arrays, averages over scores; and numbers.
 
 An index that a node runs over is a `Bound`, a sympy Dummy: it means nothing outside and catches no other symbol.
-Conditions on bound indices must not leave their node, as those of a Piecewise do when sympy folds it: `Choice`.
+Conditions on such indices must not leave their node, as those of a Piecewise do when sympy folds it: hence `Choice`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Node(sp.Expr):  # type: ignore[misc]
         raise ProgramError(f"no number yet: {self} must be given a value first")
 
     def _eval_evalf(self, prec: int) -> Any:
-        return None if self.free_symbols or self.has(Named, ScoreAverage) else sp.Float(float(self.estimate().value), 15)
+        return (
+            None if self.free_symbols or self.has(Named, ScoreAverage) else sp.Float(float(self.estimate().value), 15)
+        )
 
     def _eval_derivative(self, symbol: Any) -> Any:
         if not self.has_free(symbol):
@@ -192,24 +194,29 @@ class Choice(sp.Expr):  # type: ignore[misc]
 
     is_commutative = True
 
-    def __new__(cls, condition: Any, value: Any, other: Any) -> Any:
-        """A choice, or what is chosen once the condition is known."""
-        given = tuple(map(sp.sympify, (condition, value, other)))
-        if given[0] in (sp.true, sp.false):
-            return given[1] if given[0] == sp.true else given[2]
-        return super().__new__(cls, *given)
+    def __new__(cls, condition: Any, value: Any = sp.S.One, other: Any = sp.S.Zero) -> Any:
+        """A choice, or what is chosen once the condition is known; a number, 1 or 0, of a condition alone."""
+        if condition in (sp.true, sp.false):
+            return value if condition == sp.true else other
+        return super().__new__(cls, condition, value, other)
 
     def doit(self, **hints: Any) -> Any:
         """The same as sympy writes it."""
         condition, value, other = (arg.doit(**hints) for arg in self.args)
         return sp.Piecewise((value, condition), (other, True))
 
+    def _eval_derivative(self, symbol: Any) -> Any:
+        return Choice(self.args[0], *(arg.diff(symbol) for arg in self.args[1:]))
+
     def _sympystr(self, printer: Any) -> str:
-        return f"where({', '.join(map(printer._print, self.args))})"
+        condition, *values = map(printer._print, self.args)
+        return f"1[{condition}]" if values == ["1", "0"] else f"where({condition}, {', '.join(values)})"
 
     def _latex(self, printer: Any) -> str:
-        condition, value, other = self.args
-        return str(printer._print(sp.Piecewise((value, condition), (other, True), evaluate=False)))
+        condition, value, other = map(printer._print, self.args)
+        if (value, other) == ("1", "0"):
+            return rf"\mathbf{{1}}\left[{condition}\right]"
+        return rf"\begin{{cases}} {value} & {condition} \\ {other} & \text{{otherwise}} \end{{cases}}"
 
 
 class ScoreAverage(Node):
@@ -282,22 +289,26 @@ class Binder(Node):
         for values in product(*ranges):
             yield self.args[0].xreplace(dict(zip(indices, map(sp.Integer, values), strict=True)))
 
-    def estimates(self) -> Estimate:
-        """The numbers of all terms."""
-        found = [_estimate(term) for term in self.terms()]
-        return Estimate(np.array([term.value for term in found]), np.array([term.error for term in found]))
+    def written_out(self) -> Any:
+        """The same term by term."""
+        raise NotImplementedError
+
+    def doit(self, **hints: Any) -> Any:
+        """The same term by term, each of them done."""
+        return self.written_out().doit(**hints)
 
 
 class IndexSum(Binder):
     """A sum over an index, args (argument, limits)."""
 
-    def doit(self, **hints: Any) -> Any:
-        """Term by term."""
-        return sp.Add(*(term.doit(**hints) for term in self.terms()))
+    def written_out(self) -> Any:
+        """All terms."""
+        return sp.Add(*self.terms())
 
     def value(self) -> Estimate:
         """The sum of the numbers."""
-        return self.estimates().sum()
+        found = [_estimate(term) for term in self.terms()]
+        return Estimate(np.array([term.value for term in found]), np.array([term.error for term in found])).sum()
 
     def _sympystr(self, printer: Any) -> str:
         return str(printer._print(Reduced(sp.Symbol("sum"), self.args[0], self.args[1][0][0])))
@@ -323,17 +334,13 @@ class Softmax(Binder):
         """The argument where it is read."""
         return self.args[0].xreplace({limit[0]: place for limit, place in zip(*self.args[1:], strict=True)})
 
-    def doit(self, **hints: Any) -> Any:
+    def written_out(self) -> Any:
         """exp over the sum of all exp; masked entries are exactly zero."""
-        return sp.exp(self.here.doit(**hints)) / sp.Add(*(sp.exp(term.doit(**hints)) for term in self.terms()))
+        return sp.exp(self.here) / sp.Add(*map(sp.exp, self.terms()))
 
     def value(self) -> Estimate:
-        """Masked entries are exactly zero; entries move by at most twice the largest error of the arguments."""
-        row, here = self.estimates(), _estimate(self.here)
-        top = row.value.max()
-        share = np.exp(here.value - top) / np.exp(row.value - top).sum()
-        moved = max(row.error.max(), here.error)
-        return Estimate(share, np.asarray(share * (np.expm1(2 * moved) + (8 + row.value.size) * EPS)))
+        """Of the formula written out."""
+        return _estimate(self.written_out())
 
     def _sympystr(self, printer: Any) -> str:
         bare = all(place.is_Symbol for place in self.args[2])
@@ -346,19 +353,11 @@ class Softmax(Binder):
 
 @lru_cache(maxsize=1 << 12)
 def softmax(argument: Any, names: tuple[str, ...], spans: tuple[Range, ...], at: tuple[Any, ...]) -> Any:
-    """A softmax over indices; conditions in the argument stay there."""
+    """A softmax over indices."""
     own = [_bound(name) for name in names]
-    inner = argument.replace(sp.Piecewise, _chosen).xreplace(dict(zip(map(index_symbol, names), own, strict=True)))
+    inner = argument.xreplace(dict(zip(map(index_symbol, names), own, strict=True)))
     limits = [(index, *span) for index, span in zip(own, spans, strict=True)]
     return Softmax(inner, sp.Tuple(*limits), sp.Tuple(*at))
-
-
-def _chosen(*pairs: Any) -> Any:
-    """The arguments of a Piecewise as choices."""
-    *first, (value, _) = pairs
-    for earlier, condition in reversed(first):
-        value = Choice(condition, earlier, value)
-    return value
 
 
 # ---- numbers --------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Weighted
 from tensorprog.limit.formulas.conversion import Converter, within
 from tensorprog.limit.formulas.expectation import Expectation, factor_of
 from tensorprog.limit.formulas.nodes import (
+    Choice,
     Data,
     Entry,
     Lookup,
@@ -147,12 +148,12 @@ class IndexedFormulas(Indexed[Any]):
 
     def expression(self) -> Any:
         """All cases as one formula in index symbols."""
-        order = sorted(self.terms, key=lambda term: len(term.equations), reverse=True)
-        if len(order) == 1:
-            return order[0].value
-        return sp.Piecewise(
-            *((term.value, sp.And(*(sp.Eq(affine(e), 0) for e in sorted(term.equations, key=str)))) for term in order)
-        )
+        value, *others = (term for term in sorted(self.terms, key=lambda term: len(term.equations)))
+        total = value.value
+        for term in others:
+            where = sp.And(*(sp.Eq(affine(e), 0) for e in sorted(term.equations, key=str)))
+            total = Choice(where, term.value, total)
+        return total
 
 
 class Definition(NamedTuple):
@@ -182,8 +183,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         self.joint = {name: law.joint for name, law in initial_laws(self.netsor).items()}
         self.converter = Converter(self.netsor, kept)
         self.definitions: dict[Any, Definition] = {}  # by name
-        self._expanded: dict[Any, Any] = {}
-        self._shallow: dict[Any, Any] = {}
+        self._known: dict[Any, Any] = {}  # closed forms
         self.reset()
 
     @property
@@ -378,26 +378,20 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
 
     def expand(self, expr: Any) -> Any:
         """Names replaced by their formulas, expectations by closed forms where there are any."""
-        return self._walk(expr, self._expanded, True)
+        return expr.replace(lambda e: isinstance(e, Entry | Expectation), self._closed, simultaneous=False)
 
     def shallow(self, expr: Any) -> Any:
         """The same, names of earlier lines kept."""
-        return self._walk(expr, self._shallow, False)
+        return expr.replace(lambda e: isinstance(e, Expectation), self._closed, simultaneous=False)
 
-    def _walk(self, expr: Any, known: dict[Any, Any], names: bool) -> Any:
-        if not expr.args or not expr.has(Entry, Expectation):
-            return expr
-        if expr not in known:
-            if isinstance(expr, Entry) and not names:
-                return expr
-            if isinstance(expr, Entry):
-                _, symbols, value = self.definitions[expr.args[0]]
-                found = self.expand(value.xreplace(dict(zip(symbols, expr.args[1:], strict=True))))
+    def _closed(self, node: Any) -> Any:
+        if node not in self._known:
+            if isinstance(node, Expectation):
+                self._known[node] = node.closed()
             else:
-                found = expr.func(*(self._walk(arg, known, names) for arg in expr.args))
-                found = found.closed() if isinstance(found, Expectation) else found
-            known[expr] = found
-        return known[expr]
+                _, symbols, value = self.definitions[node.args[0]]
+                self._known[node] = self.expand(value.xreplace(dict(zip(symbols, node.args[1:], strict=True))))
+        return self._known[node]
 
 
 class _OneExpectation:

@@ -42,13 +42,6 @@ class _TextPrinter(StrPrinter):  # type: ignore[misc]
     def _print_Equality(self, expr: Any) -> str:
         return f"{self._print(expr.lhs)} = {self._print(expr.rhs)}"
 
-    def _print_Piecewise(self, expr: Any) -> str:
-        """Conditions that stand for 0 or 1 as indicators."""
-        (value, condition), (other, _) = expr.args[0], expr.args[-1]
-        if len(expr.args) == 2 and (value, other) == (1, 0):
-            return f"1[{self._print(condition)}]"
-        return str(super()._print_Piecewise(expr))
-
 
 class _TexPrinter(LatexPrinter):  # type: ignore[misc]
     """LaTeX with the names of the program."""
@@ -59,13 +52,6 @@ class _TexPrinter(LatexPrinter):  # type: ignore[misc]
     def _print_Float(self, expr: Any) -> str:
         mantissa, _, exponent = f"{float(expr):.12g}".partition("e")
         return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
-
-    def _print_Piecewise(self, expr: Any) -> str:
-        """Conditions that stand for 0 or 1 as indicators."""
-        (value, condition), (other, _) = expr.args[0], expr.args[-1]
-        if len(expr.args) == 2 and (value, other) == (1, 0):
-            return rf"\mathbf{{1}}\left[{self._print(condition)}\right]"
-        return str(super()._print_Piecewise(expr))
 
 
 def text(formula: Any) -> str:
