@@ -10,8 +10,7 @@ import sympy as sp
 
 import tensorprog as tp
 from tensorprog import Law, Program
-from tensorprog.limit.formulas import Expectation, SymbolicLaw
-from tensorprog.limit.formulas import estimate
+from tensorprog.limit.formulas import Expectation, SymbolicLaw, estimate
 from tests.reading import loads
 
 from .symbolic_programs import ATTENTION, CROSSED, FUNCTIONS, OTHERS, SHARED_KEYS, WINDOWS, mlp

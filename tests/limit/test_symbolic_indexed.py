@@ -123,7 +123,9 @@ def test_bound_indices_catch_no_symbol() -> None:
     total = summed(summed(g(i, j), "j", (0, 3)) * g(j, j), "j", (5, 6))
     assert total.doit() == (g(i, 0) + g(i, 1) + g(i, 2)) * g(5, 5)
     assert same(summed(g(i, j), "j", (0, 3)).xreplace({i: k}), summed(g(k, i), "i", (0, 3)))
-    assert not same(summed(summed(g(i, j), "i", (0, 3)), "j", (0, 3)), summed(summed(g(j, i), "i", (0, 3)), "j", (0, 3)))
+    assert not same(
+        summed(summed(g(i, j), "i", (0, 3)), "j", (0, 3)), summed(summed(g(j, i), "i", (0, 3)), "j", (0, 3))
+    )
     values = {(a, b): 0.3 * a + 0.1 * b * b for a in range(3) for b in range(3)}
     nested = softmax(inner.xreplace({i: j}) * g(i, j), ("j",), ((0, 2),), (j,))
     shares = [[math.exp(values[a, b]) for b in range(3)] for a in range(3)]

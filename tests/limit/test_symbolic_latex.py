@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import sympy as sp
 from click.testing import CliRunner
 
 import tensorprog as tp
