@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,46 +12,45 @@ from tensorprog.language.errors import Problem, ProgramError, did_you_mean, fail
 from tensorprog.language.ir import Netsor
 from tensorprog.language.writing import pack, unpack
 
-__all__ = ["Number", "ProgramChoice", "choices", "with_constants"]
+__all__ = ["Choice", "Number", "choices", "choices_of", "said", "with_constants"]
 
 Number = int | float
+Choice = dict[str, Number]  # values of the constants varied
 EXACT = 2**53  # whole numbers up to this are exact as floats
 
 
-@dataclass(frozen=True)
-class ProgramChoice:
-    """Values of the constants varied, and the program that has them."""
-
-    values: tuple[tuple[str, Number], ...]
-    netsor: Netsor = field(compare=False, repr=False)
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.values)
+def said(choice: Choice) -> str:
+    """A choice in words."""
+    return ", ".join(f"{name}={value:.15g}" for name, value in choice.items())
 
 
-def choices(base: Netsor, over: Mapping[str, Any] | None, taken: tuple[str, ...] = ()) -> tuple[ProgramChoice, ...]:
+def choices_of(found: Any, axes: tuple[str, ...]) -> list[Choice]:
+    """Each choice of constants in a Dataset that has further `axes`."""
+    names = [str(name) for name in found.dims if name not in axes]
+    values = itertools.product(*(found[name].values.tolist() for name in names))
+    return [dict(zip(names, each, strict=True)) for each in values]
+
+
+def choices(base: Netsor, over: Mapping[str, Any] | None, taken: tuple[str, ...] = ()) -> list[tuple[Choice, Netsor]]:
     """The program with each choice of values, which are numbers, or texts as in a program file; equal ones once.
 
     Raises    ProgramError for what is no constant, whose name is `taken` by an axis of results, or for a value
     """
     over = {} if over is None else over
-    if not isinstance(over, Mapping) or not all(isinstance(name, str) for name in over):
+    if not isinstance(over, Mapping):
         raise fail(f"over must give names of constants their values, not {over!r}", fix='over={"H": [1, 2, 4]}')
+    known = [key for key, value in base.scalars.items() if value is not None]
     for name in over:
-        known = [key for key, value in base.scalars.items() if value is not None]
         if name not in known:
             raise fail(f"{name} is not a constant of {base.name} that has one number", fix=did_you_mean(name, known))
         if name in taken:
-            raise fail(
-                f"the constant {name} cannot be swept: the result has numbers of that name",
-                fix="give it another name in the program",
-            )
-    found: dict[tuple[Number, ...], ProgramChoice] = {}
+            raise fail(f"the constant {name} cannot be swept: the result has numbers of that name", fix="another name")
+    found: dict[tuple[Number, ...], tuple[Choice, Netsor]] = {}
     for picked in itertools.product(*(_listed(name, values) for name, values in over.items())):
         netsor = with_constants(base, dict(zip(over, picked, strict=True)))
-        values = tuple(netsor.scalars[name] or 0 for name in over)
-        found.setdefault(values, ProgramChoice(tuple(zip(over, values, strict=True)), netsor))
-    return tuple(found.values())
+        choice = {name: netsor.scalars[name] or 0 for name in over}
+        found.setdefault(tuple(choice.values()), (choice, netsor))
+    return list(found.values())
 
 
 def with_constants(base: Netsor, values: Mapping[str, Any]) -> Netsor:
@@ -62,12 +60,12 @@ def with_constants(base: Netsor, values: Mapping[str, Any]) -> Netsor:
     """
     if not values:
         return base
-    said = ", ".join(f"{name}={value}" for name, value in values.items())
     text, tables = pack(base)
     try:
         return unpack(text, tables, dict(values))
     except ProgramError as error:
-        raise ProgramError([Problem(f"with {said}: {p.message}", p.span, p.fix) for p in error.problems]) from None
+        given = ", ".join(f"{name}={value}" for name, value in values.items())
+        raise ProgramError([Problem(f"with {given}: {p.message}", p.span, p.fix) for p in error.problems]) from None
 
 
 def _listed(name: str, values: Any) -> list[Any]:

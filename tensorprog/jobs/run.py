@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
+import shutil
 import zipfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,30 +17,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.finite.job import Job, make_job
-from tensorprog.finite.run import Interrupted, check_memory, check_store, draw, estimate
+from tensorprog.finite.run import Interrupted, check_memory, check_store, draw
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import NotCompiledError, OutsideError, ProgramError, TensorprogError
-from tensorprog.language.files import json_text, partial_name, write_text, writing
+from tensorprog.language.files import json_text, whole, write_text, writing
 from tensorprog.language.formats import label, members, split
 from tensorprog.language.ir import Netsor
 from tensorprog.language.memory import parse_memory
 from tensorprog.language.samples import Samples, column
 from tensorprog.language.writing import pack
 from tensorprog.results.comparison import MAX_MEMBERS, compare
-from tensorprog.results.conditional import with_conditional
+from tensorprog.results.conditional import ConditionalProgram, with_conditional
 from tensorprog.results.expansion import first_orders
 from tensorprog.results.reference import MAX_COVARIANCE, Reference, limit_density
 from tensorprog.results.study import Settings, Study, finite_json
 from tensorprog.show import plots
 from tensorprog.show.progress import Listener
 
-__all__ = ["SamplesFile", "run"]
+__all__ = ["run"]
 
 Array = NDArray[Any]
 
 MAX_PRECISE = 16  # members of outputs together up to which precise divergences are shown: each takes a second or so
 DRAWS = 1 << 12  # of the first order in 1/n
-MOST_TIMES = 2.0  # as long may a run take for conditional laws
 
 
 def run(
@@ -62,104 +61,69 @@ def run(
 
     Raises    ProgramError, MemoryLimitError, WorkerError
     """
-    from tensorprog.check.graph import build
-    from tensorprog.show.graphs import to_svg
-
     told = listener or Listener()
     netsor: Netsor = program.netsor
     told.stage("checking")
     report = program.check()
-    if report.grade != "outside" and _conditional(netsor, settings):
-        settings = replace(settings, conditional=True)
-    study = Study(netsor, report, settings)
+    added = with_averages(netsor, dict(settings.averages))
+    beside = _conditional(added.netsor) if report.grade != "outside" else None
+    study = Study(netsor, report, replace(settings, conditional=beside is not None))
     folders = {width: out / "samples" / f"n{width}" for width in settings.width if out is not None and stream}
-    whole, separate = _extended(netsor, settings)
-    jobs = {width: _job(whole, settings, width) for width in settings.width}
+    drawn = added.netsor if beside is None else beside.netsor
+    jobs = {
+        width: make_job(
+            drawn, width, settings.seed, settings.method, settings.coordinates, settings.keep, settings.dtype
+        )
+        for width in settings.width
+    }
     told.note(_beforehand(study, jobs, executor, folders))
-    if out is not None:
-        try:
-            plots.need_matplotlib()
-        except plots.PlotsUnavailableError as error:
-            told.note(f"there will be no pictures: {error}")
-    with ExitStack() as stack:
-        store = None
+    try:
+        pictures = out is not None
         if out is not None:
-            with writing(out):
-                out.mkdir(parents=True, exist_ok=True)
-            if page is not None:
-                stack.push(lambda kind, *_: _report(study, out, page, told, kind is not None))
-            if not stream:
-                store = stack.enter_context(SamplesFile(out / "samples.npz", *_about(study)))
-            with suppress(plots.PlotsUnavailableError):  # which has been said
-                svg = to_svg(build(netsor), report)
-                _write(study, out, "program.svg", lambda path: write_text(path, svg))
+            pictures = _start(study, out, told)
+            study.written += list(folders.values()) if stream else [out / "samples.npz"]
         _limit(study, program, told)
         if settings.averages:
-            _note_averages(study, told)
+            _note_averages(study, added, told)
         _save_report(study, out)
-        study.written += list(folders.values()) if store is None else [store.path]
         for number, width in enumerate(settings.width, 1):
             told.stage(f"drawing {number} of {len(settings.width)}, n = {width}")
+            limits = settings.samples, settings.threads, settings.max_memory
             try:
-                drawn = draw(
-                    jobs[width],
-                    settings.samples,
-                    settings.threads,
-                    settings.max_memory,
-                    executor,
-                    folders.get(width),
-                    told.progress,
-                )
+                samples = draw(jobs[width], *limits, executor, folders.get(width), told.progress)
             except Interrupted as stop:
-                if store is not None and stop.drawn is not None:
-                    _store(study, stop.drawn, store)
-                    store.meta["interrupted"] = {"width": width, "samples": stop.drawn.samples}
-                    told.note(f"n = {width}: the first {stop.drawn.samples:,} networks are kept in {store.path.name}")
+                if out is not None and not stream and stop.drawn is not None:
+                    _store(study, stop.drawn, out / "samples.npz", {"width": width, "samples": stop.drawn.samples})
+                    told.note(f"n = {width}: the first {stop.drawn.samples:,} networks are kept in samples.npz")
                 raise
-            _width(study, separate(drawn), store, stream, told)
+            samples = added.separate(samples if beside is None else beside.separate(samples))
+            if out is not None and not stream:  # first, since comparing may be interrupted
+                _store(study, samples, out / "samples.npz")
+            _compare(study, samples, stream, told)
             _save_report(study, out)
         if study.compared is not None and study.comparisons:
             _first_orders(study, told)
-        if out is not None:
+        if out is not None and pictures:
             told.stage("drawing pictures")
             _pictures(study, out, told)
         _save_report(study, out)
+    except BaseException:
+        with suppress(ProgramError):  # which is not the first thing to be told
+            _page(study, out, page, told)
+        raise
+    _page(study, out, page, told)
     return study
 
 
 # ---- before anything is drawn ----------------------------------------------------------------------------------------
 
 
-def _extended(netsor: Netsor, settings: Settings) -> tuple[Netsor, Callable[[Samples], Samples]]:
-    """The program with all statements that its runs draw, and what takes these apart in samples."""
-    added = with_averages(netsor, dict(settings.averages))
-    if not settings.conditional:
-        return added.netsor, added.separate
-    beside = with_conditional(added.netsor)
-    return beside.netsor, lambda drawn: added.separate(beside.separate(drawn))
-
-
-def _job(netsor: Netsor, settings: Settings, width: int) -> Job:
-    """How networks of a width are drawn."""
-    return make_job(
-        netsor, width, settings.seed, settings.method, settings.coordinates, settings.keep, settings.dtype
-    )  # fmt: skip
-
-
-def _conditional(netsor: Netsor, settings: Settings) -> bool:
-    """Whether conditional laws of all outputs compared cost little beside the networks themselves."""
-    if sum(math.prod(netsor.families[name].shape) for name in netsor.outputs) > MAX_PRECISE:
-        return False
-
-    def cost(conditional: bool) -> tuple[float, int]:
-        whole, _ = _extended(netsor, replace(settings, conditional=conditional))
-        return estimate(_job(whole, settings, max(settings.width)), settings.samples, threads=1)
-
-    try:
-        (plain, _), (seconds, memory) = cost(False), cost(True)
-    except NotCompiledError:
-        return False
-    return seconds <= MOST_TIMES * plain and memory <= parse_memory(settings.max_memory)
+def _conditional(netsor: Netsor) -> ConditionalProgram | None:
+    """The program with the conditional laws of its outputs, which cost little where there are few."""
+    if sum(math.prod(netsor.families[name].shape) for name in netsor.outputs) <= MAX_PRECISE:
+        with suppress(NotCompiledError):
+            return with_conditional(netsor)
+    return None
 
 
 def _beforehand(study: Study, jobs: Mapping[int, Job], executor: Executor | None, folders: Mapping[int, Path]) -> str:
@@ -167,25 +131,29 @@ def _beforehand(study: Study, jobs: Mapping[int, Job], executor: Executor | None
 
     Raises    MemoryLimitError, ProgramError for settings no width could run with
     """
-    settings, samples = study.settings, study.settings.samples
-    stored = bool(folders)
-    memory = max(
-        check_memory(job, samples, settings.threads, settings.max_memory, executor, stored).memory
-        for job in jobs.values()
-    )
+    settings, samples, stored = study.settings, study.settings.samples, bool(folders)
+    limits = settings.threads, settings.max_memory, executor, stored
+    memory = max(check_memory(job, samples, *limits).memory for job in jobs.values())
     for width, folder in folders.items():
         check_store(jobs[width], samples, folder)
     widths = ", ".join(f"n = {width}" for width in settings.width)
     return f"{samples:,} networks at each of {widths}; drawing takes up to {memory / 2**20:.0f} MiB of memory"
 
 
-def _about(study: Study) -> tuple[dict[str, Any], dict[str, Array]]:
-    """What samples.npz says of the run, and the program's tables."""
-    from tensorprog.version import __version__
+def _start(study: Study, out: Path, told: Listener) -> bool:
+    """Make the folder, and draw the program in it; False if there is nothing to draw pictures with."""
+    from tensorprog.check.graph import build
+    from tensorprog.show.graphs import to_svg
 
-    text, tables = pack(study.netsor)
-    asked = {key: getattr(study.settings, key) for key in ("seed", "samples", "method", "coordinates")}
-    return {"program": text, "version": __version__, **asked, "width": []}, tables
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    try:
+        svg = to_svg(build(study.netsor), study.report)
+    except plots.PlotsUnavailableError as error:
+        told.note(f"there will be no pictures: {error}")
+        return False
+    _write(study, out, "program.svg", lambda path: write_text(path, svg))
+    return True
 
 
 # ---- the limit -------------------------------------------------------------------------------------------------------
@@ -219,15 +187,24 @@ def _refused(study: Study, error: Exception, told: Listener) -> None:
     told.note(f"there is no limit to compare with: {study.reason}")
 
 
-def _note_averages(study: Study, told: Listener) -> None:
-    """Say where Theorem 1 is not certified for psi, and where its limit cannot be had."""
-    added = with_averages(study.netsor, dict(study.settings.averages))
-    for target, missing in uncertified(added).items():
-        asked = "controlled" if "controlled" in missing else "bounded and pseudo-Lipschitz"
-        told.note(
-            f"average {target}: the theorem takes psi that is {asked}; {added.psi[target]} cannot be shown to be "
-            f"{' or '.join(missing)}"
-        )
+def _note_averages(study: Study, added: Averages, told: Listener) -> None:
+    """Say where psi is not certified to be as the theorem asks, and where its limit cannot be had.
+
+    With scores that is Theorem 1 of Sakai et al. 2025, without them Theorem 5.4 of Yang 2019.
+    """
+    from tensorprog.check.facts import PROPERTIES, Calculus
+
+    calculus = Calculus(added.netsor)
+    asked = ("bounded", "pseudo-Lipschitz") if added.original.scores else ("controlled",)
+    for target, family in zip(added.psi, added.families.values(), strict=True):
+        dot = added.netsor.body[added.netsor.families[family].statements[0]]
+        position = added.netsor.families[dot.inputs[0].name].statements[0]
+        missing = [name for name in asked if not PROPERTIES[name](calculus.statement(position))]
+        if missing:
+            told.note(
+                f"average {target}: the theorem takes psi that is {' and '.join(asked)}; {added.psi[target]} cannot be "
+                f"shown to be {' or '.join(missing)}"
+            )
     if study.compared is not None:
         try:
             study.compared.averages(added.psi, study.settings.samples)
@@ -235,38 +212,16 @@ def _note_averages(study: Study, told: Listener) -> None:
             told.note(f"there is no limit of the averages to compare with: {error}")
 
 
-def uncertified(added: Averages) -> dict[str, list[str]]:
-    """Of each average, by its left side, what the theorem asks of psi and the calculus does not certify.
-
-    With scores that is Theorem 1 of Sakai et al. 2025, without them Theorem 5.4 of Yang 2019.
-    """
-    from tensorprog.check.facts import PROPERTIES, Calculus
-
-    calculus = Calculus(added.netsor)
-    scored = bool(added.original.scores)
-    asked = ("bounded", "pseudo-Lipschitz") if scored else ("controlled",)
-    result = {}
-    for target, family in zip(added.psi, added.families.values(), strict=True):
-        dot = added.netsor.body[added.netsor.families[family].statements[0]]
-        position = added.netsor.families[dot.inputs[0].name].statements[0]
-        missing = [name for name in asked if not PROPERTIES[name](calculus.statement(position))]
-        if missing:
-            result[target] = missing
-    return result
-
-
 # ---- networks --------------------------------------------------------------------------------------------------------
 
 
-def _width(study: Study, samples: Samples, store: SamplesFile | None, stream: bool, told: Listener) -> None:
-    """Write the networks of one width, and compare them with the limit."""
-    width = samples.width
-    if store is not None:  # first, since comparing may be interrupted
-        _store(study, samples, store)
-    told.stage(f"comparing n = {width}")
+def _compare(study: Study, samples: Samples, stream: bool, told: Listener) -> None:
+    """Compare the networks of one width with the limit."""
+    told.stage(f"comparing n = {samples.width}")
     shown = _head(study, samples) if stream else samples
     if shown.samples < samples.samples:
-        told.note(f"n = {width}: comparing the first {shown.samples:,} networks, which is what max_memory allows")
+        count = f"{shown.samples:,} networks, which is what max_memory allows"
+        told.note(f"n = {samples.width}: comparing the first {count}")
     variables = [label(name, index) for name in study.names for index in members(study.netsor, name, MAX_MEMBERS)]
     wanted = [*variables, *shown.averages]
     try:
@@ -277,19 +232,10 @@ def _width(study: Study, samples: Samples, store: SamplesFile | None, stream: bo
         _refused(study, error, told)
         comparison = compare(shown, None, wanted)
     study.comparisons.append(comparison)
-    entry = finite_json(shown, comparison, study.settings.keep)
-    study.finite.append(entry | {"samples": samples.samples})
+    study.finite.append(finite_json(shown, comparison, study.settings.keep) | {"samples": samples.samples})
     for variable in study.pictured:
         draws = column(shown, *split(study.netsor, variable)).copy()
-        study.columns.setdefault(variable, []).append((f"n = {width}", draws))
-
-
-def _store(study: Study, samples: Samples, store: SamplesFile) -> None:
-    for name in study.names:
-        store.add(f"{name}_n{samples.width}", samples[name])
-    for name, values in samples.averages.items():
-        store.add(f"averages/{name}_n{samples.width}", values)
-    store.meta["width"].append(samples.width)
+        study.columns.setdefault(variable, []).append((f"n = {samples.width}", draws))
 
 
 def _head(study: Study, samples: Samples) -> Samples:
@@ -300,9 +246,8 @@ def _head(study: Study, samples: Samples) -> Samples:
     count = max(1000, parse_memory(study.settings.max_memory) // (8 * samples.coordinates * copies))
     if count >= samples.samples:
         return samples
-    arrays, averages = (
-        {name: array[:count] for name, array in part.items()} for part in (samples.arrays, samples.averages)
-    )
+    arrays = {name: array[:count] for name, array in samples.arrays.items()}
+    averages = {name: array[:count] for name, array in samples.averages.items()}
     laws = {name: (mean[:count], variance[:count]) for name, (mean, variance) in samples.conditional.items()}
     return replace(samples, arrays=arrays, averages=averages, conditional=laws, samples=count)
 
@@ -311,17 +256,13 @@ def _first_orders(study: Study, told: Listener) -> None:
     """The first order in 1/n of the first output, where it takes no longer than a moment."""
     told.stage("first order in 1/n")
     variable = study.pictured[0]
-    try:
+    with suppress(TensorprogError, FloatingPointError):
         found = first_orders(study.netsor, variable, DRAWS)
-    except (TensorprogError, FloatingPointError):
-        return
-    if found is None:
-        told.note(
-            f"the first order in 1/n of {variable} would take long: "
-            f'law.correction("kurtosis", "{variable}") computes it'
-        )
-        return
-    study.first_orders[variable] = found
+        if found is not None:
+            study.first_orders[variable] = found
+        else:
+            how = f'law.correction("kurtosis", "{variable}") computes it'
+            told.note(f"the first order in 1/n of {variable} would take long: {how}")
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -339,93 +280,55 @@ def _save_report(study: Study, out: Path | None) -> None:
         _write(study, out, "report.json", lambda path: write_text(path, json_text(study.to_json())))
 
 
-def _report(study: Study, out: Path, page: Callable[[Study], str], told: Listener, stopped: bool) -> None:
-    """Write report.html; where the run is stopped, what goes wrong then is not the first to be told."""
-    told.stage("writing the report")
-    try:
+def _page(study: Study, out: Path | None, page: Callable[[Study], str] | None, told: Listener) -> None:
+    if out is not None and page is not None:
+        told.stage("writing the report")
         _write(study, out, "report.html", lambda path: write_text(path, page(study)))
-    except ProgramError:
-        if not stopped:
-            raise
 
 
 def _pictures(study: Study, out: Path, told: Listener) -> None:
-    try:
-        _draw(study, out)
-    except plots.PlotsUnavailableError:  # which has been said
-        pass
-    except Exception as error:
-        if study.compared is None:
-            raise
-        _refused(study, error, told)
-        _draw(study, out)
-
-
-def _draw(study: Study, out: Path) -> None:
     """density.png and convergence.png of the first output."""
     first = study.pictured[0]
-    limited = {name for name in study.pictured if study.limit_of(name)}
-    if study.compared is not None:
-        for variable in limited:
-            found = limit_density(study.compared, variable, [x for _, x in study.columns[variable]])
-            study.densities[variable] = found
-    limit = study.densities.get(first) if first in limited else None
-    panels = plots.DISTANCES if first in limited else plots.STATISTICS
-    order = study.first_orders.get(first)
+    for variable in study.pictured:
+        if study.compared is not None and study.limit_of(variable):
+            try:
+                draws = [x for _, x in study.columns[variable]]
+                study.densities[variable] = limit_density(study.compared, variable, draws)
+            except Exception as error:
+                _refused(study, error, told)
+    limited = study.limit_of(first)
+    panels = tuple(plots.DISTANCES if limited else plots.STATISTICS)
 
     def density(axes: Any) -> None:
-        plots.density_of(study.columns[first], first, limit, axes)
+        plots.density_of(study.columns[first], first, study.densities[first] if limited else None, axes)
 
     def convergence(axes: Any) -> None:
-        plots.convergence(study.comparisons, first, axes, tuple(panels), order)
+        plots.convergence(study.comparisons, first, axes, panels, study.first_orders.get(first))
 
     _write(study, out, "density.png", lambda path: plots.save(path, density, 2))
     _write(study, out, "convergence.png", lambda path: plots.save(path, convergence, len(panels)))
 
 
-class SamplesFile:
-    """samples.npz, written array by array: memory holds one width at a time, and leaving the block completes the file.
-
-    Holds `meta.json` (program text, version, seed, widths), the program's tables, and, for each output and width, e.g.
-    `y_n64` with shape (samples, *members) or (samples, coordinates, *members).
+def _store(study: Study, samples: Samples, path: Path, interrupted: Mapping[str, int] | None = None) -> None:
+    """samples.npz with the networks of one more width, such as `y_n64` of shape (samples, *members) or (samples,
+    coordinates, *members), beside the program's tables and `meta.json`: program text, version, seed, widths.
     """
+    from tensorprog.version import __version__
 
-    def __init__(
-        self, path: str | os.PathLike[str], meta: Mapping[str, Any], tables: Mapping[str, Array] | None = None
-    ) -> None:
-        self.path = Path(path)
-        self.partial = partial_name(self.path)
-        self.meta, self.tables = dict(meta), dict(tables or {})
-        self.names: list[str] = []
-
-    def __enter__(self) -> SamplesFile:
-        with writing(self.path):
-            self.partial.parent.mkdir(parents=True, exist_ok=True)
-            self._zip = zipfile.ZipFile(self.partial, "w", zipfile.ZIP_STORED)
-        return self
-
-    def add(self, name: str, array: Array) -> None:
-        """Append one array, or nothing of it: one that was written half, at an interrupt, is not listed."""
-        try:
-            with writing(self.path), self._zip.open(f"{name}.npy", "w", force_zip64=True) as stream:
+    text, tables = pack(study.netsor)
+    widths = [comparison.width for comparison in study.comparisons]
+    meta: dict[str, Any] = {"program": text, "version": __version__, "width": [*widths, samples.width]}
+    meta |= {key: getattr(study.settings, key) for key in ("seed", "samples", "method", "coordinates")}
+    meta |= {"width": widths, "interrupted": interrupted} if interrupted else {}
+    arrays = {f"{name}_n{samples.width}": samples[name] for name in study.names}
+    arrays |= {f"averages/{name}_n{samples.width}": values for name, values in samples.averages.items()}
+    arrays |= tables | {"meta.json": np.array(json.dumps(meta))}
+    with writing(path), whole(path) as partial, zipfile.ZipFile(partial, "w") as file:
+        for name, array in arrays.items():
+            with file.open(f"{name}.npy", "w", force_zip64=True) as stream:
                 np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
-        except BaseException:
-            half = self._zip.NameToInfo.pop(f"{name}.npy", None)
-            self._zip.filelist[:] = [entry for entry in self._zip.filelist if entry is not half]
-            raise
-        self.names.append(name)
-
-    def __exit__(self, *exception: object) -> None:
-        with writing(self.path):
-            try:
-                if self.names:
-                    for name, array in (self.tables | {"meta.json": np.array(json.dumps(self.meta))}).items():
-                        self.add(name, array)
-                self._zip.close()
-                if self.names:
-                    self.partial.replace(self.path)
-            finally:
-                stream, self._zip.fp = self._zip.fp, None  # a full disk is not tried again
-                if stream is not None:
-                    stream.close()
-                self.partial.unlink(missing_ok=True)
+        if widths:  # the arrays of these
+            with zipfile.ZipFile(path) as known:
+                for name in [name for name in known.namelist() if name not in file.namelist()]:
+                    with known.open(name) as source, file.open(name, "w", force_zip64=True) as stream:
+                        shutil.copyfileobj(source, stream)

@@ -183,7 +183,7 @@ def test_a_command_without_the_option_does_not_name_it(small: Path, monkeypatch:
     def refused(*_: object, **__: object) -> None:
         tp.load(small).run(8, 10**7, max_memory="1MB")
 
-    monkeypatch.setattr("tensorprog.jobs.sweeps.perform", refused)
+    monkeypatch.setattr("tensorprog.jobs.sweeps.sweep", refused)
     result = CliRunner().invoke(main, ["sweep", str(small), "--width", "8"])
     assert result.exit_code == 3
     assert "more than what is allowed, 976 KiB: ask for fewer --samples\n" in result.output

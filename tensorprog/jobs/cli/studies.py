@@ -105,35 +105,33 @@ def sweep(
     if workers is not None and scheduler is not None:
         raise fail("--workers and --scheduler both say who draws", fix="one of them")
     program = open_program(file, overrides)
-    from tensorprog.jobs.sweeps import Sweep, no_limit, perform, pool, summary, tables
-    from tensorprog.language.errors import need_xarray
+    from tensorprog.jobs.sweeps import no_limit, summary, tables
+    from tensorprog.jobs.sweeps import sweep as perform
     from tensorprog.results.study import default_out, settings_of
     from tensorprog.show.progress import Progress
 
-    need_xarray("sweeps")
     chosen = settings_of(program.netsor, {"width": width, "samples": samples, "seed": seed})
-    asked = Sweep.of(program, chosen.width, over, repeats, chosen.samples, chosen.seed, variables or None)
+    asked: dict[str, Any] = {"repeats": repeats, "samples": chosen.samples, "seed": chosen.seed, "workers": workers}
+    asked |= {"over": over, "variables": variables or None}
     usual = default_out(program.netsor)
     folder = out or usual.with_name(f"{usual.name}-sweep")
-    with (
-        Progress(notes=not quiet).shown() as told,
-        pool(workers) if scheduler is None else cluster(scheduler) as executor,
-    ):
+    with Progress(notes=not quiet).shown() as told, cluster(scheduler) as executor:
+        told.stage("cells of the sweep")
         try:
-            found = perform(asked, folder, executor, told)
+            found = perform(program, chosen.width, **asked, out=folder, executor=executor, progress=told.progress)
         except KeyboardInterrupt:
             told.note("the same command goes on from there")
             raise
     files = sorted(path.name for path in folder.iterdir() if path.suffix in (".nc", ".csv", ".png"))
     if form == "json":
-        keys = {"program": program.name, "samples": asked.samples, "seed": asked.seed, "repeats": repeats}
-        print_json(keys | {"sweep": summary(asked, found), "files": files})
+        keys = {"program": program.name, "samples": chosen.samples, "seed": chosen.seed, "repeats": repeats}
+        print_json(keys | {"sweep": summary(found), "files": files})
     elif not quiet:
-        for table in tables(asked, found):
+        for table in tables(found):
             show([table])
             echo()
         echo(places(folder, files))
-    return DONE if len(no_limit(found)) < len(asked.choices) else OUTSIDE
+    return DONE if len(no_limit(found)) < len(summary(found)) else OUTSIDE
 
 
 # ---- layers ----------------------------------------------------------------------------------------------------------

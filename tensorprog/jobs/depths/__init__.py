@@ -76,7 +76,7 @@ def depth(
     check_count("samples", samples, 2 * REPLICATES)
     check_count("seed", seed, 0)
     report = Program.from_netsor(question.base).check()
-    attributes = {"grade": report.grade, "claims": json.dumps([str(claim) for claim in report.claims])}
+    attributes: dict[str, Any] = {"grade": report.grade, "claims": json.dumps([str(claim) for claim in report.claims])}
     attributes |= {"draws": REPLICATES * each, "seed": str(seed)} | ({"samples": samples} if widths else {})
     with_gradients, total = _gradients(question, attributes), len(question.variants)
     limit, finite, refused = list[Any](), list[Any](), dict[str, str]()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tensorprog.jobs.choices import Number, choices, with_constants
+from tensorprog.jobs.choices import Choice, choices, said, with_constants
 from tensorprog.language.averages import unused
 from tensorprog.language.errors import Span, did_you_mean, fail
 from tensorprog.language.expr import Reduction, Variable, call, free_indices, slots_of, variables, walk
@@ -26,14 +26,14 @@ TAKEN = ("layer", "width")  # axes of results
 class Variant:
     """Values of the constants, the program that has them, and the same with entropies of attention."""
 
-    values: dict[str, Number]
+    values: Choice
     netsor: Netsor
     larger: Netsor
     entropies: tuple[str, ...]  # scalars of the larger program whose first index is that of layers
     backward: Netsor | None = None  # the adjoint program, for gradients
 
     def __str__(self) -> str:
-        return ", ".join(f"{name}={value:g}" for name, value in self.values.items())
+        return said(self.values)
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,7 @@ def ask(
     layers = tuple(range(*base.families[name].ranges[slot]))
     about = "" if token is None else slots[token] or str(token)
     question = Question(base, Axes(name, slot, token), slots[slot], about, layers, gradients)
-    question.variants.extend(
-        _variant(question, dict(choice.values), choice.netsor) for choice in choices(base, over, TAKEN)
-    )
+    question.variants.extend(_variant(question, values, netsor) for values, netsor in choices(base, over, TAKEN))
     return question
 
 
@@ -153,7 +151,7 @@ def _deeper(netsor: Netsor, name: str, slot: int, index: str, to: Any) -> Netsor
 # ---- the program of each choice --------------------------------------------------------------------------------------
 
 
-def variant(question: Question, values: dict[str, Number]) -> Variant:
+def variant(question: Question, values: Choice) -> Variant:
     """The program with other values of constants.
 
     Raises    ProgramError where it has other layers then
@@ -161,7 +159,7 @@ def variant(question: Question, values: dict[str, Number]) -> Variant:
     return _variant(question, values, with_constants(question.base, values))
 
 
-def _variant(question: Question, values: dict[str, Number], netsor: Netsor) -> Variant:
+def _variant(question: Question, values: Choice, netsor: Netsor) -> Variant:
     """The programs of one choice of constants."""
     name, backward = question.axes.name, None
     if tuple(range(*netsor.families[name].ranges[question.axes.layer])) != question.layers:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tensorprog.blocks import Block, Grid, Paragraph, paragraph
 from tensorprog.finite.workers import libraries
+from tensorprog.jobs.choices import Choice, choices_of, said
 from tensorprog.jobs.depths.quantities import LONG_NAMES, Curves
 from tensorprog.jobs.depths.question import Question
 from tensorprog.language.errors import need_package, need_xarray
@@ -87,17 +88,7 @@ def dataset(question: Question, limit: list[Any], finite: list[Any], attributes:
     return found
 
 
-def _over(found: Any) -> list[dict[str, Any]]:
-    """Each choice of constants."""
-    names = [str(name) for name in found.dims if name not in ("layer", "width")]
-    return [dict(zip(names, values, strict=True)) for values in product(*(found[n].values.tolist() for n in names))]
-
-
-def _said(choice: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value:g}" for name, value in choice.items())
-
-
-def _of(found: Any, choice: dict[str, Any]) -> Iterator[tuple[int | None, Curves]]:
+def _of(found: Any, choice: Choice) -> Iterator[tuple[int | None, Curves]]:
     """The limit of one choice of constants, as width None, if there is one, and the networks of each width."""
     at = found.sel(choice)
     limit = {name: (at[name].values, at[f"{name}_error"].values) for name in LONG_NAMES if name in found}
@@ -115,7 +106,7 @@ def _of(found: Any, choice: dict[str, Any]) -> Iterator[tuple[int | None, Curves
 
 def tables(found: Any, report: Any) -> list[Block]:
     """The grade first, then layers of the only choice of constants, or the last layer of all of them."""
-    about, choices, layers = found.attrs, _over(found), found["layer"].values.tolist()
+    about, choices, layers = found.attrs, choices_of(found, ("layer", "width")), found["layer"].values.tolist()
     single, several = len(choices) == 1, "width" in found
     names = [name for name in LONG_NAMES if name in found or f"{name}_finite" in found]
     shown, rows, marked, exact = [len(layers) - 1], list[tuple[str, ...]](), list[int](), True
@@ -138,10 +129,10 @@ def tables(found: Any, report: Any) -> list[Block]:
     notes = [] if exact else [f"limit: {about['draws']:,} draws of the scores, in brackets 99.9 % bounds of errors"]
     notes += [f"networks: {about['samples']:,} of each width, {BRACKETS}"] if several else []
     refused = json.loads(about.get("no_limit", "{}"))
-    said = [paragraph(f"no limit{f' with {choice}' if choice else ''}: {why}") for choice, why in refused.items()]
-    said += [paragraph(f"no limit of gradients: {about['no_gradients']}")] if "no_gradients" in about else []
+    further = [paragraph(f"no limit{f' with {choice}' if choice else ''}: {why}") for choice, why in refused.items()]
+    further += [paragraph(f"no limit of gradients: {about['no_gradients']}")] if "no_gradients" in about else []
     grid = Grid(title, header, tuple(rows), "; ".join(notes), tuple(marked), tuple(range(len(keys))))
-    return [summary(about["program_name"], report), grid, *said]
+    return [summary(about["program_name"], report), grid, *further]
 
 
 def _number(value: float, error: float) -> str:
@@ -155,7 +146,7 @@ def depth_json(found: Any, report: Any, base: Netsor) -> dict[str, Any]:
     """The content of depth.json."""
     refused = json.loads(found.attrs.get("no_limit", "{}"))
     profiles = []
-    for choice in _over(found):
+    for choice in choices_of(found, ("layer", "width")):
         entry: dict[str, Any] = {"constants": choice, "limit": None}
         for width, curves in _of(found, choice):
             numbers = {name: {"value": value, "error": error} for name, (value, error) in curves.items()}
@@ -163,8 +154,8 @@ def depth_json(found: Any, report: Any, base: Netsor) -> dict[str, Any]:
                 entry["limit"] = numbers
             else:
                 entry.setdefault("finite", []).append({"width": width, **numbers})
-        if _said(choice) in refused:
-            entry["limit_refused"] = refused[_said(choice)]
+        if said(choice) in refused:
+            entry["limit_refused"] = refused[said(choice)]
         profiles.append(entry)
     kept = ("family", "index", "draws", "seed", "samples", "gradients_grade", "no_gradients")
     return {
@@ -203,17 +194,17 @@ def save_picture(path: Path, found: Any) -> None:
 
 def _curves(ax: Any, found: Any, name: str) -> None:
     """The limit of each choice of constants in bands of its errors, and networks."""
-    choices, x = _over(found), found["layer"].values
+    choices, x = choices_of(found, ("layer", "width")), found["layer"].values
     step = slice(None, None, max(1, len(x) // SIGNS))
     for choice, shade in zip(choices, plots.colours(len(choices)), strict=True):
-        said = _said(choice)
+        name_of = said(choice)
         for number, (width, curves) in enumerate(_of(found, choice)):
             value, error = curves.get(name, (np.full(len(x), np.nan),) * 2)
             if width is None:
                 ax.fill_between(x, value - error, value + error, color=shade, alpha=0.18, linewidth=0)
-                ax.plot(x, value, color=shade, label=said or "limit")
+                ax.plot(x, value, color=shade, label=name_of or "limit")
             else:
-                label = ", ".join(filter(None, [f"n = {width}", said]))
+                label = ", ".join(filter(None, [f"n = {width}", name_of]))
                 look = {"elinewidth": 0.7, "marker": plots.MARKERS[number % len(plots.MARKERS)], "color": shade}
                 ax.errorbar(
                     x[step], value[step], yerr=np.nan_to_num(error[step]), linestyle="none", label=label, **look
