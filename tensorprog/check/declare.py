@@ -31,7 +31,6 @@ def atom(
     growth: tuple[float, float] | None = None,
     modulus: tuple[float, float] | None = None,
     lipschitz: float | None = None,
-    derivative: Callable[[Any], Any] | None = None,
     kinks: tuple[float, ...] | None = None,
     monotone: int = 0,
     parity: int = 0,
@@ -43,16 +42,16 @@ def atom(
     `fn` maps a one-dimensional array of doubles to another, element by element.  What is said of it is tried at many
     points before it is believed; what is left out counts as not known.  `range`: (lo, hi).  `growth` (K, g):
     |f(x)| <= K (1 + |x|^g).  `lipschitz` L: |f(x) - f(y)| <= L |x - y|.  `modulus` (K, m), where there is no such L:
-    |f(x) - f(y)| <= K |x - y| (1 + |x|^m + |y|^m).  `derivative`: a function like `fn`, right away from `kinks`, the
-    points where f, f' or f'' jumps.  `monotone`: 1 increasing, -1 decreasing.  `parity`: 1 even, -1 odd.  `sympy`: the
+    |f(x) - f(y)| <= K |x - y| (1 + |x|^m + |y|^m). `kinks`: the points
+    where f, f' or f'' jumps.  `monotone`: 1 increasing, -1 decreasing.  `parity`: 1 even, -1 odd.  `sympy`: the
     formula, a function of one sympy expression.
 
-    Shapes    fn, derivative: (k,) -> (k,)
+    Shapes    fn: (k,) -> (k,)
     Accuracy  what holds at all points tried is not proved; reports say what rests on it
     Raises    ProgramError with a place for each false claim, or if the name is taken; nothing is declared then
     Source    Sakai et al. 2025 (arXiv 2506.00846), Def. 2, for growth and modulus
     """
-    declare(Declaration(name, fn, range, growth, modulus, lipschitz, derivative, kinks, monotone, parity, sympy, doc))
+    declare(Declaration(name, fn, range, growth, modulus, lipschitz, kinks, monotone, parity, sympy, doc))
     return Function(name)
 
 
@@ -83,21 +82,19 @@ def _array_problems(d: Declaration) -> list[Problem]:
     """An array is to give an array of doubles of its shape, element by element, the same every time."""
     fix = "a function of one numpy array that works on each element by itself"
     x = np.random.default_rng(1).normal(size=1000) * 3
-    for name, fn in ((d.name, d.fn), (f"the derivative of {d.name}", d.derivative)):
-        if fn is None:
-            continue
-        try:
-            with np.errstate(all="ignore"):
-                value, again, alone = fn(x.copy()), fn(x.copy()), fn(x[:1].copy())
-        except Exception as error:  # of any kind: the function is its author's
-            return [Problem(f"{name} cannot be computed on an array: {type(error).__name__}: {error}", fix=fix)]
-        if not isinstance(value, np.ndarray) or value.shape != x.shape or value.dtype != x.dtype:
-            what = f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
-            return [Problem(f"{name} of an array of float64 of shape {x.shape} gives {what}", fix=fix)]
-        if not np.array_equal(value, again, equal_nan=True):
-            return [Problem(f"{name} is not the same every time", fix="a function without randomness")]
-        if not np.allclose(alone, value[:1], rtol=1e-10, equal_nan=True):
-            return [Problem(f"{name} at x = {x[0]:g} is {alone[0]:g} alone, but {value[0]:g} in an array", fix=fix)]
+    name, fn = d.name, d.fn
+    try:
+        with np.errstate(all="ignore"):
+            value, again, alone = fn(x.copy()), fn(x.copy()), fn(x[:1].copy())
+    except Exception as error:  # of any kind: the function is its author's
+        return [Problem(f"{name} cannot be computed on an array: {type(error).__name__}: {error}", fix=fix)]
+    if not isinstance(value, np.ndarray) or value.shape != x.shape or value.dtype != x.dtype:
+        what = f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+        return [Problem(f"{name} of an array of float64 of shape {x.shape} gives {what}", fix=fix)]
+    if not np.array_equal(value, again, equal_nan=True):
+        return [Problem(f"{name} is not the same every time", fix="a function without randomness")]
+    if not np.allclose(alone, value[:1], rtol=1e-10, equal_nan=True):
+        return [Problem(f"{name} at x = {x[0]:g} is {alone[0]:g} alone, but {value[0]:g} in an array", fix=fix)]
     return []
 
 
@@ -148,9 +145,6 @@ def _refuted(d: Declaration, function: DeclaredFunction) -> Iterator[Problem]:
     slopes = np.diff(v) / np.diff(x)
     middle = (x[1:] + x[:-1]) / 2
     clear = np.min(np.abs(middle[:, None] - np.asarray(d.kinks or (np.inf,))), axis=1, initial=np.inf) > 0.05
-    if d.derivative is not None:
-        off = np.abs(np.asarray(d.derivative(middle.copy())) - slopes) > 1e-3 * (1 + np.abs(slopes))
-        yield from refute(clear & off, "has another derivative")
     if d.kinks is not None:  # a slope that changes at one place, by far more than around it
         bend = np.abs(np.diff(slopes))
         around = np.maximum(np.roll(bend, 3), np.roll(bend, -3))
@@ -176,7 +170,7 @@ def _number(value: Any) -> bool:
 
 def _senseless(d: Declaration) -> Iterator[Problem]:
     """Values that no function could have, or that contradict each other."""
-    for key in ("fn", "derivative", "sympy"):
+    for key in ("fn", "sympy"):
         value = getattr(d, key)
         if not callable(value) and (key == "fn" or value is not None):
             yield Problem(f"{d.name}: {key} must be a function, not {value!r}", fix="a function of one array")

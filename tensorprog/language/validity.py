@@ -50,7 +50,7 @@ from tensorprog.language.records import (
 )
 from tensorprog.language.schedule import schedule
 
-__all__ = ["MAX_INDEX", "MAX_STATEMENTS", "check_declarations", "check_last", "statement_parts", "validate"]
+__all__ = ["MAX_STATEMENTS", "check_declarations", "check_last", "statement_parts", "validate"]
 
 MAX_EXPONENT = 1000
 MAX_MEMBERS = 10**12  # members of one family
@@ -58,18 +58,16 @@ MAX_INDEX = 10_000_000  # values of one index
 MAX_STATEMENTS = 2000
 MAX_TABLE = 10**8  # entries of a constant given by an expression
 MAX_CHECKED = 10**7  # entries evaluated to check their values; larger ones are checked where they are used
-LARGE = 1e200  # entries of a covariance whose sums may overflow
 ASYMMETRY, INDEFINITE = 1e-10, 1e-8  # allowed whatever the precision of a covariance, relative to its largest entry
-RESERVED = {"n", "inf", "pi", "MatMul", "Nonlin", "Dot", "min", "max", *REDUCTIONS, *ATOMS}
+RESERVED = {"n", "inf", "pi", "MatMul", "Nonlin", "Dot", "min", "max", *REDUCTIONS}
+MASKED = ("softmax", "logsumexp", "max")
 
 
 class Checker:
-    """State of one check."""
+    """State of one check; of the names `later`, defined further below, nothing is said."""
 
     def __init__(self, netsor: Draft, later: Collection[str] = ()) -> None:
-        self.netsor = netsor
-        self.later = later  # names that are to be defined further below: nothing is said of them
-        self.widths = {"n", *(name for name, *_ in netsor.widths), *dict(netsor.fixed_widths)}
+        self.netsor, self.later = netsor, later
         self.problems: list[Problem] = []
 
     def need(self, condition: Any, message: str, span: Span = Span(), fix: str = "") -> bool:
@@ -93,8 +91,8 @@ class Checker:
 
     def width(self, name: str, span: Span) -> None:
         """A width where it is used: it is declared."""
-        fix = did_you_mean(name, sorted(self.widths), f"widths: {{{name}: n/2}}")
-        self.need(name in self.widths, f"{name} is not a declared width", span, fix)
+        known = ["n", *(width for width, *_ in self.netsor.widths), *dict(self.netsor.fixed_widths)]
+        self.need(name in known, f"{name} is not a declared width", span, did_you_mean(name, known))
 
 
 def statement_parts(statement: Statement) -> tuple[Expr, ...]:
@@ -106,75 +104,71 @@ def statement_parts(statement: Statement) -> tuple[Expr, ...]:
 
 
 def check_expression(
-    checker: Checker,
-    expr: Expr,
-    bound: Collection[str],
-    span: Span,
-    families: Mapping[str, Family] | None = None,
-    what: str = "",
+    checker: Checker, expr: Expr, bound: Collection[str], span: Span, families: Mapping[str, Family]
 ) -> None:
-    """Names and indices of an expression; `bound` are the indices in force.
-
-    Without `families` it is `what` is declared, and made of numbers, constants and these indices alone.
-    """
-    if isinstance(expr, Variable) and families is None:
-        fix = did_you_mean(expr.name, [*checker.netsor.constant, *bound])
-        checker.need(False, f"{what} must be made of constants and indices; {expr.name} is neither", span, fix)
-    elif isinstance(expr, Variable) and families is not None:
-        weight = is_reference(checker, expr, bound, span, families) and families[expr.name].kind == "weight"
-        message = f"{expr.name} is a weight; weights enter through MatMul only"
-        checker.need(not weight, message, span.at(expr.column), f"g = MatMul({expr}, x) in a statement of its own")
+    """Names and indices of the right side of a Nonlin; `bound` are the indices in force."""
+    place = span.at(getattr(expr, "column", 0))
+    if isinstance(expr, Variable) and is_reference(checker, expr, bound, span, families):
+        checker.need(
+            families[expr.name].kind != "weight",
+            f"{expr.name} is a weight; weights enter through MatMul only",
+            place,
+            f"g = MatMul({expr}, x) in a statement of its own",
+        )
     elif isinstance(expr, Constant):
-        definition = checker.netsor.constant.get(expr.name)
-        fix = did_you_mean(expr.name, list(checker.netsor.constant))
-        if checker.need(definition, f"{expr.name} is not defined", span.at(expr.column), fix) and definition:
-            check_slots(checker, expr, *checker.slots(definition.indices), bound, span)
-    elif isinstance(expr, IndexValue) and families is None:
-        fix = did_you_mean(expr.name, sorted(bound), "it has no indices")
-        checker.need(expr.name in bound, f"{what} may not depend on the index {expr.name}", span, fix)
+        check_constant_slots(checker, expr, bound, span)
     elif isinstance(expr, IndexValue):
         is_bound(checker, expr.name, bound, span)
-    elif isinstance(expr, Reduction) and families is None:
-        message = f"{expr.reducer}[...] acts over indices of a Nonlin; it cannot stand here"
-        checker.need(False, message, span.at(expr.column), "write the values out, as a list or a .npy file")
-    elif isinstance(expr, Reduction):
-        name = next((name for name in expr.indices if (name in bound) == expr.removes), "")
-        checker.need(
-            not name or not expr.removes,
-            f"{expr.reducer}[{name}] hides the index {name}, which is bound outside already",
-            span.at(expr.column),
-            "use another index with the same range",
-        )
-        checker.need(
-            not name or expr.removes,
-            f"{expr.reducer}[{name}] keeps the index {name}, so it must be on the left or summed outside",
-            span.at(expr.column),
-            f"sum[{name}]({expr.reducer}[{name}](...) * ...)",
-        )
-        check_numbers(checker, [expr.arg], span.at(expr.column))
-        check_expression(checker, expr.arg, {*bound, *expr.indices}, span, families)
     elif isinstance(expr, Call):
-        for arg in expr.args:
-            check_expression(checker, arg, bound, span, families, what)
-        check_call(checker, expr, span.at(expr.column))
-    elif isinstance(expr, Number):
-        checker.need(not math.isnan(expr.value), "nan is not a number", span)
+        check_call(checker, expr, place)
+    elif isinstance(expr, Reduction):
+        for name in expr.indices:
+            checker.need(
+                (name in bound) != expr.removes,
+                f"{expr.reducer}[{name}] hides the index {name}, which is bound outside already"
+                if expr.removes
+                else f"{expr.reducer}[{name}] keeps the index {name}, so it must be on the left or summed outside",
+                place,
+                "" if expr.removes else f"sum[{name}]({expr.reducer}[{name}](...) * ...)",
+            )
+        check_numbers(checker, [expr.arg], place)
+        bound = {*bound, *expr.indices}
+    for child in expr.children:
+        check_expression(checker, child, bound, span, families)
+
+
+def is_closed(checker: Checker, expr: Expr, indices: Iterable[str], what: str, span: Span) -> bool:
+    """Whether an expression of a declaration is made of numbers, constants and the indices given; complains if not."""
+    before, known = len(checker.problems), [*indices]
+    for node in walk(expr):
+        if isinstance(node, Constant):
+            check_constant_slots(checker, node, known, span)
+        elif isinstance(node, Call):
+            check_call(checker, node, span.at(node.column))
+        else:
+            fix = did_you_mean(str(node), [*checker.netsor.constant, *known], "")
+            checker.need(
+                isinstance(node, Number) or (isinstance(node, IndexValue) and node.name in known),
+                f"{what} must be made of constants{' and the indices ' * bool(known)}{', '.join(known)}, not of {node}",
+                span,
+                fix,
+            )
+    return len(checker.problems) == before
 
 
 def check_call(checker: Checker, node: Call, span: Span) -> None:
     """Rules of single atoms: comparisons stand in conditions only, exponents are bounded, numbers are finite."""
-    if node.atom == "where":
+    if node.atom in LOGICAL:
+        checker.need(all(map(is_condition, node.args)), "& and | join comparisons", span, "(a < b) & (c < d)")
+    elif node.atom == "where":
         said = "where(condition, x, y) needs a comparison as its condition"
         checker.need(is_condition(node.args[0]), said, span, "where(j <= i, x, y)")
-    if node.atom in LOGICAL:
-        joins = all(map(is_condition, node.args))
-        checker.need(joins, "& and | join comparisons", span, "(a < b) & (c < d), each one in brackets")
+        check_numbers(checker, node.args[1:], span)
     else:
-        check_numbers(checker, node.args[1 if node.atom == "where" else 0 :], span)
+        check_numbers(checker, node.args, span)
     if all(isinstance(p, Call | Number) or (isinstance(p, Constant) and not p.slots) for p in walk(node)):
         try:
-            numbers = {c.name: c.value for c in checker.netsor.constants if isinstance(c.value, int | float)}
-            constant_value(node, numbers)
+            constant_value(node, checker.netsor.scalars)
         except (ProgramError, ArithmeticError, ValueError):
             checker.need(False, f"{node} is not a finite number", span, "change its numbers or constants")
     elif node.atom == "power" and isinstance(node.args[1], Number):
@@ -202,6 +196,16 @@ def is_bound(checker: Checker, name: str, bound: Collection[str], span: Span) ->
     return checker.need(name in bound, said, span, fix)
 
 
+def check_constant_slots(checker: Checker, constant: Constant, bound: Collection[str], span: Span) -> None:
+    """A constant is defined, and has the slots that it needs."""
+    definition = checker.netsor.constant.get(constant.name)
+    if definition is None:
+        fix = did_you_mean(constant.name, list(checker.netsor.constant))
+        checker.need(False, f"{constant.name} is not defined", span.at(constant.column), fix)
+    else:
+        check_slots(checker, constant, *checker.slots(definition.indices), bound, span)
+
+
 def check_slots(
     checker: Checker,
     reference: Variable | Constant,
@@ -213,8 +217,7 @@ def check_slots(
     """Whether a reference has the slots its name needs, within range; complains if not."""
     span, count, before = span.at(reference.column), len(ranges), len(checker.problems)
     said = f"{reference.name} has {count} {'index' if count == 1 else 'indices'}, {len(reference.slots)} given"
-    fix = f"{reference.name}[{', '.join('...' for _ in ranges)}]" if ranges else reference.name
-    if not checker.need(len(reference.slots) == count, said, span, fix):
+    if not checker.need(len(reference.slots) == count, said, span):
         return False
     for slot, (start, stop), rule in zip(reference.slots, ranges, rules, strict=True):
         fine = [is_bound(checker, name, bound, span) for name in slot.indices]
@@ -235,32 +238,19 @@ def is_reference(
     bound: Collection[str],
     span: Span,
     families: Mapping[str, Family],
-    weight: bool = False,
 ) -> bool:
     """Whether a name refers to a known family, with slots that fit; complains if not."""
     family, name = families.get(reference.name), reference.name
     if family is not None and name not in checker.later:
         return check_slots(checker, reference, family.ranges, family.boundaries, bound, span)
-    kinds = [name for name, other in families.items() if (other.kind == "weight") == weight]
-    known = kinds if weight else [*kinds, *checker.netsor.constant, *checker.netsor.index]
-    listed = f"[{','.join(map(str, reference.slots))}]" if reference.slots else ""
-    said = f"{name} is not defined"
-    fix = did_you_mean(name, known, f"`{name}{listed}: {'1` under weights:' if weight else '{cov: 1}` under initial:'}")
+    said, fix = f"{name} is not defined", did_you_mean(name, [*families, *checker.netsor.constant])
     if name == "n":
-        said = "n may occur only as scale=1/n in Dot"
-        fix = "limits need programs whose text does not depend on the width"
+        said, fix = "n may occur only as scale=1/n in Dot", "limits need programs that do not depend on the width"
     checker.need(name in checker.later, said, span.at(reference.column), fix)
     return False
 
 
 # ---- numbers of declarations ---------------------------------------------------------------------------------------
-
-
-def is_closed(checker: Checker, expr: Expr, indices: Iterable[str], what: str, span: Span) -> bool:
-    """Complain about anything but numbers, constants and the indices given."""
-    before = len(checker.problems)
-    check_expression(checker, expr, {*indices}, span, None, what)
-    return len(checker.problems) == before
 
 
 def check_values(
@@ -270,14 +260,13 @@ def check_values(
     values: NDArray[np.float64] | None = None
     if isinstance(value, Table):
         shape = tuple(stop - start for start, stop in checker.slots(indices)[0])
-        asked = f"its indices [{','.join(indices)}] ask for {shape}" if indices else "it has no indices"
-        if checker.need(value.shape == shape, f"{what} has shape {value.shape}, but {asked}", span):
+        asked = f"{what} has shape {value.shape}, but its indices [{','.join(indices)}] ask for {shape}"
+        if checker.need(value.shape == shape, asked, span):
             values = value.array
     elif is_closed(checker, value, indices, what, span):
         values = evaluated(checker, value, indices, what, span)
     if values is not None and checker.need(np.isfinite(values).all(), f"{what} has entries that are not finite", span):
-        fix = "a variance is the square of a scale"
-        checker.need(not sign or (values >= 0).all(), f"{what} must not be negative", span, fix)
+        checker.need(not sign or (values >= 0).all(), f"{what} must not be negative", span)
 
 
 def evaluated(
@@ -287,11 +276,7 @@ def evaluated(
     size, said = checker.size(indices), f"{what} would have more than {MAX_TABLE} values"
     if not checker.need(size <= MAX_TABLE, said, span, "let it depend on fewer indices") or size > MAX_CHECKED:
         return None
-    try:
-        return index_array(checker.netsor, expr, indices)
-    except (ProgramError, ArithmeticError, ValueError, TypeError) as error:
-        checker.need(False, f"{what} cannot be evaluated: {error}", span)
-        return None
+    return index_array(checker.netsor, expr, indices)
 
 
 def check_constant(checker: Checker, constant: ConstantDef) -> None:
@@ -309,48 +294,35 @@ def check_constant(checker: Checker, constant: ConstantDef) -> None:
 def check_initial(checker: Checker, initial: Initial) -> None:
     """Mean and covariance of an initial vector."""
     name, span, cov, indices = initial.name, initial.span, initial.cov, initial.indices
-    what, called = f"initial vector {name}", f"the cov of {name}"
+    what, called, members = f"initial vector {name}", f"the cov of {name}", checker.size(indices)
     if initial.grid:
         first = next(v.name for v in checker.netsor.initial if v.grid and v.width == initial.width)
-        said = f"{what}: {first} is the coordinate vector of width {initial.width} already"
-        checker.need(first == name, said, span, f"read {first} instead of {name}")
+        checker.need(first == name, f"{what}: {first} is the coordinate vector of this width already", span)
         return
     check_values(checker, initial.mean, indices, f"the mean of {name}", span)
-    members, joint = checker.size(indices), initial.joint
-    size = checker.size(joint)
     if initial.data is not None:
-        check_data(checker, initial, members)
+        array, fix = initial.data.array, "one row per member, the first index slowest"
+        fits = array.ndim == 2 and len(array) == members and array.shape[1] > 0
+        checker.need(fits, f"{what}: data has shape {array.shape}, not ({members}, d)", span, fix)
+        checker.need(np.isfinite(array).all(), f"{what}: data has entries that are not finite", span)
+        check_values(checker, cov, (), f"the variance of {name}", span, sign=True)
     elif isinstance(cov, Table):
         sides = tuple(stop - start for start, stop in checker.slots(indices)[0])
         fits = cov.shape in ((members, members), (*sides, *sides))
         if checker.need(fits, f"{what}: cov has shape {cov.shape}, not {(members, members)}", span):
             check_semidefinite(checker, cov.array.reshape(members, members), what, span)
-    elif not joint:
+    elif not initial.joint:
         check_values(checker, cov, indices, called, span, sign=True)
-    elif is_closed(checker, cov, [*indices, *(f"{index}_" for index in indices)], called, span) and checker.need(
-        size <= 20_000,
-        f"{what}: a joint covariance of {size} members is too large",
-        span,
-        "let fewer indices appear with a second copy",
-    ):
-        rest = [index for index in indices if index not in joint]
-        values = evaluated(checker, cov, [*rest, *joint, *(f"{index}_" for index in joint)], called, span)
-        if values is not None and size <= 2000:  # larger ones are looked at where they are used
-            blocks = values.reshape(-1, size, size)[: max(1, 10**9 // size**3)]
+    elif is_closed(checker, cov, [*indices, *(f"{index}_" for index in indices)], called, span):
+        size = checker.size(initial.joint)
+        said = f"{what}: a joint covariance of {size} members is too large"
+        checker.need(size <= 20_000, said, span, "let fewer indices appear with a second copy")
+        if size <= 2000:  # larger ones are looked at where they are used
+            axes = [index for index in indices if index not in initial.joint]
+            axes += [*initial.joint, *(f"{index}_" for index in initial.joint)]
+            values = evaluated(checker, cov, axes, called, span)
+            blocks = () if values is None else values.reshape(-1, size, size)[: max(1, 10**9 // size**3)]
             next((block for block in blocks if not check_semidefinite(checker, block, what, span)), None)
-
-
-def check_data(checker: Checker, initial: Initial, members: int) -> None:
-    """Input vectors and the variance that goes with them."""
-    assert initial.data is not None
-    what, array = f"initial vector {initial.name}: data has", initial.data.array
-    fits = array.ndim == 2 and len(array) == members and array.shape[1] > 0
-    fix = "one row per member, the first index slowest"
-    if checker.need(fits, f"{what} shape {array.shape}, not ({members}, d)", initial.span, fix):
-        finite = np.isfinite(array).all(axis=1)
-        said = f"{what} entries that are not finite, the first in row {int(np.argmin(finite))}"
-        checker.need(finite.all(), said, initial.span, "rows are counted from 0")
-    check_values(checker, initial.cov, (), f"the variance of {initial.name}", initial.span, sign=True)
 
 
 def check_semidefinite(checker: Checker, matrix: NDArray[np.float64], what: str, span: Span) -> bool:
@@ -361,20 +333,18 @@ def check_semidefinite(checker: Checker, matrix: NDArray[np.float64], what: str,
     """
     if not checker.need(np.isfinite(matrix).all(), f"{what}: cov has entries that are not finite", span):
         return False
-    scale = np.abs(matrix).max(initial=1e-300)
-    if scale > LARGE:  # sums of entries overflow; a power of two changes no bit
-        return check_semidefinite(checker, matrix * 2.0**-512, what, span)
-    even = np.abs(matrix - matrix.T).max() <= max(ASYMMETRY, 4 * unit_roundoff(matrix)) * scale
+    unit, matrix = unit_roundoff(matrix), matrix / np.abs(matrix).max(initial=1e-300)
+    even = np.abs(matrix - matrix.T).max() <= max(ASYMMETRY, 4 * unit)
     if not checker.need(even, f"{what}: cov is not symmetric", span, "it must not change when i and i_ swap"):
         return False
     try:  # much quicker than eigenvalues, which are needed for the message only
-        np.linalg.cholesky(matrix + 0.5 * INDEFINITE * scale * np.eye(len(matrix)))
+        np.linalg.cholesky(matrix + 0.5 * INDEFINITE * np.eye(len(matrix)))
         return True
     except np.linalg.LinAlgError:
         lowest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[0])
     return checker.need(
-        lowest >= -max(INDEFINITE * scale, 2 * unit_roundoff(matrix) * float(np.trace(matrix))),
-        f"{what}: cov is not positive semidefinite (lowest eigenvalue {lowest:.3g})",
+        lowest >= -max(INDEFINITE, 2 * unit * float(np.trace(matrix))),
+        f"{what}: cov is not positive semidefinite (lowest eigenvalue {lowest:.3g} of its largest entry)",
         span,
         "save it in double precision, or give the vectors themselves: data:",
     )
@@ -384,60 +354,38 @@ def check_semidefinite(checker: Checker, matrix: NDArray[np.float64], what: str,
 
 
 def check_function(checker: Checker, statement: Nonlin) -> None:
-    """Rows of a softmax that are masked throughout, bounds of a clip in the wrong order, inf where it is no bound.
+    """No value is inf, and no row of a softmax is masked throughout where indices alone decide.
 
-    Masks and bounds are looked at where indices alone decide; others are found by running.
+    Other masks are found by running.
     """
-    check_infinity(checker, statement.expr, statement.span)
-    for node in walk(statement.expr):
+    said = "inf is no value: only -inf is one, as a mask under softmax, logsumexp or max"
+    for node in [Call("negative", (statement.expr,)), *walk(statement.expr)]:
+        parts = node.arguments if isinstance(node, Call) else node.children
         span = statement.span.at(getattr(node, "column", 0))
+        checker.need(Number(math.inf) not in parts, said, span, "where(condition, x, -inf), or clip(x, 0, inf)")
         if is_call(node, "clip"):
-            place = first_place(checker, Call("greater", (node.args[1], node.args[2])))
-            said = f"{node}: the lower bound is above the upper one{place}"
-            checker.need(place is None, said, span, "clip(x, lower, upper)")
-        if not isinstance(node, Reduction) or node.reducer not in MASKED:
-            continue
-        for mask in walk(node.arg):
+            place = first_place(checker, Call("greater", node.args[1:]), ())
+            checker.need(place is None, f"{node}: the lower bound is above the upper one{place}", span)
+        for mask in walk(node) if isinstance(node, Reduction) and node.reducer in MASKED else ():
             if is_call(mask, "where") and not any(isinstance(part, Variable) for part in walk(mask.args[0])):
                 condition, yes, no = mask.args
                 hidden = condition if yes == Number(-math.inf) else Call("equal", (condition, Number(0)))
                 place = first_place(checker, hidden, node.indices) if Number(-math.inf) in (yes, no) else None
-                said = f"{node.reducer}[{', '.join(node.indices)}]: every entry is masked{place}"
-                checker.need(place is None, said, span, "leave at least one entry of each row unmasked")
+                masked = f"{node.reducer}[{', '.join(node.indices)}]: every entry is masked{place}"
+                checker.need(place is None, masked, span, "leave at least one entry of each row unmasked")
 
 
-MASKED = ("softmax", "logsumexp", "max")
-
-
-def first_place(checker: Checker, condition: Expr, over: Sequence[str] = ()) -> str | None:
+def first_place(checker: Checker, condition: Expr, over: Sequence[str]) -> str | None:
     """Where a condition on indices first holds, for all of `over`, as text; None if nowhere, or too many to look at."""
     free = sorted({name for node in walk(condition) for name in index_names(node)} - {*over})
     if checker.size([*free, *over]) > MAX_CHECKED:
         return None
     values = index_array(checker.netsor, condition, [*free, *over]).astype(bool)
     found = np.argwhere(values.reshape(*values.shape[: len(free)], -1).all(axis=-1))
-    if not len(found):
-        return None
-    place = ", ".join(f"{name}={checker.netsor.ranges[name][0] + k}" for name, k in zip(free, found[0], strict=True))
-    return f" at {place}" if place else ""
-
-
-def check_infinity(checker: Checker, expr: Expr, span: Span, bound: bool = False) -> None:
-    """No value is inf; `bound`: whether it may stand here, as a bound that is none, of a clip or of some members."""
-    checker.need(
-        expr != Number(math.inf) or bound,
-        "inf is no value: only -inf is one, as a mask under softmax, logsumexp or max",
-        span,
-        "where(condition, x, -inf) masks x where the condition does not hold",
-    )
-    if is_call(expr, "minimum") and Number(math.inf) in expr.args:
-        said = f"{expr}: inf bounds nothing, so that this is its other argument"
-        checker.need(False, said, span.at(expr.column), "write that alone")
-        return
-    for k, child in enumerate(expr.children):
-        free = is_call(expr, "minimum") or (is_call(expr, "where") and k > 0 and bound)
-        free = free or (isinstance(expr, Call) and expr.atom != "where" and k >= ATOMS[expr.atom].arity)
-        check_infinity(checker, child, span, free)
+    places = [
+        f"{name}={checker.netsor.ranges[name][0] + k}" for row in found[:1] for name, k in zip(free, row, strict=False)
+    ]
+    return None if not len(found) else f" at {', '.join(places)}" if free else ""
 
 
 # ---- declarations --------------------------------------------------------------------------------------------------
@@ -446,61 +394,49 @@ def check_infinity(checker: Checker, expr: Expr, span: Span, bound: bool = False
 def check_names(checker: Checker) -> None:
     """Names bound once and not reserved; indices that are not empty and are declared where they are used."""
     netsor = checker.netsor
-    seen: dict[str, str] = {}
-    for kind, names in (
-        ("a constant", [(c.name, c.span) for c in netsor.constants]),
-        ("an index", [(i.name, i.span) for i in netsor.indices]),
-        ("a width", [(name, Span()) for name in (*(w[0] for w in netsor.widths), *dict(netsor.fixed_widths))]),
-        ("an initial vector", [(v.name, v.span) for v in netsor.initial]),
-        ("a weight", [(w.name, w.span) for w in netsor.weights]),
-    ):
-        for name, span in names:
-            check_name(checker, name, span, seen, kind)
-            seen.setdefault(name, kind)
+    declarations: tuple[ConstantDef | Initial | Weight, ...] = (*netsor.constants, *netsor.initial, *netsor.weights)
+    widths = [(name, Span()) for name in (*(w[0] for w in netsor.widths), *dict(netsor.fixed_widths))]
+    vectors = [(entry.name, entry.span) for entry in (*netsor.initial, *netsor.weights)]
+    seen: set[str] = set()
+    for name, span in [*((e.name, e.span) for e in (*netsor.constants, *netsor.indices)), *widths, *vectors]:
+        check_name(checker, name, span, seen)
+        seen.add(name)
     for statement in netsor.body:
-        check_name(checker, statement.target.name, statement.span, seen, "this statement")
+        check_name(checker, statement.target.name, statement.span, seen)
     for index in netsor.indices:
         size = index.stop - index.start
-        beyond = f"has {size} values, more than the {MAX_INDEX} allowed" if size > 0 else "is empty"
-        checker.need(1 <= size <= MAX_INDEX, f"index {index.name} {beyond}", index.span, "choose another size")
-    known = [index.name for index in netsor.indices]
-    declarations: tuple[ConstantDef | Initial | Weight, ...] = (*netsor.constants, *netsor.initial, *netsor.weights)
+        said = f"index {index.name} has {size} values, more than the {MAX_INDEX} allowed" if size > 0 else ""
+        checker.need(1 <= size <= MAX_INDEX, said or f"index {index.name} is empty", index.span)
     for declaration in declarations:
-        listed = f"{declaration.name}[{','.join(declaration.indices)}]"
         for name in declaration.indices:
-            said = f"{name} in {listed} is not a declared index"
-            checker.need(name in known, said, declaration.span, did_you_mean(name, known))
+            said = f"{name} in {declaration.name}[{','.join(declaration.indices)}] is not a declared index"
+            checker.need(name in netsor.index, said, declaration.span, did_you_mean(name, list(netsor.index)))
         once = len(set(declaration.indices)) == len(declaration.indices)
-        fix = f"two indices with the same range: {declaration.name}[i,j]"
-        checker.need(once, f"{declaration.name} carries an index twice", declaration.span, fix)
+        checker.need(once, f"{declaration.name} carries an index twice", declaration.span, "two indices of one range")
 
 
-def check_name(checker: Checker, name: str, span: Span, seen: Mapping[str, str], kind: str) -> None:
+def check_name(checker: Checker, name: str, span: Span, seen: Collection[str]) -> None:
     """A name that a program may give, and has not given yet."""
-    reserved = name in RESERVED or name in ATOMS  # those declared since are no less
-    said, fix = f"{name}: a trailing underscore is reserved for second copies of indices", name.rstrip("_")
-    if name in seen:
-        said, fix = f"{name} is bound twice: as {seen[name]} and as {kind}", "give one of them another name"
-    elif not name.isidentifier():
-        said, fix = f"{name!r} is not a name", "use letters, digits and _, beginning with a letter"
-    elif reserved:
-        said, fix = f"{name} is reserved by the language", f"call it {name}1, say"
-    checker.need(name.isidentifier() and name not in seen and not reserved and name[-1] != "_", said, span, fix)
+    if checker.need(name.isidentifier(), f"{name!r} is not a name", span, "use letters, digits and _"):
+        checker.need(name not in seen, f"{name} is bound twice", span, "give one of them another name")
+        free = name not in RESERVED and name not in ATOMS
+        checker.need(free, f"{name} is reserved by the language", span, f"call it {name}1, say")
+        said = f"{name}: a trailing underscore is reserved for second copies of indices"
+        checker.need(name[-1] != "_", said, span, name.rstrip("_"))
 
 
 def declared_families(checker: Checker) -> dict[str, Family]:
     """Families of the initial vectors and weights."""
     families: dict[str, Family] = {}
-    entries: tuple[Initial | Weight, ...] = (*checker.netsor.initial, *checker.netsor.weights)
-    for entry in entries:
+    for entry in (*checker.netsor.initial, *checker.netsor.weights):
         vector = isinstance(entry, Initial)
         for width in (entry.width,) if isinstance(entry, Initial) else entry.shape:
             checker.width(width, entry.span)
         ranges, rules = checker.slots(entry.indices)
         width = entry.width if isinstance(entry, Initial) else ""
         families[entry.name] = Family(entry.name, "vector" if vector else "weight", ranges, width, (), rules)
-        said, fix = f"{entry.name} has more than {MAX_MEMBERS:.0e} members", "choose smaller sizes for its indices"
-        checker.need(checker.size(entry.indices) <= MAX_MEMBERS, said, entry.span, fix)
+        few = checker.size(entry.indices) <= MAX_MEMBERS
+        checker.need(few, f"{entry.name} has more than {MAX_MEMBERS:.0e} members", entry.span)
     return families
 
 
@@ -530,36 +466,33 @@ def check_left_side(checker: Checker, statement: Statement) -> None:
     target, span = statement.target, statement.span
     names = [slot.bare for slot in target.slots if slot.bare]
     for slot in target.slots:
+        plain = not slot.terms or (slot.bare and not slot.bare.endswith("_"))
         said = f"{target}: the left side takes plain indices or whole numbers, not {slot}"
-        checker.need(slot.bare or not slot.terms, said, span, "shift the index on the right side instead")
-        copy = (slot.bare or "").endswith("_")
-        checker.need(not copy, f"{target}: {slot.bare} is reserved for second copies of indices", span)
+        checker.need(plain, said, span, "shift the index on the right side instead")
     twice = next((name for name in names if names.count(name) > 1), "")
     checker.need(not twice, f"{target}: index {twice} stands twice on the left", span)
 
 
 def joined(
-    checker: Checker, name: str, positions: Sequence[int], statements: Sequence[Statement], whole: bool = True
+    checker: Checker, name: str, positions: Sequence[int], statements: Sequence[Statement], whole: bool
 ) -> Family:
     """The family that one or several statements define together: no overlaps and no gaps."""
-    boxes = [[slot.span(checker.netsor.ranges) for slot in statement.target.slots] for statement in statements]
+    targets = [statement.target for statement in statements]
+    boxes = [[slot.span(checker.netsor.ranges) for slot in target.slots] for target in targets]
     ranges = tuple((min(b[k][0] for b in boxes), max(b[k][1] for b in boxes)) for k in range(len(boxes[0])))
-    before = len(checker.problems)
-    edges = np.array(boxes, dtype=np.int64).reshape(len(boxes), len(ranges), 2)
+    edges, before = np.array(boxes, dtype=np.int64).reshape(len(boxes), len(ranges), 2), len(checker.problems)
     for later in range(1, len(boxes)):
-        own, earlier, second = edges[later], edges[:later], statements[later]
+        own, earlier = edges[later], edges[:later]
         overlaps = np.all((earlier[..., 0] < own[:, 1]) & (own[:, 0] < earlier[..., 1]), axis=1)
-        first = statements[int(overlaps.argmax())].target
-        said = f"{name} is bound twice: {second.target} overlaps {first} of an earlier statement"
-        fix = "give the parts disjoint ranges, or the statement a new name"
-        checker.need(not overlaps.any(), said, second.span, fix)
+        said = f"{name} is bound twice: {targets[later]} overlaps {targets[int(overlaps.argmax())]}"
+        checker.need(not overlaps.any(), said, statements[later].span, "give the parts disjoint ranges")
     size, total = (sum(math.prod(b - a for a, b in box) for box in some) for some in ([ranges], boxes))
     said = f"the definitions of {name} leave a gap in {' x '.join(f'{a}..{b - 1}' for a, b in ranges)}"
     complete = not whole or len(checker.problems) > before or total >= size
     checker.need(complete, said, statements[-1].span, "define every member of the family")
     checker.need(size <= MAX_MEMBERS, f"{name} has more than {MAX_MEMBERS:.0e} members", statements[0].span)
     rules = [
-        next((checker.netsor.boundary(s.target.slots[k]) for s in statements if s.target.slots[k].bare), "")
+        next((checker.netsor.boundary(target.slots[k]) for target in targets if target.slots[k].bare), "")
         for k in range(len(ranges))
     ]
     return Family(name, "scalar", ranges, "", tuple(positions), tuple(rules))
@@ -574,13 +507,13 @@ def check_right_side(checker: Checker, statement: Statement, families: Mapping[s
             checker.width(statement.width, span)
         return
     for reference in statement.references:
-        weight, place = isinstance(statement, MatMul) and reference is statement.weight, span.at(reference.column)
-        if is_reference(checker, reference, left, span, families, weight):
-            matrix = families[reference.name].kind == "weight"
+        if is_reference(checker, reference, left, span, families):
+            weight, place = isinstance(statement, MatMul) and reference is statement.weight, span.at(reference.column)
+            name, matrix = reference.name, families[reference.name].kind == "weight"
             fix = f"declare it under `weights:`, or swap the arguments of {statement.target.name}"
-            checker.need(matrix or not weight, f"{reference.name} is not a weight", place, fix)
-            said = f"{reference.name} is a weight; a vector is needed here"
-            checker.need(weight or not matrix, said, place, f"MatMul({reference}, x) makes a vector of it")
+            checker.need(matrix or not weight, f"{name} is not a weight", place, fix)
+            fix = f"MatMul({reference}, x) makes a vector of it"
+            checker.need(weight or not matrix, f"{name} is a weight; a vector is needed here", place, fix)
 
 
 # ---- kinds and widths ----------------------------------------------------------------------------------------------
@@ -629,13 +562,9 @@ def check_kinds(checker: Checker, statement: Statement, kind: Mapping[str, Kind]
     if isinstance(statement, MatMul):
         weight, vector = checker.netsor.weight[statement.weight.name], statement.vector.name
         (rows, columns), place = statement.sides(weight), span.at(statement.vector.column)
-        said, fix = f"{vector} is a scalar; MatMul needs a vector", "a scalar enters vectors inside a Nonlin"
-        if need(kind[vector] == "vector", said, place, fix):
-            found = width[vector]
-            shape = (found, rows) if statement.transposed else (rows, found)
-            turned = f"{replace(statement, transposed=not statement.transposed)}, or " if found == rows else ""
-            said = f"{statement.matrix} has shape [{rows}, {columns}], but {vector} has width {found}"
-            need(found == columns, said, place, f"{turned}shape: [{', '.join(shape)}] for {weight.name}")
+        if need(kind[vector] == "vector", f"{vector} is a scalar; MatMul needs a vector", place):
+            said = f"{statement.matrix} has shape [{rows}, {columns}], but {vector} has width {width[vector]}"
+            need(width[vector] == columns, said, place, f"give {weight.name} another shape, or transpose it")
         need(width.get(name) == rows, f"{name} has definitions of different widths", span)
     elif isinstance(statement, Dot):
         for operand in (statement.left, statement.right):
@@ -646,11 +575,10 @@ def check_kinds(checker: Checker, statement: Statement, kind: Mapping[str, Kind]
         need(not left or not right or left == right, said, span, "both operands need the same width")
         need(kind[name] != "vector", f"{name} is a vector in one definition and a Dot in another", span)
     else:
-        vectors = [r for r in statement.inputs if kind.get(r.name) == "vector"]
+        vectors = [reference for reference in statement.inputs if kind.get(reference.name) == "vector"]
         for reference in vectors:
             said = f"{name} has width {width[name]}, but {reference.name} has width {width[reference.name]}"
-            place, fix = span.at(reference.column), "coordinatewise functions need equal widths"
-            need(width[reference.name] == width[name], said, place, fix)
+            need(width[reference.name] == width[name], said, span.at(reference.column))
         plain = statement.width and statement.inputs and not vectors and kind[name] == "scalar"
         need(not plain, f"{name} is a scalar; it has no width", span)
 
@@ -665,23 +593,25 @@ def check_outputs(checker: Checker, families: Mapping[str, Family]) -> None:
     for name in outputs:
         family = name in families and families[name].kind != "weight"
         checker.need(family, f"the output {name} is not defined", Span(), did_you_mean(name, known))
-    checker.need(len(set(outputs)) == len(outputs), "an output is named twice", Span())
+    checker.need(len(set(outputs)) == len(outputs), "an output is named twice")
 
 
 def unused(netsor: Draft) -> tuple[Problem, ...]:
     """Warnings about declarations and statements that nothing uses."""
+    declarations: tuple[Any, ...] = (*netsor.constants, *netsor.indices, *netsor.initial, *netsor.weights)
     texts: list[Any] = [*netsor.expressions, *netsor.outputs, *(text for _, text in netsor.written)]
     texts += [text for _, _, text in netsor.widths] + [index.text for index in netsor.indices]
-    declarations: tuple[Any, ...] = (*netsor.constants, *netsor.initial, *netsor.weights)
-    texts += [name for declaration in declarations for name in declaration.indices]
+    texts += [name for declaration in declarations for name in getattr(declaration, "indices", ())]
     texts += [part for s in netsor.body for part in (*s.references, *s.target.slots)]
     used = set(re.findall(r"\w+", " ".join(map(str, texts))))
-    called = ("constant", netsor.constants), ("index", netsor.indices), ("initial vector", netsor.initial)
-    groups: tuple[tuple[str, tuple[Any, ...]], ...] = (*called, ("weight", netsor.weights))
-    found = [(f"the {kind} {e.name} is not used", e.span) for kind, es in groups for e in es if e.name not in used]
-    found += [
-        (f"{s.target.name} is neither used nor an output", s.span) for s in netsor.body if s.target.name not in used
+    called = {ConstantDef: "constant", Initial: "initial vector", Weight: "weight"}
+    found = [
+        (f"the {called.get(type(entry), 'index')} {entry.name} is not used", entry.span)
+        for entry in declarations
+        if entry.name not in used
     ]
+    names = [(s.target.name, s.span) for s in netsor.body if s.target.name not in used]
+    found += [(f"{name} is neither used nor an output", span) for name, span in names]
     return tuple(Problem(message, span) for message, span in found)
 
 

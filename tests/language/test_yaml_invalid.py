@@ -151,7 +151,7 @@ CASES = {
     "negative variance": (program(weights="\n  W[i]: 1\n  «V: -1"), "the variance of V must not be negative"),
     "variance of index": (
         program(weights="\n  W[i]: 1\n  «V: i + 1"),
-        "the variance of V may not depend on the index i",
+        "the variance of V must be made of constants, not of i",
     ),
     "weight width": (
         program(weights="\n  W[i]: 1\n  V: 1\n  «Q: {variance: 1, shape: [d, n]}"),
@@ -187,7 +187,7 @@ CASES = {
         program("q[i] = Nonlin(u[i] + «clip(u[i], 2 - i, 1))"),
         "the lower bound is above the upper one at i=0",
     ),
-    "min of inf": (program("q[i] = Nonlin(2 * «min(u[i], inf))"), "min(u[i], inf): inf bounds nothing"),
+    "min of inf": (program("q[i] = Nonlin(2 * «min(u[i], inf))"), "inf is no value"),
     "exponent": (program("q[i] = Nonlin(«u[i]**1e300)"), "the exponent 1e+300 is too large"),
 }
 

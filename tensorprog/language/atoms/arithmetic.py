@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tensorprog.language.atoms.core import INF, Atom, Interval, Regularity, register
-from tensorprog.language.atoms.outward import enclosed, hull, near, product, quotient, sums
+from tensorprog.language.atoms.outward import hull, near, product, quotient, sums
 
 __all__: list[str] = []
 
@@ -83,7 +83,6 @@ register(
         numpy=np.negative,
         pullback=("-d",),
         sympy=lambda sp, x: -x,
-        derivative=lambda x: -np.ones_like(x),
         image=lambda a: (-a[1], -a[0]),
         monotone=-1,
         parity=-1,
@@ -154,7 +153,6 @@ register(
         ),
         pullback=("d * exponent * x**(exponent - 1)",),
         sympy=lambda sp, x, exponent: x**exponent,
-        derivative=lambda x, exponent: np.where(exponent == 0, 0.0, exponent * np.power(x, exponent - 1.0)),
         image=_power_image,
         local=_power_local,
         kinks=lambda exponent: () if exponent == int(exponent) and exponent >= 0 else (0.0,),
@@ -224,15 +222,6 @@ register(
 )
 
 
-def _root(x: float) -> Interval:
-    root = math.sqrt(x)
-    return near(root, exact=root in (0, INF) or product(root, root) == (x, x))  # correctly rounded
-
-
-def _log(x: float) -> Interval:
-    return near(math.log(x), exact=x in (1, INF))
-
-
 def _sqrt_local(interval: Interval) -> Regularity:
     low, high = interval
     growth = 0.5 if high == INF else 0.0
@@ -251,8 +240,7 @@ register(
         numpy=np.sqrt,
         pullback=("d / (2 * sqrt(x))",),
         sympy=lambda sp, x: sp.sqrt(x),
-        derivative=lambda x: 0.5 / np.sqrt(x),
-        image=lambda a: enclosed(tuple(_root(max(x, 0.0)) for x in a), (0.0, INF)),
+        bounds=lambda: (0.0, INF),
         monotone=1,
         local=_sqrt_local,
         kinks=lambda: (0.0,),
@@ -266,8 +254,6 @@ register(
         numpy=np.log,
         pullback=("d / x",),
         sympy=lambda sp, x: sp.log(x),
-        derivative=lambda x: 1 / x,
-        image=lambda a: (_log(a[0])[0] if a[0] > 0 else -INF, _log(a[1])[1] if a[1] > 0 else INF),
         monotone=1,
         local=_log_local,
         kinks=lambda: (0.0,),

@@ -45,10 +45,10 @@ class Atom:
     sympy: Callable[..., Any]  # called with the sympy module first
     arity: int = 1
     params: Mapping[str, float | None] = field(default_factory=dict)  # name -> default (None: must be given)
-    derivative: Callable[..., NDArray[Any]] | None = None  # almost everywhere, of the first argument
     pullback: tuple[str, ...] = ()  # for each argument x, y, z its derivative times d, as a text of the language
     bounds: Callable[..., Interval] | None = None  # range over all real arguments, from the parameters
     image: Callable[..., Interval] | None = None  # range over argument intervals (one per argument), then parameters
+    turns: tuple[float, ...] = ()  # where it turns from falling to rising or back, if it does at known places
     monotone: int = 0  # +1 increasing, -1 decreasing, 0 neither or not known
     parity: int = 0  # +1 even, -1 odd
     regularity: Regularity = Regularity(INF, INF, INF, INF)
@@ -81,14 +81,19 @@ class Atom:
         if self.image is not None:
             return self.image(interval, *params)
         bounds = self.bounds(*params) if self.bounds is not None else (-INF, INF)
-        return enclosed(tuple(self.near(end, *params) for end in interval), bounds) if self.monotone else bounds
+        if not self.monotone and not self.turns:
+            return bounds
+        low, high = (max(end, self.domain[0]) for end in interval)
+        places = [low, high, *(place for place in self.turns if low < place < high)]
+        return enclosed(tuple(self.near(place, *params) for place in places), bounds)
 
     def near(self, x: float, *params: float) -> Interval:
         """Enclosure of the value at a number, or of the limit at an infinite one (one-argument atoms)."""
         with np.errstate(all="ignore"):
-            value = float(self.numpy(np.float64(x), *params))
+            value, far = (float(self.numpy(np.float64(at), *params)) for at in (x, max(min(x, 1e300), -1e300)))
+        value = far if math.isnan(value) else value  # x sigmoid(x) at -inf
         # 0, 1/2 and 1: libraries are exact there
-        whole = (x == 0 or math.isinf(x)) and (math.isinf(value) or (2 * value).is_integer())
+        whole = (x in (0, 1) or math.isinf(x)) and (math.isinf(value) or (2 * value).is_integer())
         return near(value, exact=whole)
 
     def regularity_on(self, interval: Interval, *params: float) -> Regularity:

@@ -68,7 +68,6 @@ class Declaration:
     growth: tuple[float, float] | None = None
     modulus: tuple[float, float] | None = None
     lipschitz: float | None = None
-    derivative: Callable[[Any], Any] | None = None
     kinks: tuple[float, ...] | None = None
     monotone: int = 0
     parity: int = 0
@@ -134,7 +133,6 @@ def enter(claimed: Declaration, function: DeclaredFunction) -> Atom:
         name=claimed.name,
         numpy=function,
         sympy=_formula(claimed, function),
-        derivative=claimed.derivative,
         bounds=None if bounds is None else lambda: bounds,
         monotone=claimed.monotone,
         parity=claimed.parity,

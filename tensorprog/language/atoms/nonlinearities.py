@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.atoms.core import INF, Atom, Interval, Regularity, register
-from tensorprog.language.atoms.outward import hull, near, product
+from tensorprog.language.atoms.outward import near
 
 __all__: list[str] = []
 
@@ -35,32 +35,13 @@ def _special() -> Any:
     return scipy.special
 
 
-def _normal_density(x: NDArray[Any]) -> NDArray[Any]:
-    density: NDArray[Any] = np.exp(-np.square(x) / 2) / math.sqrt(2 * math.pi)
-    return density
-
-
-def _sigmoid_slope(x: NDArray[Any]) -> NDArray[Any]:
-    s = _special().expit(x)
-    return s * (1 - s)  # type: ignore[no-any-return]
-
-
-def _silu_slope(x: NDArray[Any]) -> NDArray[Any]:
-    s = _special().expit(x)
-    return s * (1 + x * (1 - s))  # type: ignore[no-any-return]
-
-
-def _gelu_slope(x: NDArray[Any]) -> NDArray[Any]:
-    return _special().ndtr(x) + x * _normal_density(x)  # type: ignore[no-any-return]
-
-
 @cache
 def _normal_tables() -> tuple[NDArray[Any], NDArray[Any]]:
     """Distribution function and density of N(0, 1) at the multiples of a step."""
     x = np.arange(-END * STEPS, END * STEPS + 1) / STEPS
     values = _special().ndtr(x)
     values[0] = 0.0
-    return values, _normal_density(x)
+    return values, np.exp(-np.square(x) / 2) / math.sqrt(2 * math.pi)
 
 
 def _gelu(x: NDArray[Any]) -> NDArray[Any]:
@@ -92,55 +73,6 @@ def _gelu(x: NDArray[Any]) -> NDArray[Any]:
     return result
 
 
-def _valley(function: Callable[[float], float], bottom: float) -> Callable[[Interval], Interval]:
-    """Image under a function that falls to its minimum at `bottom`, rises after it, and tends to 0 at -inf."""
-
-    def image(a: Interval) -> Interval:
-        ends = [_valley_end(function, x) for x in a]
-        least = near(function(bottom))  # as flat there, it is as exact as at the bottom itself
-        low, high = hull(*ends, least) if a[0] <= bottom <= a[1] else hull(*ends)
-        return low, high
-
-    return image
-
-
-def _valley_end(function: Callable[[float], float], x: float) -> Interval:
-    if x in (-INF, 0, INF):
-        return (0.0, 0.0) if x < INF else (INF, INF)
-    value = function(x)
-    if abs(value) > 1e-290:
-        return near(value)
-    return (-1e-290, 0.0) if x < 0 else (0.0, 1e-290)
-
-
-def _silu_value(x: float) -> float:
-    return x / (1 + math.exp(-x)) if x > -700 else 0.0
-
-
-def _gelu_tanh_slope(x: NDArray[Any]) -> NDArray[Any]:
-    x = np.clip(x, -40, 40)  # beyond, it is 0 or 1 to the last place
-    s = _special().expit(x * (LINEAR + CUBIC * np.square(x)))
-    return s * (1 + x * (1 - s) * (LINEAR + 3 * CUBIC * np.square(x)))  # type: ignore[no-any-return]
-
-
-def _gelu_tanh_value(x: float) -> float:
-    y = x * (LINEAR + CUBIC * x * x)
-    return x / (1 + math.exp(-y)) if y > -700 else 0.0
-
-
-def _gelu_value(x: float) -> float:
-    return x * math.erfc(-x / math.sqrt(2)) / 2
-
-
-def _elu_image(a: Interval, alpha: float) -> Interval:
-    steps = [near(math.expm1(min(x, 0.0)), exact=x in (0, -INF)) for x in a]
-    ends = [
-        (x, x) if x > 0 else hull(*(product(alpha, end) for end in (max(step[0], -1.0), step[1])))
-        for x, step in zip(a, steps, strict=True)
-    ]
-    return hull(*ends, (0.0, 0.0)) if a[0] <= 0 <= a[1] else hull(*ends)
-
-
 def _wave_image(phase: float) -> Callable[[Interval], Interval]:
     """Image under cos(x - phase), by whether a maximum or minimum lies inside."""
 
@@ -156,30 +88,12 @@ def _wave_image(phase: float) -> Callable[[Interval], Interval]:
     return image
 
 
-def _gaussian_image(a: Interval) -> Interval:
-    nearest = 0.0 if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1]))
-    farthest = max(abs(a[0]), abs(a[1]))
-    low = near(math.exp(-(farthest**2)) if farthest < 1e3 else 0.0)[0]
-    high = near(math.exp(-(nearest**2)) if nearest < 1e3 else 0.0)[1]
-    return max(low, 0.0), min(high, 1.0)
-
-
-def _exp_image(a: Interval) -> Interval:
-    least, most = (near(math.exp(min(x, 709.0)), exact=x in (-INF, 0)) for x in a)
-    return max(least[0], 0.0), most[1] if a[1] < 709 else INF
-
-
 def _exp_local(a: Interval) -> Regularity:
-    return Regularity(0, 0, _exp_image(a)[1]) if a[1] < INF else Regularity(INF, INF, INF, 1.0)
+    return Regularity(0, 0, near(float(np.exp(a[1])))[1]) if a[1] < INF else Regularity(INF, INF, INF, 1.0)
 
 
 def _elu(x: NDArray[Any], alpha: float) -> NDArray[Any]:
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
-
-
-def _leaky_image(a: Interval, slope: float) -> Interval:
-    ends = [(x, x) if x > 0 else product(slope, x) for x in a]
-    return hull(*ends, (0.0, 0.0)) if a[0] <= 0 <= a[1] else hull(*ends)
 
 
 def _bound(edge: Any) -> tuple[Any, Any]:
@@ -216,9 +130,8 @@ register(
         numpy=np.abs,
         pullback=("d * sign(x)",),
         sympy=lambda sp, x: sp.Abs(x),
-        derivative=np.sign,
         bounds=lambda: (0.0, INF),
-        image=lambda a: (0.0 if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1])), max(abs(a[0]), abs(a[1]))),
+        turns=(0.0,),
         parity=1,
         regularity=LIPSCHITZ,
         kinks=lambda: (0.0,),
@@ -232,7 +145,6 @@ register(
         numpy=lambda x: np.clip(x, 0, np.inf),
         pullback=("d * step(x)",),
         sympy=lambda sp, x: sp.Max(x, 0),
-        derivative=lambda x: (x > 0).astype(float),
         bounds=lambda: (0.0, INF),
         monotone=1,
         regularity=LIPSCHITZ,
@@ -249,8 +161,7 @@ register(
         passing=1,
         pullback=("d * (slope + (1 - slope) * step(x))",),
         sympy=lambda sp, x, slope: sp.Piecewise((x, x > 0), (slope * x, True)),
-        derivative=lambda x, slope: np.where(x > 0, 1.0, slope),
-        image=_leaky_image,
+        turns=(0.0,),
         local=lambda a, slope: Regularity(1, 0, max(1.0, abs(slope))),
         kinks=lambda slope: (0.0,),
         terms=lambda slope: ((1.0 - slope, 1, "step", 1.0, 0.0), (slope, 1, "one", 1.0, 0.0)),
@@ -264,7 +175,6 @@ register(
         numpy=np.clip,
         pullback=("d * (step(x - lo) - step(x - hi))",),
         sympy=lambda sp, x, lo, hi: sp.Min(hi, sp.Max(lo, x)),  # hi wins where lo > hi, as in numpy
-        derivative=lambda x, lo, hi: ((lo < x) & (x < hi)).astype(float),
         bounds=lambda lo, hi: (min(lo, hi), hi),
         monotone=1,
         local=lambda a, lo, hi: Regularity(1 if np.isinf(lo) or np.isinf(hi) else 0, 0, 1.0),
@@ -279,7 +189,6 @@ register(
         numpy=np.sign,
         pullback=("0",),
         sympy=lambda sp, x: sp.sign(x),
-        derivative=np.zeros_like,
         bounds=lambda: (-1.0, 1.0),
         monotone=1,
         parity=-1,
@@ -295,7 +204,6 @@ register(
         numpy=lambda x: (np.asarray(x) > 0).astype(float),
         pullback=("0",),
         sympy=lambda sp, x: sp.Piecewise((1, x > 0), (0, True)),
-        derivative=np.zeros_like,
         bounds=lambda: (0.0, 1.0),
         monotone=1,
         regularity=Regularity(0, INF),
@@ -315,7 +223,6 @@ register(
         numpy=np.tanh,
         pullback=("d * (1 - tanh(x)**2)",),
         sympy=lambda sp, x: sp.tanh(x),
-        derivative=lambda x: 1 / np.cosh(np.clip(x, -350, 350)) ** 2,
         bounds=lambda: (-1.0, 1.0),
         monotone=1,
         parity=-1,
@@ -331,7 +238,6 @@ register(
         numpy=lambda x: _special().expit(x),
         pullback=("d * sigmoid(x) * (1 - sigmoid(x))",),
         sympy=lambda sp, x: 1 / (1 + sp.exp(-x)),
-        derivative=_sigmoid_slope,
         bounds=lambda: (0.0, 1.0),
         monotone=1,
         regularity=Regularity(0, 0, 0.25),
@@ -346,7 +252,6 @@ register(
         numpy=lambda x: _special().erf(x),
         pullback=("d * 2 / sqrt(pi) * gaussian(x)",),
         sympy=lambda sp, x: sp.erf(x),
-        derivative=lambda x: 2 / math.sqrt(math.pi) * np.exp(-np.square(x)),
         bounds=lambda: (-1.0, 1.0),
         monotone=1,
         parity=-1,
@@ -364,9 +269,8 @@ register(
         passing=1,
         pullback=("d * ((1 + erf(x / sqrt(2))) / 2 + x * gaussian(x / sqrt(2)) / sqrt(2 * pi))",),
         sympy=lambda sp, x: x * (1 + sp.erf(x / sp.sqrt(2))) / 2,
-        derivative=_gelu_slope,
         bounds=lambda: (-0.17, INF),
-        image=_valley(_gelu_value, GELU_BOTTOM),
+        turns=(GELU_BOTTOM,),
         regularity=Regularity(1, 0, 1.13),
         kinks=lambda: (),
         features=lambda: UNIT,
@@ -384,9 +288,8 @@ register(
             f"sigmoid(-{LINEAR!r} * x - {CUBIC!r} * x**3))",
         ),
         sympy=lambda sp, x: x * (1 + sp.tanh(sp.sqrt(2 / sp.pi) * (x + sp.Rational(44715, 1000000) * x**3))) / 2,
-        derivative=_gelu_tanh_slope,
         bounds=lambda: (-0.1701, INF),
-        image=_valley(_gelu_tanh_value, GELU_TANH_BOTTOM),
+        turns=(GELU_TANH_BOTTOM,),
         regularity=Regularity(1, 0, 1.13),
         kinks=lambda: (),
         features=lambda: UNIT,
@@ -400,9 +303,8 @@ register(
         passing=1,
         pullback=("d * sigmoid(x) * (1 + x * (1 - sigmoid(x)))",),
         sympy=lambda sp, x: x / (1 + sp.exp(-x)),
-        derivative=_silu_slope,
         bounds=lambda: (-0.2785, INF),
-        image=_valley(_silu_value, SILU_BOTTOM),
+        turns=(SILU_BOTTOM,),
         regularity=Regularity(1, 0, 1.1),
         kinks=lambda: (),
         features=lambda: UNIT,
@@ -415,7 +317,6 @@ register(
         numpy=lambda x: np.logaddexp(x, 0.0),
         pullback=("d * sigmoid(x)",),
         sympy=lambda sp, x: sp.log(1 + sp.exp(x)),
-        derivative=lambda x: _special().expit(x),
         bounds=lambda: (0.0, INF),
         monotone=1,
         regularity=Regularity(1, 0, 1.0),
@@ -432,9 +333,8 @@ register(
         passing=1,
         pullback=("d * (alpha * exp(min(x, 0)) + (1 - alpha) * step(x))",),
         sympy=lambda sp, x, alpha: sp.Piecewise((x, x > 0), (alpha * (sp.exp(x) - 1), True)),
-        derivative=lambda x, alpha: np.where(x > 0, 1.0, alpha * np.exp(np.minimum(x, 0))),
         bounds=lambda alpha: (min(-alpha, 0.0), INF),
-        image=_elu_image,
+        turns=(0.0,),
         local=lambda a, alpha: Regularity(1, 0, max(1.0, abs(alpha))),
         kinks=lambda alpha: (0.0,),
         features=lambda alpha: UNIT,
@@ -450,7 +350,6 @@ register(
         sympy=lambda sp, x: (
             sp.Float(SELU_SCALE, 17) * sp.Piecewise((x, x > 0), (sp.Float(SELU_ALPHA, 17) * (sp.exp(x) - 1), True))
         ),
-        derivative=lambda x: SELU_SCALE * np.where(x > 0, 1.0, SELU_ALPHA * np.exp(np.minimum(x, 0))),
         bounds=lambda: (-SELU_SCALE * SELU_ALPHA - 1e-15, INF),
         monotone=1,
         regularity=Regularity(1, 0, SELU_SCALE * SELU_ALPHA),
@@ -465,7 +364,6 @@ register(
         numpy=np.sin,
         pullback=("d * cos(x)",),
         sympy=lambda sp, x: sp.sin(x),
-        derivative=np.cos,
         bounds=lambda: (-1.0, 1.0),
         image=_wave_image(math.pi / 2),
         parity=-1,
@@ -482,7 +380,6 @@ register(
         numpy=np.cos,
         pullback=("-d * sin(x)",),
         sympy=lambda sp, x: sp.cos(x),
-        derivative=lambda x: -np.sin(x),
         bounds=lambda: (-1.0, 1.0),
         image=_wave_image(0.0),
         parity=1,
@@ -499,8 +396,7 @@ register(
         numpy=np.exp,
         pullback=("d * exp(x)",),
         sympy=lambda sp, x: sp.exp(x),
-        derivative=np.exp,
-        image=_exp_image,
+        bounds=lambda: (0.0, INF),
         monotone=1,
         local=_exp_local,
         kinks=lambda: (),
@@ -516,9 +412,8 @@ register(
         passing=1,
         pullback=("-2 * d * x * gaussian(x)",),
         sympy=lambda sp, x: sp.exp(-(x**2)),
-        derivative=lambda x: -2 * x * np.exp(-np.square(x)),
         bounds=lambda: (0.0, 1.0),
-        image=_gaussian_image,
+        turns=(0.0,),
         parity=1,
         regularity=Regularity(0, 0, math.sqrt(2 / math.e)),
         kinks=lambda: (),
