@@ -8,7 +8,7 @@ averaged over draws is up to the reader.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -98,9 +98,9 @@ class LayerDraws:
         """The moments at points of several replicates, all worked out at once."""
         points = np.concatenate([part for _, part in held])
         with self.source.at(points) as found:
-            gram, relative = self._gram(found.found, len(points))
-            raw = self._raw(found.gaussian)
-            scalars = {name: found.mean(number) for number, name in enumerate(self.scalars, 1)}
+            gram, relative = self._gram(found, len(points))
+            raw = self._raw(found)
+            scalars = {name: self.source.mean(found, number) for number, name in enumerate(self.scalars, 1)}
         relative, start = relative + self.source.relative, 0
         for number, part in held:
             own = slice(start, start := start + len(part))
@@ -112,12 +112,12 @@ class LayerDraws:
                 {name: value[own] for name, value in scalars.items()},
             )
 
-    def _raw(self, gaussian: Callable[[], tuple[Array, ...]]) -> Array | None:
+    def _raw(self, found: Conditioned) -> Array | None:
         """Plain moments given the draws: of Gaussians, or of draws themselves."""
         if not self.has_moments:
             return None
         try:
-            mean, *rest = gaussian()
+            mean, *rest = self.source.halves(found)
         except NotCompiledError:
             self.has_moments = False
             return None

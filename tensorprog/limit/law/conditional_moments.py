@@ -5,7 +5,7 @@ The recursion computes moments for each draw.  What is not known given the draws
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from tensorprog.limit.memory import need, numbers_at_once
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
-__all__ = ["DrawSource", "Given", "is_linear"]
+__all__ = ["DrawSource", "is_linear"]
 
 Array = NDArray[Any]
 Member = tuple[str, Box]  # a variable: members of a family in a box
@@ -38,13 +38,13 @@ class DrawSource:
     """Where draws come from, and what is known of some variables given them.
 
     Scores over infinite widths are Gaussian given what their operands are made from, where all variables are scores, or
-    depend on none.  Of vectors that are not Gaussian given the draws, those `by_parts` are
-    sums of a Gaussian part and of others, independent of it, that are drawn.
+    depend on none.  Of vectors that are not Gaussian given the draws, those `by_parts` are sums of a Gaussian part and
+    of others, independent of it, that are drawn.
 
     Vectors named by `drawn` are values of their own.
 
     `dim` standard normals make one draw; `relative` is the largest relative error of the moments used so far, `inner`
-    the largest error of the averages drawn so far.
+    the largest error of the averages drawn so far.  Variables go by their numbers in the order given.
 
     Raises    NotCompiledError for scores over finite widths, or behind one another, if these are `joint`
     """
@@ -58,28 +58,23 @@ class DrawSource:
         self._off: dict[tuple[str, int, int], Array] = {}
         names = dict.fromkeys(name for name, _ in variables)
         scores = [name for name in names if name in recursion.scores]
-        apart = not any(name in recursion.random for name in names if name not in scores)
-        apart = apart and not any(map(recursion.is_finite, self._operands(scores)))
-        self.scores = frozenset(scores if apart else ())
-        operands = self._operands(scores)
-        if joint and (set(scores) & upstream(self.netsor, operands) or any(map(recursion.is_finite, operands))):
+        operands = {v.name for name in scores for v in recursion.dot(name).inputs}
+        finite = any(map(recursion.is_finite, operands))
+        if joint and (finite or set(scores) & upstream(self.netsor, operands)):
             raise NotCompiledError(
                 f"{', '.join(sorted(scores))}: joint laws of scores over finite widths, or of scores behind one "
                 "another, are not computed yet; law.sample draws them"
             )
+        apart = not finite and recursion.random.isdisjoint(names.keys() - set(scores))
+        self.scores = frozenset(scores if apart else ())
         self.gaussian: Sequence[WeightedFunction] = ()
         self.others: Sequence[WeightedFunction] = ()
         if by_parts and self.has_moments(variables[0][0]):
             self._take_apart(variables[0][0])
-        wanted = {*self._operands(self.scores), *(name for name in names if name not in self.scores)}
         whole = (part for name in drawn for part in recursion.parts.last(name))
+        wanted = {*(operands if self.scores else ()), *(names.keys() - self.scores)}
         self.layers = Layers(recursion, wanted, bases_of([*self.others, *whole]))
         self.dim = self.layers.dim
-
-    @property
-    def width(self) -> int:
-        """Numbers that one draw takes."""
-        return self.layers.width
 
     def draws_at_once(self, results: int, what: str) -> int:
         """Draws that are worked on at once, a power of 2; `results` are the numbers kept of each."""
@@ -87,10 +82,10 @@ class DrawSource:
         return 1 << max(0, (numbers_at_once(NUMBERS, 1) // (self.layers.working + results)).bit_length() - 1)
 
     @contextmanager
-    def at(self, points: Array) -> Iterator[Given]:
-        """The variables given the draws at points (draws, dim)."""
+    def at(self, points: Array) -> Iterator[Conditioned]:
+        """The moments given the draws at points (draws, dim)."""
         found = self.layers.at(points)
-        yield Given(self, found)
+        yield found
         self.relative, self.inner = max(self.relative, found.relative), self.layers.inner
         found.forget()
 
@@ -100,7 +95,7 @@ class DrawSource:
             return False
         return self.netsor.families[name].kind == "vector" and not self.recursion.is_finite(name)
 
-    def note(self, kind: str, k: int, m: int, error: Array) -> None:
+    def _note(self, kind: str, k: int, m: int, error: Array) -> None:
         """Remember the error of the average of a mean or covariance given the draws, the largest of some pieces."""
         self._off[kind, k, m] = np.maximum(self._off.get((kind, k, m), 0.0), error)
 
@@ -120,85 +115,52 @@ class DrawSource:
         several = parts is not self.recursion.parts.of(name)  # whose steps have parts of their own
         self.gaussian, self.others = ((), parts) if one & two or (several and others) else (gaussian, others)
 
-    def _operands(self, scores: Iterable[str]) -> list[str]:
-        """Both operands of each score."""
-        dots = [self.recursion.dot(name) for name in scores]
-        return [reference.name for dot in dots for reference in (dot.left, dot.right)]
+    # -- given draws ----------------------------------------------------------------------------------------------
 
-
-class Given:
-    """The variables given draws, by their numbers in the order in which they were asked for."""
-
-    def __init__(self, source: DrawSource, found: Conditioned) -> None:
-        self.source, self.found, self.draws = source, found, found.normals.draws
-        self._gaussian: tuple[Array, ...] | None = None
-        self._means: dict[int, Array] = {}
-        self._covs: dict[tuple[int, int], Array | None] = {}
-
-    def gaussian(self) -> tuple[Array, ...]:
+    def halves(self, found: Conditioned) -> tuple[Array, ...]:
         """Means and variances of the first variable where it is Gaussian given the draws, else values of it alone.
 
         Shapes    each (draws, *members)
         """
-        self._gaussian = self._gaussian or self._halves()
-        return self._gaussian
+        name, box = self.variables[0]
+        if name not in self.scores and (not self.has_moments(name) or (self.others and not self.gaussian)):
+            return (self._drawn(found, name, box),)
+        if not self.others:
+            mean, var = self.mean(found, 0), found.variances(name, box)
+            self._note("var", 0, 0, found.wrong)
+            return mean, var
+        mean, var = found.halves(self.gaussian, self.others, name, box)
+        for kind, error in zip(("mean", "var"), found.wrong, strict=True):
+            self._note(kind, 0, 0, error)
+        return mean, var
 
-    def mean(self, k: int) -> Array:
+    def mean(self, found: Conditioned, k: int) -> Array:
         """Means of a variable given the draws, or values of it.
 
         Shapes    (draws, *members)
         """
-        if k not in self._means:
-            self._means[k] = self._mean(k)
-        return self._means[k]
+        name, box = self.variables[k]
+        if name in self.scores:
+            return np.zeros((found.normals.draws, *(stop - start for start, stop in box)))
+        if not self.has_moments(name):
+            return self._drawn(found, name, box)
+        mean = found.means(name, box)
+        self._note("mean", k, k, found.wrong)
+        return mean
 
-    def cov(self, k: int, m: int) -> Array | None:
-        """Covariances given the draws; None where they are 0, as of values.
+    def cov(self, found: Conditioned, k: int, m: int) -> Array:
+        """Covariances given the draws; those of values are 0.
 
-        Shapes    (draws, *members of k, *members of m)
+        Shapes    (draws, *members of k, *members of m), or (draws,) of zeros
         """
-        if (k, m) not in self._covs:
-            self._covs[k, m] = self._cov(k, m)
-        return self._covs[k, m]
+        (one, first), (two, second) = (self.variables[number] for number in (k, m))
+        both_scores = one in self.scores and two in self.scores
+        if not both_scores and not (self.has_moments(one) and self.has_moments(two)):
+            return np.zeros(found.normals.draws)
+        cov = found.covariances(one, two, first, second)
+        self._note("cov", k, m, found.wrong)
+        return cov
 
-    def _halves(self) -> tuple[Array, ...]:
-        source, (name, box) = self.source, self.source.variables[0]
-        if name in source.scores:
-            var = self.found.variances(name, box)
-            source.note("var", 0, 0, self.found.wrong)
-            return np.zeros_like(var), var
-        if not source.has_moments(name):
-            return (self.mean(0),)
-        if not source.others:
-            mean, var = self.mean(0), self.found.variances(name, box)
-            source.note("var", 0, 0, self.found.wrong)
-            return mean, var
-        if source.gaussian:
-            mean, var = self.found.halves(source.gaussian, source.others, name, box)
-            for kind, error in zip(("mean", "var"), self.found.wrong, strict=True):
-                source.note(kind, 0, 0, error)
-            return mean, var
-        return (self._drawn(name, box),)
-
-    def _mean(self, k: int) -> Array:
-        name, box = self.source.variables[k]
-        if name in self.source.scores:
-            return np.zeros((self.draws, *(stop - start for start, stop in box)))
-        if not self.source.has_moments(name):
-            return self._drawn(name, box)
-        found = self.found.means(name, box)
-        self.source.note("mean", k, k, self.found.wrong)
-        return found
-
-    def _cov(self, k: int, m: int) -> Array | None:
-        (one, first), (two, second) = (self.source.variables[number] for number in (k, m))
-        both_scores = one in self.source.scores and two in self.source.scores
-        if both_scores or (self.source.has_moments(one) and self.source.has_moments(two)):
-            found = self.found.covariances(one, two, first, second)
-            self.source.note("cov", k, m, self.found.wrong)
-            return found
-        return None
-
-    def _drawn(self, name: str, box: Box) -> Array:
-        values = without_coordinates(self.source.layers.drawn(self.found, name), self.draws)
-        return values[(slice(None), *place(box, self.source.netsor.families[name].ranges))]
+    def _drawn(self, found: Conditioned, name: str, box: Box) -> Array:
+        values = without_coordinates(self.layers.drawn(found, name), found.normals.draws)
+        return values[(slice(None), *place(box, self.netsor.families[name].ranges))]

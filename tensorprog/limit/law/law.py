@@ -33,6 +33,7 @@ from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.conditional_law import ConditionalLaw
+from tensorprog.limit.law.conditional_moments import is_linear
 from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.marginals import Marginals, answer, check_points
 from tensorprog.limit.law.mixture import Mixture, Moment
@@ -152,7 +153,12 @@ class NumericLaw(Marginals):
 
     def is_linear(self, name: str) -> bool:
         """Whether a vector is linear in Gaussian variables given the scores, so conditionally Gaussian."""
-        return self._outputs.linear(name)
+        return is_linear(self.recursion, name)
+
+    def is_gaussian_score(self, name: str) -> bool:
+        """Whether a family is one of scores that are Gaussian: no other score stands behind their operands."""
+        scores = self.recursion.scores
+        return name in scores and self.recursion.random.isdisjoint(v.name for v in self.recursion.dot(name).inputs)
 
     def _note(self, error: Any, value: Any = 0.0, what: str = "") -> None:
         """Remember the largest error; with an accuracy asked for, raise AccuracyError if `what` does not meet it."""
@@ -238,7 +244,7 @@ class NumericLaw(Marginals):
         random = {first, second} & self.recursion.random
         numbers = {n for n in (first, second) if self.compiled.families[n].kind == "scalar"} - self.recursion.random
         scores = {first, second} & set(self.recursion.scores)
-        if len(scores) == len({first, second}) and all(map(self._outputs.gaussian, scores)):
+        if len(scores) == len({first, second}) and all(map(self.is_gaussian_score, scores)):
             moment = self.recursion.score(first, second)
         elif numbers or (scores and random != {first, second}):
             # averages are numbers, and scores are independent of every vector that no score reaches

@@ -16,24 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import TINY
-from tensorprog.gaussian.several import REPLICATES, normal_points, standard_errors
+from tensorprog.gaussian.several import REPLICATES, standard_errors
+from tensorprog.limit.draw.layers import Conditioned
 from tensorprog.limit.form.definitions import Box
-from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.averaging import AIM, average, pieces
-from tensorprog.limit.law.conditional_moments import DrawSource, Given, is_linear
+from tensorprog.limit.law.conditional_moments import DrawSource, is_linear
 from tensorprog.limit.law.joint import Joint
-from tensorprog.limit.law.mixture import Mixture
+from tensorprog.limit.law.mixture import ROUNDING, Mixture
 from tensorprog.limit.memory import need
-from tensorprog.limit.moment.indexed import Term
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.points import variables_drawn
-from tensorprog.limit.moment.values import IndexedValues
 
 __all__ = ["Outputs"]
 
 Array = NDArray[Any]
 Results = Sequence[tuple[Array, ...]]  # of every replicate
-Read = Callable[[Given, slice], tuple[Array, ...]]  # of some of the draws
+Reduce = Callable[..., tuple[Array, ...]]
 TOGETHER = 64  # members whose covariance comes with their law
 JOINT_DRAWS = 1 << 11  # per replicate
 
@@ -50,46 +48,40 @@ class Outputs:
         self._mixtures: dict[tuple[str, Box], Mixture] = {}
         self._covs: dict[str, tuple[Array, Array]] = {}  # of small families, from the draws of their mixtures
 
-    def linear(self, name: str) -> bool:
-        """Whether a vector is linear in Gaussian variables given the draws, so conditionally Gaussian."""
-        return is_linear(self.recursion, name)
-
     def _values(self, names: Sequence[str]) -> list[str]:
         """Vectors of which values are averaged: moments of functions for each draw cost much more.
 
         Behind several layers each draw costs much itself.
         """
         vectors = [] if self.recursion.layered else [n for n in names if self.netsor.families[n].kind == "vector"]
-        return [name for name in vectors if name in self.recursion.random and not self.linear(name)]
-
-    def gaussian(self, name: str) -> bool:
-        """Whether a family is one of scores that are Gaussian: no other score stands behind their operands."""
-        scores = self.recursion.scores
-        return name in scores and self.recursion.random.isdisjoint(v.name for v in self.recursion.dot(name).inputs)
+        return [name for name in vectors if name in self.recursion.random and not is_linear(self.recursion, name)]
 
     def _averaged(
-        self, source: DrawSource, read: Read, finish: Callable[[Results, int], tuple[Array, Array]], what: str,
-        results: int = 1, *, summed: bool = False, extra: int = 0, width: int | None = None, most: int | None = None,
+        self, source: DrawSource, read: Callable[[Conditioned], tuple[Array, ...]],
+        finish: Callable[[Results], tuple[Array, Array]], what: str, results: int = 1, *,
+        reduce: Reduce | None = None, summed: bool = False, extra: int = 0, most: int | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
         """What is read given the draws of each replicate, made a number with its error by `finish`.
 
-        `read` gives arrays over draws; if `summed`, their sums, of which replicates keep averages.  `results` are the
-        numbers kept of a draw; `extra` normals are drawn besides and come last.
+        `read` gives arrays over draws, of which `reduce` makes what is kept of a replicate; if `summed`, sums, of which
+        replicates keep averages.  `results` are the numbers kept of a draw; `extra` normals are drawn besides and come
+        last.
         """
         together = source.draws_at_once(results, what)
         found: dict[int, list[tuple[Array, ...]]] = {}
         sizes: dict[int, int] = {}
 
-        def replicates(sets: Iterable[Array]) -> list[tuple[Array, ...]]:
+        def replicates(sets: Iterable[Array]) -> Results:
             for piece in pieces(sets, together):
                 points = piece[0][1] if len(piece) == 1 else np.concatenate([part for _, part in piece])
                 with source.at(points[:, : source.dim]) as given:
-                    start = 0
-                    for number, part in piece:
-                        own = slice(start, start := start + len(part))
-                        beside = (part[:, source.dim :],) if extra else ()
-                        found.setdefault(number, []).append((*read(given, own), *beside))
-                        sizes[number] = sizes.get(number, 0) + len(part)
+                    arrays = *read(given), *((points[:, source.dim :],) if extra else ())
+                start = 0
+                for number, part in piece:
+                    own = slice(start, start := start + len(part))
+                    kept = tuple(array[own] for array in arrays)
+                    found.setdefault(number, []).append(reduce(*kept) if reduce else kept)
+                    sizes[number] = sizes.get(number, 0) + len(part)
             for number, parts in found.items():
                 each = zip(*parts, strict=True)
                 found[number] = [tuple(np.asarray(sum(own)) if summed else np.concatenate(own) for own in each)]
@@ -98,37 +90,17 @@ class Outputs:
             return [parts[0] for parts in found.values()]
 
         return average(
-            source.dim + extra,
-            replicates,
-            lambda results: finish(results, sum(sizes.values())),
-            what,
-            accuracy=self.accuracy,
-            seed=self.seed,
-            aim=AIM,
-            width=source.width if width is None else width,
-            most=most,
-        )
+            source.dim + extra, replicates, finish, what,
+            accuracy=self.accuracy, seed=self.seed, aim=AIM, width=source.layers.width, most=most,
+        )  # fmt: skip
 
     # -- one variable ---------------------------------------------------------------------------------------------
 
     def mixture(self, name: str, box: Box) -> Mixture:
         """Conditional means and variances of members over draws of p-ring, as many as the accuracy asks for."""
         if (name, box) not in self._mixtures:
-            self._mixtures[name, box] = (self._score if self.gaussian(name) else self._drawn)(name, box)
+            self._mixtures[name, box] = self._drawn(name, box)
         return self._mixtures[name, box]
-
-    def knows(self, name: str, box: Box) -> bool:
-        """Whether the mixture of members is at hand."""
-        return (name, box) in self._mixtures
-
-    def _score(self, name: str, box: Box) -> Mixture:
-        """Scores that are Gaussian."""
-        moment = self.recursion.score(name, name, self.recursion.equal(name))
-        grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
-        read = moment.at({f"{k}{copy}": grid for k, grid in enumerate(grids) for copy in ("", "_")})
-        shape = [b - a for a, b in box]
-        variance, error = (np.broadcast_to(part, shape) for part in (read.value, read.error))
-        return Mixture.gaussian(np.zeros(shape), variance, error / np.maximum(variance, TINY))
 
     def _drawn(self, name: str, box: Box) -> Mixture:
         """The law of a variable from draws, each with its conditional mean and variance, or of the variable itself.
@@ -142,15 +114,17 @@ class Outputs:
         whole = whole and not variables_drawn(self.recursion.parts, name) and not self._values([name])
         kept: list[Mixture] = []
 
-        def read(found: Given, own: slice) -> tuple[Array, ...]:
-            both = tuple(part[own] for part in found.gaussian())
-            if not whole:
-                return both
-            return (*both, *(part[None] for part in _seconds(found, own, 0, (*members, *members))))
+        def read(found: Conditioned) -> tuple[Array, ...]:
+            both = source.halves(found)
+            return (*both, source.mean(found, 0), source.cov(found, 0, 0)) if whole else both
 
-        def finish(results: Results, draws: int) -> tuple[Array, Array]:
+        def reduce(*arrays: Array) -> tuple[Array, ...]:
+            *both, mean, cov = arrays
+            return (*both, *(part[None] for part in _seconds((*members, *members), mean, mean, cov)))
+
+        def finish(results: Results) -> tuple[Array, Array]:
             if whole:
-                sums = [[part.sum(axis=0) * len(results) / draws for part in each[-3:]] for each in results]
+                sums = [[part.sum(axis=0) / len(each[0]) for part in each[-3:]] for each in results]
                 value, error = _covariance(sums)
                 sds = 2 * [np.sqrt(np.maximum(np.diagonal(value.reshape(size, size)), 0.0))]
                 self._covs[name] = value, error + _rounding(source, 0, sds).reshape(value.shape)
@@ -168,8 +142,8 @@ class Outputs:
 
         # mean and variance of every draw are kept, twice while they are put together
         most = self.max_memory // (64 * REPLICATES * max(1, size))
-        results = size**2 if whole else size
-        self._averaged(source, read, finish, f"the law of {name}", results, most=most)
+        results, what = size**2 if whole else size, f"the law of {name}"
+        self._averaged(source, read, finish, what, results, reduce=reduce if whole else None, most=most)
         kept[0].warn(name)
         return kept[0]
 
@@ -181,27 +155,24 @@ class Outputs:
         Raises    NotCompiledError for scores over a finite width, or behind one another
         """
         d = len(members)
-        if all(n not in self.recursion.random or self.gaussian(n) for n, _ in members):
-            return self._known_joint(members)
         source = DrawSource(self.recursion, members, joint=True)
         kept: list[Joint] = []
 
-        def read(found: Given, own: slice) -> tuple[Array, ...]:
-            mean = np.stack([found.mean(k)[own].reshape(-1) for k in range(d)], axis=-1)
-            cov = np.zeros((*mean.shape, d))
-            for k, m in product(range(d), repeat=2):
-                known = found.cov(k, m)
-                cov[:, k, m] = 0.0 if known is None else known[own].reshape(-1)
-            return mean, cov
+        def read(found: Conditioned) -> tuple[Array, ...]:
+            draws = found.normals.draws
+            mean = np.stack([source.mean(found, k).reshape(draws) for k in range(d)], axis=-1)
+            cov = np.stack([source.cov(found, k, m).reshape(draws) for k, m in product(range(d), repeat=2)], axis=-1)
+            return mean, cov.reshape(draws, d, d)
 
-        def finish(results: Results, draws: int) -> tuple[Array, Array]:
+        def finish(results: Results) -> tuple[Array, Array]:
             mean, cov, *normals = (np.stack(arrays) for arrays in zip(*results, strict=True))
             seconds = (cov + mean[..., :, None] * mean[..., None, :]).mean(axis=1)
             sd = np.sqrt(np.maximum(seconds.mean(axis=0).diagonal(), TINY))
             pairs = product(range(d), repeat=2)
             relative = source.relative + max(float(np.max(source.off("cov", k, m))) / (sd[k] * sd[m]) for k, m in pairs)
             relative += 2 * max(float(np.max(source.off("mean", k, k))) / sd[k] for k in range(d))
-            kept[:] = [Joint(mean, cov, normals[0] if normals else mean[..., :0], relative)]
+            one = (slice(None), slice(None)) if source.dim else (slice(1), slice(1))  # the same for all draws
+            kept[:] = [Joint(mean[one], cov[one], normals[0] if normals else mean[..., :0], relative)]
             return seconds.mean(axis=0), standard_errors(seconds)
 
         names = ", ".join(dict.fromkeys(name for name, _ in members))
@@ -210,29 +181,6 @@ class Outputs:
         most = min(most, JOINT_DRAWS) if self.accuracy is None else most
         self._averaged(source, read, finish, f"the joint law of {names}", d * d, extra=d - 1, most=most)
         return kept[0]
-
-    def _known_joint(self, members: Sequence[tuple[str, Box]]) -> Joint:
-        """Gaussian variables; scores are independent of vectors that no score reaches."""
-        d = len(members)
-        mean, cov = np.zeros(d), np.zeros((d, d))
-        off, wrong = np.zeros(d), np.zeros((d, d))
-        for k, (f, box) in enumerate(members):
-            at = {str(x): np.asarray(start) for x, (start, _) in enumerate(box)}
-            if f not in self.recursion.random:
-                value = self.recursion.mean(f)
-                read = IndexedValues((Term(frozenset(), value),), position_names(self.netsor, f)).at(at)
-                mean[k], off[k] = read.value, read.error
-            for m, (g, other) in enumerate(members):
-                if (f in self.recursion.random) != (g in self.recursion.random):
-                    continue
-                moment = (self.recursion.score if f in self.recursion.random else self.recursion.centred)(f, g)
-                read = moment.at(at | {f"{x}_": np.asarray(start) for x, (start, _) in enumerate(other)})
-                cov[k, m], wrong[k, m] = read.value, read.error
-        normals = normal_points(max(d - 1, 1), int(math.log2(JOINT_DRAWS)), REPLICATES, self.seed)[..., : d - 1]
-        sd = np.sqrt(np.maximum(np.diagonal(cov), TINY))
-        # a move of a mean by its error changes densities and probabilities less than twice as large a change of the sd
-        relative = float(np.max(wrong / np.multiply.outer(sd, sd)) + 2 * np.max(off / sd))
-        return Joint(mean[None, None], cov[None, None], normals, relative)
 
     def expectation(self, name: str, box: Box) -> tuple[Array, Array]:
         """Mean over p-ring of an average that depends on scores, and its error."""
@@ -243,15 +191,15 @@ class Outputs:
         else:
             source = DrawSource(self.recursion, [(name, box)])
 
-        def finish(results: Results, draws: int) -> tuple[Array, Array]:
+        def finish(results: Results) -> tuple[Array, Array]:
             each = [value for (value,) in results]
             value = np.mean(each, axis=0)
             return value, standard_errors(each) + source.inner + source.off("mean") + source.relative * np.abs(value)
 
-        def mean(found: Given, own: slice) -> tuple[Array, ...]:
-            return (found.mean(0)[own].sum(axis=0),)
-
-        return self._averaged(source, mean, finish, "the expectation", summed=True)
+        return self._averaged(
+            source, lambda found: (source.mean(found, 0),), finish, "the expectation",
+            reduce=lambda values: (values.sum(axis=0),), summed=True,
+        )  # fmt: skip
 
     # -- covariances --------------------------------------------------------------------------------------------
 
@@ -274,27 +222,28 @@ class Outputs:
         values = self._values([name for name, _ in variables])
         source, other = DrawSource(self.recursion, variables, drawn=values), len(variables) - 1
 
-        def read(found: Given, own: slice) -> tuple[Array, ...]:
-            return _seconds(found, own, other, shape)
+        def read(found: Conditioned) -> tuple[Array, ...]:
+            one = source.mean(found, 0)
+            return one, source.mean(found, 1) if other else one, source.cov(found, 0, other)
 
-        def finish(results: Results, draws: int) -> tuple[Array, Array]:
+        def finish(results: Results) -> tuple[Array, Array]:
             value, error = _covariance(results)
             sds = [np.sqrt(variance) for variance in variances]
             return value, error + _rounding(source, other, sds).reshape(shape)
 
-        return self._averaged(source, read, finish, what, math.prod(shape), summed=True)
+        return self._averaged(
+            source, read, finish, what, math.prod(shape),
+            reduce=lambda one, two, cov: _seconds(shape, one, two, cov), summed=True,
+        )  # fmt: skip
 
 
-def _seconds(found: Given, own: slice, other: int, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+def _seconds(shape: tuple[int, ...], one: Array, two: Array, cov: Array) -> tuple[Array, Array, Array]:
     """Second moments of two variables given draws, and their means: sums over the draws.
 
     Shapes    (*shape), (members,), (others,)
     """
-    one = found.mean(0)[own]
-    one = one.reshape(len(one), -1)
-    two = found.mean(1)[own].reshape(len(one), -1) if other else one
-    total, known = (one.T @ two).reshape(shape), found.cov(0, other)
-    return total if known is None else total + known[own].sum(axis=0), one.sum(axis=0), two.sum(axis=0)
+    one, two = (values.reshape(len(values), -1) for values in (one, two))
+    return (one.T @ two).reshape(shape) + cov.sum(axis=0), one.sum(axis=0), two.sum(axis=0)
 
 
 def _covariance(results: Sequence[Sequence[Array]]) -> tuple[Array, Array]:
@@ -303,8 +252,9 @@ def _covariance(results: Sequence[Sequence[Array]]) -> tuple[Array, Array]:
     def total(second: Array, one: Array, two: Array) -> Array:
         return np.asarray(second - np.multiply.outer(one, two).reshape(second.shape))
 
-    value = total(*(np.mean(arrays, axis=0) for arrays in zip(*results, strict=True)))
-    return value, standard_errors([total(*parts) for parts in results])
+    means = [np.mean(arrays, axis=0) for arrays in zip(*results, strict=True)]
+    rounding = ROUNDING * np.abs(means[0]) + ROUNDING * np.abs(np.multiply.outer(*means[1:])).reshape(means[0].shape)
+    return total(*means), standard_errors([total(*parts) for parts in results]) + rounding
 
 
 def _rounding(source: DrawSource, other: int, sds: Sequence[Array]) -> Array:

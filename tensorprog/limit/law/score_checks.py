@@ -67,11 +67,11 @@ def coefficients(netsor: Netsor, name: str) -> tuple[Array, Array, Box, bool]:
     if largest > COVARIANCES:
         raise MemoryLimitError(f"{largest} covariances of the outputs of one family of weights are too many to factor")
     source = DrawSource(recursion, [(name, box)])
-    points = _normals(source.dim, max(source.dim, source.width))
+    points = _normals(source.dim, max(source.dim, source.layers.width))
 
     def drawn(points: Array) -> Array:
         with source.at(points) as found:
-            return found.mean(0)
+            return source.mean(found, 0)
 
     value = drawn(points)
     error = source.inner + source.off("mean") + source.relative * np.abs(value)
