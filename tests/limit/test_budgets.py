@@ -15,7 +15,7 @@ import pytest
 import tensorprog as tp
 from tensorprog import Program
 from tensorprog.language.memory import amount
-from tensorprog.limit.draw import draws
+from tensorprog.limit.draw import sampled
 from tensorprog.limit.memory import Budget, need
 from tests.reading import loads
 
@@ -123,7 +123,7 @@ def test_numbers_do_not_depend_on_how_many_are_worked_on_together(
     program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = tp.load(program).limit().sample(40)["y"]
-    monkeypatch.setattr(draws, "WORKING", 1)
+    monkeypatch.setattr(sampled, "WORKING", 1)
     np.testing.assert_array_equal(first, tp.load(program).limit().sample(40)["y"])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import tensorprog as tp
 from tensorprog import Law, NotCompiledError, Program
-from tensorprog.limit.draw.layers import Layers
+from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.moment.compilable import bases_of
 from tests.corpus import CASES
 from tests.reading import judge, loads
@@ -35,7 +35,7 @@ def _numbers(law: Law) -> list[np.ndarray]:
                 moment = recursion.second(name, name) if name in vectors else None
                 found += [] if moment is None else [np.array([moment.size, moment.error])]
         return found
-    layers = Layers(recursion, law.outputs, bases_of(p for name in vectors for p in recursion.parts.last(name)))
+    layers = Draws(recursion, law.outputs, bases_of(p for name in vectors for p in recursion.parts.last(name)))
     given = layers.at(np.random.default_rng(0).standard_normal((2, layers.dim)))
     for name in law.outputs:
         box = tuple((stop - 1, stop) for _, stop in recursion.netsor.families[name].ranges)

@@ -131,8 +131,8 @@ def test_moments_of_a_draw_do_not_depend_on_how_many_are_worked_on_together(tmp_
         parts, wrong = [], []
         for start in range(0, 128 if size == 1 else 2048, size):
             with source.at(points[start : start + size]) as given:
-                parts.append(given.cov(0, 0))
-                wrong.append(np.copy(given.found.wrong))
+                parts.append(source.cov(given, 0, 0))
+                wrong.append(np.copy(given.wrong))
         found.append(np.concatenate(parts))
         errors.append(np.mean(wrong, axis=0))
     assert np.array_equal(found[1], found[2]) and np.array_equal(found[0], found[2][:128])
@@ -147,7 +147,7 @@ def test_layers_of_a_depth_profile_are_the_second_moments_of_the_whole_family(tm
     draws = LayerDraws(law, Axes("x", 0, 1), ())
     (found, *_) = draws.replicates(64, 1)
     (points,) = islice(point_sets(draws.source.dim, 6, 0), 1)
-    whole = draws.source.layers.at(points)
+    whole = draws.source.draws.at(points)
     expected = np.einsum("dtitj->dtij", whole.covariances("x", "x"))
     np.testing.assert_allclose(found.gram[:, :, 0], expected, rtol=1e-12)
     np.testing.assert_allclose(found.raw[1][:, :, 0], np.einsum("dtii->dti", expected), rtol=1e-12)

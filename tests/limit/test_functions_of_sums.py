@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.limit.draw.layers import Layers
+from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.moment.values import REPLICATE
 
 Array = NDArray[Any]
@@ -170,7 +170,7 @@ def on_nodes(first: float, second: float, cov: float) -> tuple[Array, Array]:
 def test_moments_given_the_scores_are_those_of_a_product_rule(tmp_path: Path) -> None:
     path = tmp_path / "sums.yaml"
     path.write_text(HEAD + TANH_THREE_TIMES)
-    layers = Layers(tp.load(path).limit().recursion, ["p3"])
+    layers = Draws(tp.load(path).limit().recursion, ["p3"])
     given = layers.at(np.random.default_rng(2).standard_normal((3, layers.dim)))
     scores = [given.average(name).value.data.reshape(3, 2, 2) for name in ("p1", "p2")]
     found = given.replicated("y2", "y2").dense((REPLICATE, "0", "0_"))

@@ -14,7 +14,8 @@ from scipy.linalg import block_diag
 
 import tensorprog as tp
 from tensorprog import Law
-from tensorprog.limit.draw.layers import Conditioned, Layers
+from tensorprog.limit.draw.conditioned import Conditioned
+from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.draw.normals import Points
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.values import REPLICATE
@@ -96,7 +97,7 @@ def _first_covariance() -> Array:
 
 def test_scores_are_linear_in_their_normals_with_the_covariance_of_clause_iv() -> None:
     law = Law(loads(TWO))
-    layers = Layers(law.recursion, (*FIRST, *SECOND))
+    layers = Draws(law.recursion, (*FIRST, *SECOND))
     at = np.cumsum([0, *(math.prod(shape) for _, shape in layers.sources)])
     second = np.concatenate([np.arange(a, b) for a, b, (key, _) in zip(at[:-1], at[1:], layers.sources, strict=True)
                              if key[1:] not in (("K1", "Q1"), ("N", "Q1"))])  # fmt: skip
@@ -165,7 +166,7 @@ def test_finite_widths_are_the_program_on_coordinates() -> None:
     parts = recursion.parts.of("y")
     gaussian = [part for part in parts if recursion.parts.gaussian(part)]
     others = [part for part in parts if not recursion.parts.gaussian(part)]
-    layers = Layers(recursion, ("y", "p"), bases_of(others))
+    layers = Draws(recursion, ("y", "p"), bases_of(others))
     points = np.random.default_rng(1).standard_normal((4, layers.dim))
     normals, found = Points(layers.sources, points), layers.at(points)
     i = np.arange(1, 3)
@@ -207,7 +208,7 @@ outputs: [m]
 def test_a_finite_width_along_a_recurrence() -> None:
     """u[t] is a product with one matrix: rows of a factor of the Gram matrix of s[0..t-1], which grows."""
     law = Law(loads(STEPS))
-    layers = Layers(law.recursion, ("m",))
+    layers = Draws(law.recursion, ("m",))
     points = np.random.default_rng(2).standard_normal((5, layers.dim))
     normals, found = Points(layers.sources, points), layers.at(points)
     states = [math.sqrt(0.8 + 0.3**2) * normals.of(("weight", "A"), np.arange(1))[:, 0, 0]]
@@ -271,7 +272,7 @@ def test_cells_that_depend_on_scores_have_their_moments_given_scores() -> None:
 def test_the_error_of_covariances_that_draws_are_made_with_is_kept() -> None:
     """Of those by quadrature; and none of closed forms beyond rounding."""
     for function, low, high in (("relu(x1[i])", 0.0, 1e-11), ("gelu(tanh(x1[i]))", 1e-18, 1e-6)):
-        layers = Layers(Law(loads(TWO.replace("relu(x1[i])", function))).recursion, SECOND)
+        layers = Draws(Law(loads(TWO.replace("relu(x1[i])", function))).recursion, SECOND)
         found = layers.at(np.ones((1, layers.dim)))
         _values(found, SECOND)
         assert low <= found.relative < high

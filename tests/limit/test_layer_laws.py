@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tensorprog import Law
-from tensorprog.limit.draw.layers import Conditioned
+from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.law import conditional_moments
 from tests.reading import loads
 from tests.stated import STATED

@@ -13,7 +13,7 @@ from scipy import special, stats
 
 import tensorprog as tp
 from tensorprog import Law
-from tensorprog.limit.draw import draws, layers, normals
+from tensorprog.limit.draw import conditioned, draws, normals, sampled
 from tensorprog.limit.draw.normals import Points, Streams
 from tests.reading import loads
 from tests.stated import STATED
@@ -111,7 +111,7 @@ def softmax(p: Array) -> Array:
 
 def test_scores_read_afterwards_are_those_the_outputs_had(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     for chunk in (normals.CHUNK, 40):  # a draw takes some hundred normals: whole blocks of draws, then piece by piece
-        for module in (normals, draws, layers):
+        for module in (normals, draws, conditioned, sampled):
             monkeypatch.setattr(module, "CHUNK", chunk)
         drawn = law.sample(600, seed=1, keep=("v", "w"))
         assert list(drawn) == ["y", "z", "t", "d", "c", "m", "v", "w", "p", "r"]

@@ -1,146 +1,208 @@
-"""`Draws`: what `Law.sample` fills `Samples` with."""
+"""`Draws`: which normals make one draw of all that is random, and the moments given them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.memory import amount
-from tensorprog.limit.draw.layers import Layers, without_coordinates
-from tensorprog.limit.draw.normals import CHUNK, Joined, Normals, Some, Streams
-from tensorprog.limit.memory import Budget, need, numbers_at_once
-from tensorprog.limit.moment.compilable import bases_of
+from tensorprog.language.evaluate import (
+    BATCH,
+    COORDINATE,
+    Open,
+    align,
+    broadcast,
+)
+from tensorprog.language.expr import variables
+from tensorprog.language.ir import Dot, MatMul
+from tensorprog.language.schedule import upstream
+from tensorprog.limit.draw.conditioned import ARRAYS, Conditioned, statements_of
+from tensorprog.limit.draw.factors import Factor
+from tensorprog.limit.draw.joint_scores import dependent
+from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
+from tensorprog.limit.form.definitions import place, target_box
+from tensorprog.limit.form.sums_of_functions import position_names
+from tensorprog.limit.form.weight_columns import Columns
+from tensorprog.limit.memory import numbers_at_once
+from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
+from tensorprog.limit.moment.points import FEWEST, variables_drawn
+from tensorprog.limit.moment.values import REPLICATE
 
 __all__ = ["Draws"]
 
 Array = NDArray[Any]
-BLOCK = 1024  # draws per random stream, at most
-# numbers that draws take at once, about: every piece computes its moments again; blocks that are worked on together
-WORKING, MOST_BLOCKS = 1 << 25, 16
+HELD = 4  # of the size of all moments, while they are computed
 
 
-class Draws(Mapping[str, NDArray[Any]]):
-    """Draws of variables by name.
+class Draws:
+    """Draws all that is random and upstream of some variables, and one coordinate of each family in `bases`.
 
-    Those in `held` are drawn at once; other scores, of which there may be far more than of outputs, when they are
-    first read: from the same streams, so with the values that the outputs were drawn with.
+    `dim` normals make one draw.
 
-    `number` gives the limits of scalars that no score reaches.
-
-    Shapes    each (size, *members), of the precision `dtype`
-    Scale     a block of draws is worked on at a time; if a draw takes more than CHUNK normals, one draw, and scores
-              that are not held as many members at a time as a sum over them takes
-    Raises    MemoryLimitError if what is asked for does not fit
+    Raises    NotCompiledError for gated cells of a recurrence that depend on scores or meet vectors that do
     """
 
-    def __init__(
-        self, recursion: NumericRecursion, budget: Budget, number: Callable[[str], Array], size: int, seed: int,
-        names: Sequence[str], held: Collection[str], dtype: str = "float64",
-    ) -> None:  # fmt: skip
-        self._families, self._budget, self._number = recursion.netsor.families, budget, number
-        self._size, self._seed, self._names, self._dtype = size, seed, tuple(names), np.dtype(dtype)
-        self._arrays: dict[str, Array] = {}
-        self._check(held)
-        vectors = [name for name in names if self._families[name].kind == "vector"]
-        parts = (part for name in vectors for part in recursion.parts.last(name))
-        self.sampler = Layers(recursion, names, bases_of(parts))
-        # scores that a rewrite wrote as sums of others are drawn with what is held
-        held = [*held, *(name for name in names if name not in (*held, *self.sampler.scores))]
-        self._check(held)
-        self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.sampler.dim)).bit_length() - 1)
-        self._later = self.sampler.drawn_when_read(held, self._block)
-        at_once = numbers_at_once(WORKING, 2) // self.sampler.working_of(self._later)
-        self._together = max(1, min(self._block, at_once))
-        self._most = self._blocks_together(held)
-        self._check(held, self.sampler.most(self._block, self._together, self._later))
-        self._draw(held)
+    def __init__(self, recursion: NumericRecursion, wanted: Collection[str], bases: Collection[str] = ()) -> None:
+        self.recursion, self.netsor = recursion, recursion.netsor
+        self.wanted, self.bases = tuple(wanted), self._gaussian(bases)
+        self.inner = 0.0  # the largest error of the averages drawn so far
+        read = upstream(self.netsor, [*self.wanted, *self.bases]) & recursion.random
+        refuse_cells(recursion, filter(self._is_vector, read))
+        groups = dependent(recursion, [*recursion.summands])
+        self.columns = Columns(
+            self.netsor, recursion.recurrences.steps, {name: k for k, group in enumerate(groups) for name in group}
+        )
+        self.scores = {name: recursion.dot(name) for name in self.netsor.scores if name in recursion.random}
+        self.sources = self._sources()
+        self._factors: dict[Any, Factor] = {}  # of what is the same for all draws
 
-    def __getitem__(self, name: str) -> Array:
-        if name not in self._arrays and name in self._names:
-            with self._budget.within():
-                one = math.prod(self._families[name].shape)
-                self._check([name], self.sampler.most(self._block, self._together, self._later) if one else 0)
-                array = self._empty(name)
-                for part, streams in self._blocks():
-                    drawn = without_coordinates(self.sampler.values(streams, [name], self._later)[name], streams.draws)
-                    array[part] = drawn[: part.stop - part.start]
-                self._arrays[name] = array
-        return self._arrays[name]
+    def _gaussian(self, bases: Collection[str]) -> frozenset[str]:
+        """The Gaussian families among some, and those that others are functions of along recurrences."""
+        parts, found, waiting = self.recursion.parts, set(bases), list(bases)
+        while waiting:
+            name = waiting.pop()
+            if name in parts.carried:
+                read = {v.name for p in self.netsor.families[name].statements for v in variables(parts.statement(p))}
+                new = {other for other in read - found if self._is_vector(other)}
+                found |= new
+                waiting += new
+        return frozenset(found - parts.carried)
+
+    def _is_vector(self, name: str) -> bool:
+        return self.netsor.families[name].kind == "vector"
 
     @property
-    def held(self) -> Mapping[str, Array]:
-        """What is drawn so far."""
-        return self._arrays
+    def dim(self) -> int:
+        """Standard normals per draw."""
+        return sum(math.prod(shape) for _, shape in self.sources)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
+    @cached_property
+    def _sizes(self) -> tuple[int, int]:
+        """Numbers of one draw that the moments of all layers are, about, and those of the largest."""
+        random, families, sizes = self.recursion.random, self.netsor.families, [1]
+        for step in self.recursion.recurrences.steps:
+            name = step.statement.target.name
+            if name in random and not isinstance(step.statement, MatMul):
+                box = target_box(step.statement, step.ranges(self.netsor.ranges))
+                sizes.append(math.prod(stop - start for start, stop in box) ** (1 + self._is_vector(name)))
+        products = {(s.weight.name, s.target.name) for s in self.netsor.body
+                    if isinstance(s, MatMul) and s.vector.name in random}  # fmt: skip
+        for weight in {weight for weight, _ in products}:
+            members = max(1, math.prod(families[weight].shape))  # whose products depend on each other
+            size = sum(math.prod(families[name].shape) for other, name in products if other == weight)
+            sizes += [(size // members) ** 2] * members
+        outputs = sum(math.prod(families[name].shape) ** 2 for name in self.netsor.outputs)
+        return max(self.dim, sum(sizes), outputs), max(outputs, *sizes, *(count**2 for count in self._jointly))
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+    @cached_property
+    def _asked(self) -> list[str]:
+        """The vectors whose moments every draw of scores needs."""
+        needed, found = upstream(self.netsor, self.wanted), set(() if self.bases else self.wanted)
+        for statement in self.netsor.body:
+            averages = isinstance(statement, MatMul) or (isinstance(statement, Dot) and statement.scale == "1/n")
+            if averages and statement.target.name in needed:
+                found |= {v.name for v in statement.inputs}
+        return sorted(name for name in found & self.recursion.random if self._is_vector(name))
 
-    def __len__(self) -> int:
-        return len(self._names)
+    @cached_property
+    def _jointly(self) -> list[int]:
+        """Variables of each vector whose moments are averages over draws of their own, for every draw of scores."""
+        statements, parts = statements_of(self.recursion), self.recursion.parts
+        ranges = {name: tuple(self.netsor.families[name].ranges) for name in self._asked}
+        boxes = [(name, box) for name, whole in ranges.items() for box in statements.boxes(name, whole)]
+        return [count for name, box in boxes if (count := variables_drawn(parts, name, box))]
 
-    def __reduce__(self) -> Any:
-        return dict, (dict(self),)
+    @property
+    def width(self) -> int:
+        """Numbers that one draw takes, about."""
+        return self._sizes[0] + FEWEST * sum(self._jointly)
 
-    def _check(self, names: Collection[str], working: int = 0) -> None:
-        """Refuse results of some variables, beside those that are held, and what drawing them takes meanwhile."""
-        names = list(dict.fromkeys([*self._arrays, *names]))
-        numbers = self._size * sum(math.prod(self._families[name].shape) for name in names)
-        what, way = f"{self._size} draws of {', '.join(names)}", "draw fewer at a time"
-        if working > numbers:
-            what, way = f"{what}, with {amount(8 * working)} for the work,", "make the program smaller"
-        need(numbers * self._dtype.itemsize / 8 + working, what, way)
+    @property
+    def working(self) -> int:
+        """Numbers held at once for one draw, about: of all layers what is known, and what one layer takes."""
+        return HELD * self._sizes[0] + ARRAYS * self._sizes[1]
 
-    def _empty(self, name: str) -> Array:
-        return np.empty((self._size, *self._families[name].shape), self._dtype)
-
-    def _blocks(self) -> Iterator[tuple[slice, Normals]]:
-        """Draws some at a time, each with their normals; the last block of streams may be cut off."""
-        block = self._block
-        for first, count in self._groups():
-            streams = [Streams(self.sampler.sources, block, self._seed, first + k) for k in range(count)]
-            for start in range(0, min(count * block, self._size - first * block), self._together * count):
-                stop = min(start + self._together * count, count * block)
-                part = slice(first * block + start, min(first * block + stop, self._size))
-                whole = streams[0] if count == 1 else Joined(streams)
-                yield part, whole if stop - start == whole.draws else Some(whole, slice(start, stop))
-
-    def _blocks_together(self, held: Collection[str]) -> int:
-        """A power of 2 of blocks that are worked on together, at most; fewer where results leave them no room."""
-        if self._later or self._together < self._block:
-            return 1
-        most = max(
-            1, min(MOST_BLOCKS, numbers_at_once(2 * WORKING, 1) // (self._block * self.sampler.working_of(self._later)))
+    def drawn_when_read(self, held: Collection[str], draws: int) -> frozenset[str]:
+        """Large scores that are not held, where no draw has moments of its own: they are drawn as they are read."""
+        if self._asked:
+            return frozenset()
+        shapes = {name: self.netsor.families[name].shape for name in self.columns.source if name not in held}
+        operands = {name: {v.name for v in self.scores[name].inputs} for name in shapes}
+        return frozenset(
+            name
+            for name, shape in shapes.items()
+            if draws * math.prod(shape) > CHUNK and operands[name].isdisjoint(self.recursion.random)
         )
-        most = 1 << (most.bit_length() - 1)
-        room = numbers_at_once(1 << 60, 1) - self._size * sum(math.prod(self._families[name].shape) for name in held)
-        while most > 1 and self.sampler.most(most * self._block, most * self._block, self._later) > room:
-            most //= 2
-        return most
 
-    def _groups(self) -> Iterator[tuple[int, int]]:
-        """First blocks and numbers of blocks that are worked on together: one, and as many as there were before.
+    def working_of(self, streamed: Collection[str] = (), draws: int = 1) -> int:
+        """Numbers held at once for some draws, about, while some scores are drawn as they are read."""
+        if not streamed:
+            return draws * self.working
+        sizes = {name: math.prod(self.netsor.families[name].shape) for name in self.wanted}
+        largest = draws * max(sizes[name] for name in streamed)
+        held = draws * sum(size for name, size in sizes.items() if name not in streamed)
+        return held + ARRAYS * min(largest, numbers_at_once(CHUNK, ARRAYS))
 
-        They are the same however many draws there are, so that no draw depends on that.
+    # -- what is needed -------------------------------------------------------------------------------------------
+
+    def _sources(self) -> list[Source]:
+        needed, families = upstream(self.netsor, self.wanted), self.netsor.families
+        drawn = {name for name in needed if self._is_vector(name) and self.recursion.is_finite(name)}
+        drawn = {name for name in drawn if self.recursion.parts.is_base(name)} | self.bases
+        columns = {weight: owner.shape[1] for weight, owner in self.columns.owner.items()}
+        found: list[Source] = []
+        for key in sorted({self.columns.source[name] for name in needed & self.columns.source.keys()}):
+            found.append((key, (len(self.columns.pairs[key]), *(columns[weight] for weight in key[1:]))))
+        for name in sorted(needed & self.columns.together.keys()):
+            found.append((("scores", name), (math.prod(families[name].shape),)))
+        widths = {name: self.recursion.width(name) for name in sorted(drawn)}
+        products = {self.columns.weight[name]: widths[name] for name in widths if families[name].statements}
+        for weight, width in sorted(products.items()):
+            found.append((("weight", weight), (*self.columns.owner[weight].shape, width)))
+        for name in (name for name in widths if not families[name].statements):
+            found.append((("initial", name), (*self.recursion.initials[name].shape, widths[name])))
+        return found
+
+    # -- draws ----------------------------------------------------------------------------------------------------
+
+    def at(self, points: Array) -> Conditioned:
+        """The moments given draws at points (draws, dim)."""
+        return Conditioned(self.recursion, self.columns, Points(self.sources, points), factors=self._factors)
+
+    def values(self, normals: Normals, names: Collection[str], streamed: Collection[str] = ()) -> dict[str, Open]:
+        """Draws of variables that are random, or vectors, which have one coordinate, by name.
+
+        Shapes    over BATCH, the positions and, for vectors, COORDINATE
         """
-        first = 0
-        while first * self._block < self._size:
-            count = min(max(1, first), self._most)
-            yield first, count
-            first += count
+        later = frozenset(streamed) - frozenset(names)
+        found = Conditioned(self.recursion, self.columns, normals, factors=self._factors, streamed=later)
+        wanted = [name for name in names if name in self.recursion.random or self._is_vector(name)]
+        values = {name: self.drawn(found, name) for name in wanted}
+        found.forget()
+        return values
 
-    def _draw(self, held: Collection[str]) -> None:
-        arrays = {name: self._empty(name) for name in self._names if name in held}
-        for part, streams in self._blocks():
-            values = self.sampler.values(streams, [*arrays], self._later)
-            for name, array in arrays.items():
-                drawn = without_coordinates(values[name], streams.draws) if name in values else self._number(name)
-                array[part] = drawn[: part.stop - part.start]
-        self._arrays |= arrays
+    def drawn(self, found: Conditioned, name: str) -> Open:
+        """A variable for every draw: a scalar, or the first coordinate of a vector.
+
+        Shapes    over BATCH, the positions and, for vectors, COORDINATE
+        """
+        ranges = position_names(self.netsor, name)
+        sizes = {axis: stop - start for axis, (start, stop) in ranges.items()}
+        if not self._is_vector(name):
+            axes, average = (REPLICATE, *ranges), found.average(name)
+            self.inner = max(self.inner, float(np.max(average.estimate.error, initial=0.0)))
+            data = broadcast(average.value, axes, sizes | {REPLICATE: found.normals.draws})
+            return Open((BATCH, *ranges), data)
+        draws, axes = found.normals.draws, (REPLICATE, *ranges, COORDINATE)
+        data = np.empty((draws, *sizes.values(), 1))
+        whole = tuple(ranges.values())
+        for box in found.statements.boxes(name, whole) if found.parts.spelled else [whole]:
+            value = found.vector(name, dict(zip(ranges, box, strict=True)))
+            value = Open(value.axes, value.data[..., :1]) if COORDINATE in value.axes else value
+            data[(slice(None), *place(box, whole))] = align(value, axes)
+        return Open((BATCH, *ranges, COORDINATE), data)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHUNK", "Joined", "Normals", "Points", "Some", "Source", "Streams"]
+__all__ = ["CHUNK", "Normals", "Points", "Some", "Source", "Streams"]
 
 Array = NDArray[Any]
 Key = tuple[str, ...]
@@ -90,14 +90,3 @@ class Some:
     def of(self, key: Key, places: Array) -> Array:
         """See `Normals.of`."""
         return self._whole.of(key, places)[self._part]
-
-
-class Joined:
-    """Those of several blocks of draws, one after the other."""
-
-    def __init__(self, parts: Sequence[Normals]) -> None:
-        self.draws, self._parts = sum(part.draws for part in parts), parts
-
-    def of(self, key: Key, places: Array) -> Array:
-        """See `Normals.of`."""
-        return np.concatenate([part.of(key, places) for part in self._parts])

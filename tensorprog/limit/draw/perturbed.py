@@ -29,7 +29,8 @@ from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine, Call, variables, walk
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range
 from tensorprog.language.schedule import upstream
-from tensorprog.limit.draw.layers import Conditioned, Layers
+from tensorprog.limit.draw.conditioned import Conditioned
+from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.draw.normals import Normals
 from tensorprog.limit.form.definitions import not_compiled
 from tensorprog.limit.form.sums_of_functions import position_names
@@ -110,7 +111,7 @@ class Perturbed(Conditioned):
             self._draw(name, tuple(box))
 
 
-class Moved(Layers):
+class Moved(Draws):
     """Draws of what is random and of coordinates upstream of some scalars, with averages moved or not.
 
     Raises    NotCompiledError where the first order in 1/n is not known

@@ -75,14 +75,6 @@ class Statements:
                 self._made.setdefault(step.statement.target.name, []).append(made)
         self._complete = True
 
-    def box_read(self, reference: Variable, step: Step) -> Box:
-        """The members that a step reads, as a box; what lies beyond a boundary may be any of them."""
-        family, ranges = self.netsor.families[reference.name], step.ranges(self.netsor.ranges)
-        ranges = self.parts.every_range() | ranges
-        spans = (slot.span(ranges) for slot in reference.slots)
-        rules = family.boundaries or ("",) * len(reference.slots)
-        return tuple(whole if rule else span for span, whole, rule in zip(spans, family.ranges, rules, strict=True))
-
     def _read(self, step: Step, ranges: Mapping[str, Range]) -> Sources:
         statement = step.statement
         if isinstance(statement, MatMul):

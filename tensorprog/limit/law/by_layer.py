@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.several import REPLICATES, point_sets
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine
-from tensorprog.limit.draw.layers import Conditioned
+from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.law.averaging import pieces
 from tensorprog.limit.law.conditional_moments import DrawSource, is_linear

@@ -14,7 +14,7 @@ from tensorprog.language.evaluate import BATCH, Open
 from tensorprog.language.expr import Expr
 from tensorprog.language.formats import name_of, selected
 from tensorprog.language.linalg import psd_cholesky
-from tensorprog.limit.draw.layers import Conditioned, given_scalars
+from tensorprog.limit.draw.conditioned import Conditioned, given_scalars
 from tensorprog.limit.memory import Budget, budgeted, need
 from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.schedule import upstream
-from tensorprog.limit.draw.layers import Conditioned, Layers, without_coordinates
+from tensorprog.limit.draw.conditioned import Conditioned, without_coordinates
+from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import WeightedFunction
 from tensorprog.limit.memory import need, numbers_at_once
@@ -73,20 +74,20 @@ class DrawSource:
             self._take_apart(variables[0][0])
         whole = (part for name in drawn for part in recursion.parts.last(name))
         wanted = {*(operands if self.scores else ()), *(names.keys() - self.scores)}
-        self.layers = Layers(recursion, wanted, bases_of([*self.others, *whole]))
-        self.dim = self.layers.dim
+        self.draws = Draws(recursion, wanted, bases_of([*self.others, *whole]))
+        self.dim = self.draws.dim
 
     def draws_at_once(self, results: int, what: str) -> int:
         """Draws that are worked on at once, a power of 2; `results` are the numbers kept of each."""
-        need(self.layers.working, f"one draw of {what}, with all the moments that it needs,")
-        return 1 << max(0, (numbers_at_once(NUMBERS, 1) // (self.layers.working + results)).bit_length() - 1)
+        need(self.draws.working, f"one draw of {what}, with all the moments that it needs,")
+        return 1 << max(0, (numbers_at_once(NUMBERS, 1) // (self.draws.working + results)).bit_length() - 1)
 
     @contextmanager
     def at(self, points: Array) -> Iterator[Conditioned]:
         """The moments given the draws at points (draws, dim)."""
-        found = self.layers.at(points)
+        found = self.draws.at(points)
         yield found
-        self.relative, self.inner = max(self.relative, found.relative), self.layers.inner
+        self.relative, self.inner = max(self.relative, found.relative), self.draws.inner
         found.forget()
 
     def has_moments(self, name: str) -> bool:
@@ -162,5 +163,5 @@ class DrawSource:
         return cov
 
     def _drawn(self, found: Conditioned, name: str, box: Box) -> Array:
-        values = without_coordinates(self.layers.drawn(found, name), found.normals.draws)
+        values = without_coordinates(self.draws.drawn(found, name), found.normals.draws)
         return values[(slice(None), *place(box, self.netsor.families[name].ranges))]

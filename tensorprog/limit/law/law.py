@@ -29,7 +29,7 @@ from tensorprog.language.expr import Expr
 from tensorprog.language.ir import Netsor
 from tensorprog.language.parse import Names, parse_target
 from tensorprog.language.samples import Samples
-from tensorprog.limit.draw.draws import Draws
+from tensorprog.limit.draw.sampled import Sampled
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.conditional_law import ConditionalLaw
@@ -513,8 +513,8 @@ class NumericLaw(Marginals):
     def _draw(self, size: int, seed: int, names: Sequence[str], held: Sequence[str], dtype: str = "float64") -> Samples:
         started = time.perf_counter()
         checked = check_count("size", size), check_count("seed", seed, 0)
-        draws = Draws(self.recursion, self.budget, self.number, *checked, names, held, dtype)
-        self._note(draws.sampler.inner)
+        draws = Sampled(self.recursion, self.budget, self.number, *checked, names, held, dtype)
+        self._note(draws.draws.inner)
         return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 
     def given(self, scores: Mapping[str, Any]) -> ConditionalLaw:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import TINY
 from tensorprog.gaussian.several import REPLICATES, standard_errors
-from tensorprog.limit.draw.layers import Conditioned
+from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.law.averaging import AIM, average, pieces
 from tensorprog.limit.law.conditional_moments import DrawSource, is_linear
@@ -91,7 +91,7 @@ class Outputs:
 
         return average(
             source.dim + extra, replicates, finish, what,
-            accuracy=self.accuracy, seed=self.seed, aim=AIM, width=source.layers.width, most=most,
+            accuracy=self.accuracy, seed=self.seed, aim=AIM, width=source.draws.width, most=most,
         )  # fmt: skip
 
     # -- one variable ---------------------------------------------------------------------------------------------

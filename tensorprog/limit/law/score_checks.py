@@ -67,7 +67,7 @@ def coefficients(netsor: Netsor, name: str) -> tuple[Array, Array, Box, bool]:
     if largest > COVARIANCES:
         raise MemoryLimitError(f"{largest} covariances of the outputs of one family of weights are too many to factor")
     source = DrawSource(recursion, [(name, box)])
-    points = _normals(source.dim, max(source.dim, source.layers.width))
+    points = _normals(source.dim, max(source.dim, source.draws.width))
 
     def drawn(points: Array) -> Array:
         with source.at(points) as found:

@@ -1,4 +1,4 @@
-"""Draws behind several layers of scores or widths that stay finite, and the recursion given these draws.
+"""`Conditioned`: the recursion given draws, an axis of all values.
 
 Layer after layer, scores are Gaussian given all that was drawn before, with covariances that differ from draw to draw:
 the moments that the next layer's scores need are those of a program without scores.  So the same recursion serves, with
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,41 +22,36 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.evaluate import (
-    BATCH,
     COORDINATE,
     Open,
     Scope,
     align,
-    broadcast,
     evaluate,
     gather,
     pieces_of_sums,
 )
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, product_of, variables
-from tensorprog.language.ir import Dot, MatMul, Nonlin, Range
+from tensorprog.language.ir import Dot, MatMul, Range
 from tensorprog.language.linalg import triangular
-from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.factors import Factor, same_for_all
-from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, dependent, given_before
-from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
+from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, given_before
+from tensorprog.limit.draw.normals import CHUNK, Normals, Points
 from tensorprog.limit.draw.statements import Statements, formal, meet
 from tensorprog.limit.form.definitions import place, target_box
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction, position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import numbers_at_once
-from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.indexed import Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-from tensorprog.limit.moment.points import FEWEST, variables_drawn
 from tensorprog.limit.moment.recurrences import Box, box_ranges
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
 
-__all__ = ["ARRAYS", "Conditioned", "Drawn", "Layers", "given_scalars", "without_coordinates"]
+__all__ = ["ARRAYS", "Conditioned", "Drawn", "given_scalars", "statements_of", "without_coordinates"]
 
 Array = NDArray[Any]
 Drawn = tuple[Open, Box]  # draws of the members of a scalar family in a box
-ARRAYS, HELD = 20, 4  # of the size of the largest moments, while they are computed; of the size of all of them
+ARRAYS = 20  # of the size of the largest moments, while they are computed
 NUMBERS, DRAWS = 1 << 20, 4096  # that are worked on together given scalars
 
 
@@ -86,7 +80,7 @@ class Conditioned(NumericRecursion):
         self.random = frozenset()
         self.relative, self.wrong = 0.0, np.zeros(())
         self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
-        self.statements = _statements(whole)
+        self.statements = statements_of(whole)
         self._windows: dict[Any, IndexedValues] = {}  # second moments and means of members in boxes
         self._evaluated: dict[tuple[Any, ...], Value] = {}  # coefficients, until more averages are known
         self._coordinates: dict[str, Array] = {}
@@ -621,7 +615,7 @@ class Conditioned(NumericRecursion):
         return value
 
 
-def _statements(recursion: NumericRecursion) -> Statements:
+def statements_of(recursion: NumericRecursion) -> Statements:
     """The statements of a program one at a time, which are looked through once."""
     known = recursion.program.known
     if "statements" not in known:
@@ -661,182 +655,3 @@ def given_scalars(
         found = Conditioned(recursion, None, Points([], np.zeros((part.stop - start, 0))), given)
         yield part, found
         found.forget()
-
-
-class Layers:
-    """Draws all that is random and upstream of some variables, and one coordinate of each family in `bases`.
-
-    `dim` normals make one draw.
-
-    Raises    NotCompiledError for gated cells of a recurrence that depend on scores or meet vectors that do
-    """
-
-    def __init__(self, recursion: NumericRecursion, wanted: Collection[str], bases: Collection[str] = ()) -> None:
-        self.recursion, self.netsor = recursion, recursion.netsor
-        self.wanted, self.bases = tuple(wanted), self._gaussian(bases)
-        self.inner = 0.0  # the largest error of the averages drawn so far
-        read = upstream(self.netsor, [*self.wanted, *self.bases]) & recursion.random
-        refuse_cells(recursion, filter(self._is_vector, read))
-        groups = dependent(recursion, [*recursion.summands])
-        self.columns = Columns(
-            self.netsor, recursion.recurrences.steps, {name: k for k, group in enumerate(groups) for name in group}
-        )
-        self.scores = {name: recursion.dot(name) for name in self.netsor.scores if name in recursion.random}
-        self.sources = self._sources()
-        self._factors: dict[Any, Factor] = {}  # of what is the same for all draws
-
-    def _gaussian(self, bases: Collection[str]) -> frozenset[str]:
-        """The Gaussian families among some, and those that others are functions of along recurrences."""
-        parts, found, waiting = self.recursion.parts, set(bases), list(bases)
-        while waiting:
-            name = waiting.pop()
-            if name in parts.carried:
-                read = {v.name for p in self.netsor.families[name].statements for v in variables(parts.statement(p))}
-                new = {other for other in read - found if self._is_vector(other)}
-                found |= new
-                waiting += new
-        return frozenset(found - parts.carried)
-
-    def _is_vector(self, name: str) -> bool:
-        return self.netsor.families[name].kind == "vector"
-
-    @property
-    def dim(self) -> int:
-        """Standard normals per draw."""
-        return sum(math.prod(shape) for _, shape in self.sources)
-
-    @cached_property
-    def _sizes(self) -> tuple[int, int]:
-        """Numbers of one draw that the moments of all layers are, about, and those of the largest."""
-        random, families, made, largest = self.recursion.random, self.netsor.families, 0, 1
-        for step in self.recursion.recurrences.steps:
-            if step.statement.target.name in random and not isinstance(step.statement, MatMul):
-                box = target_box(step.statement, step.ranges(self.netsor.ranges))
-                size = math.prod(stop - start for start, stop in box)
-                size = size**2 if self._is_vector(step.statement.target.name) else size
-                made, largest = made + size, max(largest, size)
-        for weight in {s.weight.name for s in self.netsor.body if isinstance(s, MatMul) and s.vector.name in random}:
-            targets = {s.target.name for s in self.netsor.body if isinstance(s, MatMul) and s.weight.name == weight}
-            members = math.prod(families[weight].shape)  # whose products depend on each other
-            size = sum(math.prod(families[name].shape) for name in targets) ** 2 // max(1, members) ** 2
-            made, largest = made + members * size, max(largest, size)
-        outputs = sum(math.prod(families[name].shape) ** 2 for name in self.netsor.outputs)
-        return max(1, self.dim, made, outputs), max(largest, outputs, max(self._jointly, default=0) ** 2)
-
-    @cached_property
-    def _asked(self) -> list[tuple[str, Box]]:
-        """Members of vectors, step by step, whose moments every draw of scores needs."""
-        found: dict[tuple[str, Box], None] = {}
-        needed, statements = upstream(self.netsor, self.wanted), _statements(self.recursion)
-        for step in self.recursion.recurrences.steps:
-            statement = step.statement
-            if statement.target.name in self.wanted and not self.bases:
-                found[statement.target.name, target_box(statement, step.ranges(self.netsor.ranges))] = None
-            if statement.target.name in needed and not isinstance(statement, Nonlin):
-                read = [statement.vector] if isinstance(statement, MatMul) else statement.inputs
-                asks = isinstance(statement, MatMul) or statement.scale == "1/n"
-                found |= dict.fromkeys((v.name, statements.box_read(v, step)) for v in read if asks)
-        return [key for key in found if key[0] in self.recursion.random and self._is_vector(key[0])]
-
-    @cached_property
-    def _jointly(self) -> list[int]:
-        """Variables of each vector whose moments are averages over draws of their own, for every draw of scores."""
-        found = (variables_drawn(self.recursion.parts, name, box) for name, box in self._asked)
-        return [count for count in found if count]
-
-    @property
-    def width(self) -> int:
-        """Numbers that one draw takes, about."""
-        return self._sizes[0] + FEWEST * sum(self._jointly)
-
-    @property
-    def working(self) -> int:
-        """Numbers held at once for one draw, about: of all layers what is known, and what one layer takes."""
-        return HELD * self._sizes[0] + ARRAYS * self._sizes[1]
-
-    def drawn_when_read(self, held: Collection[str], draws: int) -> frozenset[str]:
-        """Large scores that are not held, where no draw has moments of its own: they are drawn as they are read."""
-        if self._asked:
-            return frozenset()
-        shapes = {name: self.netsor.families[name].shape for name in self.columns.source if name not in held}
-        operands = {name: {v.name for v in self.scores[name].inputs} for name in shapes}
-        return frozenset(
-            name
-            for name, shape in shapes.items()
-            if draws * math.prod(shape) > CHUNK and operands[name].isdisjoint(self.recursion.random)
-        )
-
-    def working_of(self, streamed: Collection[str] = (), draws: int = 1) -> int:
-        """Numbers held at once for some draws, about, while some scores are drawn as they are read."""
-        if not streamed:
-            return draws * self.working
-        sizes = {name: math.prod(self.netsor.families[name].shape) for name in self.wanted}
-        largest = draws * max(sizes[name] for name in streamed)
-        held = draws * sum(size for name, size in sizes.items() if name not in streamed)
-        return held + ARRAYS * min(largest, numbers_at_once(CHUNK, ARRAYS))
-
-    def most(self, block: int, draws: int, streamed: Collection[str] = ()) -> int:
-        """Numbers held at once, about, while some draws of a block are evaluated."""
-        return (0 if streamed else block * self.dim) + self.working_of(streamed, draws)
-
-    # -- what is needed -------------------------------------------------------------------------------------------
-
-    def _sources(self) -> list[Source]:
-        needed, families = upstream(self.netsor, self.wanted), self.netsor.families
-        drawn = {name for name in needed if self._is_vector(name) and self.recursion.is_finite(name)}
-        drawn = {name for name in drawn if self.recursion.parts.is_base(name)} | self.bases
-        columns = {weight: owner.shape[1] for weight, owner in self.columns.owner.items()}
-        found: list[Source] = []
-        for key in sorted({self.columns.source[name] for name in needed & self.columns.source.keys()}):
-            found.append((key, (len(self.columns.pairs[key]), *(columns[weight] for weight in key[1:]))))
-        for name in sorted(needed & self.columns.together.keys()):
-            found.append((("scores", name), (math.prod(families[name].shape),)))
-        widths = {name: self.recursion.width(name) for name in sorted(drawn)}
-        products = {self.columns.weight[name]: widths[name] for name in widths if families[name].statements}
-        for weight, width in sorted(products.items()):
-            found.append((("weight", weight), (*self.columns.owner[weight].shape, width)))
-        for name in (name for name in widths if not families[name].statements):
-            found.append((("initial", name), (*self.recursion.initials[name].shape, widths[name])))
-        return found
-
-    # -- draws ----------------------------------------------------------------------------------------------------
-
-    def conditioned(self, normals: Normals, streamed: Collection[str] = ()) -> Conditioned:
-        """The moments given draws."""
-        return Conditioned(self.recursion, self.columns, normals, factors=self._factors, streamed=streamed)
-
-    def at(self, points: Array) -> Conditioned:
-        """The moments given draws at points (draws, dim)."""
-        return self.conditioned(Points(self.sources, points))
-
-    def values(self, normals: Normals, names: Collection[str], streamed: Collection[str] = ()) -> dict[str, Open]:
-        """Draws of variables that are random, or vectors, which have one coordinate, by name.
-
-        Shapes    over BATCH, the positions and, for vectors, COORDINATE
-        """
-        found = self.conditioned(normals, frozenset(streamed) - frozenset(names))
-        wanted = [name for name in names if name in self.recursion.random or self._is_vector(name)]
-        values = {name: self.drawn(found, name) for name in wanted}
-        found.forget()
-        return values
-
-    def drawn(self, found: Conditioned, name: str) -> Open:
-        """A variable for every draw: a scalar, or the first coordinate of a vector.
-
-        Shapes    over BATCH, the positions and, for vectors, COORDINATE
-        """
-        ranges = position_names(self.netsor, name)
-        sizes = {axis: stop - start for axis, (start, stop) in ranges.items()}
-        if not self._is_vector(name):
-            axes, average = (REPLICATE, *ranges), found.average(name)
-            self.inner = max(self.inner, float(np.max(average.estimate.error, initial=0.0)))
-            data = broadcast(average.value, axes, sizes | {REPLICATE: found.normals.draws})
-            return Open((BATCH, *ranges), data)
-        draws, axes = found.normals.draws, (REPLICATE, *ranges, COORDINATE)
-        data = np.empty((draws, *sizes.values(), 1))
-        whole = tuple(ranges.values())
-        for box in found.statements.boxes(name, whole) if found.parts.spelled else [whole]:
-            value = found.vector(name, dict(zip(ranges, box, strict=True)))
-            value = Open(value.axes, value.data[..., :1]) if COORDINATE in value.axes else value
-            data[(slice(None), *place(box, whole))] = align(value, axes)
-        return Open((BATCH, *ranges, COORDINATE), data)
