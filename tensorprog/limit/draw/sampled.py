@@ -94,7 +94,7 @@ class Sampled(Mapping[str, NDArray[Any]]):
         for first in range(0, self._size, self._block):
             streams = Streams(self.draws.sources, self._block, self._seed, first // self._block)
             for start in range(0, min(self._block, self._size - first), self._together):
-                stop = start + self._together
+                stop = min(start + self._together, self._block)
                 yield slice(first + start, min(first + stop, self._size)), Some(streams, slice(start, stop))
 
     def _draw(self, names: Collection[str]) -> None:

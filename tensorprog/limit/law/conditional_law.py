@@ -15,6 +15,7 @@ from tensorprog.language.expr import Expr
 from tensorprog.language.formats import name_of, selected
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.limit.draw.conditioned import Conditioned, given_scalars
+from tensorprog.limit.law.marginals import check_points
 from tensorprog.limit.memory import Budget, budgeted, need
 from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
@@ -45,25 +46,19 @@ class ConditionalLaw:
         missing = [name for name in known if name not in scores]
         if missing:
             raise ProgramError(f"given: values for {', '.join(missing)} are missing")
-        lead: tuple[int, ...] = ()
-        arrays = {}
+        arrays, self._lead = {}, tuple[int, ...]()
         for name, values in scores.items():
-            try:
-                array = np.asarray(values, dtype=np.float64)
-            except (TypeError, ValueError):
-                raise ProgramError(f"given: the values of {name} are not numbers") from None
-            shape = families[name].shape
-            if array.shape[array.ndim - len(shape) :] != shape:
+            array, shape = check_points(f"given: the values of {name}", values), families[name].shape
+            lead, own = array.shape[: array.ndim - len(shape)], array.shape[array.ndim - len(shape) :]
+            if own != shape:
                 raise ProgramError(
                     f"given: {name} must have shape (..., {', '.join(map(str, shape))}), not {array.shape}"
                 )
-            lead = np.broadcast_shapes(lead, array.shape[: array.ndim - len(shape)])
-            arrays[name] = array
-        self._lead = lead
+            self._lead, arrays[name] = np.broadcast_shapes(self._lead, lead), array
         self._values = {}
         for name, array in arrays.items():
             shape = families[name].shape
-            flat = np.broadcast_to(array, (*lead, *shape)).reshape(-1, *shape)
+            flat = np.broadcast_to(array, (*self._lead, *shape)).reshape(-1, *shape)
             self._values[name] = Open((BATCH, *(str(k) for k in range(len(shape)))), flat)
 
     def _one(self, name: str | None) -> tuple[str, Any]:

@@ -9,7 +9,7 @@ Source    Sakai et al. 2025 (arXiv 2506.00846), Definition 1 and Theorem 1
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.language.evaluate import broadcast
-from tensorprog.language.ir import MatMul, Netsor, Range
+from tensorprog.language.ir import MatMul, Netsor
+from tensorprog.language.linalg import triangular
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.conditional_moments import DrawSource
@@ -121,12 +122,11 @@ def degenerate(recursion: NumericRecursion, names: Sequence[str]) -> list[Found]
     if recursion.replicates is not None:
         return []  # draws are not exact
     names = [name for name in names if name in recursion.scores and _covered(recursion, name)][:FAMILIES]
-    if not names:
-        return []
-    members, cov = _covariance(recursion, names)
+    shown = {name: recursion.netsor.families[name].members(max(1, MEMBERS // len(names))) for name in names}
+    members = [(name, at) for name in names for at in shown[name]]
     found: dict[frozenset[str], Found] = {}
-    for at, how in _dependent(cov.value, cov.error):
-        chosen = tuple(members[k] for k in at)
+    for which, how in _dependent(*_covariance(recursion, shown)) if members else ():
+        chosen = tuple(members[k] for k in which)
         found.setdefault(frozenset(name for name, _ in chosen), (chosen, how))
     return list(found.values())
 
@@ -142,44 +142,33 @@ def _covered(recursion: NumericRecursion, name: str) -> bool:
     )
 
 
-def _covariance(recursion: NumericRecursion, names: Sequence[str]) -> tuple[list[Member], Estimate]:
-    """The members that are looked at, and their covariance."""
-    boxes = [recursion.netsor.families[name].ranges for name in names]
-    count = MEMBERS
-    while count > 1 and sum(math.prod(min(count, b - a) for a, b in box) for box in boxes) > MEMBERS:
-        count -= 1
-    grids = [_first_members(box, count) for box in boxes]
+def _covariance(recursion: NumericRecursion, members: Mapping[str, Sequence[tuple[int, ...]]]) -> tuple[Array, Array]:
+    """The covariance of the members that are looked at, family after family, and its errors."""
 
-    def block(f: int, g: int) -> Estimate:
-        at = {str(k): row[:, None] for k, row in enumerate(grids[f])}
-        at |= {f"{k}_": row[None, :] for k, row in enumerate(grids[g])}
-        moment = recursion.score(names[f], names[g]).at(at)
-        shape = grids[f].shape[1], grids[g].shape[1]
+    def block(f: str, g: str) -> Estimate:
+        rows, columns = np.array(members[f], np.int64), np.array(members[g], np.int64)
+        at = {str(k): row[:, None] for k, row in enumerate(rows.T)}
+        at |= {f"{k}_": row[None, :] for k, row in enumerate(columns.T)}
+        moment, shape = recursion.score(f, g).at(at), (len(rows), len(columns))
         return Estimate(np.broadcast_to(moment.value, shape), np.broadcast_to(moment.error, shape))
 
-    blocks = [[block(f, g) for g in range(len(names))] for f in range(len(names))]
-    members = [(name, tuple(map(int, at))) for name, grid in zip(names, grids, strict=True) for at in grid.T]
-    value, error = (np.block([[getattr(part, kind) for part in row] for row in blocks]) for kind in ("value", "error"))
-    return members, Estimate(value, error)
-
-
-def _first_members(box: Sequence[Range], count: int) -> NDArray[np.int64]:
-    """The first members along each index, a column for each."""
-    shape = [min(count, stop - start) for start, stop in box]
-    starts = np.array([start for start, _ in box], dtype=np.int64)[:, None]
-    return starts + np.indices(shape, dtype=np.int64).reshape(len(box), math.prod(shape))
+    blocks = [[block(f, g) for g in members] for f in members]
+    return (np.block([[part.value for part in row] for row in blocks]),
+            np.block([[part.error for part in row] for row in blocks]))  # fmt: skip
 
 
 def _dependent(cov: Array, error: Array) -> Iterator[tuple[list[int], str]]:
-    """Rows whose variance is 0; pairs of the others that are multiples; or, without any, one that others decide."""
+    """Rows whose variance is 0; pairs of the others that are multiples; or, without any, one that those before decide.
+
+    The last row of a triangular factor that is 0 on the diagonal is decided by those before it.
+    """
     variance = np.diag(cov)
     vanishing = variance <= ROUNDING * np.max(variance, initial=0.0)
     yield from (([int(k)], "the variance is 0 in the limit, so the score vanishes") for k in np.flatnonzero(vanishing))
     kept = np.flatnonzero(~vanishing)
     root = np.sqrt(variance[kept])
-    scale = np.outer(root, root)
-    correlation = cov[np.ix_(kept, kept)] / scale
-    slack = max(ROUNDING, 4 * np.max(error[np.ix_(kept, kept)] / scale, initial=0.0))
+    correlation = cov[np.ix_(kept, kept)] / np.outer(root, root)
+    slack = max(ROUNDING, 4 * np.max(error[np.ix_(kept, kept)] / np.outer(root, root), initial=0.0))
     if slack > EXACT or not len(kept):
         return
     pairs = np.argwhere(np.triu(np.abs(correlation) >= 1 - slack, 1))
@@ -187,18 +176,6 @@ def _dependent(cov: Array, error: Array) -> Iterator[tuple[list[int], str]]:
         how = f"the correlation is {np.sign(correlation[i, j]):.0f} in the limit, so the joint law is degenerate"
         yield [int(kept[i]), int(kept[j])], how
     if not len(pairs):
-        found = next((k for k in range(1, len(kept)) if _decided(correlation[: k + 1, : k + 1], slack)), None)
-        if found is not None:
-            how = "a linear function of other scores in the limit, so the joint law is degenerate"
-            yield [int(kept[found])], how
-
-
-def _decided(correlation: Array, slack: float) -> bool:
-    """Whether the others, of which none is decided, decide the last of several: its variance given them is 0.
-
-    That variance is w C w for the weights w = (-b, 1) of the regression, so errors of C up to `slack` move it by at
-    most slack |w|_1**2 to first order; rounding of the solution grows with the number of members.
-    """
-    before, last = correlation[:-1, :-1], correlation[-1, :-1]
-    b = np.linalg.solve(before, last)
-    return bool(1 - last @ b <= len(correlation) * slack * (1 + np.abs(b).sum()) ** 2)
+        left = np.diagonal(triangular(correlation)) ** 2  # variances given the members before
+        for k in np.flatnonzero(left <= len(kept) ** 2 * slack)[:1]:
+            yield [int(kept[k])], "a linear function of other scores in the limit, so the joint law is degenerate"
