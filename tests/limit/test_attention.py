@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import special
 
 import tensorprog as tp
-from tensorprog import Law
 from tensorprog.limit.law import averaging
-from tensorprog.limit.law.mixture import Mixture
 from tensorprog.shipped import shipped_programs
-from tests.reading import loads
 from tests.stated import STATED
 
 from . import oracles
@@ -103,23 +99,6 @@ def test_density_cdf_and_quantiles_belong_together() -> None:
     np.testing.assert_allclose(np.gradient(law.cdf("y[0]", grid), step)[1:-1], density[1:-1], atol=1e-4)
 
 
-@pytest.mark.parametrize("widest", [0.0, 0.03, 4.0])
-def test_gaussians_of_all_places_and_widths_count(widest: float) -> None:
-    """Draws so far from a point that they add nothing are left out: every one is counted here."""
-    generator = np.random.default_rng(0)
-    mean = generator.standard_t(3, (2, 9000))
-    var = widest * generator.random(mean.shape) * (generator.random(mean.shape) < 0.7)
-    grid = np.concatenate([generator.permutation(np.linspace(-40, 40, 301)), [1e5, -1e5]])
-    for rest in (0.1, 0.0):
-        mixture = Mixture(mean, var + rest)
-        sd, x = np.sqrt(var + rest)[..., None], grid - mean[..., None]
-        below = np.where(sd > 0, special.ndtr(x / np.where(sd > 0, sd, 1)), x >= 0).mean(axis=(0, 1))
-        np.testing.assert_allclose(mixture.cdf(grid)[0], below, rtol=1e-12, atol=1e-300)
-        if rest:
-            plain = (np.exp(-((x / sd) ** 2) / 2) / sd).mean(axis=(0, 1)) / np.sqrt(2 * np.pi)
-            np.testing.assert_allclose(mixture.density(grid)[0], plain, rtol=1e-12, atol=1e-300)
-
-
 @pytest.mark.slow
 def test_keys_shared_by_heads_leave_scores_of_heads_uncorrelated_but_dependent_inputs_show() -> None:
     law = tp.Program("shared", constants={"H": 2})
@@ -191,55 +170,3 @@ def test_score_operands_may_enter_the_outputs_as_vectors() -> None:
     assert np.abs(np.corrcoef(drawn["q"][:, 0] ** 2, drawn["p"][:, 0, 0] ** 2)[0, 1]) < 4.9 / np.sqrt(200_000)
     z = (np.var(drawn["y"], axis=0) - law.moment("y", 2)) / (np.std(drawn["y"] ** 2, axis=0) / np.sqrt(200_000))
     assert np.abs(z).max() < 4.9
-
-
-def test_draws_in_single_precision_are_those_in_double_precision_rounded() -> None:
-    for name in ("attention", "attention_fixed_head", "layernorm_mlp"):
-        law = tp.load(name).limit()
-        double, single = (law.sample(500, seed=4, dtype=dtype) for dtype in ("float64", "float32"))
-        for variable, values in double.items():
-            rounded = single[variable]
-            assert (values.dtype, rounded.dtype) == (np.float64, np.float32)
-            assert 0 < np.abs(rounded - values).max() < 1e-6 * np.abs(values).max(), (name, variable)
-    psi = {"m": "tanh(y[0])**2"}
-    law = tp.load("attention").limit()
-    found = [law.sample(200, averages=psi, dtype=dtype).averages["m"] for dtype in ("float64", "float32")]
-    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
-    with pytest.raises(tp.ProgramError, match="dtype must be float64 or float32, not 'half'"):
-        law.sample(10, dtype="half")
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_scores_of_many_correlated_vectors_are_one_bilinear_form(dtype: str) -> None:
-    """Scores read by other indices, of operands that stand the other way round, come by other products of matrices."""
-    law = Law(
-        loads("""
-program: many
-constants: {s: 80, rho: 0.9}
-indices: {i: s, j: s, g: 70}
-initial:
-  x[i]: {mean: 0, cov: rho**abs(i - i_)}
-weights: {Q: 1, K: 2}
-body:
-  - q[i]   = MatMul(Q, x[i])
-  - k[i]   = MatMul(K, x[i])
-  - p[i,j] = Dot(q[i], k[j])
-  - t[i,j] = Dot(k[j], q[i])
-  - d[i]   = Dot(q[i], k[i])
-  - e[g,j] = Dot(q[g + 10], k[j])
-  - c[i]   = Dot(q[i], k[3])
-  - y      = Nonlin(mean[i](tanh(d[i]) * x[i]))
-outputs: [y]
-""")
-    )
-    draws = law.sample(2000, seed=1, keep=("p", "t", "d", "e", "c"), dtype=dtype)
-    p, close = draws["p"], 1e-12 if dtype == "float64" else 1e-4
-    np.testing.assert_allclose(draws["t"], p, atol=close)
-    np.testing.assert_allclose(draws["d"], np.diagonal(p, axis1=1, axis2=2), atol=close)
-    np.testing.assert_allclose(draws["e"], p[:, 10:], atol=close)
-    np.testing.assert_allclose(draws["c"], p[:, :, 3], atol=close)
-    some = p[:, ::20, ::27].reshape(len(p), -1).astype(float)  # the covariance of a bilinear form, by hand
-    near = 0.9 ** np.abs(np.subtract.outer(np.arange(80), np.arange(80)))
-    cov = np.kron(near[::20, ::20], 2 * near[::27, ::27])
-    products = some[:, :, None] * some[:, None, :]
-    assert np.abs((products.mean(0) - cov) / (products.std(0) / len(p) ** 0.5)).max() < 4.5

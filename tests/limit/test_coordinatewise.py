@@ -164,42 +164,6 @@ def test_a_mean_of_one_operand_is_no_mean_of_the_score() -> None:
     assert np.abs(np.asarray(_read(text).limit().cov("p")) - expected).max() < 1e-12
 
 
-def test_one_score_without_an_index() -> None:
-    law = _read("""
-program: single
-initial:
-  x: {cov: 1}
-weights: {Q: 1, K: 1}
-body:
-  - q = MatMul(Q, x)
-  - k = MatMul(K, x)
-  - a = Nonlin(tanh(q))
-  - p = Dot(a, k)
-outputs: [p]
-""").limit()
-    drawn = np.asarray(law.sample(40_000, seed=1)["p"])
-    assert abs((drawn**2).mean() - law.var("p")) < 4.9 * (drawn**2).std() / 200
-
-
-def test_a_plain_score_beside_functions_of_the_same_vectors() -> None:
-    text = (
-        _one_score("q[i]*cos(q[i])")
-        .replace("outputs: [y, p]", "outputs: [y, p, r]")
-        .replace("  - y[i]", "  - r[i,j] = Dot(q[i], k[j])\n  - y[i]")
-    )
-    law = _read(text).limit()
-    plain = np.asarray(law.cov("r"))
-    keys = np.array([[1, 0.5], [0.5, 1]])
-    assert np.abs(plain - keys[:, None, :, None] * keys[None, :, None, :]).max() < 1e-12  # as by clause (iv)
-    cross = np.asarray(law.cov("p", "r"))[0, 0, 0, 0]  # E[q**2 cos q] E[k**2] = (1 - 1) exp(-1/2)
-    assert abs(cross) < 1e-9
-    joint = law.sample(50_000, seed=4)
-    pairs = np.stack([np.asarray(joint[name])[:, 0, 0] for name in ("p", "r")], axis=1)
-    second, noise = _covariance(pairs)
-    expected = [[np.asarray(law.cov("p"))[0, 0, 0, 0], 0.0], [0.0, 1.0]]
-    assert np.all(np.abs(second - expected) < 4.9 * noise)
-
-
 TWO = """
 program: two
 indices: {i: 3, j: 3, a: 2}
@@ -304,7 +268,7 @@ outputs: [s]
     ("t: {grid: true, cov: 2}", "does not belong beside grid"),
     ("t[i]: {grid: true}", "has no indices"),
     ("t: {grid: maybe}", "is true or false"),
-    ("t: {grid: true}\n  u: {grid: true}", "is the coordinate vector of width n already"),
+    ("t: {grid: true}\n  u: {grid: true}", "is the coordinate vector of this width already"),
 ])  # fmt: skip
 def test_wrong_coordinate_vectors(entry: str, said: str) -> None:
     text = f"program: wrong\nindices: {{i: 2}}\ninitial:\n  {entry}\nbody: [s = Nonlin(1)]\noutputs: [s]\n"

@@ -122,34 +122,6 @@ def test_all_ways_of_asking_agree_with_plain_numpy(name: str) -> None:
     np.testing.assert_allclose(cov, brute, rtol=1e-6, atol=1e-12)
 
 
-def test_members_of_a_kernel_with_unequal_variances() -> None:
-    law = Law(
-        loads("""
-program: members
-indices: {i: 3, k: "1..2"}
-initial:
-  h[i]: {mean: 0.1*i, cov: "where(i == i_, 1 + i, 0.3)"}
-weights:
-  W: 1
-body:
-  - u[i] = MatMul(W, h[i])
-  - y[i] = Nonlin(2*u[i])
-  - z[k] = Nonlin(u[k])
-outputs: [y, z]
-""")
-    )
-    second = np.array([1, 2, 3]) + (0.1 * np.arange(3)) ** 2
-    for m in range(3):
-        assert law.var(f"u[{m}]") == pytest.approx(second[m], rel=1e-12)
-        assert law.var(f"y[{m}]") == pytest.approx(4 * second[m], rel=1e-12)
-        assert law.var(f"h[{m}]") == pytest.approx(m + 1, rel=1e-12)
-        assert law.mean(f"h[{m}]") == pytest.approx(0.1 * m)
-    np.testing.assert_allclose(law.var("z"), second[1:], rtol=1e-12)
-    np.testing.assert_allclose(np.diag(np.asarray(law.cov("z"))), second[1:], rtol=1e-12)
-    assert law.density("y[2]", 0.0) == pytest.approx(1 / np.sqrt(2 * np.pi * 4 * second[2]), rel=1e-12)
-    assert law.kurtosis("h[1]") == pytest.approx(3)
-
-
 def test_what_is_nonlinear_over_vectors_is_averaged() -> None:
     text = """
 program: soft
@@ -174,20 +146,6 @@ outputs: [y, f]
     assert np.abs(np.asarray(law.cov("f")) - soft.T @ soft / len(soft)).max() < law.cov("f").error + 3e-3
 
 
-def test_kernel_estimates_say_how_far_off_they_may_be_and_cdfs_need_none() -> None:
-    body = "body:\n  - y = Nonlin(exp(h))\n  - z = Nonlin(sign(h))\noutputs: [y, z]\n"
-    law = Law(loads("program: e\ninitial:\n  h: {mean: 0, cov: 1}\n" + body))
-    from scipy import stats
-
-    grid = np.array([0.1, 0.3, 1.0, 3.0])
-    value, error = law.density("y", grid, with_error=True)
-    assert np.all(np.abs(value - stats.lognorm(1).pdf(grid)) < error)
-    cdf, error = law.cdf("y", grid, with_error=True)
-    assert np.all(np.abs(cdf - stats.lognorm(1).cdf(grid)) < error + 1e-3)
-    assert law.density_method("y") == "kernel"
-    assert law.cdf("z", -0.9) == pytest.approx(0.5, abs=1e-3)
-
-
 def test_numbers_and_constants_have_laws_too() -> None:
     body = "body:\n  - m = Dot(h, h, scale=1/n)\n  - y = Nonlin(h / m)\noutputs: [y, m]\n"
     law = Law(loads("program: m\ninitial:\n  h: {mean: 1, cov: 2}\n" + body))
@@ -196,34 +154,6 @@ def test_numbers_and_constants_have_laws_too() -> None:
     assert np.all(np.asarray(law.cov("y", "m")) == 0)
     assert law.var("y") == pytest.approx(2 / 9)
     assert np.isnan(law.kurtosis("m"))
-
-
-def test_wrapped_weights_are_one_matrix() -> None:
-    netsor = loads("""
-program: wrapped
-indices: {c: 6, w: {size: 3, boundary: wrap}}
-initial:
-  h: {mean: 0, cov: 1}
-weights:
-  W[w]: 1
-body:
-  - u[c] = MatMul(W[c], h)
-outputs: [u]
-""")
-    from tensorprog.finite.run import run
-
-    for method in ("dense", "lazy"):
-        u = run(netsor, 6, 100, method=method)["u"]
-        np.testing.assert_allclose(u[:, 0], u[:, 3], rtol=1e-12)
-    cov = np.asarray(Law(netsor).cov("u"))
-    np.testing.assert_array_equal(cov, np.subtract.outer(np.arange(6), np.arange(6)) % 3 == 0)
-
-
-def test_covariances_are_copies() -> None:
-    law = tp.load("attention").limit()
-    first = law.cov("y")
-    first *= 2
-    assert law.cov("y")[0, 0] < 0.5
 
 
 def test_bad_questions_are_explained() -> None:

@@ -188,18 +188,6 @@ outputs: [y]
 """
 
 
-def test_errors_of_small_members_behind_layers() -> None:
-    """Var y[1] is 1.5e-6 times Var y[0], whose errors are those of draws alone; both have the same draws."""
-    law = Law(loads(UNCERTAIN_BEHIND_LAYERS), max_memory=1 << 22)
-    (large, lone), (small, more) = (law.var(f"y[{k}]", with_error=True) for k in range(2))
-    assert law.recursion.layered
-    own = abs(small / large - 1.5e-6) / 1.5e-6
-    assert 1e-4 < own <= more / small - lone / large < 5e-3
-    value, error = law.cov("y", with_error=True)
-    assert abs(value[0, 1]) <= error[0, 1] < 1e-7
-    assert (value[1, 1], error[1, 1]) == pytest.approx((small, more), rel=1e-12)
-
-
 SCALED = """
 program: scaled
 initial:
@@ -219,16 +207,6 @@ body:
   - y = Nonlin(tanh(p)*v + 1000*sin(p)*t)
 outputs: [y]
 """
-
-
-def test_errors_of_small_vectors_count_beside_their_own_sizes() -> None:
-    """The small one, whose moment comes from quasi-Monte Carlo, is multiplied by 1000 where it is read."""
-    law = Law(loads(SCALED))
-    small = law.var("t", with_error=True)
-    relative = float(small[1] / small[0])
-    share = 1e6 * float(small[0]) / 2 * (1 - np.exp(-2))  # of the variance: E sin(p)^2 times that of 1000 t
-    assert relative > 1e-5
-    assert float(law.var("y", with_error=True)[1]) >= 0.99 * share * relative
 
 
 AVERAGED = """

@@ -63,15 +63,6 @@ def test_infinite_bounds_are_no_bounds(function: str) -> None:
     assert second.error < 1e-13
 
 
-def test_bounds_that_are_infinite_for_some_members() -> None:
-    law = one_layer("clip(u, where(i < 1, -inf, -i), where(i < 2, inf, i))")
-    each = [one_layer(f"clip(u, {lo}, {hi})") for lo, hi in ((-INF, INF), (-1, INF), (-2, 2))]
-    found, second = law.mean("y"), law.second_moment("y")
-    for k, single in enumerate(each):
-        assert found[k] == pytest.approx(single.mean("y")[0], abs=1e-14)
-        assert np.asarray(second)[k, k] == pytest.approx(np.asarray(single.second_moment("y"))[0, 0], abs=1e-13)
-
-
 @pytest.mark.parametrize("lo", [-INF, -1.5, 0.0])
 @pytest.mark.parametrize("hi", [INF, 0.25, -2.0])
 def test_terms_of_clip_are_clip(lo: float, hi: float) -> None:
@@ -133,13 +124,6 @@ def test_errors_of_laws_hold_for_functions_that_jump(name: str, mean: float) -> 
             assert np.all(np.abs(truth.value - found.value[0]) <= stated), (centre, size, spread)
 
 
-def test_what_is_one_variable_stays_one() -> None:
-    law, near = at(1.0, 1e-9), at(1.0 - 1e-15, 1e-9)
-    for mean, name in ((0.0, "sign"), (0.3, "sign"), (0.0, "threshold")):
-        apart, tied = (cross(JUMPING[name], JUMPING[name], at(mean), at(mean), law, law, c) for c in (near, law))
-        assert apart.error > 1e-6 > 1e-8 > tied.error
-
-
 def moved(seed: int) -> Array:
     """Two inputs that differ by 1e-8 in one of seven coordinates."""
     x = np.repeat(np.random.default_rng(seed).standard_normal((1, 7)), 2, axis=0)
@@ -180,23 +164,6 @@ def test_data_that_overflow_are_refused_by_name(tmp_path: Path, size: float) -> 
     program = tp.load(tmp_path / "huge.yaml")
     for ask in (lambda: program.limit().cov("y"), lambda: program.run(width=4, samples=2)):
         with pytest.raises(tp.ProgramError, match=r"(?s)u: inner products .* overflow.*huge\.yaml, line 4"):
-            ask()
-
-
-@pytest.fixture(scope="module")
-def attention() -> Law:
-    return tp.load("attention").limit()
-
-
-def test_wrong_questions_to_a_covariance(attention: Law) -> None:
-    cov = attention.cov("p")
-    wrong = {
-        "whole number, not 0.5": lambda: cov.at([0.5, 1, 1], [0, 1, 1]),
-        "3 and 3 indices": lambda: cov.at([0, 1], [0]),
-        "outside": lambda: cov.at([0, 1, 9], [0, 1, 1]),
-    }
-    for message, ask in wrong.items():
-        with pytest.raises(tp.ProgramError, match=message):
             ask()
 
 

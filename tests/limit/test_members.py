@@ -15,16 +15,6 @@ def program() -> tp.Program:
     return tp.load("attention", s=2, H=1)
 
 
-def test_standard_deviations_and_their_errors(program: tp.Program) -> None:
-    law = program.limit()
-    value, error = law.std("y[0]", with_error=True)
-    variance, wrong = law.var("y[0]", with_error=True)
-    assert value == np.sqrt(variance)
-    assert error == pytest.approx(wrong / (2 * value), rel=1e-3)
-    np.testing.assert_array_equal(law.std("y"), np.sqrt(law.var("y")))
-    assert isinstance(law.std("y[1]"), float)
-
-
 def test_covariances_of_members_are_entries(program: tp.Program) -> None:
     law = program.limit()
     for family, one, two in (("y", (0,), (1,)), ("y", (1,), (1,)), ("p", (0, 0, 1), (0, 1, 1)), ("x", (0,), (1,))):
@@ -83,19 +73,6 @@ def test_what_is_asked_of_two_members_is_that_entry_of_their_families(program: t
         found = PAIRS[name](program, f"u[{member}]")
         assert np.ndim(found) == 0
         assert found == whole[member, member]
-
-
-def test_a_member_beside_a_family_is_a_row(program: tp.Program) -> None:
-    law = program.limit()
-    formulas = program.limit(symbolic=True)
-    for ask in (law.cov, law.second_moment, formulas.cov, formulas.second_moment):
-        whole = np.asarray(ask("u"))
-        assert np.array_equal(ask("u[1]", "u"), whole[1])
-        assert np.array_equal(ask("u", "u[1]"), whole[:, 1])
-    value, error = law.cov("y[1]", "y", with_error=True)
-    whole, wrong = law.cov("y", with_error=True)
-    assert np.array_equal(value, whole[1])
-    assert np.array_equal(error, wrong[1])
 
 
 def test_members_given_the_scores(program: tp.Program) -> None:

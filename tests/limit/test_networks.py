@@ -113,31 +113,6 @@ outputs: [f]
     assert float(np.asarray(result.cov("h"))) == pytest.approx(expected - (0.3 + first - 1) ** 2, rel=1e-10)
 
 
-def test_gates_of_independent_arguments_are_products_of_line_integrals() -> None:
-    result = law("""
-program: gate
-weights:
-  W: 1
-  V: 2
-  R: 1
-initial:
-  x: {mean: 0, cov: 1}
-body:
-  - a = MatMul(W, x)
-  - b = MatMul(V, x)
-  - g = Nonlin(sigmoid(a) * tanh(b))
-  - f = MatMul(R, g)
-outputs: [f]
-""")
-    from scipy import integrate, special, stats
-
-    one = integrate.quad(lambda t: special.expit(t) ** 2 * stats.norm.pdf(t), -12, 12, epsabs=1e-13)[0]
-    two = integrate.quad(lambda t: np.tanh(t) ** 2 * stats.norm.pdf(t, 0, np.sqrt(2)), -18, 18, epsabs=1e-13)[0]
-    covariance = result.cov("f")
-    assert abs(float(np.asarray(covariance)) - one * two) < covariance.error + 1e-13
-    assert covariance.error < 1e-13
-
-
 def test_averages_are_numbers_and_layer_norm_normalises() -> None:
     result = law(
         HEAD
@@ -202,63 +177,3 @@ outputs: [u, z]
     products = drawn[:, :, None] * drawn[:, None, :]
     z = (products.mean(axis=0) - expected) / (products.std(axis=0) / np.sqrt(len(drawn)))
     assert np.abs(z).max() < 4.9
-
-
-def test_duplicated_inputs_stay_exactly_equal() -> None:
-    result = law("""
-program: twins
-indices: {i: 4}
-initial:
-  x[i]: {mean: 0, cov: [[1, 1, 0.5, -1], [1, 1, 0.5, -1], [0.5, 0.5, 1, -0.5], [-1, -1, -0.5, 1]]}
-weights:
-  W: 1
-  V: 1
-body:
-  - a[i] = MatMul(W, x[i])
-  - b[i] = Nonlin(tanh(a[i]))
-  - f[i] = MatMul(V, b[i])
-outputs: [f]
-""")
-    cov = np.asarray(result.cov("f"))
-    np.testing.assert_allclose(cov[0], cov[1], rtol=1e-14)
-    np.testing.assert_allclose(cov[0], -cov[3], rtol=1e-13)
-    drawn = result.sample(1000)["f"]
-    np.testing.assert_allclose(drawn[:, 0], drawn[:, 1], atol=1e-12)
-    np.testing.assert_allclose(drawn[:, 0], -drawn[:, 3], atol=1e-7)
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_gates_over_members_with_and_without_weights_of_their_own(own: bool) -> None:
-    """g_i = c_i tanh(a_i) tanh(b_i) + relu(a_i) relu(b_i): independent arguments, so products of line integrals."""
-    index = "[i]" if own else ""
-    result = law(f"""
-program: gates
-constants:
-  c[i]: [1, 2, 3]
-indices: {{i: 3}}
-initial:
-  h: {{mean: 0, cov: 1}}
-weights:
-  W{index}: 1
-  V{index}: 1
-  R: 1
-body:
-  - a[i] = MatMul(W{index}, h)
-  - b[i] = MatMul(V{index}, h)
-  - g[i] = Nonlin(c[i]*tanh(a[i])*tanh(b[i]) + relu(a[i])*relu(b[i]))
-  - f[i] = MatMul(R, g[i])
-outputs: [f]
-""")
-    from scipy import integrate, stats
-
-    def expectation(function) -> float:  # type: ignore[no-untyped-def]
-        return float(integrate.quad(lambda t: function(t) * stats.norm.pdf(t), -12, 12, points=[0.0], epsabs=1e-13)[0])
-
-    tanh2, mixed = expectation(lambda t: np.tanh(t) ** 2), expectation(lambda t: np.tanh(t) * max(t, 0.0))
-    c = np.array([1.0, 2.0, 3.0])
-    same = np.outer(c, c) * tanh2**2 + np.add.outer(c, c) * mixed**2 + 0.25  # E relu**2 = 1/2
-    apart = np.full((3, 3), 1 / (2 * np.pi) ** 2)  # (E relu)**4, and E tanh = 0
-    expected = np.where(np.eye(3) == 1, same, apart) if own else same
-    covariance = result.cov("f")
-    assert np.abs(np.asarray(covariance) - expected).max() < covariance.error + 1e-12  # of the oracle
-    assert covariance.error < 1e-12

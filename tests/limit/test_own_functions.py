@@ -9,14 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy as sp
-from scipy.special import ndtr
 
 import tensorprog as tp
-from tensorprog.check.declare import declare
-from tensorprog.gaussian import mean
-from tensorprog.gaussian.function import RealFunction
 from tensorprog.language.atoms import ATOMS
-from tensorprog.language.atoms.declared import Declaration
 
 INF = np.inf
 
@@ -57,26 +52,6 @@ def test_covariances_are_those_of_the_shipped_function(
     theirs = network(shipped).limit().cov("v")
     assert np.abs(np.asarray(mine) - np.asarray(theirs)).max() <= mine.error + theirs.error
     assert mine.error < most
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("jumps", [False, True])
-def test_errors_are_honest_where_kinks_are_not_declared(jumps: bool) -> None:
-    rng = np.random.default_rng(6)
-    for count in (1, 1, 1, 3, 3, 20, 20, 150):
-        knots, weights = np.sort(rng.normal(size=count)), rng.normal(size=count)
-
-        def fn(x: Any, knots: Any = knots, weights: Any = weights) -> Any:
-            part = (x[..., None] > knots) * 1.0 if jumps else np.maximum(x[..., None] - knots, 0)
-            return part @ weights
-
-        density = np.exp(-(knots**2) / 2) / np.sqrt(2 * np.pi)
-        exact = weights @ (ndtr(-knots) if jumps else density - knots * ndtr(-knots))
-        atom = declare(Declaration("knots", fn))
-        del ATOMS["knots"]
-        assert atom.kinks is not None
-        found = mean(RealFunction(atom.numpy, np.array(atom.kinks()), np.array(atom.features())), 0.0, 1.0)
-        assert abs(float(found.value) - exact) <= float(found.error) + 1e-14
 
 
 def test_formulas_name_a_function_without_formula() -> None:

@@ -136,23 +136,6 @@ def test_two_layers_with_heavy_tails_have_closed_forms(second: float) -> None:
     close(result, second**2 * 1.5 * 0.7 * (1.09 * np.exp(4.5)) ** 2, 1e-12)
 
 
-def test_two_layers_of_gates() -> None:
-    result = law(
-        """
-        u = MatMul(A, x)
-        g = MatMul(B, x)
-        y = Nonlin(sigmoid(u) * tanh(g))
-        v = MatMul(C, y)
-        w = MatMul(D, y)
-        h = Nonlin(sigmoid(v) * sin(w) * v)
-    """,
-        "A: 1; B: 2; C: 9; D: 4; R: 1",
-    )
-    first = line(lambda t: expit(t) ** 2, 1) * line(lambda t: mpmath.tanh(t) ** 2, 2)
-    one = line(lambda t: (expit(t) * t) ** 2, 9 * first)
-    close(result, one * line(lambda t: mpmath.sin(t) ** 2, 4 * first), 1e-12)
-
-
 LAYERED = """
     u = MatMul(A, x)
     g = MatMul(B, x)
@@ -238,63 +221,6 @@ outputs: [f]
     covariance = net.cov("f")
     assert np.abs(np.asarray(covariance) - expected).max() <= covariance.error
     assert covariance.error < 1e-5
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_members_of_different_variance(own: bool) -> None:
-    """Weights for each member or one for all, with parameters that vary as well."""
-    index = "[i]" if own else ""
-    net = Law(
-        loads(f"""
-program: members
-constants:
-  s[i]: [0.5, 1, 1.7]
-indices: {{i: 3}}
-initial:
-  x: {{mean: 0, cov: 1}}
-weights:
-  A{index}: 1
-  B{index}: 2
-  R: 1
-body:
-  - z[i] = Nonlin(s[i] * x)
-  - a[i] = MatMul(A{index}, z[i])
-  - b[i] = MatMul(B{index}, z[i])
-  - h[i] = Nonlin(sigmoid(s[i]*a[i]) * tanh(b[i] + s[i]) * a[i])
-  - f[i] = MatMul(R, h[i])
-outputs: [f]
-""")
-    )
-    s = np.array([0.5, 1, 1.7])
-    expected = np.empty((3, 3))
-    for i in range(3):
-        for j in range(3):
-            cov = np.outer(s[[i, j]], s[[i, j]]) * (1 if i == j or not own else np.eye(2))
-            one = plane(lambda u, v, i=i, j=j: u * v * sigmoid(s[i] * u) * sigmoid(s[j] * v), cov)
-            expected[i, j] = one * plane(lambda u, v, i=i, j=j: np.tanh(u + s[i]) * np.tanh(v + s[j]), 2 * cov)
-    covariance = net.cov("f")
-    assert np.abs(np.asarray(covariance) - expected).max() <= covariance.error + 1e-14
-    assert covariance.error < 1e-10
-
-
-def test_a_sum_over_an_index_inside_a_gate() -> None:
-    net = Law(
-        loads("""
-program: pooled
-indices: {i: 3}
-initial:
-  x[i]: {mean: 0, cov: 0.5**abs(i - i_)}
-weights: {A: 1, B: 1, R: 1}
-body:
-  - a[i] = MatMul(A, x[i])
-  - b = MatMul(B, x[0])
-  - h = Nonlin(tanh(sum[i](a[i])) * sigmoid(b))
-  - f = MatMul(R, h)
-outputs: [f]
-""")
-    )
-    total = (0.5 ** np.abs(np.subtract.outer(np.arange(3), np.arange(3)))).sum()
-    close(net, line(lambda t: mpmath.tanh(t) ** 2, total) * line(lambda t: expit(t) ** 2, 1), 1e-12)
 
 
 def test_means_of_gates() -> None:

@@ -80,16 +80,6 @@ def test_draws_and_expectations_of_normalised_vectors() -> None:
     assert value == pytest.approx(expected[0, 1], abs=error)
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(12, marks=pytest.mark.slow)])
-def test_batches_of_other_sizes(size: int) -> None:
-    law = tp.load("batchnorm_mlp", m=size).limit()
-    _, one = normalised(2 * toeplitz(0.5, size))
-    _, two = normalised(2 * one)
-    found = law.cov("f")
-    assert found.error < 1e-3
-    np.testing.assert_allclose(np.asarray(found), two, rtol=0, atol=found.error)
-
-
 CHANNELS = """
 program: channels
 constants: {C: 3, m: 4}
@@ -104,27 +94,6 @@ body:
   - f[c,i] = MatMul(V, h[c,i])
 outputs: [f]
 """
-
-
-@pytest.mark.parametrize(("rho", "weight"), [("0.0", "W"), ("1.0", "W"), ("1.0", "W[c]")])
-def test_each_member_of_another_index_is_normalised_by_itself(rho: str, weight: str) -> None:
-    law = Law(loads(CHANNELS.replace("RHO", rho).replace("WEIGHT", weight)))
-    mean, moment = normalised(2 * toeplitz(0.5, 4))
-    same = rho == "1.0" and weight == "W"
-    apart = moment if same else np.outer(mean, mean)
-    found = law.cov("f")
-    assert found.error < 1e-3
-    expected = np.stack([[moment if c == d else apart for d in range(3)] for c in range(3)]).transpose(0, 2, 1, 3)
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=5 / STATED * found.error)  # 5 standard errors
-
-
-@pytest.mark.slow
-def test_correlated_members_against_draws() -> None:
-    law = Law(loads(CHANNELS.replace("RHO", "0.6").replace("WEIGHT", "W")))
-    draws = law.sample(100_000, seed=4, keep=("h",))["h"].reshape(-1, 12)
-    products = np.einsum("ni,nj->nij", draws, draws)
-    z = (products.mean(axis=0) - np.asarray(law.second_moment("h")).reshape(12, 12)) / products.std(axis=0)
-    assert np.abs(z).max() * np.sqrt(len(draws)) < 5
 
 
 def test_softmax_over_an_index_of_vectors() -> None:

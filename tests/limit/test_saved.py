@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.language.ir import Table
-from tensorprog.language.writing import pack, read_tables, unpack
+from tensorprog.language.writing import read_tables, unpack
 from tests.reading import loads
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
@@ -88,49 +87,6 @@ def test_samples_hold_the_program_with_its_tables(tmp_path: Path) -> None:
     with np.load(tmp_path / "samples.npz", allow_pickle=False) as data:
         assert unpack(json.loads(str(data["meta.json"]))["program"], tables) == program.netsor
         assert data["f"].shape[0] == 5
-
-
-def test_names_given_to_tables_are_not_those_of_files() -> None:
-    values = np.random.default_rng(1).normal(size=(2, 60, 2))
-    text = """
-program: two
-indices: {i: 60}
-initial:
-  X[i]: {data: Y.data.npy}
-  Y[i]: {data: Y.npy}
-weights: {W: 1}
-body:
-  - u[i] = MatMul(W, X[i])
-  - w[i] = MatMul(W, Y[i])
-outputs: [u, w]
-"""
-    netsor = loads(text, base={"Y.data.npy": values[0], "Y.npy": values[1]})
-    second = next(entry for entry in netsor.initial if entry.name == "Y")
-    assert second.data is not None
-    object.__setattr__(second, "data", Table.of(second.data.array))  # as if it had been given in Python
-    text, tables = pack(netsor)
-    assert len(tables) == 2
-    assert unpack(text, tables) == netsor
-
-
-def test_one_line_of_a_csv_file_may_be_a_vector_and_a_matrix(tmp_path: Path) -> None:
-    (tmp_path / "row.csv").write_text("1,2,3\n", encoding="utf-8")
-    text = """
-program: row
-constants:
-  c[i]: row.csv
-indices: {i: 3, j: 1}
-initial:
-  X[j]: {data: row.csv}
-  h[i]: {mean: "c[i]", cov: 1}
-weights: {W: 1, V: 1}
-body:
-  - u[j] = MatMul(W, X[j])
-  - w[i] = MatMul(V, h[i])
-outputs: [u, w]
-"""
-    netsor = loads(text, base=tmp_path)
-    assert unpack(*pack(netsor)) == netsor
 
 
 # ---- files from somebody else ---------------------------------------------------------------------------------------
