@@ -46,12 +46,12 @@ from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range
 from tensorprog.language.recognised import recognised
 
-__all__ = ["JUMPS", "PROPERTIES", "SOURCES", "Calculus", "Facts", "Fault", "shown"]
+__all__ = ["JUMPS", "PROPERTIES", "Calculus", "Facts", "Fault", "shown"]
 
 INF = math.inf
 ALL = (-INF, INF)
 MOST = 1_000_000  # values of indices at which an expression of constants is evaluated
-ROUNDING = 1e-12  # of an expression of numbers, relative to its values
+ROUNDING = 1e-14  # of an expression of numbers, relative to the largest of them
 LEAST, LARGEST = 1e-3, 100.0  # size of numbers in functions that are recognised by their values
 TINY = 1e-13  # what may be 0 but for rounding
 FEW = 64  # values of a parameter that are looked at one by one
@@ -142,11 +142,6 @@ PROPERTIES: Mapping[str, Callable[[Facts], bool]] = {
     "bounded": lambda f: f.bounded,
     "pseudo-Lipschitz": lambda f: f.pseudo_lipschitz,
     "controlled": lambda f: f.controlled,
-}
-SOURCES = {
-    "bounded": "Sakai et al. 2025, Assumption 1",
-    "pseudo-Lipschitz": "Sakai et al. 2025, Def. 2",
-    "controlled": "Yang 2019, Def. 5.3",
 }
 
 
@@ -326,7 +321,8 @@ class Calculus:
             if seen.size and np.isfinite(seen).all():
                 low, high = float(seen.min()), float(seen.max())
                 exact = not expr.children or (low.is_integer() and high.is_integer())
-                slack = 0.0 if exact else ROUNDING * max(abs(low), abs(high))
+                most = max((abs(n.value) for n in walk(expr) if isinstance(n, Number)), default=0.0)
+                slack = 0.0 if exact else ROUNDING * max(abs(low), abs(high), most)
                 self._closed[expr] = low - slack, high + slack, len(seen) < values.size
         return self._closed[expr]
 

@@ -1,15 +1,15 @@
 """Graphs of the family-level program: ancestry, reuse of weights, and what plays which part in Assumption 1.
 
 Everything is by positions of statements: a family of a million members is one node.  networkx, which is slow to
-import, is for graphs that users see and for ways through them.
+import, is for the graph that users see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any
 
 from tensorprog.check.overlaps import System, marked
@@ -19,7 +19,7 @@ from tensorprog.language.facts import HOLDS, Verdict
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Range, Weight
 from tensorprog.language.schedule import Loop, dependencies, schedule
 
-__all__ = ["Operand", "Structure", "between", "build", "ways"]
+__all__ = ["Operand", "Structure", "build"]
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,15 @@ class Structure:
 
     def chain(self, start: int, end: int) -> tuple[int, ...]:
         """Shortest chain of statements from one to a dependent other; empty if there is none."""
-        import networkx as nx
-
-        graph = nx.DiGraph(self.readers)
-        return tuple(nx.shortest_path(graph, start, end)) if nx.has_path(graph, start, end) else ()
+        before, waiting = {start: start}, [start]
+        for position in waiting:
+            new = [reader for reader in self.readers[position] if reader not in before]
+            before |= dict.fromkeys(new, position)
+            waiting += new
+        way = [end] if end in before else []
+        while way and way[-1] != start:
+            way.append(before[way[-1]])
+        return tuple(reversed(way))
 
     @cached_property
     def _rounds(self) -> dict[int, tuple[str, ...]]:
@@ -339,33 +344,6 @@ def build(netsor: Netsor) -> Any:
         for name, part in arrows:
             graph.add_edge(name, str(s.target), role=part)
     return graph
-
-
-def ways(graph: Any, stations: Sequence[str]) -> list[list[str]]:
-    """Nodes in a row, with a shortest way in front of each that the one before leads to; else a new row begins."""
-    import networkx as nx
-
-    found = [[stations[0]]]
-    for start, end in pairwise(stations):
-        if start == end:
-            continue
-        if nx.has_path(graph, start, end):
-            found[-1] += nx.shortest_path(graph, start, end)[1:]
-        else:
-            found.append([end])
-    return found
-
-
-def between(graph: Any, stations: Sequence[str]) -> Iterator[str]:
-    """Nodes in a row, with all that lie on a shortest way from one to the next."""
-    import networkx as nx
-
-    yield from stations
-    for start, end in pairwise(stations):
-        if not graph.has_edge(start, end) and nx.has_path(graph, start, end):
-            after = nx.single_source_shortest_path_length(graph, start)
-            before = nx.single_source_shortest_path_length(graph.reverse(copy=False), end)
-            yield from (node for node in after if after[node] + before.get(node, len(graph)) == after[end])
 
 
 def roles(structure: Structure) -> dict[str | int, tuple[str, ...]]:

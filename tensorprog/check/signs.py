@@ -38,15 +38,12 @@ class Sign(Enum):
     MIXED = 4  # neither
 
 
-def signs(
-    body: Sequence[Statement], seeds: Collection[str], blamed: dict[str, None] | None = None, given: bool = False
-) -> dict[str, Sign]:
+def signs(body: Sequence[Statement], seeds: Collection[str], given: bool = False) -> dict[str, Sign]:
     """What happens to every family when the seeds, initial vectors or weights, change their signs.
 
     With `given`, what other weights make is held fixed, and an average that changes its sign is no parameter any more.
-    `blamed` gets what made the first family mixed.
     """
-    chosen, blamed = set(seeds), {} if blamed is None else blamed
+    chosen = set(seeds)
     defined = {statement.target.name for statement in body}
     found: dict[str, Sign] = dict.fromkeys(chosen - defined, Sign.ODD)
 
@@ -62,10 +59,8 @@ def signs(
                 new = product(of(s.left.name), of(s.right.name))
                 new = Sign.MIXED if given and new is Sign.ODD else new
             else:
-                new = _expression(s.expr, of, blamed)
+                new = _expression(s.expr, of)
             found[s.target.name] = _joined(of(s.target.name), new)
-            if found[s.target.name] is Sign.MIXED and new is not Sign.MIXED and not blamed:
-                blamed.update({v.name: None for v in s.inputs})
         if found == before:
             return {v.name: of(v.name) for s in body for v in s.inputs} | found
 
@@ -84,27 +79,18 @@ def _joined(first: Sign, second: Sign) -> Sign:
     return Sign.MIXED if (least, most) == (Sign.EVEN, Sign.ODD) else most
 
 
-def _expression(expr: Expr, of: Callable[[str], Sign], blamed: dict[str, None]) -> Sign:
-    def leaf(node: Expr) -> tuple[Sign, tuple[str, ...]] | None:
+def _expression(expr: Expr, of: Callable[[str], Sign]) -> Sign:
+    def leaf(node: Expr) -> Sign | None:
         if isinstance(node, Variable):
-            sign = of(node.name)
-            return sign, (node.name,) if sign is Sign.ODD else ()
+            return of(node.name)
         if isinstance(node, Number | Constant | IndexValue):
-            return (Sign.ZERO if node == Number(0) else Sign.EVEN), ()
+            return Sign.ZERO if node == Number(0) else Sign.EVEN
         return None
 
-    def joined(node: Expr, *parts: tuple[Sign, tuple[str, ...]]) -> tuple[Sign, tuple[str, ...]]:
-        own = [sign for sign, _ in parts]
-        odd = tuple(dict.fromkeys(name for _, names in parts for name in names))
-        found = _applied(node, own)
-        if found is Sign.MIXED and Sign.MIXED not in own and not blamed:
-            blamed.update(dict.fromkeys(odd))
-        return found, odd
-
-    return fold(expr, {}, leaf, joined)[0]
+    return fold(expr, {}, leaf, _applied)
 
 
-def _applied(node: Expr, own: list[Sign]) -> Sign:
+def _applied(node: Expr, *own: Sign) -> Sign:
     """The sign of a function of arguments with these signs."""
     if isinstance(node, Reduction):
         return own[0] if REDUCTIONS[node.reducer].linear else _even(own)
@@ -214,15 +200,14 @@ def _decided(body: list[Statement], weights: tuple[str, ...], seeds: list[str]) 
     """Whether the signs of some seeds decide, without those that are added to what stays as it is."""
     products = [s for s in body if isinstance(s, MatMul) and s.weight.name in weights]
     while True:
-        blamed: dict[str, None] = {}
-        found = signs(body, seeds, blamed)
-        wrong = next(
-            (s for s in products if found[s.vector.name] not in (Sign.ZERO, Sign.ODD if s.transposed else Sign.EVEN)),
-            None,
-        )
+        found = signs(body, seeds)
+        right = {transposed: (Sign.ZERO, Sign.ODD if transposed else Sign.EVEN) for transposed in (True, False)}
+        wrong = next((s for s in products if found[s.vector.name] not in right[s.transposed]), None)
         if wrong is None:
             return Independence(weights, tuple(seeds))
-        behind = _behind(body, blamed)
+        mixed = (s for s in body if found[s.target.name] is Sign.MIXED)
+        blamed = next((s.inputs for s in mixed if all(found[v.name] is not Sign.MIXED for v in s.inputs)), ())
+        behind = _behind(body, (v.name for v in blamed if found[v.name] is Sign.ODD))
         rest = [name for name in seeds if name not in behind]
         if len(rest) == len(seeds):
             return Independence(weights, tuple(seeds), _reason(wrong))
@@ -241,15 +226,12 @@ def _centred(mean: Expr | Table) -> bool:
     return not mean.array.any() if isinstance(mean, Table) else mean == Number(0)
 
 
-def _behind(body: Iterable[Statement], names: Iterable[str]) -> set[str]:
+def _behind(body: Sequence[Statement], names: Iterable[str]) -> set[str]:
     """Initial vectors and weights that some families depend on."""
-    found, grown = set(names), True
-    while grown:
-        size = len(found)
-        for s in body:
-            if s.target.name in found:
-                found |= {reference.name for reference in s.references}
-        grown = len(found) > size
+    found, before = set(names), -1
+    while len(found) > before:
+        before = len(found)
+        found |= {reference.name for s in body if s.target.name in found for reference in s.references}
     return found
 
 

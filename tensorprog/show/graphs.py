@@ -105,20 +105,10 @@ def marks_of(graph: Any, report: Any) -> Marks:
     if report.consequence:
         verdict += f": {report.consequence}" + (f" like {report.rate}" if report.rate else "")
     faults = tuple(_short(finding) for finding in [*failing, *remarks])
-    sorts = _roles(graph, {rewrite.where for rewrite in report.rewrites if rewrite.kind == "unused"})
+    sorts = dict(graph.nodes(data="roles"))
     rewrites = (f"{rewrite.kind}, line {rewrite.line}: {rewrite.text}" for rewrite in report.rewrites)
     claims = (*map(str, report.claims), *rewrites)
     return Marks(sorts, True, verdict, path, numbers, notes, faults, len(failing), claims)
-
-
-def _roles(graph: Any, dropped: set[str]) -> dict[str, tuple[str, ...]]:
-    """Roles, where what the rewrites before the check drop is unused, and so is what only such statements read."""
-    found = dict(graph.nodes(data="roles"))
-    for node in graph:
-        readers = set(graph.successors(node))
-        if node in dropped or (readers and readers <= dropped):
-            found[node] = ("unused",)
-    return found
 
 
 def _short(finding: Any) -> str:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from dataclasses import replace
-
-import networkx as nx
-import pytest
 
 from tensorprog.check import graph
 from tests.corpus import CASES, Case
 from tests.reading import judge, loads
-
-FEW = list(CASES.values())[::15]
 
 
 def test_one_node_for_each_declaration_and_statement() -> None:
@@ -39,36 +32,6 @@ def test_one_node_for_each_declaration_and_statement() -> None:
     } <= roles
 
 
-def test_ways_of_a_fault_are_not_counted_one_by_one() -> None:
-    """Of 2**40 shortest ways all statements are on some."""
-    rounds = [
-        f"  - a{k} = Nonlin(tanh(x{k}))\n  - b{k} = Nonlin(sin(x{k}))\n  - x{k + 1} = Nonlin(a{k} + b{k})\n"
-        for k in range(40)
-    ]
-    netsor = loads(
-        "program: many\ninitial: {h: {cov: 1}}\nweights: {W: 1}\nbody:\n  - x0 = MatMul(W, h)\n"
-        f"{''.join(rounds)}outputs: [x40]\n"
-    )
-    assert set(graph.between(graph.build(netsor), ["x0", "x40"])) == {str(one.target) for one in netsor.body}
-
-
-BLOCK = """program: block
-constants: {s: 3}
-indices: {i: s, j: s}
-initial:
-  h[i]: {cov: 0.5**abs(i - i_)}
-  b: {cov: 0.1}
-weights: {Q: 1, K: 1}
-body:
-  - x[i] = Nonlin(relu(h[i]))
-  - q0[i] = MatMul(Q, x[i])
-  - q[i] = Nonlin(q0[i] + b)
-  - k[j] = MatMul(K, x[j])
-  - p[i,j] = Dot(q[i], k[j])
-  - y[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]))
-outputs: [y]
-"""
-NODE = r"\w+(?:\[[^]]*\])?"
 LAYERS = """program: layers
 constants: {L: 3}
 indices: {l: 1..L}
@@ -85,27 +48,10 @@ outputs: [z]
 """
 
 
-def test_a_way_over_rewritten_statements_is_that_of_the_program_as_written() -> None:
-    assert "x[i] -> q0[i] -> q[i] -> p[i,j]" in judge(loads(BLOCK)).findings[0].message
-
-
 def test_the_way_from_a_layer_to_the_next_is_told() -> None:
     finding = judge(loads(LAYERS)).failing[0]
     assert "; the way there: p[l] -> z[l] -> q[l]" in finding.message
     assert set(finding.nodes) == {"Q", "q[l]", "p[l]", "z[l]"}
-
-
-@pytest.mark.parametrize("case", FEW, ids=lambda case: case.name)
-def test_the_ways_of_findings_are_ways_of_the_program(case: Case) -> None:
-    netsor = case.load()
-    view = graph.build(netsor)
-    for finding in judge(netsor).findings:
-        if finding.nodes and finding.verdict in ("fails", "unknown", "remark"):
-            assert nx.is_weakly_connected(view.subgraph(finding.nodes))
-        for told in re.findall(rf"{NODE}(?: -> {NODE})+", finding.message):
-            nodes = told.split(" -> ")
-            assert all(view.has_edge(*pair) for pair in itertools.pairwise(nodes)), told
-            assert set(nodes) <= set(finding.nodes)
 
 
 def _roles(case: Case) -> dict[str, tuple[str, ...]]:

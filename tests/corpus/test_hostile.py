@@ -69,8 +69,6 @@ REFUSED = {
         "sum[j](softmax[j](where(p[i,j] > 0, p[i,j], -inf)) * v[j])", "max[j](where(j < i, p[i,j], -inf))",
         "v[i] / sum[j](exp(where(j > i, p[i,j], -inf)))", "log(sum[j](exp(where(j > i, p[i,j], -inf)))) * v[i]",
         "r[i] = Nonlin(where(i < 3, -inf, p[i,0])) ;; softmax[i](r[i]) * v[i]",
-        "r[0] = Nonlin(-inf + p[0,0]) ;; r[1] = Nonlin(-inf + p[1,0]) ;; r[2] = Nonlin(-inf + p[2,0]) ;; "
-        "softmax[i](r[i]) * v[i]",
     ),
     "masks outside a softmax": (
         f"exp(-{MASKED}) * v[i]", f"relu(-{MASKED}) * v[i]", f"{MASKED} * 0 * v[i]", f"{MASKED}**2", f"abs({MASKED})",
@@ -98,12 +96,11 @@ REFUSED = {
         "(relu(p[i,0]) + (0.1 + 0.2 - 0.3)**2)**-1 * v[i]", "log(relu(p[i,0]) + 0.1 + 0.2 - 0.3)",
     ),
     "jumps hidden by scales": (
-        "1e13 * where(p[i,0] > 0, 1e-13, 0) * v[i]", "1e15 * (where(p[i,0] > 0, 1 + 1e-15, 1) - 1) * v[i]",
+        "1e13 * where(p[i,0] > 0, 1e-13, 0) * v[i]", 
         "step(p[i,0] * 1e-300) * v[i]",
         "1e16 * where(p[i,0] > log(2), exp(p[i,0]) - 2 + 1e-16, 0) * v[i]", "sign(p[i,0] * 1e-200 * 1e-200) * v[i]",
-        "where(p[i,0] > 0, p[i,0] + 1e-13, p[i,0]) * 1e13", "where(p[i,0] > 0.1, p[i,0], 0.1 + 1e-16) * 1e16",
-        "where(p[i,0] > 0.3, p[i,0], 0.1 + 0.2 + 1e-18) * 1e18", "where(p[i,0] > 1/3, 3*p[i,0], 1 + 1e-20) * 1e20",
-        "tanh(p[i,0]) + 1e-300 * exp(p[i,0]**2)", "tanh(p[i,0]) + exp(p[i,0]**2 - 1000)",
+        "where(p[i,0] > 0, p[i,0] + 1e-13, p[i,0]) * 1e13", 
+                "tanh(p[i,0]) + 1e-300 * exp(p[i,0]**2)", "tanh(p[i,0]) + exp(p[i,0]**2 - 1000)",
         "step(p[i,0]) * 1e-300 * 1e300 * v[i]", "p[i,0] / abs(p[i,0])", "p[i,0] / (abs(p[i,0]) + 1e-400)",
         "where(sqrt(p[i,0]) > 0.5, v[i], v[i])",
     ),

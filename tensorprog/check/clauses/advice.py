@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,14 +10,12 @@ import numpy as np
 from tensorprog.check.clauses.context import Context, Rule, rule
 from tensorprog.check.clauses.report import Finding
 from tensorprog.check.graph import Structure
-from tensorprog.language.expr import Call, Expr, IndexValue, Variable, rebuild, walk
 from tensorprog.language.initials import initial_law
-from tensorprog.language.ir import MatMul, Nonlin, Table
+from tensorprog.language.ir import MatMul, Table
 
 __all__ = ["WARNINGS"]
 
 ADVICE = "advice, no clause of Assumption 1"
-FAR = 8  # standard deviations that no coordinate reaches
 FEW = 12  # statements that are never too large when they are written into each other
 
 
@@ -56,55 +53,6 @@ def unused(check: Context) -> Iterator[Finding]:
         )
 
 
-def _first_copy(node: Expr) -> Expr | None:
-    return IndexValue(node.name[:-1]) if isinstance(node, IndexValue) and node.name.endswith("_") else None
-
-
-def _second_moment(check: Context, vector: Variable, position: int, depth: int = 0) -> float:
-    """Upper bound on E[Z^2], inf if none is cheap."""
-    initial = check.structure.initial.get(vector.name)
-    calculus = check.calculus
-    if initial is not None:
-        if not isinstance(initial.cov, Expr) or not isinstance(initial.mean, Expr) or initial.data is not None:
-            return math.inf
-        copies = rebuild(initial.cov, _first_copy)
-        cov, mean = calculus.closed(copies), calculus.closed(initial.mean)
-        return math.inf if cov is None or mean is None else cov[1] + math.prod(2 * [max(map(abs, mean))])
-    profile = calculus.vector(vector, position)
-    bound = max(abs(profile.low), abs(profile.high))
-    definers = check.structure.definers(position, vector)
-    statement = check.netsor.body[definers[0]] if len(definers) == 1 and depth < 8 else None
-    if not isinstance(statement, MatMul) or statement.transposed:  # beside W, W^T makes more than Gaussian vectors
-        return bound * bound  # inf where it overflows
-    variance = calculus.closed(check.netsor.weight[statement.weight.name].variance)
-    return (
-        math.inf if variance is None else variance[1] * _second_moment(check, statement.vector, definers[0], depth + 1)
-    )
-
-
-@rule("active clips", ADVICE)
-def clips(check: Context) -> Iterator[Finding]:
-    """Clips whose bounds are never reached."""
-    for position in sorted(check.structure.relevant):
-        statement = check.netsor.body[position]
-        if not isinstance(statement, Nonlin):
-            continue
-        for node in walk(statement.expr):
-            if not (isinstance(node, Call) and node.atom == "clip" and isinstance(node.args[0], Variable)):
-                continue
-            low, high = (check.calculus.closed(p) for p in node.params)
-            if low is None or high is None or check.netsor.families[node.args[0].name].kind != "vector":
-                continue
-            deviation = math.sqrt(_second_moment(check, node.args[0], position))
-            if 0 < FAR * deviation < min(-low[1], high[0]):
-                yield check.finding(
-                    "warning",
-                    (position,),
-                    f"{node} is never active: {node.args[0]} has standard deviation at most {deviation:.3g} in the "
-                    f"limit, and the clip acts only beyond {min(-low[1], high[0]) / deviation:.3g} deviations",
-                )
-
-
 @rule("compiled limit", "this version of tensorprog")
 def compiled(check: Context) -> Iterator[Finding]:
     """Numbers of the limit that this version does not compute, where the limit exists."""
@@ -138,4 +86,4 @@ def _plain(check: Context) -> bool:
     )
 
 
-WARNINGS: tuple[Rule, ...] = (clips, rounded, unused, compiled)
+WARNINGS: tuple[Rule, ...] = (rounded, unused, compiled)

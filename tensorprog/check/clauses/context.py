@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from tensorprog.check.clauses.report import Claim, Finding, Says
 from tensorprog.check.facts import Calculus
-from tensorprog.check.graph import Operand, Structure, between, build, ways
+from tensorprog.check.graph import Operand, Structure
 from tensorprog.check.limit_numbers import LimitNumbers
 from tensorprog.check.operands import SIDES, coordinatewise
 from tensorprog.check.rewrites import Rewritten
@@ -125,8 +124,7 @@ class Context:
     ) -> Finding:
         """A finding of the current rule at some statements, the first of them to blame; by default with its source.
 
-        Each of the fixes is enough.  `ways` are chains of statements that belong to the finding; it has the nodes
-        between them, in the program as written.
+        Each of the fixes is enough.  `ways` are chains of statements, and `weights` nodes, that belong to the finding.
         """
         assert self.rule is not None
         said = SAYS[verdict] if isinstance(verdict, Verdict) else verdict
@@ -134,8 +132,7 @@ class Context:
         names = dict.fromkeys(self.text(p) for p in positions)
         added = [str(self.netsor.body[p]) for p in positions if str(self.netsor.body[p].target) != self.text(p)]
         message += f" (after rewriting: {'; '.join(added)})" if added else ""
-        rows = [[self.text(p) for p in way] for way in ways] + [[w, name] for w in weights for name in names]
-        nodes = tuple(dict.fromkeys(chain(names, *(between(self.view, row) for row in rows))))
+        nodes = tuple(dict.fromkeys((*names, *map(self.text, chain(*ways)), *weights)))
         source = self.rule.source if source is None else source
         fixes = tuple(filter(None, [fix] if isinstance(fix, str) else fix))
         return Finding(self.rule.name, said, ", ".join(names), line, message, fixes, source, nodes, consequence)
@@ -240,11 +237,6 @@ class Context:
         return tuple(chain.from_iterable(self.sides.values()))
 
     @cached_property
-    def view(self) -> Any:
-        """The graph of the program as written, whose nodes findings name."""
-        return build(self.written)
-
-    @cached_property
     def _written(self) -> Mapping[str, Statement]:
         return {str(s.target): s for s in self.written.body}
 
@@ -254,8 +246,8 @@ class Context:
         return bool(self.structure.scores)
 
     def chain_text(self, chain: tuple[int, ...]) -> str:
-        """A chain of statements as text, a way in the program as written."""
-        return "; ".join(" -> ".join(way) for way in ways(self.view, [self.text(p) for p in chain]))
+        """A chain of statements as text, by what they come from in the program as written."""
+        return " -> ".join(dict.fromkeys(map(self.text, chain)))
 
     def nonlins(self) -> Iterator[tuple[int, Nonlin]]:
         """The Nonlins that outputs depend on, with their positions."""

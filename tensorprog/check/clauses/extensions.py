@@ -175,7 +175,8 @@ def widths(check: Context) -> Iterator[Finding | Claim]:
     } - {""}
     fixed = [name for name, _ in check.netsor.fixed_widths if name in used]
     growing = used - set(fixed)
-    if len(growing) > 1:
+    ratios = {name: ratio for name, ratio, _ in check.netsor.widths}
+    if len({ratios.get(name, 1) for name in growing}) > 1:
         names = ", ".join(sorted(growing))
         yield Claim(
             "several widths",

@@ -6,12 +6,11 @@
     expand      (c u + d v).k = c (u.k) + d (v.k)
     move        W (sum_j a_j v_j) = sum_j a_j W v_j behind scores
     inline      a Nonlin of Nonlins written as one Nonlin
-    unused      statements that no output depends on, dropped
 
 Each is a function of an `Editor` (`editor`): it edits the program wherever it can, and yields what it did; `expand` and
-`move` take MatMuls and Dots apart by `linear`.  `normalize(netsor)` rewrites only what the theorem asks for, the first
-five; `written_out(netsor)` goes on to the theorem's form, h = phi(g^1, ..., g^m; p_1, ..., p_r), as far as there are
-no recurrences.
+`move` take MatMuls and Dots apart by `linear`.  Statements that no output needs any more go.  `normalize(netsor)`
+rewrites only what the theorem asks for, all but the last; `written_out(netsor)` goes on to the theorem's form,
+h = phi(g^1, ..., g^m; p_1, ..., p_r), as far as there are no recurrences.
 
 Source    the theory page, "Exact rewrites"; Sakai et al. 2025 (arXiv 2506.00846), Theorem 1 and App. A.1
 """
@@ -30,17 +29,16 @@ from tensorprog.check.rewrites.expand import expand
 from tensorprog.check.rewrites.inline import inline
 from tensorprog.check.rewrites.move import linear_given_scores, move
 from tensorprog.check.rewrites.turn import turn
-from tensorprog.check.rewrites.unused import unused
-from tensorprog.language.ir import Netsor, Nonlin
+from tensorprog.language.ir import MatMul, Netsor, Nonlin
+from tensorprog.language.schedule import upstream
 from tensorprog.language.validity import MAX_STATEMENTS
 
-__all__ = ["REWRITES", "Rewrite", "Rewritten", "linear_given_scores", "normalize", "written_out"]
+__all__ = ["Rewrite", "Rewritten", "linear_given_scores", "normalize", "written_out"]
 
 ExactRewrite = Callable[[Editor], Iterator[Rewrite]]
 ANYWHERE: tuple[ExactRewrite, ...] = (turn,)  # wherever they apply
 AT_SCORES: tuple[ExactRewrite, ...] = (biases, expand)  # so that operands of scores are MatMul outputs
 BEHIND_SCORES: tuple[ExactRewrite, ...] = (*AT_SCORES, move)  # if that leaves one layer of scores
-REWRITES: tuple[ExactRewrite, ...] = (constants, *ANYWHERE, *BEHIND_SCORES, inline, unused)
 
 MAX_GROWTH = 40  # a program with so many statements for each of its own is not rewritten further
 MAX_ROUNDS = 100  # of rewrites of what rewrites made: recurrences in scores are followed so far
@@ -103,19 +101,36 @@ def _one_layer(structure: Structure) -> bool:
 def _chosen(first: Rewritten, symbols: Collection[str]) -> Rewritten:
     """The program with constants put in, without what that puts out of use; the same object if nothing changes."""
     found = _run(first, (partial(constants, symbols=symbols),)) or first
-    if found is first:
-        return first
-    relevant = Structure.of(first.netsor).relevant
-    idle = {s.target.name for position, s in enumerate(first.netsor.body) if position not in relevant}
-    return _run(found, (partial(unused, but=idle),)) or found
+    idle = {s.target.name for s in first.netsor.body} - upstream(first.netsor, first.netsor.outputs)
+    return first if found is first else _without_unused(found, idle)
+
+
+def _without_unused(found: Rewritten, more: Collection[str] = ()) -> Rewritten:
+    """The program without statements on which neither the outputs nor `more` depend, and without what these read."""
+    netsor, used = found.netsor, upstream(found.netsor, [*found.netsor.outputs, *more])
+    kept = [(s, origin) for s, origin in zip(netsor.body, found.origin, strict=True) if s.target.name in used]
+    if len(kept) == len(netsor.body):
+        return found
+    body, origin = zip(*kept, strict=True)
+    read = used | {s.weight.name for s in body if isinstance(s, MatMul)}
+    weights = tuple(w for w in netsor.weights if w.name in read)
+    widths = {netsor.families[name].width for name in used}.union(*(w.shape for w in weights))
+    made = replace(
+        netsor,
+        body=body,
+        initial=tuple(v for v in netsor.initial if v.name in read),
+        weights=weights,
+        fixed_widths=tuple(entry for entry in netsor.fixed_widths if entry[0] in widths),
+        run=tuple(option for option in netsor.run if option[0] not in ("averages", "keep")),  # of names
+    )
+    return replace(found, netsor=made, origin=origin)
 
 
 def written_out(netsor: Netsor) -> Rewritten:
     """The program in the theorem's form: rewritten, Nonlins written out, unused statements dropped."""
     found = normalize(netsor)
-    for rewrites in (inline,), (unused,), ANYWHERE:  # what was dropped may have been all other use of a matrix
-        found = _run(found, rewrites) or found
-    return found
+    found = _without_unused(_run(found, (inline,)) or found)
+    return _run(found, ANYWHERE) or found  # what was dropped may have been all other use of a matrix
 
 
 def _run(first: Rewritten, rewrites: tuple[ExactRewrite, ...]) -> Rewritten | None:

@@ -23,7 +23,7 @@ from tensorprog.language.expr import (
     variables,
     walk,
 )
-from tensorprog.language.ir import ConstantDef, Index, MatMul, Netsor, Nonlin, Range, Statement, Weight
+from tensorprog.language.ir import ConstantDef, Index, Netsor, Nonlin, Range, Statement, Weight
 from tensorprog.language.schedule import rearranged
 
 __all__ = ["Editor", "Rewrite", "Stuck"]
@@ -57,21 +57,17 @@ class Editor:
     """One valid program, and the changes that lead to the next one.
 
     `origin` says what in the first program each statement comes from.  Steps enter what they change in `changed` (by
-    position), what they leave out in `dropped`, what they declare in `weights` and `constants`, what these stand in for
-    in `replaced`, and weights made for initial families in `initials`; widths that are n in `equal`.  With `prune` the
-    declarations go that nothing reads.
+    position), what they declare in `weights` and `constants`, what these stand in for in `replaced`, and weights made
+    for initial families in `initials`.
     """
 
     def __init__(self, netsor: Netsor, origin: Sequence[str]) -> None:
         self.netsor, self.origin = netsor, tuple(origin)
         self.structure = Structure.of(netsor)
         self.changed: dict[int, Statement] = {}
-        self.dropped: set[int] = set()
-        self.prune = False
         self.constants: list[ConstantDef] = []
         self.weights: list[Weight] = []
         self.replaced: set[str] = set()
-        self.equal: set[str] = set()
         self.initials: dict[str, str] = {}
         self._indices: dict[str, Index] = dict(netsor.index)
         self._taken = {
@@ -240,43 +236,17 @@ class Editor:
         entries = list(self._before.get(-1, ()))
         for position, statement in enumerate(self.netsor.body):
             entries += self._before.get(position, ())
-            if position not in self.dropped:
-                entries.append((self.changed.get(position, statement), self.origin[position]))
-        entries = [
-            entries[position]
-            for position in rearranged([statement for statement, _ in entries], self._ranges, self.netsor.boundaries)
-        ]
-        initial = (v for v in self.netsor.initial if v.name not in self.replaced)
-        weights = (w for w in (*self.netsor.weights, *self.weights) if w.name not in self.replaced)
-        parts: dict[str, Any] = {
-            "body": tuple(replace(s, width=self.width(s.width)) if isinstance(s, Nonlin) else s for s, _ in entries),
-            "indices": tuple(self._indices.values()),
-            "initial": tuple(replace(v, width=self.width(v.width)) for v in initial),
-            "constants": (*self.netsor.constants, *self.constants),
-            "weights": tuple(replace(w, shape=(self.width(w.shape[0]), self.width(w.shape[1]))) for w in weights),
-            "widths": tuple(entry for entry in self.netsor.widths if entry[0] not in self.equal),
-        }
-        if self.prune:
-            parts |= self._still_read(parts)
-        return replace(self.netsor, **parts), tuple(origin for _, origin in entries)
-
-    def _still_read(self, parts: Mapping[str, Any]) -> dict[str, Any]:
-        """Of the declarations and options those that what is left reads."""
-        body = parts["body"]
-        read = {reference.name for s in body for reference in (s.target, *s.inputs)} | set(self.netsor.outputs)
-        read |= {s.weight.name for s in body if isinstance(s, MatMul)}
-        weights = tuple(w for w in parts["weights"] if w.name in read)
-        widths = {self.netsor.families[name].width for name in read}.union(*(w.shape for w in weights))
-        return {
-            "initial": tuple(v for v in parts["initial"] if v.name in read),
-            "weights": weights,
-            "fixed_widths": tuple(entry for entry in self.netsor.fixed_widths if entry[0] in widths),
-            "run": tuple(option for option in self.netsor.run if option[0] not in ("averages", "keep")),  # of names
-        }
-
-    def width(self, name: str) -> str:
-        """What a width is to be called."""
-        return "n" if name in self.equal else name
+            entries.append((self.changed.get(position, statement), self.origin[position]))
+        order = rearranged([statement for statement, _ in entries], self._ranges, self.netsor.boundaries)
+        made = replace(
+            self.netsor,
+            body=tuple(entries[position][0] for position in order),
+            indices=tuple(self._indices.values()),
+            initial=tuple(v for v in self.netsor.initial if v.name not in self.replaced),
+            constants=(*self.netsor.constants, *self.constants),
+            weights=tuple(w for w in (*self.netsor.weights, *self.weights) if w.name not in self.replaced),
+        )
+        return made, tuple(entries[position][1] for position in order)
 
 
 def _renamable(node: Reduction, name: str, values: Mapping[str, Affine], alike: Callable[[str, str], bool]) -> bool:
