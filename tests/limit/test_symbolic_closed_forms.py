@@ -15,7 +15,7 @@ from tensorprog.gaussian import cross, mean
 from tensorprog.gaussian.function import FunctionTerm, RealFunction
 from tensorprog.language.expr import Call, Expr, Number, Variable, call
 from tensorprog.limit.form.sums_of_functions import FORMAL
-from tensorprog.limit.formulas import Expectation, Phi, Phi2, phi
+from tensorprog.limit.formulas import Expectation, Phi, phi
 from tensorprog.limit.formulas.closed import mean_moment, pair_moment
 from tensorprog.limit.formulas.conversion import expand_terms
 from tensorprog.limit.formulas.expectation import factor_of
@@ -41,6 +41,8 @@ FUNCTIONS: dict[str, Expr] = {
     "x_exp": FORMAL * call("exp", -0.4 * FORMAL),
     "down": call("relu", -FORMAL),
 }
+SIGNS = {"relu", "abs", "sign", "step", "leaky", "clip", "erf", "gelu", "down"}
+SHIFTED = {"step", "clip", "erf"}
 LAWS = [(0, 0, 1.3, 0.8, 0.6), (0, 0, 0.9, 0.9, -0.5), (0.4, -0.3, 1.3, 0.8, 0.7), (-0.2, 0.9, 0.6, 1.7, -0.3)]
 
 
@@ -74,7 +76,8 @@ def test_pairs(f: str, g: str) -> None:
     for law in LAWS:
         found = pair_moment(terms(f), terms(g), numbers(law), ANY, False)
         if found is None:
-            assert {"sin", "cos"} & {f, g}  # beside steps and erf: no closed form
+            # waves beside signs, and two signs of which one is not at its mean, have no closed form
+            assert {f, g} & SIGNS and ({f, g} & {"sin", "cos"} or {f, g} & SHIFTED or law[:2] != (0, 0))
             continue
         expected = cross(numeric(f), numeric(g), *law)
         scale = np.sqrt(second_moment(f, law[0], law[2]) * second_moment(g, law[1], law[3]))
@@ -113,9 +116,7 @@ def test_known_kernels() -> None:
     found = pair_moment(erf, erf, (*ZEROS, v, w, c), ANY, False)
     assert sp.simplify(found - 2 / sp.pi * sp.asin(2 * c / sp.sqrt((1 + 2 * v) * (1 + 2 * w)))) == 0
     assert pair_moment(terms("relu"), terms("relu"), (*ZEROS, v, v, v), ANY, True) == v / 2
-    opposite = expectation(FUNCTIONS["sign"], FUNCTIONS["sign"], (*ZEROS, 1, 1, -1))
-    assert opposite.doit() == opposite
-    assert float(opposite.evalf()) == pytest.approx(-1, abs=1e-12)
+    assert expectation(FUNCTIONS["sign"], FUNCTIONS["sign"], (*ZEROS, v, v, -v)).doit() == -1
 
 
 def expectation(f: Expr, g: Expr, law: tuple[object, ...]) -> Expectation:
@@ -155,25 +156,11 @@ def test_an_expectation_keeps_symbols_until_they_are_numbers() -> None:
 
 
 def test_normal_functions() -> None:
-    h, k = sp.symbols("h k", real=True)
+    h = sp.Symbol("h", real=True)
     assert sp.simplify(sp.diff(Phi(h), h) - phi(h)) == 0
     assert Phi(-h) == 1 - Phi(h)
     assert phi(-h) == phi(h)
-    assert Phi2(h, k, 0) == Phi(h) * Phi(k)
-    assert Phi2(h, k, 1) == Phi(sp.Min(h, k))
-    assert Phi2(0, 0, sp.Rational(1, 2)) == sp.Rational(1, 3)
     assert sp.simplify(Phi(h).rewrite(sp.erf) - (1 + sp.erf(h / sp.sqrt(2))) / 2) == 0
-    generator = np.random.default_rng(1)
-    for x, y, r in generator.uniform(-0.95, 0.95, (5, 3)):
-        with mpmath.workdps(20):
-            known = mpmath.quad(
-                lambda t, y=y, r=r: mpmath.npdf(t) * mpmath.ncdf((y - r * t) / mpmath.sqrt(1 - r * r)), [-12, x / 2, x]
-            )
-        value = Phi2(*map(sp.Float, (x, y, r))).evalf(18)
-        assert abs(float(value) - float(known)) < 1e-14
-    step = sp.Rational(1, 10**6)
-    slope = (Phi2(0.3, 0.2 + step, 0.4) - Phi2(0.3, 0.2 - step, 0.4)).evalf(25) / (2 * step)
-    assert float(Phi2(h, k, sp.Rational(2, 5)).diff(k).subs({h: 0.3, k: 0.2}).evalf()) == pytest.approx(float(slope))
 
 
 def test_terms_are_exact() -> None:

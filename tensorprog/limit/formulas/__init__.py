@@ -12,8 +12,8 @@ or LaTeX, and have numbers again.
 """
 
 from tensorprog.limit.formulas.expectation import Expectation
-from tensorprog.limit.formulas.functions import Phi, Phi2, phi
+from tensorprog.limit.formulas.functions import Phi, phi
 from tensorprog.limit.formulas.law import FormulaArray, SymbolicLaw
 from tensorprog.limit.formulas.nodes import IndexSum, Softmax, estimate
 
-__all__ = ["Expectation", "FormulaArray", "IndexSum", "Phi", "Phi2", "Softmax", "SymbolicLaw", "estimate", "phi"]
+__all__ = ["Expectation", "FormulaArray", "IndexSum", "Phi", "Softmax", "SymbolicLaw", "estimate", "phi"]

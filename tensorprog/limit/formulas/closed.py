@@ -13,7 +13,8 @@ the covariance. With F = x^(p-1) y^q A(x) B(y) this lowers the power and differe
 - erf(t) = E sign(sqrt2 t + N), N standard normal: erf is a step blurred by independent noise;
 - 1(V > 0) has the derivative delta(V): the density of V at 0 times a moment given V = 0.
 
-At p = q = 0 remain total masses and probabilities of signs.  One variable behind both is an integral over a line.
+At p = q = 0 remain total masses and probabilities of signs, which have a form for two signs at their means.  One
+variable behind both is an integral over a line.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import sympy as sp
+from sympy.utilities.iterables import sift
 
 from tensorprog.gaussian.function import FunctionTerm
-from tensorprog.limit.formulas.functions import Phi, Phi2, phi
+from tensorprog.limit.formulas.functions import Phi, phi
 
-__all__ = ["mean_moment", "pair_moment", "regular"]
+__all__ = ["mean_moment", "pair_moment"]
 
 ZERO, ONE = sp.S.Zero, sp.S.One
 ROOT_2PI = sp.sqrt(2 * sp.pi)
@@ -65,7 +67,7 @@ class SymbolicGaussian:
 
     def times_exp(self, a: Any, b: Any) -> SymbolicGaussian:
         """The measure times exp(a x + b)."""
-        mass = self.weight * _exp(b + a * self.mx + a**2 * self.variance / 2)
+        mass = self.weight * sp.exp(b + a * self.mx + a**2 * self.variance / 2)
         return replace(self, mx=self.mx + a * self.variance, my=self.my + a * self.covariance, weight=mass)
 
     def observed(self, a: Any, b: Any) -> SymbolicGaussian:
@@ -73,7 +75,7 @@ class SymbolicGaussian:
         v, c = self.variance, self.covariance
         n, u = 1 + a**2 * v, a * self.mx + b
         law = self.mx - v * a * u / n, self.my - c * a * u / n, v / n, self.vy - a**2 * c**2 / n, c / n
-        return SymbolicGaussian(*law, self.weight * _exp(-(u**2) / (2 * n)))
+        return SymbolicGaussian(*law, self.weight * sp.exp(-(u**2) / (2 * n)))
 
     def times_gaussian(self, a: Any, b: Any) -> SymbolicGaussian:
         """The measure times exp(-(a x + b)^2 / 2)."""
@@ -87,18 +89,14 @@ class SymbolicGaussian:
         return SymbolicGaussian(*law, self.weight * ROOT_2PI * phi(distance))
 
 
-def _exp(exponent: Any) -> Any:
-    """The exponential, with cos and sin if it is complex."""
-    if not exponent.has(sp.I):
-        return sp.exp(exponent)
-    real, imaginary = sp.expand(exponent).as_real_imag()
-    return sp.exp(real) * (sp.cos(imaginary) + sp.I * sp.sin(imaginary))
-
-
 def _absorbing(law: SymbolicGaussian, factor: AffineFactor) -> tuple[SymbolicGaussian, AffineFactor]:
     """The measure times a factor of x that keeps it Gaussian, and the factor that is left."""
     methods = {"exp": law.times_exp, "gaussian": law.times_gaussian}
     return (methods[factor.kind](factor.a, factor.b), NO_FACTOR) if factor.kind in methods else (law, factor)
+
+
+class _Open(Exception):
+    """There is no closed form."""
 
 
 class Moments:
@@ -190,14 +188,15 @@ class Moments:
         return self.law.weight * (share if self.first.kind == "step" else 2 * share - 1)
 
     def two_signs(self) -> Any:
-        """E[A(x) B(y)], the weight included."""
-        h, k = self.distance, self.swapped.distance
+        """E[A(x) B(y)], the weight included, of signs at their means."""
+        if self.distance != 0 or self.swapped.distance != 0:
+            raise _Open
         cov = self.blur[0] * self.swapped.blur[0] * self.first.a * self.second.a * self.law.covariance
-        both: Any = Phi2(h, k, cov / sp.sqrt(self._variance * self.swapped._variance))
+        both: Any = sp.S.Half / 2 + sp.asin(cov / sp.sqrt(self._variance * self.swapped._variance)) / (2 * sp.pi)
         if self.first.kind == "erf":
-            both = 4 * both - 2 * Phi(h) - 2 * Phi(k) + 1
+            both = 4 * both - 1
         elif self.second.kind == "erf":
-            both = 2 * both - Phi(h)
+            both = 2 * both - sp.S.Half
         return self.law.weight * both
 
 
@@ -210,6 +209,8 @@ def _groups(terms: Terms) -> list[tuple[AffineFactor, dict[int, Any]]]:
         if term.kind in WAVES:  # cos is the mean of two exponentials, sin their difference over 2i
             other = c / 2 if term.kind == "cos" else c / (2 * sp.I)
             parts = [("exp", sp.I * a, sp.I * b, other), ("exp", -sp.I * a, -sp.I * b, sp.conjugate(other))]
+        elif term.kind == "step" and sp.sympify(a).is_negative:  # 1(V > 0) = 1 - 1(-V > 0)
+            parts = [("one", ONE, ZERO, c), ("step", -a, -b, -c)]
         for *key, coefficient in parts:
             polynomial = groups.setdefault(tuple(key), {})
             polynomial[term.power] = polynomial.get(term.power, ZERO) + coefficient
@@ -230,14 +231,14 @@ def mean_moment(f: Terms, mean: Any, variance: Any, most: float) -> Any:
 def pair_moment(f: Terms, g: Terms, law: Sequence[Any], most: float, one: bool) -> Any:
     """E f(X) g(Y) under (mx, my, vx, vy, c); None where a pair of terms has no closed form, or a long one.
 
-    X and Y are `one` variable, or vx vy > c^2.
+    X and Y may be `one` variable.
     """
     mx, my, vx, vy, c = law
     x, y = ZERO if mx == 0 else MX, ZERO if my == 0 else MY
     if any(a.kind in WAVES and b.kind in SIGNS for one_way in ((f, g), (g, f)) for a in one_way[0] for b in one_way[1]):
         return None
     if one:
-        if any(sp.sign(t.scale) not in (1, -1) for t in (*f, *g) if t.kind == "step"):
+        if not all(factor.kind != "step" or sp.sympify(factor.a).is_positive for factor, _ in _groups((*f, *g))):
             return None
         return _read(_moment(f, g, (x, x, VX, VX, VX), True), {MX: mx, VX: vx}, most)
     formula = _moment(f, g, (x, y, VX, VX if vy == vx else VY, C))
@@ -246,6 +247,8 @@ def pair_moment(f: Terms, g: Terms, law: Sequence[Any], most: float, one: bool) 
 
 def _read(formula: Any, values: dict[Any, Any], most: float) -> Any:
     """A formula at what its letters stand for, if it does not become too long."""
+    if formula is None:
+        return None
     length = size(formula) + sum(formula.count(letter) * size(value) for letter, value in values.items())
     return formula.xreplace(values) if length <= most else None
 
@@ -256,16 +259,16 @@ def size(formula: Any) -> int:
     return 1 + sum(map(size, formula.args))
 
 
-def regular(f: Terms, g: Terms, mx: Any, my: Any) -> bool:
-    """Whether the formula of other laws holds at correlation +-1 too: no steps meet, or both at their means."""
-    if not any(t.kind == "step" for t in f) or not any(t.kind == "step" for t in g):
-        return True
-    return bool(mx == 0 and my == 0 and all(t.shift == 0 for t in (*f, *g) if t.kind == "step"))
-
-
 @cache
 def _moment(f: Terms, g: Terms, letters: tuple[Any, ...], one: bool = False) -> Any:
-    """E f(X) g(Y); `one` variable may stand behind both."""
+    """E f(X) g(Y), None where there is no closed form; `one` variable may stand behind both."""
+    try:
+        return _sum_of_moments(f, g, letters, one)
+    except _Open:
+        return None
+
+
+def _sum_of_moments(f: Terms, g: Terms, letters: tuple[Any, ...], one: bool) -> Any:
     law, total = SymbolicGaussian(*letters), ZERO
     for first, left in _groups(f):
         for second, right in _groups(g):
@@ -275,63 +278,38 @@ def _moment(f: Terms, g: Terms, letters: tuple[Any, ...], one: bool = False) -> 
             else:
                 moments = Moments(law, first, second)
                 total += sum(a * b * moments(p, q) for p, a in left.items() for q, b in right.items())
-    if total.has(sp.I):  # of conjugate parts that are added up
-        total = sp.expand(total, power_base=False, power_exp=False, log=False)
-    return _tidy(total)
+    return _tidy(_real(total) if total.has(sp.I) else total)
 
 
 def _two_steps(law: SymbolicGaussian, first: AffineFactor, second: AffineFactor) -> Callable[[int], Any]:
-    """k -> E[x^k 1(a x + b > 0) 1(c x + d > 0)]: above both thresholds, below both, or between."""
-    s, t = -first.b / first.a, -second.b / second.a
-    up, also = first.a.is_positive, second.a.is_positive
+    """k -> E[x^k 1(a x + b > 0) 1(c x + d > 0)] for positive a and c: above both thresholds."""
+    own = SymbolicGaussian(ZERO, law.mx, ONE, law.variance, ZERO)
+    threshold = sp.Max(-first.b / first.a, -second.b / second.a)
+    tail = Moments(own, NO_FACTOR, AffineFactor("step", ONE, -threshold))
+    return lambda k: tail(0, k)
 
-    def beyond(side: Any, threshold: Any) -> Callable[[int, int], Any]:
-        own = SymbolicGaussian(ZERO, law.mx, ONE, law.variance, ZERO)
-        return Moments(own, NO_FACTOR, AffineFactor("step", side, -side * threshold))
 
-    if up and also:
-        tail = beyond(ONE, sp.Max(s, t))
-        return lambda k: tail(0, k)
-    if not up and not also:
-        below = beyond(-ONE, sp.Min(s, t))
-        return lambda k: below(0, k)
-    low, high = (s, t) if up else (t, s)
-    outer, inner = beyond(ONE, sp.Max(high, low)), beyond(ONE, low)
-    return lambda k: inner(0, k) - outer(0, k)
+def _real(total: Any) -> Any:
+    """A sum of conjugate parts, by cos and sin; what is imaginary cancels."""
+    found = ZERO
+    for term in sp.Add.make_args(sp.expand(total, power_base=False, power_exp=False, log=False)):
+        powers, rest = sift(sp.Mul.make_args(term), lambda factor: isinstance(factor, sp.exp), binary=True)
+        real, imaginary = sp.expand(sp.Add(*(power.args[0] for power in powers))).as_real_imag()
+        found += sp.Mul(*rest, sp.exp(real)) * (sp.cos(imaginary) + sp.I * sp.sin(imaginary))
+    apart = sp.Add.make_args(sp.expand(found, power_base=False, power_exp=False, log=False))
+    return sp.Add(*(term for term in apart if not term.has(sp.I)))
 
 
 def _tidy(formula: Any) -> Any:
-    """Terms with the same functions and roots are collected, their rational coefficients factored."""
-    named = (Phi, phi, Phi2)
+    """Terms with the same functions and roots are collected, their coefficients factored where that is shorter."""
+    named = (Phi, phi)
     formula = formula.replace(lambda e: isinstance(e, named), lambda e: e.func(*map(sp.factor_terms, e.args)))
-    collected: dict[Any, Any] = {}
-    for term in sp.Add.make_args(sp.expand_mul(formula)):
-        coefficient, rest = _split(term)
-        collected[rest] = collected.get(rest, ZERO) + coefficient
-    return sp.Add(*(_shortest(coefficient) * rest for rest, coefficient in collected.items()))
+    formula = sp.expand_mul(formula)
+    functions = sorted(formula.atoms(sp.Function), key=sp.default_sort_key)
+    roots = [power for power in formula.atoms(sp.Pow) if power.exp.is_Rational and not power.exp.is_Integer]
+    over = [part for part in (*functions, *sorted(roots, key=sp.default_sort_key)) if not part.is_number]
+    return sp.collect(formula, over, _shortest)
 
 
 def _shortest(coefficient: Any) -> Any:
     return min((sp.expand(coefficient), sp.factor(coefficient)), key=sp.count_ops)
-
-
-def _split(term: Any) -> tuple[Any, Any]:
-    """A product as (rational function, functions and one square root); all radicands are positive."""
-    coefficient, rest, radicand = ONE, ONE, ONE
-    for factor in sp.Mul.make_args(term):
-        base, power = factor.as_base_exp()
-        if power.is_Rational and power.q == 2 and not base.is_number:
-            radicand *= base**power.p
-        elif factor.is_rational_function() and not factor.has(sp.Function):
-            coefficient *= factor
-        else:
-            rest *= factor
-    outside, inside = ONE, ONE
-    for factor in sp.Mul.make_args(sp.factor(radicand)):
-        base, power = factor.as_base_exp()
-        outside *= base ** int(power / 2)
-        inside *= base ** (power - 2 * int(power / 2))
-    top, bottom = map(sp.expand, sp.fraction(inside))
-    if top.is_negative:  # then both are, their quotient being positive
-        top, bottom = -top, -bottom
-    return coefficient * outside, rest * sp.sqrt(top) / sp.sqrt(bottom)

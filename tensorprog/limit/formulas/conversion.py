@@ -203,8 +203,13 @@ class Converter:
         definition = self.netsor.constant[node.name]
         if isinstance(definition.value, Table):
             indices = [self.netsor.index[name] for name in definition.indices]
-            starts, rules = tuple(i.start for i in indices), tuple(i.boundary for i in indices)
-            return Lookup(Data.of(node.name, definition.value, starts, rules), *(affine(slot) for slot in node.slots))
+            if any(index.boundary for index in indices):
+                raise NotCompiledError(
+                    f"{node.name} is read beyond a boundary, for which there are no formulas yet; limit() without "
+                    "symbolic=True gives the numbers"
+                )
+            data = Data.of(node.name, definition.value, tuple(index.start for index in indices))
+            return Lookup(data, *(affine(slot) for slot in node.slots))
         if isinstance(definition.value, Expr):
             values = dict(zip(definition.indices, node.slots, strict=True))
             return self.number(substitute(definition.value, values), scalar, ranges)

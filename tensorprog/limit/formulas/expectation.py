@@ -16,7 +16,7 @@ from tensorprog.language.evaluate import Open, Scope
 from tensorprog.language.expr import Call, Expr, Number, Variable, rebuild, replace_variables, walk
 from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.form.univariate import function
-from tensorprog.limit.formulas.closed import mean_moment, pair_moment, regular
+from tensorprog.limit.formulas.closed import mean_moment, pair_moment
 from tensorprog.limit.formulas.conversion import SymbolicExpansion, expand_terms, scalar_function, written
 from tensorprog.limit.formulas.nodes import Node, Opaque, carried, estimate
 
@@ -77,13 +77,7 @@ class Expectation(Node):
         i, j = (int(factor[2][0]) for factor in factors)
         law = means[i], means[j], cov[i][i], cov[j][j], cov[i][j]
         terms = tuple(map(_terms, factors))
-        if None in terms or (i != j and _zero(law[2] * law[3] - law[4] ** 2, law[2] * law[3])):
-            return self
-        # members may be equal for some values of indices
-        indexed = any(symbol.is_integer for symbol in sp.Tuple(*law).free_symbols)
-        if i != j and indexed and not regular(*terms, *law[:2]):
-            return self
-        found = pair_moment(*terms, law, most, i == j)
+        found = None if None in terms else pair_moment(*terms, law, most, i == j)
         return self if found is None else found
 
     def _single(self, factor: sp.Tuple, mean: Any, variance: Any, most: float) -> Any:
@@ -202,17 +196,3 @@ def _parity(factor: sp.Tuple) -> int:
 def _one_variable(factors: Sequence[sp.Tuple], mean: Any, variance: Any) -> Expectation:
     """All factors read the same variable."""
     return Expectation.of([sp.Tuple(*factor[:2], sp.Tuple(0)) for factor in factors], (mean,), ((variance,),))
-
-
-def _zero(value: Any, scale: Any) -> bool:
-    """Whether an expression is zero: at numbers for its symbols first, and if so, exactly."""
-    nodes = {node: sp.Dummy(real=True) for node in value.atoms(Node, sp.Piecewise)}
-    value, scale = value.xreplace(nodes), scale.xreplace(nodes)
-    if value == 0:
-        return True
-    free = sorted(value.free_symbols, key=str)
-    trial = {symbol: sp.Rational(7 + 2 * k, 11 + 3 * k) for k, symbol in enumerate(free)}
-    small = abs(value.xreplace(trial).evalf()) <= 1e-12 * abs(scale.xreplace(trial).evalf())
-    if small is not sp.true and small is not True:
-        return False
-    return bool(value.has(sp.Float) or sp.simplify(value) == 0)

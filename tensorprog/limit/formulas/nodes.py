@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import sympy as sp
@@ -104,6 +104,8 @@ class Opaque(sp.Atom):  # type: ignore[misc]
 class Named(Node):
     """A member of a family, args (name, *indices)."""
 
+    accent: ClassVar[str] = ""
+
     @property
     def free_symbols(self) -> set[Any]:
         """Those of its indices; its name is none."""
@@ -115,23 +117,18 @@ class Named(Node):
 
     def _latex(self, printer: Any) -> str:
         name, *indices = map(printer._print, self.args)
-        return f"{{{name}}}_{{{','.join(indices)}}}" if indices else name
+        name = f"{self.accent}{{{name}}}" if indices or self.accent else name
+        return f"{name}_{{{','.join(indices)}}}" if indices else name
 
 
 class Score(Named):
     """A score in the limit, p-ring."""
 
-    def _latex(self, printer: Any) -> str:
-        name, *indices = map(printer._print, self.args)
-        return rf"\mathring{{{name}}}" + (f"_{{{','.join(indices)}}}" if indices else "")
+    accent = r"\mathring"
 
 
 class Entry(Named):
     """A formula of an earlier line by its name."""
-
-    def _latex(self, printer: Any) -> str:
-        name, *indices = map(printer._print, self.args)
-        return rf"{name}\left({','.join(indices)}\right)" if indices else name
 
 
 class Lookup(Named):
@@ -147,21 +144,17 @@ class Lookup(Named):
 
 
 class Data(Opaque):
-    """An array of numbers with a name, the first values of its indices, and what lies outside."""
+    """An array of numbers with a name, and the first values of its indices."""
 
     @classmethod
-    def of(cls, name: str, table: Table, starts: tuple[int, ...], rules: tuple[str, ...]) -> Any:
+    def of(cls, name: str, table: Table, starts: tuple[int, ...]) -> Any:
         """From a table."""
-        return cls(table.array, name, table.shape, table.data, starts, rules)
+        return cls(table.array, name, table.shape, table.data, starts)
 
     def read(self, *indices: int) -> float:
-        """The number there."""
-        _, shape, _, starts, rules = self.key
-        places = [index - start for index, start in zip(indices, starts, strict=True)]
-        for k, (size, rule) in enumerate(zip(shape, rules, strict=True)):
-            if rule == "zero" and not 0 <= places[k] < size:
-                return 0.0
-            places[k] = places[k] % size if rule == "wrap" else min(max(places[k], 0), size - 1)
+        """The number there; outside, where conditions make it count for nothing, that of the nearest place."""
+        _, shape, _, starts = self.key
+        places = (min(max(i - start, 0), size - 1) for i, start, size in zip(indices, starts, shape, strict=True))
         return float(self.held[tuple(places)])
 
 

@@ -232,7 +232,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
 
     def _entry(self, label: str, array: Any, family: str, copies: int, places: Sequence[Any]) -> Any:
         starts = tuple(start for start, _ in self.netsor.families[family].ranges) * copies
-        return Lookup(Data.of(label, Table.of(array), starts, ("",) * len(starts)), *places)
+        return Lookup(Data.of(label, Table.of(array), starts), *places)
 
     def initial_mean(self, reference: Variable, ranges: Ranges) -> Any:
         """The mean of an initial vector: an expression, or an entry of a table."""

@@ -358,7 +358,6 @@ def _output(formulas: FormulaRecursion, name: str, known: set[Any]) -> Iterator[
 NOTATION = {
     r"\varphi\left(": r"$\varphi$ is the density of $N(0, 1)$.",
     r"\Phi\left(": r"$\Phi$ is the distribution function of $N(0, 1)$.",
-    r"\Phi_2": r"$\Phi_2(h, k, r)$ is that of two such variables of correlation $r$ at $h$ and $k$.",
     r"\sum": "Sums run over the ranges of their indices.",
     "'": "A prime marks the second copy of an index.",
     r"\mathring": "A ring marks the limit of a score.",
