@@ -29,7 +29,6 @@ from tensorprog.language.schema import (
     WEIGHT,
     Entries,
     expression,
-    is_program_name,
     make_fixed,
     make_index,
     make_initial,
@@ -42,6 +41,7 @@ from tensorprog.language.schema import (
     one_line,
     plain_name,
     plain_number,
+    program_name,
     scalar,
     take,
 )
@@ -59,23 +59,14 @@ class FamilyHandle:
     @property
     def usage_hint(self) -> str:
         """How to use the handle in an expression."""
-        return f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}: write {self.member}"
-
-    @property
-    def member(self) -> str:
-        """A member, with the indices of its declaration or the first statement that defines it."""
-        draft = self.builder._draft
-        declared: tuple[Any, ...] = (*draft.constants, *draft.initial, *draft.weights)
-        slots = [entry.indices for entry in declared if entry.name == self.name]
-        slots += [tuple(map(str, s.target.slots)) for s in draft.body if s.target.name == self.name]
-        return f"{self.name}[{', '.join(slots[0] if slots else 'ijklabcdefgh'[: self.count])}]"
+        member = f"{self.name}[{', '.join('ijklabcdefgh'[: self.count])}]"
+        return f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}: write {member}"
 
     def __getitem__(self, key: Any) -> Variable | Constant:
         """The member at these index expressions: indices, whole numbers, `t - 1`, or text such as "t-1"."""
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) != self.count:
-            given = "1 index is" if len(parts) == 1 else f"{len(parts)} indices are"
-            raise fail(f"{given} given, but {self.usage_hint}", fix=self.member)
+            raise fail(f"{len(parts)} given, but {self.usage_hint}")
         names = self.builder.names
         slots = []
         for part in parts:
@@ -114,14 +105,12 @@ class Builder:
         fixed_widths: Mapping[str, Any] | None = None,
     ) -> None:
         self._draft = Draft(
-            _program_name(name),
-            title=one_line(_line(title, "a title"), "title"),
-            reference=one_line(_line(reference, "a reference"), "reference"),
+            program_name(name),
+            title=one_line(title, "title"),
+            reference=one_line(reference, "reference"),
         )
         self._announced: dict[str, int] = {}
         self._cache: Netsor | None = None
-        if not isinstance(constants, Mapping | None):
-            raise fail("constants are given by name", fix='constants={"s": 4}')
         for key, value in (constants or {}).items():
             self.constant(key, value)
         for key, value in (widths or {}).items():
@@ -179,23 +168,16 @@ class Builder:
     def constant(self, name: str, value: Any) -> Any:
         """A number, or over indices (`"b[i]"`) an array or an expression; returns its handle."""
         short, indices = make_name(name, self.names, "a constant")
-        if not indices and (isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim)):
-            raise fail(
-                f"{short} is declared without indices, so that it is one number",
-                fix=(f'declare an array over its indices: P.constant("{short}[i]", numbers)'),
-            )
-        record: Any
         if not indices:
-            record = ConstantDef(short, scalar(value, self.names, f"constant {name}"))
-        elif isinstance(value, str | Expr):
-            record = ConstantDef(short, expression(value, self.names), indices)
-        else:
-            record = ConstantDef(short, make_table(value, f"constant {name}"), indices)
-            if not record.value.shape:
-                raise fail(f"{name} is one number for all indices", fix=f'P.constant("{short}", {value})')
-        self._add("constants", record)
-        if not indices:
+            if np.ndim(value):
+                said = f"{short} is declared without indices, so that it is one number"
+                raise fail(said, fix=f'P.constant("{short}[i]", numbers) declares an array over an index')
+            self._add("constants", ConstantDef(short, scalar(value, self.names, f"constant {name}")))
             self._written(short, value)
+            return self[short]
+        text = isinstance(value, str | Expr)
+        table = expression(value, self.names) if text else make_table(value, f"constant {name}")
+        self._add("constants", ConstantDef(short, table, indices))
         return self[short]
 
     def index(self, name: str, size: Any, boundary: str = "") -> IndexValue:
@@ -212,8 +194,8 @@ class Builder:
     def initial(
         self,
         name: str,
-        mean: Any = 0,
-        cov: Any = 1,
+        mean: Any = None,
+        cov: Any = None,
         *,
         data: Any = None,
         gram: Any = None,
@@ -223,28 +205,23 @@ class Builder:
     ) -> Any:
         """Initial vectors with coordinates i.i.d. N(mean, cov): numbers, expressions, or matrices over the members.
 
+        They are 0 and 1 if left out.
         An index whose second copy does not occur in `cov` makes independent members.  `gram` is a covariance matrix;
         `data` (members, d) with `variance` gives variance * data data^T / d instead.  `grid=True` makes the coordinate
         vector of a width: not random, (a + 1/2)/n in coordinate a, in the limit uniform on (0, 1).
         """
         short, indices = make_name(name, self.names, "an initial vector")
-        plain = isinstance(mean, int) and mean == 0
         options = {
-            "mean": None if grid and plain else mean,
-            "cov": None if _is_one(cov) else cov,
+            "mean": mean,
+            "cov": cov,
             "gram": gram,
             "data": data,
             "variance": variance,
             "width": width,
             "grid": grid or None,
         }
-        if isinstance(data, str):
-            raise fail(
-                f"the data of {short} are an array, and not the name of a file",
-                fix=f"P.initial({name!r}, data=np.load({data!r}))",
-            )
         given = self._taken(INITIAL, short, {key: value for key, value in options.items() if value is not None})
-        self._add("initial", make_initial(short, indices, given, instead="cov=..."))
+        self._add("initial", make_initial(short, indices, given))
         return self[short]
 
     def weight(self, name: str, variance: Any = 1, shape: Sequence[str] = ("n", "n")) -> Any:
@@ -284,11 +261,9 @@ class Builder:
         """Name the results: handles or names of whole families."""
         names = []
         for handle in handles:
-            name = handle if isinstance(handle, str) else getattr(handle, "name", None)
-            if not isinstance(name, str) or not isinstance(handle, str | Variable | FamilyHandle):
-                raise fail(f"an output is a family, not {handle}", fix="P.outputs(y)")
-            if isinstance(handle, Variable) and handle.slots:
-                raise fail(f"an output is a whole family, not {handle}", fix=f"P.outputs({name})")
+            if not isinstance(handle, str | Variable | FamilyHandle) or getattr(handle, "slots", ()):
+                raise fail(f"an output is a whole family, not {handle}", fix="P.outputs(y)")
+            name = handle if isinstance(handle, str) else handle.name
             if name not in self._counts():
                 raise fail(f"the output {name} is not defined", fix=did_you_mean(name, list(self._counts())))
             names.append(name)
@@ -339,25 +314,20 @@ class Builder:
         self, target: str, instruction: str, args: Sequence[Any], keywords: Iterable[tuple[str, str]] = ()
     ) -> Any:
         names = self.names
-        if not isinstance(target, str):
-            raise fail(
-                f"{instruction} defines a new family, whose name comes first, as text, and not {target}",
-                fix=f'P.{instruction.lower()}("y[i]", ...)',
-            )
         left = parse_target(target, names)
         if any(arg is None for arg in args):
-            raise fail(
-                f"an argument of {instruction} is missing", fix=f"P.{instruction.lower()}({_EXAMPLES[instruction]})"
-            )
-        weights = 1 if instruction == "MatMul" else 0
-        exprs = [_argument(arg, names, position < weights) for position, arg in enumerate(args)]
-        text = f"{left} = {instruction}({', '.join(map(_shown, exprs))})"
-        statement = make_statement(left, instruction, exprs, keywords, Span(text=text))
+            raise fail(f"an argument of {instruction} is missing", fix=f'P.{instruction.lower()}("y[i]", ...)')
+        exprs = [_argument(arg, names, instruction == "MatMul" and k == 0) for k, arg in enumerate(args)]
+        try:
+            span = Span(text=f"{left} = {instruction}({', '.join(shorten(str(expr)) for expr in exprs)})")
+        except RecursionError:
+            raise fail("this expression cannot be written as text: it is nested too deeply", fix=SMALLER) from None
+        statement = make_statement(left, instruction, exprs, keywords, span)
         for part in statement_parts(statement)[1:]:
-            self._readable(part, names, statement.span)
+            self._readable(part, names, span)
         counts = self._counts()
         if counts.get(left.name, len(left.slots)) != len(left.slots):
-            raise fail(f"{left.name} has {counts[left.name]} indices, {len(left.slots)} given", statement.span)
+            raise fail(f"{left.name} has {counts[left.name]} indices, {len(left.slots)} given", span)
         body = (*self._draft.body, statement)
         # families defined in parts (s[0] and s[t]) may still lack members: their ranges are checked by `netsor`
         partial = {s.target.name for s in body if any(not slot.terms for slot in s.target.slots)}
@@ -369,13 +339,9 @@ class Builder:
         """Every program can be written to a file: refuse what could not be read back."""
         try:
             same = parse_expression(str(expr), names) == expr
-        except (ProgramError, RecursionError) as error:
-            reason = error.problems[0].message if isinstance(error, ProgramError) else "it is nested too deeply"
-            raise fail(
-                f"this expression cannot be written as text: {reason}",
-                span,
-                "name inner parts by statements of their own, or use sum[i](...)",
-            ) from None
+        except ProgramError as error:
+            said = f"this expression cannot be written as text: {error.problems[0].message}"
+            raise fail(said, span, SMALLER) from None
         if not same:
             raise fail(
                 "this expression uses names in another meaning than the program does",
@@ -384,7 +350,7 @@ class Builder:
             )
 
 
-_EXAMPLES = {"MatMul": '"u", W, x', "Dot": '"p", x, y', "Nonlin": '"y", tp.tanh(x)'}
+SMALLER = "name inner parts by statements of their own, or use sum[i](...)"
 
 
 def _argument(value: Any, names: Names, weight: bool) -> Expr:
@@ -392,28 +358,3 @@ def _argument(value: Any, names: Names, weight: bool) -> Expr:
     if isinstance(value, str):
         return parse_expression(value, names, weight=weight)
     return value if weight and isinstance(value, Transposed) else as_expr(value)
-
-
-def _shown(expr: Expr) -> str:
-    try:
-        text = str(expr)
-    except RecursionError:
-        return "..."
-    return shorten(text)
-
-
-def _program_name(text: str) -> str:
-    name = _line(text, "the name of a program")
-    if not is_program_name(name):
-        raise fail("a program takes a short name without slashes", fix='Program("attention")')
-    return name
-
-
-def _line(text: str, what: str) -> str:
-    if not isinstance(text, str) or any(0xD800 <= ord(c) < 0xE000 for c in text):
-        raise fail(f"{what} must be text, not {text!r}")
-    return text.strip()
-
-
-def _is_one(value: Any) -> bool:
-    return isinstance(value, int | float) and value == 1

@@ -11,7 +11,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -27,11 +27,6 @@ from tensorprog.language.expr import (
     Transposed,
     Variable,
     as_expr,
-    fold,
-    free_indices,
-    is_call,
-    slots_of,
-    variables,
 )
 from tensorprog.language.parse import Names, constant_value, parse_expression, parse_target
 from tensorprog.language.records import Dot, Index, Initial, MatMul, Nonlin, Statement, Table, Weight
@@ -345,9 +340,15 @@ _DECIMAL = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 
 
-def is_program_name(text: str) -> bool:
-    """Whether a text can name a program: short, one line, and no path."""
-    return 0 < len(text) <= 100 and text.isprintable() and not any(c in text for c in "/\\")
+def program_name(text: str) -> str:
+    """The name of a program: short, one line, and no path.
+
+    Raises    ProgramError
+    """
+    name = str(text).strip()
+    if not 0 < len(name) <= 100 or not name.isprintable() or any(c in name for c in "/\\"):
+        raise fail("a program takes a short name without slashes", fix="attention")
+    return name
 
 
 def one_line(text: str, what: str, span: Span = Span()) -> str:
@@ -355,10 +356,9 @@ def one_line(text: str, what: str, span: Span = Span()) -> str:
 
     Raises    ProgramError for characters that terminals would obey, or not show
     """
-    line = re.sub(r"\s*[\n\t]\s*", " ", text.strip())
+    line = re.sub(r"\s*[\n\t]\s*", " ", str(text).strip())
     if not line.isprintable():
-        shown = "".join(letter for letter in line if letter.isprintable()).replace("\\", "\\\\").replace('"', '\\"')
-        raise fail(f"{what} has characters that are not printable", span, f'{what}: "{shown}"')
+        raise fail(f"{what} has characters that are not printable", span)
     return line
 
 
@@ -438,11 +438,8 @@ def take(option: Option, value: Any, names: Names, what: str, span: Span = Span(
 
 def _range(size: Any, names: Names, what: str, span: Span) -> tuple[int, int, str]:
     """First value, the one after the last, and the text of a size (0..size-1) or of a range with both ends."""
-    text = str(size).strip()
-    name = what.removeprefix("the size of ")
-    if isinstance(size, list | tuple | range):
-        raise fail(f"{what} is a number, or a range with both ends", span, f'{name.removeprefix("index ")}: "1..4"')
-    if not (isinstance(size, str) and ".." in text):
+    text, name = str(size).strip(), what.removeprefix("the size of ")
+    if ".." not in text:
         stop = whole(size, names, what, span)
         if stop < 1:
             raise fail(f"{what} must be at least 1, not {stop}", span)
@@ -461,9 +458,8 @@ def _shape(value: Any, what: str, span: Span) -> tuple[str, str]:
     if len(widths) != 2 or not all(isinstance(width, str) for width in widths):
         raise fail(f"{what} is [rows, columns], two widths by name", span, 'shape: [d, n], or shape=("d", "n")')
     rows, columns = (width.strip() for width in widths)
-    for text in (rows, columns):
-        if plain_number(text) is not None:
-            raise fail(f"{what} names widths, not numbers", span, f"fixed_widths: {{d: {text}}} and shape: [d, n]")
+    if not rows.isidentifier() or not columns.isidentifier():
+        raise fail(f"{what} names widths, not numbers", span, "fixed_widths: {d: 64} and shape: [d, n]")
     return rows, columns
 
 
@@ -477,39 +473,12 @@ def make_index(name: str, indices: tuple[str, ...], given: Mapping[str, Any], sp
 
 def make_ratio(name: str, value: Any, names: Names, span: Span = Span()) -> tuple[str, Fraction, str]:
     """A further width `n/H` as a rational multiple of n, with its text."""
-    text = str(value).strip()
-    expr = parse_expression(text, names, span)
-    for part in variables(expr):
-        if part != Variable("n"):
-            raise fail(
-                f"width {name}: {part} is neither n nor a constant",
-                span,
-                did_you_mean(part.name, ["n", *names.constants]),
-            )
-    rules: dict[str, Callable[..., Fraction]] = {
-        "multiply": lambda _, left, right: left * right,
-        "divide": lambda _, left, right: left / right,
-    }
-
-    def at(n: int) -> Fraction:
-        def leaf(part: Expr) -> Fraction | None:
-            if is_call(part, *rules) and variables(part):
-                return None
-            number = n if part == Variable("n") else constant_value(part, names.constants)
-            return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
-
-        return fold(expr, rules, leaf, rules["multiply"])
-
-    try:
-        ratio, twice = at(1), at(2)
-    except (ProgramError, ZeroDivisionError):
-        ratio = twice = Fraction(0)
-    if ratio <= 0 or twice != 2 * ratio or max(ratio.numerator, ratio.denominator) > MAX_WHOLE:
-        raise fail(
-            f"width {name}: {text} is not a positive multiple of n",
-            span,
-            f"{name}: n/2, or `fixed_widths: {{{name}: 64}}` for one that stays finite",
-        )
+    text, what = str(value).strip(), f"width {name}"
+    one, two = (scalar(text, Names({**names.constants, "n": n}, names.indices), what, span) for n in (1, 2))
+    ratio = Fraction(one).limit_denominator(10**6)
+    if ratio <= 0 or two != 2 * one or not math.isclose(ratio, one, rel_tol=1e-12):
+        fix = f"{name}: n/2, or `fixed_widths: {{{name}: 64}}` for one that stays finite"
+        raise fail(f"{what}: {text} is not a positive multiple of n", span, fix)
     return name, ratio, text
 
 
@@ -558,36 +527,21 @@ def make_table(value: Any, what: str) -> Table:
         ) from None
 
 
-def make_initial(
-    name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span(), instead: str = "cov:"
-) -> Initial:
+def make_initial(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Initial:
     """Initial vectors from their options: one source of the covariance, and a variance only beside data.
 
-    Raises    ProgramError, advising `instead` of a variance without data
+    Raises    ProgramError
     """
-    width = given.get("width", INITIAL.options["width"].default)
-    if given.get("grid"):
-        beside = [key for key in given if key not in ("grid", "width")]
-        if beside or indices:
-            what = f"{beside[0]} does not belong beside grid" if beside else "a coordinate vector has no indices"
-            raise fail(
-                f"initial vector {name}: {what}: coordinate a of width n is (a + 1/2)/n",
-                span,
-                f"{name}: {{grid: true}}",
-            )
-        return Initial(name, (), Number(0.5), Number(1 / 12), None, width, span, grid=True)
+    what, width = f"initial vector {name}", given.get("width", INITIAL.options["width"].default)
     sources = [key for key in ("cov", "gram", "data") if key in given]
+    if given.get("grid"):
+        if indices or not given.keys() <= {"grid", "width"}:
+            raise fail(f"{what}: a coordinate vector has no indices and no other options", span, "{grid: true}")
+        return Initial(name, (), Number(0.5), Number(1 / 12), None, width, span, grid=True)
     if len(sources) > 1:
-        raise fail(
-            f"initial vector {name}: {' and '.join(sources)} both give its covariance",
-            span,
-            "keep one of cov, gram and data",
-        )
+        raise fail(f"{what}: {' and '.join(sources)} both give its covariance", span, "keep one of them")
     if "variance" in given and "data" not in given:
-        listed = f"{name}[{', '.join(indices)}]" if indices else name
-        cov = given["variance"]
-        fix = f"P.initial({listed!r}, cov={cov})" if "=" in instead else f"{listed}: {{cov: {cov}}}"
-        raise fail(f"initial vector {name}: variance belongs to data", span, fix)
+        raise fail(f"{what}: variance belongs to data", span, f"the covariance of others: cov {given['variance']}")
     source = {"data": "variance", "gram": "gram"}.get(sources[0] if sources else "", "cov")
     mean, cov = (given.get(key, Number(INITIAL.options[key].default)) for key in ("mean", source))
     return Initial(name, indices, mean, cov, given.get("data"), width, span)
@@ -629,12 +583,10 @@ def make_statement(
     Raises    ProgramError if arguments or keywords do not fit the instruction
     """
     count, takes, option, example = _INSTRUCTIONS[instruction]
-    given: dict[str, str] = {}
-    for key, text in keywords:
-        if key != option.partition("=")[0] or key in given:
-            what = "is given twice" if key in given else "is no option of it"
-            raise fail(f"{instruction}: {key} {what}", span, f"{instruction}(..., {option})")
-        given[key] = text.replace(" ", "")
+    given = {key: text.replace(" ", "") for key, text in keywords}
+    for key in given:
+        if key != option.partition("=")[0]:
+            raise fail(f"{instruction}: {key} is no option of it", span, f"{instruction}(..., {option})")
     if len(args) != count:
         said = f"{instruction} takes {takes}, not {len(args)} argument{'s' * (len(args) != 1)}"
         raise fail(said, span, f"{target} = {example}")
@@ -647,10 +599,9 @@ def make_statement(
     args = [arg.weight if isinstance(arg, Transposed) else arg for arg in args]
     for position, arg in enumerate(args):
         if not isinstance(arg, Variable):
-            fix = f"give it a name first: {_named(target, arg)} = Nonlin({arg}), then {instruction} of that"
-            weight = instruction == "MatMul" and position == 0
-            said = f"{instruction} takes {'a weight' if weight else 'a vector'} by its name here, not {arg}"
-            fix = f"declare it under weights: and write {example}" if weight else fix
+            kind = "a weight" if instruction == "MatMul" and position == 0 else "a vector"
+            said = f"{instruction} takes {kind} by its name here, not {arg}"
+            fix = f"a statement of its own first, x = Nonlin({arg}), then {example}"
             raise fail(said, span.at(getattr(arg, "column", 0)), fix)
     first, second = cast("tuple[Variable, Variable]", tuple(args))
     if instruction == "MatMul":
@@ -659,14 +610,6 @@ def make_statement(
     if text not in _SCALES:
         raise fail(f"Dot has no scale {text}", span, "scale=n**-0.5 (the default, a score) or scale=1/n (the average)")
     return Dot(target, first, second, _SCALES[text], span)
-
-
-def _named(target: Variable, arg: Expr) -> Variable:
-    """A left side for an argument of a statement, by a name that does not occur in it."""
-    taken, name = {v.name for v in variables(arg)}, f"{target.name}_x"
-    while name in taken:
-        name += "x"
-    return Variable(name, slots_of(free_indices(arg)))
 
 
 def make_option(key: str, value: Any, span: Span = Span(), names: Names | None = None) -> Any:
@@ -685,14 +628,11 @@ def make_option(key: str, value: Any, span: Span = Span(), names: Names | None =
             parse_target(str(name), names, span)
             parse_expression(str(text), names, span)
         return tuple((str(name), str(text)) for name, text in value.items())
-    if isinstance(value, Mapping) or (isinstance(value, list | tuple) and "items" not in rule):
-        raise fail(f"{key} takes one value", span)
-    if "items" not in rule:
-        return _one_option(key, value, rule, span)
-    items = list(value) if isinstance(value, list | tuple) else [value]
-    if not items:
-        raise fail(f"{key} is empty", span, f"{key}: {rule['examples'][0]}")
-    return tuple(_one_option(key, item, rule["items"], span) for item in items)
+    items = [*value] if isinstance(value, list | tuple) else [value]
+    if isinstance(value, Mapping) or not items or (len(items) > 1 and "items" not in rule):
+        raise fail(f"{key} takes {'one value, or more' if 'items' in rule else 'one value'}", span)
+    found = tuple(_one_option(key, item, rule.get("items", rule), span) for item in items)
+    return found if "items" in rule else found[0]
 
 
 def _one_option(key: str, value: Any, rule: Mapping[str, Any], span: Span) -> Any:

@@ -317,11 +317,11 @@ def check_initial(checker: Checker, initial: Initial) -> None:
         size = checker.size(initial.joint)
         said = f"{what}: a joint covariance of {size} members is too large"
         checker.need(size <= 20_000, said, span, "let fewer indices appear with a second copy")
-        if size <= 2000:  # larger ones are looked at where they are used
-            axes = [index for index in indices if index not in initial.joint]
-            axes += [*initial.joint, *(f"{index}_" for index in initial.joint)]
-            values = evaluated(checker, cov, axes, called, span)
-            blocks = () if values is None else values.reshape(-1, size, size)[: max(1, 10**9 // size**3)]
+        axes = [index for index in indices if index not in initial.joint]
+        axes += [*initial.joint, *(f"{index}_" for index in initial.joint)]
+        values = evaluated(checker, cov, axes, called, span) if size <= 20_000 else None
+        if values is not None and size <= 2000:  # larger ones are looked at where they are used
+            blocks = values.reshape(-1, size, size)[: max(1, 10**9 // size**3)]
             next((block for block in blocks if not check_semidefinite(checker, block, what, span)), None)
 
 

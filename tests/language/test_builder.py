@@ -204,7 +204,7 @@ def small() -> Builder:
 MISTAKES = {
     "bare family": (lambda P, i, j, u: P.nonlin("z[i]", tp.tanh(u)), "u has 1 index: write u[i]"),
     "minus bare family": (lambda P, i, j, u: u[i] - u, "u has 1 index: write u[i]"),
-    "number of indices": (lambda P, i, j, u: u[i, j], "2 indices are given, but u has 1 index"),
+    "number of indices": (lambda P, i, j, u: u[i, j], "2 given, but u has 1 index"),
     "product of indices": (lambda P, i, j, u: u[i * j], "i * j is not affine"),
     "float index": (lambda P, i, j, u: u[0.5], "not made of whole numbers"),
     "string index": (lambda P, i, j, u: u["q"], "q is not an index or a constant"),
@@ -244,7 +244,7 @@ MISTAKES = {
     "width": (lambda P, i, j, u: P.nonlin("z", 1, width="d"), "d is not a declared width"),
     "outputs member": (lambda P, i, j, u: P.outputs(u[0]), "an output is a whole family, not u[0]"),
     "outputs unknown": (lambda P, i, j, u: P.outputs("xx"), "the output xx is not defined"),
-    "outputs number": (lambda P, i, j, u: P.outputs(3), "an output is a family, not 3"),
+    "outputs number": (lambda P, i, j, u: P.outputs(3), "an output is a whole family, not 3"),
     "run": (lambda P, i, j, u: P.defaults(widht=3), "did you mean width?"),
     "none": (lambda P, i, j, u: P.nonlin("z", None), "an argument of Nonlin is missing"),
     "array": (lambda P, i, j, u: u[i] * np.ones(3), "cannot stand in an expression"),
@@ -261,7 +261,7 @@ MISTAKES = {
     "keyword": (lambda P, i, j, u: tp.clip(u[i], -1, high=2), "high is not one of its parameters"),
     "function": (lambda P, i, j, u: function("tahn"), "did you mean tanh?"),
     "other program": (lambda P, i, j, u: P.nonlin("z[i]", u[i] * Builder("q", {"k": 1}).k), "another meaning"),
-    "title": (lambda P, i, j, u: Builder("p", title="\ud800"), "a title must be text"),
+    "title": (lambda P, i, j, u: Builder("p", title="\ud800"), "title has characters that are not printable"),
 }
 
 
