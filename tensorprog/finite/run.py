@@ -188,11 +188,14 @@ def check_memory(
     what, ways = f"drawing {networks} network{'s' if networks > 1 else ''} at a time", list[str]()
     results = 0 if stored else samples * job.drawn // job.block
     if 2 * results > way.memory:
-        what, ways = "the results and drawing them", ["write them to disk with store=", "ask for fewer samples"]
+        what, ways = (
+            "the results and drawing them",
+            ["write them to disk with store= (--stream)", "ask for fewer samples"],
+        )
     elif results:
         what += " with the results"
     if job.plan.method == "dense" and not job.plan.matrices:
-        ways.append("draw without weight matrices by method='lazy'")
+        ways.append("draw without weight matrices by method='lazy' (--method lazy)")
     raise too_much(what, way.memory, limit, ways)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,32 +131,9 @@ class NotFiniteError(AccuracyError):
 
 
 class MemoryLimitError(TensorprogError):
-    """A result would not fit in the memory allowed; `ways` are what helps, in the names of Python."""
+    """A result would not fit in the memory allowed."""
 
     exit_code = 3
-
-    def __init__(self, text: str, ways: Sequence[str] = ()) -> None:
-        self.text, self.ways = text, tuple(ways)
-        *others, last = ways or ("",)
-        said = f"{', '.join(others)}, or {last}" if others else last
-        super().__init__(f"{text}: {said}" if said else text)
-
-    def __reduce__(self) -> Any:
-        return type(self), (self.text, self.ways)
-
-    def spelled(self, options: Mapping[str, str]) -> MemoryLimitError:
-        """The same in the names of a command's `options`, by those of Python, without ways that it does not have."""
-
-        def has(text: str) -> bool:
-            return not any(name in text and not option for name, option in options.items())
-
-        def written(text: str) -> str:
-            for name, option in options.items():
-                text = text.replace(name, option)
-            return text
-
-        text = self.text.replace("max_memory", options["max_memory"] or "what is allowed")
-        return MemoryLimitError(text, [written(way) for way in self.ways if has(way)])
 
 
 class WorkerError(TensorprogError):

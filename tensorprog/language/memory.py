@@ -44,7 +44,8 @@ def amount(size: float, up: bool = False) -> str:
 def too_much(what: str, takes: float, limit: float, ways: Sequence[str], beside: str = "") -> MemoryLimitError:
     """An error that says what would take how many bytes, `beside` what else, which is more than the limit, and the
     ways to need less, the last of which is to allow more."""
+    more = ", ".join(ways) + ", or " if ways else ""
     return MemoryLimitError(
-        f"{what} would take {amount(takes, up=True)}{beside}, more than max_memory, {amount(limit)}",
-        [*ways, "raise max_memory"],
+        f"{what} would take {amount(takes, up=True)}{beside}, more than max_memory, {amount(limit)}: {more}"
+        "raise max_memory (--max-memory)"
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import re
 import textwrap
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["BLAME", "REMARK", "captions", "marks_of", "to_dot", "to_mermaid", "to_svg"]
+__all__ = ["BLAME", "REMARK", "marks_of", "to_dot", "to_mermaid", "to_svg"]
 
 GREY = "#777777"
 CHARACTER, LINE, PAD, INCH = 6.1, 15.0, 8.0, 72.0  # points: of a letter, a line, around texts
@@ -62,18 +63,10 @@ class Marks:
 
     sorts: Mapping[str, tuple[str, ...]]  # node -> its kind, or its roles if the drawing is of a check
     judged: bool = False
-    verdict: str = ""  # grade, and what follows from it
     path: frozenset[str] = frozenset()  # nodes at fault and between, or without faults those of the remarks
-    numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of the findings about a node
-    notes: dict[str, str] = field(default_factory=dict)  # node -> whole messages
-    faults: tuple[str, ...] = ()  # one line for each number, faults first
-    fails: int = 0  # how many of them are faults; the others are remarks
-    claims: tuple[str, ...] = ()  # what the grade rests on besides the clauses: results beyond them, exact rewrites
-
-    @property
-    def colour(self) -> str:
-        """Colour of the path."""
-        return BLAME if self.fails else REMARK
+    numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of the findings about a node
+    captions: tuple[str, ...] = ()  # the grade, what it rests on, and a line for each finding, faults first
+    colour: str = REMARK  # of the path
 
     def joins(self, u: str, v: str) -> bool:
         """Whether an edge belongs to the path; what a statement reads of itself, in an earlier round, does not."""
@@ -83,6 +76,11 @@ class Marks:
         """The style of a node: by its kind, or by its first role if the drawing is of a check."""
         return (ROLES if self.judged else KINDS)[self.sorts[node][0]]
 
+    def lines(self, node: str, text: str) -> list[str]:
+        """The lines in the box of a node: numbers of findings and roles, if the program was checked, and the text."""
+        numbers = "".join(f"({number}) " for number in self.numbers.get(node, ()))
+        return [numbers + ", ".join(self.sorts[node]), text] if self.judged else [text]
+
 
 def marks_of(graph: Any, report: Any) -> Marks:
     """The marks of a report: faults and remarks are numbered; the paths of faults, else of remarks, are drawn."""
@@ -90,32 +88,25 @@ def marks_of(graph: Any, report: Any) -> Marks:
         return Marks({node: (kind,) for node, kind in graph.nodes(data="kind")})
     failing = [f for f in report.findings if f.verdict in ("fails", "unknown")]
     remarks = [f for f in report.findings if f.verdict == "remark"]
-    numbers: dict[str, tuple[int, ...]] = {}
-    notes: dict[str, str] = {}
+    numbers = defaultdict[str, tuple[int, ...]](tuple)
+    claims = [*map(str, report.claims)]
+    claims += [f"{rewrite.kind}, line {rewrite.line}: {rewrite.text}" for rewrite in report.rewrites]
+    faults = []
     for number, finding in enumerate([*failing, *remarks], 1):
         for node in finding.where.split(", "):
-            numbers[node] = (*numbers.get(node, ()), number)
-        for node in {*finding.nodes, *finding.where.split(", ")}:
-            told = (notes.get(node), f"{finding.rule}: {finding.message}", finding.fix and f"try {finding.fix}")
-            notes[node] = "\n".join(filter(None, told))
-    path = frozenset(node for finding in failing or remarks for node in finding.nodes)
-    verdict = report.grade
+            numbers[node] += (number,)
+        place = f", line {finding.line}" if finding.line else ""
+        sentence = re.split(r"(?<!e\.g)(?<!i\.e)[.;] ", finding.message, maxsplit=1)[0]
+        faults.append(f"({number}) {finding.rule}{place}: {sentence}")
+    title = f"{graph.graph.get('name', '')} - {report.grade}"
     if report.claims:
-        verdict += f": {', '.join(f'{claim.name} ({claim.standing})' for claim in report.claims)}"
+        title += f": {', '.join(f'{claim.name} ({claim.standing})' for claim in report.claims)}"
     if report.consequence:
-        verdict += f": {report.consequence}" + (f" like {report.rate}" if report.rate else "")
-    faults = tuple(_short(finding) for finding in [*failing, *remarks])
-    sorts = dict(graph.nodes(data="roles"))
-    rewrites = (f"{rewrite.kind}, line {rewrite.line}: {rewrite.text}" for rewrite in report.rewrites)
-    claims = (*map(str, report.claims), *rewrites)
-    return Marks(sorts, True, verdict, path, numbers, notes, faults, len(failing), claims)
-
-
-def _short(finding: Any) -> str:
-    """Rule, place and first sentence of a finding."""
-    sentence = re.split(r"(?<!e\.g)(?<!i\.e)[.;] ", finding.message, maxsplit=1)[0]
-    place = f", line {finding.line}" if finding.line else ""
-    return f"{finding.rule}{place}: {sentence}"
+        title += f": {report.consequence}" + (f" like {report.rate}" if report.rate else "")
+    path = frozenset(node for finding in failing or remarks for node in finding.nodes)
+    return Marks(
+        dict(graph.nodes(data="roles")), True, path, numbers, (title, *claims, *faults), BLAME if failing else REMARK
+    )
 
 
 def clean(text: object) -> str:
@@ -141,10 +132,10 @@ def to_svg(graph: Any, report: Any = None) -> str:
     from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 
     marks, labels = marks_of(graph, report), {}
-    for node, text in _labels(graph, marks).items():
-        labels[node] = "\n".join(line for part in text for line in _lines(part, WRAP))
+    for node, text in graph.nodes(data="text"):
+        labels[node] = "\n".join(line for part in marks.lines(node, text) for line in _lines(part, WRAP))
     places, sizes, width, height = _layout(graph, labels)
-    below = [line for text in captions(graph, report)[1:] for line in _lines(text, int(width / CHARACTER))]
+    below = [line for text in marks.captions[1:] for line in _lines(text, int(width / CHARACTER))]
     shown = {sort for sorts in marks.sorts.values() for sort in sorts}
     styles = [(name, style) for name, style in (ROLES if marks.judged else KINDS).items() if name in shown]
     entries: list[Any] = [
@@ -195,7 +186,7 @@ def to_svg(graph: Any, report: Any = None) -> str:
             zorder=2 if blamed else 1,
         )
         ax.add_patch(arrow)
-    title = clean(graph.graph.get("name", "")) + (f" - {marks.verdict}" if marks.judged else "")
+    title = clean(marks.captions[0] if marks.judged else graph.graph.get("name", ""))
     ax.text(
         PAD,
         -head + LINE,
@@ -231,7 +222,7 @@ def _layout(
         node: (CHARACTER * max(map(len, text.split("\n"))) + 2 * PAD, LINE * (1 + text.count("\n")) + PAD)
         for node, text in labels.items()
     }
-    width = max(NARROWEST, *(sum(sizes[node][0] + GAP for node in row) + GAP for row in rows)) if rows else NARROWEST
+    width = max([NARROWEST, *(sum(sizes[node][0] + GAP for node in row) + GAP for row in rows)])
     places, top = {}, GAP
     for row in rows:
         high = max(sizes[node][1] for node in row)
@@ -255,38 +246,17 @@ def _rows(graph: Any) -> list[list[str]]:
     for node in graph:  # a weight or initial vector stands just above its first user
         if position[node] < 0 and forward.out_degree(node):
             level[node] = min(level[v] for v in forward.successors(node)) - 1
-    nx.set_node_attributes(forward, level, "row")
-    at = {node: float(x) for node, (x, _) in nx.multipartite_layout(forward, "row", align="horizontal").items()}
+    rows = [[node for node in graph if level[node] == row] for row in sorted(set(level.values()))]
+    at = {node: k - (len(row) - 1) / 2 for row in rows for k, node in enumerate(row)}
     for _ in range(SWEEPS):
-        for row in sorted(set(level.values())):
-            for node in (node for node in graph if level[node] == row):
-                near = [at[other] for other in (*forward.predecessors(node), *forward.successors(node))]
-                at[node] = sum(near) / len(near) if near else at[node]
-            ordered = sorted((node for node in graph if level[node] == row), key=lambda node: at[node])
-            for k, node in enumerate(ordered):
-                at[node] = k - (len(ordered) - 1) / 2
-    return [sorted((n for n in graph if level[n] == row), key=lambda n: at[n]) for row in sorted(set(level.values()))]
+        for row in rows:
+            near = {node: [at[other] for other in nx.all_neighbors(forward, node)] or [at[node]] for node in row}
+            row.sort(key=lambda node: sum(near[node]) / len(near[node]))
+            at |= {node: k - (len(row) - 1) / 2 for k, node in enumerate(row)}
+    return rows
 
 
 # ---- text for other programs --------------------------------------------------------------------------------------
-
-
-def _labels(graph: Any, marks: Marks) -> dict[str, list[str]]:
-    """The lines in each box: numbers of findings and roles, if the program was checked, and the statement."""
-    found = {}
-    for node, data in graph.nodes(data=True):
-        numbers = "".join(f"({number}) " for number in marks.numbers.get(node, ()))
-        found[node] = [numbers + ", ".join(marks.sorts[node]), data["text"]] if marks.judged else [data["text"]]
-    return found
-
-
-def captions(graph: Any, report: Any = None) -> list[str]:
-    """What stands beside a drawing of a check: the grade, what it rests on, and the findings by number."""
-    marks = marks_of(graph, report)
-    if not marks.judged:
-        return []
-    faults = [f"({number}) {fault}" for number, fault in enumerate(marks.faults, 1)]
-    return [f"{graph.graph.get('name', '')} - {marks.verdict}", *marks.claims, *faults]
 
 
 def to_dot(graph: Any, report: Any = None) -> str:
@@ -301,15 +271,14 @@ def to_dot(graph: Any, report: Any = None) -> str:
         '  node [shape=box, style="rounded,filled", fontname=monospace];',
     ]
     if marks.judged:
-        caption = quoted(*captions(graph, report)).replace("\\n", "\\l")[:-1]
+        caption = quoted(*marks.captions).replace("\\n", "\\l")[:-1]
         lines.append(f'  graph [label={caption}\\l", labeljust=l, fontname=monospace];')
-    labels = _labels(graph, marks)
-    for node in graph:
+    for node, text in graph.nodes(data="text"):
         style, fault = marks.style(node), node in marks.path
         look = f'fillcolor="{style.fill}", color="{marks.colour if fault else style.border}", fontcolor="{style.ink}"'
         look += ", penwidth=3" if fault else ""
         look += ', style="rounded,filled,dashed"' if style.dash else ""
-        lines.append(f"  {quoted(node)} [label={quoted(*labels[node])}, {look}];")
+        lines.append(f"  {quoted(node)} [label={quoted(*marks.lines(node, text))}, {look}];")
     for u, v, data in graph.edges(data=True):
         look = f', color="{marks.colour}", penwidth=3' if marks.joins(u, v) else ""
         lines.append(f"  {quoted(u)} -> {quoted(v)} [label={quoted(data['role'])}{look}];")
@@ -328,10 +297,10 @@ def to_mermaid(graph: Any, report: Any = None) -> str:
     def sort(node: str) -> str:
         return marks.sorts[node][0].replace("-", "")
 
-    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in captions(graph, report))]
-    labels = _labels(graph, marks)
-    for node in graph:
-        lines.append(f'  {names[node]}("{"<br/>".join(map(text, labels[node]))}"):::{sort(node)}')
+    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in marks.captions)]
+    for node, said in graph.nodes(data="text"):
+        written = "<br/>".join(map(text, marks.lines(node, said)))
+        lines.append(f'  {names[node]}("{written}"):::{sort(node)}')
     for u, v, data in graph.edges(data=True):
         lines.append(f"  {names[u]} -->|{data['role']}| {names[v]}")
     for sort_name, style in (ROLES if marks.judged else KINDS).items():

@@ -88,7 +88,7 @@ HOSTILE = [
             "s=",
         )
     ),
-    *(["run", "small.yaml", "--width", text] for text in ("0", "-4", "abc", "16,,64", "1e3", NINES, "²", "")),
+    *(["run", "small.yaml", "--width", text] for text in ("0", "-4", "abc", "16,,64", NINES, "²", "")),
     *(["run", "small.yaml", "--samples", text] for text in ("1", "many", "1e400", "2.5", "-inf", NINES, "")),
     *(
         ["run", "small.yaml", *options]
@@ -348,7 +348,6 @@ def test_limit_and_sample(tp, folder):
         (".svg", "<svg"),
         (".dot", "digraph"),
         (".mmd", "-->"),
-        (".md", "```mermaid"),
     ],
 )
 def test_graph_by_suffix(tp, folder, suffix, text):
@@ -401,9 +400,6 @@ def test_list(tp):
     atoms = tp("list", "--atoms")[1]
     assert "softplus" in atoms
     assert "softmax" in atoms
-    lipschitz = {line.split()[0]: line for line in atoms.splitlines() if line}
-    assert all(" yes " in lipschitz[name] for name in ("add", "subtract"))
-    assert " no " in lipschitz["multiply"]
 
 
 def test_tp_run_is_tp_run(tp):
@@ -520,7 +516,7 @@ def test_infinitely_many_heads(tp):
     assert "b is not an index" in err
     code, _, err = tp("limit", "attention_regimes", "--infinite", "a", "--latex")
     assert code == 2
-    assert "--infinite are about numbers" in err
+    assert "--infinite print different things" in err
 
 
 def test_averages_of_programs_outside_the_theory_have_no_limit(tp):
@@ -652,19 +648,3 @@ def test_output_survives_a_terminal_without_unicode(folder):
     result = _shell(f"{TP} graph u.yaml; {TP} check u.yaml", PYTHONIOENCODING="ascii", LC_ALL="C")
     assert result.returncode == 0
     assert "Traceback" not in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("place", "instead"),
-    [
-        ("x.png", "x.svg"),
-        ("pics/x.png", "pics/x.svg"),
-        (".svg", "small.svg"),
-        (".", "small.svg"),
-        ("x", "x.svg"),
-    ],
-)
-def test_pictures_of_another_kind_are_refused_with_a_name_that_works(tp, place, instead):
-    code, _, err = tp("graph", "small.yaml", "-o", place)
-    assert code == 2
-    assert err.splitlines()[-1].replace("\\", "/") == f"  try   -o {instead}"

@@ -81,15 +81,12 @@ def test_nothing_is_overwritten(folder: Path) -> None:
     assert sorted(os.listdir(folder)) == ["mine.yaml"]
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("a/b", "not a path"), ("a\\b", "not a path"), ("mine.yaml", "without its ending"), ("con", "device on Windows"),
-    ("NUL.x", "device on Windows"), ("", "letters, digits"),
-    (".hidden", "letters, digits"), ("two words", "letters, digits"), ("end.", "letters, digits"),
-    ("a:b", "letters, digits"), ("a\nb", "letters, digits"), ("a#b", "letters, digits"),
-])  # fmt: skip
-def test_names_that_are_none(name: str, words: str, folder: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["a/b", "a\\b", "mine.yaml", "con", "NUL.x", "", ".hidden", "two words", "end.", "a:b", "a\nb", "a#b"]
+)
+def test_names_that_are_none(name: str, folder: Path) -> None:
     message = fails("new", name)
-    assert words in message
+    assert "cannot name a program" in message
     assert "try   tp new " in message
     assert not os.listdir(folder)
 
@@ -133,7 +130,7 @@ def test_data_that_differs_is_not_overwritten() -> None:
         (["--from", "nosuch"], "no shipped program"),
         (["-o", "nowhere/x.yaml"], "no folder"),
         (["-o", "x.txt"], "end in"),
-        (["-o", "aux.yaml"], "device"),
+        (["-o", "aux.yaml"], "end in"),
         (["--from", "broken.yaml"], "missing"),
     ],
 )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -45,10 +44,6 @@ from tensorprog.jobs.cli.options import (
     out,
 )
 from tensorprog.language.errors import NotCompiledError, TensorprogError, fail
-
-if TYPE_CHECKING:
-    from tensorprog.check.clauses import Report
-    from tensorprog.language.ir import Netsor
 
 __all__ = ["check", "limit", "run", "sample"]
 
@@ -152,48 +147,28 @@ def check(
 
     netsor = load(file, overrides)
     report = check_with_limit(netsor)
-    if form == "json":
-        print_json(header(netsor, report) | _asked(netsor, rewritten, facts))
-    elif not quiet:
-        show(report.blocks())
-        if rewritten:
-            echo("\n" + _written_out(netsor, report))
-        if facts:
-            from tensorprog.check.facts_table import facts_blocks
-            from tensorprog.check.rewrites import normalize
-
-            show(facts_blocks(normalize(netsor).netsor), apart=True)
-    return exit_code(report.grade, require)
-
-
-def _written_out(netsor: Netsor, report: Report) -> str:
-    """The program written out, in the theorem's form if it has one, and the steps to it from the one judged."""
-    from tensorprog.check.rewrites import written_out
+    from tensorprog.check.facts_table import facts_blocks, facts_table
+    from tensorprog.check.rewrites import normalize, written_out
     from tensorprog.language.writing import shown
 
-    found = written_out(netsor)
-    more = [step for step in found.steps[len(report.rewrites) :] if step.kind != "unused"]
-    dropped = dict.fromkeys(step.where for step in found.steps if step.kind == "unused")
-    lines = [str(step) for step in more] + ([f"unused: {', '.join(dropped)} dropped"] if dropped else [])
-    head = "in the theorem's form:" if report.grade in ("theorem", "remark") else "rewritten:"
-    return "\n".join([head, *(f"  {line}" for line in lines), "", shown(found.netsor).rstrip()])
-
-
-def _asked(netsor: Netsor, rewritten: bool, facts: bool) -> dict[str, Any]:
-    """What `tp check` adds to its JSON object on request."""
-    found: dict[str, Any] = {}
-    if rewritten:
-        from tensorprog.check.rewrites import written_out
-        from tensorprog.language.writing import shown
-
-        program = written_out(netsor)
-        found["rewritten"] = {"steps": [step.to_json() for step in program.steps], "program": shown(program.netsor)}
-    if facts:
-        from tensorprog.check.facts_table import facts_table
-        from tensorprog.check.rewrites import normalize
-
-        found["facts"] = [row.to_json() for row in facts_table(normalize(netsor).netsor)]
-    return found
+    written = written_out(netsor) if rewritten else None
+    if form == "json":
+        found = header(netsor, report)
+        if written is not None:
+            steps = [step.to_json() for step in written.steps]
+            found["rewritten"] = {"steps": steps, "program": shown(written.netsor)}
+        if facts:
+            found["facts"] = [row.to_json() for row in facts_table(normalize(netsor).netsor)]
+        print_json(found)
+    elif not quiet:
+        show(report.blocks())
+        if written is not None:
+            head = "in the theorem's form:" if report.grade in ("theorem", "remark") else "rewritten:"
+            lines = [f"  {step}" for step in written.steps[len(report.rewrites) :]]  # from the program judged
+            echo("\n".join(["", head, *lines, "", shown(written.netsor).rstrip()]))
+        if facts:
+            show(facts_blocks(normalize(netsor).netsor), apart=True)
+    return exit_code(report.grade, require)
 
 
 def _refused(program: Any, require: str | None, form: str) -> int:
@@ -254,30 +229,25 @@ def limit(
     code = _refused(program, require, form)
     if code:
         return code
-    if sum((symbolic, latex, self_check)) > 1:
-        raise fail("--symbolic, --latex and --self-check print different things", fix="one of them")
-    if (symbolic or latex) and (accuracy is not None or infinite is not None):
-        raise fail("--accuracy and --infinite are about numbers, not formulas", fix="without --symbolic, --latex")
-    if self_check and infinite is not None:
-        raise fail("--self-check is about the numbers of the limit of infinite width", fix="--self-check alone")
-    if symbolic or latex:
+    formulas = symbolic or latex
+    if sum((symbolic, latex, self_check, infinite is not None)) > 1 or (formulas and accuracy is not None):
+        raise fail(
+            "--symbolic, --latex, --self-check and --infinite print different things; --accuracy is about numbers",
+            fix="one of them",
+        )
+    if formulas:
         return _formulas(program, form, quiet, latex)
     from tensorprog.results.reference import Reference
 
-    if accuracy is not None and not 0 < accuracy < float("inf"):
-        raise fail(f"--accuracy {accuracy}: is not a positive number", fix="--accuracy 1e-4")
     law = program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
     if self_check:
         return _self_check(law, program, samples, seed or 0, form, quiet)
     reference = Reference(law if infinite is None else law.infinite_heads(infinite))
+    refused = reference.refused()
+    whole = len(refused) == len(reference.law.outputs)
     if form == "json":
-        found: dict[str, Any] | None = reference.to_json()
-        whole = len(reference.refused()) == len(reference.law.outputs)
-        print_json(header(program.netsor, program.check()) | {"limit": None if whole else found})
-    elif not quiet:
-        if len(refused := reference.refused()) == len(reference.law.outputs):
-            raise reference.failed[refused[0]]
-        _computed(reference)
+        print_json(header(program.netsor, program.check()) | {"limit": None if whole else reference.to_json()})
+    elif not quiet and not whole:
         show(program.check().blocks()[:1])
         if len(law.widths) > 1:
             from tensorprog.limit.law.law import widths_text
@@ -288,21 +258,9 @@ def limit(
         show(reference.each_block(), apart=True)
         last = f"in brackets: the error of the last digits; largest error: {reference.law.error:.1e}"
         show([paragraph(last)], apart=True)
-    if refused := reference.refused():
+    if refused := reference.refused():  # some of them only now
         raise reference.failed[refused[0]]
     return DONE
-
-
-def _computed(reference: Any) -> None:
-    """Compute what will be shown, behind a bar if a person looks at it; what fails is said in its place."""
-    from tensorprog.show.progress import Progress
-
-    with Progress().shown() as listener:
-        names = (*reference.law.outputs, *reference.law.scores)
-        for number, name in enumerate(names, 1):
-            listener.stage(f"compiling the limit, {number} of {len(names)}: {name}")
-            with suppress(Exception):  # `Reference` raises it again
-                reference.moments(name)
 
 
 def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,16 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from tensorprog.language.errors import (
-    FullDiskError,
-    MemoryLimitError,
-    Problem,
-    TensorprogError,
-    did_you_mean,
-    fail,
-    need_package,
-    visible,
-)
+from tensorprog.language.errors import Problem, TensorprogError, did_you_mean, fail, need_package, visible
 from tensorprog.language.files import FULL, json_text
 from tensorprog.show.terminal import prepare
 
@@ -32,25 +22,15 @@ if TYPE_CHECKING:
     from tensorprog.language.ir import Netsor
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-DONE, OUTSIDE, BAD_INPUT, NOT_MET, OUR_BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 70, 130, 141
+DONE, OUTSIDE, BAD_INPUT, NOT_MET, OUR_BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
 EXIT_CODES = (
     "0 done; 1 the program is outside the theory, or below --require; 2 bad input; 3 accuracy, memory or disk do not "
     "suffice, or a limit that is not compiled; 130 interrupted"
 )
 REQUIRED = ("theorem", "remark", "extension")  # grades that --require takes
-SPELLED = {  # names of Python, as options of commands
-    "max_memory": "--max-memory",
-    "store=": "--stream",
-    "method='lazy'": "--method lazy",
-    "samples": "--samples",
-}
 
 
 # ---- from exceptions to exit codes ----------------------------------------------------------------------------------
-
-
-class _ReaderGoneError(Exception):
-    """Nobody reads the pipe any more."""
 
 
 def _guarded(call: Callable[[], Any]) -> NoReturn:
@@ -58,9 +38,6 @@ def _guarded(call: Callable[[], Any]) -> NoReturn:
     prepare()
     try:
         code = call()
-    except _ReaderGoneError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left goes nowhere
-        code = BROKEN_PIPE
     except (Exception, KeyboardInterrupt) as error:
         text, code = _said(error)
         with contextlib.suppress(OSError):  # with the notes of the error: where it happened
@@ -111,35 +88,6 @@ class Command(click.Command):
                 formatter.write_dl(rows, col_max=formatter.width * 3 // 5)
         with formatter.section("Exit codes"):
             formatter.write_text(EXIT_CODES)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Split the words of the line; what is wrong with them is told with the command that they are for."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            error.ctx = error.ctx or ctx
-            raise
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run and write all that was printed; click would take a closed pipe for exit code 1."""
-        try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-        except MemoryLimitError as error:
-            if isinstance(self, click.Group):  # its command has spelled it
-                raise
-            has = {name for parameter in ctx.command.params for name in parameter.opts}
-            told = error.spelled({name: text if text.split()[0] in has else "" for name, text in SPELLED.items()})
-            told.__notes__ = getattr(error, "__notes__", [])
-            raise told from None
-        except OSError as error:
-            windows = error.errno == errno.EINVAL and os.name == "nt" and not error.filename
-            if error.errno == errno.EPIPE or windows:
-                raise _ReaderGoneError from None
-            if error.errno in FULL and not error.filename:
-                raise FullDiskError(Problem("what is printed cannot be written: there is no room left")) from None
-            raise
-        return result
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run, and in a shell leave with the exit code."""
@@ -276,23 +224,19 @@ def writable(path: Path) -> None:
 
     Raises    ProgramError
     """
-    folder = path.parent
-    if path.is_dir():
-        raise fail(f"{path} is a directory", fix="name a file in it")
-    if not folder.is_dir():
-        raise fail(f"there is no folder {folder}", fix="create it first, or name another place")
-    if not os.access(folder, os.W_OK):
-        raise fail(f"{folder} cannot be written to", fix="name another place")
+    if path.is_dir() or not path.parent.is_dir():
+        why = "it is a directory" if path.is_dir() else f"there is no folder {path.parent}"
+        raise fail(f"{path} cannot be written: {why}", fix="name a file in a folder that there is")
 
 
-def write_files(files: Mapping[Path, bytes], force: bool, same: bool = False) -> None:
-    """Write files, and the folders that they are in; with `same`, ones that hold this already are no obstacle.
+def write_files(files: Mapping[Path, bytes], force: bool) -> None:
+    """Write files, and the folders that they are in; ones that hold the same already are no obstacle.
 
     Raises    ProgramError if some are there, unless they may be replaced by `force`
     """
     from tensorprog.language.files import whole, writing
 
-    taken = [path for path in files if path.exists() and not (same and path.read_bytes() == files[path])]
+    taken = [path for path in files if path.exists() and path.read_bytes() != files[path]]
     if taken and not force:
         raise fail(f"{', '.join(map(str, taken))}: there already", fix="another place with -o, or --force to replace")
     for path, content in files.items():

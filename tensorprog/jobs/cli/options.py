@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,63 +56,41 @@ def several(option: str, example: str) -> Reader:
 
 def interval(_: click.Context, __: click.Parameter, text: str | None) -> tuple[float, float] | None:
     """Two numbers A,B."""
-    if text is None:
-        return None
     try:
-        low, high = (float(part) for part in text.split(","))
+        low, high = map(float, text.split(",")) if text is not None else (0.0, 0.0)
     except ValueError:
         raise fail(f"--between {text}: is not two numbers", fix="--between 0.01,10") from None
-    return low, high
+    return None if text is None else (low, high)
 
 
-def whole_number(option: str, minimum: int) -> Reader:
-    """Reader of a whole number of at least `minimum`; 1e6 is one."""
-
-    def convert(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
-        if text is None:
-            return None
-        try:
-            number = int(text) if text.strip().lstrip("+-").replace("_", "").isdigit() else float(text)
-            if number == int(number) and minimum <= number <= MAX_NUMBER:
-                return int(number)
-        except (ValueError, OverflowError):
-            pass
-        raise fail(f"{option} {text}: is not a whole number of at least {minimum} and at most {MAX_NUMBER}")
-
-    return convert
+def _whole(option: str, text: str, minimum: int, maximum: int = MAX_NUMBER) -> int:
+    """A whole number; 1e6 is one."""
+    with suppress(ValueError, OverflowError):
+        number = int(text) if text.strip().lstrip("+-").isdigit() else float(text)
+        if number == int(number) and minimum <= number <= maximum:
+            return int(number)
+    raise fail(f"{option} {text[:40]}: is not a whole number of at least {minimum} and at most {maximum}")
 
 
 def widths(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[int, ...] | None:
     """Whole numbers, separated by commas or given one by one."""
-    found: list[int] = []
-    for text in (part.strip() for given in texts for part in given.split(",")):
-        if not text.isascii() or not text.replace("_", "").isdigit() or not 1 <= int(text[:20]) <= 10**7:
-            raise fail(f"--width {text[:40]}: is not a whole number between 1 and 10000000", fix="--width 16,64,256")
-        found.append(int(text))
-    return tuple(found) or None
+    return tuple(_whole("--width", text, 1, 10**7) for given in texts for text in given.split(",")) or None
 
 
 def memory(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
     """An amount of memory, refused before anything is done if it is none."""
-    if text is not None:
-        try:
-            parse_memory(text)
-        except ProgramError:
-            raise fail(f"--max-memory {text}: is not an amount of memory", fix="--max-memory 1GiB") from None
+    try:
+        parse_memory(text or ("1" if text is None else "none"))
+    except ProgramError:
+        raise fail(f"--max-memory {text}: is not an amount of memory", fix="--max-memory 1GiB") from None
     return text
 
 
-class Place(click.Path):
+def _place(_: click.Context, __: click.Parameter, text: str | None) -> Path | None:
     """The path of something to write."""
-
-    def __init__(self, **extra: Any) -> None:
-        super().__init__(path_type=Path, **extra)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read the path; an empty text is none."""
-        if value == "":
-            self.fail("the path is empty; . is the folder you are in", param, ctx)
-        return super().convert(value, param, ctx)
+    if text == "":
+        raise fail("the path is empty; . is the folder you are in")
+    return None if text is None else Path(text)
 
 
 # ---- options --------------------------------------------------------------------------------------------------------
@@ -133,14 +112,17 @@ def options(*chosen: Callable[[F], F]) -> Callable[[F], F]:
 
 def number(name: str, minimum: int, help: str, default: str | None = None) -> Callable[[F], F]:
     """An option that takes a whole number."""
-    convert = whole_number(name, minimum)
+
+    def convert(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+        return None if text is None else _whole(name, text, minimum)
+
     return option(name, metavar="N", callback=convert, help=help, default=default, show_default=default is not None)
 
 
 def out(help: str, metavar: str = "DIR", **extra: Any) -> Callable[[F], F]:
     """The option that says where something is written."""
     names = ("-o", "--out") if metavar == "FILE" else ("--out",)
-    return option(*names, metavar=metavar, type=Place(), help=help, **extra)
+    return option(*names, metavar=metavar, callback=_place, help=help, **extra)
 
 
 FILE = click.argument("file", metavar="FILE")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import importlib.util
 import io
 import re
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path, PureWindowsPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -31,13 +29,10 @@ from tensorprog.language.errors import TensorprogError, fail
 from tensorprog.language.files import is_reserved, write_text
 from tensorprog.shipped import SCHEMA, STARTER, judged, resolve
 
-if TYPE_CHECKING:
-    from tensorprog.language.atoms.core import Regularity
-
 __all__ = ["graph", "import_", "list_", "new"]
 
 SUFFIXES = (".yaml", ".yml")
-KINDS = (".svg", ".dot", ".gv", ".mmd", ".md")
+KINDS = (".svg", ".dot", ".mmd")
 MODELINE = "# yaml-language-server: $schema="
 
 
@@ -54,47 +49,21 @@ MODELINE = "# yaml-language-server: $schema="
 @options(FORMAT, QUIET)
 def list_(atoms: bool, form: str, quiet: bool) -> int:
     """List the shipped programs with the grade of each."""
-    columns, rows = (
-        (("name", "arguments", "range", "Lipschitz", "what"), atom_rows())
-        if atoms
-        else (("name", "grade", "title"), judged())
-    )
+    from tensorprog.language.atoms import ATOMS, REDUCTIONS
+
+    columns, rows = ("name", "grade", "title"), [tuple(row) for row in judged()] if not atoms else []
+    if atoms:
+        columns = ("name", "arguments", "what")
+        for atom in ATOMS.values():
+            given = [key if value is None else f"{key}={value:g}" for key, value in atom.params.items()]
+            written = ", ".join([*"xyz"[: atom.arity], *given])
+            rows.append((atom.name, f"x {atom.operator} y" if atom.operator and "," in written else written, atom.doc))
+        rows += [(f"{reducer.name}[i]", "x", reducer.doc) for reducer in REDUCTIONS.values()]
     if form == "json":
         print_json({"atoms" if atoms else "programs": [dict(zip(columns, row, strict=True)) for row in rows]})
     elif not quiet:
         show([Grid("", columns, tuple(rows), text_columns=tuple(range(len(columns))))])
     return DONE
-
-
-def atom_rows() -> list[tuple[str, ...]]:
-    """Name, arguments, range, Lipschitz constant and purpose of each function."""
-    from tensorprog.language.atoms import ATOMS, REDUCTIONS
-
-    rows: list[tuple[str, ...]] = []
-    for atom in ATOMS.values():
-        names = [
-            *["x", "y", "z"][: atom.arity],
-            *(key if value is None else f"{key}={value:g}" for key, value in atom.params.items()),
-        ]
-        interval = "" if atom.params or atom.bounds is None else "[{:g}, {:g}]".format(*atom.bounds())
-        everywhere = (-float("inf"), float("inf"))
-        defaults = [value for value in atom.params.values() if value is not None]
-        complete = len(defaults) == len(atom.params)
-        regularity = atom.regularity_on(everywhere, *defaults) if atom.arity == 1 and complete else atom.regularity
-        lipschitz = _lipschitz(regularity, complete)
-        written = f"x {atom.operator} y" if atom.operator and atom.arity + len(atom.params) == 2 else ", ".join(names)
-        rows.append((atom.name, written, interval, lipschitz, atom.doc))
-    for reducer in REDUCTIONS.values():
-        interval = "[{:g}, {:g}]".format(*reducer.bounds) if reducer.bounds is not None else ""
-        rows.append((f"{reducer.name}[i]", "x", interval, "yes" if reducer.lipschitz else "no", reducer.doc))
-    return rows
-
-
-def _lipschitz(regularity: Regularity, complete: bool) -> str:
-    """The best constant, `yes` if there is one that depends on the norm, '' if that depends on parameters."""
-    if regularity.lipschitz < float("inf"):
-        return f"{regularity.lipschitz:.4g}"
-    return "yes" if regularity.modulus == 0 else "no" if complete else ""
 
 
 # ---- tp new ---------------------------------------------------------------------------------------------------------
@@ -124,41 +93,30 @@ def new(name: str, source: str | None, out: Path | None, force: bool, quiet: boo
     """
     from tensorprog.language.data_files import data_path
 
-    _named(name)
+    if not re.fullmatch(r"\w([\w.-]*\w)?", name) or is_reserved(name) or name.endswith(SUFFIXES):
+        plain = re.sub(r"[^\w.-]+", "_", PureWindowsPath(name).stem).strip("._-") or "mine"
+        plain += "_program" if is_reserved(plain) else ""
+        raise fail(
+            f"{name!r} cannot name a program: letters, digits, and . - _ between them, without an ending or a folder",
+            fix=f"tp new {plain} -o FOLDER",
+        )
     target = out / f"{name}.yaml" if out is not None and out.is_dir() else out or Path(f"{name}.yaml")
-    if target.suffix.lower() not in SUFFIXES:
-        raise fail(f"{target}: program files end in {' or '.join(SUFFIXES)}", fix=f"-o {target.with_suffix('.yaml')}")
-    if is_reserved(target.name):
-        raise fail(f"{target} is the name of a device on Windows", fix="choose another name")
+    if target.suffix.lower() not in SUFFIXES or is_reserved(target.name):
+        raise fail(f"{target}: program files end in {' or '.join(SUFFIXES)}", fix=f"-o {name}.yaml")
     writable(target)
-    if target.exists() and not force:
-        raise fail(f"{target}: there already", fix="another NAME, or --force to replace")
     path = resolve(source) if source is not None else STARTER
     files = [table.file for table in load(str(path), {}).tables.values() if table.file]
     data = {
         target.parent.joinpath(*PureWindowsPath(each).parts): data_path(each, path.parent).read_bytes()
         for each in files
     }
-    write_files({target: _text(path, name).encode()} | data, force, same=True)
+    write_files({target: _text(path, name).encode()} | data, force)
     if not quiet:
         shown, picture = shlex.quote(str(target)), shlex.quote(str(target.with_suffix(".svg")))
         commands = (f"tp check {shown}", f"tp-run {shown}", f"tp graph {shown} -o {picture}")
         written = [f"written to {each}" for each in (target, *data)]
         echo("\n".join([*written, "next:", *(f"  {text}" for text in commands)]))
     return DONE
-
-
-def _named(name: str) -> None:
-    """Refuse names that could not be those of a program and of its file, everywhere."""
-    plain = re.sub(r"[^\w.-]+", "_", PureWindowsPath(name).stem).strip("._-") or "mine"
-    if PureWindowsPath(name).suffix.lower() in SUFFIXES:
-        raise fail(f"{name}: NAME is written without its ending", fix=f"tp new {plain}")
-    if "/" in name or "\\" in name:
-        raise fail(f"{name}: NAME is the name of a program, not a path", fix=f"tp new {plain} -o FOLDER")
-    if is_reserved(name):
-        raise fail(f"{name} is the name of a device on Windows", fix=f"tp new {plain}_program")
-    if not re.fullmatch(r"\w([\w.-]*\w)?", name):
-        raise fail(f"{name!r} cannot name a program: letters, digits, and . - _ between them", fix=f"tp new {plain}")
 
 
 def _text(path: Path, name: str) -> str:
@@ -188,7 +146,7 @@ def _text(path: Path, name: str) -> str:
 @options(FILE, SET)
 @option("--check", "judged", is_flag=True, help="Show the roles of Assumption 1, the grade and what is at fault.")
 @options(
-    out("The file to write: .svg, .dot, or .mmd and .md for Mermaid; without it Mermaid text is printed.", "FILE"),
+    out("The file to write: .svg, .dot, or .mmd for Mermaid; without it Mermaid text is printed.", "FILE"),
     QUIET,
 )
 def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, quiet: bool) -> int:
@@ -199,8 +157,7 @@ def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, 
     """
     if out is not None:
         if out.suffix.lower() not in KINDS:
-            name = Path(file).stem if out.name.lower() in ("", "..", *KINDS) else out.stem
-            raise fail(f"{out}: pictures of programs end in {', '.join(KINDS)}", fix=f"-o {out.parent / name}.svg")
+            raise fail(f"{out}: pictures of programs end in {', '.join(KINDS)}", fix=f"-o {Path(file).stem}.svg")
         writable(out)
     netsor = load(file, overrides)
     from tensorprog.check.graph import build
@@ -208,23 +165,13 @@ def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, 
     from tensorprog.show import graphs
 
     kind = out.suffix.lower() if out is not None else ".mmd"
-    draw = {".svg": graphs.to_svg, ".dot": graphs.to_dot, ".gv": graphs.to_dot}.get(kind, graphs.to_mermaid)
-    view, report = build(netsor), check_with_limit(netsor) if judged else None
-    text = draw(view, report)
-    if kind == ".md":
-        text = _page(netsor.title or netsor.name, text, graphs.captions(view, report))
+    draw = {".svg": graphs.to_svg, ".dot": graphs.to_dot}.get(kind, graphs.to_mermaid)
+    text = draw(build(netsor), check_with_limit(netsor) if judged else None)
     if out is not None:
         write_text(out, text)
     if not quiet:
         echo(text.rstrip() if out is None else f"written to {out}")
     return DONE
-
-
-def _page(title: str, picture: str, captions: Sequence[str]) -> str:
-    """Markdown around a picture; what a file's author wrote is text in it, never markup."""
-    heading = html.escape(" ".join(title.split()), quote=False)
-    listed = ["", "```text", *(" ".join(caption.split()) for caption in captions), "```"] if captions else []
-    return "\n".join([f"# {heading}", "", "```mermaid", picture.rstrip(), "```", *listed, ""])
 
 
 # ---- tp import ------------------------------------------------------------------------------------------------------
@@ -273,15 +220,18 @@ def import_(
 
     FILE.py is your own code, and this command executes it; all others never execute anything.
     """
+    import numpy as np
+
     from tensorprog.importing import compare_torch, from_torch, needed
 
     needed()
     make = _function(module)
-    given = tuple(_array(file) for file in inputs)
     try:
+        given = tuple(np.load(file, allow_pickle=False) for file in inputs)
         pair = tuple(int(part) for part in widths.split(","))
-    except ValueError:
-        raise fail(f"--widths: {widths} is not two numbers", fix="--widths 64,128") from None
+    except (OSError, ValueError) as error:
+        fix = "--inputs x.npy, which np.save('x.npy', array) writes, and --widths 64,128"
+        raise fail(f"--inputs and --widths cannot be read: {error}", fix=fix) from None
     program = from_torch(make, given, pair, at, name, not no_check)
     told = program.imported
     assert told is not None
@@ -291,7 +241,10 @@ def import_(
     else:
         target = out / f"{program.name}.yaml" if out.is_dir() else out
         writable(target)
-        files = {target: told.text.encode()} | {target.parent / key: _bytes(a) for key, a in told.arrays.items()}
+        files = {target: told.text.encode()}
+        for key, array in told.arrays.items():
+            np.save(stream := io.BytesIO(), array)
+            files[target.parent / key] = stream.getvalue()
         write_files(files, force)
     if not quiet:
         show(told.blocks())
@@ -323,26 +276,8 @@ def _function(text: str) -> Any:
     except TensorprogError:
         raise
     except Exception as error:
-        raise fail(
-            f"{file} stops with {type(error).__name__}: {error}", fix="it must run by itself: python " + path.name
-        ) from None
+        said = f"{file} stops with {type(error).__name__}: {error}"
+        raise fail(said, fix=f"it must run by itself: python {path.name}") from None
     if not callable(getattr(loaded, name, None)):
         raise fail(f"{file} has no function {name}", fix="def make(n): return Net(n)")
     return getattr(loaded, name)
-
-
-def _array(file: str) -> Any:
-    import numpy as np
-
-    try:
-        return np.load(file, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise fail(f"{file} cannot be read: {error}", fix="np.save('x.npy', array) writes one") from None
-
-
-def _bytes(array: Any) -> bytes:
-    import numpy as np
-
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return stream.getvalue()
