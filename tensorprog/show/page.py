@@ -10,15 +10,15 @@ import platform
 import shlex
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tensorprog.blocks import Block, Code, Grid, Heading, Mathematics, Picture, code, paragraph
 from tensorprog.blocks.html import template, to_html
 from tensorprog.check.graph import build
+from tensorprog.finite.workers import libraries
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.ir import Netsor
 from tensorprog.language.writing import pack
@@ -34,7 +34,6 @@ __all__ = ["derived", "report_page"]
 SECONDS = 5.0  # beyond which no further line of a derivation is begun
 SHOWN = 64  # members of a family whose covariance is drawn
 PICTURES = 6  # covariances drawn, at most
-PACKAGES = ("numpy", "scipy", "sympy", "matplotlib", "numba")
 Blocks = Iterator[Block]
 
 
@@ -102,10 +101,8 @@ def _limit(study: Study) -> Blocks:
     yield Heading("Formulas")
     yield from derived(study.netsor)
     yield Heading("Numbers")
-    try:  # tables of what report.json holds, which is known by now
+    with suppress(TensorprogError):  # tables of what report.json holds, which is known by now
         yield from reference.each_block()
-    except TensorprogError as error:  # a number that the law does not offer
-        yield paragraph("Not all numbers can be listed: ", error)
     yield paragraph(
         "In brackets: the error of the last digits. Largest error of any number of the limit: "
         f"{reference.law.error:.1e}.",
@@ -150,16 +147,12 @@ def derived(netsor: Netsor, seconds: float = SECONDS) -> Blocks:
 
 
 def _covariances(reference: Reference) -> Blocks:
-    law, netsor = reference.law, reference.netsor
-    sizes = {name: math.prod(netsor.families[name].shape) for name in (*law.outputs, *law.scores)}
-    drawn = [name for name, size in sizes.items() if 1 < size <= SHOWN][:PICTURES]
+    law, shapes = reference.law, {name: family.shape for name, family in reference.netsor.families.items()}
+    drawn = [name for name in (*law.outputs, *law.scores) if 1 < math.prod(shapes[name]) <= SHOWN][:PICTURES]
     if drawn:
         yield Heading("Covariances")
     for name in drawn:
         yield _picture(partial(plots.covariance, reference, name), f"covariance of {name}")
-    large = [name for name, size in sizes.items() if size > SHOWN]
-    if large:
-        yield paragraph(f"Not drawn, of more than {SHOWN} members: {', '.join(large)}.", note=True)
 
 
 # ---- finite widths --------------------------------------------------------------------------------------------------
@@ -196,44 +189,22 @@ def _widths(study: Study) -> Blocks:
 
 
 def _reproduce(study: Study) -> Blocks:
-    """The command and the Python of this run, its settings and versions."""
+    """The command of this run, its settings and versions."""
     settings, file = study.settings, f"{default_out(study.netsor).name}.yaml"
-    extra = ", with its data files beside it," if pack(study.netsor)[1] else ""
-    options = {
-        key: value
-        for key, value in ({"width": settings.width} | settings.options).items()
-        if value not in ((), {}, None)
-    }
-    yield paragraph("Save the program above as ", code(file), extra, " and run")
-    yield Code(_command(study, file), "command")
-    yield paragraph("or in Python, for one width,")
-    arguments = ", ".join(f"{key}={value!r}" for key, value in (options | {"width": settings.width[0]}).items())
-    lines = ["import tensorprog as tp", "", f"P = tp.load({file!r})", f"net = P.run({arguments})"]
-    lines += ["print(tp.compare(net, P.limit()))"] if study.compared is not None else []
-    yield Code("\n".join(lines), "Python")
-    yield paragraph("The same program, seed and versions give the same numbers, whatever the number of threads.")
-    rows = tuple((key, ", ".join(map(str, v)) if isinstance(v, tuple) else str(v)) for key, v in options.items())
-    yield Grid("Settings", ("setting", "value"), rows, text_columns=(0, 1))
-    yield Grid("Versions", ("part", "version"), tuple(_versions()), text_columns=(0, 1))
-    done = ", ".join(f"n = {entry['width']}: {entry['method']}, {entry['seconds']:.2g} s" for entry in study.finite)
-    if done:
-        yield paragraph(f"Drawing networks took: {done}.", note=True)
-
-
-def _command(study: Study, file: str) -> str:
-    """The command line of this run, all options written out."""
-    settings = study.settings
     words = ["tp", "run", file, "--width", ",".join(map(str, settings.width))]
     for name in ("samples", "seed", "method", "max_memory"):
         words += [f"--{name.replace('_', '-')}", str(getattr(settings, name))]
     for name, psi in settings.averages:
         words += ["--average", f"{name}={psi}"]
-    return shlex.join(words)
-
-
-def _versions() -> Iterator[tuple[str, str]]:
-    yield "tensorprog", __version__
-    yield "Python", f"{platform.python_implementation()} {platform.python_version()}"
-    for name in PACKAGES:
-        yield name, version(name) if find_spec(name) else "not installed"
-    yield "system", f"{platform.system()}, {platform.machine()}"
+    extra = ", with its data files beside it," if pack(study.netsor)[1] else ""
+    yield paragraph("Save the program above as ", code(file), extra, " and run")
+    yield Code(shlex.join(words), "command")
+    yield paragraph("The same program, seed and versions give the same numbers, whatever the number of threads.")
+    options = {key: value for key, value in settings.options.items() if value not in ((), {}, None)}
+    rows = tuple((key, ", ".join(map(str, v)) if isinstance(v, tuple) else str(v)) for key, v in options.items())
+    yield Grid("Settings", ("setting", "value"), rows, text_columns=(0, 1))
+    versions = {"Python": platform.python_version(), **libraries(), "system": platform.platform(terse=True)}
+    yield Grid("Versions", ("part", "version"), tuple(versions.items()), text_columns=(0, 1))
+    done = ", ".join(f"n = {entry['width']}: {entry['method']}, {entry['seconds']:.2g} s" for entry in study.finite)
+    if done:
+        yield paragraph(f"Drawing networks took: {done}.", note=True)

@@ -196,44 +196,27 @@ def legend(axes: Sequence[Any], handles: Sequence[Any] | None = None) -> None:
 DASHED = (0, (5, 2.5))  # the Gaussian
 LIMIT_NAME, GAUSSIAN_NAME = "limit", "Gaussian, equal variance"
 LEAST = 10  # draws in a bin of the empirical density, at least
-BIN = 0.25  # its width, in standard deviations, where there are enough
+STEPS = np.concatenate([np.arange(0, 2.5, 0.25), np.arange(2.5, 4, 0.5), np.arange(4.0, 41)])  # in standard deviations
 
 
 def tail_bins(x: Array) -> tuple[Array, Array, Array]:
     """Empirical density at points, with standard errors: bins of a quarter standard deviation, wider in the tails.
 
-    Bins with fewer than ten draws are joined with their outer neighbours up to one standard deviation; what is then
-    still rarer is not shown.  Where a few draws make the standard deviation it is replaced, see `_bulk`.
+    Bins with fewer than ten draws are not shown.  Where a few draws make the standard deviation it is replaced, see
+    `_bulk`.
 
     Shapes    (samples,) -> places (the mean of the draws in the bin), density, error
     """
-    x = np.sort(np.asarray(x, dtype=np.float64).ravel())
+    x = np.asarray(x, dtype=np.float64).ravel()
     spread = _bulk(x)[1]
     if not 0 < spread < math.inf:
         return (np.zeros(0),) * 3
-    centre = float(np.median(x))
-
-    def side(distances: Array, sign: float) -> list[tuple[float, float, float]]:
-        found = []
-        distances = np.sort(distances)
-        start, stop = 0.0, BIN * spread
-        while start <= distances[-1] if len(distances) else False:
-            first, last = np.searchsorted(distances, [start, stop])
-            count = int(last - first)
-            if count >= LEAST:
-                place = centre + sign * float(distances[first:last].mean())
-                height = count / (len(x) * (stop - start))
-                found.append((place, height, height / math.sqrt(count)))
-                start, stop = stop, stop + BIN * spread
-            elif stop - start < spread - 1e-9 * spread:
-                stop += BIN * spread
-            else:
-                break
-        return found
-
-    rows = side(centre - x[x < centre], -1.0)[::-1] + side(x[x >= centre] - centre, 1.0)
-    places, heights, errors = np.array(rows).T if rows else (np.zeros(0),) * 3
-    return places, heights, errors
+    edges = np.median(x) + spread * np.concatenate([-STEPS[:0:-1], STEPS])
+    place = np.digitize(x, edges)
+    counts, sums = (np.bincount(place, own, len(edges) + 1)[1:-1] for own in (None, x))
+    shown = counts >= LEAST
+    counts, heights = counts[shown], (counts / (len(x) * np.diff(edges)))[shown]
+    return sums[shown] / counts, heights, heights / np.sqrt(counts)
 
 
 def _bulk(x: Array) -> tuple[float, float]:
@@ -479,15 +462,12 @@ def covariance(law: Any, name: str, ax: Any = None) -> Any:
     """
     reference = Reference.of(law, "covariance takes a law")
     variable, name = name, name_of(name).partition("[")[0]
-    family = reference.netsor.families.get(name)
-    if family is None or family.kind == "weight":
-        known = [key for key, value in reference.netsor.families.items() if value.kind != "weight"]
-        raise ProgramError(f"{variable} is not a family of {reference.netsor.name}; {did_you_mean(name, known)}")
     selected(reference.netsor, variable)
-    found = reference.covariance(name, LARGEST)
+    family = reference.netsor.families[name]
+    found = None if family.kind == "weight" else reference.covariance(name, LARGEST)
     if found is None:
         raise ProgramError(
-            f"{name} has {math.prod(family.shape):,} members; pictures show up to {LARGEST:,}: read "
+            f"there is no picture of {name}: it is a weight, or has more than {LARGEST:,} members; read "
             f"entries with law.cov({name!r}).at(I, J)"
         )
     (panel,) = axes_of(ax, 1, 5.0, 4.2)

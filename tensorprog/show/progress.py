@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import copy_context
 from importlib.util import find_spec
 from typing import Any, Self, TextIO
 
@@ -80,16 +80,17 @@ def watched(what: str) -> Iterator[Callable[[int, int], None] | None]:
     if "ipykernel" not in sys.modules or find_spec("ipywidgets") is None or not _shown.acquire(blocking=False):
         yield None
         return
-    bar = _bar()
+    started, bar = time.monotonic(), _bar()
     task = bar.add_task(what, total=None)
-    timer = threading.Timer(PATIENCE, copy_context().run, (bar.start,))
-    timer.daemon = True
-    timer.start()
+
+    def tell(done: int, total: int) -> None:
+        bar.update(task, completed=done, total=total)
+        if time.monotonic() - started > PATIENCE:
+            bar.start()
+
     try:
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield tell
     finally:
-        timer.cancel()
-        timer.join()
         bar.stop()
         _shown.release()
 

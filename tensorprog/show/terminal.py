@@ -48,14 +48,10 @@ def prepare() -> None:
 
 
 def console(stream: TextIO) -> Any:
-    """The screen as rich sees it; a reader that has gone is an error like any other."""
+    """The screen as rich sees it."""
     from rich.console import Console
 
-    class Screen(Console):
-        def on_broken_pipe(self) -> None:
-            raise
-
-    return Screen(file=stream, highlight=False, width=columns_of(stream))
+    return Console(file=stream, highlight=False, width=columns_of(stream))
 
 
 # ---- blocks ----------------------------------------------------------------------------------------------------------
