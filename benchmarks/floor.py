@@ -301,7 +301,6 @@ def draws() -> Iterator[Line]:
     law = tp.load("attention_correlated", s=1024, H=12).limit()
     need = Need(normals=10 * 12 * 1024**2, multiplications=10 * 12 * 1024**3)  # two products by triangles
     yield Line("10 draws of the limit, s = 1024, H = 12", lambda: law.sample(10), need)
-    yield Line("the same in single precision", lambda: law.sample(10, dtype="float32"), need)
 
 
 TWO_LAYERS = """

@@ -304,19 +304,11 @@ def _self_check(law: Any, program: Any, samples: int, seed: int, form: str, quie
     examples=[("attention --size 1e6 --out draws.npz", "for numpy.load")],
 )
 @options(FILE, SET, number("--size", 1, "Draws.", "10000"))
-@option(
-    "--dtype",
-    type=click.Choice(["float64", "float32"]),
-    default="float64",
-    show_default=True,
-    help="Precision; float32 rounds the same draws.",
-)
 @options(SEED, MEMORY, out("The file to write.", "FILE.npz", required=True), FORMAT, QUIET, REQUIRE)
 def sample(
     file: str,
     overrides: dict[str, str],
     size: int,
-    dtype: str,
     seed: int | None,
     max_memory: str | None,
     out: Path,
@@ -335,7 +327,7 @@ def sample(
         return code
     from tensorprog.language.files import writing
 
-    draws = program.limit(max_memory=max_memory or "1GiB").sample(size, seed=seed or 0, dtype=dtype)
+    draws = program.limit(max_memory=max_memory or "1GiB").sample(size, seed=seed or 0)
     with writing(out):
         draws.save(out)
     shapes = {name: list(draws[name].shape) for name in draws}

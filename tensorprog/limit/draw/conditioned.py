@@ -526,11 +526,6 @@ class Conditioned(NumericRecursion):
         """Whether a vector has moments for every draw that each step of the program adds to."""
         return name in self.whole.random and self.netsor.families[name].kind == "vector" and not self.is_finite(name)
 
-    def second_in(self, name: str, box: Box) -> IndexedValues:
-        """E[Z Z'] of the members in a box for every draw."""
-        ranges = box_ranges(box, box)
-        return self.between(name, name, {key: Affine.index(key) for key in ranges}, self.over(ranges))
-
     def _step_by_step(self, name: str, box: Box, at: Callable[[Box], tuple[IndexedValues, dict[str, Array]]]) -> Array:
         """The numbers of the members in a box, those of every step by themselves: pairs of steps are many more."""
         sizes = [stop - start for start, stop in box]

@@ -57,12 +57,11 @@ class Streams:
     """Normals of block number `number` of the draws with a seed.
 
     Each source is cut into runs of whole members of about CHUNK numbers, and each run has a stream of its own.  So
-    numbers depend on neither what else is read nor in which order, and those of large sources need not be kept.  In
-    single precision they are the same numbers, rounded.
+    numbers depend on neither what else is read nor in which order, and those of large sources need not be kept.
     """
 
-    def __init__(self, sources: Sequence[Source], draws: int, seed: int, number: int, dtype: Any = np.float64) -> None:
-        self.draws, self._seed, self._number, self._dtype = draws, seed, number, dtype
+    def __init__(self, sources: Sequence[Source], draws: int, seed: int, number: int) -> None:
+        self.draws, self._seed, self._number = draws, seed, number
         self._at = {key: (position, shape) for position, (key, shape) in enumerate(sources)}
 
     def of(self, key: Key, places: Array) -> Array:
@@ -74,18 +73,17 @@ class Streams:
         for run in runs:
             entropy = np.random.SeedSequence(self._seed, spawn_key=(self._number, position, int(run)))
             size = (self.draws, min(length, members - int(run) * length), *rest)
-            drawn = np.random.Generator(np.random.SFC64(entropy)).standard_normal(size)
-            parts.append(drawn.astype(self._dtype, copy=False))
-        none = np.empty((self.draws, 0, *rest), self._dtype)
+            parts.append(np.random.Generator(np.random.SFC64(entropy)).standard_normal(size))
+        none = np.empty((self.draws, 0, *rest))
         block = parts[0] if len(parts) == 1 else np.concatenate([none, *parts], axis=1)
         return block if len(places) == block.shape[1] else block[:, run_of * length + places % length]
 
 
 class Some:
-    """Those of some draws among others."""
+    """Those of some draws among others, by a slice or by their numbers, which may occur again."""
 
-    def __init__(self, whole: Normals, part: slice) -> None:
-        self.draws, self._whole, self._part = len(range(*part.indices(whole.draws))), whole, part
+    def __init__(self, whole: Normals, part: slice | NDArray[np.int64]) -> None:
+        self.draws, self._whole, self._part = len(np.arange(whole.draws)[part]), whole, part
 
     def of(self, key: Key, places: Array) -> Array:
         """See `Normals.of`."""

@@ -31,7 +31,7 @@ from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.draw.draws import Draws
-from tensorprog.limit.draw.normals import Normals
+from tensorprog.limit.draw.normals import Normals, Some
 from tensorprog.limit.form.definitions import not_compiled
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.moment.indexed import Term
@@ -174,22 +174,11 @@ class Moved(Draws):
 
         Shapes    name -> (steps, draws, *members)
         """
-        found = Perturbed(self, Repeated(normals, len(steps)), np.repeat(steps, normals.draws))
+        again = np.tile(np.arange(normals.draws), len(steps))  # the same normals for every step
+        found = Perturbed(self, Some(normals, again), np.repeat(steps, normals.draws))
         values = {name: self.drawn(found, name).data for name in self.wanted}
         found.forget()
         return {name: value.reshape(len(steps), -1, *value.shape[1:]) for name, value in values.items()}
-
-
-class Repeated:
-    """The same normals several times, one after the other."""
-
-    def __init__(self, once: Normals, times: int) -> None:
-        self.draws, self._once, self._times = times * once.draws, once, times
-
-    def of(self, key: tuple[str, ...], places: Array) -> Array:
-        """See `Normals.of`."""
-        block = self._once.of(key, places)
-        return np.tile(block, (self._times, *[1] * (block.ndim - 1)))
 
 
 def not_compiled_yet(statement: Any, what: str) -> NotCompiledError:

@@ -32,7 +32,7 @@ class Sampled(Mapping[str, NDArray[Any]]):
 
     `number` gives the limits of scalars that no score reaches.
 
-    Shapes    each (size, *members), of the precision `dtype`
+    Shapes    each (size, *members)
     Scale     a block of draws is worked on at a time; if a draw takes more than CHUNK normals, one draw, and scores
               that are not held as many members at a time as a sum over them takes
     Raises    MemoryLimitError if what is asked for does not fit
@@ -40,10 +40,10 @@ class Sampled(Mapping[str, NDArray[Any]]):
 
     def __init__(
         self, recursion: NumericRecursion, budget: Budget, number: Callable[[str], Array], size: int, seed: int,
-        names: Sequence[str], held: Collection[str], dtype: str = "float64",
+        names: Sequence[str], held: Collection[str],
     ) -> None:  # fmt: skip
         self._families, self._budget, self._number = recursion.netsor.families, budget, number
-        self._size, self._seed, self._names, self._dtype = size, seed, tuple(names), np.dtype(dtype)
+        self._size, self._seed, self._names = size, seed, tuple(names)
         self._arrays: dict[str, Array] = {}
         self._check(held)
         vectors = [name for name in names if self._families[name].kind == "vector"]
@@ -87,7 +87,7 @@ class Sampled(Mapping[str, NDArray[Any]]):
         what, way = f"{self._size} draws of {', '.join(names)}", "draw fewer at a time"
         if working > numbers:
             what, way = f"{what}, with {amount(8 * working)} for the work,", "make the program smaller"
-        need(numbers * self._dtype.itemsize / 8 + working, what, way)
+        need(numbers + working, what, way)
 
     def _blocks(self) -> Iterator[tuple[slice, Normals]]:
         """Draws some at a time, each with their normals; the last block of streams may be cut off."""
@@ -99,7 +99,7 @@ class Sampled(Mapping[str, NDArray[Any]]):
 
     def _draw(self, names: Collection[str]) -> None:
         self._check(names, self._working if any(math.prod(self._families[name].shape) for name in names) else 0)
-        arrays = {n: np.empty((self._size, *self._families[n].shape), self._dtype) for n in self._names if n in names}
+        arrays = {n: np.empty((self._size, *self._families[n].shape)) for n in self._names if n in names}
         for part, streams in self._blocks():
             values = self.draws.values(streams, [*arrays], self._later)
             for name, array in arrays.items():

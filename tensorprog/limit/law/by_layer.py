@@ -8,7 +8,7 @@ averaged over draws is up to the reader.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -20,13 +20,12 @@ from tensorprog.gaussian.several import REPLICATES, point_sets
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine
 from tensorprog.limit.draw.conditioned import Conditioned
-from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.law.averaging import pieces
 from tensorprog.limit.law.conditional_moments import DrawSource, is_linear
 from tensorprog.limit.law.law import NumericLaw
 from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-from tensorprog.limit.moment.values import REPLICATE, IndexedValues
+from tensorprog.limit.moment.values import REPLICATE
 
 __all__ = ["Axes", "LayerDraws", "LayerMoments", "ordered"]
 
@@ -130,32 +129,21 @@ class LayerDraws:
         ranges = tuple(self.law.compiled.families[name].ranges)
         shared = [k for k in range(len(ranges)) if k != token]
         order = [self.axes.layer, *(k for k in shared if k != self.axes.layer)]
-        sizes = [ranges[k][1] - ranges[k][0] for k in order]
-        tokens = 1 if token is None else ranges[token][1] - ranges[token][0]
-        value, error = (np.full((draws, *sizes, tokens, tokens), np.nan) for _ in range(2))
-        parts: Iterable[tuple[Box, IndexedValues]] = ()
-        if isinstance(recursion, Conditioned) and recursion.by_steps(name):
-            boxes = recursion.statements.boxes(name, ranges)
-            if token is None or all(box[token] == tuple(ranges[token]) for box in boxes):
-                parts = ((box, recursion.second_in(name, box)) for box in boxes)
-        if not parts:
-            forms = (difference(Affine.index(str(k)), Affine.index(f"{k}_")) for k in shared)
-            moment = recursion.second_at(name, name, frozenset(form for form in forms if form is not None))
-            parts = [(ranges, moment if isinstance(recursion, Conditioned) else recursion.settle(moment))]
-        for box, moment in parts:
-            places: dict[str, NDArray[np.int64]] = {REPLICATE: _along(np.arange(draws), 0, len(order) + 3)}
-            for where, k in enumerate(order, 1):
-                places[str(k)] = places[f"{k}_"] = _along(np.arange(*box[k]), where, len(order) + 3)
-            if token is not None:
-                for suffix, where in (("", len(order) + 1), ("_", len(order) + 2)):
-                    places[f"{token}{suffix}"] = _along(np.arange(*box[token]), where, len(order) + 3)
-            if not isinstance(recursion, Conditioned):
-                del places[REPLICATE]
-            found, cuts = moment.at(places), place(box, ranges)
-            both = (slice(0, tokens),) * 2 if token is None else (cuts[token],) * 2
-            cut = (slice(None), *(cuts[k] for k in order), *both)
-            value[cut], error[cut] = found.value, found.error
-        value, error = (part.reshape(draws, sizes[0], -1, tokens, tokens) for part in (value, error))
+        forms = (difference(Affine.index(str(k)), Affine.index(f"{k}_")) for k in shared)
+        moment = recursion.second_at(name, name, frozenset(form for form in forms if form is not None))
+        places: dict[str, NDArray[np.int64]] = {}
+        for where, k in enumerate(order, 1):
+            places[str(k)] = places[f"{k}_"] = _along(np.arange(*ranges[k]), where, len(order) + 3)
+        for suffix, where in (("", len(order) + 1), ("_", len(order) + 2)) if token is not None else ():
+            places[f"{token}{suffix}"] = _along(np.arange(*ranges[token]), where, len(order) + 3)
+        if isinstance(recursion, Conditioned):
+            places[REPLICATE] = _along(np.arange(draws), 0, len(order) + 3)
+        else:
+            moment = recursion.settle(moment)
+        found, tokens = moment.at(places), 1 if token is None else ranges[token][1] - ranges[token][0]
+        shape = (draws, *(ranges[k][1] - ranges[k][0] for k in order), tokens, tokens)
+        value, error = (np.broadcast_to(part, shape).reshape(draws, shape[1], -1, tokens, tokens)
+                        for part in (found.value, found.error))  # fmt: skip
         root = np.sqrt(np.maximum(np.einsum("...ii->...i", value), TINY))
         relative = error / (root[..., :, None] * root[..., None, :])
         largest = np.einsum("...ii->...i", relative).max(axis=(-2, -1)), relative.max(axis=(-3, -2, -1))

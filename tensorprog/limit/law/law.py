@@ -20,7 +20,6 @@ from tensorprog.language.errors import (
     Problem,
     ProgramError,
     check_count,
-    check_precision,
     did_you_mean,
     fail,
 )
@@ -412,7 +411,6 @@ class NumericLaw(Marginals):
     @budgeted
     def sample(
         self, size: int, seed: int = 0, keep: Sequence[str] = (), averages: Mapping[str, str | Expr] | None = None,
-        dtype: str = "float64",
     ) -> Samples:  # fmt: skip
         """Draws of (Z, p-ring): outputs, scores, and the variables named by `keep`.
 
@@ -422,22 +420,20 @@ class NumericLaw(Marginals):
         `averages` names functions psi as for `Program.run`; the draws of their limits, E[psi(Z) | p-ring], belong to
         the same p-ring as the outputs, which are the same with and without averages.
 
-        `dtype` "float32" draws large programs in about half the time, into half the memory: the normals of the same
-        streams, rounded, so that draws are those of "float64" but for rounding, of about 1e-7 of the numbers that are
-        added up; factors of covariances, averages, and all that stands behind several layers of scores are worked out
-        in double precision, and only then rounded.
-
         Shapes    each (size, *members), as for finite width with one coordinate
         Accuracy  each draw of an average has an error of its own, the largest of which enters `error`: rounding for
                   functions of one Gaussian variable, else what Gauss-Hermite or quasi-Monte Carlo reach
         Raises    NotCompiledError for averages this version does not compile
         Source    Sakai et al. 2025, Theorem 1
         """
-        if not averages:
-            return self._sample(size, seed, keep, (), dtype)
-        added, law = self._extended(averages)
-        with _expected(added):
-            draws = law._sample(size, seed, keep, tuple(added.families.values()), dtype)
+        added, law = self._extended(averages) if averages else (None, self)
+        held = dict.fromkeys([*law.outputs, *map(law._family, keep)])
+        if added is None:
+            return law._draw(size, seed, tuple(held | dict.fromkeys(law.scores)), tuple(held))
+        with _expected(added):  # which read the scores
+            held |= dict.fromkeys(law.scores)
+            names = *held, *added.families.values()
+            draws = law._draw(size, seed, names, names)
         self._note(law.error)
         return added.separate(draws)
 
@@ -502,18 +498,10 @@ class NumericLaw(Marginals):
         """
         return self._members_of(self.recursion.average(name), name, self.compiled.families[name].ranges)[0][None]
 
-    def _sample(self, size: int, seed: int, keep: Sequence[str], added: Sequence[str], dtype: str) -> Samples:
-        check_precision(dtype)
-        keep = list(map(self._family, keep))
-        held = dict.fromkeys([*self.outputs, *keep])
-        scores = dict.fromkeys(self.scores)
-        held_now = (*held, *added, *(scores if added else ()))
-        return self._draw(size, seed, (*(held | scores), *added), held_now, dtype)
-
-    def _draw(self, size: int, seed: int, names: Sequence[str], held: Sequence[str], dtype: str = "float64") -> Samples:
+    def _draw(self, size: int, seed: int, names: Sequence[str], held: Sequence[str]) -> Samples:
         started = time.perf_counter()
         checked = check_count("size", size), check_count("seed", seed, 0)
-        draws = Sampled(self.recursion, self.budget, self.number, *checked, names, held, dtype)
+        draws = Sampled(self.recursion, self.budget, self.number, *checked, names, held)
         self._note(draws.draws.inner)
         return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 
