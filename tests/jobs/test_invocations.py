@@ -334,12 +334,6 @@ def test_limit_and_sample(tp, folder):
         assert data["y"].shape == (1000, 2)
         assert data["p"].shape == (1000, 2, 2)
         assert np.allclose(np.cov(data["y"].T), limit["outputs"]["y"]["cov"], atol=0.1)
-        double = data["y"]
-    code, out, _ = tp("sample", "small.yaml", "--size", "1e3", "--seed", "3", "--out", "draws", "--dtype", "float32")
-    assert code == 0
-    with np.load(folder / "draws.npz", allow_pickle=False) as data:
-        assert data["y"].dtype == np.float32
-        assert np.allclose(data["y"], double, atol=1e-5)
 
 
 @pytest.mark.parametrize(
