@@ -166,10 +166,10 @@ def _gaussian(given: AtWidth) -> Callable[[Any], None]:
     def change(module: Any) -> None:
         named = dict(module.named_parameters(remove_duplicate=False))
         for entry in entries:
-            for low, high, law in entry.frozen or ():
-                if law.random:
-                    part = named[entry.name][low:high] if named[entry.name].dim() else named[entry.name]
-                    part.normal_().mul_(law.deviation).add_(law.mean)
+            law = entry.law
+            named[entry.name].normal_().mul_(law.deviation).add_(law.mean)
+            if law.padding is not None:
+                named[entry.name][law.padding] = 0.0
         for first, other in copied:
             if first in given.as_gaussian:
                 named[other].copy_(named[first])

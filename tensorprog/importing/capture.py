@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from tensorprog.importing.decompositions import table
 from tensorprog.importing.initialisers import built, measured
-from tensorprog.importing.laws import Pieces, whole_law
+from tensorprog.importing.laws import EntryLaw
 from tensorprog.importing.refusals import SourcePlace, refusal
 from tensorprog.language.errors import fail
 
@@ -37,12 +38,17 @@ class Ref:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A random parameter: name, shapes at both widths, the laws of its rows at both, and at the width it is frozen."""
+    """A random parameter: name, shapes and the law of its entries at both widths, and the law where it is frozen."""
 
     name: str
     shapes: Shapes
-    laws: tuple[Pieces, Pieces]
-    frozen: Pieces | None = None
+    laws: tuple[EntryLaw, EntryLaw]
+    frozen: EntryLaw | None = None
+
+    @property
+    def law(self) -> EntryLaw:
+        """The law where it is frozen, or at the first width."""
+        return self.frozen or self.laws[0]
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,6 @@ class Captured:
     result: str = ""
     results: int = 1  # tensors that the module returns, of which the first is imported
     constants: dict[str, str] = field(default_factory=dict)  # parameters that are plain numbers, and which
-    padding: dict[str, int] = field(default_factory=dict)  # rows of tables that are zero
 
 
 def inputs_at(inputs: Any, width: int) -> tuple[Any, ...]:
@@ -93,11 +98,6 @@ def capture(make: Callable[[int], Any], inputs: Any, widths: tuple[int, int], at
     traced = []
     for width in widths:
         module, laws = built(make, width)
-        if not isinstance(module, torch.nn.Module):
-            raise fail(
-                f"make({width}) gives {type(module).__name__}, no torch.nn.Module",
-                fix="make(n) returns the module of width n, for instance lambda n: Net(n)",
-            )
         tensors = inputs_at(inputs, width)
         traced.append((_export(module.eval(), tensors, width), module, laws, tensors))
     return _Graphs(make, traced, widths, at).captured
@@ -118,21 +118,21 @@ def frozen_at(captured: Captured, make: Callable[[int], Any], width: int) -> Cap
             return None
     _measure(make, width, laws)
     parameters = {node: replace(entry, frozen=laws[entry.name]) for node, entry in captured.parameters.items()}
-    return replace(captured, parameters=parameters, padding={})
+    return replace(captured, parameters=parameters)
 
 
-def _measure(make: Callable[[int], Any], width: int, laws: dict[str, Pieces], unsure: Sequence[str] = ()) -> None:
+def _measure(make: Callable[[int], Any], width: int, laws: dict[str, EntryLaw], unsure: Sequence[str] = ()) -> None:
     """Measure laws that were not recorded."""
-    unsure = unsure or [name for name, pieces in laws.items() if any(law.kind == "unknown" for *_, law in pieces)]
+    unsure = unsure or [name for name, law in laws.items() if law.kind == "unknown"]
     for name, law in measured(make, width, unsure).items() if unsure else ():
-        laws[name] = ((0, laws[name][-1][1], replace(law, draw=laws[name][0][2].draw)),)
+        laws[name] = replace(law, draw=laws[name].draw)
 
 
 def _export(module: Any, tensors: tuple[Any, ...], width: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return torch.export.export(module, tensors, strict=False).run_decompositions({})
+            return torch.export.export(module, tensors, strict=False).run_decompositions(table())
         except Exception as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             place = _raised_at(error)
@@ -219,14 +219,14 @@ class _Graphs:
     def _inputs(self, make: Callable[[int], Any], traced: Sequence[Any], at: int | None) -> None:
         (one, _, laws_one, _), (_, _, laws_other, _) = traced
         again = built(make, self.captured.widths[0])[1]
-        for name, pieces in laws_one.items():
-            if again.get(name) != pieces:
+        for name, law in laws_one.items():
+            if again.get(name) != law:
                 raise fail(
                     f"{name} is drawn from another law each time that make is called",
                     fix="let numbers that are drawn not enter the laws of others",
                 )
         frozen = built(make, at)[1] if at else None
-        unsure = [name for name, pieces in laws_one.items() if any(law.kind == "unknown" for *_, law in pieces)]
+        unsure = [name for name, law in laws_one.items() if law.kind == "unknown"]
         for width, laws in zip((*self.captured.widths, at), (laws_one, laws_other, frozen), strict=True):
             if width and unsure and laws is not None:
                 _measure(make, width, laws, unsure)
@@ -248,32 +248,33 @@ class _Graphs:
         free = [next(users), next(users)]
         seen: dict[Any, str] = {}
         drawn: dict[int, str] = {}
+        parameters = one.graph_signature.inputs_to_parameters.values()
         for node in one.graph.nodes:
             if node.op != "placeholder":
                 continue
             target = targets.get(node.name)
             if target is None:
                 self.values[0][node.name], self.values[1][node.name] = free[0].pop(0), free[1].pop(0)
-            elif target in one.graph_signature.inputs_to_parameters.values() and _is_random(laws_one[target]):
+            elif target in parameters and laws_one[target].random:
                 shapes = tuple(states[0][target].shape), tuple(states[1][target].shape)
-                draws = tuple((low, high, law.draw, str(law)) for low, high, law in laws_one[target])
-                if draws in seen and all(torch.equal(state[target], state[targets[seen[draws]]]) for state in states):
-                    self.captured.copies[node.name] = seen[draws]
-                elif twice := [drawn[draw] for *_, draw, _ in draws if draw in drawn]:
+                law = laws_one[target]
+                key = (law.draw, str(law))
+                if key in seen and all(torch.equal(state[target], state[targets[seen[key]]]) for state in states):
+                    self.captured.copies[node.name] = seen[key]
+                elif law.draw in drawn:  # which 0 never is
                     raise fail(
-                        f"{target} and {twice[0]} are made of the same random numbers",
+                        f"{target} and {drawn[law.draw]} are made of the same random numbers",
                         fix="draw each parameter by itself, or use one parameter in both places",
                     )
-                drawn |= {draw: target for *_, draw, _ in draws if draw}
-                seen.setdefault(draws, node.name)
+                drawn |= {law.draw: target} if law.draw else {}
+                seen.setdefault(key, node.name)
                 self.captured.parameters[node.name] = Parameter(
-                    target, shapes, (laws_one[target], laws_other[target]), frozen[target] if frozen else None
+                    target, shapes, (law, laws_other[target]), frozen[target] if frozen else None
                 )
             else:
                 self.values[0][node.name], self.values[1][node.name] = states[0][target], states[1][target]
-                number = whole_law(laws_one.get(target, ()))
-                if number is not None:
-                    self.captured.constants[target] = str(number)
+                if target in parameters:
+                    self.captured.constants[target] = str(laws_one[target])
 
     def _node(self, traced: Sequence[Any], one: Any, other: Any) -> None:
         if one.op == "placeholder":
@@ -345,10 +346,6 @@ _RANDOM = (
     "binomial",
 )
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
-
-
-def _is_random(pieces: Pieces) -> bool:
-    return any(law.random for *_, law in pieces)
 
 
 def _shape(value: Any) -> Any:

@@ -13,7 +13,7 @@ from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import einsum
 from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, shapes_of
-from tensorprog.language.expr import Affine, Call, Reduction
+from tensorprog.language.expr import Affine, Reduction, is_call
 
 Numbers = Sequence[int]
 
@@ -136,7 +136,7 @@ def _window(sketch: Parameters, operation: TracedCall, value: Traced, reducer: s
     stride = kernel if given is None or given == () else _several(given, count, 1)
     pads = _several(operation.plain(3, "padding", 0), count, 0)
     value = sketch.level(value, "what is pooled") if reducer == "max" else sketch.settled(value)
-    if any(pads) and reducer == "max" and not (isinstance(value.expr, Call) and value.expr.atom == "relu"):
+    if any(pads) and reducer == "max" and not is_call(sketch.stated(value.expr), "relu"):
         raise sketch.refuse(
             "a maximum over windows that leave the image",
             "use padding=0, or pool behind relu, where zeros beyond the border change nothing",

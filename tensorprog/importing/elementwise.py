@@ -13,8 +13,7 @@ from tensorprog.importing.masks import NEVER, condition, masked, unchanging
 from tensorprog.importing.operations import RULES, Result, Rule, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import added, met_on, multiplied, number_of, together
-from tensorprog.importing.values import ComplexPair, FixedTensor, Traced, scaled
-from tensorprog.importing.views import sliced
+from tensorprog.importing.values import FixedTensor, Traced, scaled
 from tensorprog.language.expr import Expr, Number, call, is_call
 
 HOMOGENEOUS = {"relu", "abs", "neg", "leaky_relu"}  # a power of n passes through
@@ -23,15 +22,13 @@ HOMOGENEOUS = {"relu", "abs", "neg", "leaky_relu"}  # a power of n passes throug
 PLAIN = ("relu", "tanh", "sigmoid", "erf", "exp", "log", "sin", "cos", "abs", "sign", "silu", "selu")
 
 
-def _function(act: Callable[[Expr, TracedCall], Expr], several: bool = False) -> Rule:
-    """The rule of a function; an argument that it reads several times gets a name."""
+def _function(act: Callable[[Expr, TracedCall], Expr]) -> Rule:
+    """The rule of a function."""
 
     def apply(sketch: Parameters, operation: TracedCall) -> Result:
         value = sketch.settled(random(sketch, operation.tensor(0)))
         if operation.operation.kind not in HOMOGENEOUS:
             value = sketch.level(value, f"the argument of {operation.operation.kind}")
-        if several and value.expr.children:
-            value = sketch.named(value)
         return replace(value, expr=act(value.expr, operation))
 
     return apply
@@ -75,8 +72,6 @@ RULES.update(
         "neg": _function(lambda x, _: scaled(x, -1)),
         "log_sigmoid": _function(lambda x, _: scaled(call("softplus", scaled(x, -1)), -1)),
         "hardsigmoid": _function(lambda x, _: call("clip", x / 6 + 0.5, Number(0), Number(1))),
-        "hardswish": _function(lambda x, _: x * call("clip", x / 6 + 0.5, Number(0), Number(1)), several=True),
-        "mish": _function(lambda x, _: x * call("tanh", call("softplus", x)), several=True),
     }
 )
 
@@ -144,41 +139,14 @@ def sums(sketch: Parameters, operation: TracedCall) -> Result:
             left, rest = masked(sketch, left.on(axes), right.arrays[0])
             right = FixedTensor((rest, masked(sketch, left.on(axes), right.arrays[1])[1]))
     if isinstance(left, FixedTensor):
-        return added(
-            sketch,
-            sketch.constant(left, tuple(() for _ in left.shapes[0]))
-            if not left.shapes[0]
-            else random_of(sketch, left, right),
-            right,
-            factor,
-        )
+        left, right, _ = met_on(sketch, left, right)
     return added(sketch, left, right, factor)
-
-
-def random_of(sketch: Parameters, known: FixedTensor, other: Traced) -> Traced:
-    """A fixed tensor on the axes of one that it meets."""
-    _, _, axes = together(sketch, known, other)
-    return sketch.constant(known, axes)
 
 
 @rule("mul", "multiply", "__mul__", "__rmul__")
 def products_(sketch: Parameters, operation: TracedCall) -> Result:
-    """A product; of complex numbers too, as those of rotary positions."""
-    left, right = operation.tensor(0), operation.tensor(1, "other")
-    if not isinstance(left, ComplexPair) and not isinstance(right, ComplexPair):
-        return multiplied(sketch, left, right)
-    (a, b), (c, d) = _parts(left), _parts(right)
-    return ComplexPair(
-        added(sketch, multiplied(sketch, a, c), multiplied(sketch, b, d), -1.0),
-        added(sketch, multiplied(sketch, a, d), multiplied(sketch, b, c)),
-    )
-
-
-def _parts(value: ComplexPair | FixedTensor) -> tuple[Traced | FixedTensor, Traced | FixedTensor]:
-    """Real and imaginary part."""
-    if isinstance(value, ComplexPair):
-        return value.real, value.imag
-    return value.each(np.real), value.each(np.imag)
+    """A product."""
+    return multiplied(sketch, operation.tensor(0), operation.tensor(1, "other"))
 
 
 @rule("div", "divide", "true_divide")
@@ -197,21 +165,6 @@ def extremes(sketch: Parameters, operation: TracedCall) -> Result:
     return Traced(axes, call(operation.operation.kind, one.expr, other.expr), copies=sketch.met(one, other))
 
 
-@rule("tril", "triu")
-def triangle(sketch: Parameters, operation: TracedCall) -> Result:
-    """The entries of a matrix on one side of a diagonal, and zeros."""
-    value = sketch.settled(random(sketch, operation.tensor(0)))
-    shape, other = operation.shapes
-    if shape[-2:] != other[-2:]:
-        raise sketch.refuse("a triangle of a matrix of the width", "take triangles of tokens, not of coordinates")
-    side = np.tril if operation.operation.kind == "tril" else np.triu
-    mask = side(np.ones(shape[-2:], bool), operation.plain(1, "diagonal", 0))
-    where = condition(sketch, mask, value.axes)
-    if isinstance(where, bool):
-        return value if where else replace(value, expr=Number(0))
-    return replace(value, expr=call("where", where, value.expr, Number(0)))
-
-
 @rule("prelu")
 def leaky(sketch: Parameters, operation: TracedCall) -> Result:
     """A relu with a slope that is a parameter, which begins as one number."""
@@ -222,27 +175,10 @@ def leaky(sketch: Parameters, operation: TracedCall) -> Result:
     return replace(value, expr=call("leaky_relu", value.expr, Number(_whole(float(np.ravel(slope.arrays[0])[0])))))
 
 
-@rule("glu")
-def gated(sketch: Parameters, operation: TracedCall) -> Result:
-    """The first half of an axis times the sigmoid of the other half."""
-    value = random(sketch, operation.tensor(0))
-    dim = operation.plain(1, "dim", -1) % len(value.axes)
-    one, other = operation.shapes[0][dim], operation.shapes[1][dim]
-    first, second = (sliced(sketch, value, dim, (k * one, k * other), (one, other)) for k in (0, 1))
-    gate = sketch.level(second, "the argument of glu")
-    return multiplied(sketch, first, replace(gate, expr=call("sigmoid", gate.expr)))
-
-
-@rule("where", "masked_fill")
+@rule("where")
 def chosen(sketch: Parameters, operation: TracedCall) -> Result:
     """One of two tensors, by a fixed mask."""
-    kind = operation.operation.kind
-    mask = operation.tensor(0 if kind == "where" else 1)
-    yes, no = (
-        (operation.tensor(1), operation.tensor(2))
-        if kind == "where"
-        else (operation.tensor(2, "value"), operation.tensor(0))
-    )
+    mask, yes, no = (operation.tensor(k) for k in range(3))
     if not isinstance(mask, FixedTensor):
         raise sketch.refuse("a choice depends on numbers that flow through the network", "compare indices, not values")
     one, other, axes = met_on(sketch, yes, no)

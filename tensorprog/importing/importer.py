@@ -12,7 +12,6 @@ from typing import Any
 from tensorprog.importing.agreement import AtWidth, compared_at
 from tensorprog.importing.capture import Captured, capture, frozen_at
 from tensorprog.importing.folding import finished, folded
-from tensorprog.importing.laws import Pieces
 from tensorprog.importing.parts import pruned, separated, unrolled
 from tensorprog.importing.sketch import RandomRows, Sketch, WeightMatrix
 from tensorprog.importing.text import written
@@ -67,7 +66,6 @@ def _made(
 ) -> tuple[Program, Sketch, Traced]:
     """The program of a module, with layers that are alike as an index or written out; its sketch, and the output."""
     one, other = captured.widths
-    captured = replace(captured, parameters={**captured.parameters}, padding={})
     sketch, value = translated(captured, at, exact)
     unrolled(sketch, value.expr)
     result = separated(sketch, value.expr)
@@ -118,11 +116,6 @@ def _wrapped(notes: Sequence[str]) -> list[str]:
     return [line for note in notes for line in textwrap.wrap(f"{note[0].upper()}{note[1:]}.", 110)]
 
 
-def _shown(pieces: Pieces) -> str:
-    laws = list(dict.fromkeys(str(law) for *_, law in pieces))
-    return laws[0] if len(laws) == 1 else ", ".join(laws)
-
-
 def _fates(captured: Captured, sketch: Sketch, names: Mapping[str, str]) -> list[Fate]:
     """What became of each parameter; those of layers that are one family are found by the first layer's."""
     became: dict[str, list[str]] = {}
@@ -140,7 +133,7 @@ def _fates(captured: Captured, sketch: Sketch, names: Mapping[str, str]) -> list
             text = f"a copy of {first}"
         elif not told and exponent < 0 and not sketch.at:
             text = "left out: it vanishes"
-        found.append(Fate(parameter.name, _shown(parameter.frozen or parameter.laws[0]), text, exponent))
+        found.append(Fate(parameter.name, str(parameter.law), text, exponent))
     return found + [Fate(name, law, "a number") for name, law in captured.constants.items()]
 
 

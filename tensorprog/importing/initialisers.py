@@ -16,21 +16,15 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tensorprog.importing.laws import (
-    EntryLaw,
-    Pieces,
-    constant_law,
-    normal_law,
-    truncated_law,
-    uniform_law,
-)
+from tensorprog.importing.laws import EntryLaw, constant_law, normal_law, truncated_law, uniform_law
 from tensorprog.language.errors import fail
 
 __all__ = ["built", "measured"]
 
 MEASURED, SHUFFLES = 8, 16  # modules that are drawn where a law is only measured; orders of their entries
 DEPENDENT = 12.0  # standard deviations from which entries are taken to depend on each other
-UNKNOWN = EntryLaw("unknown")
+UNKNOWN, ZERO = EntryLaw("unknown"), constant_law(0.0)
+Pieces = tuple[tuple[int, int, EntryLaw], ...]  # entries of a storage from, to, and their law
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc]
@@ -88,29 +82,21 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _record(self, name: str, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        inplace = name.endswith("_") and not name.endswith("__")
-        draws = {"normal_": _normal, "uniform_": _uniform, "fill_": _fill, "zero_": lambda *_: constant_law(0.0)}
-        makes = {"zeros": 0.0, "zeros_like": 0.0, "new_zeros": 0.0, "ones": 1.0, "ones_like": 1.0, "new_ones": 1.0}
-        if name in draws:
-            self.write(result, draws[name](args[1:], kwargs))
-        elif name in ("randn", "randn_like"):
-            self.write(result, normal_law(0.0, 1.0))
-        elif name in ("rand", "rand_like"):
-            self.write(result, uniform_law(0.0, 1.0))
-        elif name in ("full", "full_like", "new_full"):
-            self.write(result, constant_law(float(args[1])))
-        elif name in makes:
-            self.write(result, constant_law(makes[name]))
-        elif name in ("empty", "empty_like", "new_empty", "empty_strided"):
+        plain, inplace = name.rstrip("_"), name.endswith("_")
+        if name in DRAWS:
+            self.write(result, DRAWS[name](args[1:], kwargs))
+        elif (kind := plain.removesuffix("_like").removeprefix("new_")) in FILLED:
+            self.write(result, FILLED[kind])
+        elif "full" in name:
+            self.write(result, constant_law(float(args[-1])))
+        elif "empty" in name:
             self.alive.append(result.untyped_storage())
             self.laws.pop(result.untyped_storage()._cdata, None)
-        elif name.rstrip("_") in ("mul", "div", "add", "sub", "neg") and _plain(args[1:], kwargs):
-            change = _affine(name.rstrip("_"), args[1:])
-            self._through(result, args[0], change, inplace)
-        elif name == "copy_":
-            self._through(result, args[1], lambda law: law, False)
-        elif name in ("clone", "_to_copy", "detach_", "lift_fresh_copy", "contiguous"):
-            self._through(result, args[0], lambda law: law, False)
+        elif plain in AFFINE and _plain(args[1:], kwargs):
+            factor, shift = AFFINE[plain](*(1.0 if value is None else float(value) for value in args[1:2]))
+            self._through(result, args[0], lambda law: law.moved(factor, shift), inplace)
+        elif name in ("copy_", "clone", "_to_copy", "detach_", "lift_fresh_copy", "contiguous"):
+            self._through(result, args[name == "copy_"], lambda law: law, False)
         elif inplace:
             self.write(result, UNKNOWN)
         elif result.untyped_storage()._cdata not in self.laws:  # made of other numbers, in a way that is not followed
@@ -135,14 +121,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             self.write(result, UNKNOWN)
 
 
-def _normal(args: Sequence[Any], kwargs: Mapping[str, Any]) -> EntryLaw:
-    mean, deviation = [*args, *(0.0, 1.0)[len(args) :]][:2]
-    return normal_law(float(kwargs.get("mean", mean)), float(kwargs.get("std", deviation)))
-
-
-def _uniform(args: Sequence[Any], kwargs: Mapping[str, Any]) -> EntryLaw:
+def _two(args: Sequence[Any], kwargs: Mapping[str, Any], one: str, other: str) -> tuple[float, float]:
+    """Two numbers by position or by name, 0 and 1 where they are not given."""
     low, high = [*args, *(0.0, 1.0)[len(args) :]][:2]
-    return uniform_law(float(kwargs.get("from", low)), float(kwargs.get("to", high)))
+    return float(kwargs.get(one, low)), float(kwargs.get(other, high))
 
 
 def _fill(args: Sequence[Any], kwargs: Mapping[str, Any]) -> EntryLaw:
@@ -150,30 +132,32 @@ def _fill(args: Sequence[Any], kwargs: Mapping[str, Any]) -> EntryLaw:
     return UNKNOWN if getattr(value, "is_meta", False) else constant_law(float(value))
 
 
+DRAWS: Mapping[str, Callable[[Sequence[Any], Mapping[str, Any]], EntryLaw]] = {
+    "normal_": lambda args, kwargs: normal_law(*_two(args, kwargs, "mean", "std")),
+    "uniform_": lambda args, kwargs: uniform_law(*_two(args, kwargs, "from", "to")),
+    "fill_": _fill,
+}
+FILLED = {
+    "randn": normal_law(0.0, 1.0),
+    "rand": uniform_law(0.0, 1.0),
+    "zero": ZERO,
+    "zeros": ZERO,
+    "ones": constant_law(1.0),
+}
+AFFINE: Mapping[str, Callable[..., tuple[float, float]]] = {
+    "mul": lambda number: (number, 0.0),
+    "div": lambda number: (1 / number if number else math.nan, 0.0),
+    "add": lambda number: (1.0, number),
+    "sub": lambda number: (1.0, -number),
+    "neg": lambda: (-1.0, 0.0),
+}
+
+
 def _plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    values = [*args, *kwargs.values()]
-    return all(
-        value is None
-        or isinstance(value, int | float)
-        or (isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_meta)
-        for value in values
-    )
-
-
-def _affine(name: str, args: Sequence[Any]) -> Callable[[EntryLaw], EntryLaw]:
-    numbers = [
-        None if value is None else float(value.detach() if isinstance(value, torch.Tensor) else value) for value in args
-    ]
-    first = numbers[0] if numbers and numbers[0] is not None else 0.0
-    rules: dict[str, tuple[float, float]] = {
-        "mul": (first, 0.0),
-        "div": (1 / first if first else math.nan, 0.0),
-        "add": (1.0, first),
-        "sub": (1.0, -first),
-        "neg": (-1.0, 0.0),
-    }
-    factor, shift = rules[name]
-    return lambda law: law.moved(factor, shift)
+    """Whether arguments are a number, and factors and roundings of it are not given."""
+    numbers = isinstance(args[0], int | float | torch.Tensor) if args else True
+    single = not any(isinstance(value, torch.Tensor) and (value.numel() > 1 or value.is_meta) for value in args)
+    return numbers and single and len(args) < 2 and not kwargs
 
 
 @contextmanager
@@ -194,7 +178,7 @@ def _recording() -> Iterator[Recorder]:
                 mean, std, low, high = args[:4]
                 recorder.write(tensor, truncated_law(float(mean), float(std), float(low), float(high)))
             else:
-                recorder.write(tensor, EntryLaw("orthogonal" if name == "orthogonal_" else "unknown"))
+                recorder.write(tensor, EntryLaw("orthogonal") if name == "orthogonal_" else UNKNOWN)
             return result
 
         return call
@@ -209,34 +193,35 @@ def _recording() -> Iterator[Recorder]:
             setattr(init, name, original)
 
 
-def built(make: Callable[[int], Any], width: int) -> tuple[Any, dict[str, Pieces]]:
-    """The module of a width, and the laws of its parameters by their rows.
+def built(make: Callable[[int], Any], width: int) -> tuple[Any, dict[str, EntryLaw]]:
+    """The module of a width, and the laws of its parameters.
 
     Raises    ProgramError for what makes no module, and for a module, whose width is one already
     """
-    fix = "tp.from_torch(lambda n: Model(n), inputs)"
-    if isinstance(make, torch.nn.Module) or not callable(make):
-        what = "a module" if isinstance(make, torch.nn.Module) else repr(make)
-        raise fail(f"from_torch takes a function of the width that makes the module, not {what}", fix=fix)
-    with _recording() as recorder:
-        module = make(width)
-    if not isinstance(module, torch.nn.Module):
-        raise fail(f"from_torch takes a function that makes a torch.nn.Module, not {type(module).__name__}", fix=fix)
-    named = {**dict(module.named_parameters(remove_duplicate=False))}
-    return module, {name: _rows(recorder, parameter) for name, parameter in named.items()}
+    module = make if isinstance(make, torch.nn.Module) else None
+    if module is None and callable(make):
+        with _recording() as recorder:
+            module = make(width)
+    if module is make or not isinstance(module, torch.nn.Module):
+        what = "a module" if module is make else f"one that makes {type(module).__name__}" if module else repr(make)
+        raise fail(
+            f"from_torch takes a function of the width that makes a torch.nn.Module, not {what}",
+            fix="tp.from_torch(lambda n: Model(n), inputs)",
+        )
+    named = dict(module.named_parameters(remove_duplicate=False))
+    return module, {name: _law(recorder.of(parameter), parameter) for name, parameter in named.items()}
 
 
-def _rows(recorder: Recorder, parameter: Any) -> Pieces:
-    """The pieces of a parameter in rows of its first axis."""
-    size = parameter.shape[0] if parameter.dim() else 1
-    pieces = recorder.of(parameter)
+def _law(pieces: Pieces | None, parameter: Any) -> EntryLaw:
+    """The one law of a parameter, except for a row of zeros, as tables have for padding."""
     if pieces is None or pieces[-1][1] != parameter.numel():  # one of several in a storage
-        return ((0, size, UNKNOWN),)
-    row = max(parameter.numel() // max(size, 1), 1)
-    if len(pieces) == 1 or any(a % row or b % row for a, b, _ in pieces):
-        laws = {law for _, _, law in pieces}
-        return ((0, size, laws.pop() if len(laws) == 1 else UNKNOWN),)
-    return tuple((a // row, b // row, law) for a, b, law in pieces)
+        return UNKNOWN
+    row = parameter[0].numel() if parameter.dim() else 1
+    padding = [low // row for low, high, law in pieces if law == ZERO and not low % row and high - low == row]
+    laws = {law for *_, law in pieces if law != ZERO or not padding}
+    if len(laws) == 1:
+        return replace(laws.pop(), padding=padding[0] if len(padding) == 1 else None)
+    return UNKNOWN if UNKNOWN in laws else EntryLaw("rows") if laws else ZERO
 
 
 def measured(make: Callable[[int], Any], width: int, names: Sequence[str]) -> dict[str, EntryLaw]:

@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 
 from tensorprog.importing.capture import Parameter
-from tensorprog.importing.laws import EntryLaw, Pieces
-from tensorprog.importing.sketch import Again, RandomRows, Sketch, WeightMatrix, laws_of
+from tensorprog.importing.sketch import Again, RandomRows, Sketch, WeightMatrix
 from tensorprog.importing.values import AxisPart, Traced, scaled
 from tensorprog.language.expr import Affine, Constant, Expr, IndexValue, Number, Variable, call, slots_of, sum_of
 
 __all__ = ["Parameters"]
 
-Laws = tuple[EntryLaw, EntryLaw, EntryLaw | None]
 ONE = Fraction(1)
 _NOT_INDEPENDENT = {
     "orthogonal": "are orthogonal",
     "unknown": "are of an unknown law",
     "dependent": "depend on each other",
+    "rows": "are initialised differently from row to row",
 }
 
 
@@ -37,61 +36,27 @@ class Parameters(Sketch):
         return Traced(axes, Variable(f"@{node}", tuple(atom.slot for atom in own)), parameter=node)
 
     def entry(self, value: Traced) -> Parameter:
-        """The parameter of a value."""
-        return self.captured.parameters[value.parameter]
+        """The parameter of a value.
+
+        Raises    ProgramError for entries that are not independent, or of an unknown law
+        """
+        entry = self.captured.parameters[value.parameter]
+        if entry.law.kind in _NOT_INDEPENDENT:
+            raise self.refuse(
+                f"the entries of {entry.name} {_NOT_INDEPENDENT[entry.law.kind]}",
+                "initialise it with independent normal or uniform entries (torch.nn.init.normal_, kaiming_normal_, ..)",
+            )
+        if entry.law.kind == "measured":
+            self.note(
+                f"{entry.name}: its initialiser was not recognised; it is measured, {entry.law}, and its "
+                "entries are taken as independent and Gaussian"
+            )
+        return entry
 
     def slots(self, value: Traced) -> tuple[Affine, ...]:
         """At which of its indices a parameter is read."""
         assert isinstance(value.expr, Variable)
         return value.expr.slots
-
-    def laws(self, value: Traced) -> list[Laws]:
-        """The laws of a parameter: one, or one for each value of the index that its first axis begins with.
-
-        Raises    ProgramError for entries that are not independent, or of an unknown law
-        """
-        entry = self.entry(value)
-        one = laws_of(entry)
-        found = [one] if one else self._by_first(entry, value)
-        if any(law.kind == "measured" for laws in found for law in laws[:2]):
-            self.note(
-                f"{entry.name}: its initialiser was not recognised; it is measured, {found[0][0]}, and its "
-                "entries are taken as independent and Gaussian"
-            )
-        for laws in found:
-            kinds = [law.kind for law in laws if law is not None and law.kind in _NOT_INDEPENDENT]
-            if kinds:
-                raise self.refuse(
-                    f"the entries of {entry.name} {_NOT_INDEPENDENT[kinds[0]]}",
-                    "initialise it with "
-                    "independent normal "
-                    "or uniform entries (torch.nn.init.normal_, kaiming_normal_, ..)",
-                )
-        return found
-
-    def _by_first(self, entry: Parameter, value: Traced) -> list[Laws]:
-        split = self.decisions.splits.get((value.parameter, 0))
-        count = split[0][0] if split and split[0][0] == split[0][1] else 0
-        sets: list[Pieces] = [*entry.laws, *([entry.frozen] if entry.frozen else [])]
-        found = []
-        for k in range(count):
-            row = []
-            for pieces in sets:
-                size = pieces[-1][1] // count
-                inside = {law for low, high, law in pieces if low < (k + 1) * size and high > k * size}
-                if len(inside) != 1:
-                    break
-                row.append(inside.pop())
-            else:
-                found.append((row[0], row[1], row[2] if entry.frozen else None))
-                continue
-            break
-        if not count or len(found) < count:
-            raise self.refuse(
-                f"rows of {entry.name} are initialised differently",
-                "use one initialiser for all of its entries, or several parameters",
-            )
-        return found
 
     # -- vectors ------------------------------------------------------------------------------------------------
 
@@ -109,7 +74,7 @@ class Parameters(Sketch):
         vector = Variable(made.name, self.slots(value))
         expr: Expr = vector
         copies = frozenset() if widths else frozenset([value.parameter])
-        if not widths and value.parameter in self.decisions.scores:
+        if copies and value.parameter in self.decisions.scores:
             expr, copies = self.as_score(self.mixed(entry, vector)), frozenset()
         return Traced(value.axes, scaled(expr, value.scale), value.power + power, copies=copies)
 
@@ -120,40 +85,24 @@ class Parameters(Sketch):
         if entry.name in self.used:
             found: tuple[str, Variable, Fraction] = self.used[entry.name]
             return found[1], found[2]
-        laws = self.laws(value)
-        own = [self.atom(atom.sizes) for atom in self._index_atoms(value)]
-        names = tuple(atom.name for atom in own)
-        scales = [self.law(entry, law[:2], law[2], None) for law in laws]
-        powers = {power for number, power in scales if number}
-        if len(powers) > 1:
-            raise self.refuse(f"rows of {entry.name} vary with the width in different ways", "use several parameters")
-        power = powers.pop() / 2 if powers else Fraction(0)
-        means = [(law[2] or law[0]).mean for law in laws]
-        if power and any(means):
-            raise self.refuse(f"{entry.name} has a mean beside a variance that changes with the width", "give at=")
-        if not self.at and any(
-            abs(one.mean - two.mean) > 1e-9 * max(abs(one.mean), abs(two.mean)) for one, two, _ in laws if not one.error
-        ):
+        law, (one, other) = entry.law, entry.laws
+        names = tuple(self.atom(atom.sizes).name for atom in self._index_atoms(value))
+        number, power = self.law(entry, None)
+        moves = not one.error and abs(one.mean - other.mean) > 1e-9 * max(abs(one.mean), abs(other.mean))
+        if not self.at and law.mean and (moves or power):
             raise self.refuse(f"the mean of {entry.name} changes with the width", "keep it the same, or give at=")
-        numbers = [number for number, _ in scales]
-        plain = all((law[2] or law[0]).gaussian or not (law[2] or law[0]).random for law in laws)
+        power = power / 2
         lasting = not self.exponents.get(entry.name)  # what vanishes with the width is small enough for a Gaussian
-        uniform = lasting and len(laws) == 1 and (laws[0][2] or laws[0][0]).kind == "uniform"
-        options: list[tuple[str, Any]] = []
-        if any(means) and not uniform:
-            options.append(("mean", self._over(means, own)))
-        if len(laws) == 1:
-            options.append(("cov", Number(1) if uniform else Number(numbers[0])))
-        else:
-            same = call("equal", _index(own[0]), _index(own[0], "_"))
-            options.append(("cov", call("where", same, self._over(numbers, own), Number(0))))
+        uniform = lasting and law.kind == "uniform"
+        options: list[tuple[str, Any]] = [("mean", Number(law.mean))] if law.mean and not uniform else []
+        options.append(("cov", Number(1 if uniform else number)))
         name = self.fresh("e")
         self.rows[name] = RandomRows(name, names, tuple(options), ratio, entry.name, self.place)
         made = Variable(name, slots_of(names))
         if uniform:
-            wave = scaled(call("erf", call("divide", made, call("sqrt", Number(2)))), math.sqrt(3 * numbers[0]))
-            made = self.state("Nonlin", (sum_of([wave, Number(means[0])]),), "uniform", slots=slots_of(names))
-        elif not plain and (lasting or self.at):
+            wave = scaled(call("erf", call("divide", made, call("sqrt", Number(2)))), math.sqrt(3 * number))
+            made = self.state("Nonlin", (sum_of([wave, Number(law.mean)]),), "uniform", slots=slots_of(names))
+        elif not law.gaussian and (lasting or self.at):
             self.as_gaussian.add(entry.name)
             self.note(
                 "biases and other vectors that vanish with the width are taken as Gaussian of the same variance"
@@ -167,12 +116,6 @@ class Parameters(Sketch):
         """Fresh reading of the parameter's own indices, whatever has become of its axes."""
         return [atom for atom in self.parameter(value.parameter).atoms if not atom.is_width]
 
-    def _over(self, numbers: Sequence[float], own: Sequence[AxisPart]) -> Expr:
-        """One number, or a table of numbers over the first index."""
-        if len(set(numbers)) == 1:
-            return Number(numbers[0])
-        return self.table(np.asarray(numbers), own[:1])
-
     # -- weights ------------------------------------------------------------------------------------------------
 
     def weight(self, value: Traced, fan: AxisPart, rows: Fraction) -> tuple[Variable, Fraction]:
@@ -183,26 +126,20 @@ class Parameters(Sketch):
         if known is not None and known[:2] != use:
             raise self._twice(entry)
         if known is None:
-            laws = self.laws(value)
-            if any(abs(law.mean) > 1e-12 * law.deviation for each in laws for law in each[:2]):
+            if any(abs(law.mean) > 1e-12 * law.deviation for law in entry.laws):
                 raise self.refuse(f"the entries of {entry.name} have a mean other than 0", "let it be 0")
             ratio = self.ratio(fan)
-            scales = [self.law(entry, law[:2], law[2], ratio) for law in laws]
-            powers = {power for number, power in scales if number}
-            if len(powers) > 1:
-                raise self.refuse(f"rows of {entry.name} vary with the width in different ways", "split it")
-            own = [self.atom(atom.sizes) for atom in self._index_atoms(value)]
+            variance, power = self.law(entry, ratio)
             name = self.fresh("W")
-            names = tuple(atom.name for atom in own)
-            variance = self._over([number for number, _ in scales], own)
-            self.matrices[name] = WeightMatrix(name, names, variance, (rows, ratio), entry.name, self.place)
-            if any(not (law[2] or law[0]).gaussian for law in laws):
+            names = tuple(self.atom(atom.sizes).name for atom in self._index_atoms(value))
+            self.matrices[name] = WeightMatrix(name, names, Number(variance), (rows, ratio), entry.name, self.place)
+            if not entry.law.gaussian:
                 self.as_gaussian.add(entry.name)
                 self.note(
                     "entries of hidden weights that are not Gaussian are taken as Gaussian of the same variance: "
                     "the limit is the same, finite widths differ by O(1/n)"
                 )
-            known = self.used[entry.name] = (*use, Variable(name), (powers.pop() if powers else Fraction(0)) / 2)
+            known = self.used[entry.name] = (*use, Variable(name), power / 2)
         made: Variable = known[2]
         return Variable(made.name, self.slots(value)), known[3] + value.power
 
@@ -238,16 +175,15 @@ class Parameters(Sketch):
             slots = (*slots[:-flat], row)
             batch = [*batch[:-flat], self.atom((size, size))]
         entry = self.entry(value)
-        laws = self.laws(value)
         if entry.name in self.used:
             raise self.refuse(
                 f"{entry.name} reads fixed inputs in several places",
                 "read all inputs in one call, joined by torch.cat or torch.stack",
             )
-        if len(laws) > 1 or laws[0][0].mean:
-            raise self.refuse(f"{entry.name} has rows of different laws, or a mean", "use one initialiser of mean 0")
-        number, power = self.law(entry, laws[0][:2], laws[0][2], None)
-        if not (laws[0][2] or laws[0][0]).gaussian:
+        if entry.law.mean:
+            raise self.refuse(f"the entries of {entry.name} have a mean other than 0", "let it be 0")
+        number, power = self.law(entry, None)
+        if not entry.law.gaussian:
             self.as_gaussian.add(entry.name)
             kind = "" if data is None else f"a sum over {data.shape[-1]} "
             self.note(f"{entry.name}: {kind}entries that are not Gaussian are taken as Gaussian of one covariance")
@@ -278,7 +214,15 @@ class Parameters(Sketch):
         return Traced(value.axes, Variable(name, slots), power / 2 + value.power, copies=copies)
 
     def mixed(self, entry: Parameter, vector: Variable) -> Variable:
-        """Vectors behind a weight of their own: of the same covariance, and an operand of scores."""
+        """Vectors behind a weight of their own: of the same covariance, and an operand of scores.
+
+        Raises    ProgramError for numbers that are not Gaussian, unless they vanish
+        """
+        if not entry.law.gaussian and not self.exponents.get(entry.name):
+            raise self.refuse(
+                f"all coordinates share the numbers {entry.name}, which are not Gaussian",
+                "initialise them by torch.nn.init.normal_",
+            )
         if self.exact:
             return vector
         name = self.fresh("W")

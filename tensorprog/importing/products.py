@@ -360,9 +360,8 @@ def _input_layer(
     inside = [label for label in labels if label not in out]
     features = [value.axes[own.index(label)] for label in inside if label in own]
     shared = [label for label in labels if label in own and label in out]
-    law = sketch.laws(value)[0]
     count = math.prod(atom.size for atom in atoms_of(tuple(features)))
-    exact = not (law[2] or law[0]).gaussian and count <= EXACT_INPUTS
+    exact = not sketch.entry(value).law.gaussian and count <= EXACT_INPUTS
     if shared or exact or not features or any(atom.is_width for atom in atoms_of(tuple(features))):
         return None
     if not np.array_equal(known.arrays[0], known.arrays[1]):

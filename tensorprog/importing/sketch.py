@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 
 from tensorprog.importing.capture import Captured, Parameter
-from tensorprog.importing.laws import EntryLaw, whole_law
 from tensorprog.importing.refusals import SourcePlace, refusal
 from tensorprog.importing.values import AxisKey, AxisPart, FixedTensor, Traced, product, scaled
 from tensorprog.importing.waves import Wave, recognised
@@ -41,7 +40,7 @@ from tensorprog.language.expr import (
 from tensorprog.language.records import ConstantDef, Draft, Index, Table
 from tensorprog.language.schema import INITIAL
 
-__all__ = ["Again", "Decisions", "RandomRows", "Sentence", "Sketch", "TableOf", "WeightMatrix", "laws_of"]
+__all__ = ["Again", "Decisions", "RandomRows", "Sentence", "Sketch", "TableOf", "WeightMatrix"]
 
 Boundary = Literal["", "zero", "wrap"]
 Scale = tuple[float, Fraction]  # coefficient and power of n
@@ -285,6 +284,11 @@ class Sketch:
             raise self.refuse("a tensor of fixed numbers stands where vectors of the width are read", "leave it out")
         return made
 
+    def stated(self, expr: Expr) -> Expr:
+        """The expression of the statement that makes a family, or the expression itself."""
+        lines = [line for line in self.lines if line.name == getattr(expr, "name", "") and line.kind == "Nonlin"]
+        return lines[0].args[0] if lines else expr
+
     def is_square(self, expr: Expr) -> bool:
         """Whether an expression is the average of squares of a vector, a multiple or the root of one: not negative."""
         if is_call(expr, "sqrt"):
@@ -407,7 +411,11 @@ class Sketch:
         }
         bound = {name for expr in parts for name in bound_indices(expr)}
         over = {atom.name for atom in value.inner.over} if value.inner else set()
-        bare = all(slot.bare for name, slot in slots.items() if name in kept)
+        bare = all(
+            slot.bare and self.atoms[slot.bare].size == self.atoms[name].size
+            for name, slot in slots.items()
+            if name in kept
+        )
         if not value.parameter and (not bare or new & (bound | over) - set(slots)):
             value = self.named(value)
         inner = value.inner and replace(
@@ -464,20 +472,31 @@ class Sketch:
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
-    def number(self, one: float, other: float) -> Scale:
-        """A number that stands at both widths as coefficient and power of n."""
+    def number(self, one: float, other: float, what: str = "", unsure: float = 0.0) -> Scale:
+        """A number that stands at both widths as coefficient and power of n; one that is a power up to a share of 1/n,
+        such as n/(n - 1), as it is in the limit or at the width that is frozen."""
         one, other = float(one), float(other)
         if one == other:
             return one, Fraction(0)
         positive = one * other > 0 and math.isfinite(one) and math.isfinite(other)
         exponent = math.log(other / one) / math.log(self.n[1] / self.n[0]) if positive else 0.0
         power = Fraction(round(4 * exponent), 4)
-        if not positive or abs(exponent - power) > 1e-6:
+        if not positive or (abs(exponent - power) > 2 / self.n[0] and not what):
             raise self.refuse(
                 f"the numbers {one:g} and {other:g}, at widths {self.n[0]} and {self.n[1]}, are no power of the width",
                 "scale by powers of the width, such as n**-0.5",
             )
-        return one / self.n[0] ** float(power), power
+        one, other = (value / n ** float(power) for value, n in zip((one, other), self.n, strict=True))
+        if abs(one / other - 1) <= (unsure and 8 * unsure) or abs(exponent - power) <= 1e-6:
+            return math.copysign(math.sqrt(one * other), one) if unsure else one, power
+        limit = (self.n[1] - self.n[0]) / (self.n[1] / other - self.n[0] / one)  # exact for 2/(fan_in + fan_out)
+        self.note(
+            f"{what or self.place.alike}: a number at widths {self.n[0]} and {self.n[1]} is no pure power of n; "
+            f"the limit {limit:.6g} is extrapolated in 1/n"
+        )
+        if self.at:
+            limit = 1 / (1 / limit + (1 / one - 1 / limit) * self.n[0] / self.at)
+        return limit, power
 
     def constant(self, known: FixedTensor, axes: Any) -> Traced:
         """A fixed tensor as an expression, on the axes of a tensor that it meets."""
@@ -572,32 +591,17 @@ class Sketch:
         self.tables[name] = TableOf(name, tuple(atom.name for atom in own), np.asarray(array, float))
         return Constant(name, tuple(atom.slot for atom in atoms))
 
-    def law(
-        self, parameter: Parameter, law: tuple[EntryLaw, EntryLaw], frozen: EntryLaw | None, fan: Fraction | None
-    ) -> Scale:
+    def law(self, entry: Parameter, fan: Fraction | None) -> Scale:
         """Variance (times fan-in, a multiple of n or a number of rows) as coefficient and power of n."""
-        fans = [1.0 if fan is None else float(fan) * n for n in self.n]
-        variances = [entry.variance * size for entry, size in zip(law, fans, strict=True)]
-        power = Fraction(0)
-        if variances[0] and variances[1]:
-            exponent = math.log(variances[1] / variances[0]) / math.log(self.n[1] / self.n[0])
-            self.exponents[parameter.name] = power = Fraction(round(2 * exponent), 2)
-        if self.at and frozen is not None:
-            return frozen.variance * (1.0 if fan is None else float(fan) * self.at), Fraction(0)
-        if not variances[0] or not variances[1]:
-            return 0.0, Fraction(0)
-        one, other = (v / n ** float(power) for v, n in zip(variances, self.n, strict=True))
-        unsure = sum(entry.error / entry.deviation for entry in law)
-        if unsure and abs(one / other - 1) <= 8 * unsure:  # no more than measuring explains
-            return math.sqrt(one * other), power
-        if abs(one / other - 1) > 1e-9:
-            limit = (self.n[1] - self.n[0]) / (self.n[1] / other - self.n[0] / one)  # exact for 2/(fan_in + fan_out)
-            self.note(
-                f"{parameter.name}: its variance at widths {self.n[0]} and {self.n[1]} is no pure power of n; "
-                f"the limit {limit:.6g} is extrapolated in 1/n"
-            )
-            return limit, power
-        return one, power
+        one, other = (
+            law.variance * (1.0 if fan is None else float(fan) * n) for law, n in zip(entry.laws, self.n, strict=True)
+        )
+        unsure = sum(law.error / law.deviation for law in entry.laws if law.error)
+        limit, power = self.number(one, other, f"the variance of {entry.name}", unsure) if one else (0.0, Fraction(0))
+        self.exponents[entry.name] = power
+        if self.at and entry.frozen is not None:
+            return entry.frozen.variance * (1.0 if fan is None else float(fan) * self.at), Fraction(0)
+        return limit, power
 
 
 def _halves(size: int) -> list[slice]:
@@ -613,12 +617,3 @@ def _tidy(value: float) -> float | int:
     short = float(f"{value:.7g}")
     value = short if short and abs(value / short - 1) < 2e-8 else value
     return int(value) if float(value).is_integer() and abs(value) < 1e15 else value
-
-
-def laws_of(parameter: Parameter) -> tuple[EntryLaw, EntryLaw, EntryLaw | None] | None:
-    """The one law of a parameter at both widths and where it is frozen; None where rows differ."""
-    one, other = (whole_law(pieces) for pieces in parameter.laws)
-    frozen = whole_law(parameter.frozen) if parameter.frozen else None
-    if one is None or other is None or (parameter.frozen and frozen is None):
-        return None
-    return one, other, frozen

@@ -50,10 +50,9 @@ SMALL = 64  # numbers of a table that stays in the text
 LETTERS = (("i", "j", "t"), ("a", "b"), ("m", "r"), ("c", "e"), ("f", "g"), ("s", "u"))
 RESERVED = {*ATOMS, *REDUCTIONS, "n", "inf", "pi", "min", "max", "MatMul", "Nonlin", "Dot"}
 PLAIN = {  # names of what statements do not say of themselves
-    **{name: name for name in ("score", "one", "square", "centred", "angle")},
+    **{name: name for name in ("score", "one", "angle")},
     "output": "y",
     "joined": "x",
-    "mean": "mu",
     "uniform": "b",
     "hidden": "h",
     "start": "h",
@@ -151,7 +150,7 @@ class _Writer:
             return f"{PLAIN[role]}_{part}" if part else PLAIN[role]
         top = line.args[0]
         if isinstance(top, Call) and top.atom in ("add", "subtract"):
-            return "x"
+            return "centred" if top.atom == "subtract" and "norm" in line.place.owner.lower() else "x"
         if role:
             return f"{top.atom}_out" if isinstance(top, Call) and len(top.args) == 1 else "h"
         return "x" if line.place.operation in ("cat", "embedding", "dropout") else _last(line.place.path) or "x"

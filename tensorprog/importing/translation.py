@@ -60,6 +60,11 @@ def _read(captured: Captured, decisions: Decisions, at: int | None, exact: bool)
                 f"write it with other operations{f', such as {close[0]}' if close else ''}",
             )
         result = _applied(rule, sketch, TracedCall(operation, tensors))
+        if isinstance(result, Traced) and not result.parameter and len(result.widths) > 1:
+            raise sketch.refuse(
+                "it makes a matrix of two widths out of vectors",
+                "multiply vectors first: (q @ k.T) @ v and not q @ (k.T @ v)",
+            )
         named = len(operation.users) > 1 or operation.name == captured.result or _leaves(operation, places, blocks)
         if named and isinstance(result, Traced) and result.inner is None and not result.parameter:
             result = sketch.named(result) if result.expr.children else result
@@ -80,7 +85,9 @@ def _read(captured: Captured, decisions: Decisions, at: int | None, exact: bool)
         else:
             sketch.note(f"the output of the module grows like n**({value.power}); the program gives it divided by that")
     if not variables(value.expr):
-        raise refusal(sketch.place, "the output vanishes in the limit", "give at=, the width of your own network")
+        raise refusal(
+            sketch.place, "the output vanishes in the limit", "let its last layer not begin with zeros, or give at="
+        )
     return sketch, sketch.named(value)
 
 

@@ -19,7 +19,6 @@ from tensorprog.language.expr import Affine, Expr, Number, Variable, call, is_ca
 __all__ = [
     "Axes",
     "AxisPart",
-    "ComplexPair",
     "FixedTensor",
     "Inner",
     "Traced",
@@ -124,14 +123,6 @@ class FixedTensor:
         """What becomes of the numbers at both widths."""
         one, other = (change(np.asarray(array)) for array in self.arrays)
         return FixedTensor((one, other))
-
-
-@dataclass(frozen=True)
-class ComplexPair:
-    """A complex tensor: its real and its imaginary part."""
-
-    real: Traced
-    imag: Traced
 
 
 def atoms_of(axes: Axes) -> tuple[AxisPart, ...]:

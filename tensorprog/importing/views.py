@@ -13,7 +13,7 @@ import numpy as np
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.sketch import Again, Sentence
-from tensorprog.importing.values import AxisPart, ComplexPair, FixedTensor, Traced, atoms_of, shapes_of, sizes_of
+from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, shapes_of, sizes_of
 from tensorprog.language.expr import Affine, Constant, Expr, Variable, free_indices, rebuild
 
 Shape = tuple[int, ...]
@@ -113,17 +113,6 @@ def expanded(sketch: Parameters, call: TracedCall) -> Result:
     return value.on(tuple(axes))
 
 
-@rule("repeat_interleave")
-def repeated(sketch: Parameters, call: TracedCall) -> Result:
-    """Each entry of an axis several times in a row."""
-    value, times, dim = random(sketch, call.tensor(0)), call.plain(1, "repeats"), call.plain(2, "dim")
-    if not isinstance(times, int) or dim is None:
-        raise sketch.refuse("entries are repeated different numbers of times", "repeat all equally often, along a dim")
-    axes = list(value.axes)
-    axes[dim % len(axes)] = (*axes[dim % len(axes)], *sketch.axis((call.name, dim), times, times))
-    return value.on(tuple(axes))
-
-
 @rule("select")
 def selected(sketch: Parameters, call: TracedCall) -> Result:
     """One place of an axis."""
@@ -206,25 +195,6 @@ def _with(value: Traced, dim: int, atoms: Sequence[AxisPart]) -> tuple[tuple[Axi
     return tuple(tuple(atoms) if k == dim else axis for k, axis in enumerate(value.axes))
 
 
-@rule("chunk", "split", "split_with_sizes", "unbind", "tensor_split")
-def parted(sketch: Parameters, call: TracedCall) -> Result:
-    """An axis in consecutive parts."""
-    value = random(sketch, call.tensor(0))
-    position = 1 if call.operation.kind == "unbind" else 2
-    dim = call.plain(position, "dim", 0) % len(value.axes)
-    parts = []
-    starts = [0, 0]
-    shapes: Any = call.operation.shapes
-    for one, other in zip(*shapes, strict=True):
-        lengths = (1, 1) if call.operation.kind == "unbind" else (one[dim], other[dim])
-        part = sliced(sketch, value, dim, (starts[0], starts[1]), lengths)
-        if call.operation.kind == "unbind":
-            part = part.on(tuple(axis for k, axis in enumerate(part.axes) if k != dim))
-        parts.append(part)
-        starts = [starts[0] + lengths[0], starts[1] + lengths[1]]
-    return tuple(parts)
-
-
 @rule("getitem")
 def item(sketch: Parameters, call: TracedCall) -> Result:
     """One of several results."""
@@ -232,46 +202,23 @@ def item(sketch: Parameters, call: TracedCall) -> Result:
 
 
 @rule("view_as_complex", "complex")
-def complex_of(sketch: Parameters, call: TracedCall) -> Result:
-    """Pairs of numbers as complex ones."""
-    if call.operation.kind == "complex":
-        return ComplexPair(random(sketch, call.tensor(0)), random(sketch, call.tensor(1, "imag")))
-    value = random(sketch, call.tensor(0))
-    dim = len(value.axes) - 1
-    parts = [sliced(sketch, value, dim, (k, k), (1, 1)) for k in range(2)]
-    return ComplexPair(*(part.on(part.axes[:-1]) for part in parts))
+def refused(sketch: Parameters, call: TracedCall) -> Result:
+    """Complex numbers."""
+    raise sketch.refuse("it makes complex numbers", "write rotary positions by cosines and sines of real numbers")
 
 
-@rule("view_as_real")
-def real_of(sketch: Parameters, call: TracedCall) -> Result:
-    """Complex numbers as pairs."""
-    value = call.tensor(0)
-    parts = [part.on((*part.axes, ())) for part in (value.real, value.imag)]
-    return join(sketch, parts, len(value.real.axes), call.name)
-
-
-@rule("cat", "concat", "stack")
+@rule("cat", "concat")
 def joined(sketch: Parameters, call: TracedCall) -> Result:
     """Tensors one after the other along an axis."""
     given = call.plain(0)
     values = [random(sketch, entry) if isinstance(entry, Traced) else entry for entry in given]
     rank = max(len(v.axes) if isinstance(v, Traced) else len(v.shapes[0]) for v in values)
     dim = call.plain(1, "dim", 0)
-    if call.operation.kind == "stack":
-        dim = dim % (rank + 1)
-        values = [_unsqueezed(v, dim) for v in values]
-    else:
-        dim = dim % rank
+    dim = dim % rank
     values = [v for v in values if isinstance(v, Traced) or v.arrays[0].size]
     if len(values) == 1 and isinstance(values[0], Traced):
         return values[0]
     return join(sketch, values, dim, call.name)
-
-
-def _unsqueezed(value: Any, dim: int) -> Any:
-    if isinstance(value, FixedTensor):
-        return value.each(lambda array: np.expand_dims(array, dim))
-    return value.on((*value.axes[:dim], (), *value.axes[dim:]))
 
 
 def join(sketch: Parameters, values: Sequence[Any], dim: int, key: str) -> Traced:
@@ -381,17 +328,3 @@ def _common_rest(
             "join equal parts (rotary positions for half of each head or all of it, not for a quarter)",
         )
     return rests[0]
-
-
-@rule("repeat")
-def tiled(sketch: Parameters, call: TracedCall) -> Result:
-    """A tensor several times, along axes of size 1."""
-    value = random(sketch, call.tensor(0))
-    times = call.pair(1, "repeats")
-    lead = len(times[0]) - len(value.axes)
-    axes = ((),) * lead + value.axes
-    made = [
-        (*sketch.axis((call.name, k), one, other), *axis)
-        for k, (one, other, axis) in enumerate(zip(*times, axes, strict=True))
-    ]
-    return value.on(tuple(made))

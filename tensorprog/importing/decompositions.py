@@ -1,0 +1,198 @@
+"""Operations of torch that are written out as plainer ones when a module is traced, so that no rule is needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["table"]
+
+OFF = -math.inf
+
+
+def _scaled(x: Any, weight: Any, bias: Any) -> Any:
+    """weight x + bias, as far as they are there."""
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+def _standard(x: Any, dims: Sequence[int], eps: float, centred: bool = True) -> Any:
+    """(x - mean) / sqrt(variance + eps) over some axes; without the mean if it is not centred."""
+    x = x - x.mean([*dims], keepdim=True) if centred else x
+    return x / torch.sqrt(x.square().mean([*dims], keepdim=True) + eps)
+
+
+def layer_norm(
+    x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True
+) -> Any:
+    """nn.LayerNorm."""
+    return _scaled(_standard(x, range(-len(shape), 0), eps), weight, bias)
+
+
+def rms_norm(x: Any, shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
+    """nn.RMSNorm."""
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    return _scaled(_standard(x, range(-len(shape), 0), eps, False), weight, None)
+
+
+def group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True) -> Any:
+    """nn.GroupNorm: channels in groups, with all positions."""
+    parts = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    made = _standard(parts, range(2, parts.dim()), eps).reshape(x.shape)
+    return _scaled(made, *(_column(given, x) for given in (weight, bias)))
+
+
+def batch_norm(
+    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float, eps: float, *_: Any
+) -> Any:
+    """nn.BatchNorm: by its fixed statistics in evaluation mode, else by those of the batch."""
+    if training or mean is None:
+        made = _standard(x, [k for k in range(x.dim()) if k != 1], eps)
+    else:
+        made = (x - _column(mean, x)) / _column(torch.sqrt(variance + eps), x)
+    return _scaled(made, *(_column(given, x) for given in (weight, bias)))
+
+
+def _column(given: Any, x: Any) -> Any:
+    """Numbers of channels on the axis of channels."""
+    return None if given is None else given.reshape(-1, *[1] * (x.dim() - 2))
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """softmax(q k^T scale + mask) v."""
+    if dropout:
+        return torch.dropout(q, dropout, True)  # which is refused
+    if enable_gqa:
+        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
+    score = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        mask = _side(score, 0)
+    if mask is not None:
+        score = torch.where(mask, score, OFF) if mask.dtype == torch.bool else score + mask
+    return score.softmax(-1) @ v
+
+
+def _side(x: Any, diagonal: int) -> Any:
+    """Where the entries of a matrix are that a lower triangle keeps."""
+    return torch.arange(x.shape[-1]) - torch.arange(x.shape[-2])[:, None] <= diagonal
+
+
+def _spread(x: Any, dims: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = 1) -> Any:
+    """The variance over axes."""
+    dims = range(x.dim()) if dims is None else [dims] if isinstance(dims, int) else dims
+    off = int(unbiased) if correction == 1 else 0 if correction is None else correction
+    size = math.prod(x.shape[dim] for dim in dims)
+    return (x - x.mean([*dims], keepdim=True)).square().sum([*dims], keepdim=keepdim) / (size - off)
+
+
+def _of_correction(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    return _spread(x, dims, True, keepdim, correction=1 if correction is None else correction)
+
+
+def _length(x: Any, order: float = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The norm over axes."""
+    dims = range(x.dim()) if dims is None else [dims] if isinstance(dims, int) else dims
+    if order == 1:
+        return x.abs().sum([*dims], keepdim=keepdim)
+    return x.abs().amax([*dims], keepdim=keepdim) if order == math.inf else _root(x, dims, order, keepdim)
+
+
+def _root(x: Any, dims: Any, order: float, keepdim: bool) -> Any:
+    powers = x.square() if order == 2 else x.abs() ** order
+    total = powers.sum([*dims], keepdim=keepdim)
+    return total.sqrt() if order == 2 else total ** (1 / order)
+
+
+def _repeated(x: Any, repeats: int, dim: int | None = None, **_: Any) -> Any:
+    """Each entry of an axis several times in a row."""
+    x, dim = (x.flatten(), 0) if dim is None else (x, dim % x.dim())
+    shape = [*x.shape]
+    return x.unsqueeze(dim + 1).expand(*shape[: dim + 1], repeats, *shape[dim + 1 :]).flatten(dim, dim + 1)
+
+
+def _tiled(x: Any, repeats: Sequence[int]) -> Any:
+    """A tensor several times along each axis."""
+    sizes = [1] * (len(repeats) - x.dim()) + [*x.shape]
+    pairs = [size for pair in zip(repeats, sizes, strict=True) for size in pair]
+    apart = x.reshape([size if k % 2 else 1 for k, size in enumerate(pairs)])
+    return apart.expand(pairs).reshape([r * s for r, s in zip(repeats, sizes, strict=True)])
+
+
+def _cut(x: Any, sizes: Sequence[int], dim: int = 0) -> list[Any]:
+    """An axis in consecutive parts."""
+    return [x.narrow(dim, sum(sizes[:k]), size) for k, size in enumerate(sizes)]
+
+
+def _split(x: Any, size: int, dim: int = 0) -> list[Any]:
+    whole = x.shape[dim]
+    return _cut(x, [min(size, whole - start) for start in range(0, whole, size)], dim)
+
+
+def _addmm(bias: Any, left: Any, right: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    made = left @ right if alpha == 1 else left @ right * alpha
+    return made if not beta else made + (bias if beta == 1 else bias * beta)
+
+
+def _glu(x: Any, dim: int = -1) -> Any:
+    one, other = _split(x, x.shape[dim] // 2, dim)
+    return one * other.sigmoid()
+
+
+def table() -> dict[Any, Callable[..., Any]]:
+    """What is written out as what."""
+    aten = torch.ops.aten
+    zero = torch.zeros
+    return {
+        aten.layer_norm.default: layer_norm,
+        aten.rms_norm.default: rms_norm,
+        aten.group_norm.default: group_norm,
+        aten.batch_norm.default: batch_norm,
+        aten._native_batch_norm_legit_no_training.default: lambda x, weight, bias, mean, variance, momentum, eps: (
+            batch_norm(x, weight, bias, mean, variance, False, momentum, eps),
+            x.new_zeros(0),
+            x.new_zeros(0),
+        ),
+        aten.scaled_dot_product_attention.default: attention,
+        aten.addmm.default: _addmm,
+        aten.baddbmm.default: _addmm,
+        aten.var.default: lambda x, unbiased=True: _spread(x, None, unbiased),
+        aten.var.dim: _spread,
+        aten.var.correction: _of_correction,
+        aten.std.default: lambda x, unbiased=True: _spread(x, None, unbiased).sqrt(),
+        aten.std.dim: lambda *args: _spread(*args).sqrt(),
+        aten.std.correction: lambda *args, **options: _of_correction(*args, **options).sqrt(),
+        aten.var_mean.correction: lambda x, dims=None, **options: (
+            _of_correction(x, dims, **options),
+            x.mean(dims, keepdim=options.get("keepdim", False)),
+        ),
+        aten.linalg_vector_norm.default: _length,
+        aten.norm.ScalarOpt_dim: _length,
+        aten.log_softmax.int: lambda x, dim, dtype=None: x - x.logsumexp(dim, keepdim=True),
+        aten.glu.default: _glu,
+        aten.unbind.int: lambda x, dim=0: [x.select(dim, k) for k in range(x.shape[dim])],
+        aten.chunk.default: lambda x, count, dim=0: _split(x, -(-x.shape[dim] // count), dim),
+        aten.split.Tensor: _split,
+        aten.split_with_sizes.default: _cut,
+        aten.stack.default: lambda parts, dim=0: torch.cat([part.unsqueeze(dim) for part in parts], dim),
+        aten.repeat.default: _tiled,
+        aten.repeat_interleave.self_int: _repeated,
+        aten.masked_fill.Scalar: lambda x, mask, value: torch.where(mask, value, x),
+        aten.masked_fill.Tensor: lambda x, mask, value: torch.where(mask, value, x),
+        aten.tril.default: lambda x, diagonal=0: torch.where(_side(x, diagonal), x, zero((), dtype=x.dtype)),
+        aten.triu.default: lambda x, diagonal=0: torch.where(_side(x, diagonal - 1), zero((), dtype=x.dtype), x),
+        aten.hardswish.default: lambda x: x * torch.clamp(x / 6 + 0.5, 0, 1),
+        aten.mish.default: lambda x: x * torch.nn.functional.softplus(x).tanh(),
+    }
