@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
 
-from tensorprog.importing.sketch import RandomRows, Sentence, Sketch, WeightMatrix
+from tensorprog.importing.sketch import Sentence, Sketch, WeightMatrix
 from tensorprog.language.expr import (
     Affine,
-    Call,
     Constant,
     Expr,
     IndexValue,
@@ -17,7 +18,6 @@ from tensorprog.language.expr import (
     Reduction,
     Variable,
     replace_variables,
-    slots_of,
     substitute,
     variables,
 )
@@ -25,14 +25,6 @@ from tensorprog.language.expr import (
 __all__ = ["finished", "folded"]
 
 # ---- layers that are alike ------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Alike:
-    """Two consecutive layers that say the same: how names of the first become those of the second."""
-
-    names: dict[str, str] = field(default_factory=dict)
-    base: dict[str, tuple[Variable, Variable, dict[str, str]]] = field(default_factory=dict)
 
 
 def folded(sketch: Sketch, result: Expr) -> Expr:
@@ -81,201 +73,150 @@ def _number(path: str, prefix: str) -> int | None:
 
 def _fold(sketch: Sketch, result: Expr, prefix: str) -> Expr:
     numbers = [_number(line.place.path, prefix) for line in sketch.lines]
-    inside = [k for k, number in enumerate(numbers) if number is not None]
-    if not inside:
-        return result
-    segments: list[list[Sentence]] = []
-    last: int | None = None
-    for k in range(inside[0], inside[-1] + 1):
-        if numbers[k] is None or numbers[k] != last or not segments:
-            segments.append([])
-        if numbers[k] is not None:
-            segments[-1].append(sketch.lines[k])
-        last = numbers[k]
-    runs: list[tuple[int, int, list[_Alike]]] = []
-    start = 0
-    steps: list[_Alike] = []
-    for k in range(len(segments)):
-        step = None
-        if k + 1 < len(segments):
-            before = [line.name for line in segments[k - 1]] if k > start else []
-            step = _alike(sketch, segments[k], segments[k + 1], before)
-        if step is not None:
-            steps.append(step)
-            continue
-        if steps:
-            runs.append((start, k, steps))
-        start, steps = k + 1, []
-    for first, end, found in runs:
-        result = _folded_run(sketch, result, segments[first : end + 1], found)
+    segments = [
+        [sketch.lines[k] for k in group]
+        for number, group in groupby(range(len(numbers)), key=lambda k: numbers[k])
+        if number is not None
+    ]
+    users: dict[str, set[int | None]] = {}
+    for line, number in zip(sketch.lines, numbers, strict=True):
+        for name in {variable.name for arg in line.args for variable in variables(arg)}:
+            users.setdefault(name, set()).add(number)
+    shared = {name for name, found in users.items() if len(found - {None}) > 1}
+    runs: list[list[_Layer]] = []
+    for segment in segments:
+        last = runs[-1][-1] if runs else None
+        layer = _Layer(sketch, segment, shared, last)
+        if last is not None and layer.repeats(last, len(runs[-1]) == 1):
+            runs[-1].append(layer)
+        else:
+            runs.append([_Layer(sketch, segment, shared, None)])
+    for run in runs:
+        result = _folded_run(sketch, result, run) if len(run) > 1 else result
     return result
 
 
-def _alike(sketch: Sketch, one: Sequence[Sentence], other: Sequence[Sentence], before: Sequence[str]) -> _Alike | None:
-    """Whether a layer says what the one before it says."""
-    if len(one) != len(other) or not one:
-        return None
-    own = {line.name for line in one}
-    found = _Alike(dict(zip((line.name for line in one), (line.name for line in other), strict=True)))
-    if len(set(found.names)) < len(one):
-        return None
-    positions = {line.name: k for k, line in enumerate(one)}
-    for a, b in zip(one, other, strict=True):
-        same = (a.kind, a.role, a.scale, a.width, len(a.slots)) == (b.kind, b.role, b.scale, b.width, len(b.slots))
-        if not same or _relative(a.place.path) != _relative(b.place.path):
-            return None
-        indices: dict[str, str] = {}
-        if not _slots_match(sketch, a.slots, b.slots, indices):
-            return None
-        for x, y in zip(a.args, b.args, strict=True):
-            if not _match(sketch, x, y, indices, found, own, before, positions):
-                return None
-    return found
+@dataclass(frozen=True)
+class _Token:
+    """A part of what a layer says: equal where layers say the same."""
+
+    text: tuple[Any, ...]
+    ref: Variable | None = field(default=None, compare=False)
+    indices: tuple[str, ...] = field(default=(), compare=False)  # of the statement, by their numbers
 
 
-def _relative(path: str) -> str:
-    return re.sub(r"\d+", "#", path)
+class _Layer:
+    """What a layer says, in a form in which layers that are alike are equal: names and indices by their numbers."""
 
+    def __init__(self, sketch: Sketch, lines: Sequence[Sentence], shared: set[str], last: _Layer | None) -> None:
+        self.sketch, self.lines, self.shared = sketch, lines, shared
+        self.names = [line.name for line in lines]
+        self.declared: dict[tuple[Any, ...], str] = {}  # for this layer alone
+        before = last.lines if last else ()
+        self.keys = {line.name: ("before", k) for k, line in enumerate(before)}
+        self.keys |= {name: ("own", k) for k, name in enumerate(self.names)}
+        self.tokens: list[_Token] = []
+        self.base: dict[str, tuple[Expr, Variable]] = {}  # what the first layer reads where others read the last one
+        for line in lines:
+            self.indices: list[str] = []
+            path = re.sub(r"\d+", "#", line.place.path)
+            self._say(line.kind, line.role, line.scale, line.width, path, self._slots(line.slots))
+            for arg in line.args:
+                self._read(arg)
 
-def _slots_match(sketch: Sketch, one: Sequence[Affine], other: Sequence[Affine], indices: dict[str, str]) -> bool:
-    if len(one) != len(other):
-        return False
-    for a, b in zip(one, other, strict=True):
-        if a.offset != b.offset or len(a.terms) != len(b.terms):
+    def repeats(self, last: _Layer, first: bool) -> bool:
+        """Whether it says what the layer before says; if that is the first, other families may stand for its base."""
+        if len(last.tokens) != len(self.tokens) or len({*self.names}) != len(last.names):
             return False
-        for (x, p), (y, q) in zip(a.terms, b.terms, strict=True):
-            if p != q or not _index_match(sketch, x, y, indices):
+        for one, own in zip(last.tokens, self.tokens, strict=True):
+            if one != own and not (first and self._stands_for(one, own)):
                 return False
-    return True
+        return True
 
-
-def _index_match(sketch: Sketch, one: str, other: str, indices: dict[str, str]) -> bool:
-    if one in indices:
-        return indices[one] == other
-    a, b = sketch.atoms[one], sketch.atoms[other]
-    if (a.sizes, a.start) != (b.sizes, b.start) or other in indices.values():
-        return False
-    indices[one] = other
-    return True
-
-
-def _match(
-    sketch: Sketch,
-    x: Expr,
-    y: Expr,
-    indices: dict[str, str],
-    found: _Alike,
-    own: set[str],
-    before: Sequence[str],
-    positions: dict[str, int],
-) -> bool:
-    if isinstance(x, Variable) and isinstance(y, Variable):
-        if y.name in own:  # read from the layer before
-            if x.name in before:
-                return before[positions[y.name]] == x.name and _slots_match(sketch, x.slots, y.slots, indices)
-            return not before and _base(sketch, x, y, indices, found, own)
-        if x.name in sketch.matrices or x.name in sketch.rows:
-            same = x.name == y.name and x.name not in found.names
-            return (same or _declared_match(sketch, x, y, found)) and _slots_match(sketch, x.slots, y.slots, indices)
-        return found.names.get(x.name, x.name) == y.name and _slots_match(sketch, x.slots, y.slots, indices)
-    if type(x) is not type(y):
-        return False
-    if isinstance(x, Number) and isinstance(y, Number):
-        return x.value == y.value
-    if isinstance(x, IndexValue) and isinstance(y, IndexValue):
-        return _index_match(sketch, x.name, y.name, indices)
-    if isinstance(x, Constant) and isinstance(y, Constant):
-        return x.name == y.name and _slots_match(sketch, x.slots, y.slots, indices)
-    if isinstance(x, Call) and isinstance(y, Call) and x.atom != y.atom:
-        return False
-    if (
-        isinstance(x, Reduction)
-        and isinstance(y, Reduction)
-        and (
-            x.reducer != y.reducer
-            or len(x.indices) != len(y.indices)
-            or not all(_index_match(sketch, a, b, indices) for a, b in zip(x.indices, y.indices, strict=True))
-        )
-    ):
-        return False
-    return len(x.children) == len(y.children) and all(
-        _match(sketch, a, b, indices, found, own, before, positions)
-        for a, b in zip(x.children, y.children, strict=True)
-    )
-
-
-def _base(sketch: Sketch, x: Variable, y: Variable, indices: dict[str, str], found: _Alike, own: set[str]) -> bool:
-    """What the first layer reads where later ones read the layer before."""
-    bare = [slot.bare for slot in y.slots]
-    if x.name in own or None in bare or len(set(bare)) < len(bare) or any(slot.bare is None for slot in x.slots):
-        return False
-    for slot in x.slots:  # its indices are among those of the later reading
-        name = slot.bare or ""
-        if name not in indices and not any(_index_match(sketch, name, b or "", indices) for b in bare):
+    def _stands_for(self, one: _Token, own: _Token) -> bool:
+        x, y = one.ref, own.ref
+        if x is None or y is None or own.text[1][0] != "before" or one.text[1][0] in ("own", "before"):
             return False
-    known = found.base.get(y.name)
-    if known is not None:
-        return known[0].name == x.name
-    found.base[y.name] = (x, y, indices)
-    return True
-
-
-def _declared_match(sketch: Sketch, x: Variable, y: Variable, found: _Alike) -> bool:
-    if x.name in found.names:
-        return found.names[x.name] == y.name
-    a: WeightMatrix | RandomRows | None = sketch.matrices.get(x.name) or sketch.rows.get(x.name)
-    b: WeightMatrix | RandomRows | None = sketch.matrices.get(y.name) or sketch.rows.get(y.name)
-    if x.name == y.name or a is None or type(a) is not type(b) or y.name in found.names.values():
-        return False
-    indices: dict[str, str] = {}
-    if not _slots_match(sketch, slots_of(a.indices), slots_of(b.indices if b else ()), indices):
-        return False
-    if isinstance(a, WeightMatrix) and isinstance(b, WeightMatrix):
-        same = a.shape == b.shape and _at(a.variance, indices) == b.variance and a.role == b.role
-    else:
-        assert isinstance(a, RandomRows) and isinstance(b, RandomRows)
-        same = (
-            a.width == b.width
-            and len(a.options) == len(b.options)
-            and a.role == b.role
-            and all(
-                k == m and isinstance(v, Expr) and _at(v, indices) == w
-                for (k, v), (m, w) in zip(a.options, b.options, strict=True)
-            )
+        to = {a: Affine.index(b) for a, b in zip(one.indices, own.indices, strict=False)}
+        bare = [slot.bare for slot in y.slots]
+        if None in bare or len({*bare}) < len(bare) or any(slot.bare not in to for slot in x.slots):
+            return False
+        source = substitute(x, to)
+        return {i for slot in x.slots for i in to[slot.bare or ""].indices} <= {*bare} and (
+            self.base.setdefault(y.name, (source, y))[0] == source or self._same_base(y, source)
         )
-    if same:
-        found.names[x.name] = y.name
-    return same
+
+    def _same_base(self, y: Variable, source: Expr) -> bool:
+        """Whether it is read at other indices as it was read first."""
+        known, first = self.base[y.name]
+        return substitute(known, {a.bare or "": b for a, b in zip(first.slots, y.slots, strict=True)}) == source
+
+    def _say(self, *text: Any) -> None:
+        self.tokens.append(_Token(text))
+
+    def _index(self, name: str) -> tuple[Any, ...]:
+        own = name.rstrip("_")
+        if own not in self.indices:
+            self.indices.append(own)
+        atom = self.sketch.atoms[own]
+        return self.indices.index(own), name != own, atom.sizes, atom.start
+
+    def _slots(self, slots: Sequence[Affine]) -> tuple[Any, ...]:
+        return tuple((slot.offset, *((self._index(name), factor) for name, factor in slot.terms)) for slot in slots)
+
+    def _read(self, expr: Expr) -> None:
+        if isinstance(expr, Variable):
+            text = ("ref", self._key(expr.name), self._slots(expr.slots))
+            self.tokens.append(_Token(text, expr, tuple(self.indices)))
+        elif isinstance(expr, Constant):
+            self._say(expr.name, self._slots(expr.slots))
+        elif isinstance(expr, Number):
+            self._say(expr.value)
+        elif isinstance(expr, IndexValue):
+            self._say(self._index(expr.name))
+        elif isinstance(expr, Reduction):
+            self._say(expr.reducer, *map(self._index, expr.indices))
+        else:
+            self._say(getattr(expr, "atom", type(expr)), len(expr.children))
+        for child in expr.children:
+            self._read(child)
+
+    def _key(self, name: str) -> Any:
+        """How a family is called; what is declared for this layer alone by its declaration."""
+        entry = self.sketch.matrices.get(name) or self.sketch.rows.get(name)
+        if name in self.keys or entry is None or name in self.shared:
+            return self.keys.get(name, name)
+        kept, self.indices, self.tokens = (self.indices, self.tokens), [], []
+        matrix = isinstance(entry, WeightMatrix)
+        self._say(entry.shape if matrix else entry.width, entry.role, *map(self._index, entry.indices))
+        for key, value in (("", entry.variance),) if matrix else entry.options:
+            self._say(key)
+            self._read(value) if isinstance(value, Expr) else self._say(name)
+        path = re.sub(r"\d+", "#", entry.parameter)
+        said = ("declared", path, *(token.text for token in self.tokens))
+        self.indices, self.tokens = kept
+        self.keys[name] = (*said, sum(key[:-1] == said for key in self.declared))
+        self.declared[self.keys[name]] = name
+        return self.keys[name]
 
 
-def _at(expr: Expr, indices: dict[str, str]) -> Expr:
-    slots = {old: Affine.index(new) for old, new in indices.items()}
-    slots |= {f"{old}_": Affine.index(f"{new}_") for old, new in indices.items()}
-    return substitute(expr, slots, along=True)
-
-
-def _folded_run(sketch: Sketch, result: Expr, segments: Sequence[Sequence[Sentence]], steps: Sequence[_Alike]) -> Expr:
-    """Put one segment with an index in the place of several."""
-    first = segments[0]
-    count = len(segments)
+def _folded_run(sketch: Sketch, result: Expr, run: Sequence[_Layer]) -> Expr:
+    """Put one layer with an index in the place of several."""
+    first, second, count = run[0], run[1], len(run)
     layer = sketch.atom((count, count), start=1)
-    member: dict[str, tuple[str, int]] = {line.name: (line.name, 1) for line in first}
-    declared = [name for name in steps[0].names if name in sketch.matrices or name in sketch.rows]
-    member |= {name: (name, 1) for name in declared}
-    for k, step in enumerate(steps, start=2):
-        for old, new in step.names.items():
-            member[new] = (member[old][0], k)
-    base = steps[0].base
-    own = {line.name for line in first}
+    member = {
+        name: (own, k) for k, each in enumerate(run, start=1) for own, name in zip(first.names, each.names, strict=True)
+    }
+    declared = {key: name for key, name in first.declared.items() if key in second.declared}
+    for k, each in enumerate(run, start=1):
+        member |= {each.declared[key]: (name, k) for key, name in declared.items()}
 
-    def inside(number: int) -> Callable[[Variable], Expr | None]:
-        def change(ref: Variable) -> Expr | None:
-            if ref.name not in member:
-                return None
-            name, where = member[ref.name]
-            return Variable(name, (layer.slot + (where - number), *ref.slots))
-
-        return change
+    def inside(ref: Variable) -> Expr | None:
+        """As the second layer reads it."""
+        if ref.name not in member:
+            return None
+        name, where = member[ref.name]
+        return Variable(name, (layer.slot + (where - 2), *ref.slots))
 
     def outside(ref: Variable) -> Expr | None:
         if ref.name not in member:
@@ -283,45 +224,30 @@ def _folded_run(sketch: Sketch, result: Expr, segments: Sequence[Sequence[Senten
         name, where = member[ref.name]
         return Variable(name, (Affine((), where, "L" if where == count else ""), *ref.slots))
 
-    second = segments[1]  # which reads the layer before by its name
-    lines: list[Sentence] = []
-    start = next(k for k, line in enumerate(sketch.lines) if line is first[0])
-    stop = next(k for k, line in enumerate(sketch.lines) if line is segments[-1][-1]) + 1
-    lines += [
-        replace(line, args=tuple(replace_variables(a, outside) for a in line.args)) for line in sketch.lines[:start]
+    start = next(k for k, line in enumerate(sketch.lines) if line is first.lines[0])
+    lines = list(sketch.lines[:start])
+    for line in first.lines:
+        if line.name in second.base:
+            source, later = second.base[line.name]
+            slots = (Affine((), 0), *later.slots)
+            lines.append(Sentence(line.name, slots, "Nonlin", (source,), line.place, f"base:{line.role}"))
+    for line, own in zip(first.lines, second.lines, strict=True):
+        args = tuple(replace_variables(arg, inside) for arg in own.args)
+        lines.append(replace(line, slots=(layer.slot, *own.slots), repeats=count, args=args))
+    lines += [line for line in sketch.lines[start:] if line.name not in member]
+    sketch.lines = [
+        line
+        if line.repeats == count and line.name in member
+        else replace(line, args=tuple(replace_variables(arg, outside) for arg in line.args))
+        for line in lines
     ]
-    for name, (source, later, indices) in base.items():
-        back = {new: old for old, new in indices.items()}
-        slots = tuple(Affine.index(back.get(slot.bare or "", slot.bare or "")) for slot in later.slots)
-        line = next(line for line in first if line.name == name)
-        lines.append(Sentence(name, (Affine((), 0), *slots), "Nonlin", (source,), line.place, f"base:{line.role}"))
-    for line, later_line in zip(first, second, strict=True):
-        lines.append(
-            replace(
-                line,
-                slots=(layer.slot, *later_line.slots),
-                repeats=count,
-                args=tuple(replace_variables(a, inside(2)) for a in later_line.args),
-            )
-        )
-    rest = [line for line in sketch.lines[start:stop] if line.name not in member]
-    lines += [
-        replace(line, args=tuple(replace_variables(a, outside) for a in line.args))
-        for line in [*rest, *sketch.lines[stop:]]
-    ]
-    sketch.lines = lines
-    for name in declared:
-        if name in sketch.matrices:
-            matrix = sketch.matrices[name]
-            sketch.matrices[name] = replace(matrix, indices=(layer.name, *matrix.indices), repeats=count)
-        else:
-            rows = sketch.rows[name]
-            sketch.rows[name] = replace(rows, indices=(layer.name, *rows.indices), repeats=count)
+    for own in declared.values():
+        entries: dict[str, Any] = sketch.matrices if own in sketch.matrices else sketch.rows
+        entries[own] = replace(entries[own], indices=(layer.name, *entries[own].indices), repeats=count)
     gone = {name for name, (_, where) in member.items() if where > 1}
     sketch.matrices = {name: entry for name, entry in sketch.matrices.items() if name not in gone}
     sketch.rows = {name: entry for name, entry in sketch.rows.items() if name not in gone}
     sketch.layers.append(layer)
-    assert own
     return replace_variables(result, outside)
 
 
