@@ -30,7 +30,7 @@ SEED = 20_180_211
 SMALLEST, WIDTHS = 8, 2  # the least width that is tried, and how many are compared
 NETWORKS, FEWEST, SECONDS = 2000, 40, 0.6  # of the module at each width: at most, at least, and how long to go on
 SOME, PROGRAMS = 300, 3000  # networks of the program at each width: first, and at most
-MEMBERS = 6  # of the output, with their neighbours
+MEMBERS, PARTS = 6, 20  # members of the output, with their neighbours; of networks, whose spread gives errors
 ALARM = 1e-6  # probability that a right import is refused
 ROUNDING = {torch.float64: 1e-6, torch.float32: 1e-4, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 
@@ -192,14 +192,32 @@ def _judge(width: int, given: AtWidth, module: Any, program: Any, rounding: floa
     scale = np.where(scale > 0, scale, 1.0)[:, None]
     ours = _bounded(program / scale)
     theirs = _bounded(module / scale, ours[0].mean(axis=0))
-    chances = [
-        (_chance(theirs[kind][:, k], ours[kind][:, k], rounding), k, kind == len(ours) - 1)
-        for kind in range(len(ours))
-        for k in range(ours[kind].shape[1])
-    ]
-    chance, k, pair = min(chances)
-    if chance * len(chances) * WIDTHS < ALARM:
-        raise _told_apart(given, width, which, k, pair, module, program)
+    pairs = [(one[:, k], other[:, k], k) for one, other in zip(theirs, ours, strict=True) for k in range(one.shape[1])]
+    chances = [_chance(one, other, rounding) for one, other, _ in pairs]
+    k = pairs[int(np.argmin(chances))][2]
+    if min(chances) * len(chances) * WIDTHS < ALARM:
+        moments = [
+            np.array([[*_moments(part, k).values()] for part in np.array_split(x, PARTS)]) for x in (module, program)
+        ]
+        (one, other), (error, more) = ([f(x, axis=0) for x in moments] for f in (np.mean, np.std))
+        most = int(np.argmax(np.abs(one - other) / (np.hypot(error, more) + 1e-300)))
+        numbers = [f"{x[most]:.4g} +- {e[most] / PARTS**0.5:.2g}" for x, e in ((one, error), (other, more))]
+        shape = given.program.netsor.families[given.program.netsor.outputs[0]].shape
+        place = ",".join(str(int(x)) for x in np.unravel_index(int(which[k]), shape)) if shape else ""
+        raise _disagreement(given, width, [*_moments(module, k)][most], place, *numbers)
+
+
+def _moments(values: Any, k: int) -> Mapping[str, float]:
+    """What is told of a member, where it differs."""
+    x = values - values.mean(axis=(0, 2), keepdims=True)
+    square = x[:, k] ** 2
+    found = {
+        "mean": values[:, k].mean(),
+        "variance": square.mean(),
+        "kurtosis": (x[:, k] ** 4).mean() / (square.mean() ** 2 or 1e-300),
+        "variance of the averages over coordinates of the squares": square.mean(axis=1).var(),
+    }
+    return found | ({"covariance with the next": (x[:, k] * x[:, k + 1]).mean()} if k + 1 < x.shape[1] else {})
 
 
 def _bounded(values: Any, centre: Any = None) -> list[Any]:
@@ -224,45 +242,6 @@ def _chance(one: Any, other: Any, rounding: float) -> float:
     total = sum(parts) + rounding**2
     freedom = total**2 / (sum(part**2 / (len(x) - 1) for part, x in zip(parts, (one, other), strict=True)) + 1e-300)
     return float(2 * stdtr(min(freedom, 1e9), -abs(one.mean() - other.mean()) / math.sqrt(total)))
-
-
-def _moments(values: Any, k: int, pair: bool) -> Mapping[str, tuple[float, float]]:
-    """Mean, variance and kurtosis of a member, or its covariance with the next: each with a standard error."""
-    x = values[:, k] - (mean := values[:, k].mean())
-    square, fourth = (x**2).mean(axis=1), (x**4).mean(axis=1)
-    variance = float(square.mean()) or 1e-300
-    kurtosis = float(fourth.mean()) / variance**2
-    pull = (fourth - fourth.mean()) / variance**2 - 2 * kurtosis * (square - variance) / variance
-    root = math.sqrt(len(values))
-    found = {
-        "mean": (float(mean), values[:, k].mean(axis=1).std() / root),
-        "variance": (variance, square.std() / root),
-        "kurtosis": (kurtosis, pull.std() / root),
-        "variance of the averages over coordinates of the squares": (
-            float(square.var()),
-            ((square - variance) ** 2).std() / root,
-        ),
-    }
-    if pair:
-        both = (x * (values[:, k + 1] - values[:, k + 1].mean())).mean(axis=1)
-        return {"covariance with the next": (float(both.mean()), both.std() / root)}
-    return found
-
-
-def _told_apart(given: AtWidth, width: int, which: Any, k: int, pair: bool, module: Any, program: Any) -> ProgramError:
-    """The error that names the moment that differs most."""
-    netsor = given.program.netsor
-    shape = netsor.families[netsor.outputs[0]].shape
-    place = ",".join(str(int(x)) for x in np.unravel_index(int(which[k]), shape)) if shape else ""
-    theirs, ours = (_moments(values, k, pair) for values in (module, program))
-
-    def apart(key: str) -> float:
-        (a, e), (b, f) = theirs[key], ours[key]
-        return abs(a - b) / (math.hypot(e, f) or 1e-300)
-
-    key = max(theirs, key=apart)
-    numbers = [f"{value:.4g} +- {error:.2g}" for value, error in (theirs[key], ours[key])]
-    return _disagreement(given, width, key, place, *numbers)
 
 
 def _disagreement(given: AtWidth, width: int, what: str, place: str, theirs: object, ours: object) -> ProgramError:

@@ -13,6 +13,7 @@ from tensorprog.importing.agreement import AtWidth, compared_at
 from tensorprog.importing.capture import Captured, capture, frozen_at
 from tensorprog.importing.folding import finished, folded
 from tensorprog.importing.parts import pruned, separated, unrolled
+from tensorprog.importing.refusals import InvalidText
 from tensorprog.importing.sketch import RandomRows, Sketch, WeightMatrix
 from tensorprog.importing.text import written
 from tensorprog.importing.translation import translated
@@ -35,8 +36,13 @@ def imported_program(
     if at is not None:
         check_count("at", at, 2)
     captured = capture(make, inputs, (one, other), at)
-    chosen, fold = _made(captured, at, name, fold=True)[0], True
-    if len(chosen.netsor.body) <= MAX_STATEMENTS and _not_compiled(chosen):
+    fold = True
+    try:
+        chosen = _made(captured, at, name, fold)[0]
+    except InvalidText:  # of layers that are alike, but cannot be told as one
+        fold = False
+        chosen = _made(captured, at, name, fold)[0]
+    if fold and len(chosen.netsor.body) <= MAX_STATEMENTS and _not_compiled(chosen):
         unrolled = _made(captured, at, name, fold=False)[0]
         if len(unrolled.netsor.body) <= MAX_STATEMENTS and not _not_compiled(unrolled):
             chosen, fold = unrolled, False

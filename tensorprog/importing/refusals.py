@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tensorprog.language.errors import Problem, ProgramError, Span
 
-__all__ = ["Refusal", "SourcePlace", "refusal", "refused"]
+__all__ = ["InvalidText", "Refusal", "SourcePlace", "refusal", "refused"]
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,14 @@ def refusal(place: SourcePlace, why: str, fix: str) -> Refusal:
     return Refusal(_problem(place, why, fix))
 
 
-def refused(problems: Sequence[Problem], places: Mapping[int, SourcePlace]) -> Refusal:
+class InvalidText(Refusal):
+    """A Refusal of the language, of a program that was written already."""
+
+
+def refused(problems: Sequence[Problem], places: Mapping[int, SourcePlace]) -> InvalidText:
     """The error for a program that the language refuses, with the operations that lines of its text came from."""
     fix = "write this operation in its plainest form, or with other operations; the import should have said so before"
-    return Refusal(
+    return InvalidText(
         _problem(
             places.get(problem.span.line, SourcePlace()), f"in the program it is not valid: {problem.message}", fix
         )
