@@ -196,9 +196,8 @@ def _judge(width: int, given: AtWidth, module: Any, program: Any, rounding: floa
     chances = [_chance(one, other, rounding) for one, other, _ in pairs]
     k = pairs[int(np.argmin(chances))][2]
     if min(chances) * len(chances) * WIDTHS < ALARM:
-        moments = [
-            np.array([[*_moments(part, k).values()] for part in np.array_split(x, PARTS)]) for x in (module, program)
-        ]
+        both = (module, program)
+        moments = [np.array([[*_moments(part, k).values()] for part in np.array_split(x, PARTS)]) for x in both]
         (one, other), (error, more) = ([f(x, axis=0) for x in moments] for f in (np.mean, np.std))
         most = int(np.argmax(np.abs(one - other) / (np.hypot(error, more) + 1e-300)))
         numbers = [f"{x[most]:.4g} +- {e[most] / PARTS**0.5:.2g}" for x, e in ((one, error), (other, more))]

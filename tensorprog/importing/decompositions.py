@@ -102,18 +102,12 @@ def _of_correction(x: Any, dims: Any = None, *, correction: Any = None, keepdim:
     return _spread(x, dims, True, keepdim, correction=1 if correction is None else correction)
 
 
-def _length(x: Any, order: float = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """The norm over axes."""
+def _length(x: Any, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The Euclidean norm over axes."""
+    if order not in (None, 2):
+        raise ValueError("a norm that is not Euclidean: use the norm of order 2")
     dims = range(x.dim()) if dims is None else [dims] if isinstance(dims, int) else dims
-    if order == 1:
-        return x.abs().sum([*dims], keepdim=keepdim)
-    return x.abs().amax([*dims], keepdim=keepdim) if order == math.inf else _root(x, dims, order, keepdim)
-
-
-def _root(x: Any, dims: Any, order: float, keepdim: bool) -> Any:
-    powers = x.square() if order == 2 else x.abs() ** order
-    total = powers.sum([*dims], keepdim=keepdim)
-    return total.sqrt() if order == 2 else total ** (1 / order)
+    return x.square().sum([*dims], keepdim=keepdim).sqrt()
 
 
 def _repeated(x: Any, repeats: int, dim: int | None = None, **_: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -33,7 +33,7 @@ def together(sketch: Parameters, left: Operand, right: Operand) -> tuple[Operand
         axes = list(((),) * (rank - len(value.axes)) + value.axes)
         for k, (one, other) in enumerate(zip(*known.shapes, strict=True), start=rank - len(known.shapes[0])):
             if not axes[k] and (one, other) != (1, 1):
-                axes[k] = (sketch.atom((one, other)),)
+                axes[k] = sketch.axis((sketch.operation, "fixed", k), one, other)
         moved = value.on(tuple(axes))
         return (known, moved, tuple(axes)) if isinstance(left, FixedTensor) else (moved, known, tuple(axes))
     left, right = (x.on(((),) * (rank - len(x.axes)) + x.axes) for x in (left, right))
@@ -144,6 +144,8 @@ def _sum(left: Expr, right: Expr, factor: float) -> Expr:
 def summed(sketch: Parameters, value: Traced, atoms: Sequence[AxisPart], axes: Axes) -> Traced:
     """The sum over some atoms; over a width it is an inner product, whose scale is still to come."""
     value = sketch.settled(value)
+    if value.expr == Number(0):
+        return value.on(axes)
     indices = [atom for atom in atoms if not atom.is_width]
     widths = [atom for atom in atoms if atom.is_width]
     if len(widths) > 1:
@@ -194,45 +196,50 @@ def _factors(expr: Expr) -> tuple[float, Expr, Expr | None]:
 
 def einsum(sketch: Parameters, left: Operand, one: Labels, right: Operand, other: Labels, out: Labels) -> Traced:
     """sum over labels that are not in `out` of left[one] * right[other]."""
-    shared = [label for label in one if label in other]
-    if isinstance(left, FixedTensor) or isinstance(right, FixedTensor):
-        return _with_known(sketch, left, one, right, other, out)
-    right = sketch.apart(right, left.atoms)
+    labels = [*out, *(label for label in dict.fromkeys([*one, *other]) if label not in out)]
+    left, right = _aligned(left, one, labels), _aligned(right, other, labels)
+    known, value = (left, right) if isinstance(left, FixedTensor) else (right, left)
+    if isinstance(known, FixedTensor) and isinstance(value, Traced):
+        if not np.any(known.arrays[0]) and not np.any(known.arrays[1]):  # such as the state before the first step
+            return Traced(together(sketch, known, value)[2][: len(out)], Number(0))
+        found = _input_layer(sketch, known, value, len(out)) if value.parameter else None
+        return found or _summed_product(sketch, left, right, len(out))
+    assert isinstance(left, Traced) and isinstance(right, Traced)
+    if left.parameter and right.parameter:  # vectors that are parameters, under a matrix
+        left = sketch.settled(left) if len(left.widths) < len(right.widths) else left
+        right = sketch.settled(right) if len(right.widths) < len(left.widths) else right
     if right.parameter:  # a square matrix may act on what it gave before
         right = _renewed(sketch, right, left.atoms)
     elif left.parameter:
         left = _renewed(sketch, left, right.atoms)
-    fans = [atom for label in other if label not in out for atom in right.axes[other.index(label)] if atom.is_width]
-    fans_left = [atom for label in one if label not in out for atom in left.axes[one.index(label)] if atom.is_width]
-    first: dict[str, object] = {}
-    second: dict[str, object] = {}
-    places: dict[Hashable, tuple[AxisPart, ...]] = {}
-    for label in dict.fromkeys([*one, *other]):
-        a = left.axes[one.index(label)] if label in one else ()
-        b = right.axes[other.index(label)] if label in other else ()
-        if label in shared and a and b:
-            places[label], sub_a, sub_b = sketch.unified(a, b)
-            first |= sub_a
-            second |= sub_b
-        else:
-            places[label] = a or b
-    left = sketch.read_at(left, first, _placed(one, left, places, shared))  # type: ignore[arg-type]
-    right = sketch.read_at(right, second, _placed(other, right, places, shared))  # type: ignore[arg-type]
-    axes = tuple(places[label] for label in out)
-    contracted = [atom for label, atoms in places.items() if label not in out for atom in atoms]
-    if left.parameter and right.parameter:
+    weight = right if right.parameter else left
+    fans = [atom for atom in atoms_of(weight.axes[len(out) :]) if atom.is_width] if weight.parameter else []
+    if not fans:
+        return _summed_product(sketch, left, right, len(out))
+    left, right, axes = together(sketch, left, right)  # type: ignore[assignment]
+    value, weight = (left, right) if right.parameter else (right, left)
+    if value.parameter:
         raise sketch.refuse("two parameters are multiplied with each other", "apply one after the other to the vector")
-    if right.parameter and fans:
-        return _weighted(sketch, left, right, fans, contracted, axes)
-    if left.parameter and fans_left:
-        return _weighted(sketch, right, left, fans_left, contracted, axes)
-    left, right = sketch.settled(left), sketch.settled(right)
-    widths = [atom for atom in contracted if atom.is_width]
-    if widths and left.is_vector and right.is_vector:
-        return _inner(sketch, left, right, widths, contracted, axes)
-    copies = sketch.met(left, right)
-    whole = Traced((*axes, tuple(contracted)), product(left.expr, right.expr), left.power + right.power, copies=copies)
-    return summed(sketch, whole, contracted, axes)
+    return _weighted(sketch, value, weight, fans, atoms_of(axes[len(out) :]), axes[: len(out)])
+
+
+def _aligned(value: Operand, own: Labels, labels: Labels) -> Operand:
+    """A tensor on the axes of labels, of size 1 where it has none."""
+    if isinstance(value, Traced):
+        return value.on(tuple(value.axes[own.index(label)] if label in own else () for label in labels))
+    order = [own.index(label) for label in labels if label in own]
+    new = [k for k, label in enumerate(labels) if label not in own]
+    return value.each(lambda array: np.expand_dims(array.transpose(order), new))
+
+
+def _summed_product(sketch: Parameters, left: Operand, right: Operand, lead: int) -> Traced:
+    """The product summed over the axes behind the first ones."""
+    left, right, axes = together(sketch, left, right)
+    left, right = (sketch.settled(x) if isinstance(x, Traced) else x for x in (left, right))
+    over = atoms_of(axes[lead:])
+    if any(atom.is_width for atom in over) and all(isinstance(x, Traced) and x.is_vector for x in (left, right)):
+        return _inner(sketch, left, right, [atom for atom in over if atom.is_width], over, axes[:lead])  # type: ignore[arg-type]
+    return summed(sketch, multiplied(sketch, left, right), over, axes[:lead])
 
 
 def _renewed(sketch: Parameters, value: Traced, taken: Sequence[AxisPart]) -> Traced:
@@ -243,12 +250,6 @@ def _renewed(sketch: Parameters, value: Traced, taken: Sequence[AxisPart]) -> Tr
             tuple(sketch.atom(atom.sizes, atom.key) if atom.is_width and atom.name in names else atom for atom in axis)
             for axis in value.axes
         )
-    )
-
-
-def _placed(labels: Labels, value: Traced, places: Mapping[Hashable, tuple[AxisPart, ...]], shared: Labels) -> Axes:
-    return tuple(
-        places[label] if label in shared and axis else axis for label, axis in zip(labels, value.axes, strict=True)
     )
 
 
@@ -323,78 +324,26 @@ def _score(sketch: Parameters, weight: Traced, fan: AxisPart, x: Variable) -> tu
     return sketch.as_score(sketch.state("MatMul", (matrix, x), "product")), power
 
 
-def _with_known(sketch: Parameters, left: Operand, one: Labels, right: Operand, other: Labels, out: Labels) -> Traced:
-    """A fixed tensor and a random one."""
-    pair = (left, one, right, other) if isinstance(left, FixedTensor) else (right, other, left, one)
-    known, labels, value, own = pair
-    assert isinstance(known, FixedTensor) and isinstance(value, Traced)
-    if not np.any(known.arrays[0]) and not np.any(known.arrays[1]):  # such as the state before the first step
-        axes_of = {label: value.axes[own.index(label)] for label in own}
-        for label, size, large in zip(labels, *known.shapes, strict=True):
-            if label not in axes_of:
-                axes_of[label] = (sketch.atom((size, large)),) if (size, large) != (1, 1) else ()
-        return Traced(tuple(axes_of[label] for label in out), Number(0))
-    if value.parameter:
-        found = _input_layer(sketch, known, labels, value, own, out)
-        if found is not None:
-            return found
-    value = sketch.settled(value)
-    places = {label: value.axes[own.index(label)] for label in own}
-    for k, label in enumerate(labels):
-        sizes = (known.shapes[0][k], known.shapes[1][k])
-        if not places.get(label) and sizes != (1, 1):
-            places[label] = (sketch.atom(sizes),)
-    factor = sketch.constant(known, tuple(places.get(label, ()) for label in labels))
-    axes = tuple(places.get(label, ()) for label in out)
-    contracted = [atom for label, atoms in places.items() if label not in out for atom in atoms]
-    whole = Traced(
-        (*axes, tuple(contracted)), product(factor.expr, value.expr), factor.power + value.power, copies=value.copies
-    )
-    return summed(sketch, whole, contracted, axes)
-
-
-def _input_layer(
-    sketch: Parameters, known: FixedTensor, labels: Labels, value: Traced, own: Labels, out: Labels
-) -> Traced | None:
+def _input_layer(sketch: Parameters, known: FixedTensor, value: Traced, lead: int) -> Traced | None:
     """Fixed features times a parameter: random vectors with the Gram matrix of the features; None for other cases."""
-    inside = [label for label in labels if label not in out]
-    features = [value.axes[own.index(label)] for label in inside if label in own]
-    shared = [label for label in labels if label in own and label in out]
-    count = math.prod(atom.size for atom in atoms_of(tuple(features)))
+    features = atoms_of(value.axes[lead:])
+    sizes = known.shapes[0]
+    count = math.prod(atom.size for atom in features)
     exact = not sketch.entry(value).law.gaussian and count <= EXACT_INPUTS
-    if shared or exact or not features or any(atom.is_width for atom in atoms_of(tuple(features))):
+    shared = any(axis and size > 1 for axis, size in zip(value.axes[:lead], sizes, strict=False))
+    if shared or exact or not features or any(atom.is_width for atom in features) or math.prod(sizes[lead:]) != count:
         return None
-    if not np.array_equal(known.arrays[0], known.arrays[1]):
+    if not np.array_equal(*known.arrays):
         raise sketch.refuse("the fixed inputs of a layer change with the width", "use the same inputs at every width")
-    order = [k for k, label in enumerate(labels) if label in out] + [
-        k for k, label in enumerate(labels) if label in inside
-    ]
-    lead = len(labels) - len(inside)
-    array = np.transpose(np.asarray(known.arrays[0], float), order)
-    kept = [k for k in range(lead) if array.shape[k] > 1 and not (array == array.take([0], k)).all()]
-    places: dict[Hashable, tuple[AxisPart, ...]] = {}
+    array = np.asarray(known.arrays[0], float)
+    kept = [k for k in range(lead) if sizes[k] > 1 and not (array == array.take([0], k)).all()]
     key = ("input", value.parameter)
-    for k in range(lead):
-        size = array.shape[k]
-        places[labels[order[k]]] = sketch.axis((*key, k), size, size)
-    batch = [atom for k in kept for atom in places[labels[order[k]]]]
-    flat = sum(len(places[labels[order[k]]]) for k in kept if k > 0) if key in sketch.decisions.flat else 0
-    data = array[tuple(slice(None) if k in kept or k >= lead else 0 for k in range(array.ndim))]
-    data = data.reshape(-1, count)
-    for label in own:
-        if label in out:
-            places[label] = value.axes[own.index(label)]
-    rest = [atom for label in own if label in out for atom in places[label]]
-    widths = [atom for atom in rest if atom.is_width]
-    made = sketch.rows_of(
-        value,
-        batch,
-        [atom for atom in rest if not atom.is_width],
-        widths[0] if widths else None,
-        data,
-        data @ data.T,
-        flat,
-    )
-    return replace(
-        made, axes=tuple(places.get(label, ()) for label in out), expr=scaled(made.expr, value.scale), power=made.power
-    )
+    axes = [axis or sketch.axis((*key, k), sizes[k], sizes[k]) for k, axis in enumerate(value.axes[:lead])]
+    flat = sum(len(axes[k]) for k in kept if k > 0) if key in sketch.decisions.flat else 0
+    data = array[tuple(slice(None) if k in kept or k >= lead else 0 for k in range(array.ndim))].reshape(-1, count)
+    rest = atoms_of(value.axes[:lead])
+    own = [atom for atom in rest if not atom.is_width]
+    width = next((atom for atom in rest if atom.is_width), None)
+    batch = [atom for k in kept for atom in axes[k]]
+    made = sketch.rows_of(value, batch, own, width, data, data @ data.T, flat)
+    return replace(made, axes=tuple(axes), expr=scaled(made.expr, value.scale))

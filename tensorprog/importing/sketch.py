@@ -127,11 +127,11 @@ class Sketch:
         self.notes: list[str] = []
         self.as_gaussian: set[str] = set()  # parameters whose entries are not Gaussian, and are taken as such
         self.exponents: dict[str, Fraction] = {}
-        self.place = SourcePlace()
+        self.place, self.operation = SourcePlace(), ""
         self.count = 0
         self.used: dict[str, Any] = {}  # how parameters were used, to be used so again
         self.ones: dict[Fraction, Variable] = {}
-        self.angles: dict[tuple[float, float, Fraction], Variable] = {}  # of rotary positions
+        self.angles: dict[tuple[float, Fraction], Variable] = {}  # of rotary positions
         self.vectors: dict[str, bool] = {}  # which families are vectors
 
     # -- names and axes -----------------------------------------------------------------------------------------
@@ -480,7 +480,8 @@ class Sketch:
             return one, Fraction(0)
         positive = one * other > 0 and math.isfinite(one) and math.isfinite(other)
         exponent = math.log(other / one) / math.log(self.n[1] / self.n[0]) if positive else 0.0
-        power = Fraction(round(4 * exponent), 4)
+        steps = 2 if what else 4
+        power = Fraction(round(steps * exponent), steps)
         if not positive or (abs(exponent - power) > 2 / self.n[0] and not what):
             raise self.refuse(
                 f"the numbers {one:g} and {other:g}, at widths {self.n[0]} and {self.n[1]}, are no power of the width",
@@ -566,20 +567,20 @@ class Sketch:
     def _turned(self, wave: Wave, position: AxisPart, width: AxisPart) -> Expr:
         """A wave as a function of a position and of the coordinate."""
         ratio = self.ratio(width)
-        key = (wave.base, wave.frequency, ratio)
+        key = (wave.base, ratio)
         if key not in self.angles:
             name = self.fresh("e")
             self.rows[name] = RandomRows(name, (), (("grid", True),), ratio, "", self.place)
             # coordinates of the module are k/m, not (k + 1/2)/m
             shift = wave.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0
             power = call("exp", scaled(Variable(name), -math.log(wave.base)))
-            self.angles[key] = self.state("Nonlin", (scaled(power, shift * wave.frequency),), "angle")
+            self.angles[key] = self.state("Nonlin", (scaled(power, shift),), "angle")
             if not self.at:
                 self.note(
                     "angles of rotary positions stand at the middles of their intervals, (k + 1/2)/m, where the "
                     "module has them at k/m: the same in the limit; with at= they are those of the module"
                 )
-        return scaled(call(wave.function, product(IndexValue(position.name), self.angles[key])), _tidy(wave.scale))
+        return call(wave.function, product(IndexValue(position.name), self.angles[key]))
 
     def table(self, array: Any, atoms: Sequence[AxisPart]) -> Expr:
         """A constant with indices; one that is there already is read again."""

@@ -50,7 +50,7 @@ def _read(captured: Captured, decisions: Decisions, at: int | None, exact: bool)
     places = {operation.name: operation.place.path for operation in captured.operations}
     blocks = {path[: match.end()] for path in places.values() for match in re.finditer(r"(^|\.)\d+(?=\.)", path)}
     for operation in captured.operations:
-        sketch.place = operation.place
+        sketch.place, sketch.operation = operation.place, operation.name
         rule = RULES.get(operation.kind)
         if rule is None:
             close = difflib.get_close_matches(operation.kind, RULES, 1)
