@@ -37,7 +37,7 @@ from tensorprog.limit.form.univariate import TermExpansion, whole_number
 from tensorprog.limit.formulas.nodes import Called, Choice, Data, Lookup, Reduced, affine, index_symbol, softmax, summed
 
 __all__ = [
-    "Converter", "SymbolicExpansion", "exact", "expand_terms", "kept_constants", "scalar_function", "within", "written",
+    "Converter", "SymbolicExpansion", "converted", "exact", "expand_terms", "kept_constants", "within", "written",
 ]  # fmt: skip
 
 ZERO, ONE = sp.S.Zero, sp.S.One
@@ -73,7 +73,7 @@ class SymbolicExpansion(TermExpansion):
 
     def number(self, part: Expr) -> Any:
         """A part without the variable."""
-        return scalar_function(part, self.numbers)
+        return converted(part, self.numbers.get)
 
     def pieces(self, atom: Atom, params: Sequence[Any]) -> tuple[FunctionTerm, ...] | None:
         """A function of one argument as a sum of terms, if it is one and its pieces are certain to be in order."""
@@ -101,13 +101,23 @@ def expand_terms(expr: Expr, numbers: Mapping[Variable, Any]) -> tuple[FunctionT
     return None if found is None else tuple(replace(key, coefficient=c) for key, c in merged.items() if c != 0)
 
 
-def scalar_function(expr: Expr, values: Mapping[Variable, Any]) -> Any:
-    """An expression of numbers and the variables given."""
+def converted(
+    expr: Expr,
+    reference: Callable[[Any], Any],
+    call: Callable[..., Any] | None = None,
+    reduced: Callable[..., Any] | None = None,
+) -> Any:
+    """An expression by what its references are; calls and reductions by their formulas, unless they are given."""
 
     def leaf(node: Expr) -> Any:
-        return exact(node.value) if isinstance(node, Number) else values[node] if isinstance(node, Variable) else None
+        if isinstance(node, Number):
+            return exact(node.value)
+        if isinstance(node, IndexValue):
+            return index_symbol(node.name)
+        return reference(node) if isinstance(node, Constant | Variable) else None
 
-    return as_number(fold(expr, {}, leaf, lambda node, *args: apply(node.atom, args)))
+    rules = dict.fromkeys(REDUCTIONS, reduced) if reduced else {}
+    return as_number(fold(expr, rules, leaf, call or (lambda node, *args: apply(node.atom, args))))
 
 
 def apply(atom: str, args: Sequence[Any]) -> Any:
@@ -131,13 +141,6 @@ def as_number(value: Any) -> Any:
 def written(expr: Expr, reference: Callable[[Any], Any]) -> Any:
     """An expression as people write it, functions and reductions by their names."""
 
-    def leaf(node: Expr) -> Any:
-        if isinstance(node, Number):
-            return exact(node.value)
-        if isinstance(node, IndexValue):
-            return index_symbol(node.name)
-        return reference(node) if isinstance(node, Constant | Variable) else None
-
     def named(node: Call, *args: Any) -> Any:
         if ATOMS[node.atom].operator or node.atom in MATHEMATICS:
             return apply(node.atom, args)
@@ -151,7 +154,7 @@ def written(expr: Expr, reference: Callable[[Any], Any]) -> Any:
     def reduced(node: Reduction, arg: Any) -> Any:
         return Reduced(sp.Symbol(node.reducer), as_number(arg), *map(index_symbol, node.indices))
 
-    return as_number(fold(expr, dict.fromkeys(REDUCTIONS, reduced), leaf, named))
+    return converted(expr, reference, named, reduced)
 
 
 class Converter:
@@ -164,20 +167,10 @@ class Converter:
     def number(self, expr: Expr, scalar: Callable[[Variable], Any], ranges: Mapping[str, Range]) -> Any:
         """An expression of constants, indices and scalars, which `scalar` gives; a condition is 1 or 0."""
 
-        def leaf(node: Expr) -> Any:
-            if isinstance(node, Number):
-                return exact(node.value)
-            if isinstance(node, IndexValue):
-                return index_symbol(node.name)
-            if isinstance(node, Constant):
-                return self._constant(node, scalar, ranges)
-            return scalar(node) if isinstance(node, Variable) else None
+        def reference(node: Any) -> Any:
+            return self._constant(node, scalar, ranges) if isinstance(node, Constant) else scalar(node)
 
-        def reduced(node: Reduction, arg: Any) -> Any:
-            return self._reduced(node, as_number(arg), ranges)
-
-        rules = dict.fromkeys(REDUCTIONS, reduced)
-        return as_number(fold(expr, rules, leaf, lambda node, *args: apply(node.atom, args)))
+        return converted(expr, reference, reduced=lambda node, arg: self._reduced(node, as_number(arg), ranges))
 
     def _reduced(self, node: Reduction, arg: Any, ranges: Mapping[str, Range]) -> Any:
         """A reduction of a number."""
@@ -244,12 +237,10 @@ def kept_constants(netsor: Netsor, asked: bool | Sequence[str]) -> frozenset[str
         return frozenset(free if asked else ())
     names = [asked] if isinstance(asked, str) else list(asked)
     for name in names:
-        if name not in netsor.scalars:
-            known = f"; {did_you_mean(name, free)}" if free else ""
-            raise ProgramError(f"symbolic: {name} is not a constant of {netsor.name}{known}")
         if name not in free:
-            reason = fixed.get(name, "is an array or an expression, of which entries stay numbers")
-            raise ProgramError(f"symbolic: {name} {reason}, so it cannot stay a symbol")
+            hint = f"is not a constant of {netsor.name}; {did_you_mean(name, free)}"
+            hint = "is an array or an expression, of which entries stay numbers" if name in netsor.scalars else hint
+            raise ProgramError(f"symbolic: {name} {fixed.get(name, hint)}, so it cannot stay a symbol")
     return frozenset(names)
 
 

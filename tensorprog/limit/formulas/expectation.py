@@ -17,7 +17,7 @@ from tensorprog.language.expr import Call, Expr, Number, Variable, rebuild, repl
 from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.form.univariate import function
 from tensorprog.limit.formulas.closed import mean_moment, pair_moment
-from tensorprog.limit.formulas.conversion import SymbolicExpansion, expand_terms, scalar_function, written
+from tensorprog.limit.formulas.conversion import SymbolicExpansion, converted, expand_terms, written
 from tensorprog.limit.formulas.nodes import Node, Opaque, carried, estimate
 
 __all__ = ["Expectation", "factor_of"]
@@ -82,7 +82,7 @@ class Expectation(Node):
 
     def _single(self, factor: sp.Tuple, mean: Any, variance: Any, most: float) -> Any:
         if variance == 0:
-            return scalar_function(factor[0].held, _values(factor, [mean]))
+            return converted(factor[0].held, _values(factor, [mean]).get)
         if mean == 0 and _parity(factor) < 0:
             return ZERO
         terms = _terms(factor)

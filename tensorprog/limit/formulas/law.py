@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tensorprog.blocks import Block, Mathematics, paragraph, strong
 from tensorprog.blocks.html import Shown
-from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
+from tensorprog.language.errors import MemoryLimitError, ProgramError, did_you_mean
 from tensorprog.language.formats import name_of, selected
 from tensorprog.language.ir import Netsor
 from tensorprog.limit.form.sums_of_functions import position_names
@@ -162,22 +162,11 @@ class SymbolicLaw(Shown):
     def given_scores(self, first: str, second: str | None = None) -> Any:
         """Cov(f, g | p-ring), a function of the scores, for vectors that are linear given them."""
         second = first if second is None else second
-        return self._of(self._given(self.formulas.conditional), first, second)
+        return self._of(self.formulas.conditional, first, second)
 
     def conditional_mean(self, name: str) -> Any:
         """E[f | p-ring], likewise."""
-        return self._of(self._given(self.formulas.conditional_mean), name)
-
-    def _given(self, formula: Callable[..., IndexedFormulas]) -> Callable[..., IndexedFormulas]:
-        def given(*names: str) -> IndexedFormulas:
-            if not all(map(self.formulas.is_linear, names)):
-                raise NotCompiledError(
-                    f"{' and '.join(dict.fromkeys(names))}: not linear in Gaussian vectors given the scores, so that "
-                    "there is no formula; P.limit().sample(1000) draws them"
-                )
-            return formula(*names)
-
-        return given
+        return self._of(self.formulas.conditional_mean, name)
 
     def _of(self, formula: Callable[..., Any], *variables: str) -> Any:
         """A formula of families, read at the members that are named."""

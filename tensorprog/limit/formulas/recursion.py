@@ -358,14 +358,23 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
 
     def conditional(self, f: str, g: str) -> IndexedFormulas:
         """Cov(f, g | p-ring) of vectors that are linear in Gaussian ones given the scores."""
+        self._refuse_nonlinear(f, g)
         ranges = self.pair_ranges(f, g)
         total = self.nothing(ranges)
         for p, q, local, covariance in self.linear_pairs(self.parts.of(f), self.parts.of(g), ranges):
             total = total + self.summed(p, q, covariance, local, ranges)
         return total
 
+    def _refuse_nonlinear(self, *names: str) -> None:
+        if not all(map(self.is_linear, names)):
+            raise NotCompiledError(
+                f"{' and '.join(dict.fromkeys(names))}: not linear in Gaussian vectors given the scores, so that there "
+                "is no formula; P.limit().sample(1000) draws them"
+            )
+
     def conditional_mean(self, name: str) -> IndexedFormulas:
         """E[f | p-ring], likewise."""
+        self._refuse_nonlinear(name)
         ranges = position_names(self.netsor, name)
         total = self.nothing(ranges)
         for part in self.parts.of(name):
