@@ -10,7 +10,7 @@ the covariance. With F = x^(p-1) y^q A(x) B(y) this lowers the power and differe
 - exp, gaussian: multiplying the density by them gives a multiple of another Gaussian density (`SymbolicGaussian`), so
   they disappear before the recursion starts;
 - sin and cos are sums of exp(+-i (a x + b)), and the same holds with complex a and b;
-- erf(t) = E sign(sqrt2 t + N), N standard normal: erf is a step blurred by independent noise;
+- erf(t) = E sign(sqrt2 t + N) = 2 P(sqrt2 t + N > 0) - 1, N standard normal: a step of a noisy variable;
 - 1(V > 0) has the derivative delta(V): the density of V at 0 times a moment given V = 0.
 
 At p = q = 0 remain total masses and probabilities of signs, which have a form for two signs at their means.  One
@@ -45,6 +45,7 @@ class AffineFactor(NamedTuple):
     kind: str
     a: Any
     b: Any
+    noise: Any = ZERO  # the variance of what is added to a x + b, of a step
 
 
 NO_FACTOR = AffineFactor("one", ONE, ZERO)
@@ -138,66 +139,41 @@ class Moments:
         return law.mx * self.moment(p - 1, q) + law.variance * along + law.covariance * across
 
     def _derivative(self, p: int, q: int) -> Any:
-        """E[x^p y^q A'(x) B(y)]: A = 1(V > 0) or sign V, A' = dV/dx delta(V) or twice that."""
+        """E[x^p y^q A'(x) B(y)]: A = 1(V > 0), A' = dV/dx delta(V)."""
         if self.first.kind == "one":
             return ZERO
-        return self.slope * self.boundary(p, q)
+        return self.first.a / (ROOT_2PI * sp.sqrt(self._variance)) * self.boundary(p, q)
 
     @cached_property
     def boundary(self) -> Moments:
         """The moments of sqrt(2 pi) sd_V delta(V) B(y) times the law: those given V = 0, times exp(-distance^2 / 2)."""
-        if self.first.kind == "erf":
-            observed = self.law.observed(sp.sqrt(2) * self.first.a, sp.sqrt(2) * self.first.b)
-            return Moments(observed, NO_FACTOR, self.second)
-        return Moments(self.law.at(-self.first.b / self.first.a, self.distance), NO_FACTOR, self.second)
+        a, b, noise = self.first[1:]
+        given = self.law.observed(a, b) if noise else self.law.at(-b / a, self.distance)
+        return Moments(given, NO_FACTOR, self.second)
 
     def without_powers(self) -> Any:
-        """E[A(x) B(y)]."""
-        first, second = self.first.kind, self.second.kind
-        if first not in SIGNS and second not in SIGNS:
+        """E[A(x) B(y)]; two signs have a form at their means."""
+        if self.first.kind == self.second.kind == "one":
             return self.law.weight
-        if first not in SIGNS or (first == "erf" and second == "step"):
+        if self.first.kind == "one":
             return self.swapped.without_powers()
-        return self.one_sign() if second not in SIGNS else self.two_signs()
-
-    @property
-    def blur(self) -> tuple[Any, Any]:
-        """V = unit (a x + b) + noise is the sign variable behind A: the unit, and the variance of the noise."""
-        return (sp.sqrt(2), 1) if self.first.kind == "erf" else (1, 0)
+        if self.second.kind == "one":
+            return self.law.weight * Phi(self.distance)
+        if self.distance != 0 or self.swapped.distance != 0:
+            raise _Open
+        cov = self.first.a * self.second.a * self.law.covariance
+        angle = sp.asin(cov / sp.sqrt(self._variance * self.swapped._variance))
+        return self.law.weight * (sp.Rational(1, 4) + angle / (2 * sp.pi))
 
     @property
     def _variance(self) -> Any:
         """Of the sign variable behind A."""
-        unit, noise = self.blur
-        return unit**2 * self.first.a**2 * self.law.variance + noise
-
-    @property
-    def slope(self) -> Any:
-        """The jump of A times the density of V where V is as probable as can be."""
-        jump = 2 if self.first.kind == "erf" else 1
-        return jump * self.blur[0] * self.first.a / (ROOT_2PI * sp.sqrt(self._variance))
+        return self.first.a**2 * self.law.variance + self.first.noise
 
     @property
     def distance(self) -> Any:
         """E V / sd_V."""
-        return self.blur[0] * (self.first.a * self.law.mx + self.first.b) / sp.sqrt(self._variance)
-
-    def one_sign(self) -> Any:
-        """E[A(x)], the weight included."""
-        share = Phi(self.distance)
-        return self.law.weight * (share if self.first.kind == "step" else 2 * share - 1)
-
-    def two_signs(self) -> Any:
-        """E[A(x) B(y)], the weight included, of signs at their means."""
-        if self.distance != 0 or self.swapped.distance != 0:
-            raise _Open
-        cov = self.blur[0] * self.swapped.blur[0] * self.first.a * self.second.a * self.law.covariance
-        both: Any = sp.S.Half / 2 + sp.asin(cov / sp.sqrt(self._variance * self.swapped._variance)) / (2 * sp.pi)
-        if self.first.kind == "erf":
-            both = 4 * both - 1
-        elif self.second.kind == "erf":
-            both = 2 * both - sp.S.Half
-        return self.law.weight * both
+        return (self.first.a * self.law.mx + self.first.b) / sp.sqrt(self._variance)
 
 
 def _groups(terms: Terms) -> list[tuple[AffineFactor, dict[int, Any]]]:
@@ -209,6 +185,9 @@ def _groups(terms: Terms) -> list[tuple[AffineFactor, dict[int, Any]]]:
         if term.kind in WAVES:  # cos is the mean of two exponentials, sin their difference over 2i
             other = c / 2 if term.kind == "cos" else c / (2 * sp.I)
             parts = [("exp", sp.I * a, sp.I * b, other), ("exp", -sp.I * a, -sp.I * b, sp.conjugate(other))]
+        elif term.kind == "erf":
+            root = sp.sqrt(2)
+            parts = [("one", ONE, ZERO, -c), ("step", root * a, root * b, ONE, 2 * c)]
         elif term.kind == "step" and sp.sympify(a).is_negative:  # 1(V > 0) = 1 - 1(-V > 0)
             parts = [("one", ONE, ZERO, c), ("step", -a, -b, -c)]
         for *key, coefficient in parts:
@@ -272,7 +251,7 @@ def _sum_of_moments(f: Terms, g: Terms, letters: tuple[Any, ...], one: bool) -> 
     law, total = SymbolicGaussian(*letters), ZERO
     for first, left in _groups(f):
         for second, right in _groups(g):
-            if one and first.kind == second.kind == "step":
+            if one and first.kind == second.kind == "step" and not first.noise and not second.noise:
                 along = _two_steps(law, first, second)
                 total += sum(a * b * along(p + q) for p, a in left.items() for q, b in right.items())
             else:
