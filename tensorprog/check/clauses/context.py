@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
@@ -150,22 +150,10 @@ class Context:
 
         `apart` is the index of a recurrence of which the second is in a later round.
         """
-        one, two = self.written_product(first), self.written_product(second)
-        advice = f"give {two.target} a weight of its own"
-        if apart and first == second and apart not in [name for slot in two.weight.slots for name in slot.indices]:
-            advice += f" for each {apart}"
-        else:
-            own = self.fresh(f"W_{two.target.name}")
-            made = replace(two, weight=replace(two.weight, name=own))
-            advice += f": {made}, with a new weight {own} like {two.weight.name}"
-        return self.finding(
-            verdict, (second, first), message, advice, NOT_COVERED, ways, (self.weight(one.weight.name),)
-        )
-
-    def fresh(self, wanted: str) -> str:
-        """A name that the program has not."""
-        taken = {*self.written.families, *self.written.index, *self.written.constant}
-        return next(n for n in (wanted, *(f"{wanted}{k}" for k in range(2, 1000))) if n not in taken)
+        two = self.written_product(second)
+        advice = f"give {two.target} a weight of its own" + (f" for each {apart}" if apart and first == second else "")
+        weights = (self.weight(self.written_product(first).weight.name),)
+        return self.finding(verdict, (second, first), message, advice, NOT_COVERED, ways, weights)
 
     def weight(self, name: str) -> str:
         """The node of a weight in the graph of the program as written, or of the initial vectors it stands for."""

@@ -153,7 +153,7 @@ def operands(check: Context) -> Iterator[Finding | Claim]:
         message = f"{what} in the score {check.text(dot)}: a score takes two MatMul outputs"
         message += _not_coordinatewise(check, dot)
         grows, why = _mean_of(check, dot)
-        fixes = [_own_products(check, dot, wrong)]
+        fixes = ["operands that MatMuls make by weights of their own"]
         if grows:
             message += f". Its mean is {why}, so the score grows like sqrt(n)"
             fixes.insert(0, _average_fix(check.source(dot)))
@@ -173,16 +173,6 @@ def _not_coordinatewise(check: Context, dot: int) -> str:
         ", or functions of MatMul outputs whose product changes its sign with the weights of one side, coordinate "
         "by coordinate, so that its mean is 0; these operands cannot be shown to be such functions"
     )
-
-
-def _own_products(check: Context, dot: int, wrong: Sequence[Operand]) -> str:
-    """How operands of a score become MatMul outputs: by weights of their own, one for each side."""
-    written = check.source(dot)
-    assert isinstance(written, Dot)
-    sides = dict.fromkeys(operand.side for operand in wrong)
-    read = dict.fromkeys(getattr(written, side) for side in sides)
-    products = " and ".join(f"MatMul({check.fresh(f'W_{v.name}')}, {v})" for v in read)
-    return f"operands that MatMuls make by weights of their own: {products} in place of {' and '.join(map(str, read))}"
 
 
 def _kind(check: Context, operand: Operand) -> str:
@@ -230,13 +220,8 @@ def _unbounded(check: Context, culprit: int | None, makers: Sequence[Maker]) -> 
         return check.finding("remark", definers, message, fix, ways=made_of, weights=weights)
     fault = check.calculus.blame("bounded", culprit)
     statement = check.source(culprit)
-    if culprit in check.structure.score_dependent and isinstance(fault.expr, Variable):
-        definers_of = check.structure.definers(fault.position, fault.expr)
-        late = not check.structure.score_dependent.isdisjoint(definers_of)
-        fix = "" if late else f"{_clip(fault.expr)} in place of {fault.expr} in {check.text(fault.position)}"
-    else:
-        expr = statement.expr if isinstance(statement, Nonlin) else statement.target
-        fix = f"{_clip(expr)} in place of {expr}"
+    expr = statement.expr if isinstance(statement, Nonlin) else statement.target
+    fix = "" if culprit in check.structure.score_dependent else f"{_clip(expr)} in place of {expr}"
     is_not = "is not bounded" if fault.certain else "cannot be shown to be bounded"
     at = f" (in {check.text(fault.position)})" if fault.position != culprit else ""
     ways = list(dict.fromkeys((*check.structure.chain(fault.position, m.position), m.dot) for m in makers))
@@ -306,7 +291,7 @@ def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: 
         + f"{shown_place(witness)}, but the two weights of one score must differ. The mean of {dot.target} is {why}, "
         + ("so the score grows like sqrt(n) and diverges" if grows else "and no theorem covers the score")
     )
-    fixes = [_separate(check, dot, two, alone)]
+    fixes = [f"separate weights: one for {dot.left}, and another for {dot.right}"]
     makers = (maker for maker in check.makers(check.operands) if maker.statement.weight.name == one.weight.name)
     if {check.text(maker.dot) for maker in makers} == {check.text(left.dot)}:  # in no score but this
         fixes.insert(0, _average_fix(dot))
@@ -319,16 +304,6 @@ def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: 
         ((left.position, left.dot), (right.position, right.dot)),
         (check.weight(one.weight.name),),
     )
-
-
-def _separate(check: Context, dot: Dot, product: MatMul, alone: bool) -> str:
-    """A weight of its own for the right operand of a score; a family of its own too, where one makes both operands."""
-    name = product.target.name
-    key = Variable(check.fresh(f"{name}_key"), product.target.slots) if alone else product.target
-    own = check.fresh(f"W_{key.name}")
-    made = replace(product, target=key, weight=replace(product.weight, name=own))
-    advice = f"separate weights: {made}, with a new weight {own} like {product.weight.name}"
-    return f"{advice}, and {key} in place of {dot.right}, or in what makes it, in {dot.target}" if alone else advice
 
 
 @rule("transposes", "Yang 2020 (arXiv 2006.14548), NetsorT")
