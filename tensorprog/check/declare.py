@@ -170,27 +170,30 @@ def _number(value: Any) -> bool:
 
 def _senseless(d: Declaration) -> Iterator[Problem]:
     """Values that no function could have, or that contradict each other."""
-    for key in ("fn", "sympy"):
-        value = getattr(d, key)
-        if not callable(value) and (key == "fn" or value is not None):
-            yield Problem(f"{d.name}: {key} must be a function, not {value!r}", fix="a function of one array")
-    for key, form, count in (("growth", "(K, g)", 2), ("modulus", "(K, m)", 2), ("lipschitz", "a constant", 1)):
-        value = getattr(d, key)
-        parts = value if isinstance(value, tuple | list) else (value,)
-        if value is not None and not (len(parts) == count and all(_number(p) and 0 <= p < INF for p in parts)):
-            fix = f"{key}={'(2, 1)' if count == 2 else 1}, or leave it out where it is not known"
-            yield Problem(f"{d.name}: {key} must be {form}, of at least 0, not {value!r}", fix=fix)
-    for key in ("monotone", "parity"):
-        if getattr(d, key) not in (-1, 0, 1):
-            yield Problem(f"{d.name}: {key} must be 1, -1 or 0 (neither, or not known), not {getattr(d, key)!r}")
-    ends = d.range
-    if ends is not None and not (
-        isinstance(ends, tuple | list) and len(ends) == 2 and all(map(_number, ends)) and ends[0] <= ends[1]
+    kinks = () if d.kinks is None else d.kinks
+    for key, expected, right in (
+        ("fn", "a function of one array", callable(d.fn)),
+        ("sympy", "a function of one sympy expression", d.sympy is None or callable(d.sympy)),
+        ("growth", "(K, g), both of at least 0", d.growth is None or _numbers(d.growth, 2, least=0)),
+        ("modulus", "(K, m), both of at least 0", d.modulus is None or _numbers(d.modulus, 2, least=0)),
+        ("lipschitz", "a constant of at least 0", d.lipschitz is None or _numbers((d.lipschitz,), 1, least=0)),
+        ("monotone", "1, -1 or 0 (neither, or not known)", d.monotone in (-1, 0, 1)),
+        ("parity", "1, -1 or 0 (neither, or not known)", d.parity in (-1, 0, 1)),
+        ("range", "(lo, hi) with lo <= hi", d.range is None or (_numbers(d.range, 2) and d.range[0] <= d.range[1])),
+        ("kinks", "a tuple of finite numbers", _numbers(kinks) and all(map(math.isfinite, kinks))),
     ):
-        yield Problem(f"{d.name}: range must be (lo, hi) with lo <= hi, not {ends!r}", fix="range=(-1, inf), say")
-    kinks = d.kinks
-    if kinks is not None and not (isinstance(kinks, tuple | list) and all(_number(k) and abs(k) < INF for k in kinks)):
-        yield Problem(
-            f"{d.name}: kinks must be a tuple of finite numbers, not {kinks!r}",
-            fix="kinks=() for none; leave it out if they are not known",
-        )
+        if not right:
+            yield Problem(
+                f"{d.name}: {key} must be {expected}, not {getattr(d, key)!r}", fix="leave out what is not known"
+            )
+
+
+def _numbers(values: Any, count: int | None = None, least: float = -INF) -> bool:
+    """Whether values are so many numbers, of at least something, and below infinity where they are claims."""
+    kinds = int | float | np.number
+    return (
+        isinstance(values, tuple | list)
+        and (count is None or len(values) == count)
+        and all(isinstance(v, kinds) and not isinstance(v, bool) and v >= least for v in values)
+        and (least == -INF or all(math.isfinite(v) for v in values))
+    )

@@ -118,16 +118,6 @@ class Facts:
         return self.growth == 0 and self.real
 
     @property
-    def pseudo_lipschitz(self) -> bool:
-        """Whether it is pseudo-Lipschitz (Sakai et al. 2025, Def. 2)."""
-        return self.modulus < INF and self.real
-
-    @property
-    def controlled(self) -> bool:
-        """Whether it is controlled (Yang 2019, Def. 5.3)."""
-        return (self.growth < INF or self.exponent < BELOW_TWO) and self.real
-
-    @property
     def averages(self) -> bool:
         """Whether it is a function of averages alone, so a number in the limit."""
         return self.depends == {"average"}
@@ -140,8 +130,8 @@ class Facts:
 
 PROPERTIES: Mapping[str, Callable[[Facts], bool]] = {
     "bounded": lambda f: f.bounded,
-    "pseudo-Lipschitz": lambda f: f.pseudo_lipschitz,
-    "controlled": lambda f: f.controlled,
+    "pseudo-Lipschitz": lambda f: f.modulus < INF and f.real,
+    "controlled": lambda f: (f.growth < INF or f.exponent < BELOW_TWO) and f.real,
 }
 
 
@@ -276,7 +266,7 @@ class Calculus:
     def _best(self, expr: Expr, position: int) -> Facts:
         """Facts of an expression, or of the functions of the language that it spells out."""
         found = self.expression(expr, position)
-        if found.pseudo_lipschitz and (found.bounded or found.order == 1):
+        if found.real and found.modulus < INF and (found.bounded or found.order == 1):
             return found
         # what may be too small, or too far out, to be seen in values
         spans = [span for node in walk(expr) if (span := self.closed(node))]

@@ -238,38 +238,6 @@ def differential(heads: int) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("heads", "named"),
-    [
-        (1, "p1[i,j]"),
-        (2, "p1[i,j], p2[i,j]"),
-        (6, "p1[i,j], p2[i,j], p3[i,j], p4[i,j], .."),
-    ],
-)
-def test_an_average_behind_scores_names_all_or_the_first_few(heads: int, named: str) -> None:
-    report = check(loads(differential(heads)))
-    assert [claim.text for claim in report.claims] == [f"m[i]: averages of vectors that depend on {named}"]
-    finding = next(f for f in report.findings if f.rule == "averages")
-    assert all(f"p{k}[i,j] -> z[i] -> m[i]" in finding.message for k in range(1, min(heads, 4) + 1))
-
-
-def test_an_average_of_vectors_behind_a_fixed_width_names_the_vector_and_not_itself() -> None:
-    report = check(
-        loads("""program: narrow
-fixed_widths: {d: 3}
-initial: {h: {cov: 1, width: d}}
-weights: {W: {variance: 1, shape: [n, d]}}
-body:
-  - u = MatMul(W, h)
-  - x = Nonlin(tanh(u))
-  - m = Dot(x, x, scale=1/n)
-  - y = Nonlin(x / sqrt(m + 1))
-outputs: [y]
-""")
-    )
-    assert "m: averages of vectors that depend on u" in {claim.text for claim in report.claims}
-
-
 RECURRENT = """program: recurrent
 constants: {T: 3}
 indices: {t: 1..T, u: 1..4}

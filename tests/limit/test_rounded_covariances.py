@@ -53,8 +53,6 @@ def test_a_rounded_gram_matrix_agrees_with_its_vectors(tmp_path: Path, gram: np.
     else:
         np.save(tmp_path / name, gram)
     given, exact = program(tmp_path, f"gram: {name}"), program(tmp_path, "data: x.npy").limit().cov("y")
-    warnings = [f for f in given.check().findings if f.rule == "given covariances"]
-    assert [f.where for f in warnings] == (["x"] if eps else [])
     law = given.limit()
     found = law.cov("y")
     off = np.abs(np.asarray(found) - np.asarray(exact)).max()

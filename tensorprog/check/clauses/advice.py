@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-
-import numpy as np
 
 from tensorprog.check.clauses.context import Context, Rule, rule
 from tensorprog.check.clauses.report import Finding
 from tensorprog.check.graph import Structure
-from tensorprog.language.initials import initial_law
-from tensorprog.language.ir import MatMul, Table
+from tensorprog.language.ir import MatMul
 
 __all__ = ["WARNINGS"]
 
 ADVICE = "advice, no clause of Assumption 1"
 FEW = 12  # statements that are never too large when they are written into each other
-
-
-@rule("given covariances", ADVICE)
-def rounded(check: Context) -> Iterator[Finding]:
-    """Covariance matrices that rounding has made indefinite."""
-    for initial in check.written.initial:
-        if not isinstance(initial.cov, Table) or initial.data is not None:
-            continue
-        law = initial_law(check.written, initial)
-        if law.error.any():
-            top = float(np.diagonal(law.blocks, axis1=-2, axis2=-1).max())
-            finding = check.finding(
-                "warning",
-                (),
-                f"the covariance of {initial.name} has negative eigenvalues, within the rounding of its numbers; the "
-                f"nearest covariance is taken, and its error of {float(law.error.max()) / top:.1e}, relative to the "
-                "largest variance, is part of the errors of all results",
-                "save it in double precision, or give the vectors themselves as data",
-            )
-            yield replace(finding, where=initial.name, line=initial.span.line)
 
 
 @rule("unused statements", ADVICE)
@@ -86,4 +62,4 @@ def _plain(check: Context) -> bool:
     )
 
 
-WARNINGS: tuple[Rule, ...] = (rounded, unused, compiled)
+WARNINGS: tuple[Rule, ...] = (unused, compiled)

@@ -7,7 +7,7 @@ Source    Sakai et al. 2025, Theorem 1; the theory page on layers of scores; Yan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice, product
 
 from tensorprog.check.clauses.context import NETSOR_PLUS, Context, Maker, rule, shown_place
@@ -19,7 +19,6 @@ from tensorprog.language.ir import MatMul
 __all__ = ["averages", "coordinates", "induction", "one_layer", "widths"]
 
 ITERATED = "iterated layers"
-FEW = 4  # of what averages depend on, named
 
 
 @rule("one layer of scores", "Sakai et al. 2025, Theorem 1", "no weight multiplies a vector that depends on a score")
@@ -128,30 +127,9 @@ def averages(check: Context) -> Iterator[Finding | Claim]:
         yield check.finding("holds", tuple(good), f"{names}: 1/n scale, so averages, which converge to numbers")
     if given:
         names = ", ".join(dict.fromkeys(check.text(p) for p in given))
-        sources, ways = _sources(check, given)
-        yield Claim(ITERATED, "conjecture", f"{names}: averages of vectors that depend on {sources}")
-        yield check.finding(
-            "holds",
-            (given[0],),
-            f"{names}: averages over vectors that depend on {sources}, random in the limit, through "
-            f"{'; '.join(map(check.chain_text, ways))}; so they are random too, functions of it (a conjecture)",
-            ways=ways,
-            source="",
-        )
-
-
-def _sources(check: Context, given: Sequence[int]) -> tuple[str, list[tuple[int, ...]]]:
-    """What is random behind some averages, as text, and a way from each of the first few to an average."""
-    structure = check.structure
-    ancestors = structure.ancestors(*given)
-    random = ancestors.intersection((*structure.scores, *structure.finite))
-    first: dict[str, int] = {}  # of one statement, several may have been made
-    for position in sorted(random or {min(ancestors & structure.random)}):
-        first.setdefault(check.text(position), position)
-    few = list(first)[:FEW]
-    chains = (structure.chain(first[name], average) for name in few for average in reversed(given))
-    ways = {way[0]: way for way in chains if way}  # for each, one
-    return ", ".join(few) + ", .." * (len(first) > FEW), list(ways.values())
+        yield Claim(ITERATED, "conjecture", f"{names}: averages of vectors that depend on scores or on finite widths")
+        said = f"{names}: averages of what is random in the limit, so random too, functions of it (a conjecture)"
+        yield check.finding("holds", (given[0],), said, source="")
 
 
 @rule("coordinate vectors", "the law of large numbers (theory page)")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from tensorprog.check.clauses.context import NETSOR_PLUS, NOT_COVERED, SAKAI, YANG, Context, rule
 from tensorprog.check.clauses.report import ASSUMED, Claim, Finding, Says
-from tensorprog.check.facts import JUMPS, Fault, shown
+from tensorprog.check.facts import JUMPS, PROPERTIES, Fault, shown
 from tensorprog.language.atoms import ATOMS, Atom
 from tensorprog.language.expr import COMPARISONS, Call, Expr, Number, walk
 from tensorprog.language.facts import FAILS, HOLDS, Verdict
@@ -58,7 +58,7 @@ def _not_regular(check: Context, position: int, name: str, verdict: Verdict, fau
     message = f"{check.text(fault.position)} {is_not}: {fault.reason}"
     if len(chain) > 1:
         message += f"; it reaches {check.text(position)} through {check.chain_text(chain)}"
-    if name == "pseudo-Lipschitz" and check.calculus.statement(fault.position).controlled:
+    if name == "pseudo-Lipschitz" and PROPERTIES["controlled"](check.calculus.statement(fault.position)):
         message += f". Without scores it would be admitted: it is controlled ({YANG})"
     elif name == "controlled":
         message += f". Needed: |phi(x)| <= exp(C |x|**r + c) with r < 2 ({YANG})"
