@@ -141,7 +141,6 @@ def _beforehand(study: Study, jobs: Mapping[int, Job], executor: Executor | None
 
 
 def _start(study: Study, out: Path, told: Listener) -> bool:
-    """Make the folder, and draw the program in it; False if there is nothing to draw pictures with."""
     from tensorprog.check.graph import build
     from tensorprog.show.graphs import to_svg
 
@@ -182,7 +181,6 @@ def _limit(study: Study, program: Any, told: Listener) -> None:
 
 
 def _refused(study: Study, error: Exception, told: Listener) -> None:
-    """Go on without the limit."""
     study.refusal = error
     told.note(f"there is no limit to compare with: {study.reason}")
 
@@ -216,7 +214,6 @@ def _note_averages(study: Study, added: Averages, told: Listener) -> None:
 
 
 def _compare(study: Study, samples: Samples, stream: bool, told: Listener) -> None:
-    """Compare the networks of one width with the limit."""
     told.stage(f"comparing n = {samples.width}")
     shown = _head(study, samples) if stream else samples
     if shown.samples < samples.samples:
@@ -253,7 +250,6 @@ def _head(study: Study, samples: Samples) -> Samples:
 
 
 def _first_orders(study: Study, told: Listener) -> None:
-    """The first order in 1/n of the first output, where it takes no longer than a moment."""
     told.stage("first order in 1/n")
     variable = study.pictured[0]
     with suppress(TensorprogError, FloatingPointError):
@@ -287,7 +283,6 @@ def _page(study: Study, out: Path | None, page: Callable[[Study], str] | None, t
 
 
 def _pictures(study: Study, out: Path, told: Listener) -> None:
-    """density.png and convergence.png of the first output."""
     first = study.pictured[0]
     for variable in study.pictured:
         if study.compared is not None and study.limit_of(variable):

@@ -136,7 +136,7 @@ def sweep(
             for n, repeat in itertools.product(widths, range(repeats)):
                 if tell is not None:
                     tell(done, total)
-                known = _Cell(values, netsor, n, repeat, samples, seed, names).known(folder, drawer, limit)
+                known = _SweepCell(values, netsor, n, repeat, samples, seed, names).known(folder, drawer, limit)
                 if known["refused"]:
                     refused[said(values)] = known["refused"]
                 place, done = values | {"width": n, "repeat": repeat}, done + 1
@@ -156,7 +156,7 @@ def sweep(
 
 
 @dataclass(frozen=True)
-class _Cell:
+class _SweepCell:
     """One choice, width and repeat: the networks that are drawn and compared at once."""
 
     choice: Choice
@@ -229,7 +229,6 @@ class _Cell:
 
 
 def _limit(netsor: Netsor, variables: tuple[str, ...]) -> tuple[Reference | None, str]:
-    """The limit of a program, and why there is none of all or some variables."""
     missing = []
     try:
         reference = Reference(Program.from_netsor(netsor).limit())
@@ -328,7 +327,6 @@ def _means(found: Any, choice: Choice) -> list[Comparison]:
 
 
 def _rates(found: Any, choice: Choice, variable: str) -> Iterator[tuple[str, Any]]:
-    """The rate of each distance, or as text why there is none."""
     for name in DISTANCES if found.sizes["width"] > 1 else ():
         if np.isfinite(found[name].sel(choice | {"variable": variable})).any():
             try:

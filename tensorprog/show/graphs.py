@@ -209,7 +209,6 @@ def to_svg(graph: Any, report: Any = None) -> str:
 
 
 def _lines(text: str, columns: int) -> list[str]:
-    """Lines of a text, broken at spaces, which lists of indices do not have."""
     return textwrap.wrap(text, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 

@@ -58,7 +58,6 @@ def report_page(study: Study) -> str:
 
 
 def _picture(draw: Any, label: str, panels: int = 1) -> Block:
-    """A picture, or why there is none: matplotlib is missing, or a number that the law does not offer."""
     try:
         return Picture(plots.svg(draw, panels), label)
     except TensorprogError as error:
@@ -69,7 +68,6 @@ def _picture(draw: Any, label: str, panels: int = 1) -> Block:
 
 
 def _program(study: Study) -> Blocks:
-    """The program as text and as picture."""
     yield Heading("As text")
     yield Code(pack(study.netsor)[0].rstrip(), "program text")
     yield Heading("As picture")
@@ -86,7 +84,6 @@ def _program(study: Study) -> Blocks:
 
 
 def _limit(study: Study) -> Blocks:
-    """What converges to what: in formulas, in numbers, as pictures."""
     reference = study.reference
     if reference is None:
         outside = study.report.grade == "outside"
@@ -159,7 +156,6 @@ def _covariances(reference: Reference) -> Blocks:
 
 
 def _widths(study: Study) -> Blocks:
-    """Networks of finite width against the limit: densities, distances, tables."""
     if not study.comparisons:
         yield paragraph("No width is complete.")
         return
@@ -189,7 +185,6 @@ def _widths(study: Study) -> Blocks:
 
 
 def _reproduce(study: Study) -> Blocks:
-    """The command of this run, its settings and versions."""
     settings, file = study.settings, f"{default_out(study.netsor).name}.yaml"
     words = ["tp", "run", file, "--width", ",".join(map(str, settings.width))]
     for name in ("samples", "seed", "method", "max_memory"):

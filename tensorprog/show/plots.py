@@ -126,7 +126,6 @@ def svg(draw: Callable[[Any], Any], panels: int = 1) -> str:
 
 
 def _looks(more: Mapping[Any, Any] | None = None) -> Any:
-    """Letters and lines of figures, inside a `with` block."""
     need_matplotlib()
     import matplotlib
 
@@ -134,7 +133,6 @@ def _looks(more: Mapping[Any, Any] | None = None) -> Any:
 
 
 def _figure(panels: int, rows: int, width: float, height: float) -> tuple[Any, list[Any]]:
-    """A figure that belongs to no window system, and its panels."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained", dpi=RESOLUTION)
@@ -404,7 +402,6 @@ def convergence(
 
 
 def _of(rows: Sequence[Row], key: str) -> Array:
-    """One number of each width."""
     if key == "excess":
         return np.asarray(np.abs(_of(rows, "kurtosis") - _of(rows, "limit_kurtosis")))
     return np.array([getattr(row, key, math.nan) for row in rows], dtype=np.float64)

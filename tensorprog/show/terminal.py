@@ -71,7 +71,6 @@ def show(blocks: Iterable[Block], write: Write, stream: TextIO | None = None) ->
 
 
 def _drawn(block: Block) -> Any:
-    """A block as rich draws it."""
     from rich.console import Group
     from rich.text import Text
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import io
 import json
 import os
 import re
@@ -68,25 +66,6 @@ def test_an_amount_of_memory_that_is_none_is_refused_at_once(small: Path, size: 
     assert result.exit_code == 2
     assert f"--max-memory {size}: is not an amount of memory" in result.output
     assert not (small.parent / "runs").exists()
-
-
-@pytest.mark.parametrize("size", [-1, 0, float("nan"), float("inf"), "-1GiB"])
-def test_an_amount_of_memory_that_is_none_is_refused_in_python(small: Path, size: float | str) -> None:
-    program = tp.load(small)
-    for act in (lambda: program.limit(max_memory=size), lambda: program.run(8, 10, max_memory=size)):
-        with pytest.raises(tp.ProgramError, match="not an amount of memory"):
-            act()
-
-
-def test_a_full_disk_is_no_bad_input(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "draws.npz")
-
-    draws = tp.load(small).limit().sample(10)
-    monkeypatch.setattr(type(draws), "save", full)
-    result = CliRunner().invoke(main, ["sample", str(small), "--size", "10", "--out", "draws.npz"])
-    assert result.exit_code == 3
-    assert "no space left on device" in result.output
 
 
 @pytest.mark.skipif(os.name == "nt", reason="files have no largest size there")
@@ -272,15 +251,6 @@ def test_numbers_whose_squares_overflow_are_answered(entry: str) -> None:
     assert np.abs(drawn).max() <= 100
 
 
-def test_a_weight_of_which_every_member_is_outside_the_range_draws_zeros() -> None:
-    text = (
-        PROGRAM.replace("{i: 2}", "{i: {size: 2, boundary: zero}}")
-        .replace("W: 1", "W[i]: 1")
-        .replace("MatMul(W, h[i])", "MatMul(W[i-2], h[i])")
-    )
-    assert not np.any(tp.Program.from_netsor(loads(text)).run(8, 20)["y"])
-
-
 def test_a_score_of_nothing_but_zeros_is_judged() -> None:
     text = PROGRAM.replace("{i: 2}", "{i: {size: 2, boundary: zero}}").replace(
         "y[i] = MatMul(W, h[i])", "k[i] = MatMul(W, h[i])\n  - p[i] = Dot(k[i], k[i-2])\n  - y[i] = Nonlin(tanh(p[i]))"
@@ -288,10 +258,3 @@ def test_a_score_of_nothing_but_zeros_is_judged() -> None:
     report = tp.Program.from_netsor(loads(text)).check()
     assert report.grade == "outside"
     assert "zeros that are read beyond a boundary" in str(report)
-
-
-def test_the_header_of_a_good_file_is_read(small: Path) -> None:
-    stream = io.BytesIO()
-    np.save(stream, np.eye(2))
-    (small.parent / "x.npy").write_bytes(stream.getvalue())
-    assert tp.load(_with("h[i]: {data: x.npy}", small)).check().grade != "outside"

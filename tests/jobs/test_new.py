@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 import tensorprog as tp
 from tensorprog.jobs.cli import main
 from tensorprog.language.schema import SECTIONS, program_schema
-from tensorprog.shipped import SCHEMA, STARTER, shipped_programs
+from tensorprog.shipped import STARTER, shipped_programs
 from tests.reading import load
 
 
@@ -64,21 +64,6 @@ def test_the_starter_shows_every_section_with_comments() -> None:
     assert text.count("#") > 15
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= 120
-
-
-def test_editors_find_the_schema() -> None:
-    call("new", "mine")
-    first = Path("mine.yaml").read_text().splitlines()[0]
-    assert first == f"# yaml-language-server: $schema={SCHEMA.as_uri()}"
-
-
-def test_nothing_is_overwritten(folder: Path) -> None:
-    Path("mine.yaml").write_text("precious")
-    assert "--force" in fails("new", "mine")
-    assert Path("mine.yaml").read_text() == "precious"
-    assert call("new", "mine", "--force").exit_code == 0
-    assert tp.load("mine.yaml").netsor.name == "mine"
-    assert sorted(os.listdir(folder)) == ["mine.yaml"]
 
 
 @pytest.mark.parametrize(

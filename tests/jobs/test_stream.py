@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from tensorprog.finite import job
-from tensorprog.language.errors import how_to_install
 
 PROGRAM = """\
 program: small
@@ -88,12 +87,6 @@ def test_a_killed_command_goes_on_when_it_is_given_again(tp: Tp, monkeypatch: py
     assert np.array_equal(np.load("a/samples/n32/y.npy"), np.load("b/samples/n32/y.npy"))
 
 
-def test_too_many_samples_for_memory_are_told_to_stream(tp: Tp) -> None:
-    code, _, err = tp("run", "small.yaml", "--samples", "1e9", "--width", "8")
-    assert code == 3
-    assert "--stream" in err
-
-
 def test_only_the_first_networks_are_compared_where_memory_does_not_hold_all(tp: Tp) -> None:
     Path("small.yaml").write_text(PROGRAM.replace("samples: 4000", "samples: 400000, max_memory: 40MB"))
     code, out, err = tp("run", "small.yaml", "--stream", "--width", "8", "--format", "json")
@@ -111,10 +104,3 @@ def test_a_scheduler_that_is_not_there(tp: Tp, address: str) -> None:
     assert (code, out) == (2, "")
     assert "no scheduler answers" in err
     assert not Path("runs").exists()
-
-
-def test_a_scheduler_without_the_extra(tp: Tp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    code, _, err = tp("run", "small.yaml", "--scheduler", "tcp://host:8786")
-    assert code == 2
-    assert how_to_install("cluster") in err

@@ -154,16 +154,6 @@ def test_two_sweeps_do_not_write_to_one_folder(small: Path) -> None:
     tp.sweep(small, [4], out="a", **SIZES)
 
 
-def test_a_cell_that_fails_is_named(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: Any) -> Any:
-        raise tp.MemoryLimitError("there is no room")
-
-    monkeypatch.setattr(sweeps, "compare", failing)
-    with pytest.raises(tp.MemoryLimitError, match="there is no room") as caught:
-        tp.sweep(small, 8, over={"c": [2]}, repeats=1, samples=200)
-    assert caught.value.__notes__ == ["in the cell c=2, n = 8, repeat 0 of the sweep"]
-
-
 def test_rates_of_a_sweep(small: Path) -> None:
     found = tp.sweep(small, [2, 8], over={"c": [1, 2]}, repeats=3, samples=20_000, variables=["y[0]", "y[1]"])
     rate = tp.rate(found, "kl_precise", "y[0]", c=1)

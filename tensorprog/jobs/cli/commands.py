@@ -37,11 +37,11 @@ from tensorprog.jobs.cli.options import (
     SEED,
     SET,
     WIDTH,
-    averages,
     number,
     option,
     options,
     out,
+    pairs,
 )
 from tensorprog.language.errors import NotCompiledError, TensorprogError, fail
 
@@ -64,7 +64,7 @@ __all__ = ["check", "limit", "run", "sample"]
     "average",
     metavar="NAME=PSI",
     multiple=True,
-    callback=averages,
+    callback=pairs("--average", "NAME=PSI", "'m=tanh(y[0])**2'"),
     help="Average PSI over the coordinates, e.g. 'm=tanh(y[0])**2'; may be repeated.",
 )
 @options(number("--threads", 1, "Threads; default all cores."), MEMORY)
@@ -77,7 +77,7 @@ __all__ = ["check", "limit", "run", "sample"]
 def run(
     file: str,
     overrides: dict[str, str],
-    average: tuple[tuple[str, str], ...] | None,
+    average: dict[str, str],
     stream: bool,
     scheduler: str | None,
     out: Path | None,
@@ -97,7 +97,7 @@ def run(
     from tensorprog.show.page import report_page
     from tensorprog.show.progress import Progress
 
-    settings = settings_of(program.netsor, given | {"averages": average})
+    settings = settings_of(program.netsor, given | {"averages": tuple(average.items()) or None})
     folder = out or default_out(program.netsor)
     with Progress(notes=not quiet).shown() as listener, cluster(scheduler) as executor:
         study = job.run(program, settings, folder, listener, executor=executor, stream=stream, page=report_page)
@@ -264,7 +264,6 @@ def limit(
 
 
 def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
-    """Formulas as text, as a LaTeX document, or as strings in JSON."""
     law = program.limit(symbolic=True)
     from tensorprog.limit.formulas.writing import document, law_json, law_text
 
@@ -280,7 +279,6 @@ def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
 
 
 def _self_check(law: Any, program: Any, samples: int, seed: int, form: str, quiet: bool) -> int:
-    """The law beside its own draws; 3 if they contradict it."""
     found = law.check(samples, seed)
     if form == "json":
         print_json(header(program.netsor, program.check()) | {"self_check": found.to_json()})

@@ -46,7 +46,6 @@ def _guarded(call: Callable[[], Any]) -> NoReturn:
 
 
 def _said(error: BaseException) -> tuple[str, int]:
-    """What is said of an error, and its exit code."""
     if isinstance(error, TensorprogError):
         return str(error), error.exit_code
     if isinstance(error, click.ClickException):

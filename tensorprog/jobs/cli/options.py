@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,34 +21,17 @@ Reader = Callable[[click.Context, click.Parameter, Any], Any]
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
-def _pairs(texts: Iterable[str], option: str, form: str, example: str) -> list[tuple[str, str]]:
-    """Names and what stands behind their equals signs; nothing is empty, nor what stands between commas."""
-    found = []
-    for text in texts:
-        name, _, value = (part.strip() for part in text.partition("="))
-        if not all([name, *map(str.strip, value.split(","))]):
-            raise fail(f"{option} {text}: is not of the form {form}", fix=f"{option} {example}")
-        found.append((name, value))
-    return found
+def pairs(option: str, form: str, example: str) -> Reader:
+    """Reader of texts NAME=VALUE, the last of equal names winning; lists of values V,V,.. are joined."""
 
-
-def overrides(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    """NAME=VALUE, the last of equal names winning."""
-    return dict(_pairs(texts, "--set", "NAME=VALUE", "H=16"))
-
-
-def averages(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, str], ...] | None:
-    """NAME=PSI, the last of equal names winning; what PSI means is checked with the program."""
-    return tuple(dict(_pairs(texts, "--average", "NAME=PSI", "'m=tanh(y[0])**2'")).items()) or None
-
-
-def several(option: str, example: str) -> Reader:
-    """Reader of NAME=VALUE,VALUE,.. of each constant, its values in one place or in several."""
-
-    def convert(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for name, listed in _pairs(texts, option, "NAME=VALUE,VALUE,..", example):
-            found.setdefault(name, []).extend(map(str.strip, listed.split(",")))
+    def convert(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for text in texts:
+            name, _, value = (part.strip() for part in text.partition("="))
+            values = [part.strip() for part in value.split(",")]
+            if not all([name, *values]):
+                raise fail(f"{option} {text}: is not of the form {form}", fix=f"{option} {example}")
+            found[name] = [*found.get(name, ()), *values] if form.endswith(",..") else value
         return found
 
     return convert
@@ -64,7 +47,6 @@ def interval(_: click.Context, __: click.Parameter, text: str | None) -> tuple[f
 
 
 def _whole(option: str, text: str, minimum: int, maximum: int = MAX_NUMBER) -> int:
-    """A whole number; 1e6 is one."""
     with suppress(ValueError, OverflowError):
         number = int(text) if text.strip().lstrip("+-").isdigit() else float(text)
         if number == int(number) and minimum <= number <= maximum:
@@ -87,7 +69,6 @@ def memory(_: click.Context, __: click.Parameter, text: str | None) -> str | Non
 
 
 def _place(_: click.Context, __: click.Parameter, text: str | None) -> Path | None:
-    """The path of something to write."""
     if text == "":
         raise fail("the path is empty; . is the folder you are in")
     return None if text is None else Path(text)
@@ -131,7 +112,7 @@ SET = option(
     "overrides",
     metavar="NAME=VALUE",
     multiple=True,
-    callback=overrides,
+    callback=pairs("--set", "NAME=VALUE", "H=16"),
     help="Replace a constant of the program; may be repeated.",
 )
 FORMAT = option(

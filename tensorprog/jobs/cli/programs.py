@@ -259,7 +259,6 @@ def import_(
 
 
 def _function(text: str) -> Any:
-    """The function of a Python file."""
     file, _, name = text.rpartition(":")
     if not file or not name.isidentifier():
         file, name = text, "make"

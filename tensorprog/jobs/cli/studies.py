@@ -36,7 +36,7 @@ from tensorprog.jobs.cli.options import (
     option,
     options,
     out,
-    several,
+    pairs,
 )
 from tensorprog.language.errors import did_you_mean, fail
 
@@ -62,7 +62,7 @@ DRAWS = number("--draws", 16, "Draws of the scores, the same for all values of c
     "--over",
     metavar="NAME=V,..",
     multiple=True,
-    callback=several("--over", "H=1,2,4"),
+    callback=pairs("--over", "NAME=VALUE,VALUE,..", "H=1,2,4"),
     help="Values of a constant, e.g. H=1,2,4; repeated, all combinations.",
 )
 @options(number("--repeats", 1, "Repeats of each cell, with networks of their own.", "10"))
@@ -154,7 +154,7 @@ def sweep(
     "given",
     metavar="NAME=V,..",
     multiple=True,
-    callback=several("--set", "g=1,4,16"),
+    callback=pairs("--set", "NAME=VALUE,VALUE,..", "g=1,4,16"),
     help="Replace a constant of the program, by one value or by several that are compared; may be repeated.",
 )
 @option("--gradients", is_flag=True, help="Squared norms of gradients too, by the adjoint program.")

@@ -122,7 +122,6 @@ def _reads_back(netsor: Netsor, index: str) -> bool:
 
 
 def _span(netsor: Netsor, name: str) -> Span:
-    """Where a family is defined."""
     statements = netsor.families[name].statements
     return netsor.body[statements[-1]].span if statements else Span()
 
@@ -160,7 +159,6 @@ def variant(question: Question, values: Choice) -> Variant:
 
 
 def _variant(question: Question, values: Choice, netsor: Netsor) -> Variant:
-    """The programs of one choice of constants."""
     name, backward = question.axes.name, None
     if tuple(range(*netsor.families[name].ranges[question.axes.layer])) != question.layers:
         raise fail(

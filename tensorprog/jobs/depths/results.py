@@ -136,7 +136,6 @@ def tables(found: Any, report: Any) -> list[Block]:
 
 
 def _number(value: float, error: float) -> str:
-    """A number with its error; six figures of one that is known far better."""
     if not np.isfinite(value):
         return "-"
     return quantity(float(value), 0.0 if error < EXACT * abs(value) else float(error))
@@ -193,7 +192,6 @@ def save_picture(path: Path, found: Any) -> None:
 
 
 def _curves(ax: Any, found: Any, name: str) -> None:
-    """The limit of each choice of constants in bands of its errors, and networks."""
     choices, x = choices_of(found, ("layer", "width")), found["layer"].values
     step = slice(None, None, max(1, len(x) // SIGNS))
     for choice, shade in zip(choices, plots.colours(len(choices)), strict=True):
@@ -216,7 +214,6 @@ def _curves(ax: Any, found: Any, name: str) -> None:
 
 
 def _map(ax: Any, values: Any, name: str) -> None:
-    """A number over two constants, the first upwards."""
     first, second = values.dims
     ticks = [[f"{number:g}" for number in values[key].values] for key in (first, second)]
     image = plots.cells(ax, values.values, *ticks)

@@ -126,7 +126,6 @@ def find(
 
 
 def _computed(question: Question, wanted: Wanted, constant: float, draws: int, seed: int) -> tuple[float, float]:
-    """The quantity with this constant, and its error."""
     choice, gradients = variant(question, {wanted.constant: constant}), wanted.quantity == "gradient_norm"
     judged = Program.from_netsor((choice.backward if gradients else None) or choice.netsor).check()
     if judged.grade == "outside":
@@ -148,7 +147,6 @@ def _computed(question: Question, wanted: Wanted, constant: float, draws: int, s
 
 
 def _start(question: Question, wanted: Wanted, between: tuple[float, float] | None) -> float:
-    """The value in the program, after a look at what was asked."""
     if wanted.quantity not in LONG_NAMES:
         raise fail(f"there is no quantity {wanted.quantity}", fix=did_you_mean(wanted.quantity, list(LONG_NAMES)))
     if not math.isfinite(wanted.value):
