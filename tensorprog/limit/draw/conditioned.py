@@ -41,7 +41,7 @@ from tensorprog.limit.form.definitions import place, target_box
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction, position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import numbers_at_once
-from tensorprog.limit.moment.indexed import Equations, Term
+from tensorprog.limit.moment.indexed import NOTHING, Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.recurrences import Box, box_ranges
@@ -95,29 +95,19 @@ class Conditioned(NumericRecursion):
 
     # -- moments: nothing is settled, and what is not random is known already -------------------------------------
 
-    def replicated(self, f: str, g: str) -> IndexedValues:
+    def replicated(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
         """E[Z^f Z^g] for every draw."""
-        return super().replicated(f, g) if self.whole.random & {f, g} else self.whole.second(f, g)
+        return super().replicated(f, g, where) if self.whole.random & {f, g} else self.whole.second(f, g, where)
 
-    def base(self, f: str, g: str) -> IndexedValues:
+    def base(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
         """Covariance of two Gaussian families for every draw; of finite width, of each coordinate."""
-        return super().base(f, g) if self.whole.random & {f, g} else self.whole.centred(f, g)
-
-    def second_at(self, f: str, g: str, where: Equations) -> IndexedValues:
-        """E[Z^f Z^g] for every draw where these equations between positions hold."""
-        if self.whole.random & {f, g}:
-            return super().second_at(f, g, where)
-        return self.whole.settle(self.whole.second_at(f, g, where))
-
-    def base_at(self, f: str, g: str, where: Equations) -> IndexedValues:
-        """The covariance of two Gaussian families, likewise."""
-        return super().base_at(f, g, where) if self.whole.random & {f, g} else self.whole.centred(f, g, where)
+        return super().base(f, g, where) if self.whole.random & {f, g} else self.whole.centred(f, g, where)
 
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> IndexedValues:
         """E[Z^f Z^g] of the members that are read at these forms of other indices."""
         if self.whole.random & {f, g}:
             return super().between(f, g, names, ranges)
-        return self.second_at(f, g, self.wanted(f, g, names))
+        return self.replicated(f, g, self.wanted(f, g, names))
 
     def expectation(
         self, p: WeightedFunction, q: WeightedFunction, ranges: Mapping[str, Range],
@@ -209,7 +199,11 @@ class Conditioned(NumericRecursion):
         """Nothing: every draw keeps its own numbers."""
         return found
 
-    def _compute(self, f: str, g: str, ranges: Mapping[str, Range]) -> IndexedValues:
+    def _compute(
+        self, f: str, g: str, ranges: Mapping[str, Range], at: Mapping[str, Affine] | None = None
+    ) -> IndexedValues:
+        if at:
+            return super()._compute(f, g, ranges, at)
         copies = ((f, ""), (g, "_"))
         boxes = [tuple(ranges[name] for name in position_names(self.netsor, of, copy)) for of, copy in copies]
         key = f, g, *boxes

@@ -45,17 +45,14 @@ class Reading:
     inside: tuple[Condition, ...] = ()
 
 
-def readings(reference: Variable, family: Family, ranges: Mapping[str, Range], around: bool = False) -> list[Reading]:
+def readings(reference: Variable, family: Family, ranges: Mapping[str, Range]) -> list[Reading]:
     """The cases of a reference while its indices run over the ranges; where none holds, it reads the zero vector.
 
-    Beyond its boundary an index wraps, by multiples of its size, or reads zero.  With `around` what wraps is one case,
-    whose slots lie beyond.
+    Beyond its boundary an index wraps, by multiples of its size, or reads zero.
     """
     rules = family.boundaries or ("",) * len(reference.slots)
-    options = [
-        list(_places(slot, span, "" if around and rule == "wrap" else rule, ranges))
-        for slot, span, rule in zip(reference.slots, family.ranges, rules, strict=True)
-    ]
+    places = zip(reference.slots, family.ranges, rules, strict=True)
+    options = [list(_places(slot, span, rule, ranges)) for slot, span, rule in places]
     return [
         Reading(tuple(slot for slot, _ in chosen), tuple(c for _, held in chosen for c in held))
         for chosen in product(*options)

@@ -253,7 +253,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
                     "no formulas yet; limit() without symbolic=True gives the numbers"
                 )
         product = _OneExpectation(self, [part for part in (p, q) if part.function is not None], ranges)
-        return self.by_patterns(product, ranges, (*q.bound, *p.bound))
+        return self.by_patterns(product.forms.equations, product.expectation, ranges, (*q.bound, *p.bound))
 
     def weighed(
         self, value: Any, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
@@ -361,8 +361,11 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         self._refuse_nonlinear(f, g)
         ranges = self.pair_ranges(f, g)
         total = self.nothing(ranges)
-        for p, q, local, covariance in self.linear_pairs(self.parts.of(f), self.parts.of(g), ranges):
-            total = total + self.summed(p, q, covariance, local, ranges)
+        for first in self.parts.of(f):
+            for second in self.parts.of(g):
+                if first.function is not None and second.function is not None:
+                    p, q, local = self.paired(first, second, ranges)
+                    total = total + self.summed(p, q, self.covariance(p.inner, q.inner, local), local, ranges)
         return total
 
     def _refuse_nonlinear(self, *names: str) -> None:
@@ -418,11 +421,6 @@ class _OneExpectation:
                 )
             forms = [((ONE, v, ()),) for v in dict.fromkeys(v for form in forms for _, v, _ in form)]
         self.forms = Forms(recursion, forms, ranges)
-
-    @property
-    def equations(self) -> list[Equations]:
-        """Those of the covariances of all variables."""
-        return self.forms.equations
 
     def expectation(self, equations: Equations, solution: Mapping[str, Affine]) -> Any:
         """A polynomial of moments, or an expectation that is not evaluated yet."""

@@ -130,7 +130,7 @@ class LayerDraws:
         shared = [k for k in range(len(ranges)) if k != token]
         order = [self.axes.layer, *(k for k in shared if k != self.axes.layer)]
         forms = (difference(Affine.index(str(k)), Affine.index(f"{k}_")) for k in shared)
-        moment = recursion.second_at(name, name, frozenset(form for form in forms if form is not None))
+        moment = recursion.replicated(name, name, frozenset(form for form in forms if form is not None))
         places: dict[str, NDArray[np.int64]] = {}
         for where, k in enumerate(order, 1):
             places[str(k)] = places[f"{k}_"] = _along(np.arange(*ranges[k]), where, len(order) + 3)

@@ -33,7 +33,7 @@ from tensorprog.limit.form.definitions import Box, indicator, readings
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.indexed import Equations, difference, patterns
-from tensorprog.limit.moment.recursion import Averaged, Recursion
+from tensorprog.limit.moment.recursion import Recursion
 from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Settled, Value, check_memory
 
 __all__ = ["EXACT", "Numbers", "initial_draws", "inside_mask"]
@@ -66,7 +66,6 @@ class Numbers(Recursion[Value, IndexedValues]):
     kind = IndexedValues
     each = False  # whether every draw has moments of its own
     jointly = False  # whether functions of several vectors, summed over, are averaged over draws of all that they read
-    making: tuple[str, ...] = ()  # the families of which a second moment is computed
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         super().__init__(program, expanded, symbols)
@@ -74,8 +73,6 @@ class Numbers(Recursion[Value, IndexedValues]):
         self.initials = initial_laws(self.netsor)
         self.functions: dict[Expr, RealFunction] = {}  # that read nothing but their variable
         self._whole: set[str] = set()
-
-    # -- families that are filled in step by step -----------------------------------------------------------------
 
     @abstractmethod
     def ready(self, *names: str) -> None:
@@ -103,47 +100,24 @@ class Numbers(Recursion[Value, IndexedValues]):
         """Whether moments are computed at the positions that are asked for: where nothing is averaged over draws."""
         return self.replicates is None or self.each
 
-    def by_patterns(self, product: Averaged[Value], ranges: Ranges, prefer: Sequence[str]) -> IndexedValues:
-        """The expectation of a product for each set of equations, but for those that can not hold by themselves."""
-        always = {form for equations in product.equations for form in equations if form.bounds(ranges) == (0, 0)}
-        found = patterns(product.equations, ranges, prefer)
-        return IndexedValues.of_cases({e: product.expectation(e, s) for e, s in found if always <= e}, ranges, prefer)
-
-    # -- checks ---------------------------------------------------------------------------------------------------
-
-    def kept(self, moment: IndexedValues) -> IndexedValues:
-        """The moment, whose arrays count as kept."""
-        keep(*(array for term in moment.terms for array in term.value.arrays))
-        return moment
+    def by_patterns(
+        self, equations: Iterable[Equations], expectation: Callable[[Equations, Mapping[str, Affine]], Value],
+        ranges: Ranges, prefer: Sequence[str],
+    ) -> IndexedValues:  # fmt: skip
+        """An expectation for each set of equations, but for those that can not hold by themselves."""
+        given = list(equations)
+        always = {form for own in given for form in own if form.bounds(ranges) == (0, 0)}
+        found = patterns(given, ranges, prefer)
+        return IndexedValues.of_cases({e: expectation(e, s) for e, s in found if always <= e}, ranges, prefer)
 
     def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
-        """A second moment, the same in both orders."""
-        return self.checked(self._symmetric(moment, len(self.parts.of(f)) > 1) if f == g else moment, f, g)
-
-    def checked(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
-        """A second moment, refused where an entry or its error is not finite."""
+        """A second moment, whose arrays count as kept, refused where an entry or its error is not finite."""
+        keep(*(array for term in moment.terms for array in term.value.arrays))
         return _finite(moment, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
-
-    def _symmetric(self, moment: IndexedValues, summed: bool) -> IndexedValues:
-        """Second moments of a family: the mean of both orders, unless they agree anyway.
-
-        Rules for several variables take the first member's before the second's, so that the orders differ within the
-        error of the rule, and sums of several parts round in the order of these; the mean of two numbers has at most
-        the mean of their errors.
-        """
-        ranges = moment.ranges
-        names = {name: f"{name}_" for name in ranges if f"{name}_" in ranges}
-        if any(ranges[a] != ranges[b] for a, b in names.items()):
-            return moment
-        if not (summed or moment.error > EXACT * moment.size):
-            return moment
-        both = moment + self.swapped(moment, ranges)
-        return both.scaled(0.5)
 
     @contextmanager
     def guarded(self, *names: str) -> Iterator[None]:
         """Refuse functions that take values which are no numbers, by the statements of the families that they make."""
-        before, self.making = self.making, names
         try:
             with np.errstate(all="ignore"):
                 yield
@@ -153,8 +127,6 @@ class Numbers(Recursion[Value, IndexedValues]):
                 f"{'; '.join(told)}: not a finite number for some values of Gaussian variables: it overflows, or "
                 "leaves the domain of a function (log, sqrt, division)"
             ) from error
-        finally:
-            self.making = before
 
     # -- the algebra ----------------------------------------------------------------------------------------------
 
@@ -335,8 +307,7 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def _mean_of(self, name: str, parts: Sequence[WeightedFunction] | None = None) -> Value:
         axes = tuple(self.over(position_names(self.netsor, name)))
-        found = self.first(name, parts)
-        return Value(axes, _finite(found, f"E of a function of {name}").dense(axes))
+        return Value(axes, _finite(self.first(name, parts), f"E of a function of {name}").dense(axes))
 
 
 def _finite(moment: IndexedValues, name: str) -> IndexedValues:

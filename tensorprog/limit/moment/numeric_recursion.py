@@ -14,10 +14,10 @@ from tensorprog.gaussian.several import REPLICATES
 from tensorprog.language.arrows import connected
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine
-from tensorprog.language.ir import MatMul, Netsor, Nonlin, Range
+from tensorprog.language.ir import Netsor, Nonlin, Range
 from tensorprog.limit.form.definitions import reductions
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
-from tensorprog.limit.moment.indexed import Equations
+from tensorprog.limit.moment.indexed import NOTHING, Equations, solve
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.points import NUMBERS, VectorsAtPoints
 from tensorprog.limit.moment.products import ProductOfFunctions
@@ -119,7 +119,7 @@ class NumericRecursion(Numbers):
         sides = [self.parts.factors_of(part) for part in (p, q)]
         if not (self.needs_points(p) or self.needs_points(q)):
             product = ProductOfFunctions(self, [*sides[0], *sides[1]], ranges)
-            return self.by_patterns(product, ranges, (*q.bound, *p.bound))
+            return self.by_patterns(product.forms.equations, product.expectation, ranges, (*q.bound, *p.bound))
         if self._carries(p) or self._carries(q):
             return IndexedValues.constant(self.points.of_factors(sides[0], sides[1], ranges), ranges)
         read = [(factor, {self.parts.source(v.name) for _, v, _ in factor.inner}) for side in sides for factor in side]
@@ -129,7 +129,9 @@ class NumericRecursion(Numbers):
         found = IndexedValues.constant(self.points.of_factors(first, second, ranges), ranges)
         if not alone:
             return found
-        return found * self.by_patterns(ProductOfFunctions(self, alone, ranges), ranges, (*q.bound, *p.bound))
+        product = ProductOfFunctions(self, alone, ranges)
+        others = self.by_patterns(product.forms.equations, product.expectation, ranges, (*q.bound, *p.bound))
+        return found * others
 
     def _uncentred(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> IndexedValues:
         carries = any(self._carries(part) for name in (f, g) for part in self.parts.of(name))
@@ -161,17 +163,12 @@ class NumericRecursion(Numbers):
         """Whether a family belongs to a recurrence."""
         return self.recurrences.recurrent(name)
 
-    def base(self, f: str, g: str) -> IndexedValues:
+    def base(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
         """Covariance of two Gaussian families; of those in recurrences, as far as it is known."""
         self.ready(f, g)
         if self.recurrences.active & {f, g} or (f, g) in self.recurrences.covariances:
             return self.recurrences.covariances.get((f, g), IndexedValues((), self.pair_ranges(f, g)))
-        return super().base(f, g)
-
-    def base_at(self, f: str, g: str, where: Equations) -> IndexedValues:
-        """The covariance of two Gaussian families where these equations between positions hold."""
-        self.ready(f, g)
-        return super().base_at(f, g, where)
+        return super().base(f, g, where)
 
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues:
         """E[Z^f Z^g] with at least the members that are read at these forms of other indices.
@@ -188,27 +185,7 @@ class NumericRecursion(Numbers):
             return super().between(f, g, names, ranges)
         if any(start >= stop for start, stop in held.values()):
             return IndexedValues((), self.over(held))
-        where = self.wanted(f, g, names)
-        return self._checked_at(f, g, self.over(held), where) if where else self._compute(f, g, self.over(held))
-
-    def around(self, a: MatMul, b: MatMul) -> bool:
-        """Whether products may read what wraps as one case: where moments are there as a whole."""
-        families = [self.netsor.families[statement.vector.name] for statement in (a, b)]
-        partly = any(len(family.statements) > 1 or self.recurrent(family.name) for family in families)
-        return not partly and not self.each and any("wrap" in family.boundaries for family in families)
-
-    def between_around(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues | None:
-        """E[Z^f Z^g] with ranges beyond boundaries at which positions wrap; None if equations say which are equal."""
-        around = {}
-        for family, copy in ((f, ""), (g, "_")):
-            declared = self.netsor.families[family]
-            for k, ((start, stop), rule) in enumerate(zip(declared.ranges, declared.boundaries, strict=False)):
-                low, high = names[f"{k}{copy}"].span(ranges)
-                if rule == "wrap" and (low < start or high > stop):
-                    around[f"{k}{copy}"] = low, high
-        moment = self.second_at(f, g, self.wanted(f, g, names, around))
-        read = {name for term in moment.terms for form in term.equations for name in form.indices}
-        return None if read & around.keys() else moment.around(around)
+        return self._compute(f, g, self.over(held), solve(self.wanted(f, g, names)))
 
     def _average(self, name: str) -> Value:
         self.ready(name)

@@ -76,13 +76,7 @@ class ProductOfFunctions:
         self.factors = [factor for factor in found if factor.function is not None]
         self.numbered = [_numbered(numbers.parts, factor) for factor in self.factors]
         read = [form for _, forms in self.numbered for form in forms]
-        linear = {forms[0] for body, forms in self.numbered if body == Variable(".0") and read.count(forms[0]) == 1}
-        self.forms = Forms(numbers, list(dict.fromkeys(read)), ranges, linear)
-
-    @property
-    def equations(self) -> list[Equations]:
-        """The equations of the covariances of all forms."""
-        return self.forms.equations
+        self.forms = Forms(numbers, list(dict.fromkeys(read)), ranges)
 
     def expectation(self, equations: Equations, solution: Mapping[str, Affine]) -> Value:
         """The expectation where exactly these equations between indices hold, the indices in `solution` eliminated."""

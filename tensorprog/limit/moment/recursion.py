@@ -6,6 +6,15 @@ Nonlin    E[phi(Z) phi'(Z')] under the covariance of the arguments   clause (iii
 Dot       Cov(p, p') = C(q, q') C(k, k') + C(q, k') C(k, q')         clause (iv), Isserlis
 average   n**-1 u.v -> E[Z^u Z^v], a number                          Yang's Netsor+
 
+Who asks for a moment goes backwards through the program.  Of two vectors, each a sum of parts coefficient * function
+(`form`), `replicated` adds up the expectations of all pairs of parts.  Those depend on the means and covariances of the
+affine forms inside (`Forms`), these on covariances of Gaussian families (`base`), and these on second moments of the
+vectors that the weights multiply: the same question, one layer earlier.  Everything is remembered.
+
+Families are never taken apart: a moment of f[i, j] and g[k] is one value over positions '0', '1' of f and '0_' of g,
+with a term for each set of equations between positions (`indexed`).  Who reads only equal positions, as variances are
+read, passes them as `where`; of large families only these are computed then.
+
 `Recursion` walks the statements; what values are, and the expectation of a product of functions, it leaves to an
 algebra: numbers with errors (`numbers`) or formulas (`formulas.recursion`).
 """
@@ -16,7 +25,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tensorprog.check.rewrites import normalize
 from tensorprog.language.errors import NotCompiledError, ProgramError
@@ -48,44 +57,16 @@ from tensorprog.limit.moment.indexed import (
     solved,
 )
 
-__all__ = ["Averaged", "Elimination", "Forms", "Recursion"]
+__all__ = ["Forms", "Recursion"]
 
 
-class Added(Protocol):
-    """What can be added and multiplied."""
-
-    def __add__(self, other: Any, /) -> Any: ...
-    def __mul__(self, other: Any, /) -> Any: ...
-
-
-V = TypeVar("V", bound=Added)
+V = TypeVar("V")
 M = TypeVar("M", bound=Indexed[Any])
-V_co = TypeVar("V_co", covariant=True)
 K = TypeVar("K")
 W = TypeVar("W")
 Ranges = Mapping[str, Range]
 SMALL = 1 << 14  # numbers of a whole covariance that are computed even where fewer are asked for
 DEEP = 20  # covariances and averages that are computed inside each other
-
-
-class Averaged(Protocol[V_co]):
-    """A product of functions of Gaussian variables, whose expectation depends on which indices are equal."""
-
-    @property
-    def equations(self) -> Iterable[Equations]:
-        """The sets of equations between indices that matter."""
-
-    def expectation(self, equations: Equations, solution: Mapping[str, Affine]) -> V_co:
-        """The expectation where exactly these equations hold, the indices in `solution` eliminated."""
-
-
-class Elimination(NamedTuple):
-    """Equations solved for the bound indices of two parts first."""
-
-    remaining: Equations  # over free indices
-    solution: dict[str, Affine]
-    inside: list[tuple[Affine, Range]]  # what must hold so that solved bound indices stay in their ranges
-    over: list[str]  # bound indices that are left to sum over
 
 
 class _Prepared:
@@ -136,13 +117,11 @@ class Recursion(ABC, Generic[V, M]):
 
     def reset(self) -> None:
         """Nothing is computed yet."""
-        self._second: dict[tuple[str, str], M] = {}
-        self._settled: dict[tuple[str, str], M] = {}
-        self._base: dict[tuple[str, str], M] = {}
+        self._second: dict[tuple[str, str], dict[Equations, M]] = {}  # for every draw
+        self._settled: dict[tuple[str, str, Equations], M] = {}
+        self._base: dict[tuple[str, str], dict[Equations, M]] = {}
         self._averages: dict[str, V] = {}
         self._expectations: dict[Any, M] = {}
-        self._partial: dict[tuple[str, str, bool], dict[Equations, M]] = {}
-        self._large: dict[tuple[str, str], bool] = {}
         self._inside = 0
 
     @property
@@ -206,15 +185,7 @@ class Recursion(ABC, Generic[V, M]):
         return found
 
     def finished(self, moment: M, f: str, g: str) -> M:
-        """A second moment of two families, all positions of it."""
-        return moment
-
-    def checked(self, moment: M, f: str, g: str) -> M:
-        """A second moment of two families, at some positions."""
-        return moment
-
-    def kept(self, moment: M) -> M:
-        """A moment that is remembered."""
+        """A second moment of two families that is remembered."""
         return moment
 
     def guarded(self, *names: str) -> AbstractContextManager[None]:
@@ -225,14 +196,6 @@ class Recursion(ABC, Generic[V, M]):
     def in_part(self) -> bool:
         """Whether moments are computed at the positions that are asked for, where that is less work."""
         return False
-
-    def around(self, a: MatMul, b: MatMul) -> bool:
-        """Whether products may read what wraps as one case."""
-        return False
-
-    def between_around(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> M | None:
-        """As `between`, with ranges beyond boundaries at which positions wrap; None where that cannot be had."""
-        return None
 
     def recurrent(self, name: str) -> bool:
         """Whether a family is filled in step by step, apart from this recursion."""
@@ -250,29 +213,25 @@ class Recursion(ABC, Generic[V, M]):
 
     # -- clauses (i) and (ii): Gaussian families ------------------------------------------------------------------
 
-    def base(self, f: str, g: str) -> M:
-        """Covariance of two Gaussian families over positions '0', ... and '0_', ...."""
-        return self._made(self._base, (f, g), lambda: self.kept(self.gaussian(f, g, self.pair_ranges(f, g))))
+    def base(self, f: str, g: str, where: Equations = NOTHING) -> M:
+        """Covariance of two Gaussian families, at least `where` these positions are equal; elsewhere any value."""
+        found, known, where = self._found(self._base, f, g, where)
+        if found is None:
+            found = self._made(known, where, lambda: self.gaussian(f, g, self.pair_ranges(f, g), where))
+        return found
 
     def gaussian(self, f: str, g: str, ranges: Ranges, where: Equations = NOTHING) -> M:
-        """Covariance of two Gaussian families over members in some ranges, `where` some positions are equal."""
+        """The same over members in some ranges, computed now."""
         first, second = (self.netsor.families[name].statements for name in (f, g))
         if not first or not second:
             return self.initial(f, ranges, where).read(solve(where), ranges) if f == g else self.nothing(ranges)
         a, b = self.netsor.body[first[0]], self.netsor.body[second[0]]
         assert isinstance(a, MatMul) and isinstance(b, MatMul)
-        if a.weight.name != b.weight.name:
-            return self.nothing(ranges)
-        found = self._of_products(a, b, ranges, where, True) if self.around(a, b) else None
-        found = self._of_products(a, b, ranges, where) if found is None else found
-        assert found is not None
-        return found
-
-    def _of_products(self, a: MatMul, b: MatMul, ranges: Ranges, where: Equations, around: bool = False) -> M | None:
-        """The covariance of two products with one weight; None if it cannot be had with what wraps as one case."""
         at, total = solve(where), self.nothing(ranges)
-        for one, weight, held in self._products(a, "", ranges, around):
-            for two, other, also in self._products(b, "_", ranges, around):
+        if a.weight.name != b.weight.name:
+            return total
+        for one, weight, held in self._products(a, "", ranges):
+            for two, other, also in self._products(b, "_", ranges):
                 forms = {difference(s, t) for s, t in zip(weight, other, strict=True)} - {None}
                 same = rewrite(frozenset(form for form in forms if form is not None), at, ranges)
                 if same is None:
@@ -280,53 +239,43 @@ class Recursion(ABC, Generic[V, M]):
                 solution = solve(same | where)
                 names = {str(k): slot.at(solution) for k, slot in enumerate(one)}
                 names |= {f"{k}_": slot.at(solution) for k, slot in enumerate(two)}
-                read = self.between_around if around else self.products
-                moment = read(a.vector.name, b.vector.name, names, ranges)
-                if moment is None:
-                    return None
+                moment = self.between(a.vector.name, b.vector.name, names, ranges).read(names, ranges)
                 inside = dict.fromkeys((form.at(solution), span) for form, span in (*held, *also))
                 factors = [self.variance(a.weight.name, weight, ranges)]
                 factors += [self.number(indicator([condition]), ranges) for condition in inside]
-                total = total + moment.read(names, ranges).times(self.product(factors), same)
+                total = total + moment.times(self.product(factors), same)
         return total
 
     def _products(
-        self, statement: MatMul, copy: str, ranges: Ranges, around: bool
+        self, statement: MatMul, copy: str, ranges: Ranges
     ) -> Iterator[tuple[tuple[Affine, ...], tuple[Affine, ...], tuple[Condition, ...]]]:
         """Slots of the vector and of the weight in every case of a MatMul, and where it holds, over positions."""
         names = positions_of(statement.target, copy)
-        for vector in self._readings(statement.vector, names, ranges, around):
+        for vector in self._readings(statement.vector, names, ranges):
             for weight in self._readings(statement.weight, names, ranges):
                 yield vector.slots, weight.slots, (*vector.inside, *weight.inside)
 
-    def _readings(
-        self, reference: Variable, names: Mapping[str, Affine], ranges: Ranges, around: bool = False
-    ) -> list[Reading]:
-        """The cases of a reference whose indices are replaced by positions."""
-        return readings(reindexed(reference, names), self.netsor.families[reference.name], ranges, around)
-
-    def base_mean(self, reference: Variable, ranges: Ranges) -> V:
-        """Mean of a Gaussian variable: zero for outputs of MatMul."""
-        if self.netsor.families[reference.name].statements:
-            return self.number(Number(0), ranges)
-        return self.initial_mean(reference, ranges)
+    def _readings(self, reference: Variable, names: Mapping[str, Affine], ranges: Ranges) -> list[Reading]:
+        return readings(reindexed(reference, names), self.netsor.families[reference.name], ranges)
 
     # -- clause (iii): functions of Gaussian families -------------------------------------------------------------
 
-    def second(self, f: str, g: str) -> M:
-        """E[Z^f Z^g], uncentred, for vectors that no score reaches."""
-        if (f, g) not in self._settled:
-            self._settled[f, g] = self.kept(self.settle(self.replicated(f, g)))
-        return self._settled[f, g]
+    def second(self, f: str, g: str, where: Equations = NOTHING) -> M:
+        """E[Z^f Z^g], uncentred, for vectors that no score reaches, at least `where` these positions are equal."""
+        if (f, g, where) not in self._settled:
+            self._settled[f, g, where] = self.settle(self.replicated(f, g, where))
+        return self._settled[f, g, where]
 
-    def replicated(self, f: str, g: str) -> M:
-        """E[Z^f Z^g] for every draw."""
-        if (f, g) not in self._second:
-            if f > g:  # so that both orders have the same values, whichever is asked for first
-                self._second[f, g] = self.swapped(self.replicated(g, f), self.pair_ranges(f, g))
-            else:
-                self._second[f, g] = self.kept(self._compute(f, g, self.pair_ranges(f, g)))
-        return self._second[f, g]
+    def replicated(self, f: str, g: str, where: Equations = NOTHING) -> M:
+        """The same for every draw."""
+        found, known, where = self._found(self._second, f, g, where)
+        if found is not None:
+            return found
+        if f > g and not where:  # so that both orders have the same values, whichever is asked for first
+            known[where] = self.swapped(self.replicated(g, f), self.pair_ranges(f, g))
+        else:
+            known[where] = self._compute(f, g, self.pair_ranges(f, g), solve(where))
+        return known[where]
 
     @staticmethod
     def swapped(moment: M, ranges: Ranges) -> M:
@@ -336,16 +285,12 @@ class Recursion(ABC, Generic[V, M]):
         return moment.read(names, ranges)
 
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> M:
-        """E[Z^f Z^g] with at least the members that are read at these forms of other indices."""
-        return self.second_at(f, g, self.wanted(f, g, names))
+        """E[Z^f Z^g] for every draw with at least the members that are read at these forms of other indices."""
+        return self.replicated(f, g, self.wanted(f, g, names))
 
-    def products(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> M:
-        """The same, where a statement averages over all coordinates: a MatMul its vectors, or a Dot."""
-        return self.between(f, g, names, ranges)
-
-    def _compute(self, f: str, g: str, ranges: Ranges) -> M:
+    def _compute(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> M:
         """E[Z^f Z^g] over members in some ranges."""
-        return self.finished(self._uncentred(f, g, ranges), f, g)
+        return self.finished(self._uncentred(f, g, ranges, at), f, g)
 
     def _uncentred(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> M:
         for name in (f, g):
@@ -366,7 +311,6 @@ class Recursion(ABC, Generic[V, M]):
             for q in second:
                 held = p.within(ranges)
                 held = None if held is None else q.within(held, "_")
-                held = agreeing(held, at) if held is not None and at else held
                 if held is not None:
                     found = self.expectation(p.unheld, q.unheld, held, at)
                     whole = {name: ranges[name] for name in at or () if name in ranges}
@@ -398,9 +342,12 @@ class Recursion(ABC, Generic[V, M]):
         free = tuple((name, span) for name, span in ranges.items() if "~" not in name)
         return p.without_coefficient, q.without_coefficient, free
 
-    def by_patterns(self, product: Averaged[V], ranges: Ranges, prefer: Sequence[str]) -> M:
-        """The expectation of a product for each set of equations that can hold, `prefer` eliminated first."""
-        cases = {e: product.expectation(e, s) for e, s in patterns(product.equations, ranges, prefer)}
+    def by_patterns(
+        self, equations: Iterable[Equations], expectation: Callable[[Equations, Mapping[str, Affine]], V],
+        ranges: Ranges, prefer: Sequence[str],
+    ) -> M:  # fmt: skip
+        """An expectation for each set of equations that can hold, given what they say, `prefer` eliminated first."""
+        cases = {e: expectation(e, s) for e, s in patterns(equations, ranges, prefer)}
         return self.kind.of_cases(cases, ranges, prefer)
 
     def first(self, name: str, parts: Sequence[WeightedFunction] | None = None) -> M:
@@ -411,13 +358,13 @@ class Recursion(ABC, Generic[V, M]):
 
     def centred(self, f: str, g: str, where: Equations = NOTHING) -> M:
         """Cov(Z^f, Z^g) of vectors that no score reaches; `where`: at these positions, elsewhere any value."""
-        found: M = self.settle(self._centred(f, g, self.worth(f, g, where)))
+        found: M = self.settle(self._centred(f, g, where))
         return found
 
     def _centred(self, f: str, g: str, where: Equations = NOTHING) -> M:
         if self.parts.is_base(f) and self.parts.is_base(g):
-            return self.base_at(f, g, where)
-        second, ranges = self.second_at(f, g, where), self.pair_ranges(f, g)
+            return self.base(f, g, where)
+        second, ranges = self.replicated(f, g, where), self.pair_ranges(f, g)
         one, two = self.first(f), self.first(g)
         if one.zero() or two.zero():
             return second
@@ -434,31 +381,15 @@ class Recursion(ABC, Generic[V, M]):
         names = {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
         return self._centred(u.name, v.name, self.wanted(u.name, v.name, names)).read(names, ranges)
 
-    # -- asked for positions --------------------------------------------------------------------------------------
-    #
-    # Whoever reads a moment at equal positions only, as variances are read, or the vectors behind a convolution with
-    # weights of its own at every place, asks for these: n numbers are computed where the whole has n**2, and so are
-    # those that they are made of.
+    # -- equal positions only -------------------------------------------------------------------------------------
 
-    def wanted(
-        self, f: str, g: str, names: Mapping[str, Affine], around: Mapping[str, Range] | None = None
-    ) -> Equations:
-        """The equations between positions that hold wherever these forms are read, if it is worth to ask for them.
-
-        Positions in `around` wrap.
-        """
-        if not self._in_part(f, g):
-            return NOTHING
-        found, whole = set(), self.pair_ranges(f, g)
-        firsts = [str(k) for k in range(len(self.netsor.families[f].ranges))]
+    def wanted(self, f: str, g: str, names: Mapping[str, Affine]) -> Equations:
+        """The equations between positions that hold wherever these forms are read, if it is worth to ask for them."""
+        found = set[Affine | None]()
+        firsts = [str(k) for k in range(len(self.netsor.families[f].ranges))] if self._in_part(f, g) else []
         for k in range(len(self.netsor.families[g].ranges)):
             for own in sorted(firsts, key=lambda name: name != str(k)):
                 apart = names[own] - names[f"{k}_"]
-                if around and (own in around or f"{k}_" in around):
-                    (start, stop), other = whole[own], whole[f"{k}_"]
-                    if (start, stop) != other or apart.offset % (stop - start):
-                        continue
-                    apart = Affine(apart.terms)
                 if names[own].terms and not apart.terms:
                     found.add(difference(Affine.index(own), Affine.index(f"{k}_") + apart.offset))
                     break
@@ -469,47 +400,22 @@ class Recursion(ABC, Generic[V, M]):
         forms = (difference(Affine.index(k), Affine.index(f"{k}_")) for k in position_names(self.netsor, f))
         return frozenset(form for form in forms if form is not None)
 
-    def worth(self, f: str, g: str, where: Equations) -> Equations:
-        """The equations themselves, or none where the whole is known, small, or not to be had in part."""
-        return where if self._in_part(f, g) else NOTHING
-
     def _in_part(self, f: str, g: str) -> bool:
         """Whether moments of two families may be computed at some positions only, and are worth it."""
-        if not self.in_part:
-            return False
-        if (f, g) not in self._large:
-            families = [self.netsor.families[name] for name in (f, g)]
-            large = math.prod(size for family in families for size in family.shape) > SMALL
-            whole = any(len(family.statements) > 1 for family in families) or any(map(self.recurrent, (f, g)))
-            self._large[f, g] = large and not whole
-        return self._large[f, g]
+        families = [self.netsor.families[name] for name in (f, g)]
+        large = self.in_part and math.prod(size for family in families for size in family.shape) > SMALL
+        return large and not any(len(family.statements) > 1 or self.recurrent(family.name) for family in families)
 
-    def second_at(self, f: str, g: str, where: Equations) -> M:
-        """E[Z^f Z^g] for every draw where these equations between positions hold; elsewhere any value."""
-        if not where or (f, g) in self._second:
-            return self.replicated(f, g)
-        return self._known_at((f, g, False), where, lambda ranges: self._checked_at(f, g, ranges, where))
-
-    def _checked_at(self, f: str, g: str, ranges: Ranges, where: Equations) -> M:
-        return self.checked(self._uncentred(f, g, ranges, solve(where)), f, g)
-
-    def base_at(self, f: str, g: str, where: Equations) -> M:
-        """The covariance of two Gaussian families, likewise."""
-        if not where or (f, g) in self._base:
-            return self.base(f, g)
-        return self._known_at((f, g, True), where, lambda ranges: self.gaussian(f, g, ranges, where))
-
-    def _known_at(self, key: tuple[str, str, bool], where: Equations, compute: Callable[[dict[str, Range]], M]) -> M:
-        """What is known where these equations hold, or fewer of them; else it is computed."""
-        ranges = self.pair_ranges(key[0], key[1])
-        if solved(where, ranges) is None:  # the equations contradict each other
-            return self.nothing(ranges)
-        known = self._partial.setdefault(key, {})
-        if where not in known:
-            fewer = next((other for other in known if other < where), None)
-            if fewer is not None:
-                return known[fewer]
-        return self._made(known, where, lambda: self.kept(compute(ranges)))
+    def _found(
+        self, moments: dict[tuple[str, str], dict[Equations, M]], f: str, g: str, where: Equations
+    ) -> tuple[M | None, dict[Equations, M], Equations]:
+        """What is known where these equations hold, or fewer of them; and where else to put it, and for which."""
+        known = moments.setdefault((f, g), {})
+        where = where if self._in_part(f, g) else NOTHING
+        ranges = self.pair_ranges(f, g)
+        if where and solved(where, ranges) is None:  # the equations contradict each other
+            return self.nothing(ranges), known, where
+        return next((moment for fewer, moment in known.items() if fewer <= where), None), known, where
 
     # -- affine forms inside functions ----------------------------------------------------------------------------
 
@@ -517,7 +423,9 @@ class Recursion(ABC, Generic[V, M]):
         """Mean of an affine form of Gaussian variables."""
         total = self.number(Number(0), ranges)
         for weight, variable, bound in form:
-            mean = self.base_mean(variable, ranges)
+            if self.netsor.families[variable.name].statements:
+                continue
+            mean = self.initial_mean(variable, ranges)
             if not self.vanishes(mean):
                 total = total + self.weighed(mean, [weight] if weight != ONE else [], (), bound, ranges)
         return total
@@ -563,48 +471,27 @@ class Recursion(ABC, Generic[V, M]):
 
     def summed(self, p: WeightedFunction, q: WeightedFunction, moment: M, local: Ranges, ranges: Ranges) -> M:
         """A moment over all indices times the coefficients of two parts, summed over their bound indices."""
-        found = []
-        for equations, value in moment.summands():
-            remaining, at, inside, over = self.eliminate(p, q, equations, local)
+        found, bound = [], (*q.bound, *p.bound)
+        for equations, value in moment.summands():  # solved for bound indices first
+            solution = solve(equations, bound, only=True)
+            forms = (canonical(equation.at(solution)) for equation in equations)
+            remaining = frozenset(form for form in forms if form is not None)
+            if any(name in bound for form in remaining for name in form.indices):
+                raise NotCompiledError(
+                    "a sum over an index that steps by more than 1 has no covariance yet; write its terms one by one"
+                )
+            free = solve(remaining)
+            solution = {name: form.at(free) for name, form in solution.items()}
+            inside = [
+                (form, local[name])
+                for name, form in solution.items()
+                if form.bounds(local)[0] < local[name][0] or form.bounds(local)[1] >= local[name][1]
+            ]
+            over, at = [name for name in (*p.bound, *q.bound) if name not in solution], solution | free
             coefficients = [substitute(part.coefficient, at) for part in (p, q) if part.coefficient != ONE]
-            value = self.place(value, at, local)
-            found.append((remaining, self.weighed(value, coefficients, inside, over, local)))
+            value = self.weighed(self.place(value, at, local), coefficients, inside, over, local)
+            found.append((remaining, value))
         return self.kind.of_summands(found, ranges)
-
-    def eliminate(self, p: WeightedFunction, q: WeightedFunction, equations: Equations, ranges: Ranges) -> Elimination:
-        """Solve equations for bound indices first: what remains over free ones, and where bound ones stay in range."""
-        bound = (*q.bound, *p.bound)
-        solution = solve(equations, bound, only=True)
-        forms = (canonical(equation.at(solution)) for equation in equations)
-        remaining = frozenset(form for form in forms if form is not None)
-        if any(name in bound for form in remaining for name in form.indices):
-            raise NotCompiledError(
-                "a sum over an index that steps by more than 1 has no covariance yet; write its terms one by one"
-            )
-        free = solve(remaining)
-        solution = {name: form.at(free) for name, form in solution.items()}
-        inside = []
-        for name, form in solution.items():
-            low, high = form.bounds(ranges)
-            if low < ranges[name][0] or high >= ranges[name][1]:
-                inside.append((form, ranges[name]))
-        over = [name for name in (*p.bound, *q.bound) if name not in solution]
-        return Elimination(remaining, solution | free, inside, over)
-
-    # -- given the scores -----------------------------------------------------------------------------------------
-
-    def linear_pairs(
-        self, first: Sequence[WeightedFunction], second: Sequence[WeightedFunction], ranges: Ranges
-    ) -> Iterator[tuple[WeightedFunction, WeightedFunction, dict[str, Range], M]]:
-        """Two sums of parts that are linear, pair by pair, over all their indices, with the covariance of variables.
-
-        Given the scores the covariance of the sums is the sum over all pairs of coefficients times these.
-        """
-        for p in first:
-            for q in second:
-                if p.function is not None and q.function is not None:
-                    one, two, local = self.paired(p, q, ranges)
-                    yield one, two, local, self.settle(self.covariance(one.inner, two.inner, local))
 
     # -- averages -------------------------------------------------------------------------------------------------
 
@@ -636,7 +523,7 @@ class Recursion(ABC, Generic[V, M]):
             for two in self._readings(right, names, ranges):
                 read = {str(k): slot for k, slot in enumerate(one.slots)}
                 read |= {f"{k}_": slot for k, slot in enumerate(two.slots)}
-                moment = self.products(left.name, right.name, read, ranges).read(read, ranges)
+                moment = self.between(left.name, right.name, read, ranges).read(read, ranges)
                 held = indicator((*one.inside, *two.inside))
                 total = total + (moment if held == ONE else moment.times(self.number(held, ranges)))
         return self.value_of(total)
@@ -661,10 +548,8 @@ class Recursion(ABC, Generic[V, M]):
         Of functions of MatMul outputs, coordinate by coordinate, E[Z^u Z^v Z^u' Z^v'] in general.
         """
         if f in self.summands and g in self.summands:
-            one, two = self.summands[f], self.summands[g]
-            found: M = self.settle(self.second_at(one, two, self.worth(one, two, where)))
-            return found
-        ranges, at = self.pair_ranges(f, g), solve(self.worth(f, g, where))
+            return self.second(self.summands[f], self.summands[g], where)
+        ranges, at = self.pair_ranges(f, g), solve(where)
         second = {name: Affine.index(f"{name}_").at(at) for name in position_names(self.netsor, g)}
         left, right = self.operands(f)
         other_left, other_right = (reindexed(reference, second) for reference in self.operands(g))
@@ -723,49 +608,14 @@ class _Waiting(Exception):
 
 
 class Forms(Generic[V]):
-    """Affine forms of Gaussian variables with their means and covariances, before any equations hold.
+    """Affine forms of Gaussian variables with their means and covariances, before any equations hold."""
 
-    Variances of forms that only products read as they are, `linear`, are computed when they are asked for after all.
-    """
-
-    def __init__(
-        self, recursion: Recursion[V, Any], forms: Sequence[Inner], ranges: Ranges, linear: Collection[Inner] = ()
-    ) -> None:
+    def __init__(self, recursion: Recursion[V, Any], forms: Sequence[Inner], ranges: Ranges) -> None:
         self.recursion, self.forms, self.ranges = recursion, forms, ranges
         self.means = [recursion.centre(form, ranges) for form in forms]
-        # those of different forms first: what they need holds variances too; variances of many members before few
-        pairs = [(k, j) for k in range(len(forms)) for j in range(k)]
-        pairs += [(k, k) for k in sorted(range(len(forms)), key=lambda k: -self._size(k))]
-        self.covariances: dict[tuple[int, int], Indexed[V]] = {}
-        for k, j in pairs:
-            if j < k or forms[k] not in linear or not self._without_equations(forms[k]):
-                self.covariances[k, j] = self._covariance(k, j)
-
-    def _without_equations(self, form: Inner) -> bool:
-        """Whether no equations between indices stand in the variance of a form: it is a variable of one statement."""
-        if len(form) > 1 or form[0][2]:
-            return False
-        family = self.recursion.netsor.families[form[0][1].name]
-        return len(family.statements) == 1 and not any(family.boundaries)
-
-    def _size(self, k: int) -> int:
-        """How many members a form has, about."""
-        names = {name for _, variable, _ in self.forms[k] for slot in variable.slots for name in slot.indices}
-        return math.prod(self.ranges[name][1] - self.ranges[name][0] for name in names if name in self.ranges)
-
-    def _covariance(self, k: int, j: int) -> Indexed[V]:
-        found = self._variance_of_copy(k) if j == k else None
-        if found is None:
-            found = self.recursion.covariance(self.forms[j], self.forms[k], self.ranges)
-        return found
-
-    def _variance_of_copy(self, k: int) -> Indexed[V] | None:
-        """The variance of a form that is another one at other indices: that one's, read there."""
-        for j, form in enumerate(self.forms):
-            names = _copied(form, self.forms[k], self.ranges) if (j, j) in self.covariances else None
-            if names is not None:
-                return self.covariances[j, j].read(names, self.ranges)
-        return None
+        self.covariances: dict[tuple[int, int], Indexed[V]] = {
+            (k, j): recursion.covariance(forms[j], forms[k], ranges) for k in range(len(forms)) for j in range(k + 1)
+        }
 
     @property
     def equations(self) -> list[Equations]:
@@ -778,43 +628,5 @@ class Forms(Generic[V]):
 
     def cov(self, j: int, k: int, equations: Equations, solution: Mapping[str, Affine]) -> V:
         """Covariance of two forms where exactly these equations hold."""
-        key = max(j, k), min(j, k)
-        if key not in self.covariances:
-            self.covariances[key] = self._covariance(*key)
-        found: V = self.covariances[key].case(equations, solution)
+        found: V = self.covariances[max(j, k), min(j, k)].case(equations, solution)
         return found
-
-
-def agreeing(ranges: Ranges, at: Mapping[str, Affine]) -> dict[str, Range] | None:
-    """The ranges held to the positions that are others, `at` which they stand; None if there are none."""
-    held = dict(ranges)
-    for name, form in at.items():
-        for own, other in (
-            (name, form),
-            *((n, (Affine.index(name) + -form.offset) * c) for n, c in form.terms if abs(c) == len(form.terms) == 1),
-        ):
-            if own not in held:
-                continue
-            low, high = other.span(held)
-            held[own] = max(held[own][0], low), min(held[own][1], high)
-            if held[own][0] >= held[own][1]:
-                return None
-    return held
-
-
-def _copied(one: Inner, two: Inner, ranges: Ranges) -> dict[str, Affine] | None:
-    """The free indices of a form at which it is the other one, within its ranges; None if it is another form."""
-    names: dict[str, Affine] = {}
-    if [variable.name for _, variable, _ in one] != [variable.name for _, variable, _ in two]:
-        return None
-    for (_, first, bound), (_, second, other) in zip(one, two, strict=True):
-        names |= dict(zip(bound, map(Affine.index, other), strict=False))
-        names |= {slot.bare: form for slot, form in zip(first.slots, second.slots, strict=True) if slot.bare}
-    summed = {name for _, _, bound in one for name in bound}
-    for name, form in names.items():
-        (start, stop), (low, high) = ranges[name], ranges.get(form.bare or "", (0, 0))
-        if form.bare is None or low < start or high > stop:
-            return None
-    if WeightedFunction(ONE, (), None, one).renamed(names).inner != two:
-        return None
-    return {name: form for name, form in names.items() if name not in summed}

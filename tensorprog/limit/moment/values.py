@@ -146,15 +146,6 @@ class Value:
         value, error = (np.pad(broadcast(part, axes, sizes), edges) for part in (self.value, self.error))
         return Value(axes, Estimate(value, error))
 
-    def around(self, name: str, span: Range, start: int) -> Value:
-        """The value over a larger range of one index, around which it wraps."""
-        if name not in self.axes:
-            return self
-        place, estimate = self.axes.index(name), self.estimate
-        turned = (np.arange(*span) - start) % estimate.value.shape[place]
-        check_memory([len(turned) if k == place else size for k, size in enumerate(estimate.value.shape)])
-        return Value(self.axes, Estimate(*(np.take(p, turned, axis=place) for p in (estimate.value, estimate.error))))
-
     def zero(self) -> bool:
         """Whether the value is exactly zero."""
         value, error = self.estimate.value, self.estimate.error
@@ -343,14 +334,6 @@ class IndexedValues(Indexed[Value]):
         for name in grown:
             terms = tuple(Term(t.equations, t.value.widened(name, self.ranges[name], ranges[name])) for t in terms)
         return IndexedValues(terms, ranges)
-
-    def around(self, spans: Ranges) -> IndexedValues:
-        """The same over larger ranges of some indices, around which it wraps."""
-        terms = self.terms
-        for name, span in spans.items():
-            start = self.ranges[name][0]
-            terms = tuple(Term(term.equations, term.value.around(name, span, start)) for term in terms)
-        return IndexedValues(terms, dict(self.ranges) | dict(spans))
 
     def settled(self) -> IndexedValues:
         """The mean over replicates of draws."""
