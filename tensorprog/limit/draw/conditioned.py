@@ -29,6 +29,7 @@ from tensorprog.language.evaluate import (
     evaluate,
     gather,
     pieces_of_sums,
+    take,
 )
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, product_of, variables
 from tensorprog.language.ir import Dot, MatMul, Range
@@ -45,7 +46,7 @@ from tensorprog.limit.moment.indexed import NOTHING, Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.recurrences import Box, box_ranges
-from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
+from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value
 
 __all__ = ["ARRAYS", "Conditioned", "Drawn", "given_scalars", "statements_of", "without_coordinates"]
 
@@ -442,7 +443,9 @@ class Conditioned(NumericRecursion):
                 return self._scores_read(reference, ranges)
             found: Open = self.scope(ranges).variable(reference, ranges)
             return found
-        return members_read(self.coordinates(reference.name), reference, family, ranges, COORDINATE)
+        starts = [start for start, _ in family.ranges]
+        values = self.coordinates(reference.name)
+        return take(values, (REPLICATE,), starts, reference.slots, (COORDINATE,), ranges, family.boundaries)
 
     def _statement(self, name: str) -> Dot:
         statement = self.netsor.body[self.netsor.families[name].statements[0]]
@@ -563,7 +566,8 @@ class Conditioned(NumericRecursion):
         ranges = self.over(box_ranges(first, second))
         names = {name: Affine.index(f"{name}_") for name in position_names(self.netsor, g)}
         one, two = self._mean_in(f, tuple(first)), self._mean_in(g, tuple(second))
-        return self._compute(f, g, ranges) - one.read({}, ranges) * two.read(names, ranges)
+        product = one.read({}, ranges) * two.read(names, ranges)
+        return self._compute(f, g, ranges) + product.times(Value.of(-1.0))
 
     def halves(
         self, gaussian: Sequence[WeightedFunction], others: Sequence[WeightedFunction], name: str, box: Box

@@ -10,7 +10,7 @@ from itertools import count, product
 
 from tensorprog.check.signs import with_copies
 from tensorprog.language.arrows import acyclic
-from tensorprog.language.errors import NotCompiledError, Problem, Span
+from tensorprog.language.errors import NotCompiledError, Problem
 from tensorprog.language.expr import (
     Affine,
     Call,
@@ -27,8 +27,8 @@ from tensorprog.language.schedule import Loop, positions, schedule, upstream
 
 __all__ = [
     "ONE", "ZERO", "Box", "Condition", "Reading",
-    "carried", "depth", "held_ranges", "indicator", "is_layered", "not_compiled", "place",
-    "random_families", "readings", "reads_beyond", "reductions", "refuse_steps", "shown_at",
+    "carried", "depth", "indicator", "is_layered", "not_compiled", "place",
+    "random_families", "readings", "reads_beyond", "reductions", "refuse_steps",
     "single", "target_box", "with_summands", "without_transposes",
 ]  # fmt: skip
 
@@ -105,49 +105,29 @@ def place(box: Iterable[Range], whole: Sequence[Range]) -> tuple[slice, ...]:
     return tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, whole, strict=True))
 
 
-def held_ranges(statement: Statement, box: Sequence[Range], ranges: Mapping[str, Range]) -> dict[str, Range] | None:
-    """The ranges with the left side of a statement held to a box; None where they do not meet."""
-    held = dict(ranges)
-    for slot, (start, stop) in zip(statement.target.slots, box, strict=True):
-        low, high = slot.span(held)
-        low, high = max(low, start), min(high, stop)
-        if low >= high:
-            return None
-        if slot.bare:
-            held[slot.bare] = low, high
-    return held
-
-
-def reads_beyond(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range] | None = None) -> bool:
-    """Whether a reference reads beyond a boundary while its indices run over the ranges, by default their own."""
-    spans = netsor.ranges if ranges is None else ranges
-    return readings(reference, netsor.families[reference.name], spans) != [Reading(reference.slots)]
+def reads_beyond(netsor: Netsor, reference: Variable) -> bool:
+    """Whether a reference reads beyond a boundary while its indices run over their ranges."""
+    return readings(reference, netsor.families[reference.name], netsor.ranges) != [Reading(reference.slots)]
 
 
 def not_compiled(statement: Statement, what: str, fix: str) -> NotCompiledError:
     """What this version does not compile: the statement, its line, and what to write instead."""
-    said = f"{what}: this version does not compute such a limit"
-    return NotCompiledError(Problem(said, shown_at(statement), fix))
-
-
-def shown_at(statement: Statement) -> Span:
-    """Where a statement stands, with its text as it is now where it was not written so."""
-    return statement.span if statement.span.text else replace(statement.span, text=str(statement))
+    said, span = f"{what}: this version does not compute such a limit", statement.span
+    return NotCompiledError(Problem(said, span if span.text else replace(span, text=str(statement)), fix))
 
 
 def random_families(netsor: Netsor) -> frozenset[str]:
     """Families that are random in the limit: scores, vectors of finite width, and all that depends on them."""
     fixed = dict(netsor.fixed_widths)
     found = {initial.name for initial in netsor.initial if netsor.families[initial.name].width in fixed}
-    for _ in range(len(netsor.body) + 1):
+    before = -1
+    while len(found) != before:
         before = len(found)
         for statement in netsor.body:
             name = statement.target.name
             finite = netsor.families[name].width in fixed
             if finite or name in netsor.scores or any(reference.name in found for reference in statement.inputs):
-                found.add(statement.target.name)
-        if len(found) == before:
-            break
+                found.add(name)
     return frozenset(found)
 
 
@@ -175,10 +155,7 @@ def without_transposes(netsor: Netsor) -> Netsor:
 
 def depth(expr: Expr) -> int:
     """How deep an expression is nested; 1 for what has no parts."""
-    level, deepest = [expr], 0
-    while level:
-        level, deepest = [child for node in level for child in node.children], deepest + 1
-    return deepest
+    return 1 + max(map(depth, expr.children), default=0)
 
 
 def reductions(expr: Expr) -> list[Reduction]:
@@ -300,18 +277,15 @@ def with_summands(netsor: Netsor, scores: Mapping[str, Dot]) -> tuple[Netsor, di
     growing = {name: s for name, s in scores.items() if netsor.families[s.left.name].width not in fixed}
     if all(gaussian(operand) for name in netsor.scores if name in growing for operand in growing[name].inputs):
         return netsor, {}
-    taken = {*netsor.families, *netsor.index, *netsor.constant}
-    made: dict[str, Nonlin] = {}
+    taken, made = {*netsor.families, *netsor.index, *netsor.constant}, dict[str, Nonlin]()
     for name, statement in growing.items():
-        wanted = f"{name}_terms"
-        own = next(n for k in range(len(taken) + 1) if (n := f"{wanted}{k or ''}") not in taken)
+        own = next(new for k in count() if (new := f"{name}_terms{k or ''}") not in taken)
         taken.add(own)
         product = Call("multiply", statement.inputs)
         made[name] = Nonlin(replace(statement.target, name=own), product, "", statement.span)
     body: list[Statement] = []
     for each in netsor.body:
-        before = made.get(each.target.name) if isinstance(each, Dot) else None
-        body += [before, each] if before is not None else [each]
+        body += [made[each.target.name], each] if isinstance(each, Dot) and each.target.name in made else [each]
     body += [made[name] for name in growing if name not in netsor.scores]
     return replace(netsor, body=tuple(body)), {name: product.target.name for name, product in made.items()}
 

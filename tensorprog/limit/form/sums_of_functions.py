@@ -455,9 +455,8 @@ class SumsOfFunctions:
 
     def reduces(self, factor: WeightedFunction) -> bool:
         """Whether a factor reduces over an index of vectors, beyond the affine forms that it reads."""
-        if factor.function is None or not self.sums_over_vectors(factor):
-            return False
-        return _reduces_numbered(self.numbered(factor.function)[0])
+        over = factor.function is not None and self.sums_over_vectors(factor)
+        return over and _reduces_numbered(self.numbered(factor.expression)[0])
 
     def factors_of(self, part: WeightedFunction) -> list[WeightedFunction]:
         """The factors of a part without its coefficient, each a number or a function of as few arguments as it has."""

@@ -24,6 +24,7 @@ MAX_ROOTS = 8
 MOST_POWER = 12  # of a polynomial
 INFINITY = Number(np.inf)
 SWITCHES = ("<", "<=", ">", ">=", "==", "!=")
+NO_KINKS = np.zeros(0)
 
 
 def function(expr: Expr, scope: Scope, axes: tuple[str, ...]) -> RealFunction:
@@ -61,7 +62,8 @@ class TermExpansion(ABC):
         found: dict[Expr, Any] = {FORMAL: self.variable()}  # a part may occur more than once
 
         def leaf(node: Expr) -> Any:
-            return found.get(node) if node in found or _depends(node) else self.constant(self.number(node))
+            depends = node in found or any(part == FORMAL for part in walk(node))
+            return found.get(node) if depends else self.constant(self.number(node))
 
         def call(node: Call, *args: Any) -> Any:
             return found.setdefault(node, self.applied(node.atom, *args))
@@ -78,25 +80,39 @@ class TermExpansion(ABC):
 
     def applied(self, name: str, *args: Any) -> Any:
         """A function of functions; max(a, b) = b + relu(a - b), and clips where one is a number, possibly infinite."""
+        terms = [f.terms for f in args]
+        known = None not in terms
+        if name == "multiply":
+            return TermsAndParity(terms_product(*terms) if known else None, args[0].parity * args[1].parity)
+        if name == "negative":
+            return TermsAndParity(terms_scaled(terms[0], -1) if known else None, args[0].parity)
+        if name == "divide":
+            value = _number(args[1])
+            above = None if value is None or terms[0] is None else terms_scaled(terms[0], 1 / value)
+            return TermsAndParity(above, args[0].parity * args[1].parity)
+        if name in ("add", "subtract"):
+            f, g = args
+            zero = [value is not None and not np.any(value != 0) for value in (_number(f), _number(g))]
+            parity = g.parity if zero[0] else f.parity if zero[1] or f.parity == g.parity else 0
+            total = add(terms[0], terms[1] if name == "add" else terms_scaled(terms[1], -1)) if known else None
+            return TermsAndParity(total, parity)
         if name in ("maximum", "minimum"):
-            return self._extreme(name == "maximum", *args)
-        if name in _RULES:
-            return _RULES[name](*args)
-        return self._of_one(ATOMS[name], *args) if ATOMS[name].arity == 1 else TermsAndParity(None, 0)
-
-    def _extreme(self, larger: bool, first: Any, second: Any) -> Any:
-        infinity = self.number(INFINITY)
-        for number, other in ((first, second), (second, first)):
-            if _number(number) is not None:
-                ends = (number, self.constant(infinity)) if larger else (self.constant(-infinity), number)
-                return self.applied("clip", other, *ends)
-        hinge = self.applied("relu", self.applied("subtract", first, second))
-        return self.applied("add", second, hinge) if larger else self.applied("subtract", first, hinge)
-
-    def _of_one(self, atom: Atom, inner: Any, *params: Any) -> TermsAndParity:
-        numbers = [_number(param) for param in params]
-        own = self.own_parity(atom, numbers)
-        return TermsAndParity(self._inside(atom, inner.terms, numbers), 1 if inner.parity == 1 else own * -inner.parity)
+            infinity = self.number(INFINITY)
+            for number, other in (args, args[::-1]):
+                if _number(number) is not None and name == "maximum":
+                    return self.applied("clip", other, number, self.constant(infinity))
+                if _number(number) is not None:
+                    return self.applied("clip", other, self.constant(-infinity), number)
+            hinge = self.applied("relu", self.applied("subtract", *args))
+            return (
+                self.applied("add", args[1], hinge) if name == "maximum" else self.applied("subtract", args[0], hinge)
+            )
+        atom = ATOMS[name]
+        if atom.arity != 1:
+            return TermsAndParity(None, 0)
+        params = [_number(param) for param in args[1:]]
+        parity = 1 if args[0].parity == 1 else self.own_parity(atom, params) * -args[0].parity
+        return TermsAndParity(self._inside(atom, terms[0], params), parity)
 
     def _inside(self, atom: Atom, terms: Any, params: Sequence[Any]) -> tuple[FunctionTerm, ...] | None:
         """A function of one argument, of a polynomial."""
@@ -126,37 +142,6 @@ def _number(known: Any) -> Any:
     return terms[0].coefficient if len(terms) == 1 and (terms[0].kind, terms[0].power) == ("one", 0) else None
 
 
-def _combined(operation: Callable[..., Any], *functions: Any) -> Any:
-    """An operation on the terms of functions, None where one of them has none."""
-    terms = [f.terms for f in functions]
-    return None if None in terms else operation(*terms)
-
-
-def _negative(f: Any) -> TermsAndParity:
-    return TermsAndParity(_combined(lambda terms: terms_scaled(terms, -1), f), f.parity)
-
-
-def _sum(f: Any, g: Any) -> TermsAndParity:
-    zero = [value is not None and not np.any(value != 0) for value in (_number(f), _number(g))]
-    parity = g.parity if zero[0] else f.parity if zero[1] or f.parity == g.parity else 0
-    return TermsAndParity(_combined(add, f, g), parity)
-
-
-def _quotient(f: Any, g: Any) -> TermsAndParity:
-    value = _number(g)
-    above = f.terms if value is not None else None
-    return TermsAndParity(None if above is None else terms_scaled(above, 1 / value), f.parity * g.parity)
-
-
-_RULES: dict[str, Callable[..., TermsAndParity]] = {
-    "add": _sum,
-    "subtract": lambda f, g: _sum(f, _negative(g)),
-    "negative": _negative,
-    "divide": _quotient,
-    "multiply": lambda f, g: TermsAndParity(_combined(terms_product, f, g), f.parity * g.parity),
-}
-
-
 def whole_number(value: Any) -> int | None:
     """The one whole number that a number, a formula or all entries of an array are, if they are one."""
     first = value.flat[0] if isinstance(value, np.ndarray) and value.size else value
@@ -178,15 +163,10 @@ class _Functions(TermExpansion):
 
     def pieces(self, atom: Atom, params: Sequence[Array]) -> tuple[FunctionTerm, ...] | None:
         """A function of one argument as a sum of terms, if it is one."""
-        if atom.terms is None:
-            return None
-        given = _plain(params)
+        given: list[Any] = _plain(params)
         if atom.name == "power":
-            whole = whole_number(params[0])
-            if whole is None:
-                return None
-            given = [float(whole)]
-        found = atom.terms(*given)
+            given = [whole_number(params[0])]
+        found = None if atom.terms is None or any(g is None for g in given) else atom.terms(*given)
         return None if found is None else tuple(FunctionTerm(*term) for term in found if np.any(term[0]))
 
     def own_parity(self, atom: Atom, params: Sequence[Any]) -> int:
@@ -197,11 +177,11 @@ class _Functions(TermExpansion):
 
     def variable(self) -> RealFunction:
         """The variable itself."""
-        return _known(RealFunction(lambda x: x, np.zeros(0)), super().variable())
+        return _known(RealFunction(lambda x: x, NO_KINKS), super().variable())
 
     def constant(self, value: Array) -> RealFunction:
         """A number."""
-        return _known(RealFunction(lambda x: np.zeros_like(x) + value[..., None], np.zeros(0)), super().constant(value))
+        return _known(RealFunction(lambda x: np.zeros_like(x) + value[..., None], NO_KINKS), super().constant(value))
 
     def applied(self, name: str, *args: RealFunction) -> RealFunction:
         """A function of functions: its values, where it has kinks, and what is known exactly."""
@@ -209,14 +189,19 @@ class _Functions(TermExpansion):
         if isinstance(known, RealFunction):  # max and min, whose values are no sums
             return replace(known, call=args[0].joined(args[1], atom.numpy).call)
         if name in ("add", "subtract", "multiply") or (name == "divide" and _number(args[1]) is not None):
-            built = args[0].joined(args[1], atom.numpy)
-        elif atom.arity == 1:
-            built = _composed(_alone(atom, [_number(param) for param in args[1:]]), args[0])
-        elif atom.operator in SWITCHES:
-            difference = args[0].joined(args[1], np.subtract)
-            built = _pointwise(atom, args, [_roots(difference.call, np.zeros(()))])
-        else:  # where and its relatives
-            built = _pointwise(atom, args, [arg.kinks for arg in args])
+            return _known(args[0].joined(args[1], atom.numpy), known)
+        if atom.arity == 1:
+            return _known(_composed(_alone(atom, [_number(param) for param in args[1:]]), args[0]), known)
+        kinks = [arg.kinks for arg in args]
+        if atom.operator in SWITCHES:
+            kinks = [_roots(args[0].joined(args[1], np.subtract).call, np.zeros(()))]
+        calls, plain = [f.call for f in args], [f.features for f in args if f.features.ndim == 2 and len(f.features)]
+
+        def call(x: Array) -> Array:
+            with np.errstate(all="ignore"):
+                return np.asarray(atom.numpy(*(each(x) for each in calls)), dtype=np.float64)
+
+        built = RealFunction(call, _joined(kinks), np.concatenate(plain) if plain else np.zeros((0, 2)))
         return _known(built, known)
 
 
@@ -225,33 +210,21 @@ def _known(f: RealFunction, expansion: TermsAndParity) -> RealFunction:
     return replace(f, terms=expansion.terms, parity=expansion.parity)
 
 
-def _pointwise(atom: Atom, args: Sequence[RealFunction], kinks: Sequence[Array]) -> RealFunction:
-    """A function of several functions, by its values."""
-    calls, plain = [f.call for f in args], [f.features for f in args if f.features.ndim == 2 and len(f.features)]
-
-    def call(x: Array) -> Array:
-        with np.errstate(all="ignore"):
-            return np.asarray(atom.numpy(*(each(x) for each in calls)), dtype=np.float64)
-
-    return RealFunction(call, _joined(kinks), np.concatenate(plain) if plain else np.zeros((0, 2)))
-
-
 def _alone(atom: Atom, params: Sequence[Array]) -> RealFunction:
     """A function of one argument, of the variable itself."""
     given = _plain(params)
     if atom.name == "power" and np.ndim(given[0]) and np.all(given[0] == given[0].flat[0]):
         given = [float(given[0].flat[0])]
     lifted = [p[..., None] if isinstance(p, np.ndarray) else p for p in given]
-    numpy = atom.numpy
 
     def call(t: Array) -> Array:
         with np.errstate(all="ignore"):
-            return np.asarray(numpy(t, *lifted), dtype=np.float64)
+            return np.asarray(atom.numpy(t, *lifted), dtype=np.float64)
 
     known = atom.kinks is not None and (atom.name != "power" or np.ndim(given[0]) == 0)
     kinks = atom.kinks(*given) if atom.kinks is not None and known else (0.0,)
     points = np.broadcast_arrays(*(np.asarray(k, dtype=np.float64) for k in kinks))
-    own = np.stack(points, axis=-1) if kinks else np.zeros(0)
+    own = np.stack(points, axis=-1) if kinks else NO_KINKS
     return RealFunction(call, own, np.array(atom.features(*given), dtype=np.float64).reshape(-1, 2))
 
 
@@ -284,13 +257,7 @@ def smooth(expr: Expr) -> bool:
         params = [p.value if isinstance(p, Number) else 0.5 for p in expr.params]
         if not linear and (atom.arity > 1 or atom.kinks is None or atom.kinks(*params)):
             return False
-    if isinstance(expr, Reduction) and expr.reducer == "max":
-        return False
-    return all(map(smooth, expr.children))
-
-
-def _depends(expr: Expr) -> bool:
-    return any(node == FORMAL for node in walk(expr))
+    return not (isinstance(expr, Reduction) and expr.reducer == "max") and all(map(smooth, expr.children))
 
 
 def _affine(terms: Sequence[FunctionTerm] | None) -> tuple[Any, Any] | None:
@@ -307,16 +274,13 @@ def _roots(call: Callable[[Array], Array], level: Array) -> Array:
     Shapes    level (batch) -> (batch, MAX_ROOTS), padded with inf
     """
     grid = np.sinh(np.linspace(-12, 12, 1201))
-    batch = level.shape
-    x = np.broadcast_to(grid, (*batch, grid.size)).copy()
     with np.errstate(all="ignore"):
-        values = call(x) - level[..., None]
-        x = np.broadcast_to(x, values.shape)
+        values = call(np.broadcast_to(grid, (*level.shape, grid.size)).copy()) - level[..., None]
+        x = np.broadcast_to(grid, values.shape)
         signs = np.where(values > 0, 1, -1)
         change = signs[..., 1:] != signs[..., :-1]
         order = np.argsort(~change, axis=-1, kind="stable")[..., :MAX_ROOTS]
-        found = np.take_along_axis(change, order, axis=-1)
-        low, high = np.take_along_axis(x, order, axis=-1), np.take_along_axis(x, order + 1, axis=-1)
+        found, low, high = (np.take_along_axis(a, order, -1) for a in (change, x[..., :-1], x[..., 1:]))
         sign = np.take_along_axis(signs, order, axis=-1)
         for _ in range(80):
             middle = (low + high) / 2

@@ -7,7 +7,7 @@ asked for, where it is known which variables are equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import add, mul, sub
+from operator import add, mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,9 +114,6 @@ class IndexedFormulas(Indexed[Any]):
 
     def __add__(self, other: IndexedFormulas) -> IndexedFormulas:
         return self._combined(other, add)
-
-    def __sub__(self, other: IndexedFormulas) -> IndexedFormulas:
-        return self._combined(other, sub)
 
     def __mul__(self, other: IndexedFormulas) -> IndexedFormulas:
         return self._combined(other, mul)

@@ -6,10 +6,9 @@ the statement, its line, and what to write instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from tensorprog.language.errors import NotCompiledError, Problem
 from tensorprog.language.ir import Dot, Netsor
@@ -29,10 +28,11 @@ class Compiled(Protocol):
 
 
 class Shape:
-    """A program as the recursion takes it, without any numbers."""
+    """A program as the recursion takes it, without what no output depends on, and without any numbers."""
 
     def __init__(self, netsor: Netsor) -> None:
-        self.netsor = single(needed(netsor))
+        names = upstream(netsor, netsor.outputs)
+        self.netsor = single(replace(netsor, body=tuple(s for s in netsor.body if s.target.name in names)))
         self.parts = SumsOfFunctions(self.netsor)
         self.random = random_families(self.netsor)
 
@@ -42,38 +42,24 @@ def uncompiled(netsor: Netsor) -> list[Problem]:
 
     Scale     independent of the sizes of families
     """
+    found: dict[Problem, None] = {}
     try:
         shape = Shape(netsor)
+        for name, family in shape.netsor.families.items():
+            if family.kind == "vector":
+                try:
+                    shape.parts.of(name)
+                except NotCompiledError as error:
+                    found[error.problem] = None
+        layered = is_layered(shape.netsor, shape.random)
+        if not found and (layered or shape.random & shape.parts.carried):
+            refuse_cells(shape)
+        for s in shape.netsor.body if not (found or layered) else ():
+            if isinstance(s, Dot) and s.scale == "1/n" and s.target.name in shape.random:
+                refuse_cells(shape, [v.name for v in s.inputs])
     except NotCompiledError as error:
         return [error.problem]
-    found: dict[Problem, None] = {}
-    for level in _asked(shape):
-        for asked in level:
-            try:
-                asked()
-            except NotCompiledError as error:
-                found[error.problem] = None
-        if found:  # what follows from it is not said again
-            break
     return list(found)
-
-
-def _asked(shape: Shape) -> Iterator[list[Callable[[], Any]]]:
-    """Calls that raise NotCompiledError for what is not compiled, in an order in which none explains one before."""
-    netsor, body, layered = shape.netsor, shape.netsor.body, is_layered(shape.netsor, shape.random)
-    yield [partial(shape.parts.of, name) for name, family in netsor.families.items() if family.kind == "vector"]
-    if layered or shape.random & shape.parts.carried:
-        yield [partial(refuse_cells, shape)]
-    if not layered:
-        averages = [s for s in body if isinstance(s, Dot) and s.scale == "1/n" and s.target.name in shape.random]
-        yield [partial(refuse_cells, shape, [v.name for v in s.inputs]) for s in averages]
-
-
-def needed(netsor: Netsor) -> Netsor:
-    """The program without what no output depends on."""
-    names = upstream(netsor, netsor.outputs)
-    body = tuple(statement for statement in netsor.body if statement.target.name in names)
-    return netsor if len(body) == len(netsor.body) else replace(netsor, body=body)
 
 
 def bases_of(parts: Iterable[WeightedFunction]) -> set[str]:

@@ -180,9 +180,6 @@ class Indexed(ABC, Generic[V]):
     def __add__(self, other: Self) -> Self: ...
 
     @abstractmethod
-    def __sub__(self, other: Self) -> Self: ...
-
-    @abstractmethod
     def __mul__(self, other: Self) -> Self: ...
 
     @abstractmethod

@@ -65,7 +65,8 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     kind = IndexedValues
     each = False  # whether every draw has moments of its own
-    jointly = False  # whether functions of several vectors, summed over, are averaged over draws of all that they read
+    jointly = False  # whether functions of several vectors, summed over, are averaged over points of all that they read
+    relative = 0.0  # the largest error of a covariance that points or draws were made with, beside both deviations
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         super().__init__(program, expanded, symbols)
@@ -270,11 +271,9 @@ class Numbers(Recursion[Value, IndexedValues]):
             later = {name for other in factors[k + 1 :] for name in other.axes}
             now = [n for n in left if n in (*value.axes, *factor.axes) and n not in later]
             value, left = value.contracted(factor, now), [name for name in left if name not in now]
-        for name in left:
-            if name in value.axes:
-                value = value.summed(name)
-            else:  # counts with its size
-                value = value.scaled(float(ranges[name][1] - ranges[name][0]))
+        for name in left:  # what does not depend on it counts with its size
+            size = 1.0 if name in value.axes else float(ranges[name][1] - ranges[name][0])
+            value = value.contracted(Value.of(size), [name] if name in value.axes else [])
         return value
 
     def place(self, value: Value, names: Mapping[str, Affine], ranges: Ranges) -> Value:

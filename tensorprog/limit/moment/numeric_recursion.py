@@ -7,11 +7,10 @@ axis of all values, until a number leaves the recursion.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 from tensorprog.gaussian.several import REPLICATES
-from tensorprog.language.arrows import connected
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Netsor, Nonlin, Range
@@ -40,7 +39,6 @@ class NumericRecursion(Numbers):
     ) -> None:  # fmt: skip
         super().__init__(program, expanded, symbols)
         self._held = numbers
-        self._pointed: dict[str, bool] = {}
         self.start(Recurrences(self))
         self.replicates = (0, REPLICATES) if self.pointed_families else None
 
@@ -50,7 +48,7 @@ class NumericRecursion(Numbers):
         self.parts, self.random = whole.parts, whole.random
         self.scores, self.summands = whole.scores, whole.summands
         self.initials, self.functions, self._whole = whole.initials, whole.functions, whole._whole
-        self._held, self._pointed = whole._held, {}
+        self._held = whole._held
 
     def start(self, recurrences: Recurrences) -> None:
         """Nothing is computed yet."""
@@ -88,70 +86,38 @@ class NumericRecursion(Numbers):
             reduces = any(self.parts.is_vector(n) for s in body if isinstance(s, Nonlin) for n in reductions(s.expr))
             some = reduces or any(families[name].kind == "vector" for name in self.parts.carried - self.random)
             names = sorted(families.keys() - self.random) if some else []
-            known["pointed"] = [name for name in names if self._is_pointed(name)]
+            known["pointed"] = [n for n in names if families[n].kind == "vector" and not self.parts.is_base(n)]
+            known["pointed"] = list(filter(self._pointed, known["pointed"]))
         found: list[str] = known["pointed"]
         return found
 
-    def _is_pointed(self, name: str) -> bool:
+    def _pointed(self, name: str) -> bool:
         with suppress(NotCompiledError):  # which whoever asks for the family will meet
-            return self.pointed(name)
+            return any(map(self.needs_points, self.parts.of(name)))
         return False
-
-    def pointed(self, name: str) -> bool:
-        """Whether the moments of a vector are means over points."""
-        if name not in self._pointed:
-            vector = self.netsor.families[name].kind == "vector" and not self.parts.is_base(name)
-            self._pointed[name] = vector and any(map(self.needs_points, self.parts.of(name)))
-        return self._pointed[name]
 
     def needs_points(self, part: WeightedFunction) -> bool:
         """Whether the expectations of a part are means over points."""
-        return self._carries(part) or (part.joint and any(map(self._together, self.parts.factors_of(part))))
+        together = self.parts.sums_over_vectors if self.jointly else self.parts.reduces
+        return self._carries(part) or any(map(together, self.parts.factors_of(part)))
 
     def _carries(self, part: WeightedFunction) -> bool:
         return any(variable.name in self.parts.carried for _, variable, _ in part.inner)
 
-    def _together(self, factor: WeightedFunction) -> bool:
-        return self.parts.sums_over_vectors(factor) if self.jointly else self.parts.reduces(factor)
-
     def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
-        """E[f(l) g(l')] without coefficients: factors that are independent of those at points have no points."""
-        sides = [self.parts.factors_of(part) for part in (p, q)]
-        if not (self.needs_points(p) or self.needs_points(q)):
-            product = ProductOfFunctions(self, [*sides[0], *sides[1]], ranges)
-            return self.by_patterns(product.forms.equations, product.expectation, ranges, (*q.bound, *p.bound))
-        if self._carries(p) or self._carries(q):
-            return IndexedValues.constant(self.points.of_factors(sides[0], sides[1], ranges), ranges)
-        read = [(factor, {self.parts.source(v.name) for _, v, _ in factor.inner}) for side in sides for factor in side]
-        groups = connected(read, lambda one, two: not one[1].isdisjoint(two[1]))
-        alone = [f for group in groups if not any(self._together(f) for f, _ in group) for f, _ in group]
-        first, second = ([f for f in side if not any(f is other for other in alone)] for side in sides)
-        found = IndexedValues.constant(self.points.of_factors(first, second, ranges), ranges)
-        if not alone:
-            return found
-        product = ProductOfFunctions(self, alone, ranges)
-        others = self.by_patterns(product.forms.equations, product.expectation, ranges, (*q.bound, *p.bound))
-        return found * others
+        """E[f(l) g(l')] without coefficients."""
+        first, second = self.parts.factors_of(p), self.parts.factors_of(q)
+        if self.needs_points(p) or self.needs_points(q):
+            return IndexedValues.constant(self.points.of_factors(first, second, ranges), ranges)
+        product = ProductOfFunctions(self, [*first, *second], ranges)
+        return self.by_patterns(product.forms.equations, product.expectation, ranges, (*q.bound, *p.bound))
 
     def _uncentred(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> IndexedValues:
         carries = any(self._carries(part) for name in (f, g) for part in self.parts.of(name))
         if self.random & {f, g} or not carries:
             return super()._uncentred(f, g, ranges, at)
         with self.guarded(f, g):
-            if not self.points.independent(f, g):
-                return IndexedValues.constant(self.points.average(f, g, ranges, at or {}), ranges)
-            one, two = self.first(f), self.first(g)
-            names = {name: Affine.index(f"{name}_").at(at or {}) for name in position_names(self.netsor, g)}
-            own = {name: Affine.index(name) for name in position_names(self.netsor, f)}  # in these ranges
-            return one.read(own, ranges) * two.read(names, ranges)
-
-    def first(self, name: str, parts: Sequence[WeightedFunction] | None = None) -> IndexedValues:
-        """E[Z^f], over positions '0', '1', ..., of a vector or of some of its parts."""
-        if parts is not None or not self.pointed(name):
-            return super().first(name, parts)
-        ranges = self.over(position_names(self.netsor, name))
-        with self.guarded(name):
-            return IndexedValues.constant(self.points.mean(name, ranges), ranges)
+            return IndexedValues.constant(self.points.average(f, g, ranges, at or {}), ranges)
 
     # -- what is filled in step by step ---------------------------------------------------------------------------
 

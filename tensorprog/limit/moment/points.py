@@ -36,7 +36,6 @@ from tensorprog.language.evaluate import (
     contract,
     evaluate,
     gather,
-    multiply,
     take,
 )
 from tensorprog.language.expr import Affine, Variable, product_of
@@ -47,7 +46,7 @@ from tensorprog.limit.form.definitions import Box, place, target_box
 from tensorprog.limit.form.sums_of_functions import ONE, SumsOfFunctions, WeightedFunction
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import need, numbers_at_once
-from tensorprog.limit.moment.numbers import EXACT, Numbers, initial_draws
+from tensorprog.limit.moment.numbers import Numbers, initial_draws
 from tensorprog.limit.moment.values import REPLICATE, Value
 
 __all__ = ["FEWEST", "VectorsAtPoints", "variables_drawn"]
@@ -106,32 +105,26 @@ class VectorsAtPoints:
 
         What only outputs read is independent of all others.
         """
-        fixed, read = dict(self.netsor.fixed_widths), dict[str, None]()
+        fixed, found = dict(self.netsor.fixed_widths), dict[str, tuple[int, ...]]()
         for statement in self.netsor.body:
             if isinstance(statement, Nonlin) or (isinstance(statement, Dot) and statement.scale == "1/n"):
-                read |= dict.fromkeys(v.name for v in statement.inputs if self.parts.is_base(v.name))
-        found: dict[str, tuple[int, ...]] = {}
-        for name in read:
-            if self.netsor.families[name].width in fixed:
-                continue
-            source = self.parts.source(name)
-            initial = not self.netsor.families[name].statements
-            shape = self.numbers.initials[name].shape if initial else self.columns.owner[source].shape
-            found[source] = tuple(shape)
+                for name in (v.name for v in statement.inputs if self.parts.is_base(v.name)):
+                    family, source = self.netsor.families[name], self.parts.source(name)
+                    if family.width not in fixed:
+                        initials = self.numbers.initials
+                        found[source] = self.columns.owner[source].shape if family.statements else initials[name].shape
         return found
 
     def _closure(self, name: str) -> tuple[set[str], list[int]]:
-        """The vectors that a vector is a function of, Gaussian ones last, and the steps that make them."""
+        """The vectors that a vector is a function of, down to Gaussian ones, and the steps that make them."""
         if name not in self._closures:
             found, waiting = {name}, [name]
             while waiting:
                 other = waiting.pop()
-                if self.parts.is_base(other):
-                    continue
-                read = {v.name for p in self.netsor.families[other].statements for v in self.netsor.body[p].inputs}
-                new = {v for v in read - found if self.netsor.families[v].kind == "vector"}
-                found |= new
-                waiting += new
+                statements = [self.netsor.body[p] for p in self.netsor.families[other].statements]
+                read = {v.name for s in statements if not isinstance(s, MatMul) for v in s.inputs}
+                waiting += [v for v in read - found if self.netsor.families[v].kind == "vector"]
+                found |= set(waiting)
             steps = [k for k, step in enumerate(self.steps) if step.statement.target.name in found]
             self._closures[name] = found, steps
         return self._closures[name]
@@ -197,52 +190,41 @@ class VectorsAtPoints:
         family, (closure, steps) = self.netsor.families[name], self._closure(name)
         if self._limit == len(self.steps):  # before anything is half made
             self.numbers.ready(*sorted(closure))
-        if name not in self._values and not family.statements:
+        if name not in self._values and family.statements:
+            self._values[name] = np.zeros((self.lead, *family.shape, self.total), np.float32)
+        elif name not in self._values:
             initial = next(entry for entry in self.netsor.initial if entry.name == name)
             normals = self.normals.pop(name)  # which nothing else reads
-            drawn = np.empty((len(normals), *family.shape, normals.shape[-1]), np.float32)
-            for k in range(len(normals)):
-                drawn[k] = initial_draws(self.numbers, initial, normals[k : k + 1])[0]
-            self._values[name] = np.broadcast_to(drawn, (self.lead, *drawn.shape[1:]))
-        numbers = [k for k in steps if k < self._limit and k not in self._done]
-        made = [k for k in numbers if self.steps[k].statement.target.name == name and self._meets(k, box)]
-        for number in numbers:
-            if made and number <= made[-1]:
-                self._make(number)
-        return self._array(name)
-
-    def _array(self, name: str) -> Array:
-        if name not in self._values:
-            shape = self.lead, *self.netsor.families[name].shape, self.total
-            self._values[name] = np.zeros(shape, np.float32)
+            drawn = [initial_draws(self.numbers, initial, own[None])[0].astype(np.float32) for own in normals]
+            self._values[name] = np.broadcast_to(np.stack(drawn), (self.lead, *drawn[0].shape))
+        waiting = [k for k in steps if k < self._limit and k not in self._done]
+        last = max((k for k in waiting if self._makes(k, name, box)), default=-1)
+        for number in (k for k in waiting if k <= last):  # no step reads what later ones make
+            before, self._limit = self._limit, number
+            try:
+                self._make(self.steps[number])
+            finally:
+                self._limit = before
+            self._done.add(number)
         return self._values[name]
 
-    def _meets(self, number: int, box: Box) -> bool:
-        step = self.steps[number]
-        own = target_box(step.statement, step.ranges(self.netsor.ranges))
-        return all(a < stop and start < b for (a, b), (start, stop) in zip(own, box, strict=True))
+    def _makes(self, number: int, name: str, box: Box) -> bool:
+        statement, ranges = self.steps[number].statement, self.steps[number].ranges(self.netsor.ranges)
+        both = zip(target_box(statement, ranges), box, strict=False)
+        return statement.target.name == name and all(a < stop and start < b for (a, b), (start, stop) in both)
 
-    def _make(self, number: int) -> None:
+    def _make(self, step: Step) -> None:
         """The members that a step makes, at the points."""
-        step, before = self.steps[number], self._limit
-        self._limit = number
-        try:
-            self._enter(step)
-        finally:
-            self._limit = before
-        self._done.add(number)
-
-    def _enter(self, step: Step) -> None:
         statement, ranges = step.statement, step.ranges(self.netsor.ranges)
         name, box = statement.target.name, target_box(statement, ranges)
-        family = self.netsor.families[name]
-        if isinstance(statement, MatMul):
-            found = self._product(name, box)
-        else:
-            assert isinstance(statement, Nonlin)
+        if isinstance(statement, Nonlin):
             axes = (REPLICATE, *(slot.bare or f"={k}" for k, slot in enumerate(statement.target.slots)), COORDINATE)
             found = align(evaluate(statement.expr, Scope(self.netsor, ranges, self._read)), axes)
-        self._array(name)[(slice(None), *place(box, family.ranges))] = found
+        else:
+            found = self._product(name, box)
+        shape = (self.lead, *self.netsor.families[name].shape, self.total)
+        values = self._values.setdefault(name, np.zeros(shape, np.float32))
+        values[(slice(None), *place(box, self.netsor.families[name].ranges))] = found
 
     def _product(self, name: str, box: Box) -> Array:
         """Products in a box: rows of a triangular factor of their covariances with all before, times normals."""
@@ -263,14 +245,19 @@ class VectorsAtPoints:
         owner, places = (table[weight][members, :stop] for table in (self.columns.owner, self.columns.place))
         families = self.columns.families[weight]
         draws, cov = np.arange(self.lead)[:, None], np.zeros((self.lead, len(members), stop, stop))
+        off = np.zeros(cov.shape)
         for a, f in enumerate(families):
             for b, g in enumerate(families):
                 w, r, c = np.nonzero((owner == a)[:, :, None] & (owner == b)[:, None, :])
                 if w.size:
                     at = self._positions(f, places[w, r], "") | self._positions(g, places[w, c], "_")
                     with self.numbers.by_itself():
-                        moment = self.numbers.base(f, g)
-                    cov[:, w, r, c] = moment.at({**at, REPLICATE: draws}).value
+                        found = self.numbers.base(f, g).at({**at, REPLICATE: draws})
+                    cov[:, w, r, c], off[:, w, r, c] = found.value, found.error
+        deviations = np.sqrt(np.einsum("...ii->...i", cov))
+        sizes = deviations[..., :, None] * deviations[..., None, :]
+        relative = off[sizes > 0] / sizes[sizes > 0]
+        self.numbers.relative = max(self.numbers.relative, float(np.max(relative, initial=0.0)))
         return triangular(cov)
 
     def _positions(self, name: str, flat: Array, copy: str) -> dict[str, Array]:
@@ -282,35 +269,13 @@ class VectorsAtPoints:
     def _read(self, reference: Variable, ranges: Ranges) -> Open:
         family = self.netsor.families[reference.name]
         if family.kind == "scalar":
-            return self._average(reference, ranges)
+            return self.numbers.average_at(reference, ranges).value
         box = tuple(slot.span(ranges) for slot in reference.slots)
         values = self.values(reference.name, family.ranges if any(family.boundaries) else box)
         starts, rules = [start for start, _ in family.ranges], family.boundaries
         return take(values, (REPLICATE,), starts, reference.slots, (COORDINATE,), ranges, rules)
 
-    def _average(self, reference: Variable, ranges: Ranges) -> Open:
-        """An average, in half of the replicates larger by its error, in the others smaller: the spread tells what that
-        does.  Which half is another one for other averages.
-        """
-        value = self.numbers.average_at(reference, ranges)
-        if not np.any(value.estimate.error > EXACT * np.abs(value.estimate.value)):
-            return value.value
-        half = 1 + sorted(self.netsor.families).index(reference.name) % (REPLICATES - 1)
-        signs = np.array([1.0 - 2 * ((half & k).bit_count() % 2) for k in range(REPLICATES)])
-        side = Open((REPLICATE,), signs)
-        if self.numbers.each:
-            side = Open((COORDINATE,), np.repeat(signs, self.count))
-        moved = multiply(value.error, side)
-        return Open(moved.axes, align(value.value, moved.axes) + moved.data)
-
     # -- averages -------------------------------------------------------------------------------------------------
-
-    def independent(self, f: str, g: str) -> bool:
-        """Whether two vectors depend on different weights and initial vectors."""
-        one, two = (
-            {self.parts.source(name) for name in self._closure(of)[0] if self.parts.is_base(name)} for of in (f, g)
-        )
-        return one.isdisjoint(two)
 
     def of_factors(self, p: Sequence[WeightedFunction], q: Sequence[WeightedFunction], ranges: Ranges) -> Value:
         """E of the product of some factors of two parts."""
@@ -333,13 +298,6 @@ class VectorsAtPoints:
         two = self._at(g, {name[:-1]: at.get(name, Affine.index(name)) for name in names}, ranges)
         return self._mean(one, two)
 
-    def mean(self, name: str, ranges: Ranges, order: int = 1) -> Value:
-        """E of a power of a vector."""
-        one = self._at(
-            name, {k: Affine.index(k) for k in map(str, range(len(self.netsor.families[name].ranges)))}, ranges
-        )
-        return self._mean(Open(one.axes, one.data**order), Open((COORDINATE,), np.ones(self.total)))
-
     def _at(self, name: str, slots: Mapping[str, Affine], ranges: Ranges) -> Open:
         """A vector at the points, at forms of indices in the ranges."""
         family = self.netsor.families[name]
@@ -350,18 +308,11 @@ class VectorsAtPoints:
     def _mean(self, one: Open, two: Open) -> Value:
         """The mean of a product over the points, with the spread of the replicates that serve one draw."""
         count = self.count
-        if not self.numbers.each:
-            found = contract(one, two, [COORDINATE])
-            return Value.of(_finite(found.data / count), found.axes)
-        parts = [
-            [Open(v.axes, v.data[..., k * count : (k + 1) * count]) for v in (one, two)] for k in range(REPLICATES)
-        ]
+        sets = REPLICATES if self.numbers.each else 1
+        parts = [[Open(v.axes, v.data[..., k * count : (k + 1) * count]) for v in (one, two)] for k in range(sets)]
         sums = [contract(first, second, [COORDINATE]) for first, second in parts]
-        each = _finite(np.stack([part.data for part in sums]) / count)
-        return Value(sums[0].axes, Estimate(each.mean(axis=0), standard_errors(each)))
-
-
-def _finite(values: Array) -> Array:
-    if not np.isfinite(values).all():
-        raise FloatingPointError("a function of vectors is not finite for some of their values")
-    return values
+        each = np.stack([part.data for part in sums]) / count
+        if not np.isfinite(each).all():
+            raise FloatingPointError("a function of vectors is not finite for some of their values")
+        error = standard_errors(each) if sets > 1 else np.zeros(each.shape[1:])
+        return Value(sums[0].axes, Estimate(each.mean(axis=0), error))

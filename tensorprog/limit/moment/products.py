@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,11 @@ from tensorprog.language.arrows import connected
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, broadcast, evaluate, union
 from tensorprog.language.expr import (
     Affine,
-    Call,
     Expr,
     Reduction,
     Variable,
     indices_of,
+    product_of,
     replace_variables,
     substitute,
     variables,
@@ -61,10 +61,10 @@ class _Factor:
         """The body of a function of one variable, written in FORMAL."""
         return replace_variables(self.body, lambda v: FORMAL if v.name.startswith(".") else None)
 
-    @cached_property
-    def averages(self) -> tuple[Variable, ...]:
+    @property
+    def averages(self) -> list[Variable]:
         """The averages that the body reads."""
-        return tuple(v for v in variables(self.body) if v.name[0] != ".")
+        return [v for v in variables(self.body) if v.name[0] != "."]
 
 
 class ProductOfFunctions:
@@ -84,7 +84,7 @@ class ProductOfFunctions:
         result = Value.of(1.0)
         for number in self.constants:
             result = result * self.numbers.number(substitute(number, solution), self.ranges)
-        blocks = _blocks(law.factors(), law)
+        blocks = connected(law.factors(), law.tied)
         # variables themselves first: where one has mean 0, and so has the product, nothing else is computed
         for block in sorted(blocks, key=lambda block: [f.plain != FORMAL for f in block]):
             result = result * law.expectation(block)
@@ -97,25 +97,20 @@ class _Law:
     """The joint law of the variables of a product, given the equations that hold."""
 
     def __init__(self, product: ProductOfFunctions, equations: Equations, solution: Mapping[str, Affine]) -> None:
-        self.product, self.equations, self.solution = product, equations, solution
+        self.product, self.solution = product, solution
         self.numbers, self.ranges = product.numbers, product.ranges
         self.forms = [renamed(form, solution) for form in product.forms.forms]
         self.place = {form: self.forms.index(key) for form, key in zip(product.forms.forms, self.forms, strict=True)}
-        self._known: dict[tuple[int, int], Value] = {}
-        self._means: dict[int, Value] = {}
-
-    def mean(self, place: int) -> Value:
-        """Mean of one variable."""
-        if place not in self._means:
-            self._means[place] = self.product.forms.mean(place, self.solution)
-        return self._means[place]
+        self.mean = cache(lambda k: product.forms.mean(k, solution))
+        self._cov = cache(lambda j, k: product.forms.cov(j, k, equations, solution))
 
     def cov(self, j: int, k: int) -> Value:
         """Covariance of two variables."""
-        key = min(j, k), max(j, k)
-        if key not in self._known:
-            self._known[key] = self.product.forms.cov(*key, self.equations, self.solution)
-        return self._known[key]
+        return self._cov(min(j, k), max(j, k))
+
+    def tied(self, one: _Factor, two: _Factor) -> bool:
+        """Whether two factors are not independent: a variable is in both, or two have a covariance."""
+        return any(j == k or not self.cov(j, k).zero() for j in one.places for k in two.places)
 
     def factors(self) -> list[_Factor]:
         """The factors over numbered variables; forms that the equations make equal have one number."""
@@ -129,8 +124,11 @@ class _Law:
 
     def expectation(self, block: Sequence[_Factor]) -> Value:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
-        if len(block) > 2:
-            block = _merged(block)
+        if len(block) > 2:  # one factor for each set of variables
+            bodies: dict[tuple[int, ...], list[Expr]] = {}
+            for factor in block:
+                bodies.setdefault(factor.places, []).append(factor.body)
+            block = [_Factor(product_of(own), places) for places, own in bodies.items()]
         averages = dict.fromkeys(v for factor in block for v in factor.averages)
         return self.numbers.of_averages(averages, self.ranges, lambda scope: self._expectation(block, scope))
 
@@ -217,26 +215,6 @@ def _call(
         return result
 
     return call
-
-
-def _blocks(found: Sequence[_Factor], law: _Law) -> list[list[_Factor]]:
-    """Factors in groups that are independent: no variable in two of them, all covariances between them zero."""
-    if len(found) < 2:
-        return [list(found)] if found else []
-
-    def tied(one: _Factor, two: _Factor) -> bool:
-        return any(j == k or not law.cov(j, k).zero() for j in one.places for k in two.places)
-
-    return connected(found, tied)
-
-
-def _merged(block: Sequence[_Factor]) -> list[_Factor]:
-    """One factor for each set of variables."""
-    bodies: dict[tuple[int, ...], Expr] = {}
-    for factor in block:
-        known = bodies.get(factor.places)
-        bodies[factor.places] = factor.body if known is None else Call("multiply", (known, factor.body))
-    return [_Factor(body, places) for places, body in bodies.items()]
 
 
 def renamed(form: Inner, names: Mapping[str, Affine]) -> Inner:

@@ -239,7 +239,7 @@ class Recursion(ABC, Generic[V, M]):
                 solution = solve(same | where)
                 names = {str(k): slot.at(solution) for k, slot in enumerate(one)}
                 names |= {f"{k}_": slot.at(solution) for k, slot in enumerate(two)}
-                moment = self.between(a.vector.name, b.vector.name, names, ranges).read(names, ranges)
+                moment = self.products(a.vector.name, b.vector.name, names, ranges).read(names, ranges)
                 inside = dict.fromkeys((form.at(solution), span) for form, span in (*held, *also))
                 factors = [self.variance(a.weight.name, weight, ranges)]
                 factors += [self.number(indicator([condition]), ranges) for condition in inside]
@@ -287,6 +287,10 @@ class Recursion(ABC, Generic[V, M]):
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> M:
         """E[Z^f Z^g] for every draw with at least the members that are read at these forms of other indices."""
         return self.replicated(f, g, self.wanted(f, g, names))
+
+    def products(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> M:
+        """The same, where a statement averages over all coordinates: a MatMul its vectors, or a Dot."""
+        return self.between(f, g, names, ranges)
 
     def _compute(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> M:
         """E[Z^f Z^g] over members in some ranges."""
@@ -369,7 +373,8 @@ class Recursion(ABC, Generic[V, M]):
         if one.zero() or two.zero():
             return second
         copies = {name: Affine.index(f"{name}_").at(solve(where)) for name in position_names(self.netsor, g)}
-        return second - one.read({}, ranges) * two.read(copies, ranges)
+        product = one.read({}, ranges) * two.read(copies, ranges)
+        return second + product.times(self.number(Number(-1), ranges))
 
     def reference_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> M:
         """Covariance of two references to vectors, over the indices in their slots."""
@@ -523,7 +528,7 @@ class Recursion(ABC, Generic[V, M]):
             for two in self._readings(right, names, ranges):
                 read = {str(k): slot for k, slot in enumerate(one.slots)}
                 read |= {f"{k}_": slot for k, slot in enumerate(two.slots)}
-                moment = self.between(left.name, right.name, read, ranges).read(read, ranges)
+                moment = self.products(left.name, right.name, read, ranges).read(read, ranges)
                 held = indicator((*one.inside, *two.inside))
                 total = total + (moment if held == ONE else moment.times(self.number(held, ranges)))
         return self.value_of(total)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any, TypeVar
@@ -13,18 +14,18 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.several import standard_errors
-from tensorprog.language.evaluate import Open, affine_values, align, broadcast, contract, gather, union
-from tensorprog.language.expr import Affine, Variable
-from tensorprog.language.ir import Family, Range
+from tensorprog.language.evaluate import Open, align, broadcast, contract, gather, union
+from tensorprog.language.expr import Affine
+from tensorprog.language.ir import Range
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, solve
 
-__all__ = ["REPLICATE", "Factored", "IndexedValues", "Settled", "Value", "check_memory", "members_read"]
+__all__ = ["REPLICATE", "Factored", "IndexedValues", "Settled", "Value", "check_memory"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 REPLICATE = "&"  # the axis of replicates of draws, or of draws that have moments of their own
-ROUNDED = 1e-12  # of the largest number: errors that may be the same for all of one draw
+ROUNDING = 1e-12  # relative errors that are rounding, and may be the same for all of one draw
 WORKED = 4  # arrays of numbers, errors and what is needed on the way, where two arrays make a third
 
 
@@ -70,25 +71,18 @@ class Value:
             return self.estimate
         return Estimate(align(self.value, axes), align(self.error, axes))
 
-    def _both(self, other: Value) -> tuple[tuple[str, ...], Estimate, Estimate]:
-        """All axes, and both estimates over them; what they make together has room."""
+    def _with(self, other: Value, operation: Callable[[Estimate, Estimate], Estimate]) -> Value:
+        """The values under an operation, over all axes, if that has room."""
         axes = union(self.axes, other.axes)
         one, two = self.aligned(axes), other.aligned(axes)
         check_memory(np.broadcast_shapes(one.value.shape, two.value.shape))
-        return axes, one, two
+        return Value(axes, operation(one, two))
 
     def __add__(self, other: Value) -> Value:
-        axes, one, two = self._both(other)
-        return Value(axes, one + two)
+        return self._with(other, operator.add)
 
     def __mul__(self, other: Value) -> Value:
-        axes, one, two = self._both(other)
-        return Value(axes, one * two)
-
-    def summed(self, name: str) -> Value:
-        """The sum over an axis."""
-        axis = self.axes.index(name)
-        return Value(tuple(a for a in self.axes if a != name), self.estimate.sum(axis=axis))
+        return self._with(other, operator.mul)
 
     def contracted(self, other: Value, over: Sequence[str]) -> Value:
         """The sum of products over some axes, never formed one by one."""
@@ -100,7 +94,7 @@ class Value:
         if REPLICATE in data.axes:  # rounding of many draws: one bound for each
             (a_size, a_off), (b_size, b_off) = self._largest(data.axes), other._largest(data.axes)
             coarse = count * (a_size * b_off + a_off * b_size + 2 * EPS * a_size * b_size)
-            if np.all(coarse <= ROUNDED * np.max(np.abs(data.data), initial=0.0)):
+            if np.all(coarse <= ROUNDING * np.max(np.abs(data.data), initial=0.0)):
                 return Value(data.axes, Estimate(data.data, np.broadcast_to(coarse, data.data.shape)))
         sizes = Open(a.axes, np.abs(a.data)), Open(b.axes, np.abs(b.data))
         error = Open(a.axes, self.estimate.error + 2 * EPS * sizes[0].data)
@@ -119,39 +113,28 @@ class Value:
 
     def scaled(self, factor: float) -> Value:
         """Times a number that is exact."""
-        return Value(
-            self.axes,
-            self.estimate * factor
-            if factor not in (1.0, -1.0)
-            else (self.estimate if factor == 1.0 else -self.estimate),
-        )
+        return Value(self.axes, -self.estimate if factor == -1.0 else self.estimate * factor)
 
     def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
-        if not any(name in slots for name in self.axes):
-            return self
-        value = gather(self.value, slots, ranges, starts)
-        if value.data is self.estimate.value:
-            return self
-        return Value(value.axes, Estimate(value.data, gather(self.error, slots, ranges, starts).data))
+        value, error = (gather(part, slots, ranges, starts) for part in (self.value, self.error))
+        return self if value.data is self.estimate.value else Value(value.axes, Estimate(value.data, error.data))
 
-    def widened(self, name: str, span: Range, whole: Range) -> Value:
-        """The value over a larger range of one index, zero outside its own."""
-        axes = self.axes if name in self.axes else (name, *self.axes)
-        place = axes.index(name)
-        sizes = dict(zip(self.axes, self.estimate.value.shape, strict=True)) | {name: span[1] - span[0]}
-        edges = [(0, 0)] * len(axes)
-        edges[place] = span[0] - whole[0], whole[1] - span[1]
-        check_memory([sizes[axis] + before + after for axis, (before, after) in zip(axes, edges, strict=True)])
+    def widened(self, ranges: Ranges, whole: Ranges) -> Value:
+        """The value over larger ranges of some indices, zero outside its own."""
+        axes = union([name for name in ranges if name in self.axes or whole[name] != ranges[name]], self.axes)
+        sizes = dict(zip(self.axes, self.shape, strict=True))
+        sizes |= {name: ranges[name][1] - ranges[name][0] for name in axes if name not in sizes}
+        grown = [name in ranges and whole[name] != ranges[name] for name in axes]
+        edges = [(ranges[name][0] - whole[name][0], whole[name][1] - ranges[name][1]) if more else (0, 0)
+                 for name, more in zip(axes, grown, strict=True)]  # fmt: skip
+        check_memory([sizes[name] + sum(edge) for name, edge in zip(axes, edges, strict=True)])
         value, error = (np.pad(broadcast(part, axes, sizes), edges) for part in (self.value, self.error))
         return Value(axes, Estimate(value, error))
 
     def zero(self) -> bool:
         """Whether the value is exactly zero."""
-        value, error = self.estimate.value, self.estimate.error
-        if value.size and value.item(0):  # which mostly decides
-            return False
-        return not (value.any() or error.any())
+        return any(not (f.estimate.value.any() or f.estimate.error.any()) for f in self.factors)
 
     def settled(self) -> Value:
         """The mean over replicates of draws; its statistical error is part of the error."""
@@ -170,19 +153,24 @@ class Value:
     @property
     def arrays(self) -> tuple[Array, ...]:
         """The arrays that stand behind the value."""
-        return self.estimate.value, self.estimate.error
+        return tuple(a for factor in self.factors for a in (factor.estimate.value, factor.estimate.error))
 
     @cached_property
     def bound(self) -> Estimate:
-        """The largest size of any number, with the largest error."""
-        v, e = self.estimate.value, self.estimate.error
-        largest = np.maximum(np.max(v, initial=0.0), -np.min(v, initial=0.0))
-        return Estimate(np.asarray(largest), np.asarray(np.max(e, initial=0.0)))
+        """A bound on the size of the numbers, and on their errors."""
+        found = Estimate.exact(1.0)
+        for value, error in zip(self.arrays[::2], self.arrays[1::2], strict=True):
+            largest = np.maximum(np.max(value, initial=0.0), -np.min(value, initial=0.0))
+            found = found * Estimate(np.asarray(largest), np.asarray(np.max(error, initial=0.0)))
+        return found
 
     def at(self, positions: Mapping[str, Array], starts: Mapping[str, int]) -> Estimate:
         """Numbers at index arrays, one for each axis, that broadcast against each other."""
-        key = tuple(positions[name] - starts[name] for name in self.axes)
-        return Estimate(self.estimate.value[key], self.estimate.error[key])
+        found = Estimate.exact(1.0)
+        for factor in self.factors:
+            key = tuple(positions[name] - starts[name] for name in factor.axes)
+            found = found * Estimate(factor.estimate.value[key], factor.estimate.error[key])
+        return found
 
 
 class Factored(Value):
@@ -205,11 +193,6 @@ class Factored(Value):
         return self._factors  # type: ignore[attr-defined, no-any-return]
 
     @property
-    def arrays(self) -> tuple[Array, ...]:
-        """The arrays of all factors."""
-        return tuple(array for factor in self.factors for array in factor.arrays)
-
-    @property
     def estimate(self) -> Estimate:  # type: ignore[override]
         """The product multiplied out."""
         return math.prod((factor.aligned(self.axes) for factor in self.factors), start=Estimate.exact(1.0))
@@ -218,19 +201,6 @@ class Factored(Value):
         """Read every axis of every factor at an affine form of new indices."""
         first, *others = (factor.gather(slots, ranges, starts) for factor in self.factors)
         return reduce(Factored.kept, others, first)
-
-    def zero(self) -> bool:
-        """Whether a factor is zero."""
-        return any(factor.zero() for factor in self.factors)
-
-    @cached_property
-    def bound(self) -> Estimate:
-        """A bound on the size of the numbers, and on their errors."""
-        return math.prod((factor.bound for factor in self.factors), start=Estimate.exact(1.0))
-
-    def at(self, positions: Mapping[str, Array], starts: Mapping[str, int]) -> Estimate:
-        """Numbers at index arrays, one for each axis, that broadcast against each other."""
-        return math.prod((factor.at(positions, starts) for factor in self.factors), start=Estimate.exact(1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,12 +225,14 @@ class IndexedValues(Indexed[Value]):
         """By inclusion and exclusion; what is left of a value within its rounding error is dropped."""
         starts, found = _starts(ranges), dict[Equations, Value]()
         for equations in sorted(cases, key=len):
-            value, solution = cases[equations], solve(equations, prefer)
+            whole, solution = cases[equations], solve(equations, prefer)
+            value = whole
             for smaller, part in found.items():
                 if smaller < equations:
                     value = value + part.gather(solution, ranges, starts).scaled(-1.0)
-            less = value is not cases[equations]
-            if not (less and _vanishes(value, cases[equations])) and not value.zero():
+            left, error = np.abs(value.estimate.value), value.estimate.error
+            rounding = np.max(error, initial=0.0) <= ROUNDING * float(whole.bound.value) and np.all(left <= error)
+            if not value.zero() and (value is whole or not rounding):
                 found[equations] = value
         return cls(tuple(Term(equations, value) for equations, value in found.items()), ranges)
 
@@ -287,10 +259,6 @@ class IndexedValues(Indexed[Value]):
             found.append(Term(both, one * value.gather(solution, self.ranges, starts)))
         return IndexedValues(tuple(found), self.ranges)
 
-    def scaled(self, factor: float) -> IndexedValues:
-        """Times a number that is exact."""
-        return self.mapped(lambda value: value.scaled(factor))
-
     def _placed(self, value: Value, names: Mapping[str, Affine], ranges: Ranges) -> Value:
         return value.gather(names, ranges, _starts(self.ranges))
 
@@ -302,9 +270,6 @@ class IndexedValues(Indexed[Value]):
         if not (self.terms and other.terms):
             return IndexedValues(self.terms or other.terms, self.ranges)
         return IndexedValues((*self.terms, *other.terms), self.ranges).merged()
-
-    def __sub__(self, other: IndexedValues) -> IndexedValues:
-        return self + other.scaled(-1.0)
 
     def __mul__(self, other: IndexedValues) -> IndexedValues:
         pairs = ((a, b) for a in self.terms for b in other.terms)
@@ -329,10 +294,9 @@ class IndexedValues(Indexed[Value]):
 
     def widened(self, ranges: Ranges) -> IndexedValues:
         """The same over larger ranges, zero outside its own."""
-        grown = [name for name, span in self.ranges.items() if tuple(ranges.get(name, span)) != tuple(span)]
-        terms = self.terms
-        for name in grown:
-            terms = tuple(Term(t.equations, t.value.widened(name, self.ranges[name], ranges[name])) for t in terms)
+        own = {name: span for name, span in self.ranges.items() if name in ranges}
+        same = all(tuple(ranges[name]) == tuple(span) for name, span in own.items())
+        terms = self.terms if same else self.mapped(lambda value: value.widened(own, ranges)).terms
         return IndexedValues(terms, ranges)
 
     def settled(self) -> IndexedValues:
@@ -342,23 +306,11 @@ class IndexedValues(Indexed[Value]):
 
     def dense(self, axes: Sequence[str]) -> Estimate:
         """All values over the full grid of the axes named."""
-        sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
-        shape = tuple(sizes[name] for name in axes)
+        spans = [self.ranges[name] for name in axes]
         if len(self.terms) == 1 and not self.terms[0].equations:
-            return self.terms[0].value.aligned(axes).reshape(shape)
-        check_memory(shape)
-        value, error = np.zeros(shape), np.zeros(shape)
-        for term in self.terms:
-            mask, found = self._mask(term.equations, axes), term.value.estimate
-            value += np.where(mask, broadcast(Open(term.value.axes, found.value), axes, sizes), 0)
-            error += np.where(mask, broadcast(Open(term.value.axes, found.error), axes, sizes), 0)
-        return Estimate(value, error)
-
-    def _mask(self, equations: Equations, axes: Sequence[str]) -> Array:
-        mask: Array = np.ones((1,) * len(axes), dtype=bool)
-        for equation in equations:
-            mask = mask & (align(affine_values(equation, self.ranges), axes) == 0)
-        return mask
+            return self.terms[0].value.aligned(axes).reshape(tuple(stop - start for start, stop in spans))
+        grids = np.meshgrid(*(np.arange(*span) for span in spans), indexing="ij", sparse=True)
+        return self.at(dict(zip(axes, grids, strict=True)))
 
     def at(self, positions: Mapping[str, Array]) -> Estimate:
         """Values at index arrays, one per pair index, that broadcast against each other.
@@ -395,21 +347,5 @@ class IndexedValues(Indexed[Value]):
 Settled = TypeVar("Settled", IndexedValues, Value)
 
 
-def members_read(values: Array, reference: Variable, family: Family, ranges: Mapping[str, Range], *after: str) -> Open:
-    """The members of a family that a reference reads, for every replicate.
-
-    Shapes    values (replicates, *members, *after) -> over REPLICATE, the indices of the reference and `after`
-    """
-    slots = {str(k): slot for k, slot in enumerate(reference.slots)}
-    starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
-    return gather(Open((REPLICATE, *slots, *after), values), slots, ranges, starts)
-
-
 def _starts(ranges: Ranges) -> dict[str, int]:
     return {name: span[0] for name, span in ranges.items()}
-
-
-def _vanishes(difference: Value, found: Value) -> bool:
-    """Whether a difference is zero within its error, at rounding level."""
-    error, scale = difference.estimate.error, np.max(np.abs(found.estimate.value), initial=0.0)
-    return bool(np.all(np.abs(difference.estimate.value) <= error) and np.max(error, initial=0.0) <= 1e-12 * scale)
