@@ -14,7 +14,8 @@ Here e_g are rows of a triangular factor of Cov(g, g'), so that what comes later
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -501,38 +502,27 @@ class Conditioned(NumericRecursion):
 
         Shapes    (draws, *members)
         """
-        box = tuple(self.netsor.families[name].ranges) if box is None else tuple(box)
-        if self.by_steps(name):
-            return self._step_by_step(name, box, lambda own: (self._mean_in(name, own), _places(own, "")))
-        moment = IndexedValues((Term(frozenset(), self.mean(name)),), self.over(position_names(self.netsor, name)))
-        return self._numbers_at(moment, _places(box, ""))
+        whole = tuple(self.netsor.families[name].ranges) if box is None else tuple(box)
+        if not self._by_steps(name):
+            moment = IndexedValues((Term(frozenset(), self.mean(name)),), self.over(position_names(self.netsor, name)))
+            return self._numbers_at(moment, _places(whole, ""))
+        steps = self.statements.boxes(name, whole)
+        return self._joined(whole, [(place(own, whole), self._mean_in(name, own), _places(own, "")) for own in steps])
 
     def variances(self, name: str, box: Box) -> Array:
         """Variances of the members in a box, of a vector or of a score given what its operands depend on.
 
         Shapes    (draws, *members)
         """
-        boxes = tuple(box) if self.by_steps(name) else None
+        steps = self.statements.boxes(name, box) if self._by_steps(name) else [box]  # pairs of steps are many more
+        return self._joined(box, [
+            (place(own, box), self._moment(name, name, own, own), _places(own, "") | _places(own, "_"))
+            for own in steps
+        ])  # fmt: skip
 
-        def at(own: Box) -> tuple[IndexedValues, dict[str, Array]]:
-            return self._moment(name, name, own, own), _places(own, "") | _places(own, "_")
-
-        return self._numbers_at(*at(box)) if boxes is None else self._step_by_step(name, boxes, at)
-
-    def by_steps(self, name: str) -> bool:
+    def _by_steps(self, name: str) -> bool:
         """Whether a vector has moments for every draw that each step of the program adds to."""
         return name in self.whole.random and self.netsor.families[name].kind == "vector" and not self.is_finite(name)
-
-    def _step_by_step(self, name: str, box: Box, at: Callable[[Box], tuple[IndexedValues, dict[str, Array]]]) -> Array:
-        """The numbers of the members in a box, those of every step by themselves: pairs of steps are many more."""
-        sizes = [stop - start for start, stop in box]
-        found, wrong = np.full((self.normals.draws, *sizes), np.nan), np.full(sizes, np.nan)
-        for own in self.statements.boxes(name, box):
-            cut = place(own, box)
-            found[(slice(None), *cut)] = self._numbers_at(*at(own))
-            wrong[cut] = self.wrong
-        self.wrong = wrong
-        return found
 
     def covariances(self, f: str, g: str, first: Box | None = None, second: Box | None = None) -> Array:
         """Covariances of the members in two boxes, by default all, of two vectors or two scores.
@@ -542,17 +532,23 @@ class Conditioned(NumericRecursion):
         one, two = (
             tuple(self.netsor.families[name].ranges if box is None else box) for name, box in ((f, first), (g, second))
         )
-        places = _places(one, "", len(two)) | _places(two, "_")
-        if not (self.parts.spelled and self.by_steps(f) and self.by_steps(g)):
-            return self._numbers_at(self._moment(f, g, one, two), places)
-        sizes = [stop - start for start, stop in (*one, *two)]
-        found, wrong = np.empty((self.normals.draws, *sizes)), np.empty(sizes)
-        for own in self.statements.boxes(f, one):
-            for other in self.statements.boxes(g, two):
-                cut = (*place(own, one), *place(other, two))
-                places = _places(own, "", len(two)) | _places(other, "_")
-                found[(slice(None), *cut)] = self._numbers_at(self._moment(f, g, own, other), places)
-                wrong[cut] = self.wrong
+        apart = self.parts.spelled and self._by_steps(f) and self._by_steps(g)
+        steps = product(*(self.statements.boxes(n, box) if apart else [box] for n, box in ((f, one), (g, two))))
+        return self._joined((*one, *two), [
+            ((*place(own, one), *place(other, two)), self._moment(f, g, own, other),
+             _places(own, "", len(two)) | _places(other, "_"))
+            for own, other in steps
+        ])  # fmt: skip
+
+    def _joined(self, box: Box, parts: Sequence[tuple[tuple[slice, ...], IndexedValues, dict[str, Array]]]) -> Array:
+        """The numbers of the members in a box, from moments at places in parts of it."""
+        if len(parts) == 1:
+            return self._numbers_at(*parts[0][1:])
+        sizes = [stop - start for start, stop in box]
+        found, wrong = np.full((self.normals.draws, *sizes), np.nan), np.full(sizes, np.nan)
+        for cut, moment, places in parts:
+            found[(slice(None), *cut)] = self._numbers_at(moment, places)
+            wrong[cut] = self.wrong
         self.wrong = wrong
         return found
 

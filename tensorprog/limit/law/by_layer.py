@@ -134,13 +134,14 @@ class LayerDraws:
         places: dict[str, NDArray[np.int64]] = {}
         for where, k in enumerate(order, 1):
             places[str(k)] = places[f"{k}_"] = _along(np.arange(*ranges[k]), where, len(order) + 3)
+        own = (0, 1) if token is None else ranges[token]
         for suffix, where in (("", len(order) + 1), ("_", len(order) + 2)) if token is not None else ():
-            places[f"{token}{suffix}"] = _along(np.arange(*ranges[token]), where, len(order) + 3)
+            places[f"{token}{suffix}"] = _along(np.arange(*own), where, len(order) + 3)
         if isinstance(recursion, Conditioned):
             places[REPLICATE] = _along(np.arange(draws), 0, len(order) + 3)
         else:
             moment = recursion.settle(moment)
-        found, tokens = moment.at(places), 1 if token is None else ranges[token][1] - ranges[token][0]
+        found, tokens = moment.at(places), own[1] - own[0]
         shape = (draws, *(ranges[k][1] - ranges[k][0] for k in order), tokens, tokens)
         value, error = (np.broadcast_to(part, shape).reshape(draws, shape[1], -1, tokens, tokens)
                         for part in (found.value, found.error))  # fmt: skip
