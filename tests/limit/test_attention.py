@@ -77,10 +77,6 @@ def test_conditional_law_is_the_gaussian_of_theorem_1() -> None:
     expected = np.einsum("xyhij,xyhkj->xyik", weights, weights) / 2
     np.testing.assert_allclose(given.cov(), expected, rtol=1e-12, atol=1e-15)
     assert np.all(given.mean() == 0)
-    drawn = given.sample(20_000, seed=1)
-    assert drawn.shape == (20_000, 3, 5, 4)
-    z = (np.square(drawn).mean(axis=0) / np.diagonal(expected, axis1=-2, axis2=-1) - 1) / np.sqrt(2 / 20_000)
-    assert np.abs(z).max() < 5
     assert law.given({"p": p[0, 0]}).cov().shape == (4, 4)
 
 

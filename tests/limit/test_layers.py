@@ -185,7 +185,7 @@ def test_laws_given_scores_are_the_same_however_many_draws_are_worked_on_at_once
     scores = {name: law.sample(5, seed=1)[name] for name in ("p1", "p2")}
     whole = law.given(scores)
     values = whole.cov("y"), whole.mean("w"), whole.expectation("tanh(y[0])**2")
-    monkeypatch.setattr("tensorprog.limit.draw.conditioned.NUMBERS", 40)  # two draws
+    monkeypatch.setattr("tensorprog.limit.law.conditional_law.NUMBERS", 40)  # two draws
     parts = law.given(scores)
     for one, two in zip(values, (parts.cov("y"), parts.mean("w"), parts.expectation("tanh(y[0])**2")), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-14)

@@ -14,7 +14,7 @@ Here e_g are rows of a triangular factor of Cov(g, g'), so that what comes later
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -37,7 +37,7 @@ from tensorprog.language.ir import Dot, MatMul, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.limit.draw.factors import Factor, same_for_all
 from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, given_before
-from tensorprog.limit.draw.normals import CHUNK, Normals, Points
+from tensorprog.limit.draw.normals import CHUNK, Normals
 from tensorprog.limit.draw.statements import Statements, formal, meet
 from tensorprog.limit.form.definitions import place, target_box
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction, position_names
@@ -49,12 +49,11 @@ from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.recurrences import Box, box_ranges
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value
 
-__all__ = ["ARRAYS", "Conditioned", "Drawn", "given_scalars", "statements_of", "without_coordinates"]
+__all__ = ["ARRAYS", "Conditioned", "Drawn", "statements_of", "without_coordinates"]
 
 Array = NDArray[Any]
 Drawn = tuple[Open, Box]  # draws of the members of a scalar family in a box
 ARRAYS = 20  # of the size of the largest moments, while they are computed
-NUMBERS, DRAWS = 1 << 20, 4096  # that are worked on together given scalars
 
 
 class Conditioned(NumericRecursion):
@@ -626,21 +625,3 @@ def _places(box: Box, suffix: str, after: int = 0) -> dict[str, Array]:
     """Index values in a box, with axes of length 1 after them."""
     grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
     return {f"{k}{suffix}": grid.reshape(*grid.shape, *([1] * after)) for k, grid in enumerate(grids)}
-
-
-def given_scalars(
-    recursion: NumericRecursion, values: Mapping[str, Drawn], draws: int
-) -> Iterator[tuple[slice, Conditioned]]:
-    """The moments given scalars, for some draws at a time.
-
-    Shapes    values over BATCH, of length 1 or `draws`, and the members in their boxes
-    """
-    numbers = sum(math.prod(value.data.shape[1:]) for value, _ in values.values())
-    size = max(1, min(DRAWS, numbers_at_once(NUMBERS, 2 * ARRAYS) // max(1, numbers)))
-    for start in range(0, max(draws, 1), size):
-        part = slice(start, min(start + size, draws))
-        given = {name: (Open(v.axes, v.data[part] if len(v.data) > 1 else v.data), box)
-                 for name, (v, box) in values.items()}  # fmt: skip
-        found = Conditioned(recursion, None, Points([], np.zeros((part.stop - start, 0))), given)
-        yield part, found
-        found.forget()

@@ -9,20 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import NotCompiledError, ProgramError, check_count, did_you_mean, fail
+from tensorprog.language.errors import NotCompiledError, ProgramError, did_you_mean, fail
 from tensorprog.language.evaluate import BATCH, Open
 from tensorprog.language.expr import Expr
 from tensorprog.language.formats import name_of, selected
-from tensorprog.language.linalg import psd_cholesky
-from tensorprog.limit.draw.conditioned import Conditioned, given_scalars
+from tensorprog.limit.draw.conditioned import ARRAYS, Conditioned
+from tensorprog.limit.draw.normals import Points
 from tensorprog.limit.law.marginals import check_points
-from tensorprog.limit.memory import Budget, budgeted, need
+from tensorprog.limit.memory import Budget, budgeted, need, numbers_at_once
 from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
 __all__ = ["ConditionalLaw"]
 
 Array = NDArray[Any]
+NUMBERS, DRAWS = 1 << 20, 4096  # that are worked on together
 Extended = Callable[[str | Expr], tuple[NumericRecursion, str]]  # a program with an average, and the average's name
 
 
@@ -82,19 +83,24 @@ class ConditionalLaw:
                 "given scores are not computed for them; law.sample draws them"
             )
         refuse_cells(recursion)
-        values = {name: (value, self._families[name].ranges) for name, value in self._values.items()}
-        for _, found in given_scalars(recursion, values, math.prod(self._lead)):
+        numbers = sum(math.prod(value.data.shape[1:]) for value in self._values.values())
+        size = max(1, min(DRAWS, numbers_at_once(NUMBERS, 2 * ARRAYS) // max(1, numbers)))
+        for start in range(0, max(math.prod(self._lead), 1), size):
+            given = {name: (Open(value.axes, value.data[start : start + size]), self._families[name].ranges)
+                     for name, value in self._values.items()}  # fmt: skip
+            draws = min(size, math.prod(self._lead) - start)
+            found = Conditioned(recursion, None, Points([], np.zeros((draws, 0))), given)
             yield found
+            found.forget()
 
-    def _linear(self, name: str, *numbers: Callable[[Conditioned], Array]) -> list[Array]:
-        """Numbers of an output for every draw, all from the same moments."""
+    def _linear(self, name: str, read: Callable[[Conditioned], Array]) -> Array:
+        """Numbers of an output for every draw."""
         if not self._is_linear(name):
             raise ProgramError(
                 f"{name} is not linear in the vectors, and not Gaussian given the scores; law.sample draws it"
             )
-        parts = [[read(found) for read in numbers] for found in self._parts(self._recursion)]
-        values = [np.concatenate(each) for each in zip(*parts, strict=True)]
-        return [value.reshape((*self._lead, *value.shape[1:])) for value in values]
+        values = np.concatenate([read(found) for found in self._parts(self._recursion)])
+        return values.reshape((*self._lead, *values.shape[1:]))
 
     @budgeted
     def mean(self, name: str | None = None) -> Array:
@@ -103,7 +109,7 @@ class ConditionalLaw:
         Shapes    (*draws, *members), (*draws) for a member such as 'y[0]'
         """
         name, at = self._one(name)
-        return self._linear(name, lambda found: found.means(name))[0][(..., *at)]
+        return self._linear(name, lambda found: found.means(name))[(..., *at)]
 
     @budgeted
     def cov(self, name: str | None = None) -> Array:
@@ -115,7 +121,7 @@ class ConditionalLaw:
         draws, members = math.prod(self._lead), math.prod(self._families[name].shape)
         what = f"the covariance of {name} for each of {draws} draws of scores"
         need(2 * draws * members**2, what, "give fewer draws at a time")
-        return self._linear(name, lambda found: found.covariances(name, name))[0][(..., *at, *at)]
+        return self._linear(name, lambda found: found.covariances(name, name))[(..., *at, *at)]
 
     @budgeted
     def expectation(self, psi: str | Expr, *, with_error: bool = False) -> Any:
@@ -130,20 +136,3 @@ class ConditionalLaw:
         data = data.reshape((*self._lead, *data.shape[1:]))
         result = data if data.shape else float(data)
         return (result, float(error)) if with_error else result
-
-    @budgeted
-    def sample(self, size: int, seed: int = 0, name: str | None = None) -> Array:
-        """Draws of an output given the scores.
-
-        Shapes    (size, *draws, *members), (size, *draws) for a member
-        """
-        size, (name, at) = check_count("size", size), self._one(name)
-        members = math.prod(self._families[name].shape)
-        draws = math.prod(self._lead)
-        what = f"{size} draws of {name} for each of {draws} draws of scores"
-        need(draws * members * (3 * size + 5 * members), what, "draw fewer at a time")
-        mean, cov = self._linear(name, lambda found: found.means(name), lambda found: found.covariances(name, name))
-        factor = psd_cholesky(cov.reshape((*self._lead, members, members)))
-        normals = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, *self._lead, members, 1))
-        drawn: Array = mean + (factor @ normals)[..., 0].reshape((size, *mean.shape))
-        return drawn[(..., *at)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import ProgramError, need_xarray
+from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import Affine
 from tensorprog.limit.memory import Budget, budgeted, need
 from tensorprog.limit.moment.values import IndexedValues
@@ -55,19 +55,6 @@ class Covariance:
             }
             for term in self.moment.terms
         ]
-
-    def to_xarray(self) -> Any:
-        """All entries as an xarray.DataArray, whose axes have the indices of the first family, then of the second.
-
-        Raises    TensorprogError where xarray is not installed; MemoryLimitError
-        """
-        xarray = need_xarray("labelled covariances")
-        places = [(name, np.arange(*self.moment.ranges[name])) for name in self._axes]
-        return xarray.DataArray(np.asarray(self), places, name="covariance", attrs={"error": self.error})
-
-    def to_dataframe(self) -> Any:
-        """The same as a pandas.DataFrame, one row for each entry."""
-        return self.to_xarray().to_dataframe()
 
     @budgeted
     def at(self, first: Sequence[Any], second: Sequence[Any]) -> Array:
