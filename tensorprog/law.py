@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import zipfile
 import zlib
@@ -15,7 +16,7 @@ import numpy as np
 from tensorprog.blocks import Block
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import check_sketch, declared_function
-from tensorprog.language.errors import NotCompiledError, ProgramError, need_package
+from tensorprog.language.errors import NotCompiledError, ProgramError, fail, need_package
 from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import label, members
 from tensorprog.limit.law.infinite_heads import InfiniteHeads
@@ -129,7 +130,7 @@ class Law(NumericLaw, Shown):
 
         names = self._members_asked(quantity, name, other)
         with self.budget.within():
-            return correction(self.netsor, quantity, names, check_order(order), draws, seed).first
+            return correction(self.netsor, quantity, names, check_order(order), draws, seed)[1]
 
     def width_for(
         self, quantity: str, name: str, other: str | None = None, *, within: float = 0.01, relative: bool = True,
@@ -145,9 +146,13 @@ class Law(NumericLaw, Shown):
         from tensorprog.results.expansion import correction
 
         names = self._members_asked(quantity, name, other)
+        if isinstance(within, bool) or not isinstance(within, int | float) or not 0 < within < math.inf:
+            raise fail(f"within is a positive number, not {within!r}")
         with self.budget.within():
-            found = correction(self.netsor, quantity, names, check_order(order), draws, seed)
-        return found.width(within, relative)
+            limit, (value, error) = correction(self.netsor, quantity, names, check_order(order), draws, seed)
+        if relative and not abs(limit) > 0:
+            raise fail(f"the limit of the {quantity} of {' and '.join(names)} is 0", fix="relative=False")
+        return max(1, math.ceil((abs(value) + error) / (within * (abs(limit) if relative else 1.0))))
 
     def _members_asked(self, quantity: str, name: str, other: str | None) -> list[str]:
         names = [name] if other is None else [name, other]

@@ -26,7 +26,7 @@ from tensorprog.limit.draw.perturbed import Moved
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.results.conditional import with_conditional
 
-__all__ = ["QUANTITIES", "Correction", "FirstOrder", "correction", "first_order", "first_orders"]
+__all__ = ["QUANTITIES", "FirstOrder", "correction", "first_order", "first_orders"]
 
 Array = NDArray[Any]
 Numbers = Mapping[str, Array]
@@ -71,15 +71,11 @@ class MemberMoments:
             powers = [np.ones(draws), *(values[name].reshape(draws) for name in self.powers)]
             powers += [np.zeros(draws)] * (order + 1 - len(powers))
         variance = values[self.variance].reshape(draws) if self.variance else np.zeros(draws)
+        even = [math.prod(range(2 * j - 1, 0, -2)) * variance**j for j in range(order // 2 + 1)]  # of N(0, variance)
         return np.array([
-            sum(math.comb(k, 2 * j) * _double(2 * j - 1) * variance**j * powers[k - 2 * j] for j in range(k // 2 + 1))
+            sum(math.comb(k, 2 * j) * even[j] * powers[k - 2 * j] for j in range(k // 2 + 1))
             for k in range(1, order + 1)
         ])  # fmt: skip
-
-
-def _double(k: int) -> int:
-    """k (k - 2) (k - 4) ... 1."""
-    return math.prod(range(k, 0, -2))
 
 
 class FirstOrder:
@@ -183,28 +179,6 @@ def _unused(name: str, netsor: Netsor) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class Correction:
-    """A quantity is `limit` + a/n + O(1/n**2), `first` = (a, its error); the limit is the average over the draws."""
-
-    quantity: str
-    names: tuple[str, ...]
-    limit: float
-    first: tuple[float, float]
-
-    def width(self, within: float, relative: bool) -> int:
-        """The n from which the first order is at most `within`, of the limit if `relative`."""
-        if isinstance(within, bool) or not isinstance(within, int | float) or not 0 < within < math.inf:
-            raise ProgramError(f"within is a positive number, not {within!r}")
-        scale = abs(self.limit) if relative else 1.0
-        value, error = self.first
-        if not scale > 0:
-            raise ProgramError(
-                f"the limit of the {self.quantity} of {' and '.join(self.names)} is 0: ask with relative=False"
-            )
-        return max(1, math.ceil((abs(value) + error) / (within * scale)))
-
-
 def first_orders(netsor: Netsor, name: str, draws: int) -> dict[str, tuple[float, float]] | None:
     """The first orders of variance and kurtosis of one member; None where they would take longer than a moment.
 
@@ -220,8 +194,9 @@ def first_orders(netsor: Netsor, name: str, draws: int) -> dict[str, tuple[float
 
 def correction(
     netsor: Netsor, quantity: str, names: Sequence[str], order: int, draws: int = DRAWS, seed: int = 0
-) -> Correction:
-    """The first order in 1/n of a quantity of one member, or of two.
+) -> tuple[float, tuple[float, float]]:
+    """A quantity of one member, or of two, in the limit, as an average over the draws; and the a of limit + a/n, with
+    its error.
 
     Raises    ProgramError for an unknown quantity, NotCompiledError where the first order is not known
     """
@@ -248,7 +223,7 @@ def correction(
     draws, seed = check_count("draws", draws), check_count("seed", seed, 0)
     groups = moved.groups(draws, seed)
     limit = float(np.real(function(groups.mean(axis=0)[0])))
-    return Correction(quantity, tuple(names), limit, moved.first(groups, function, seed))
+    return limit, moved.first(groups, function, seed)
 
 
 def _central(raw: Array, order: int) -> Any:

@@ -12,7 +12,7 @@ well above the floor: KL, the square of a norm, 400 times, and others 20 times.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +24,12 @@ from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import ProgramError, did_you_mean, fail
 from tensorprog.language.formats import chance, plain_fields, quantity
 
-__all__ = ["NO_RATE", "Rate", "fit", "rate", "rate_of"]
+__all__ = ["Rate", "fit", "rate"]
 
 Array = NDArray[Any]
 ABOVE_FLOOR = 20.0  # norms that count are so many times their noise floor
 ABOVE_ERROR = 3.0  # and two means at least are so many times their standard error
 SQUARES = ("kl",)  # distances with a floor that are squares of a norm
-NO_RATE = "no rate can be fitted: "
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,7 +95,9 @@ def fit(
         (use & (mean > ABOVE_ERROR * error), 2, "that stands out from its error"),
     ):
         if np.count_nonzero(which) < least:
-            raise ProgramError(f"{NO_RATE}fewer than {'three' if least == 3 else 'two'} widths have a distance {what}")
+            raise ProgramError(
+                f"no rate can be fitted: fewer than {'three' if least == 3 else 'two'} widths have a distance {what}"
+            )
 
     def power(x: Array, a: float, b: float) -> Array:
         return np.asarray(np.exp(np.minimum(a + b * x, 700.0)))
@@ -131,19 +132,10 @@ def rate(dataset: Any, distance: str = "kl_precise", variable: str | None = None
     if distance not in distances:
         raise fail(f"{distance} is not a number of the sweep that has an error", fix=did_you_mean(distance, distances))
     chosen = _one(dataset, constants | ({} if variable is None else {"variable": variable.replace(" ", "")}))
-    names = (name for name in (distance, f"{distance}_se", f"{distance}_floor") if name in chosen.data_vars)
-    numbers = {name: chosen[name].transpose("width", "repeat").values for name in names}
-    return rate_of(distance, chosen["width"].values.tolist(), numbers)
-
-
-def rate_of(distance: str, width: Sequence[int], numbers: Mapping[str, ArrayLike]) -> Rate:
-    """The rate of a distance named among numbers, which have its standard errors and maybe its noise floors.
-
-    Shapes    width (K,); distance, distance_se, distance_floor -> (K, R)
-    Raises    ProgramError as `fit`
-    """
-    values, errors = numbers[distance], numbers[f"{distance}_se"]
-    return fit(width, values, errors, numbers.get(f"{distance}_floor", 0.0), distance in SQUARES)
+    values, errors = (chosen[name].transpose("width", "repeat").values for name in (distance, f"{distance}_se"))
+    floor = f"{distance}_floor"
+    floors = chosen[floor].transpose("width", "repeat").values if floor in chosen.data_vars else 0.0
+    return fit(chosen["width"].values.tolist(), values, errors, floors, distance in SQUARES)
 
 
 def _one(dataset: Any, wanted: dict[str, Any]) -> Any:

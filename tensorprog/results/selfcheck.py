@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +40,7 @@ Number = tuple[float, float]
 CHANCE = 1e-6  # that a right law has any |z| above the threshold
 MEMBERS = 6  # of each family that are compared, spread over it
 LARGEST = 4096  # members of a family of scores that is compared
+HEAVY = 8.0  # kurtosis above which that of draws has no normal law
 ROUNDING = 1e-10  # relative to the size of a variable
 
 
@@ -151,7 +151,7 @@ def _rows(law: NumericLaw, drawn: Samples, missing: list[str]) -> Iterator[LawRo
         for row in compare(drawn, reference, [label(name, every[k]) for k in places]).rows:
             values = column(drawn, *split(netsor, row.variable))
             columns[name][row.variable] = values - values.mean()
-            yield from _of_one(law, reference, name, row)
+            yield from _of_one(reference, name, row)
     for one, two in ((one, two) for one in columns for two in columns if one <= two):
         shape = [math.prod(netsor.families[name].shape) for name in (one, two)]
         if (one != two and not {one, two} <= set(law.outputs)) or math.prod(shape) > LARGEST**2 // 16:
@@ -171,36 +171,20 @@ def _rows(law: NumericLaw, drawn: Samples, missing: list[str]) -> Iterator[LawRo
                     yield LawRow(f"cov({first}, {second})", "covariance", one, *stated, *found, z)
 
 
-def _of_one(law: NumericLaw, reference: Reference, name: str, row: Row) -> Iterator[LawRow]:
-    """Moments and distribution of one variable."""
+def _of_one(reference: Reference, name: str, row: Row) -> Iterator[LawRow]:
+    """Moments and distribution of one variable; no kurtosis whose error a few rare large draws decide."""
     from scipy.special import ndtri
 
-    stated = reference.numbers(name, split(law.netsor, row.variable)[1])
+    stated = reference.numbers(name, split(reference.netsor, row.variable)[1])
     size = math.hypot(stated["mean"][0], math.sqrt(max(0.0, stated["variance"][0])))
-    spread = _deviations(law, row.variable, stated)
     for kind, power in (("mean", 1), ("variance", 2), ("kurtosis", 0)):
-        if kind != "kurtosis" or row.variance > (ROUNDING * size) ** 2:
-            value, error = getattr(row, kind), getattr(row, f"{kind}_se")
-            # draws without a rare large value suggest too small an error
-            found = value, max(error, spread[kind] / math.sqrt(row.samples))
+        if kind != "kurtosis" or (row.variance > (ROUNDING * size) ** 2 and not stated[kind][0] > HEAVY):
+            found = getattr(row, kind), getattr(row, f"{kind}_se")
             z = _score(stated[kind], found, ROUNDING * size**power)
             yield LawRow(f"{kind} {row.variable}", kind, name, *stated[kind], *found, z)
     if math.isfinite(row.ks):
         z = float(-ndtri(max(row.ks_p, 1e-300) / 2))
         yield LawRow(f"KS {row.variable}", "distribution", name, 0.0, 0.0, row.ks, row.ks_floor, z)
-
-
-def _deviations(law: NumericLaw, variable: str, stated: dict[str, Number]) -> dict[str, float]:
-    """Standard deviations of one draw's part in mean, variance and kurtosis, by moments of the law; 0 if unknown."""
-    variance, kurtosis = max(0.0, stated["variance"][0]), stated["kurtosis"][0]
-    found = {"mean": math.sqrt(variance), "variance": 0.0, "kurtosis": 0.0}
-    if math.isfinite(variance) and math.isfinite(kurtosis):
-        found["variance"] = variance * math.sqrt(max(0.0, kurtosis - 1))
-        with suppress(NotCompiledError, MemoryLimitError, OverflowError):
-            sixth, eighth = (float(law.moment(variable, k)) / variance ** (k / 2) for k in (6, 8))
-            square = eighth - 4 * kurtosis * sixth + 4 * kurtosis**3 - kurtosis**2
-            found["kurtosis"] = math.sqrt(square) if 0 < square < math.inf else 0.0
-    return found
 
 
 def _score(stated: Number, found: Number, rounding: float) -> float:
