@@ -13,6 +13,7 @@ from tensorprog.finite.job import Job
 from tensorprog.finite.matmul import Dense, Lazy
 from tensorprog.finite.normals import gaussian_vectors
 from tensorprog.finite.plan import Op
+from tensorprog.language.errors import ProgramError
 from tensorprog.language.evaluate import (
     BATCH,
     COORDINATE,
@@ -34,7 +35,7 @@ from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping
 
-__all__ = ["culprit", "draw_blocks"]
+__all__ = ["draw_blocks", "watch"]
 
 Array = NDArray[Any]
 FREED_BYTES = 16 << 20  # kept by the allocator instead of being returned to the system after every op
@@ -59,17 +60,12 @@ def _keep_freed_memory() -> None:
     np.empty(FREED_BYTES, np.uint8)
 
 
-class _Overflowed(Exception):
-    """The first statement whose values are not finite."""
+def watch(job: Job, number: int) -> None:
+    """Draw a block again and look at every statement.
 
-
-def culprit(job: Job, number: int) -> str:
-    """What is wrong with the first statement of a block whose values are not finite, drawn again; '' if none is."""
-    try:
-        _Networks(job, number, watched=True).draw()
-    except _Overflowed as found:
-        return str(found)
-    return ""
+    Raises    ProgramError with the first statement whose values are not finite
+    """
+    _Networks(job, number, watched=True).draw()
 
 
 class _Networks:
@@ -88,7 +84,6 @@ class _Networks:
 
     @np.errstate(all="ignore")  # what is not finite in the end is told with its statement
     def draw(self) -> dict[str, Array]:
-        """The reported arrays."""
         for op, drops in zip(self.plan.ops, self.job.drops, strict=True):
             getattr(self, op.kind)(op)
             for name in drops:
@@ -161,7 +156,6 @@ class _Networks:
         return take(array, (BATCH,), [a for a, _ in family.ranges], reference.slots, trail, ranges, family.boundaries)
 
     def inputs(self, op: Op) -> tuple[Grouping, Open]:
-        """The vectors that a MatMul step multiplies."""
         group = self.plan.group(op)
         vector = group.statement.vector
         return group, self.read(vector, group.ranges, self.plan.lengths[vector.name])
@@ -200,12 +194,11 @@ class _Networks:
             product = group.unpack(packed * scale[:, None, None])
         self.store(self.plan.order[op.at], product)
 
-    def fresh(self, op: Op, members: Mapping[str, int], columns: int, beside: bool = False) -> Array:
+    def fresh(self, op: Op, members: Mapping[str, int], columns: int) -> Array:
         recipe = self.plan.recipes[op.at]
-        return gaussian_vectors(self.generator, recipe, self.count, members, columns, self.job.dtype, beside)
+        return gaussian_vectors(self.generator, recipe, self.count, members, columns, self.job.dtype)
 
     def packed(self, op: Op, group: Grouping) -> Array:
-        """Fresh vectors over (batch, members, columns, coordinates)."""
         columns = self.plan.fresh[op.at]
         members = (
             {name: group.sizes[name] for name in group.member_axes} if group.separable else {"": len(group.members)}
@@ -236,28 +229,10 @@ class _Networks:
             fresh = Open(axes, drawn.reshape(self.count, columns, *members.values(), drawn.shape[-1]))
         else:
             axes = (BATCH, *members, FACTOR, COORDINATE)
-            fresh = Open(axes, self.fresh(op, members, columns, not any(name in factor.axes for name in members)))
-        if columns == 1 and not group.column_axes:  # in place
-            place = axes.index(FACTOR)
-            value = Open((*axes[:place], *axes[place + 1 :]), np.squeeze(fresh.data, place))
-            np.multiply(value.data, align(self.multiplier(op, group), value.axes), out=value.data)
-            return value
+            fresh = Open(axes, self.fresh(op, members, columns))
         uniform = bool((scale == scale[0]).all())
-        scales = (
-            Open((), scale[:1].reshape(())) if uniform else Open(tuple(members), scale.reshape([*members.values()]))
-        )
-        if uniform and factor.data.size < fresh.data.size:
-            return contract(multiply(factor, scales), fresh, (FACTOR,))
-        np.multiply(fresh.data, align(scales, fresh.axes), out=fresh.data)
-        return contract(factor, fresh, (FACTOR,))
-
-    def multiplier(self, op: Op, group: Grouping) -> Open:
-        """What a fresh vector of each member is multiplied by, where a weight multiplies one vector only."""
-        scale = self.job.deviations[group.weight.name][group.members].astype(self.job.dtype)
-        named: Open = self.values[op.key]
-        first = Open(_renamed(named.axes[:-1], group, back=True), named.data[..., 0])
-        sizes = [group.sizes[name] for name in group.member_axes]
-        return multiply(first, Open(group.member_axes, scale.reshape(sizes)))
+        scales = Open((), scale[0]) if uniform else Open(tuple(members), scale.reshape([*members.values()]))
+        return contract(multiply(factor, scales), fresh, (FACTOR,))
 
     def dot(self, op: Op) -> None:
         step = self.plan.order[op.at]
@@ -291,7 +266,7 @@ class _Networks:
             constant = evaluate(statement.expr, Scope(self.netsor, ranges, self.without_vectors, self.job.dtype))
             value = add(value, multiply(constant, Open((COORDINATE,), self.ones(name) - 1)))
         if self.watched and (wrong := overflow(statement, value)):
-            raise _Overflowed(wrong)
+            raise ProgramError(f"at width {self.plan.width}, {wrong}")
         self.store(step, value)
 
     def without_vectors(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:

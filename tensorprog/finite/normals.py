@@ -80,7 +80,6 @@ def _agrees(kernels: ModuleType) -> bool:
 
 
 def _state(bits: Any) -> NDArray[np.uint64]:
-    """The four numbers of an SFC64 state, in place."""
     numbers: Any = _Four.from_address(bits.ctypes.state_address)
     return np.frombuffer(numbers, np.uint64)
 
@@ -132,11 +131,8 @@ def _fill_chi_squares(generator: np.random.Generator, degrees: Sequence[int], ou
 
 def gaussian_vectors(
     generator: np.random.Generator, recipe: Recipe, batch: int, members: Mapping[str, int], columns: int, dtype: Any,
-    beside: bool = False,
 ) -> Array:  # fmt: skip
     """Independent N(0, I) vectors: `columns` of them for every value of the indices `members`, in every network.
-
-    With `beside`, vectors of members that are drawn apart lie beside each other in memory, as one matrix of all.
 
     Shapes    (batch, *members, columns, recipe.length)
     Source    Bartlett 1933; directions that `recipe` does not mention get zeros
@@ -145,10 +141,7 @@ def gaussian_vectors(
     together = [name for name in members if name not in recipe.batch]
     rows = math.prod(members[name] for name in together) * columns
     lead = [members[name] for name in separate]
-    if beside:
-        drawn = np.moveaxis(np.empty((batch, rows, *lead, recipe.length), dtype), 1, -2)
-    else:
-        drawn = np.empty((batch, *lead, rows, recipe.length), dtype)
+    drawn = np.empty((batch, *lead, rows, recipe.length), dtype)
     if recipe.plain:
         standard_normal(generator, drawn)
     else:

@@ -276,11 +276,6 @@ class Plan(Shown):
                 if self.histories[at].alone and vector in known:
                     self.fresh[at] = min(group.columns, self.lengths[vector])
 
-    def direct(self, at: int) -> bool:
-        """Whether a step's inputs are a factor of their Gram matrix, as they have no more coordinates than members."""
-        group = self.groups[at]
-        return group is not None and self.lengths[group.statement.vector.name] == self.fresh[at]
-
     def _key(self, at: int, group: Grouping) -> str:
         """One key for all MatMul steps that pack the same vectors in the same way."""
         vector = group.statement.vector
@@ -309,7 +304,8 @@ class Plan(Shown):
             else:
                 key = self._key(at, group)
                 source = reads[0]
-                kinds: tuple[Literal["gram", "factor"], ...] = ("factor",) if self.direct(at) else ("gram", "factor")
+                direct = self.lengths[source] == self.fresh[at]  # no more coordinates than members: a factor already
+                kinds: tuple[Literal["gram", "factor"], ...] = ("factor",) if direct else ("gram", "factor")
                 for kind in kinds:
                     name = f"{kind} {key}"
                     if name not in made:
@@ -320,7 +316,6 @@ class Plan(Shown):
         return tuple(ops)
 
     def _rows(self) -> tuple[PlanRow, ...]:
-        """Normals and chi variables, line by line of the program."""
         rows = []
         if self.method == "dense":
             for weight in self.netsor.weights:
@@ -362,11 +357,9 @@ class Plan(Shown):
         return " and ".join(parts)
 
     def _entries(self, weight: Weight) -> int:
-        """Entries of the matrices of a weight family."""
         return math.prod((*self.netsor.families[weight.name].shape, *(self.widths[side] for side in weight.shape)))
 
     def _touched(self) -> int:
-        """Numbers of all arrays of a network."""
         total = 0
         for name in self.asked.needed:
             total += math.prod(self.netsor.families[name].shape) * self.lengths.get(name, 1)
@@ -379,5 +372,4 @@ class Plan(Shown):
 
 
 def _named(family: Initial | Weight) -> str:
-    """A declaration's left side."""
     return f"{family.name}[{','.join(family.indices)}]" if family.indices else family.name

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.block import culprit
+from tensorprog.finite.block import watch
 from tensorprog.finite.job import Job, make_job
 from tensorprog.finite.store import Store
 from tensorprog.finite.workers import Batching, batching, execute, one_blas_thread
@@ -26,7 +26,7 @@ from tensorprog.language.ir import Netsor
 from tensorprog.language.memory import parse_memory, too_much
 from tensorprog.language.samples import Samples
 
-__all__ = ["Interrupted", "check_memory", "check_store", "draw", "estimate", "run"]
+__all__ = ["check_memory", "check_store", "draw", "run"]
 
 Array = NDArray[Any]
 Progress = Callable[[int, int], None]
@@ -74,51 +74,30 @@ def draw(
 ) -> Samples:
     """Draw the networks of a job; see `run`.
 
-    Raises    as `run`, and Interrupted, with the networks that were finished
+    Raises    as `run`
     """
     samples = check_count("samples", samples)
     threads = None if threads is None else check_count("threads", threads)
     if executor is not None and not isinstance(executor, Executor):
         raise ProgramError(f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}")
-    started = time.perf_counter()
-    plan = job.plan
-
-    def found(arrays: Mapping[str, Array], count: int) -> Samples:
-        seconds = time.perf_counter() - started
-        return Samples(
-            job.netsor, arrays, count, job.seed, plan.method, plan.width, plan.coordinates, seconds
-        )  # fmt: skip
-
+    started, plan = time.perf_counter(), job.plan
     with one_blas_thread():
         way = check_memory(job, samples, threads, max_memory, executor, store is not None)
         if store is not None:
             with Store(store, job, samples) as folder:
                 _fill(job, samples, way, executor, folder.networks, folder.unfinished(), folder.write, progress)
-            return found(folder.arrays(), samples)
-        arrays = {name: np.empty((samples, *shape), job.dtype) for name, shape in job.shapes.items()}
-        done = 0
+            arrays: Mapping[str, Array] = folder.arrays()
+        else:
+            arrays = {name: np.empty((samples, *shape), job.dtype) for name, shape in job.shapes.items()}
 
-        def write(number: int, values: Mapping[str, Array]) -> None:
-            nonlocal done
-            start = number * job.block
-            for name, value in values.items():
-                arrays[name][start : start + job.block] = value[: samples - start]
-            done = min(start + job.block, samples)
+            def write(number: int, values: Mapping[str, Array]) -> None:
+                start = number * job.block
+                for name, value in values.items():
+                    arrays[name][start : start + job.block] = value[: samples - start]
 
-        try:
             _fill(job, samples, way, executor, 0, range(-(-samples // job.block)), write, progress)
-        except KeyboardInterrupt as stop:
-            first = {name: array[:done] for name, array in arrays.items()}
-            raise Interrupted(found(first, done) if done else None) from stop
-    return found(arrays, samples)
-
-
-class Interrupted(KeyboardInterrupt):
-    """A run was interrupted; `drawn` are the networks that were finished, if there are any."""
-
-    def __init__(self, drawn: Samples | None) -> None:
-        super().__init__()
-        self.drawn = drawn
+    seconds = time.perf_counter() - started
+    return Samples(job.netsor, arrays, samples, job.seed, plan.method, plan.width, plan.coordinates, seconds)
 
 
 def _fill(
@@ -144,23 +123,6 @@ def _fill(
             del results, values  # before more are drawn
             if progress is not None:
                 progress(done, samples)
-
-
-def estimate(
-    job: Job,
-    samples: int,
-    threads: int | None = None,
-    max_memory: str | int = "1GiB",
-    executor: Executor | None = None,
-    stored: bool = False,
-) -> tuple[float, int]:
-    """Rough seconds of a run, and the bytes that it takes, before it starts.
-
-    Scale     seconds from the numbers drawn and multiplied per network, at the speed of one current core; bytes from
-              the arrays that are alive at once, within a factor of 2
-    """
-    way = batching(job, samples, parse_memory(max_memory), threads, executor, stored)
-    return -(-samples // job.block) * job.seconds / way.workers, way.memory
 
 
 def check_store(job: Job, samples: int, store: str | os.PathLike[str]) -> None:
@@ -203,8 +165,6 @@ def _check(values: Mapping[str, Array], job: Job, number: int) -> None:
     """Raise ProgramError if a number of a block is not finite."""
     for name, value in values.items():
         if not np.isfinite(value).all():
-            wrong = culprit(job, number) or (
-                f"{name} took values that are not finite numbers: the program overflows or leaves the domain of a "
-                "function (log, sqrt, division)"
-            )
-            raise ProgramError(f"at width {job.plan.width}, {wrong}")
+            watch(job, number)
+            what = f"{name} took values that are not finite numbers: the program overflows or leaves the domain of a"
+            raise ProgramError(f"at width {job.plan.width}, {what} function (log, sqrt, division)")

@@ -152,7 +152,6 @@ class Store:
         return bool(self.done.all()) and all(self._rows(name) >= self.samples for name in self.job.shapes)
 
     def _begin(self) -> None:
-        """Open the files, making those that are not there."""
         if not self.known():
             with whole(self.folder / "meta.json") as partial:
                 meta = {"format": FORMAT, "settings": self.settings}
@@ -187,7 +186,6 @@ class Store:
         return len(self._header(name, 0)) + number * self.job.block * size
 
     def _rows(self, name: str) -> int:
-        """Networks that an array counts."""
         return int(np.load(self._path(name), mmap_mode="r", allow_pickle=False).shape[0])
 
     def _header(self, name: str, rows: int) -> bytes:

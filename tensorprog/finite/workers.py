@@ -48,7 +48,7 @@ _limits: Any = None
 @dataclass(frozen=True)
 class Batching:
     """How many blocks are under way: tasks of `size` blocks, two for each of so many `workers`; and the bytes of this
-    process that the run takes at most, results included."""
+    process that the run takes, results included."""
 
     workers: int
     size: int

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.finite.job import Job, make_job
-from tensorprog.finite.run import Interrupted, check_memory, check_store, draw
+from tensorprog.finite.run import check_memory, check_store, draw
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import NotCompiledError, OutsideError, ProgramError, TensorprogError
 from tensorprog.language.files import json_text, whole, write_text, writing
@@ -89,13 +89,7 @@ def run(
         for number, width in enumerate(settings.width, 1):
             told.stage(f"drawing {number} of {len(settings.width)}, n = {width}")
             limits = settings.samples, settings.threads, settings.max_memory
-            try:
-                samples = draw(jobs[width], *limits, executor, folders.get(width), told.progress)
-            except Interrupted as stop:
-                if out is not None and not stream and stop.drawn is not None:
-                    _store(study, stop.drawn, out / "samples.npz", {"width": width, "samples": stop.drawn.samples})
-                    told.note(f"n = {width}: the first {stop.drawn.samples:,} networks are kept in samples.npz")
-                raise
+            samples = draw(jobs[width], *limits, executor, folders.get(width), told.progress)
             samples = added.separate(samples if beside is None else beside.separate(samples))
             if out is not None and not stream:  # first, since comparing may be interrupted
                 _store(study, samples, out / "samples.npz")
@@ -304,7 +298,7 @@ def _pictures(study: Study, out: Path, told: Listener) -> None:
     _write(study, out, "convergence.png", lambda path: plots.save(path, convergence, len(panels)))
 
 
-def _store(study: Study, samples: Samples, path: Path, interrupted: Mapping[str, int] | None = None) -> None:
+def _store(study: Study, samples: Samples, path: Path) -> None:
     """samples.npz with the networks of one more width, such as `y_n64` of shape (samples, *members) or (samples,
     coordinates, *members), beside the program's tables and `meta.json`: program text, version, seed, widths.
     """
@@ -314,7 +308,6 @@ def _store(study: Study, samples: Samples, path: Path, interrupted: Mapping[str,
     widths = [comparison.width for comparison in study.comparisons]
     meta: dict[str, Any] = {"program": text, "version": __version__, "width": [*widths, samples.width]}
     meta |= {key: getattr(study.settings, key) for key in ("seed", "samples", "method", "coordinates")}
-    meta |= {"width": widths, "interrupted": interrupted} if interrupted else {}
     arrays = {f"{name}_n{samples.width}": samples[name] for name in study.names}
     arrays |= {f"averages/{name}_n{samples.width}": values for name, values in samples.averages.items()}
     arrays |= tables | {"meta.json": np.array(json.dumps(meta))}

@@ -246,7 +246,6 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
 
 
 def _average_rows(samples: Any, against: Any, name: str) -> Iterator[Row]:
-    """Rows of one average, those of its first members if it is a family."""
     values = np.asarray(samples.averages[name], dtype=np.float64)
     other: Array | None = None
     if isinstance(against, Reference):
@@ -276,7 +275,6 @@ def _statistics(own: Mapping[str, Number], target: Mapping[str, Number]) -> dict
 
 
 def _law_text(netsor: Netsor) -> tuple[Any, ...]:
-    """All of a program that its law depends on."""
     return netsor.constants, netsor.indices, netsor.initial, netsor.weights, netsor.body, netsor.widths, netsor.outputs
 
 
@@ -317,7 +315,7 @@ def _given_last(samples: Any, name: str, position: int) -> dict[str, Number]:
 def _curve(reference: Reference, variable: str, values: Array) -> LawCurve | None:
     """The law's own density, if it says all: not with atoms, and not a kernel estimate from draws."""
     curve = None if tied(values) else reference.curve(variable, float(values.min()), float(values.max()))
-    return curve if curve is not None and not curve.smoothed else None
+    return curve if curve is not None and curve.distribution is not None else None
 
 
 def _precise(samples: Any, reference: Reference, name: str, variable: str) -> Number:
@@ -331,7 +329,6 @@ def _precise(samples: Any, reference: Reference, name: str, variable: str) -> Nu
 
 
 def _variables(netsor: Netsor, outputs: Iterable[str], wanted: Sequence[str] | None) -> list[tuple[str, int, str]]:
-    """(family, position, label) of the variables to compare."""
     most = MAX_MEMBERS if wanted is None else None
     chosen = []
     for variable in outputs if wanted is None else wanted:

@@ -209,7 +209,6 @@ class _Output:
         return replace(node, args=args)
 
     def _terms(self, expr: Expr) -> list[Expr]:
-        """The terms of a combination, scalars among them."""
         found: list[Expr] = []
         self._picked(expr, found.append)
         return found
@@ -248,14 +247,12 @@ class _Output:
         return frozenset(last)
 
     def _reads(self, expr: Expr, weight: str) -> list[MatMul]:
-        """The products by a weight in a combination."""
         found = (self._product(v) for v in variables(expr))
         return [product for product in found if product is not None and product.weight.name == weight]
 
     # -- statements -------------------------------------------------------------------------------------------------
 
     def statements(self) -> list[Statement]:
-        """Statements of mean and variance, under names of their own."""
         made: list[Statement] = []
         parts = [self._part(weight, made) for weight in sorted(self.last)]
         total = reduce(lambda first, second: Call("add", (first, second)), parts)

@@ -55,7 +55,6 @@ class MemberMoments:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The families that are read."""
         return tuple(name for name in (self.variance, *self.powers, self.scalar) if name)
 
     def moments(self, values: Numbers, order: int) -> Array:

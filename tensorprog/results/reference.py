@@ -25,7 +25,6 @@ Array = NDArray[Any]
 CURVE_POINTS = 257
 SAME, WHOLE = 1e-6, 1e-3  # what the integral of a density may be off, and that of a kernel estimate over all
 MIN_DRAWS, MAX_DRAWS = 20_000, 100_000  # of the limits of averages
-REFINEMENT = 8  # steps of the integration of a density between two of them
 MAX_LISTED = 4096  # members of a family whose numbers are asked for
 MAX_COVARIANCE = 128  # members of a family whose covariance matrix is written out
 REACH = 12.0  # standard deviations on either side of a mean that a density is known for, at least
@@ -36,11 +35,14 @@ _NAN = float("nan")
 
 @dataclass(frozen=True)
 class LawCurve:
-    """Density and distribution function of one variable on a grid, and between its points by interpolation."""
+    """Density and distribution function of one variable on a grid, and between its points by interpolation.
+
+    Without a distribution function the density is a kernel estimate from draws of the law, not the law's own.
+    """
 
     grid: Array
     density: Array
-    smoothed: bool = False  # a kernel estimate from draws of the law, not the law's own density
+    distribution: Array | None = None
 
     @cached_property
     def _log(self) -> Callable[[Array], Array]:
@@ -55,27 +57,21 @@ class LawCurve:
         inside = (x >= self.grid[0]) & (x <= self.grid[-1])
         return np.where(inside, np.exp(self._log(np.clip(x, self.grid[0], self.grid[-1]))), 0.0)
 
-    @cached_property
-    def integral(self) -> tuple[Array, Array, Array]:
-        """A finer grid, the integral of the density up to each of its points, and the density there."""
-        steps = np.linspace(0, 1, REFINEMENT, endpoint=False)
-        fine = np.append((self.grid[:-1, None] + np.diff(self.grid)[:, None] * steps).ravel(), self.grid[-1])
-        f = self.pdf(fine)
-        middle = self.pdf((fine[1:] + fine[:-1]) / 2)
-        total = np.concatenate([[0.0], np.cumsum(np.diff(fine) * (f[1:] + 4 * middle + f[:-1]) / 6)])  # Simpson
-        return fine, total, f
-
     @property
-    def mass(self) -> float:
-        """Integral of the density over the grid: 1 up to quadrature, unless the law has atoms."""
-        return float(self.integral[1][-1])
+    def whole(self) -> bool:
+        """Whether the density says all: its integral, by Simpson's rule, is the distribution function."""
+        ends, middle = self.density, self.pdf((self.grid[1:] + self.grid[:-1]) / 2)
+        total = np.cumsum(np.diff(self.grid) * (ends[1:] + 4 * middle + ends[:-1]) / 6)
+        if self.distribution is None:
+            return bool(abs(total[-1] - 1) < WHOLE)
+        return bool(np.abs(total - (self.distribution[1:] - self.distribution[0])).max() < SAME)
 
     def cdf(self, x: Array) -> Array:
         """Distribution function at x."""
         from scipy.interpolate import CubicHermiteSpline
 
-        fine, total, slope = self.integral
-        values = CubicHermiteSpline(fine, total / total[-1], slope / total[-1])(np.clip(x, fine[0], fine[-1]))
+        assert self.distribution is not None
+        values = CubicHermiteSpline(self.grid, self.distribution, self.density)(np.clip(x, self.grid[0], self.grid[-1]))
         return np.clip(values, 0.0, 1.0)
 
 
@@ -218,9 +214,8 @@ class Reference(Shown):
             return None
         if not np.isfinite(density).all():
             return None
-        curve = LawCurve(grid, np.maximum(density, 0.0), smoothed)
-        good = abs(curve.mass - 1) < WHOLE and (exact is None or np.abs(curve.cdf(grid) - exact).max() < SAME)
-        return curve if good else None
+        curve = LawCurve(grid, np.maximum(density, 0.0), exact)
+        return curve if curve.whole else None
 
     # -- what is shown and written ------------------------------------------------------------------------------
 

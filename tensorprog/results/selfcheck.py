@@ -172,7 +172,6 @@ def _rows(law: NumericLaw, drawn: Samples, missing: list[str]) -> Iterator[LawRo
 
 
 def _of_one(reference: Reference, name: str, row: Row) -> Iterator[LawRow]:
-    """Moments and distribution of one variable; no kurtosis whose error a few rare large draws decide."""
     from scipy.special import ndtri
 
     stated = reference.numbers(name, split(reference.netsor, row.variable)[1])

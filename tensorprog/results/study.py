@@ -20,14 +20,13 @@ from tensorprog.language.files import is_reserved
 from tensorprog.language.formats import label, members, split
 from tensorprog.language.ir import Netsor, Table
 from tensorprog.results.comparison import AVERAGED, MAX_MEMBERS, Comparison, table_of_widths
-from tensorprog.results.distances import moments
-from tensorprog.results.reference import MAX_COVARIANCE, MAX_LISTED, LimitDensity, Reference
+from tensorprog.results.reference import MAX_LISTED, LimitDensity, Reference
 
 __all__ = ["Settings", "Study", "constants_json", "default_out", "finite_json", "settings_of"]
 
 MAX_PICTURED = 6  # outputs in pictures
 SHOWN = 4  # members of one family in the table of a run
-DISTANCES = ("ks", "ks_se", "ks_p", "ks_floor", "kl", "kl_se", "kl_floor", "kl_precise", "kl_precise_se")
+DISTANCES = ("ks", "ks_se", "ks_p", "ks_floor", "kl", "kl_se", "kl_floor", "kl_precise", "kl_precise_se", "kl_method")
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,6 @@ class Study(Shown):
         return tables
 
     def _table(self, name: str) -> Grid:
-        """An output at each width, beside the limit."""
         size = math.prod(self.netsor.families[name].shape)
         variables = [label(name, index) for index in members(self.netsor, name, SHOWN)]
         further = f"; {size - SHOWN:,} further members of {name} are in report.json" if size > SHOWN else ""
@@ -182,51 +180,36 @@ def constants_json(netsor: Netsor) -> dict[str, Any]:
 
 def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) -> dict[str, Any]:
     """The numbers of one width, those of the names `kept` beside the outputs."""
-    rows = {row.variable: row for row in comparison.rows}
     outputs: dict[str, Any] = {}
     for name in dict.fromkeys([*samples.outputs, *kept]):
-        index = members(samples.netsor, name, MAX_LISTED)
+        index = members(samples.netsor, name, MAX_MEMBERS)
+        entry = _lists(comparison, name, index)
+        if comparison.reference == "nothing":
+            entry |= dict.fromkeys(DISTANCES)
         coordinates = samples.coordinates if samples.netsor.families[name].kind == "vector" else 1
-        flat = np.asarray(samples[name]).reshape(samples.samples, coordinates, -1)
-        size, listed = flat.shape[-1], slice(len(index))
-        statistics = moments(flat[..., listed])
-        if name in samples.conditional and samples.samples > 1:  # far less noise, except of the mean
-            law = (np.asarray(part, np.float64).reshape(flat.shape)[..., listed] for part in samples.conditional[name])
-            statistics |= {key: value for key, value in moments(*law).items() if key != "mean"}
-        entry: dict[str, Any] = {"index": [list(member) for member in index], "cov": None}
-        for key, (value, error) in statistics.items():
-            entry |= {key: value, f"{key}_se": error}
-        if size <= MAX_COVARIANCE and samples.samples * coordinates > 1:
-            cov = np.atleast_2d(np.cov(flat.reshape(-1, size), rowvar=False, bias=True))
-            plain = np.diagonal(cov)  # in favour of these variances, with the correlations of the draws
-            scale = np.sqrt(np.divide(entry["variance"], plain, out=np.ones(size), where=plain > 0))
-            entry["cov"] = cov * scale[:, None] * scale
+        flat = np.asarray(samples[name]).reshape(samples.samples * coordinates, -1)
+        size = flat.shape[-1]
         if size > len(index):
             entry["members"] = size
-        compared = [rows.get(label(name, member)) for member in index]
-        for key in DISTANCES:
-            values = [math.nan if row is None else getattr(row, key) for row in compared]
-            entry[key] = None if comparison.reference == "nothing" else values
-        methods = [row.kl_method for row in compared if row is not None]
-        entry["kl_method"] = methods[0] if methods and entry["kl"] is not None else None
+        elif len(flat) > 1:
+            cov = np.atleast_2d(np.cov(flat, rowvar=False, bias=True))
+            plain = np.diagonal(cov)  # in favour of the variances stated, with the correlations of the draws
+            scale = np.sqrt(np.divide(entry["variance"], plain, out=np.ones(size), where=plain > 0))
+            entry["cov"] = cov * scale[:, None] * scale
         outputs[name] = entry
-    found = {
-        "width": samples.width,
-        "method": samples.method,
-        "samples": samples.samples,
-        "seed": samples.seed,
-        "seconds": round(float(samples.seconds), 4),
-        "outputs": outputs,
-    }
+    found = {key: getattr(samples, key) for key in ("width", "method", "samples", "seed")}
+    found |= {"seconds": round(float(samples.seconds), 4), "outputs": outputs}
     if samples.averages:
-        found["averages"] = {target.partition("[")[0]: _average(samples, comparison, target) for target in samples.psi}
+        found["averages"] = averages = {}
+        for target, psi in samples.psi.items():
+            name = target.partition("[")[0]
+            index = average_members(samples.netsor, samples.psi, name)[:MAX_MEMBERS]
+            averages[name] = {"psi": psi} | _lists(comparison, name, index)
     return found
 
 
-def _average(samples: Any, comparison: Comparison, target: str) -> dict[str, Any]:
-    """One average: lists over its members, with their indices beside them."""
-    name = target.partition("[")[0]
-    index = average_members(samples.netsor, samples.psi, name)[:MAX_MEMBERS]
+def _lists(comparison: Comparison, name: str, index: Sequence[tuple[int, ...]]) -> dict[str, Any]:
+    """The rows of a family's members as a list for each number, None where it does not exist."""
     rows = [comparison[label(name, member)].to_json() for member in index]
-    entry: dict[str, Any] = {"psi": samples.psi[target], "index": [list(member) for member in index]}
-    return entry | {key: [row[key] for row in rows] for key in rows[0] if key not in ("variable", "samples")}
+    lists = {key: [row[key] for row in rows] for key in rows[0] if key not in ("variable", "samples", "kl_method")}
+    return {"index": [list(member) for member in index], "cov": None} | lists | {"kl_method": rows[0]["kl_method"]}

@@ -117,23 +117,6 @@ def layer_norm_of_inner_products_only(g: np.random.Generator, m: int) -> dict[st
     }
 
 
-def scores_in_a_frame(g: np.random.Generator, m: int, lost: int = 0) -> Array:
-    """Scores of the program `plain_scores` without queries and keys, with so many degrees of freedom lost.
-
-    Given the Gram matrix n L L^T of the inputs, the keys in a frame of their own are A^T L^T with A lower triangular
-    (Bartlett): A_ii**2 ~ chi2(n - i), normal below; queries in that frame are normal, times L^T.
-    """
-    n, s = 4, 2
-    x = g.standard_normal((m, s, n))
-    factor = np.linalg.cholesky(np.einsum("mic,mjc->mij", x, x) / n)
-    frame = np.zeros((m, s, s))
-    for i in range(s):
-        frame[:, i, i] = np.sqrt(g.chisquare(n - i - lost, m))
-        frame[:, i, :i] = g.standard_normal((m, i))
-    query = factor @ g.standard_normal((m, s, s))
-    return query @ (factor @ frame).swapaxes(-1, -2) / np.sqrt(n)  # type: ignore[no-any-return]
-
-
 ORACLES: dict[str, Callable[[np.random.Generator, int], dict[str, Array]]] = {
     function.__name__: function
     for function in (

@@ -311,21 +311,6 @@ def test_names_that_are_not_the_programs_own_are_not_kept() -> None:
             found.run(width=4, samples=2, conditional=True, averages={"m": "tanh(y[0])"}, keep=[name])
 
 
-def test_the_same_numbers_from_any_workers_and_from_disk(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    found = program(LINES["a remainder"])
-    run = {"width": 8, "samples": 3000, "seed": 5, "coordinates": 2, "conditional": True}
-    one, two = found.run(threads=1, **run), found.run(threads=2, **run)
-    half = found.run(store=tmp_path / "s", **(run | {"samples": 1000}))
-    stored = found.run(store=tmp_path / "s", **run)
-    for other in (two, stored):
-        for part, same in zip(one.conditional["y"], other.conditional["y"], strict=True):
-            assert np.array_equal(part, same)
-    assert np.array_equal(half.conditional["y"][1], one.conditional["y"][1][:1000])
-    one.save(tmp_path / "net.npz")
-    with np.load(tmp_path / "net.npz") as file:
-        assert np.array_equal(file["conditional/y/variance"], one.conditional["y"][1])
-
-
 def test_statements_do_not_depend_on_sizes() -> None:
     small, large = (with_conditional(tp.load("attention", s=s, H=h).netsor).netsor for s, h in ((4, 2), (512, 96)))
     assert len(small.body) == len(large.body)

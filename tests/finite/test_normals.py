@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -55,19 +53,6 @@ def test_numba_draws_the_normals_of_numpy(numba: None, seed: int) -> None:
 
 
 @needs_numba
-def test_numba_and_numpy_take_turns_on_one_generator(numba: None) -> None:
-    ours, theirs = sfc(5), sfc(5)
-    for size in (0, 1, 2, 3, 7, 64, 1001, 1, 0, 4096, 99_999):
-        out = np.empty(size)
-        standard_normal(ours, out)
-        assert np.array_equal(out, theirs.standard_normal(size))
-        integers = [g.integers(2**20, size=3, dtype=np.uint32) for g in (ours, theirs)]  # keeps half of 64 bits
-        assert np.array_equal(*integers)
-        assert np.array_equal(ours.random(size), theirs.random(size))
-    assert same_state(ours, theirs)
-
-
-@needs_numba
 @pytest.mark.parametrize("degrees", [range(9, -1, -1), [1024, 1023], [3], [2, 0, 1, 100_000], []])
 def test_numba_draws_the_chi_variables_of_numpy(
     numba: None, degrees: list[int], monkeypatch: pytest.MonkeyPatch
@@ -77,30 +62,6 @@ def test_numba_draws_the_chi_variables_of_numpy(
     monkeypatch.setattr(normals, "_kernels", None)
     assert np.array_equal(drawn, chi(theirs, degrees, 20_001))
     assert same_state(ours, theirs)
-
-
-@needs_numba
-def test_two_threads_draw_what_one_draws(numba: None) -> None:
-    def draw(seed: int) -> np.ndarray:
-        generator, out = sfc(seed), np.empty(10_000)
-        for _ in range(20):
-            standard_normal(generator, out)
-        return out
-
-    with ThreadPoolExecutor(2) as pool:
-        together = list(pool.map(draw, range(8)))
-    assert all(np.array_equal(out, draw(seed)) for seed, out in enumerate(together))
-
-
-@needs_numba
-def test_the_tables_are_those_that_numba_copied_from_numpy() -> None:
-    theirs = pytest.importorskip("numba.np.random._constants")  # not public
-    from tensorprog.finite.kernels import HEIGHTS, LIMITS, WIDTHS
-
-    widths, limits, heights = WIDTHS, LIMITS[:256], HEIGHTS
-    assert np.array_equal(widths, np.concatenate([theirs.wi_double, -theirs.wi_double]))
-    assert np.array_equal(limits, theirs.ki_double.astype(np.int64))
-    assert np.array_equal(heights, theirs.fi_double)
 
 
 @needs_numba
@@ -132,18 +93,6 @@ def test_without_numba_numpy_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     out = np.empty((3, 5))
     standard_normal(sfc(1), out)
     assert np.array_equal(out, sfc(1).standard_normal((3, 5)))
-
-
-def test_kernels_that_differ_from_numpy_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fill_normals(state: np.ndarray, out: np.ndarray) -> None:
-        out[:] = 0
-
-    kernels = ModuleType("kernels")
-    kernels.fill_normals = fill_normals  # type: ignore[attr-defined]
-    assert not normals._agrees(kernels)  # not compiled
-    fill_normals.signatures = ["yes"]  # type: ignore[attr-defined]
-    kernels.fill_chi_squares = lambda state, degrees, out: None  # type: ignore[attr-defined]
-    assert not normals._agrees(kernels)
 
 
 def run(code: str, **environment: str) -> str:

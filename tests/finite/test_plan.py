@@ -83,18 +83,6 @@ def test_grouped_queries_have_one_frame_for_each_group() -> None:
     assert found.lengths["q"] == 3
 
 
-def test_every_query_with_every_key_shares_one_frame() -> None:
-    netsor = shared(
-        '{"WQ[a]": 1, "WK[g]": 1}',
-        "q[a,i] = MatMul(WQ[a], x[i])",
-        "k[g,j] = MatMul(WK[g], x[j])",
-        "p[a,g,i,j] = Dot(q[a,i], k[g,j])",
-    )
-    found = planned(netsor, 64)
-    assert found.lengths["q"] == 6  # the directions of all keys
-    assert found.normals == 3 + 15 + 4 * 3 * 6
-
-
 def test_combinations_of_framed_vectors_are_framed() -> None:
     netsor = shared(
         '{"WQ": 1, "WK": 1, "WV": 1, "WR": 1}',

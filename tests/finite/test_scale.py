@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_info
 
 import tensorprog as tp
 from tensorprog.finite import workers
 from tensorprog.finite.job import OVERHEAD, make_job
-from tensorprog.finite.run import estimate
 
 RUN: dict[str, Any] = {"width": 24, "samples": 3000, "seed": 7}
 
@@ -77,10 +76,10 @@ def test_one_thread_draws_where_two_do_not_fit() -> None:
     program = tp.load("attention", s=64)
     run: dict[str, Any] = {"width": 128, "samples": 128, "seed": 3}
     job = make_job(program.netsor, 128, 3)
-    one, two = (estimate(job, 128, threads=threads)[1] for threads in (1, 2))
+    one, two = (workers.batching(job, 128, 1 << 30, threads).memory for threads in (1, 2))
     assert one < two
     between = (one + two) // 2
-    assert estimate(job, 128, threads=2, max_memory=between)[1] <= between
+    assert workers.batching(job, 128, between, 2).memory <= between
     small, large = program.run(**run, threads=2, max_memory=between), program.run(**run, threads=2)
     assert all(np.array_equal(small[name], large[name]) for name in large)
     with pytest.raises(tp.MemoryLimitError, match="at a time with the results would take"):
@@ -108,7 +107,7 @@ def test_the_memory_of_a_run_is_what_its_estimate_says(
     name: str, sizes: dict[str, Any], width: int, samples: int, options: dict[str, Any]
 ) -> None:
     program = tp.load(name, **sizes)
-    said = estimate(make_job(program.netsor, width, **options), samples, threads=1)[1] - OVERHEAD
+    said = workers.batching(make_job(program.netsor, width, **options), samples, 1 << 30, 1).memory - OVERHEAD
     program.run(width, 1, threads=1, **options)  # what is loaded and worked out once is there by now
     tracemalloc.start()
     try:
@@ -176,22 +175,6 @@ def test_an_exception_cancels_what_is_under_way() -> None:
 
 def _blas_threads() -> set[int]:
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
-
-
-def test_blas_has_one_thread_while_blocks_are_drawn() -> None:
-    with threadpool_limits(3):
-        seen: list[set[int]] = []
-        tp.load("attention").run(width=24, samples=50, threads=2, progress=lambda *_: seen.append(_blas_threads()))
-        assert seen
-        assert all(found == {1} for found in seen)
-        assert _blas_threads() == {3}
-        first, second = workers.one_blas_thread(), workers.one_blas_thread()
-        first.__enter__()
-        second.__enter__()
-        first.__exit__(None, None, None)
-        assert _blas_threads() == {1}  # the last to leave gives the threads back
-        second.__exit__(None, None, None)
-        assert _blas_threads() == {3}
 
 
 PEAK = """

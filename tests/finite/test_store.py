@@ -112,38 +112,6 @@ def _wait_for(condition: Any, process: subprocess.Popen[Any]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("stop", [KeyboardInterrupt, RuntimeError])
-def test_an_interrupted_run_keeps_all_that_was_drawn(folder: Path, stop: type[BaseException]) -> None:
-    program = tp.load(ATTENTION)
-    seen: list[int] = []
-
-    def interrupt(done: int, _: int) -> None:
-        seen.append(done)
-        if len(seen) == 3:
-            raise stop
-
-    with pytest.raises(stop):
-        program.run(samples=9000, store=folder, progress=interrupt, **RUN)
-    again: list[int] = []
-    finished = program.run(samples=9000, store=folder, progress=lambda done, _: again.append(done), **RUN)
-    assert again[0] == seen[-1]
-    _same(finished, program.run(samples=9000, **RUN))
-
-
-def test_two_runs_of_one_process_do_not_share_a_folder(folder: Path) -> None:
-    program = tp.load(ATTENTION)
-    refused: list[str] = []
-
-    def second(*_: int) -> None:
-        with pytest.raises(tp.ProgramError, match="another run is writing") as caught:
-            program.run(samples=600, store=folder, **RUN)
-        refused.append(str(caught.value))
-
-    program.run(samples=600, store=folder, progress=second, **RUN)
-    assert refused
-    program.run(samples=900, store=folder, **RUN)
-
-
 @pytest.mark.parametrize(
     ("change", "named"),
     [

@@ -151,30 +151,6 @@ def test_a_refusal_of_memory_says_what_helps(small: Path, command: list[str], of
     assert not Path("runs").exists()  # it was refused before the limit
 
 
-def test_what_an_interrupted_run_has_drawn_is_kept(small: Path) -> None:
-    from tensorprog.jobs.run import run
-    from tensorprog.results.study import Settings
-    from tensorprog.show.progress import Listener
-
-    program = tp.load(small)
-    drawn: list[int] = []
-
-    class Stopping(Listener):
-        def progress(self, done: int, samples: int) -> None:
-            drawn.append(done)
-            if done > samples // 2:
-                raise KeyboardInterrupt
-
-    settings = Settings(width=(8,), samples=60_000, threads=1)
-    with pytest.raises(KeyboardInterrupt):
-        run(program, settings, small.parent / "out", Stopping())
-    with np.load(small.parent / "out" / "samples.npz") as held:
-        kept = held["y_n8"]
-    whole = program.run(8, 60_000, threads=1)["y"]
-    assert 0 < len(kept) == drawn[-1] < 60_000
-    assert np.array_equal(kept, whole[: len(kept)])
-
-
 def test_no_control_character_of_a_file_reaches_a_screen() -> None:
     with pytest.raises(tp.ProgramError) as caught:
         loads(PROGRAM.replace("program: small", 'program: "\\e[31mred"'))

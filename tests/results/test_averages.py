@@ -7,8 +7,6 @@ import pytest
 
 import tensorprog as tp
 from tensorprog import compare
-from tensorprog.language.averages import average_members
-from tensorprog.results.distances import kolmogorov
 from tensorprog.shipped import shipped_programs
 from tests.reading import loads
 
@@ -48,18 +46,6 @@ def test_an_average_is_the_mean_over_all_coordinates_of_the_same_network() -> No
         np.testing.assert_allclose(net.averages["c"], both, atol=1e-12)  # axes j, i: as they appear
         assert set(net) == {"y", "x", "p"}
         assert net.psi == {"m": "tanh(y[0])**2", "f[i]": "y[i] * y[0] + p[0,i,0]", "c[j,i]": "C * x[1] * y[j] + i"}
-
-
-def test_other_widths_recurrences_and_ranges_from_one() -> None:
-    net = program(NARROW).run(
-        20, 40, coordinates=10, averages={"m": "low[t]**2", "g": "tanh(s[t-1])*s[t]", "top": "s[3]"}, keep=("x",)
-    )
-    np.testing.assert_allclose(net.averages["m"], (net["low"] ** 2).mean(axis=1), atol=1e-12)  # all 10 coordinates
-    assert net.averages["g"].shape == (40, 3)
-    assert np.all(net.averages["g"][:, 0] == 0)
-    assert average_members(program(NARROW).netsor, net.psi, "m") == [(1,), (2,), (3,)]
-    full = program(NARROW).run(10, 40, coordinates=5, averages={"top": "s[3]"})
-    assert full.averages["top"].shape == (40,)
 
 
 def test_same_seed_same_averages_whatever_the_threads_and_a_longer_run_begins_with_a_shorter() -> None:
@@ -108,35 +94,6 @@ def test_vectors_of_two_widths_do_not_mix_and_a_domain_left_is_reported() -> Non
         program(NARROW).run(8, 5, averages={"m": "low[1]*s[1]"})
     with pytest.raises(tp.ProgramError, match=r"average m = .* took values that are not finite"):
         tp.load(ATTENTION).run(8, 5, averages={"m": "log(y[0])"})
-
-
-def test_the_law_of_averages_is_that_of_dense_networks() -> None:
-    """Mean, variance and mean product with a score of two averages, at a width where the limit is far away."""
-    n, samples, s = 12, 20_000, 2
-    generator = np.random.default_rng(0)
-    found = np.empty((samples, 3))
-    for number in range(samples):
-        w = generator.standard_normal((6, n, n)) / np.sqrt(n)
-        x = w[:2] @ generator.standard_normal(n)  # (tokens, n)
-        q, k = x @ w[2].T, x @ w[3].T
-        p = q @ k.T / np.sqrt(n)
-        a = np.exp(p)
-        y = (a / a.sum(axis=1, keepdims=True)) @ (x @ w[4].T @ w[5].T)
-        found[number] = np.mean(np.tanh(y[0]) ** 2), np.mean(y[0] * y[1]), p[0, 0]
-    net = tp.load(ATTENTION, s=s, H=1).run(n, samples, seed=5, averages={"m": "tanh(y[0])**2", "c": "y[0]*y[1]"})
-    ours = np.stack([net.averages["m"], net.averages["c"], net["p"][:, 0, 0, 0]], axis=1)
-    for f in (
-        lambda v: v[:, 0],
-        lambda v: v[:, 1],
-        lambda v: v[:, 0] ** 2,
-        lambda v: np.abs(v[:, 1]) ** 0.5,
-        lambda v: v[:, 0] * np.tanh(v[:, 2]),
-        lambda v: v[:, 0] * np.abs(v[:, 2]),
-    ):
-        a, b = f(found), f(ours)
-        z = (a.mean() - b.mean()) / np.sqrt((a.var() + b.var()) / samples)
-        assert abs(z) < 4.9
-    assert kolmogorov(found[:, 0], ours[:, 0], samples, samples)["ks_p"] > 1e-4
 
 
 def test_compare_has_a_row_for_each_average() -> None:

@@ -13,7 +13,6 @@ from scipy import integrate, special, stats
 import tensorprog as tp
 from tensorprog.jobs import run as job
 from tensorprog.limit.law.mixture import Mixture
-from tensorprog.results import divergence
 from tensorprog.results.divergence import GaussianDraws, kl_to_gaussian, kl_to_law
 from tensorprog.results.study import settings_of
 from tests.reading import loads
@@ -113,26 +112,6 @@ def test_a_mean_for_each_coordinate_is_a_mixture_as_well() -> None:
     assert abs(own) < 4 * error
 
 
-def test_coordinates_have_means_of_their_own_or_share_one() -> None:
-    """Samples with a mean for each coordinate keep all columns, others one."""
-    text = """
-program: means
-initial: {h: {mean: 0, cov: 1}}
-weights: {W: 1, U: 1}
-body:
-  - u = MatMul(W, h)
-  - x = Nonlin(tanh(u))
-  - v = MatMul(U, x)
-  - y = Nonlin(h + v)
-outputs: [y, v]
-"""
-    net = tp.Program.from_netsor(loads(text)).run(width=8, samples=50, coordinates=3, conditional=True)
-    draws = GaussianDraws.of(net, "y")
-    assert np.array_equal(draws.mean, net.conditional["y"][0])
-    assert draws.var.shape == (50, 3)
-    assert GaussianDraws.of(net, "v").var.shape == (50, 1)
-
-
 # ---- grids ----------------------------------------------------------------------------------------------------------
 
 
@@ -184,13 +163,6 @@ def test_draws_that_overflowed_have_no_divergence() -> None:
         ):
             assert np.isnan(kl_to_law(place, standard())).all()
             assert np.isnan(kl_to_gaussian(place)).all()
-
-
-def test_without_the_jackknife_the_bias_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = divergence._jackknife
-    monkeypatch.setattr(divergence, "_jackknife", lambda values, *rest: (float(values[0]), whole(values, *rest)[1]))
-    found = np.array([kl_to_law(with_means(seed), standard()) for seed in range(20)])
-    assert standing(found[:, 0]) > 4
 
 
 def test_two_linear_layers_at_n_1024() -> None:

@@ -49,22 +49,6 @@ def test_the_step_of_the_differences_counts() -> None:
     assert abs(a) < error < 1e-5
 
 
-def test_a_coordinate_stands_in_the_averages_that_it_meets() -> None:
-    """z = x g, g ~ N(0, |x|**2/n) given x: E z_a**2 = E x_a**2 |x|**2/n = 1 + 2/n exactly, as x_a is in |x|**2."""
-    text = """
-program: shared
-initial: {x: {mean: 0, cov: 1}}
-weights: {W: 1, V: 1}
-body:
-  - g = MatMul(W, x)
-  - z = Nonlin(x * g)
-  - y = MatMul(V, z)
-outputs: [y]
-"""
-    a, error = limit(text).correction("variance", "y", draws=2**13)
-    assert abs(a - 2) < error < 1
-
-
 @pytest.mark.parametrize("indexed", [True, False])
 def test_a_residual_stream(indexed: bool) -> None:
     """z + sqrt(2) W z twice: |z|**2 gets factors of mean 3 and variance 16/n, kurtosis 3 (1 + 2/n) (1 + 16/9n)**2."""

@@ -70,19 +70,6 @@ def test_pages_and_pipes_have_the_numbers_of_the_file(study: Study, out: Path, t
         assert quantity(limit["kurtosis"][0], limit["kurtosis_error"][0]) in row
 
 
-def test_a_comparison_of_the_same_networks_has_the_same_numbers(study: Study, texts: Any) -> None:
-    program = tp.load("attention", s=2)
-    net = program.run(WIDTHS[0], 2000, conditional=True)
-    found = tp.compare(net, study.reference)
-    order = ["variance", "kurtosis", "KS", "p", "KL", "KL floor", "precise KL"]
-    wanted = [texts[WIDTHS[0]][name] for name in order]
-    for shown in (str(found), found._repr_html_()):
-        assert _rows(_words(shown), "y[0]")[0][: len(wanted)] == wanted
-    row = found.to_dataframe().loc["y[0]"]
-    for key, heading in SHOWN.items():
-        assert quantity(row[key], row[f"{key}_se"]) == texts[WIDTHS[0]][heading]
-
-
 def test_variances_are_the_diagonals_of_covariances(study: Study, out: Path) -> None:
     report = json.loads((out / "report.json").read_text())
     for entry in [*(found["outputs"]["y"] for found in report["finite"]), report["limit"]["outputs"]["y"]]:

@@ -92,17 +92,6 @@ def test_large_errors_do_not_bias_the_exponent(relative: float) -> None:
     assert all(found.used == tuple(WIDTH) for found in fits)  # none is left out because it came out low
 
 
-def test_the_fit_is_that_of_least_squares() -> None:
-    n, d = np.array([16.0, 32, 64, 128]), np.array([0.5, 0.1, 0.06, -0.001])
-    error = np.array([0.1, 0.02, 0.01, 0.02])
-    found = fit(n.astype(int).tolist(), d[:, None], error[:, None])
-    curve = found.coefficient * n**found.exponent
-    for slope in (np.ones(4), np.log(n)):  # chi-square is stationary
-        assert np.sum((d - curve) / error**2 * curve * slope) == pytest.approx(0, abs=1e-5)
-    assert found.chi2 == pytest.approx(np.sum(((d - curve) / error) ** 2))
-    assert found.degrees == 2
-
-
 def test_as_many_means_as_numbers_stand_out() -> None:
     assert fit([16, 64], [[0.4], [0.1]], [[0.01], [0.0332]]).used == (16, 64)
     with pytest.raises(tp.ProgramError, match="fewer than two widths have a distance that stands out"):
