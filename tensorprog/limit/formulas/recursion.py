@@ -310,7 +310,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             return self._averaged((name,))
         if self.netsor.families[name].kind == "scalar":
             return IndexedFormulas.constant(self.average(name), ranges)
-        return self._or_averaged(lambda: self.first(name), name)
+        return self.first(name)
 
     def cov(self, f: str, g: str) -> IndexedFormulas:
         """The centred covariance of two families; an average where scores reach."""
@@ -320,14 +320,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             return self.score(f, g)
         if numbers or ({f, g} & set(self.scores) and len(random) == 1 and f != g):
             return self.nothing(self.pair_ranges(f, g))
-        return self._averaged((f, g)) if random else self._or_averaged(lambda: self.centred(f, g), f, g)
-
-    def _or_averaged(self, formula: Callable[[], IndexedFormulas], *names: str) -> IndexedFormulas:
-        """What only draws can answer for is an average."""
-        try:
-            return formula()
-        except NotCompiledError:
-            return self._averaged(names)
+        return self._averaged((f, g)) if random else self.centred(f, g)
 
     def is_linear(self, name: str) -> bool:
         """Whether a vector is linear in Gaussian variables given the scores."""
