@@ -181,7 +181,7 @@ def _groups(terms: Terms) -> list[tuple[AffineFactor, dict[int, Any]]]:
     groups: dict[tuple[Any, ...], dict[int, Any]] = {}
     for term in terms:
         a, b, c = term.scale, term.shift, term.coefficient
-        parts = [(term.kind, a, b, c)]
+        parts: list[Any] = [(term.kind, a, b, c)]
         if term.kind in WAVES:  # cos is the mean of two exponentials, sin their difference over 2i
             other = c / 2 if term.kind == "cos" else c / (2 * sp.I)
             parts = [("exp", sp.I * a, sp.I * b, other), ("exp", -sp.I * a, -sp.I * b, sp.conjugate(other))]

@@ -76,8 +76,8 @@ class Expectation(Node):
             return apart.replace(lambda e: isinstance(e, Expectation), lambda e: e.closed(most), simultaneous=False)
         i, j = (int(factor[2][0]) for factor in factors)
         law = means[i], means[j], cov[i][i], cov[j][j], cov[i][j]
-        terms = tuple(map(_terms, factors))
-        found = None if None in terms else pair_moment(*terms, law, most, i == j)
+        f, g = map(_terms, factors)
+        found = None if f is None or g is None else pair_moment(f, g, law, most, i == j)
         return self if found is None else found
 
     def _single(self, factor: sp.Tuple, mean: Any, variance: Any, most: float) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,17 +54,11 @@ class FormulaArray:
         return self.law.entry(self.cases, dict(zip(self._axes, map(int, indices), strict=True)))
 
     def __getitem__(self, key: Any) -> Any:
-        shape = np.shape(np.broadcast_to(0, self.shape)[key])
         axes = np.ix_(*(np.arange(*span) for span in self._ranges))
         places = [np.broadcast_to(axis, self.shape)[key] for axis in axes]
-        if not shape:
-            return self.at(*map(int, places))
-        if math.prod(shape) > MAX_ENTRIES:
-            raise MemoryLimitError(f"{math.prod(shape)} formulas at once; read them one by one")
-        result: NDArray[Any] = np.empty(shape, dtype=object)
-        for index in np.ndindex(shape):
-            result[index] = self.at(*(int(place[index]) for place in places))
-        return result
+        if places and np.size(places[0]) > MAX_ENTRIES:
+            raise MemoryLimitError(f"{np.size(places[0])} formulas at once; read them one by one")
+        return np.frompyfunc(self.at, len(places), 1)(*places) if places else self.at()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[...] if self.shape else np.array(self[()], dtype=object), dtype=dtype)

@@ -257,7 +257,7 @@ def readable(formula: Any, positions: Mapping[str, str]) -> Any:
 
 def same(first: Any, second: Any) -> bool:
     """Whether formulas are equal but for the names of bound indices."""
-    return first == second or _numbered(first) == _numbered(second)
+    return bool(first == second or _numbered(first) == _numbered(second))
 
 
 def _numbered(formula: Any) -> Any:
