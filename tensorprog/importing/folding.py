@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from tensorprog.importing.sketch import Sentence, Sketch, WeightMatrix
+from tensorprog.importing.sketch import Sentence, Sketch
 from tensorprog.language.expr import (
     Affine,
     Constant,
@@ -183,13 +183,12 @@ class _Layer:
 
     def _key(self, name: str) -> Any:
         """How a family is called; what is declared for this layer alone by its declaration."""
-        entry = self.sketch.matrices.get(name) or self.sketch.rows.get(name)
+        entry = self.sketch.declared.get(name)
         if name in self.keys or entry is None or name in self.shared:
             return self.keys.get(name, name)
         kept, self.indices, self.tokens = (self.indices, self.tokens), [], []
-        matrix = isinstance(entry, WeightMatrix)
-        self._say(entry.shape if matrix else entry.width, entry.role, *map(self._index, entry.indices))
-        for key, value in (("", entry.variance),) if matrix else entry.options:
+        self._say(entry.widths, entry.role, *map(self._index, entry.indices))
+        for key, value in entry.options:
             self._say(key)
             self._read(value) if isinstance(value, Expr) else self._say(name)
         path = re.sub(r"\d+", "#", entry.parameter)
@@ -242,11 +241,10 @@ def _folded_run(sketch: Sketch, result: Expr, run: Sequence[_Layer]) -> Expr:
         for line in lines
     ]
     for own in declared.values():
-        entries: dict[str, Any] = sketch.matrices if own in sketch.matrices else sketch.rows
-        entries[own] = replace(entries[own], indices=(layer.name, *entries[own].indices), repeats=count)
+        entry = sketch.declared[own]
+        sketch.declared[own] = replace(entry, indices=(layer.name, *entry.indices), repeats=count)
     gone = {name for name, (_, where) in member.items() if where > 1}
-    sketch.matrices = {name: entry for name, entry in sketch.matrices.items() if name not in gone}
-    sketch.rows = {name: entry for name, entry in sketch.rows.items() if name not in gone}
+    sketch.declared = {name: entry for name, entry in sketch.declared.items() if name not in gone}
     sketch.layers.append(layer)
     return replace_variables(result, outside)
 

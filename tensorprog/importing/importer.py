@@ -14,7 +14,7 @@ from tensorprog.importing.capture import Captured, capture, frozen_at
 from tensorprog.importing.folding import finished, folded
 from tensorprog.importing.parts import pruned, separated, unrolled
 from tensorprog.importing.refusals import InvalidText
-from tensorprog.importing.sketch import RandomRows, Sketch, WeightMatrix
+from tensorprog.importing.sketch import Sketch
 from tensorprog.importing.text import written
 from tensorprog.importing.translation import translated
 from tensorprog.importing.values import Traced
@@ -125,8 +125,7 @@ def _wrapped(notes: Sequence[str]) -> list[str]:
 def _fates(captured: Captured, sketch: Sketch, names: Mapping[str, str]) -> list[Fate]:
     """What became of each parameter; those of layers that are one family are found by the first layer's."""
     became: dict[str, list[str]] = {}
-    entries: list[WeightMatrix | RandomRows] = [*sketch.matrices.values(), *sketch.rows.values()]
-    for entry in entries:
+    for entry in sketch.declared.values():
         key = _starred(entry.parameter) if entry.repeats > 1 else entry.parameter
         became.setdefault(key, []).append(names[entry.name])
     found = []

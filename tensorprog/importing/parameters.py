@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tensorprog.importing.capture import Parameter
-from tensorprog.importing.sketch import Again, RandomRows, Sketch, WeightMatrix
+from tensorprog.importing.sketch import Again, Sketch
 from tensorprog.importing.values import AxisPart, Traced, scaled
 from tensorprog.language.expr import Affine, Constant, Expr, IndexValue, Number, Variable, call, slots_of, sum_of
 
@@ -96,8 +96,7 @@ class Parameters(Sketch):
         uniform = lasting and law.kind == "uniform"
         options: list[tuple[str, Any]] = [("mean", Number(law.mean))] if law.mean and not uniform else []
         options.append(("cov", Number(1 if uniform else number)))
-        name = self.fresh("e")
-        self.rows[name] = RandomRows(name, names, tuple(options), ratio, entry.name, self.place)
+        name = self.declare("e", names, tuple(options), (ratio,), entry.name)
         made = Variable(name, slots_of(names))
         if uniform:
             wave = scaled(call("erf", call("divide", made, call("sqrt", Number(2)))), math.sqrt(3 * number))
@@ -130,9 +129,8 @@ class Parameters(Sketch):
                 raise self.refuse(f"the entries of {entry.name} have a mean other than 0", "let it be 0")
             ratio = self.ratio(fan)
             variance, power = self.law(entry, ratio)
-            name = self.fresh("W")
             names = tuple(self.atom(atom.sizes).name for atom in self._index_atoms(value))
-            self.matrices[name] = WeightMatrix(name, names, Number(variance), (rows, ratio), entry.name, self.place)
+            name = self.declare("W", names, (("variance", Number(variance)),), (rows, ratio), entry.name)
             if not entry.law.gaussian:
                 self.as_gaussian.add(entry.name)
                 self.note(
@@ -188,7 +186,6 @@ class Parameters(Sketch):
             kind = "" if data is None else f"a sum over {data.shape[-1]} "
             self.note(f"{entry.name}: {kind}entries that are not Gaussian are taken as Gaussian of one covariance")
         names = tuple(atom.name for atom in (*own, *batch))
-        name = self.fresh("e")
         options: tuple[tuple[str, Any], ...]
         count = math.prod(atom.size for atom in batch)
         diagonal = gram.reshape(count, count)
@@ -205,7 +202,7 @@ class Parameters(Sketch):
                 cov = call("where", call("equal", _index(atom), _index(atom, "_")), cov, Number(0))
             options = (("cov", cov),)
         ratio = self.ratio(width) if width is not None else ONE
-        self.rows[name] = RandomRows(name, names, options, ratio, entry.name, self.place)
+        name = self.declare("e", names, options, (ratio,), entry.name)
         self.used[entry.name] = ("rows", name)
         copies = frozenset() if width is not None else frozenset([value.parameter])
         if copies and value.parameter in self.decisions.scores:
@@ -225,8 +222,7 @@ class Parameters(Sketch):
             )
         if self.exact:
             return vector
-        name = self.fresh("W")
-        self.matrices[name] = WeightMatrix(name, (), Number(1), (ONE, ONE), entry.name, self.place, role="mix")
+        name = self.declare("W", (), (("variance", Number(1)),), (ONE, ONE), entry.name, "mix")
         return self.state("MatMul", (Variable(name), vector), "product")
 
     def met(self, one: Traced, other: Traced) -> frozenset[str]:

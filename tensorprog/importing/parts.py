@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from tensorprog.importing.refusals import SourcePlace
-from tensorprog.importing.sketch import Sentence, Sketch, WeightMatrix
+from tensorprog.importing.sketch import Sentence, Sketch
 from tensorprog.language.expr import (
     Affine,
     Call,
@@ -193,8 +192,7 @@ def _to_separate(sketch: Sketch, result: Expr) -> tuple[str, int, list[int]] | N
     declared: dict[str, list[str | None]] = {
         **single,
         **parts,
-        **{m.name: list(m.indices) for m in sketch.matrices.values()},
-        **{r.name: list(r.indices) for r in sketch.rows.values() if all(key != "data" for key, _ in r.options)},
+        **{d.name: list(d.indices) for d in sketch.declared.values() if "data" not in dict(d.options)},
     }
     for name, read in _references(sketch, result).items():
         for position, own in enumerate(declared.get(name, [])):
@@ -252,21 +250,17 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
         for value in values:
             sketch.vectors[names[value]] = sketch.vectors[name]
     sketch.lines = lines
-    entry = sketch.matrices.pop(name, None) or sketch.rows.pop(name, None)
+    entry = sketch.declared.pop(name, None)
     for value in values if entry else ():
         assert entry is not None
         index = entry.indices[position]
-        rest: dict[str, Any] = {
-            "name": names[value],
-            "indices": (*entry.indices[:position], *entry.indices[position + 1 :]),
-            "role": _label(entry.place, sketch.atoms[index].size, value),
-        }
-        if isinstance(entry, WeightMatrix):
-            variance = _looked_up(sketch, at(entry.variance, index, value))
-            sketch.matrices[names[value]] = replace(entry, variance=variance, **rest)
-        else:
-            options = tuple((key, _looked_up(sketch, at(option, index, value))) for key, option in entry.options)
-            sketch.rows[names[value]] = replace(entry, options=options, **rest)
+        sketch.declared[names[value]] = replace(
+            entry,
+            name=names[value],
+            indices=(*entry.indices[:position], *entry.indices[position + 1 :]),
+            options=tuple((key, _looked_up(sketch, at(option, index, value))) for key, option in entry.options),
+            role=_label(entry.place, sketch.atoms[index].size, value),
+        )
     return replace_variables(result, change)
 
 
@@ -327,10 +321,8 @@ def pruned(sketch: Sketch, result: Expr) -> None:
     sketch.lines = kept
     order = dict.fromkeys(variable.name for line in kept for arg in line.args for variable in variables(arg))
     order |= dict.fromkeys(variable.name for variable in variables(result))
-    sketch.matrices = {name: sketch.matrices[name] for name in order if name in sketch.matrices}
-    sketch.rows = {name: sketch.rows[name] for name in order if name in sketch.rows}
+    sketch.declared = {name: sketch.declared[name] for name in order if name in sketch.declared}
     exprs: list[Expr] = [arg for line in kept for arg in line.args]
-    exprs += [entry.variance for entry in sketch.matrices.values()]
-    exprs += [option for entry in sketch.rows.values() for _, option in entry.options if isinstance(option, Expr)]
+    exprs += [value for entry in sketch.declared.values() for _, value in entry.options if isinstance(value, Expr)]
     tables = {node.name for expr in exprs for node in walk(expr) if isinstance(node, Constant)}
     sketch.tables = {name: entry for name, entry in sketch.tables.items() if name in tables}

@@ -40,7 +40,7 @@ from tensorprog.language.expr import (
 from tensorprog.language.records import ConstantDef, Draft, Index, Table
 from tensorprog.language.schema import INITIAL
 
-__all__ = ["Again", "Decisions", "RandomRows", "Sentence", "Sketch", "TableOf", "WeightMatrix"]
+__all__ = ["Again", "Decisions", "Declared", "Sentence", "Sketch", "TableOf"]
 
 Boundary = Literal["", "zero", "wrap"]
 Scale = tuple[float, Fraction]  # coefficient and power of n
@@ -76,31 +76,22 @@ class Sentence:
 
 
 @dataclass(frozen=True)
-class WeightMatrix:
-    """One declaration of weights."""
+class Declared:
+    """One declaration of weights, with rows and columns, or of initial vectors, with one width."""
 
     name: str
     indices: tuple[str, ...]
-    variance: Expr
-    shape: tuple[Fraction, Fraction]
+    options: tuple[tuple[str, Any], ...]  # variance; mean, cov, data: expressions, or arrays
+    widths: tuple[Fraction, ...]
     parameter: str
     place: SourcePlace
     role: str = ""
     repeats: int = 1
 
-
-@dataclass(frozen=True)
-class RandomRows:
-    """One declaration of initial vectors."""
-
-    name: str
-    indices: tuple[str, ...]
-    options: tuple[tuple[str, Any], ...]  # mean, cov, data, variance: expressions, or arrays
-    width: Fraction
-    parameter: str
-    place: SourcePlace
-    role: str = ""
-    repeats: int = 1
+    @property
+    def is_weight(self) -> bool:
+        """Whether it is one of weights."""
+        return len(self.widths) == 2
 
 
 @dataclass(frozen=True)
@@ -119,8 +110,7 @@ class Sketch:
         self.captured, self.decisions, self.at, self.exact = captured, decisions, at, exact
         self.n = captured.widths
         self.lines: list[Sentence] = []
-        self.matrices: dict[str, WeightMatrix] = {}
-        self.rows: dict[str, RandomRows] = {}
+        self.declared: dict[str, Declared] = {}
         self.tables: dict[str, TableOf] = {}
         self.atoms: dict[str, AxisPart] = {}
         self.layers: list[AxisPart] = []  # indices that layers became
@@ -208,6 +198,14 @@ class Sketch:
         name = name or self.fresh("v")
         self.enter(Sentence(name, tuple(slots), kind, tuple(args), self.place, role, scale, width))
         return Variable(name, tuple(slots))
+
+    def declare(
+        self, prefix: str, indices: tuple[str, ...], options: Any, widths: Any, parameter: str, role: str = ""
+    ) -> str:
+        """Add a declaration; its name."""
+        name = self.fresh(prefix)
+        self.declared[name] = Declared(name, indices, options, widths, parameter, self.place, role)
+        return name
 
     def enter(self, line: Sentence, at: int | None = None) -> None:
         """Add a statement."""
@@ -321,7 +319,7 @@ class Sketch:
 
     def is_vector(self, name: str) -> bool:
         """Whether a family is one of vectors."""
-        return name in self.rows or self.vectors.get(name, False)
+        return name in self.declared or self.vectors.get(name, False)
 
     def average(self, left: Variable, right: Variable, role: str = "") -> Variable:
         """The average of products of two vectors."""
@@ -338,8 +336,8 @@ class Sketch:
             "numbers that all coordinates share (relative positions, gates) are written as scores of MatMul "
             "outputs: the limit is the same, at finite widths they are Gaussian up to O(1/n)"
         )
-        name = self.fresh("W")
-        self.matrices[name] = WeightMatrix(name, (), Number(1), (Fraction(1), Fraction(1)), "", self.place, role="ones")
+        one = Fraction(1)
+        name = self.declare("W", (), (("variance", Number(1)),), (one, one), "", "ones")
         other = self.state("MatMul", (Variable(name), self.one(Fraction(1))), "ones")
         return self.state("Dot", (vector, other), "score")
 
@@ -569,8 +567,7 @@ class Sketch:
         ratio = self.ratio(width)
         key = (wave.base, ratio)
         if key not in self.angles:
-            name = self.fresh("e")
-            self.rows[name] = RandomRows(name, (), (("grid", True),), ratio, "", self.place)
+            name = self.declare("e", (), (("grid", True),), (ratio,), "")
             # coordinates of the module are k/m, not (k + 1/2)/m
             shift = wave.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0
             power = call("exp", scaled(Variable(name), -math.log(wave.base)))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tensorprog.importing.refusals import refused
-from tensorprog.importing.sketch import RandomRows, Sentence, Sketch, WeightMatrix
+from tensorprog.importing.sketch import Declared, Sentence, Sketch
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import (
@@ -95,8 +95,8 @@ class _Writer:
             (1, 1 + size, ""): (label.lower(),) for size, label in self.layers.items()
         }
         self.index: dict[str, Kind] = {}  # letters that are used
-        ratios = [Fraction(1), *(ratio for matrix in sketch.matrices.values() for ratio in matrix.shape)]
-        ratios += [rows.width for rows in sketch.rows.values()]
+        entries = sorted(sketch.declared.values(), key=lambda entry: not entry.is_weight)
+        ratios = [Fraction(1), *(ratio for entry in entries for ratio in entry.widths)]
         ratios += [line.width for line in sketch.lines if line.width is not None]
         names = iter(("w", *(f"w{k}" for k in range(2, len(ratios) + 2))))
         self.widths = {Fraction(1): "n"}
@@ -117,11 +117,9 @@ class _Writer:
                 self._give(line.name, "y")
             elif not line.role.startswith("base"):
                 self._give(line.name, self._wish(line))
-        for matrix in self.sketch.matrices.values():
-            self._give(matrix.name, f"W_{_part(matrix)}")
-        for rows in self.sketch.rows.values():
-            bias = rows.parameter.endswith("bias") or "bias_" in rows.parameter
-            self._give(rows.name, f"b_{_part(rows)}" if bias else _part(rows))
+        for entry in sorted(self.sketch.declared.values(), key=lambda entry: not entry.is_weight):
+            bias = entry.parameter.endswith("bias") or "bias_" in entry.parameter
+            self._give(entry.name, f"{'W_' if entry.is_weight else 'b_' if bias else ''}{_part(entry)}")
         for table in self.sketch.tables.values():
             mask = len(table.indices) == 2 and set(np.unique(table.array)) <= {0.0, 1.0}
             self._give(table.name, "mask" if mask else "table")
@@ -143,7 +141,7 @@ class _Writer:
         if part in ("q", "k", "v"):
             return part
         if line.kind == "MatMul" and role != "state":
-            return _part(self.sketch.matrices[getattr(line.args[0], "name", "")])
+            return _part(self.sketch.declared[getattr(line.args[0], "name", "")])
         if line.kind == "Dot" and role == "average":
             return "square" if line.args[0] == line.args[1] else "mu"
         if role in PLAIN:
@@ -181,8 +179,8 @@ class _Writer:
         """All records, validated; the file begins with comments."""
         sketch = self.sketch
         body = tuple(map(self._statement, sketch.lines))
-        initial = tuple(map(self._initial, sketch.rows.values()))
-        weights = tuple(map(self._weight, sketch.matrices.values()))
+        initial = tuple(self._initial(entry) for entry in sketch.declared.values() if not entry.is_weight)
+        weights = tuple(self._weight(entry) for entry in sketch.declared.values() if entry.is_weight)
         constants = [ConstantDef(label, size) for size, label in self.layers.items()]
         constants += map(self._constant, sketch.tables.values())
         labels = {(1, 1 + size, ""): f"1..{label}" for size, label in self.layers.items()}
@@ -239,15 +237,15 @@ class _Writer:
         width = "" if line.width in (None, 1) else self.widths[line.width or Fraction(1)]
         return Nonlin(target, args[0], width)
 
-    def _weight(self, entry: WeightMatrix) -> Weight:
+    def _weight(self, entry: Declared) -> Weight:
         letters = self.letters(entry.indices)
-        rows, columns = (self.widths[ratio] for ratio in entry.shape)
-        variance = self._expr(entry.variance, letters)
+        rows, columns = (self.widths[ratio] for ratio in entry.widths)
+        variance = self._expr(dict(entry.options)["variance"], letters)
         own = tuple(letters[name] for name in entry.indices)
         return Weight(self.names[entry.name], own, variance, (rows, columns))
 
-    def _initial(self, entry: RandomRows) -> Initial:
-        name, width = self.names[entry.name], self.widths[entry.width]
+    def _initial(self, entry: Declared) -> Initial:
+        name, width = self.names[entry.name], self.widths[entry.widths[0]]
         options, letters = dict(entry.options), self.letters(entry.indices)
         own = tuple(letters[name] for name in entry.indices)
         if "grid" in options:
@@ -290,7 +288,7 @@ def _last(path: str) -> str:
     return words[-1]
 
 
-def _part(entry: WeightMatrix | RandomRows) -> str:
+def _part(entry: Declared) -> str:
     """The part of a module that a parameter belongs to."""
     if entry.role in ("q", "k", "v"):
         return entry.role
