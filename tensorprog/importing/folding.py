@@ -113,7 +113,7 @@ class _Layer:
         self.names = [line.name for line in lines]
         self.declared: dict[tuple[Any, ...], str] = {}  # for this layer alone
         before = last.lines if last else ()
-        self.keys = {line.name: ("before", k) for k, line in enumerate(before)}
+        self.keys: dict[str, tuple[Any, ...]] = {line.name: ("before", k) for k, line in enumerate(before)}
         self.keys |= {name: ("own", k) for k, name in enumerate(self.names)}
         self.tokens: list[_Token] = []
         self.base: dict[str, tuple[Expr, Variable]] = {}  # what the first layer reads where others read the last one
@@ -240,9 +240,9 @@ def _folded_run(sketch: Sketch, result: Expr, run: Sequence[_Layer]) -> Expr:
         else replace(line, args=tuple(replace_variables(arg, outside) for arg in line.args))
         for line in lines
     ]
-    for own in declared.values():
-        entry = sketch.declared[own]
-        sketch.declared[own] = replace(entry, indices=(layer.name, *entry.indices), repeats=count)
+    for name in declared.values():
+        entry = sketch.declared[name]
+        sketch.declared[name] = replace(entry, indices=(layer.name, *entry.indices), repeats=count)
     gone = {name for name, (_, where) in member.items() if where > 1}
     sketch.declared = {name: entry for name, entry in sketch.declared.items() if name not in gone}
     sketch.layers.append(layer)

@@ -57,7 +57,8 @@ def unrolled(sketch: Sketch, result: Expr) -> None:
         return
     found: list[Sentence] = []
     for line in sketch.lines:
-        indices = {index for arg in line.args for index in _read_by(arg, joined)}
+        kept = _kept(line)
+        indices = [i for i in dict.fromkeys(i for arg in line.args for i in _read_by(arg, joined)) if i not in kept]
         if not indices or line.name in joined:
             found.append(line)
             continue
@@ -89,6 +90,12 @@ def unrolled(sketch: Sketch, result: Expr) -> None:
         replace(line, args=tuple(_read_through(sketch, arg, line.kind == "Nonlin") for arg in line.args))
         for line in found
     ]
+
+
+def _kept(line: Sentence) -> set[str]:
+    """Indices that a statement reduces over or normalises along: a softmax needs all its entries."""
+    nodes = (node for arg in line.args for node in walk(arg))
+    return {index for node in nodes if isinstance(node, Reduction) and not node.removes for index in node.indices}
 
 
 def _read_through(sketch: Sketch, expr: Expr, signs: bool) -> Expr:
@@ -173,12 +180,7 @@ def _to_separate(sketch: Sketch, result: Expr) -> tuple[str, int, list[int]] | N
     count: dict[str, int] = {}
     for line in sketch.lines:
         count[line.name] = count.get(line.name, 0) + 1
-    kept = {
-        line.name: {
-            index for arg in line.args for node in walk(arg) if isinstance(node, Reduction) for index in node.indices
-        }
-        for line in sketch.lines
-    }  # a softmax needs all its entries
+    kept = {line.name: _kept(line) for line in sketch.lines}
     parts: dict[str, list[str | None]] = {}
     for line in sketch.lines:
         if count[line.name] > 1:  # where all its definitions have numbers

@@ -41,18 +41,18 @@ def together(sketch: Parameters, left: Operand, right: Operand) -> tuple[Operand
     axes_of: list[tuple[AxisPart, ...]] = []
     first: dict[str, object] = {}
     second: dict[str, object] = {}
-    one_axes, other_axes = list(left.axes), list(right.axes)
+    first_axes, second_axes = list(left.axes), list(right.axes)
     for k, (a, b) in enumerate(zip(left.axes, right.axes, strict=True)):
         if a and b:
             both, sub_a, sub_b = sketch.unified(a, b)
             first |= sub_a
             second |= sub_b
-            one_axes[k] = other_axes[k] = both
+            first_axes[k] = second_axes[k] = both
             axes_of.append(both)
         else:
             axes_of.append(a or b)
-    left = sketch.read_at(left, first, tuple(one_axes))  # type: ignore[arg-type]
-    right = sketch.read_at(right, second, tuple(other_axes))  # type: ignore[arg-type]
+    left = sketch.read_at(left, first, tuple(first_axes))  # type: ignore[arg-type]
+    right = sketch.read_at(right, second, tuple(second_axes))  # type: ignore[arg-type]
     return left, right, tuple(axes_of)
 
 
@@ -216,8 +216,9 @@ def einsum(sketch: Parameters, left: Operand, one: Labels, right: Operand, other
     fans = [atom for atom in atoms_of(weight.axes[len(out) :]) if atom.is_width] if weight.parameter else []
     if not fans:
         return _summed_product(sketch, left, right, len(out))
-    left, right, axes = together(sketch, left, right)  # type: ignore[assignment]
-    value, weight = (left, right) if right.parameter else (right, left)
+    first, second, axes = together(sketch, left, right)
+    assert isinstance(first, Traced) and isinstance(second, Traced)
+    value, weight = (first, second) if second.parameter else (second, first)
     if value.parameter:
         raise sketch.refuse("two parameters are multiplied with each other", "apply one after the other to the vector")
     return _weighted(sketch, value, weight, fans, atoms_of(axes[len(out) :]), axes[: len(out)])
