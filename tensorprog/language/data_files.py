@@ -71,16 +71,15 @@ def read_array(name: str, base: Path | Mapping[str, Any] | None, dimensions: int
 
 
 def _read_path(path: Path) -> Any:
-    suffix = path.suffix.lower()
-    if suffix not in (".npy", ".csv"):
-        raise DataError("is not a .npy or .csv file", "np.save('numbers.npy', array) writes one")
     try:
-        if suffix == ".csv":
+        if path.suffix.lower() == ".csv":
             return _read_csv(path)
-        with path.open("rb") as stream:
-            return read_npy(stream, os.fstat(stream.fileno()).st_size)
+        if path.suffix.lower() == ".npy":
+            with path.open("rb") as stream:
+                return read_npy(stream, os.fstat(stream.fileno()).st_size)
     except OSError:
         raise DataError("cannot be read") from None
+    raise DataError("is not a .npy or .csv file", "np.save('numbers.npy', array) writes one")
 
 
 def read_npy(stream: IO[bytes], size: int) -> Any:
@@ -89,19 +88,18 @@ def read_npy(stream: IO[bytes], size: int) -> Any:
     Raises    DataError
     """
     try:
-        version = np.lib.format.read_magic(stream)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        np.lib.format.read_magic(stream)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # headers of Python 2 are repaired by a tokenizer that can fail
-            shape, _, dtype = read(stream, max_header_size=10_000)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(stream, max_header_size=10_000)
         count = math.prod(shape)
     except OSError:
         raise
     except Exception:  # the reader parses untrusted text in ways that raise almost anything
         raise DataError("has no valid .npy header", "np.save('numbers.npy', array) writes one") from None
-    if dtype.hasobject or dtype.kind not in "fiu":
+    if dtype.kind not in "fiu":
         raise DataError(f"holds {dtype}, not real numbers", "save an array of floats; objects are never unpickled")
-    if count > MAX_ENTRIES or len(shape) > 8 or any(type(side) is not int or side < 1 for side in shape):
+    if count > MAX_ENTRIES or len(shape) > 8 or min(shape, default=1) < 1:
         raise DataError(f"announces the shape {shape}; at most {MAX_ENTRIES} numbers in 8 dimensions are allowed")
     if size - stream.tell() != count * dtype.itemsize:
         raise DataError(f"is damaged: its header announces {count} numbers, and other bytes follow")

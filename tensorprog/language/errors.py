@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -153,11 +152,9 @@ def visible(text: str) -> str:
 
 def did_you_mean(name: str, known: Sequence[str], otherwise: str | None = None) -> str:
     """Return 'did you mean x?' for the closest known name, else `otherwise`, by default the known names."""
+    listed = f"known names: {', '.join(sorted(known)[:12])}" if known and otherwise is None else otherwise or ""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]}?"
-    listed = f"known names: {', '.join(sorted(known)[:12])}" if known else ""
-    return listed if otherwise is None else otherwise
+    return f"did you mean {close[0]}?" if close else listed
 
 
 def fail(message: str, span: Span = Span(), fix: str = "") -> ProgramError:
@@ -178,11 +175,7 @@ def shorten(text: str) -> str:
 def check_count(name: str, value: Any, least: int = 1) -> int:
     """A whole number; raise ProgramError for anything else."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-        whole = re.fullmatch(r"'?(\d+)(\.0*)?'?", repr(value))
-        raise fail(
-            f"{name} must be a whole number of at least {least}, not {value!r}",
-            fix=f"{name}={whole[1]}" if whole and int(whole[1]) >= least else "",
-        )
+        raise fail(f"{name} must be a whole number of at least {least}, not {value!r}")
     return int(value)
 
 

@@ -152,8 +152,8 @@ def _places(
         values = align(affine_values(slot, ranges), axes) - start
         if rule == "wrap":
             values = values % size
-        elif rule == "zero":
-            there = (values >= 0) & (values < size)
+        elif rule:
+            there = (values >= 0) & (values < size) if rule == "zero" else np.asarray(True)
             mask = there if mask is None else mask & there
             values = np.clip(values, 0, size - 1)
         grids.append(values)
@@ -175,59 +175,15 @@ def gather(value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range]
     }
     if not read:
         return value
-    found = _sliced(value, read, ranges, starts)
-    if found is not None:
-        return found
     # an index that comes in may be an axis already (the diagonal of i and i_): then it is read along as well
     incoming = {name for form in read.values() for name in form.indices}
     mapped = [*read, *(name for name in value.axes if name not in read and name in incoming)]
     kept = [name for name in value.axes if name not in mapped]
     data = value.data.transpose([value.axes.index(name) for name in (*mapped, *kept)])
-    slots, begin = [read.get(name, Affine.index(name)) for name in mapped], []
-    for position, (name, slot) in enumerate(zip(mapped, slots, strict=True)):
-        start, (low, high) = starts[name], slot.bounds(ranges)
-        if low < start or high >= start + sizes[name]:
-            data = np.take(data, np.clip(np.arange(low, high + 1) - start, 0, sizes[name] - 1), axis=position)
-            start = low
-        begin.append(start)
-    axes, key, _ = _places(data.shape[: len(mapped)], begin, slots, ranges, ("",) * len(slots))
-    axes, wanted = (*axes, *kept), union(axes, kept)
-    return Open(wanted, data[key].transpose([axes.index(name) for name in wanted]))
-
-
-def _sliced(
-    value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]
-) -> Open | None:
-    """A view, where every form is a number, or an index plus a number."""
-    axes: list[str] = []
-    key: list[int | slice] = []
-    for name, size in zip(value.axes, value.data.shape, strict=True):
-        form = forms.get(name)
-        if form is None:
-            axes.append(name)
-            key.append(slice(None))
-            continue
-        start = form.offset - starts[name]
-        if not form.terms and 0 <= start < size:
-            key.append(start)
-            continue
-        if len(form.terms) != 1 or form.terms[0][1] != 1:
-            return None
-        index = form.terms[0][0]
-        low, stop = ranges[index]
-        if low + start < 0 or stop + start > size:
-            return None
-        axes.append(index)
-        key.append(slice(low + start, stop + start))
-    data = value.data[tuple(key)]
-    while len(set(axes)) < len(axes):
-        two = next(k for k, name in enumerate(axes) if name in axes[:k])
-        one, name = axes.index(axes[two]), axes[two]
-        if COORDINATE in axes or BATCH in axes or data.shape[one] != data.shape[two]:
-            return None
-        data = data.diagonal(0, one, two)
-        axes = [*(other for other in axes if other != name), name]
-    return Open(tuple(axes), data)
+    slots, begin = [read.get(name, Affine.index(name)) for name in mapped], [starts[name] for name in mapped]
+    axes, key, _ = _places(data.shape[: len(mapped)], begin, slots, ranges, ("edge",) * len(slots))
+    wanted = union(axes, kept)
+    return Open(wanted, align(Open((*axes, *kept), data[key]), wanted))
 
 
 def elementwise(function: Callable[..., NDArray[Any]], *args: Open) -> Open:

@@ -6,7 +6,6 @@ import errno
 import json
 import math
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,52 +82,37 @@ def _clean(value: Any) -> Any:
 
 # ---- locks --------------------------------------------------------------------------------------------------------
 
-_held: set[Path] = set()  # by this process: the system's locks do not keep its own threads apart
-_guard = threading.Lock()
-
 
 class Lock:
-    """A lock that refuses instead of waiting."""
+    """A lock that refuses instead of waiting, another run or another part of this process."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._key: Path | None = None
-        self._descriptor = -1
+        self.path, self._descriptor = path, -1
 
     def acquire(self) -> None:
         """Take the lock.
 
         Raises    ProgramError if another run holds it
         """
-        key = self.path.resolve()
-        with _guard:
-            if key in _held:
-                raise self._refusal()
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                _lock_file(self._descriptor)
-            except OSError as error:
-                os.close(self._descriptor)
-                if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
-                    raise self._refusal() from None
-                raise
-            _held.add(key)
-            self._key = key
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _lock_file(self._descriptor)
+        except OSError as error:
+            self.release()
+            if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+                said = f"another run is writing to {self.path.parent}"
+                raise fail(said, fix="wait for its end, or name another folder") from None
+            raise
 
     def release(self) -> None:
         """Give the lock back, if it is held."""
-        with _guard:
-            if self._key is not None:
-                os.close(self._descriptor)
-                _held.discard(self._key)
-                self._key = None
-
-    def _refusal(self) -> Exception:
-        return fail(f"another run is writing to {self.path.parent}", fix="wait for its end, or name another folder")
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
 
 
 def _lock_file(descriptor: int) -> None:
-    """Lock a file without waiting; locks of this kind are not inherited by child processes."""
+    """Lock a file without waiting, against all who opened it apart."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -136,4 +120,4 @@ def _lock_file(descriptor: int) -> None:
 
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
     else:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

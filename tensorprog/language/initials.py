@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import fail
-from tensorprog.language.evaluate import COORDINATE, Open, contract, index_array, index_values, multiply
+from tensorprog.language.evaluate import COORDINATE, Open, contract, index_array, index_values
 from tensorprog.language.expr import Affine, Expr, substitute
 from tensorprog.language.ir import Initial, Netsor, Table
-from tensorprog.language.linalg import alike, nearest_semidefinite, psd_cholesky, unit_roundoff
+from tensorprog.language.linalg import nearest_semidefinite, psd_cholesky
 
 __all__ = ["InitialLaw", "covariance_size", "initial_law", "initial_laws"]
 
@@ -26,8 +26,8 @@ class InitialLaw:
     Members that differ in an `independent` index are independent; `blocks` holds the covariance over the `joint`
     indices for every value of the independent ones.  It is computed when it is read.
 
-    Shapes    mean (*members); blocks (*independent, J, J) with J the number of joint members in C order; error, a bound
-              on the rounding of the blocks, broadcasts to them
+    Shapes    mean (*members); blocks (*independent, J, J) with J the number of joint members in C order; error bounds
+              how far a matrix that was given is from the nearest covariance, which stands for it
     """
 
     netsor: Netsor = field(repr=False)
@@ -51,15 +51,17 @@ class InitialLaw:
         return (*(sizes[name] for name in self.independent), math.prod(sizes[name] for name in self.joint))
 
     @cached_property
-    def _covariance(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _covariance(self) -> tuple[NDArray[np.float64], float]:
         members, initial = math.prod(self.netsor.families[self.initial.name].shape), self.initial
         if isinstance(initial.cov, Table):
-            return _semidefinite(initial.cov.array.reshape(members, members))
+            given = initial.cov.array.reshape(members, members)
+            return nearest_semidefinite((given + given.T) / 2)
         if initial.data is not None:
-            return _gram(initial.data.array, self._variance)
+            data = initial.data.array
+            return data @ data.T * (self._variance / data.shape[1]), 0.0
         axes = (*self.independent, *self.joint, *(f"{name}_" for name in self.joint))
         values = index_array(self.netsor, initial.cov, axes)
-        return values.reshape(*self.shape, self.shape[-1]), np.zeros(())
+        return values.reshape(*self.shape, self.shape[-1]), 0.0
 
     @property
     def _variance(self) -> float:
@@ -72,8 +74,8 @@ class InitialLaw:
         return self._covariance[0]
 
     @property
-    def error(self) -> NDArray[np.float64]:
-        """A bound on the rounding of the blocks."""
+    def error(self) -> float:
+        """How far the blocks are from a matrix that was given."""
         return self._covariance[1]
 
     @cached_property
@@ -81,10 +83,8 @@ class InitialLaw:
         """Cholesky factors of the blocks."""
         return np.asarray(psd_cholesky(self.blocks), dtype=np.float64)
 
-    def at(self, equal: Collection[str]) -> tuple[Open, Open] | None:
-        """Covariances of members whose indices in `equal` are equal, with a bound on their error.
-
-        None where they are given as a whole.
+    def at(self, equal: Collection[str]) -> Open | None:
+        """Covariances of members whose indices in `equal` are equal; None where they are given as a whole.
 
         Shapes    over the indices that matter, and second copies of those that are not equal
         """
@@ -92,18 +92,11 @@ class InitialLaw:
         if isinstance(initial.cov, Table):
             return None
         if initial.data is None:
-            same = {f"{name}_": Affine.index(name) for name in equal}
-            return index_values(self.netsor, substitute(initial.cov, same)), Open((), np.zeros(()))
+            return index_values(self.netsor, substitute(initial.cov, {f"{n}_": Affine.index(n) for n in equal}))
         rows = initial.data.array.reshape(*self.netsor.families[initial.name].shape, -1)
-        first = Open((*initial.indices, COORDINATE), rows)
         second = Open((*(n if n in equal else f"{n}_" for n in initial.indices), COORDINATE), rows)
-        found = contract(first, second, [COORDINATE])
-        found.data[...] *= self._variance / rows.shape[-1]
-        size = alike(np.sqrt(np.square(rows).sum(axis=-1) * (self._variance / rows.shape[-1])))
-        if size.size == 1:
-            return found, Open((), _rounding(rows.shape[-1]) * np.square(size.reshape(())))
-        bound = multiply(Open(first.axes[:-1], size), Open(second.axes[:-1], size))
-        return found, Open(bound.axes, _rounding(rows.shape[-1]) * bound.data)
+        found = contract(Open((*initial.indices, COORDINATE), rows), second, [COORDINATE])
+        return Open(found.axes, found.data * (self._variance / rows.shape[-1]))
 
 
 def covariance_size(netsor: Netsor, initial: Initial) -> int:
@@ -128,44 +121,6 @@ def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
         with np.errstate(over="ignore", invalid="ignore"):  # no inner product is larger than the largest square
             finite = np.isfinite(np.square(initial.data.array).sum(axis=1).max(initial=0.0) * max(law._variance, 1.0))
         if not finite:
-            raise fail(
-                f"{initial.name}: inner products of its data overflow, entries reach "
-                f"{np.abs(initial.data.array).max():.3g}",
-                initial.span,
-                "divide the data by a constant",
-            )
+            said = f"{initial.name}: inner products of its data overflow"
+            raise fail(said, initial.span, "divide the data by a constant")
     return law
-
-
-def _semidefinite(
-    given: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A covariance matrix that was given, and how well it is known.
-
-    It is taken as exact if it is a covariance.  Where rounding made an eigenvalue negative it is not: then the nearest
-    that is one stands for it, and what its numbers were rounded to is an error, eps sqrt(a_ii a_jj) of each.
-
-    Shapes    given (N, N) -> (N, N), and (N, N) or ()
-    """
-    near, distance = nearest_semidefinite((given + given.T) / 2)
-    if not distance:
-        return np.asarray(near, dtype=np.float64), np.zeros(())
-    size = alike(np.sqrt(np.maximum(np.diagonal(given), 0.0))[:, None])
-    return np.asarray(near, dtype=np.float64), np.asarray(distance + 2 * unit_roundoff(given) * size * size.T)
-
-
-def _gram(data: NDArray[np.float64], variance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """variance x_i.x_j / d, exactly symmetric, and a bound on its rounding: d + 2 operations on sums of |x_i| |x_j|.
-
-    Shapes    data (N, d) -> (N, N), and (N, N) or (1, 1)
-    """
-    dim = data.shape[1]
-    gram = data @ data.T  # one triangle is computed
-    gram *= variance / dim
-    size = alike(np.sqrt(np.diagonal(gram))[:, None])
-    return gram, np.asarray(_rounding(dim) * size * size.T)
-
-
-def _rounding(dim: int) -> float:
-    """Of an inner product of d numbers and its scaling, relative to the lengths."""
-    return (dim + 2) / 2 * float(np.finfo(np.float64).eps)

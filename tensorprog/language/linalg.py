@@ -15,10 +15,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = [
-    "alike", "nearest_semidefinite", "pivoted_cholesky", "psd_cholesky", "times_triangle", "triangular",
-    "unit_roundoff",
-]  # fmt: skip
+__all__ = ["nearest_semidefinite", "pivoted_cholesky", "psd_cholesky", "triangular", "unit_roundoff"]
 
 CLEAR = 1000  # tolerances: below, a pivot may be mostly rounding
 COLUMNS = 32  # taken at a time off what is left of a matrix, so that large matrices cost products of matrices
@@ -44,8 +41,8 @@ def psd_cholesky(gram: Array) -> Array:
 def _plain_cholesky(matrices: Array) -> Array:
     """Lower triangles by LAPACK; nan for matrices that it refuses, and for some that are hardly definite.
 
-    LAPACK refuses all matrices where it refuses one: so those that a small multiple of the diagonal hardly makes
-    definite are left out first, and others are found by halves.
+    LAPACK refuses all matrices where it refuses one: then those that a small multiple of the diagonal hardly makes
+    definite are left out, and the others are taken one by one.
     """
     try:
         return np.linalg.cholesky(matrices)
@@ -56,14 +53,9 @@ def _plain_cholesky(matrices: Array) -> Array:
     ridge = _tolerance(matrices) * diagonal[chosen, :, None] * np.eye(matrices.shape[-1])
     with suppress(np.linalg.LinAlgError):  # the ridge only ever adds to a pivot
         chosen = chosen[_clear(np.linalg.cholesky(matrices[chosen] + ridge), matrices[chosen], CLEAR / 2).all(axis=1)]
-    halves = [chosen]
-    while halves:
-        chosen = halves.pop()
-        try:
-            result[chosen] = np.linalg.cholesky(matrices[chosen])
-        except np.linalg.LinAlgError:
-            if len(chosen) > 1:
-                halves += [chosen[: len(chosen) // 2], chosen[len(chosen) // 2 :]]
+    for one in chosen:
+        with suppress(np.linalg.LinAlgError):
+            result[one] = np.linalg.cholesky(matrices[one])
     return result
 
 
@@ -130,14 +122,6 @@ def pivoted_cholesky(gram: Array, scale: Array | None = None) -> tuple[Array, ND
     return factor.reshape(gram.shape), order.reshape(*lead, m)
 
 
-def alike(sizes: Array) -> Array:
-    """A bound on each of the sizes: the largest for all, on axes of length 1, if no other but zero is much smaller."""
-    top = sizes.max(initial=0.0)
-    if np.all((sizes == 0) | (16 * sizes >= top)):
-        return np.full((1,) * sizes.ndim, top)
-    return sizes
-
-
 FEWEST_DIGITS, MOST_DIGITS = 6, 16  # decimal digits of numbers that count as rounded, and of all numbers there are
 
 
@@ -196,18 +180,3 @@ def triangular(cov: NDArray[Any], scale: NDArray[Any] | None = None) -> NDArray[
         root = np.sqrt(np.where(real, pivot, 1.0))
         factor[..., k:, k] = np.where(real[..., None], rest / root[..., None], 0.0)
     return factor
-
-
-def times_triangle(matrices: NDArray[Any], factor: NDArray[Any], right: bool = False) -> NDArray[Any]:
-    """factor @ matrices for a lower triangle, or matrices @ factor.T: half of the work of a product of any matrices.
-
-    Shapes    matrices (..., m, n) and factor (m, m), or (n, n) where it stands on the right, of one floating dtype
-    """
-    from scipy.linalg.blas import dtrmm, strmm
-
-    product = strmm if matrices.dtype == np.float32 else dtrmm
-    result = np.array(matrices, order="C")
-    upper = np.ascontiguousarray(factor).T  # arrays of BLAS are the transposes of ours
-    for matrix in result.reshape(-1, *result.shape[-2:]):
-        product(1.0, upper, matrix.T, side=not right, lower=False, trans_a=right, overwrite_b=True)
-    return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from tensorprog.language.errors import MemoryLimitError, fail
@@ -14,18 +15,11 @@ UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 def parse_memory(text: str | int) -> int:
     """Bytes meant by '1GiB', '500 MB' or a number of bytes."""
-    if isinstance(text, int | float):
-        if not 1 <= text < math.inf:
-            raise fail(f"{text} bytes are not an amount of memory", fix="1GiB, say")
-        return int(text)
-    units = {"": 1, "b": 1}
-    units |= {f"{letter}b": 1000**k for k, letter in enumerate("kmgt", 1)}
-    units |= {f"{letter}ib": 1024**k for k, letter in enumerate("kmgt", 1)}
-    digits = text.strip().rstrip("BbiIkKmMgGtT ")
-    unit = text.strip()[len(digits) :].strip().lower()
+    parts = re.fullmatch(r"\s*([\d.e+]+)\s*([kmgt]?)(i?)b?\s*", str(text).lower())
     try:
-        found = int(float(digits) * units[unit])
-    except (ValueError, KeyError, OverflowError):
+        assert parts is not None
+        found = int(float(parts[1]) * (1024 if parts[3] else 1000) ** " kmgt".index(parts[2] or " "))
+    except (AssertionError, ValueError, OverflowError):
         found = 0
     if found < 1:
         raise fail(f"{text!r} is not an amount of memory", fix="1GiB or 500MB, say")

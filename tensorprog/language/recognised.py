@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
@@ -55,12 +56,12 @@ def recognised(expr: Expr, within: float = 1e-9, names: Sequence[str] = ()) -> E
             return None
         scope = Scope(Draft(""), {}, lambda *_: Open((COORDINATE,), POINTS))
         values = np.broadcast_to(evaluate(probe, scope).data, POINTS.shape)
-        for name in names:
+        for name, sign in product(names, (1, -1)):
             with np.errstate(all="ignore"):
-                wanted = ATOMS[name].numpy(POINTS)
+                wanted = ATOMS[name].numpy(sign * POINTS)
                 near = (np.abs(values - wanted) <= within * np.maximum(np.abs(wanted), 1e-3)) | (values == wanted)
             if name != "negative" and np.all(near | (~np.isfinite(values) & (np.abs(POINTS) > OVERFLOW))):
-                return call(name, inner)
+                return call(name, inner if sign > 0 else call("negative", inner))
         return None
 
     return rebuild(expr, change)

@@ -20,7 +20,6 @@ from tensorprog.language.evaluate import (
     Scope,
     affine_values,
     align,
-    broadcast,
     evaluate,
     index_array,
     multiply,
@@ -228,12 +227,8 @@ class Numbers(Recursion[Value, IndexedValues]):
         found = self.initials[name].at(equal)
         if found is None:
             return None
-        value, error = (Open(tuple(position.get(n) or f"{position[n[:-1]]}_" for n in part.axes), part.data)
-                        for part in found)  # fmt: skip
-        sizes = dict(zip(value.axes, value.data.shape, strict=True))
-        bound = broadcast(error, value.axes, sizes)  # in the order of the numbers, if there is one for each
-        bound = bound if 0 in bound.strides else np.asarray(bound, order="C")
-        return Value.of(np.asarray(value.data, order="C"), value.axes, bound)
+        axes = tuple(position.get(n) or f"{position[n[:-1]]}_" for n in found.axes)
+        return Value.of(np.asarray(found.data, order="C"), axes)
 
     def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
         law = self.initial_law(name)
@@ -243,9 +238,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         axes = (*own, *joint, *(f"{k}_" for k in joint))
         if law.independent and data.size and np.all(data == data[(slice(0, 1),) * len(law.independent)]):
             data, axes = data[(0,) * len(law.independent)], axes[len(law.independent) :]
-        # only laws without independent members have errors
-        error = np.broadcast_to(law.error, law.blocks.shape).reshape(data.shape) if law.error.any() else None
-        return Value.of(data, axes, error)
+        return Value.of(data, axes, np.full(data.shape, law.error) if law.error else None)
 
     def initial_mean(self, reference: Variable, ranges: Ranges) -> Value:
         """The mean of an initial vector."""
