@@ -156,7 +156,7 @@ def test_no_control_character_of_a_file_reaches_a_screen() -> None:
         loads(PROGRAM.replace("program: small", 'program: "\\e[31mred"'))
     assert "\x1b" not in str(caught.value)
     for key in ("title", "reference"):
-        said = f'{key} has characters that are not printable(.|\n)*{key}: "a b red'
+        said = f"{key} has characters that are not printable"
         with pytest.raises(tp.ProgramError, match=said) as caught:
             loads(PROGRAM + f'{key}: "a\\n b \\0\\e\\u202ered"')
         assert str(caught.value).replace("\n", "").isprintable()
