@@ -6,7 +6,7 @@ import os
 import pickle
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -196,14 +196,15 @@ def execute(
         for task in tasks:
             yield task, draw_blocks(job, task)
         return
-    draw: tuple[Any, ...] = (draw_packed, pack(job, normals)) if outside else (draw_blocks, job)
+    draw: Callable[..., Drawn] = draw_packed if outside else draw_blocks
+    what = pack(job, normals) if outside else job
     flying: deque[tuple[Sequence[int], Future[Drawn]]] = deque()
     with ThreadPoolExecutor(batching.workers) if executor is None else nullcontext(executor) as pool:
         try:
             with _worker_errors():
                 while True:
                     ahead = islice(tasks, 2 * batching.workers - len(flying))
-                    flying.extend((task, pool.submit(*draw, task)) for task in ahead)
+                    flying.extend((task, pool.submit(draw, what, task)) for task in ahead)
                     if not flying:
                         return
                     yield flying[0][0], flying.popleft()[1].result()  # and nothing here keeps the result
