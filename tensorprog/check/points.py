@@ -30,9 +30,9 @@ Spread = Callable[[Variable, int], tuple[float, float, bool]]  # ends of what a 
 MANY = 200_000  # numbers that are drawn for one value
 DEEPEST = 40  # Nonlins of Nonlins that are followed
 LINES = 12  # through each of the members that are looked at
-FAR = 3.0  # arguments are drawn between -FAR and FAR, then ten times as far
+FAR = 3.0  # arguments are drawn between -FAR and FAR: far out there is rounding
 CELLS, ROUNDS, SMOOTH = 24, 13, 6  # three cells stay, so many times; after some a smooth function is straight
-JUMP, NOISE = 1e-3, 1e-9  # a difference that stays; rounding relative to the values
+JUMP, NOISE = 1e-3, 1e-9  # a difference that stays; rounding, relative to values of at least 1
 STEEPER = 1.15  # times, at each round: the slope of a cusp
 POWER, SQUARE, LARGE = 30.0, 3.95, 10.0  # growth that no power has; log f(2 x) / log f(x) of exp(x**2); logs from there
 
@@ -114,8 +114,7 @@ def _leaf(
     key = np.uint64(zlib.crc32(decides.name.encode()))
     for slot in decides.slots:
         key = _mixed(key + align(affine_values(slot, ranges), axes).astype(np.uint64))
-    far = FAR if 2 * k < LINES else 10 * FAR
-    start, end = (far * (_mixed(key + np.uint64(salt)) / 2.0**63 - 1) for salt in (2 * k, 2 * k + 1))
+    start, end = (FAR * (_mixed(key + np.uint64(salt)) / 2.0**63 - 1) for salt in (2 * k, 2 * k + 1))
     low, high, fixed = spread(reference, at)
     start, end = ((start, end), (np.round(start), np.round(end)), (-end, end))[0 if fixed else k % 3]
     start = np.abs(start) if fixed and low >= 0 else start
@@ -163,7 +162,7 @@ def _breaks(line: Line, scored: bool) -> bool:
         slope, top = size / (t[worst + 1] - t[worst]), float(np.max(np.abs(y)))
         steeper &= k <= SMOOTH or slope > STEEPER * before[0]
         higher &= k <= SMOOTH or top > before[1] + JUMP
-        if size <= NOISE * top:
+        if size <= NOISE * max(top, 1.0):
             return steeper and k > SMOOTH + 2
     return steeper or higher or (scored and size > JUMP + NOISE * top)
 

@@ -59,9 +59,13 @@ KNOWN = {
 FAILS = (
     "sign(u)", "step(u - 1)*w", "tanh(sign(u))", "where(u > 0, u + 1, u)", "where(u > w, 1, 0)", "exp(u)", "exp(u)*w",
     "1/u", "log(u)", "w/relu(u)", "sqrt(abs(u))", "tanh(where(u > 0, 1, u))", "u/(1 - 1)",
+    "u/abs(u)", "step(u)*cos(u)", "sqrt(abs(u))*w", "log(abs(u))", "where(p[0,1] >= max[j](p[0,j]), 1, 0)",
+    "relu(p[0,0])/sum[j](relu(p[0,j]))", "(u - 0.5*(u + w))/sqrt(0.5*(u - w)**2)", "w*exp(u)/(1 + u**2)",
 )  # fmt: skip
 ASSUMED = (
     "exp(p[0,0])/sum[j](exp(p[0,j]))", "log(sigmoid(u))", "u*step(u - 1) - step(u - 1)", "exp(u)/(1 + exp(2*u))",
+    "-log(1 + exp(-u))", "log(1 - sigmoid(u))", "-sum[j](softmax[j](p[0,j])*log(softmax[j](p[0,j])))",
+    "sum[i]((tanh(p[0,i]) + 1)/sum[j](tanh(p[0,j]) + 1))", "u*((1 + exp(u))**2 - 1)/((1 + exp(u))**2 + 1)",
 )  # fmt: skip
 
 
