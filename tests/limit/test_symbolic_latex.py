@@ -146,6 +146,13 @@ def test_free_text_is_no_command(tmp_path: Path) -> None:
         assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
 
 
+def test_what_is_assumed_is_said() -> None:
+    law = SymbolicLaw(loads(TEXTS["mlp"]), assumed=("assumed: x_1 is pseudo-Lipschitz",))
+    assert repr(law).endswith("; assumed: x_1 is pseudo-Lipschitz)")
+    for text in (law.latex(), document(law.formulas, law.grade, law.assumed)):
+        assert r"assumed: x\_1 is pseudo-Lipschitz." in text
+
+
 def test_names() -> None:
     known = {
         "rho": r"\rho",

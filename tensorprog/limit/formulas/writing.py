@@ -395,7 +395,7 @@ def document(formulas: FormulaRecursion, grade: str, assumed: Sequence[str] = ()
     head.append("Definition 1: Sakai, Karakida and Imaizumi 2025 (arXiv 2506.00846).")
     if grade:
         head.append(f"Grade of the program: {escaped(grade)}.")
-    head += [f"{escaped(claim).capitalize()}." for claim in assumed]
+    head += [f"{escaped(claim)}." for claim in assumed]
     body = "\n\n".join(blocks(formulas))
     meanings = [meaning for mark, meaning in NOTATION.items() if mark in body]
     return "\n".join([*head, *meanings, "", body, r"\end{document}", ""])
