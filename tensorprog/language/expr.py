@@ -11,7 +11,6 @@ is the way to interpret expressions: one table of rules for each interpretation;
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from functools import cached_property, reduce
 from typing import Any, TypeGuard, TypeVar, Union, cast
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.errors import Problem, ProgramError, fail
+from tensorprog.language.errors import ProgramError, did_you_mean, fail
 from tensorprog.language.meant import function_meant, not_here
 
 __all__ = [
@@ -221,7 +220,7 @@ class Expr:
         return ()
 
     def __str__(self) -> str:
-        return fold(self, _PRINTED, _printed_leaf, _printed_call)[0]
+        return fold(self, {}, _printed_leaf, _printed)[0]
 
 
 @dataclass(frozen=True)
@@ -341,10 +340,7 @@ def as_expr(value: Any) -> Expr:
     if isinstance(value, Expr) and not isinstance(value, Transposed):
         return value
     if isinstance(value, bool):
-        raise fail(
-            f"{value} is not a number: == and `in` compare two expressions at once, and not their values",
-            fix="a comparison stands in a choice, tp.where(x[i] > 0, 1, 0); a constant is written 1 or 0",
-        )
+        raise fail(f"{value} is not a number", fix="== compares expressions at once: tp.where(tp.equal(i, j), 1, 0)")
     if getattr(value, "dtype", None) is not None and value.ndim == 0 and value.dtype.kind in "iuf":
         value = value.item()  # an array of no dimensions has __index__, whatever it holds
     if hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0:
@@ -353,15 +349,8 @@ def as_expr(value: Any) -> Expr:
         return Number(int(value))
     if isinstance(value, float) or (hasattr(value, "__float__") and getattr(value, "ndim", None) == 0):
         return Number(float(value))
-    if isinstance(value, str):
-        raise fail(
-            f"the text {value!r} cannot stand inside an expression in Python",
-            fix=('either all of it is text, P.nonlin("y[i]", "tanh(x[i])"), or none of it, tp.tanh(x[i])'),
-        )
-    hint = getattr(value, "usage_hint", "write a number or an expression")
-    if getattr(value, "ndim", 0) or isinstance(value, list | tuple):
-        hint = 'numbers over an index are a constant with that index, P.constant("b[i]", numbers)'
-    raise fail(f"{value!r} cannot stand in an expression: {hint}", fix=getattr(value, "member", ""))
+    hint = getattr(value, "usage_hint", "write a number or an expression; arrays are constants with an index")
+    raise fail(f"{value!r} cannot stand in an expression: {hint}")
 
 
 def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operand] | None = None) -> Expr:
@@ -375,34 +364,30 @@ def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operan
     given = [as_expr(arg) for arg in args]
     if name == "negative" and len(given) == 1 and isinstance(given[0], Number):
         return Number(-given[0].value)
-    names = list(atom.params)
-    signature = ", ".join(
-        ["x", "y", "z"][: atom.arity] + [p if d is None else f"{p}={d:g}" for p, d in atom.params.items()]
-    )
+    names, params = list(atom.params), params or {}
+    takes = [*["x", "y", "z"][: atom.arity], *(p if d is None else f"{p}={d:g}" for p, d in atom.params.items())]
+    signature = f"{name}({', '.join(takes)})"
     if not atom.arity <= len(given) <= atom.arity + len(names):
-        raise fail(f"{name} takes ({signature}), not {len(given)} arguments", fix=f"{name}({signature})")
-    values: dict[str, Expr] = dict(zip(names, given[atom.arity :], strict=False))
-    for key, value in (params or {}).items():
+        raise fail(f"{name} takes ({', '.join(takes)}), not {len(given)} arguments", fix=signature)
+    values = dict(zip(names, given[atom.arity :], strict=False))
+    for key, value in params.items():
         if key not in names or key in values:
-            problem = "is given twice" if key in values else f"is not one of its parameters ({signature})"
-            raise fail(f"{name}: {key} {problem}", fix=f"{name}({signature})")
+            raise fail(
+                f"{name}: {key} is not one of its parameters ({', '.join(takes)}), or given twice", fix=signature
+            )
         values[key] = as_expr(value)
-    for key in names:
-        if key not in values:
-            default = atom.params[key]
-            if default is None:
-                raise fail(f"{name} takes ({signature}): {key} is missing", fix=f"{name}({signature})")
-            values[key] = Number(default)
-    for key in names:
+    for key, default in atom.params.items():
+        if key not in values and default is None:
+            raise fail(f"{name} takes ({', '.join(takes)}): {key} is missing", fix=signature)
+        values.setdefault(key, Number(default or 0))
         other = next((node for node in walk(values[key]) if isinstance(node, Variable)), None)
-        if other is not None and name == "power" and not any(isinstance(node, Variable) for node in walk(given[0])):
+        if other is not None and name == "power" and not variables(given[0]):
             return call("exp", call("multiply", values[key], call("log", given[0]), column=column), column=column)
         if other is not None:
-            alternative = "exp(y * log(x)) or a constant exponent" if name == "power" else "min and max"
-            message = f"{name}: {key} must be made of numbers, constants and indices, and {other} is none of these"
-            fix = f"declare {other} under constants, or use {alternative} if it is a vector or a score"
-            raise ProgramError(Problem(message, fix=fix))
-    return Call(name, tuple(given[: atom.arity]) + tuple(values[key] for key in names), column)
+            said = f"{name}: {key} must be made of numbers, constants and indices, and {other} is none of these"
+            instead = "exp(y * log(x)) or a constant exponent" if name == "power" else "min and max"
+            raise fail(said, fix=f"declare {other} under constants, or use {instead} if it is a vector or a score")
+    return Call(name, (*given[: atom.arity], *(values[key] for key in names)), column)
 
 
 def function_names() -> list[str]:
@@ -415,11 +400,12 @@ def function(name: str) -> Function:
 
     Raises    ProgramError with the closest name
     """
-    if name not in ATOMS and name not in REDUCTIONS and name not in PAIRWISE:
-        close = difflib.get_close_matches(name, function_names(), n=1, cutoff=0.75)
-        near = function_meant(name) or "".join(close)
-        all_of_them = "`tp list --atoms` shows all functions; tp.atom declares one of your own, in Python"
-        fix = f"did you mean {near}?" if near else not_here(name) or all_of_them
+    if name not in function_names():
+        all_of_them = (
+            not_here(name) or "`tp list --atoms` shows all functions; tp.atom declares one of your own, in Python"
+        )
+        near = function_meant(name)
+        fix = f"did you mean {near}?" if near else did_you_mean(name, function_names(), all_of_them)
         raise fail(f"there is no function {name}", fix=fix)
     return Function(name)
 
@@ -436,40 +422,33 @@ class Function:
 
     def __call__(self, *args: Operand, **params: Operand) -> Expr:
         """Apply the function to expressions and numbers, the parameters last or by name."""
-        return self.applied(args, params, prefix="tp.")
+        return self.applied(args, params)
 
-    def applied(
-        self, args: Sequence[Operand], params: Mapping[str, Operand], column: int = 0, prefix: str = ""
-    ) -> Expr:
-        """The function of these arguments, read from this column of a text; advice has the prefix."""
+    def applied(self, args: Sequence[Operand], params: Mapping[str, Operand], column: int = 0) -> Expr:
+        """The function of these arguments, read from this column of a text."""
         name = self.__name__
         if name in PAIRWISE:
             if len(args) < 2 or params:
-                over = f", or {prefix}{name}[i](x[i]) over an index" if name in REDUCTIONS else ""
-                raise fail(f"{name} takes two or more arguments", fix=f"{prefix}{name}(x, y){over}")
+                raise fail(f"{name} takes two or more arguments, or an index", fix=f"{name}(x, y), {name}[i](x[i])")
             return reduce(lambda x, y: call(PAIRWISE[name], x, y, column=column), args[1:], as_expr(args[0]))
         if name not in ATOMS:
-            free = free_indices(args[0]) if args and isinstance(args[0], Expr) else []
-            fix = prefix + (f"{name}[{free[-1]}]({args[0]})" if free else f"{name}[i](x[i])")
+            fix = f"{name}[i](x[i])"
             raise fail(f"{name} needs the index that it runs over, in square brackets", fix=fix)
         return call(name, *args, column=column, params=params)
 
     def __getitem__(self, indices: Any) -> Callable[[Operand], Expr]:
         """The function over the indices given, to be applied to one expression."""
-        name = self.__name__
         names = indices if isinstance(indices, tuple) else (indices,)
-        for index in names if name in REDUCTIONS else ():
-            if not isinstance(index, IndexValue):
-                raise fail(
-                    f"{name}[...] takes indices, not {index!s}", fix=f'i = P.index("i", 4), then tp.{name}[i](x[i])'
-                )
-        return self.over([index.name for index in names if isinstance(index, IndexValue)])
+        other = next((index for index in names if not isinstance(index, IndexValue)), None)
+        if other is not None:
+            raise fail(f"{self.__name__}[...] takes indices, not {other!s}", fix='i = P.index("i", 4)')
+        return self.over([index.name for index in names])
 
     def over(self, indices: Sequence[str], column: int = 0) -> Callable[[Operand], Expr]:
         """The function over the indices named."""
         name = self.__name__
         if name not in REDUCTIONS:
-            raise ProgramError(Problem(f"{name} does not act over indices", fix=f"{name}(x)"))
+            raise fail(f"{name} does not act over indices", fix=f"{name}(x)")
         if len(set(indices)) != len(indices) or not indices:
             raise ProgramError(f"{name}[...] {'names an index twice' if indices else 'needs an index'}")
         return lambda arg: Reduction(name, tuple(indices), as_expr(arg), column)
@@ -601,56 +580,32 @@ def _bracketed(part: _Printed, level: int) -> str:
     return part[0] if part[1] >= level else f"({part[0]})"
 
 
-def _number(value: float) -> str:
-    if isinstance(value, float) and math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    if isinstance(value, float) and value == math.pi:
-        return "pi"
-    return repr(value)
-
-
 def _listed(slots: Sequence[Affine]) -> str:
     return f"[{','.join(map(str, slots))}]" if slots else ""
 
 
 def _printed_leaf(node: Expr) -> _Printed | None:
     if isinstance(node, Number):
-        return _number(node.value), 7 if node.value < 0 else 9
+        text = "pi" if isinstance(node.value, float) and node.value == math.pi else repr(node.value)
+        return text, 7 if node.value < 0 else 9
     if isinstance(node, Constant | Variable):
         return f"{node.name}{_listed(node.slots)}", 9
     return (node.name, 9) if isinstance(node, IndexValue) else None
 
 
-def _printed_call(node: Call, *args: _Printed) -> _Printed:
-    return f"{_SPELLING.get(node.atom, node.atom)}({', '.join(text for text, _ in args)})", 9
-
-
-def _printed_operator(node: Call, left: _Printed, right: _Printed) -> _Printed:
-    own = _LEVEL[node.atom]
+def _printed(node: Call | Reduction, *args: _Printed) -> _Printed:
+    if isinstance(node, Reduction):
+        place = f" at {_listed(node.at)}" if node.at else ""
+        return f"{node.reducer}[{','.join(node.indices)}]({args[0][0]}){place}", 9
+    own = _LEVEL.get(node.atom, 9)
+    if node.atom == "negative":  # -(2) would read back as the number -2
+        return f"-{_bracketed(args[0], 10 if isinstance(node.args[0], Number) else own)}", own
+    if own == 9:
+        return f"{_SPELLING.get(node.atom, node.atom)}({', '.join(text for text, _ in args)})", 9
+    if node.atom == "power":
+        return f"{_bracketed(args[0], 9)}**{_bracketed(args[1], 7)}", own
     first = own + (node.atom in COMPARISONS)  # these do not chain
-    return f"{_bracketed(left, first)} {ATOMS[node.atom].operator} {_bracketed(right, own + 1)}", own
-
-
-def _printed_negative(node: Call, arg: _Printed) -> _Printed:
-    # -(2) would read back as the number -2
-    return f"-({arg[0]})" if isinstance(node.args[0], Number) else f"-{_bracketed(arg, 7)}", 7
-
-
-def _printed_power(_: Call, base: _Printed, exponent: _Printed) -> _Printed:
-    return f"{_bracketed(base, 9)}**{_bracketed(exponent, 7)}", 8
-
-
-def _printed_reduction(node: Reduction, arg: _Printed) -> _Printed:
-    place = f" at {_listed(node.at)}" if node.at else ""
-    return f"{node.reducer}[{','.join(node.indices)}]({arg[0]}){place}", 9
-
-
-_PRINTED: dict[str, Callable[..., _Printed]] = {
-    **dict.fromkeys(_LEVEL, _printed_operator),
-    **dict.fromkeys(REDUCTIONS, _printed_reduction),
-    "negative": _printed_negative,
-    "power": _printed_power,
-}
+    return f"{_bracketed(args[0], first)} {ATOMS[node.atom].operator} {_bracketed(args[1], own + 1)}", own
 
 
 Range = tuple[int, int]
