@@ -3,6 +3,7 @@
 In goes a program, through the recursion of `moment` and the draws of `draw`; out come numbers, each with its error.
 
     law                   the questions; answers in closed form where there is one
+    marginals             questions about one variable
     outputs               averages over draws of scores: laws of one variable, joint laws, covariances
     conditional_moments   what is averaged: means and covariances given the draws
     averaging             numbers and errors from replicates, and how many draws
