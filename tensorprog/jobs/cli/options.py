@@ -27,9 +27,9 @@ def pairs(option: str, form: str, example: str) -> Reader:
     def convert(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for text in texts:
-            name, _, value = (part.strip() for part in text.partition("="))
+            name, equals, value = (part.strip() for part in text.partition("="))
             values = [part.strip() for part in value.split(",")]
-            if not all([name, *values]):
+            if not all([name, equals, *values]):
                 raise fail(f"{option} {text}: is not of the form {form}", fix=f"{option} {example}")
             found[name] = [*found.get(name, ()), *values] if form.endswith(",..") else value
         return found
