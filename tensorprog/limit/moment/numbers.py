@@ -22,7 +22,6 @@ from tensorprog.language.evaluate import (
     align,
     evaluate,
     index_array,
-    multiply,
     union,
 )
 from tensorprog.language.expr import Affine, Expr, Number, Variable, indices_of, variables
@@ -35,22 +34,12 @@ from tensorprog.limit.moment.indexed import Equations, difference, patterns
 from tensorprog.limit.moment.recursion import Recursion
 from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Settled, Value, check_memory
 
-__all__ = ["EXACT", "Numbers", "initial_draws", "inside_mask"]
+__all__ = ["EXACT", "Numbers", "initial_draws"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 COVARIANCES = 3  # arrays of the size of the covariance of initial vectors while it is computed
 EXACT = 1e-12  # relative errors that are rounding
-
-
-def inside_mask(inside: Sequence[tuple[Affine, Range]], ranges: Ranges) -> Open | None:
-    """1 where forms stay in ranges, else 0; None where nothing is asked."""
-    mask: Open | None = None
-    for form, (start, stop) in inside:
-        values = affine_values(form, ranges)
-        held = Open(values.axes, ((values.data >= start) & (values.data < stop)).astype(float))
-        mask = held if mask is None else multiply(mask, held)
-    return mask
 
 
 class Numbers(Recursion[Value, IndexedValues]):
@@ -254,8 +243,10 @@ class Numbers(Recursion[Value, IndexedValues]):
         ranges: Ranges,
     ) -> Value:  # fmt: skip
         """Coefficients, then sums over indices, by products of matrices where that is possible."""
-        mask = inside_mask(inside, ranges)
-        factors = [] if mask is None else [Value.of(mask.data, mask.axes)]
+        factors = []
+        for form, (start, stop) in inside:
+            at = affine_values(form, ranges)
+            factors.append(Value.of((at.data >= start) & (at.data < stop), at.axes))
         factors += [self.number(expr, ranges) for expr in coefficients]
         left = list(over)
         if factors and not value.axes:  # one number comes last
@@ -304,15 +295,10 @@ class Numbers(Recursion[Value, IndexedValues]):
 
 def _finite(moment: IndexedValues, name: str) -> IndexedValues:
     """The moment, refused where an entry or its error is not finite."""
-    for term in moment.terms:
-        bound = term.value.bound
-        if not np.isfinite(bound.value):
-            raise NotFiniteError(f"{name} is infinite or too large for a computer, so that no limit can be stated")
-        if not np.isfinite(bound.error):
-            raise NotFiniteError(
-                f"the error of {name} cannot be bounded, so that no limit can be stated: rounding errors grow with "
-                "every average that a vector is divided by; fewer layers have a limit with an error"
-            )
+    for bound in (term.value.bound for term in moment.terms):
+        if not (np.isfinite(bound.value) and np.isfinite(bound.error)):
+            what = "its error cannot be bounded" if np.isfinite(bound.value) else "too large for a computer"
+            raise NotFiniteError(f"{name} is infinite, or {what}, so that no limit can be stated")
     return moment
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, TypeVar
 
@@ -335,16 +335,11 @@ class Recursion(ABC, Generic[V, M]):
         The covariances of the arguments are sums of terms 1[E_k] * c_k; the expectation takes one value for each set
         of equations that hold, and the union of the E_k that hold is all that matters.
         """
-        key = self._expectation_key(p, q, ranges)
+        free = tuple((name, span) for name, span in ranges.items() if "~" not in name)
+        key = p.without_coefficient, q.without_coefficient, free
         if key not in self._expectations:  # deep residual networks meet the same parts again in every layer
             self._expectations[key] = self.averaged(p, q, ranges)
         return self._expectations[key]
-
-    @staticmethod
-    def _expectation_key(p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> Hashable:
-        """What an expectation without coefficients depends on."""
-        free = tuple((name, span) for name, span in ranges.items() if "~" not in name)
-        return p.without_coefficient, q.without_coefficient, free
 
     def by_patterns(
         self, equations: Iterable[Equations], expectation: Callable[[Equations, Mapping[str, Affine]], V],
@@ -462,17 +457,12 @@ class Recursion(ABC, Generic[V, M]):
     ) -> tuple[WeightedFunction, WeightedFunction, dict[str, Range]]:
         """Give the second part second-copy names; ranges with the bound indices of both."""
         bound = self.parts.bound_ranges
-        names = {
-            name: Affine.index(f"{name}_") for name in [*(n[:-1] for n in ranges if n.endswith("_")), *q.all_bound]
-        }
-        local = dict(ranges) | {name: self._bound_range(name) for name in p.all_bound}
-        local |= {f"{name}_": self._bound_range(name) for name in q.all_bound}
+        copies = [*(n[:-1] for n in ranges if n.endswith("_")), *q.all_bound]
+        local = dict(ranges) | {name: bound.get(name) or self.netsor.ranges[name] for name in p.all_bound}
+        local |= {f"{name}_": bound.get(name) or self.netsor.ranges[name] for name in q.all_bound}
         # softmax and the like keep indices that are bound here: both copies need their ranges
         local |= {f"{name}_": bound[name] for name in bound} | {name: bound[name] for name in bound}
-        return p, q.renamed(names), local
-
-    def _bound_range(self, name: str) -> Range:
-        return self.parts.bound_ranges.get(name) or self.netsor.ranges[name]
+        return p, q.renamed({name: Affine.index(f"{name}_") for name in copies}), local
 
     def summed(self, p: WeightedFunction, q: WeightedFunction, moment: M, local: Ranges, ranges: Ranges) -> M:
         """A moment over all indices times the coefficients of two parts, summed over their bound indices."""
