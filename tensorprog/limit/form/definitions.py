@@ -154,8 +154,11 @@ def without_transposes(netsor: Netsor) -> Netsor:
 
 
 def depth(expr: Expr) -> int:
-    """How deep an expression is nested; 1 for what has no parts."""
-    return 1 + max(map(depth, expr.children), default=0)
+    """How deep an expression is nested, however deep; 1 for what has no parts."""
+    level, deepest = [expr], 0
+    while level:
+        level, deepest = [child for node in level for child in node.children], deepest + 1
+    return deepest
 
 
 def reductions(expr: Expr) -> list[Reduction]:

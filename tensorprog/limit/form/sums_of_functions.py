@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
+from typing import cast
 
 from tensorprog.language.atoms import REDUCTIONS
 from tensorprog.language.expr import (
@@ -64,7 +65,7 @@ FORMAL = Variable(".")  # the argument of a one-argument function
 MAX_PARTS = 10_000
 MOST_SUMMANDS = 16  # of a factor that is taken apart
 MAX_NODES = 20_000  # of a definition with all others written in
-MAX_DEPTH = 250  # functions of functions in it
+MAX_DEPTH = 150  # functions of functions in it
 
 
 @dataclass(frozen=True)
@@ -293,7 +294,7 @@ class SumsOfFunctions:
                 inside = () if position is None else self._held(position, case.slots, ranges)
                 if inside is None:
                     continue
-                held, term = indicator((*case.inside, *inside)), own
+                held, term = indicator((*case.inside, *inside)), cast(Expr, own)
                 if position is not None:
                     slots = {str(k): slot for k, slot in enumerate(case.slots)}
                     term = self.fresh(self.statement(position, self._step(own) or ()), slots)
@@ -483,7 +484,7 @@ class SumsOfFunctions:
 
     def affine(self, node: Expr) -> tuple[Inner, Expr] | None:
         """Weights of the vectors and the offset, if an expression is affine in vectors."""
-        weights, offset = dict[tuple[Variable, tuple[str, ...]], Expr](), ZERO
+        weights, offset = dict[tuple[Variable, tuple[str, ...]], Expr](), cast(Expr, ZERO)
         for number, bound, term in self._terms(node):
             if term is None:
                 offset = sum_of((offset, _summed(bound, number)))
@@ -533,7 +534,13 @@ def running_sum(parts: SumsOfFunctions, name: str) -> tuple[int, Expr] | None:
         return None
     factor, reference, bound = before[0]
     moved = [k for k, slot in enumerate(reference.slots) if slot != Affine.index(str(k))]
-    if reference.name != name or bound or free_indices(factor) or len(moved) != 1 or list(variables(factor)):
+    if (
+        reference.name != name
+        or bound
+        or free_indices(factor)
+        or len(moved) != 1
+        or any(True for _ in variables(factor))
+    ):
         return None
     if reference.slots[moved[0]] != Affine(((str(moved[0]), 1),), -1):
         return None

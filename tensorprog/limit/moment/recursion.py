@@ -60,7 +60,7 @@ from tensorprog.limit.moment.indexed import (
 __all__ = ["Forms", "Recursion"]
 
 
-V = TypeVar("V")
+V = TypeVar("V", bound=Any)  # what can be added and multiplied
 M = TypeVar("M", bound=Indexed[Any])
 K = TypeVar("K")
 W = TypeVar("W")
@@ -168,7 +168,8 @@ class Recursion(ABC, Generic[V, M]):
 
     def product(self, factors: Sequence[V]) -> V:
         """The product of values."""
-        return math.prod(factors[1:], start=factors[0])
+        found: V = math.prod(factors[1:], start=factors[0])
+        return found
 
     @abstractmethod
     def vanishes(self, value: V) -> bool:
