@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
-from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
+from tensorprog.language.errors import Problem, ProgramError, Span, fail
 from tensorprog.language.expr import Affine, Expr, Number, Variable, as_expr, free_indices, slots_of, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin
 from tensorprog.language.parse import parse_expression, parse_target
@@ -56,27 +56,23 @@ def with_averages(netsor: Netsor, averages: Mapping[str, str | Expr]) -> Average
     """
     if not isinstance(averages, Mapping):
         raise fail("averages are written by name", fix='averages={"m": "tanh(y[0])**2"}')
-    taken = {
-        *netsor.families,
-        *netsor.index,
-        *netsor.constant,
-        *(name for name, *_ in netsor.widths),
-        *dict(netsor.fixed_widths),
-    }
+    taken = {*netsor.families, *netsor.index, *netsor.constant, *dict(netsor.fixed_widths)}
+    taken |= {name for name, *_ in netsor.widths}
     problems: list[Problem] = []
     body = list(netsor.body)
     families: dict[str, str] = {}
     psi: dict[str, str] = {}
     ones: dict[str, Variable] = {}  # by width
     for key, given in averages.items():
+        span = Span(text=f"average {key} = {given}")
+        name = str(key).partition("[")[0]
         try:
-            name, expr, slots, width = _read(netsor, str(key), given)
-            if name in families:
-                raise fail(f"average {name} is given twice")
+            expr, slots, width = _read(netsor, str(key), given, span)
+            if name in families or name in netsor.families:
+                raise fail("there is something of that name already", span, f"call it mean_{name}, say")
         except ProgramError as error:
-            problems += error.problems
+            problems += [replace(p, message=f"average {name}: {p.message}", span=span) for p in error.problems]
             continue
-        span = Span(text=f"average {key} = {expr}")
         if width not in ones:
             ones[width] = Variable(unused(f"ones_{width}", taken))
             body.append(Nonlin(ones[width], Number(1), width))
@@ -89,7 +85,9 @@ def with_averages(netsor: Netsor, averages: Mapping[str, str | Expr]) -> Average
     try:
         larger = replace(netsor, body=tuple(body)) if families else netsor
     except ProgramError as error:
-        raise ProgramError([replace(p, message=_told(p)) for p in error.problems]) from None
+        raise ProgramError(
+            [replace(p, message=f"{p.span.text.split(' = ')[0]}: {p.message}") for p in error.problems]
+        ) from None
     return Averages(netsor, larger, families, psi)
 
 
@@ -100,47 +98,21 @@ def average_members(netsor: Netsor, psi: Mapping[str, str], name: str) -> list[t
     return list(product(*(range(*netsor.ranges[index]) for index in indices.split(",")))) if indices else [()]
 
 
-def _told(problem: Problem) -> str:
-    """The message with the name of the average."""
-    name = problem.span.text.removeprefix("average ").partition(" = ")[0].partition("[")[0]
-    return f"average {name}: {problem.message}"
-
-
-def _read(netsor: Netsor, key: str, given: str | Expr) -> tuple[str, Expr, tuple[Affine, ...], str]:
-    """Name, psi, left side and width of one average."""
-    target = parse_target(key, netsor.names, Span(text=f"average {key}"))
-    name = target.name
-    if name in netsor.families:
-        raise fail(f"average {name}: the program has something of that name", fix=f"call it mean_{name}, say")
-    text = f"average {key} = {given}"
-    try:
-        expr = parse_expression(given if isinstance(given, str) else str(as_expr(given)), netsor.names, Span(text=text))
-    except ProgramError as error:
-        problems = [replace(p, message=f"average {name}: {p.message}", span=Span(text=text)) for p in error.problems]
-        raise ProgramError(problems) from None
-    found = variables(expr)
-    for other in found:
-        if other.name not in netsor.families or netsor.families[other.name].kind == "weight":
-            known = [known for known, family in netsor.families.items() if family.kind != "weight"]
-            fix = did_you_mean(other.name, [*known, *netsor.constant, *netsor.index])
-            what = "is a weight" if other.name in netsor.families else "is not defined"
-            raise fail(f"average {name}: {other.name} {what}", Span(text=text), fix)
-    vectors = [v for v in found if netsor.families[v.name].kind == "vector"]
-    if not vectors:
-        said = f"average {name}: there is no vector in it, so all coordinates are equal"
-        raise fail(
-            said, Span(text=text), "an expression such as tanh(y[0])**2; functions of scores follow from samples"
-        )
+def _read(netsor: Netsor, key: str, given: str | Expr, span: Span) -> tuple[Expr, tuple[Affine, ...], str]:
+    """psi, left side and width of one average."""
+    target = parse_target(key, netsor.names, span)
+    expr = parse_expression(given if isinstance(given, str) else str(as_expr(given)), netsor.names, span)
+    found = [netsor.families.get(variable.name) for variable in variables(expr)]
+    vectors = [family for family in found if family is not None and family.kind == "vector"]
+    if not vectors and all(family is not None and family.kind != "weight" for family in found):
+        said = "there is no vector in it, so all coordinates are equal"
+        raise fail(said, span, "an expression such as tanh(y[0])**2; functions of scores follow from samples")
     free = free_indices(expr)
     slots = target.slots or slots_of(free)
-    missing = [index for index in free if index not in {slot.bare for slot in slots}]
-    if missing or len(slots) != len(free):
-        raise fail(
-            f"average {key}: its indices are {', '.join(free) or 'none'}, not {', '.join(map(str, slots))}",
-            Span(text=text),
-            f"{name}[{', '.join(free)}]" if free else name,
-        )
-    return name, expr, slots, netsor.families[vectors[0].name].width
+    if {slot.bare for slot in slots} != {*free} or len(slots) != len(free):
+        said = f"its indices are {', '.join(free) or 'none'}, not {', '.join(map(str, slots))}"
+        raise fail(said, span, f"{target.name}[{', '.join(free)}]" if free else target.name)
+    return expr, slots, vectors[0].width if vectors else "n"
 
 
 def unused(name: str, taken: set[str]) -> str:

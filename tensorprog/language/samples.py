@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tensorprog.blocks import Block, Grid, code
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import declared_function
-from tensorprog.language.errors import ProgramError, did_you_mean, fail, need_package
+from tensorprog.language.errors import ProgramError, did_you_mean, need_package
 from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import BRACKETS, label, quantity, split
 from tensorprog.language.ir import Netsor
@@ -56,28 +56,15 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
     conditional: Mapping[str, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        if not isinstance(name, str):
-            first = next(iter(self.arrays), "y")
-            raise fail(
-                f"samples are looked up by the name of a variable, and not by {name!r}",
-                fix=(f'samples["{first}"] is an array, whose first axis counts networks'),
-            )
-        family, bracket, _ = name.partition("[")
-        if bracket and family in self.arrays:
-            return self._member(name)
-        try:
+        if name in self.arrays:
             return self.arrays[name]
-        except KeyError:
-            hint = f"pass keep=('{name}',)" if name in self.netsor.families else did_you_mean(name, list(self.arrays))
-            raise ProgramError(f"{name} was not kept; {hint}") from None
-
-    def _member(self, variable: str) -> NDArray[Any]:
-        """Draws of one member, written as 'y[0]'."""
-        name, position = split(self.netsor, variable)
-        array, shape = self.arrays[name], self.netsor.families[name].shape
-        place: tuple[Any, ...] = (..., *np.unravel_index(position, shape))
-        found: NDArray[Any] = array[place]
-        return found
+        family, bracket, _ = str(name).partition("[")
+        if bracket and family in self.arrays:
+            family, position = split(self.netsor, name)
+            place = np.unravel_index(position, self.netsor.families[family].shape)
+            return np.asarray(self.arrays[family])[(..., *place)]
+        hint = f"pass keep=('{name}',)" if name in self.netsor.families else did_you_mean(str(name), list(self.arrays))
+        raise ProgramError(f"{name} was not kept; {hint}")
 
     def __contains__(self, name: object) -> bool:
         return name in self.arrays
@@ -127,31 +114,6 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
         for k, index in enumerate(family.members(LISTED)):
             yield code(label(name, index)), *(about if k == 0 else ("", "")), *_statistics(flat[:, :, k])
 
-    def to_xarray(self) -> Any:
-        """The draws as an xarray.Dataset: one array for each name, with the program and the seed as attributes.
-
-        Shapes    (sample, [coordinate,] y_dim_0, ..) for a family y, whose members have the numbers of their indices
-        Raises    TensorprogError where xarray is not installed
-        """
-        xarray = need_package("xarray", "tables of samples", "sweep")
-        data: dict[str, Any] = {}
-        coordinates = {"sample": np.arange(self.samples)}
-        if self.coordinates > 1:
-            coordinates["coordinate"] = np.arange(self.coordinates)
-        for name, values, ranges in self._tabled():
-            vector = self.coordinates > 1 and name in self and self.netsor.families[name].kind == "vector"
-            places = {f"{name}_dim_{k}": np.arange(*bounds) for k, bounds in enumerate(ranges)}
-            coordinates |= places
-            data[name] = (("sample", *(("coordinate",) if vector else ()), *places), np.asarray(values))
-        attributes = {
-            "program_name": self.netsor.name,
-            "program": program_text(self.netsor),
-            "seed": str(self.seed),
-            "method": self.method,
-            "of": f"networks at n = {self.width}" if self.width else "the limit",
-        }
-        return xarray.Dataset(data, coordinates, attributes)
-
     def to_dataframe(self) -> Any:
         """The draws as a pandas.DataFrame: one row for each network and coordinate, one column for each member.
 
@@ -160,28 +122,23 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
         pandas = need_package("pandas", "tables of samples", "sweep")
         rows = self.samples, self.coordinates
         columns: dict[str, NDArray[Any]] = {}
-        for name, values, ranges in self._tabled():
-            spread = np.asarray(values)
-            if not (self.coordinates > 1 and name in self and self.netsor.families[name].kind == "vector"):
-                spread = spread[:, None]
+
+        def add(name: str, array: NDArray[Any], indices: Iterable[tuple[int, ...]], vector: bool) -> None:
+            spread = array if vector else array[:, None]
             spread = np.broadcast_to(spread, (*rows, *spread.shape[2:])).reshape(math.prod(rows), -1)
-            columns |= {
-                label(name, index): spread[:, k]
-                for k, index in enumerate(itertools.product(*(range(*bounds) for bounds in ranges)))
-            }
+            columns.update({label(name, index): spread[:, k] for k, index in enumerate(indices)})
+
+        for name, array in self.items():
+            family = self.netsor.families[name]
+            add(name, np.asarray(array), family.members(), self.coordinates > 1 and family.kind == "vector")
+        for target in self.psi:
+            name, _, indices = target.rstrip("]").partition("[")
+            spans = [range(*self.netsor.ranges[slot.strip()]) for slot in indices.split(",") if indices]
+            add(name, self.averages[name], itertools.product(*spans), False)
         index = pandas.RangeIndex(self.samples, name="sample")
         if self.coordinates > 1:
             index = pandas.MultiIndex.from_product([range(size) for size in rows], names=["sample", "coordinate"])
         return pandas.DataFrame(columns, index)
-
-    def _tabled(self) -> Iterator[tuple[str, NDArray[Any], tuple[tuple[int, int], ...]]]:
-        """Name, draws and the ranges of the indices of all that is held, averages last."""
-        for name in self:
-            yield name, self[name], self.netsor.families[name].ranges
-        for target in self.psi:
-            name, _, indices = target.partition("[")
-            slots = indices.rstrip("]").split(",") if indices else []
-            yield name, self.averages[name], tuple(self.netsor.ranges[slot.strip()] for slot in slots)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an .npz with every array, the seed, the version and the program with its tables, in one step.

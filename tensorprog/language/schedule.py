@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorprog.language.arrows import ordered
-from tensorprog.language.errors import Problem, ProgramError
-from tensorprog.language.expr import Affine, Variable, is_call, walk
-from tensorprog.language.records import Draft, Nonlin, Range, Statement
+from tensorprog.language.errors import Problem, ProgramError, fail
+from tensorprog.language.expr import Affine, Variable
+from tensorprog.language.records import Draft, Range, Statement
 
 __all__ = ["Loop", "Step", "dependencies", "lag", "positions", "rearranged", "schedule", "steps", "upstream"]
 
@@ -125,20 +125,13 @@ def _order(
             result.append(Loop(index, *ranges[index], inner_order))
             break
         else:
-            statement = body[members[0]]
             names = ", ".join(dict.fromkeys(str(body[m].target) for m in members))
-            nonlins = [s for s in map(body.__getitem__, members) if isinstance(s, Nonlin)]
-            masked = any(is_call(node, "where") for nonlin in nonlins for node in walk(nonlin.expr))
-            raise ProgramError(
-                Problem(
-                    f"circular definition: {names} depend{'s' if len(members) == 1 else ''} on "
-                    f"{'itself' if len(members) == 1 else 'each other'} without an index that decreases"
-                    + ("; what conditions leave out is not looked at" if masked else ""),
-                    statement.span,
-                    "refer to earlier members only, e.g. s[t] = Nonlin(tanh(u[t])), u[t] = MatMul(W, s[t-1]), "
-                    "s[0] given "
-                    "(Sakai et al. 2025, footnote 2)",
-                )
+            depend = "depends on itself" if len(members) == 1 else "depend on each other"
+            raise fail(
+                f"circular definition: {names} {depend} without an index that decreases, conditions not looked at",
+                body[members[0]].span,
+                "refer to earlier members only, e.g. s[t] = Nonlin(tanh(u[t])), u[t] = MatMul(W, s[t-1]), s[0] given "
+                "(Sakai et al. 2025, footnote 2)",
             )
     return tuple(result)
 
@@ -159,17 +152,15 @@ def schedule(
     except ProgramError as error:
         return (), [*error.problems]
     group = {position: number for number, entry in enumerate(order) for position in positions([entry])}
-    problems = []
-    for user, definer, reference in edges:
-        if definer > user and group[user] != group[definer]:
-            span = body[user].span
-            problems.append(
-                Problem(
-                    f"{reference.name} is used before it is bound",
-                    span.at(reference.column),
-                    f"move `{body[definer].target} = ...` above this statement",
-                )
-            )
+    problems = [
+        Problem(
+            f"{reference.name} is used before it is bound",
+            body[user].span.at(reference.column),
+            f"move `{body[definer].target} = ...` above this statement",
+        )
+        for user, definer, reference in edges
+        if definer > user and group[user] != group[definer]
+    ]
     return order, problems
 
 

@@ -5,6 +5,7 @@ What is packed depends on no other file: the text, and the numbers of the tables
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -76,18 +77,14 @@ class _Block(list[str]):
 
 def _scalar(text: str, flow: bool = True) -> str:
     """Text as a plain scalar where YAML allows that, else in double quotes."""
-    text = text if text.strip() == text else text.strip()
-    forbidden = r"[,\[\]{}]|" if flow else ""
+    text, forbidden = text.strip(), r"[,\[\]{}]|" if flow else ""
     plain = (
         text.isprintable()
         and text[:1] not in set("!&*?|>%@`\"'#,[]{}:=~")
         and not re.match(r"-(\s|$)|---|\.\.\.", text)
         and not re.search(forbidden + r":(\s|$)|\s#", text)
     )
-    if text and plain:
-        return text
-    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
-    return '"' + "".join(escapes.get(c) or (c if c.isprintable() else f"\\U{ord(c):08x}") for c in text) + '"'
+    return text if text and plain else json.dumps(text, ensure_ascii=False)
 
 
 def _family(name: str, indices: Sequence[str]) -> str:
