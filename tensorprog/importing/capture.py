@@ -100,7 +100,10 @@ def capture(make: Callable[[int], Any], inputs: Any, widths: tuple[int, int], at
         module, laws = built(make, width)
         tensors = inputs_at(inputs, width)
         traced.append((_export(module.eval(), tensors, width), module, laws, tensors))
-    return _Graphs(make, traced, widths, at).captured
+    captured = _Graphs(make, traced, widths, at).captured
+    if all(entry.shapes[0] == entry.shapes[1] for entry in captured.parameters.values()):
+        raise fail("no axis of a parameter grows with n", fix="let sizes of layers depend on n: lambda n: Net(n)")
+    return captured
 
 
 def frozen_at(captured: Captured, make: Callable[[int], Any], width: int) -> Captured | None:
@@ -305,10 +308,10 @@ class _Graphs:
             for k, node in enumerate((one, other)):
                 self.values[k][node.name] = _computed(node, self.values[k])
             return
-        if kind in _OF_SHAPES:
+        if kind in _OF_SHAPES or (kind == "type_as" and nodes[0].name in self.values[0]):
             for k, node in enumerate((one, other)):
                 shapes = {a.name: torch.zeros(a.meta["val"].shape) for a in node.all_input_nodes}
-                self.values[k][node.name] = _computed(node, self.values[k] | shapes)
+                self.values[k][node.name] = _computed(node, shapes | self.values[k])
             return
         converted = [_arguments(node) for node in (one, other)]
         self.captured.operations.append(

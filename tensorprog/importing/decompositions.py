@@ -95,7 +95,7 @@ def _spread(x: Any, dims: Any = None, unbiased: Any = True, keepdim: bool = Fals
     dims = range(x.dim()) if dims is None else [dims] if isinstance(dims, int) else dims
     off = int(unbiased) if correction == 1 else 0 if correction is None else correction
     size = math.prod(x.shape[dim] for dim in dims)
-    return (x - x.mean([*dims], keepdim=True)).square().sum([*dims], keepdim=keepdim) / (size - off)
+    return (x - x.mean([*dims], keepdim=True)).square().sum([*dims], keepdim=keepdim) * (1 / (size - off))
 
 
 def _of_correction(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:

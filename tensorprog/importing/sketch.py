@@ -480,15 +480,19 @@ class Sketch:
         exponent = math.log(other / one) / math.log(self.n[1] / self.n[0]) if positive else 0.0
         steps = 2 if what else 4
         power = Fraction(round(steps * exponent), steps)
-        if not positive or (abs(exponent - power) > 2 / self.n[0] and not what):
+        levelled = [value / n ** float(power) for value, n in zip((one, other), self.n, strict=True)]
+        limit = levelled[0]
+        if positive and abs(exponent - power) > 1e-6:  # exact for 2/(fan_in + fan_out), and for 1/(n - 1)
+            limit = (self.n[1] - self.n[0]) / (self.n[1] / levelled[1] - self.n[0] / levelled[0])
+        plain = abs(limit - Fraction(limit).limit_denominator(1000)) < 1e-9 * abs(limit) or limit == levelled[0]
+        if not positive or not (plain or what):
             raise self.refuse(
                 f"the numbers {one:g} and {other:g}, at widths {self.n[0]} and {self.n[1]}, are no power of the width",
                 "scale by powers of the width, such as n**-0.5",
             )
-        one, other = (value / n ** float(power) for value, n in zip((one, other), self.n, strict=True))
-        if abs(one / other - 1) <= (unsure and 8 * unsure) or abs(exponent - power) <= 1e-6:
-            return math.copysign(math.sqrt(one * other), one) if unsure else one, power
-        limit = (self.n[1] - self.n[0]) / (self.n[1] / other - self.n[0] / one)  # exact for 2/(fan_in + fan_out)
+        one, other = levelled
+        if abs(one / other - 1) <= (unsure and 8 * unsure) or limit == one:
+            return math.sqrt(one * other) if unsure else one, power
         self.note(
             f"{what or self.place.alike}: a number at widths {self.n[0]} and {self.n[1]} is no pure power of n; "
             f"the limit {limit:.6g} is extrapolated in 1/n"

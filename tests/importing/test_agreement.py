@@ -25,6 +25,8 @@ class Heads(nn.Module):  # type: ignore[misc]
         self.n, self.act = n, act
         self.emb, self.mix = nn.Embedding(10, n), nn.Linear(3, 1, bias=False)
         self.q, self.k, self.v = (nn.Linear(n, n, bias=False) for _ in range(3))
+        self.latents, self.zero = nn.Parameter(torch.randn(2, n)), nn.Linear(n, 2 * n, bias=False)
+        nn.init.zeros_(self.zero.weight)
         for layer in (self.q, self.k, self.v):
             nn.init.normal_(layer.weight, std=n**-0.5)
 
@@ -66,8 +68,44 @@ def test_what_the_language_does_not_say_is_refused(name: str) -> None:
         imported(act, check=False)
 
 
-def test_a_part_of_a_softmax_is_not_the_softmax_of_a_part() -> None:
-    assert "not compared" not in str(imported(lambda *a: attention(*a, seen=2)).imported)
+def scores(net: Any, q: Any, k: Any, more: Any) -> Any:
+    return (q @ k.transpose(1, 2) * net.n**-0.5 + more).softmax(-1)
+
+
+def triangle(net: Any, q: Any, k: Any, v: Any) -> Any:
+    return scores(net, q, k, torch.triu(torch.full((3, 3), -torch.inf).type_as(v), 1)) @ v
+
+
+def sinks(net: Any, q: Any, k: Any, v: Any) -> Any:
+    score = q @ k.transpose(1, 2) * net.n**-0.5
+    return torch.cat([score, torch.zeros(1, 3, 1)], -1).softmax(-1)[..., :-1] @ v
+
+
+def columns(net: Any, q: Any, k: Any, v: Any) -> Any:
+    score = q @ k.transpose(1, 2) * net.n**-0.5
+    weights = torch.stack([score[..., 0], score[..., 1]], -1).softmax(-1)
+    return weights[..., :1] * v + weights[..., 1:] * q
+
+
+RIGHT: dict[str, Act] = {
+    "a part of a softmax is not the softmax of a part": lambda *a: attention(*a, seen=2),
+    "a triangle of another type": triangle,
+    "sinks": sinks,
+    "two columns": columns,
+    "deviations": lambda net, q, k, v: v / (v.std(-1, keepdim=True) + 1e-6),
+    "latents": lambda net, q, k, v: scores(net, net.q(net.latents), k, 0.0) @ v,
+    "zeros": lambda net, q, k, v: v * (1 + net.zero(q).chunk(2, -1)[0]),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_people_write_agrees(name: str) -> None:
+    assert "not compared" not in str(imported(RIGHT[name]).imported)
+
+
+def test_an_axis_grows() -> None:
+    with pytest.raises(tp.ProgramError, match="no axis of a parameter grows with n"):
+        tp.from_torch(lambda n: nn.Linear(5, 5), torch.ones(5))
 
 
 def test_random_numbers_of_torch_go_on_as_they_were() -> None:
