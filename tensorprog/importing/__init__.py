@@ -2,6 +2,7 @@
 
     laws            the law of the entries of a parameter
     initialisers    laws recorded while a module's own initialisers run
+    decompositions  operations that are written out as plainer ones
     capture         the module as operations at two widths
     refusals        what cannot be imported: where, why, and what to do
     values          tensors as axes and expressions
