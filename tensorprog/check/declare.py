@@ -70,7 +70,7 @@ def declare(given: Declaration) -> Atom:
     if problems:
         raise ProgramError(problems)
     before = ATOMS.get(given.name)
-    if before is not None and isinstance(before.numpy, DeclaredFunction) and before.numpy.digest != function.digest:
+    if before is not None and isinstance(before.numpy, DeclaredFunction) and before.numpy.sketch != function.sketch:
         raise fail(
             f"{given.name} is declared already, as another function; programs made before refer to it by name",
             fix=f'tp.atom("{given.name}2", ...)',

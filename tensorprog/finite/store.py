@@ -220,7 +220,7 @@ def settings(job: Job) -> dict[str, Any]:
             name: hashlib.sha256(repr(table.shape).encode() + table.data).hexdigest()
             for name, table in job.netsor.tables.items()
         },
-        "functions": {name: declared_function(name).digest for name in job.netsor.own},
+        "functions": {name: declared_function(name).sketch for name in job.netsor.own},
         "width": job.plan.width,
         "seed": job.seed,
         "method": job.plan.method,

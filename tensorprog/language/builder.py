@@ -261,7 +261,7 @@ class Builder:
         """Name the results: handles or names of whole families."""
         names = []
         for handle in handles:
-            if not isinstance(handle, str | Variable | FamilyHandle) or getattr(handle, "slots", ()):
+            if not isinstance(handle, str | Variable | FamilyHandle) or (isinstance(handle, Variable) and handle.slots):
                 raise fail(f"an output is a whole family, not {handle}", fix="P.outputs(y)")
             name = handle if isinstance(handle, str) else handle.name
             if name not in self._counts():

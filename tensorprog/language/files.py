@@ -13,15 +13,9 @@ from typing import Any
 
 from tensorprog.language.errors import FullDiskError, Problem, ProgramError, fail
 
-__all__ = ["FULL", "Lock", "is_reserved", "json_text", "partial_name", "whole", "write_text", "writing"]
+__all__ = ["FULL", "Lock", "json_text", "partial_name", "whole", "write_text", "writing"]
 
 FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG}  # no room left on the disk, or allowed
-DEVICES = {"con", "prn", "aux", "nul"} | {f"{port}{digit}" for port in ("com", "lpt") for digit in "123456789"}
-
-
-def is_reserved(name: str) -> bool:
-    """Whether Windows takes the name of a file for that of a device: `con`, `NUL.txt`."""
-    return name.split(".")[0].rstrip(" ").lower() in DEVICES
 
 
 @contextmanager

@@ -55,7 +55,8 @@ class InitialLaw:
         members, initial = math.prod(self.netsor.families[self.initial.name].shape), self.initial
         if isinstance(initial.cov, Table):
             given = initial.cov.array.reshape(members, members)
-            return nearest_semidefinite((given + given.T) / 2)
+            near, error = nearest_semidefinite((given + given.T) / 2)
+            return near.astype(np.float64), error
         if initial.data is not None:
             data = initial.data.array
             return data @ data.T * (self._variance / data.shape[1]), 0.0

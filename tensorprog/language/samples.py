@@ -61,8 +61,8 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
         family, bracket, _ = str(name).partition("[")
         if bracket and family in self.arrays:
             family, position = split(self.netsor, name)
-            place = np.unravel_index(position, self.netsor.families[family].shape)
-            return np.asarray(self.arrays[family])[(..., *place)]
+            place: Any = (..., *np.unravel_index(position, self.netsor.families[family].shape))
+            return np.asarray(self.arrays[family][place])
         hint = f"pass keep=('{name}',)" if name in self.netsor.families else did_you_mean(str(name), list(self.arrays))
         raise ProgramError(f"{name} was not kept; {hint}")
 

@@ -39,6 +39,7 @@ from tensorprog.language.records import (
     Dot,
     Draft,
     Family,
+    Index,
     Initial,
     Kind,
     MatMul,
@@ -366,7 +367,9 @@ def check_function(checker: Checker, statement: Nonlin) -> None:
         if is_call(node, "clip"):
             place = first_place(checker, Call("greater", node.args[1:]), ())
             checker.need(place is None, f"{node}: the lower bound is above the upper one{place}", span)
-        for mask in walk(node) if isinstance(node, Reduction) and node.reducer in MASKED else ():
+        if not isinstance(node, Reduction) or node.reducer not in MASKED:
+            continue
+        for mask in walk(node):
             if is_call(mask, "where") and not any(isinstance(part, Variable) for part in walk(mask.args[0])):
                 condition, yes, no = mask.args
                 hidden = condition if yes == Number(-math.inf) else Call("equal", (condition, Number(0)))
@@ -394,11 +397,11 @@ def first_place(checker: Checker, condition: Expr, over: Sequence[str]) -> str |
 def check_names(checker: Checker) -> None:
     """Names bound once and not reserved; indices that are not empty and are declared where they are used."""
     netsor = checker.netsor
-    declarations: tuple[ConstantDef | Initial | Weight, ...] = (*netsor.constants, *netsor.initial, *netsor.weights)
     widths = [(name, Span()) for name in (*(w[0] for w in netsor.widths), *dict(netsor.fixed_widths))]
-    vectors = [(entry.name, entry.span) for entry in (*netsor.initial, *netsor.weights)]
+    vectors: tuple[Initial | Weight, ...] = (*netsor.initial, *netsor.weights)
+    named: tuple[ConstantDef | Index | Initial | Weight, ...] = (*netsor.constants, *netsor.indices, *vectors)
     seen: set[str] = set()
-    for name, span in [*((e.name, e.span) for e in (*netsor.constants, *netsor.indices)), *widths, *vectors]:
+    for name, span in [*((entry.name, entry.span) for entry in named), *widths]:
         check_name(checker, name, span, seen)
         seen.add(name)
     for statement in netsor.body:
@@ -407,7 +410,7 @@ def check_names(checker: Checker) -> None:
         size = index.stop - index.start
         said = f"index {index.name} has {size} values, more than the {MAX_INDEX} allowed" if size > 0 else ""
         checker.need(1 <= size <= MAX_INDEX, said or f"index {index.name} is empty", index.span)
-    for declaration in declarations:
+    for declaration in (*netsor.constants, *vectors):
         for name in declaration.indices:
             said = f"{name} in {declaration.name}[{','.join(declaration.indices)}] is not a declared index"
             checker.need(name in netsor.index, said, declaration.span, did_you_mean(name, list(netsor.index)))
@@ -428,7 +431,8 @@ def check_name(checker: Checker, name: str, span: Span, seen: Collection[str]) -
 def declared_families(checker: Checker) -> dict[str, Family]:
     """Families of the initial vectors and weights."""
     families: dict[str, Family] = {}
-    for entry in (*checker.netsor.initial, *checker.netsor.weights):
+    entries: tuple[Initial | Weight, ...] = (*checker.netsor.initial, *checker.netsor.weights)
+    for entry in entries:
         vector = isinstance(entry, Initial)
         for width in (entry.width,) if isinstance(entry, Initial) else entry.shape:
             checker.width(width, entry.span)

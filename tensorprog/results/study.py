@@ -16,7 +16,6 @@ from tensorprog.blocks.html import Shown
 from tensorprog.finite.job import kept_families
 from tensorprog.language.averages import average_members, with_averages
 from tensorprog.language.errors import TensorprogError
-from tensorprog.language.files import is_reserved
 from tensorprog.language.formats import label, members, split
 from tensorprog.language.ir import Netsor, Table
 from tensorprog.results.comparison import AVERAGED, MAX_MEMBERS, Comparison, table_of_widths
@@ -157,7 +156,7 @@ class Study(Shown):
 def default_out(netsor: Netsor) -> Path:
     """runs/<program>, with a name that is safe as that of a folder."""
     name = re.sub(r"[^\w.-]+", "_", netsor.name).strip(".") or "program"
-    return Path("runs") / (f"{name}_" if is_reserved(name) else name)
+    return Path("runs") / name
 
 
 # ---- numbers as JSON -------------------------------------------------------------------------------------------------

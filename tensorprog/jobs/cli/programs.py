@@ -26,7 +26,7 @@ from tensorprog.jobs.cli.frame import (
 )
 from tensorprog.jobs.cli.options import FILE, FORCE, FORMAT, QUIET, SET, number, option, options, out
 from tensorprog.language.errors import TensorprogError, fail
-from tensorprog.language.files import is_reserved, write_text
+from tensorprog.language.files import write_text
 from tensorprog.shipped import SCHEMA, STARTER, judged, resolve
 
 __all__ = ["graph", "import_", "list_", "new"]
@@ -93,15 +93,14 @@ def new(name: str, source: str | None, out: Path | None, force: bool, quiet: boo
     """
     from tensorprog.language.data_files import data_path
 
-    if not re.fullmatch(r"\w([\w.-]*\w)?", name) or is_reserved(name) or name.endswith(SUFFIXES):
+    if not re.fullmatch(r"\w([\w.-]*\w)?", name) or name.endswith(SUFFIXES):
         plain = re.sub(r"[^\w.-]+", "_", PureWindowsPath(name).stem).strip("._-") or "mine"
-        plain += "_program" if is_reserved(plain) else ""
         raise fail(
             f"{name!r} cannot name a program: letters, digits, and . - _ between them, without an ending or a folder",
             fix=f"tp new {plain} -o FOLDER",
         )
     target = out / f"{name}.yaml" if out is not None and out.is_dir() else out or Path(f"{name}.yaml")
-    if target.suffix.lower() not in SUFFIXES or is_reserved(target.name):
+    if target.suffix.lower() not in SUFFIXES:
         raise fail(f"{target}: program files end in {' or '.join(SUFFIXES)}", fix=f"-o {name}.yaml")
     writable(target)
     path = resolve(source) if source is not None else STARTER

@@ -64,10 +64,6 @@ class Atom:
     doc: str = ""
     declared: bool = False  # the facts are what a program's author says, attacked but not proved
 
-    def __post_init__(self) -> None:
-        if not self.name.isidentifier():
-            raise ValueError(f"an atom's name must be an identifier, not {self.name!r}")
-
     @property
     def continuous(self) -> bool:
         """Whether the function has a finite modulus somewhere, so is continuous there."""
