@@ -24,7 +24,7 @@ def test_networks_of_one_width_have_the_moments_of_the_program(name: str) -> Non
     np.testing.assert_array_less(np.abs(ours - theirs), 4.9 * np.hypot(error, slack) + 1e-12)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [*NETWORKS, *(pytest.param(name, marks=pytest.mark.slow) for name in ("gru", "lstm"))])
 def test_networks_of_growing_width_have_the_second_moments_of_the_limit(name: str) -> None:
     """(4 m(256) - m(64)) / 3 has no term in 1/n; what is left, of order 1/n**2, is below the standard error."""
     program = tp.load(name)
