@@ -285,9 +285,9 @@ class Calculus:
         """Facts of what a reference in a statement reads."""
         initial = self.structure.initial.get(reference.name)
         if initial is not None:
-            still = initial.cov == Number(0) and isinstance(initial.mean, Expr)
-            low, high = (0.0, 1.0) if initial.grid else (still and self.closed(initial.mean)) or ALL
-            found = _tidy(Facts(low, high))
+            mean = initial.mean if initial.cov == Number(0) else None
+            still = self.closed(mean) if isinstance(mean, Expr) else None
+            found = _tidy(Facts(*((0.0, 1.0) if initial.grid else still or ALL)))
         else:
             definers = self.structure.definers(position, reference)
             if not definers and reference not in self.netsor.body[position].references:

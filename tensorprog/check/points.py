@@ -111,7 +111,7 @@ def _leaf(
     axes = union(*(slot.indices for slot in decides.slots))
     if len(t) * math.prod(high + 1 - low for low, high in (slot.bounds(ranges) for slot in decides.slots)) > MANY:
         raise Unread
-    key = np.uint64(zlib.crc32(decides.name.encode()))
+    key: NDArray[np.uint64] = np.asarray(zlib.crc32(decides.name.encode()), dtype=np.uint64)
     for slot in decides.slots:
         key = _mixed(key + align(affine_values(slot, ranges), axes).astype(np.uint64))
     start, end = (FAR * (_mixed(key + np.uint64(salt)) / 2.0**63 - 1) for salt in (2 * k, 2 * k + 1))
@@ -122,10 +122,10 @@ def _leaf(
     return Open((BATCH, *axes), np.clip(start + (end - start) * t, low, high))
 
 
-def _mixed(key: NDArray[np.uint64] | np.uint64) -> NDArray[np.uint64]:
+def _mixed(key: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Numbers that look random (splitmix64)."""
     with np.errstate(over="ignore"):
-        key = np.asarray(key) * np.uint64(0x9E3779B97F4A7C15)
+        key = key * np.uint64(0x9E3779B97F4A7C15)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             key = (key ^ (key >> np.uint64(shift))) * np.uint64(factor)
         return key ^ (key >> np.uint64(31))
@@ -170,7 +170,7 @@ def _breaks(line: Line, scored: bool) -> bool:
 def _grows(line: Line, scored: bool) -> bool:
     """Whether a function of one number grows like exp(x), or without scores like exp(x**2)."""
     with np.errstate(all="ignore"):
-        logs = np.log(np.abs(line(2.0 ** (np.arange(160) / 4))))
+        logs = np.log(np.abs(line(2.0 ** (np.arange(-40, 160) / 4))))
     logs = logs[: int(np.argmin(np.isfinite(logs)))] if not np.isfinite(logs).all() else logs
     if len(logs) < 9 or logs[-5] < LARGE:
         return False
