@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from scipy.stats import truncnorm
-
 __all__ = ["EntryLaw", "constant_law", "normal_law", "truncated_law", "uniform_law"]
 
 NEVER_CUT = 7.0  # standard deviations beyond which the bounds of a truncated normal are none, in double precision
@@ -75,6 +73,8 @@ def uniform_law(low: float, high: float) -> EntryLaw:
 
 def truncated_law(mean: float, deviation: float, low: float, high: float) -> EntryLaw:
     """Gaussian entries that are drawn again while they lie outside of the bounds; plain ones where bounds never act."""
+    from scipy.stats import truncnorm
+
     a, b = (low - mean) / deviation, (high - mean) / deviation
     if min(-a, b) > NEVER_CUT:
         return normal_law(mean, deviation)
