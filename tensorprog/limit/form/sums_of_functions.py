@@ -169,9 +169,11 @@ class SumsOfFunctions:
         self._fresh = count(1)
         self.spelled: dict[str, list[int]] = {}
         self.carried = carried(netsor)
-        sums = {name: running_sum(self, name) for name in sorted(self.carried)}
-        self._inlined = {(found[0], ()): found[1] for found in sums.values() if found is not None}
-        self.carried -= {name for name, found in sums.items() if found is not None}
+        known: dict[tuple[int, Step], Expr] = {}
+        while sums := {name: found for name in sorted(self.carried) if (found := running_sum(self, name))}:
+            known |= {(position, ()): expr for position, expr in sums.values()}
+            self.carried -= sums.keys()
+            self._inlined = dict(known)
         self.spelled = {name: self._moving(name) for name in sorted(self.carried & random_families(netsor))}
 
     def is_base(self, name: str) -> bool:
@@ -521,19 +523,29 @@ def branches_apart(parts: SumsOfFunctions, expr: Expr) -> Expr:
     return rebuild(expr, change)
 
 
+def _reads(expr: Expr, names: Collection[str]) -> bool:
+    return any(variable.name in names for variable in variables(expr))
+
+
 def running_sum(parts: SumsOfFunctions, name: str) -> tuple[int, Expr] | None:
     """h[t] = a h[t-1] + g[t] as sum over k <= t of a**(t-k) g[k], and where it stands; None for what is not so.
 
-    a is a number and g[t] affine in Gaussian variables, so that h[t] is Gaussian: a residual stream.
+    a is a number and g[t] reads nothing that is carried along: a residual stream, Gaussian where g[t] is.
     """
     family = parts.netsor.families[name]
     own = [p for p in family.statements if name in {v.name for v in variables(parts.statement(p))}]
-    form = parts.affine(parts.statement(own[0])) if len(own) == 1 and family.kind == "vector" else None
-    before = [entry for entry in form[0] if entry[1].name in parts.carried] if form else []
-    if form is None or len(before) != 1:
+    if len(own) != 1 or family.kind != "vector":
         return None
-    factor, reference, bound = before[0]
+    terms = list(parts._terms(parts.statement(own[0])))
+    before = [entry for entry in terms if entry[2] is not None and _reads(entry[2], parts.carried)]
+    if len(before) != 1 or not isinstance(before[0][2], Variable):
+        return None
+    number, bound, reference = before[0]
+    assert isinstance(reference, Variable)
     moved = [k for k, slot in enumerate(reference.slots) if slot != Affine.index(str(k))]
+    others = [p for p in family.statements if p not in own]
+    mask = indicator([(reference.slots[k], family.ranges[k]) for k in moved])  # where it reads zeros at the first step
+    factor = number if others else product_of(part for part in factors(number) if part != mask)
     if (
         reference.name != name
         or bound
@@ -552,10 +564,10 @@ def running_sum(parts: SumsOfFunctions, name: str) -> tuple[int, Expr] | None:
     def decay(since: Affine) -> Expr:
         return ONE if factor == ONE else Call("power", (factor, affine_expr(Affine.index(here) - since)))
 
-    added = sum_of([form[1], *(_summed(b, product_of((c, v))) for c, v, b in form[0] if v != reference)])
+    added = sum_of(_summed(b, c if v is None else product_of((c, v))) for c, b, v in terms if v is not reference)
     known = Call("where", (Call("less_equal", (affine_expr(step), IndexValue(here))), decay(step), ZERO))
     summed = Reduction("sum", (name_k,), product_of((known, substitute(added, {here: step}))))
     first = tuple(Affine((), start - 1) if str(k) == here else s for k, s in enumerate(reference.slots))
     ranges = {str(k): span for k, span in enumerate(box)}
-    base = parts.read(Variable(name, first), ranges, [p for p in family.statements if p not in own])
+    base = parts.read(Variable(name, first), ranges, others) if others else None
     return own[0], summed if base is None else sum_of((product_of((decay(first[moved[0]]), base)), summed))
