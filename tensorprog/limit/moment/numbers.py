@@ -100,7 +100,14 @@ class Numbers(Recursion[Value, IndexedValues]):
         return IndexedValues.of_cases({e: expectation(e, s) for e, s in found if always <= e}, ranges, prefer)
 
     def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
-        """A second moment, whose arrays count as kept, refused where an entry or its error is not finite."""
+        """A second moment, whose arrays count as kept, refused where an entry or its error is not finite.
+
+        Sums of several parts round by their order, so that of a family it is the mean of both orders of the copies.
+        """
+        if f == g and len(self.parts.of(f)) > 1:
+            copies = [(span, moment.ranges.get(f"{name}_")) for name, span in moment.ranges.items() if name.isdigit()]
+            if all(first == second for first, second in copies):
+                moment = (moment + self.swapped(moment, moment.ranges)).mapped(lambda value: value.scaled(0.5))
         keep(*(array for term in moment.terms for array in term.value.arrays))
         return _finite(moment, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
 
