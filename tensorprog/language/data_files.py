@@ -99,7 +99,7 @@ def read_npy(stream: IO[bytes], size: int) -> Any:
         raise DataError("has no valid .npy header", "np.save('numbers.npy', array) writes one") from None
     if dtype.kind not in "fiu":
         raise DataError(f"holds {dtype}, not real numbers", "save an array of floats; objects are never unpickled")
-    if count > MAX_ENTRIES or len(shape) > 8 or min(shape, default=1) < 1:
+    if count > MAX_ENTRIES or len(shape) > 8 or any(type(side) is not int or side < 1 for side in shape):
         raise DataError(f"announces the shape {shape}; at most {MAX_ENTRIES} numbers in 8 dimensions are allowed")
     if size - stream.tell() != count * dtype.itemsize:
         raise DataError(f"is damaged: its header announces {count} numbers, and other bytes follow")
