@@ -171,9 +171,11 @@ class TrapezoidalGrid:
         self.end = self.flat + math.asinh(max(0.0, reach - flat) / self.b)  # a t beyond which y is beyond the reach
 
     def points(self, t: Array) -> Array:
+        """The points of the grid at the parameters t."""
         return np.asarray(self.centre + self.b * (t + 0.5 * (np.exp(t - self.flat) - np.exp(-t - self.flat))))
 
     def slopes(self, t: Array) -> Array:
+        """The derivatives of the points with respect to t."""
         return np.asarray(self.b * (1 + 0.5 * (np.exp(t - self.flat) + np.exp(-t - self.flat))))
 
 

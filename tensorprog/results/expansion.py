@@ -55,6 +55,7 @@ class MemberMoments:
 
     @property
     def read(self) -> tuple[str, ...]:
+        """Names of the averages that the moments are taken from."""
         return tuple(name for name in (self.variance, *self.powers, self.scalar) if name)
 
     def moments(self, values: Numbers, order: int) -> Array:

@@ -7,16 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import tensorprog as tp
 from tensorprog import Program
-from tensorprog.language.memory import amount
-from tensorprog.limit.draw import sampled
-from tensorprog.limit.memory import Budget, need
 from tests.reading import loads
 
 MIB = 1 << 20
@@ -85,46 +81,11 @@ def test_draws_of_what_is_carried_keep_to_the_budget(program: str) -> None:
     assert used <= 100
 
 
-@pytest.mark.parametrize("limit", [1, 999, 1000 * MIB, 1024 * MIB, 1025 * MIB, 2**30 + 1])
-@pytest.mark.parametrize("more", [1, MIB])
-def test_what_is_needed_is_quoted_larger_than_what_is_allowed(limit: int, more: int) -> None:
-    with Budget(limit).within(), pytest.raises(tp.MemoryLimitError) as error:
-        need(max(limit + more, 3 * MIB) / 8, "this")
-    wanted, allowed = quoted(str(error.value))
-    assert wanted > allowed
-    assert allowed <= limit
-    assert amount(limit, up=True).split()[1] in UNITS
-
-
-def test_what_is_kept_counts() -> None:
-    budget = Budget(10 * MIB)
-    kept: Any = np.zeros(MIB)
-    with budget.within():
-        need(MIB, "this")
-        budget.keep(kept[::2], np.broadcast_to(kept, (3, MIB)))
-        assert budget.held == kept.nbytes
-        with pytest.raises(tp.MemoryLimitError, match="with the 8 MiB that are kept"):
-            need(MIB, "this")
-        del kept
-        assert not budget.held
-        need(MIB, "this")
-    need(1e30, "this")  # nothing is asked outside
-
-
 def short(program: str) -> tp.Program:
     """A program on sentences, for three tokens."""
     text = (Path(tp.__file__).parents[1] / "programs" / f"{program}.yaml").read_text()
     return Program.from_netsor(loads(text.replace("data: data/tokens.npy, variance: sigma_w2", "cov: 0.5**abs(t - t_)"),
                                      {"T": 3, "S": 1}))  # fmt: skip
-
-
-@pytest.mark.parametrize("program", ["attention_correlated", "deep_attention"])
-def test_numbers_do_not_depend_on_how_many_are_worked_on_together(
-    program: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = tp.load(program).limit().sample(40)["y"]
-    monkeypatch.setattr(sampled, "WORKING", 1)
-    np.testing.assert_array_equal(first, tp.load(program).limit().sample(40)["y"])
 
 
 def test_few_draws_have_an_error() -> None:

@@ -161,16 +161,6 @@ def test_a_cell_behind_a_score_has_its_law() -> None:
 
 
 @pytest.mark.slow
-def test_draws_of_all_layers_have_the_law() -> None:
-    law = _law(BENT)
-    value, error = law.cov("x", with_error=True)
-    drawn = law.sample(4096, seed=3, keep=["x"])["x"]
-    assert np.array_equal(drawn[:, -1], law.sample(4096, seed=3)["y"])
-    spread = np.std((drawn - drawn.mean(axis=0)) ** 2, axis=0) / math.sqrt(len(drawn))
-    difference = np.abs(np.var(drawn, axis=0) - np.einsum("lili->li", value))
-    assert np.all(difference < STATED * spread + np.einsum("lili->li", error))
-
-
 def test_what_is_carried_otherwise_is_refused_in_words() -> None:
     beside = CELL.replace("sigmoid(p) * tanh(g[t]) * c[t - 1]", "sigmoid(g[t]) * c[t - 1]")
     beside = beside.replace("  Q: 1", "  U: 1\n  Q: 1")

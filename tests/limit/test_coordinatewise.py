@@ -120,6 +120,7 @@ def test_finite_networks_turn_as_complex_numbers_do() -> None:
         assert np.all(np.abs(here - there) < 4.9 * np.hypot(noise, own)), method
 
 
+@pytest.mark.slow
 def test_wide_networks_have_the_law() -> None:
     program = _read(ROTARY)
     law = program.limit()

@@ -1,17 +1,13 @@
-"""Deep programs with scores: a layer costs the same at every depth, and the numbers are those of a direct recursion."""
+"""Deep programs with scores: their numbers are those of a direct recursion."""
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.gaussian.several import point_sets
-from tensorprog.limit.law.by_layer import Axes, LayerDraws
-from tensorprog.limit.law.conditional_moments import DrawSource
 
 LAYER = """
   - m{t}[i] = Dot(x{s}[i], x{s}[i], scale=1/n)
@@ -97,57 +93,3 @@ def test_a_stack_has_the_moments_of_the_chain_of_its_gram_matrices(text, depth, 
     assert np.all(np.abs(found - expected.mean(axis=0)) < 4.5 * error)
     if tied:
         assert np.all(np.abs(found - grams(depth, 40_000, 1).mean(axis=0)) > 6 * error)
-
-
-@pytest.mark.parametrize(("short", "long"), [(4, 12)])
-def test_a_layer_costs_the_same_at_every_depth(short, long, tmp_path, monkeypatch):
-    """The expectations that are computed are counted: as many for each layer."""
-    from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-
-    counts = []
-    whole = NumericRecursion.averaged
-
-    def counted(self, *rest):
-        counts[-1] += self.each
-        return whole(self, *rest)
-
-    monkeypatch.setattr(NumericRecursion, "averaged", counted)
-    for depth in (short, long):
-        counts.append(0)
-        path = tmp_path / f"stack{depth}.yaml"
-        path.write_text(by_index(depth))
-        tp.load(str(path)).limit().sample(4, seed=1)
-    assert 0 < counts[1] <= 1.1 * counts[0] * long / short
-
-
-def test_moments_of_a_draw_do_not_depend_on_how_many_are_worked_on_together(tmp_path):
-    """Bit for bit; and a draw has an error of its own, however many larger ones there are."""
-    path = tmp_path / "stack.yaml"
-    path.write_text(by_index(2))
-    source = DrawSource(tp.load(str(path)).limit().recursion, [("y", ((0, 3),))])
-    points = np.random.default_rng(1).standard_normal((2048, source.dim))  # 9 * 2048 moments are a large array
-    found, errors = [], []
-    for size in (1, 64, 2048):
-        parts, wrong = [], []
-        for start in range(0, 128 if size == 1 else 2048, size):
-            with source.at(points[start : start + size]) as given:
-                parts.append(source.cov(given, 0, 0))
-                wrong.append(np.copy(given.wrong))
-        found.append(np.concatenate(parts))
-        errors.append(np.mean(wrong, axis=0))
-    assert np.array_equal(found[1], found[2]) and np.array_equal(found[0], found[2][:128])
-    assert np.all(errors[2] <= 1.2 * errors[1])
-
-
-def test_layers_of_a_depth_profile_are_the_second_moments_of_the_whole_family(tmp_path):
-    """Taken layer by layer, and all at once between all layers."""
-    path = tmp_path / "stack.yaml"
-    path.write_text(by_index(4))
-    law = tp.load(str(path)).limit()
-    draws = LayerDraws(law, Axes("x", 0, 1), ())
-    (found, *_) = draws.replicates(64, 1)
-    (points,) = islice(point_sets(draws.source.dim, 6, 0), 1)
-    whole = draws.source.draws.at(points)
-    expected = np.einsum("dtitj->dtij", whole.covariances("x", "x"))
-    np.testing.assert_allclose(found.gram[:, :, 0], expected, rtol=1e-12)
-    np.testing.assert_allclose(found.raw[1][:, :, 0], np.einsum("dtii->dti", expected), rtol=1e-12)

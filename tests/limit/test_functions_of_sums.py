@@ -11,8 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.limit.draw.draws import Draws
-from tensorprog.limit.moment.values import REPLICATE
 
 Array = NDArray[Any]
 Network = Callable[[Array, Callable[[], Array]], Array]
@@ -156,34 +154,3 @@ def test_functions_of_sums_before_more_scores_beside_dense_networks(
     found, error = reached(network, np.random.default_rng(5))
     assert np.all(mine < 0.1 * np.sqrt(max(second[0, 0], second[1, 1]))), mine
     assert np.all(np.abs(found - limit) < 4 * error + mine), (limit, mine, found, error)
-
-
-def on_nodes(first: float, second: float, cov: float) -> tuple[Array, Array]:
-    """Nodes (m, 2) and weights (m,) of a product rule for two Gaussian variables."""
-    nodes = np.linspace(-6.5, 6.5, 40)  # equally spaced: the error falls geometrically
-    weights = np.exp(-(nodes**2) / 2)
-    pairs = np.array([(s, t) for s in nodes for t in nodes])
-    root = np.array([[np.sqrt(first), 0], [cov / np.sqrt(first), np.sqrt(second - cov**2 / first)]])
-    return pairs @ root.T, np.multiply.outer(weights, weights).reshape(-1) / weights.sum() ** 2
-
-
-def test_moments_given_the_scores_are_those_of_a_product_rule(tmp_path: Path) -> None:
-    path = tmp_path / "sums.yaml"
-    path.write_text(HEAD + TANH_THREE_TIMES)
-    layers = Draws(tp.load(path).limit().recursion, ["p3"])
-    given = layers.at(np.random.default_rng(2).standard_normal((3, layers.dim)))
-    scores = [given.average(name).value.data.reshape(3, 2, 2) for name in ("p1", "p2")]
-    found = given.replicated("y2", "y2").dense((REPLICATE, "0", "0_"))
-    first, second = (np.exp(p) / np.exp(p).sum(axis=2, keepdims=True) for p in scores)
-    x = np.array([[1, 0.3], [0.3, 1]])
-    for k in range(3):
-        u = x + first[k] @ x @ first[k].T
-        a, weights = on_nodes(u[0, 0], u[1, 1], u[0, 1])
-        inner = np.tanh(a)
-        between = (inner * weights[:, None]).T @ inner
-        w = second[k] @ between @ second[k].T
-        b, others = on_nodes(w[0, 0], w[1, 1], w[0, 1])
-        outer = np.tanh(inner[:, None] + b[None])
-        expected = np.array([[weights @ (outer[..., i] * outer[..., j]) @ others for j in (0, 1)] for i in (0, 1)])
-        assert np.all(np.abs(found.value[k] - expected) <= found.error[k] + 1e-6), (found.value[k], expected)
-        assert np.all(found.error[k] < 5e-3), found.error[k]

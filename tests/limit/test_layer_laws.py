@@ -9,8 +9,6 @@ import pytest
 from numpy.typing import NDArray
 
 from tensorprog import Law
-from tensorprog.limit.draw.conditioned import Conditioned
-from tensorprog.limit.law import conditional_moments
 from tests.reading import loads
 from tests.stated import STATED
 
@@ -93,18 +91,3 @@ def test_joint_laws_are_averages_of_normal_laws(law: Law) -> None:
     value, error = law.cdf(["y[1]", "y[2]"], points, with_error=True)
     spread = below.std(axis=1) / math.sqrt(below.shape[1])
     assert np.all(np.abs(value - below.mean(axis=1)) <= 5 * np.hypot(spread, np.asarray(error) / STATED))
-
-
-@pytest.mark.slow
-def test_numbers_do_not_depend_on_how_many_draws_are_held_at_once(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = np.asarray(law.cov("y"))
-    monkeypatch.setattr(conditional_moments, "NUMBERS", 1 << 14)
-    np.testing.assert_allclose(np.asarray(Law(loads(TEXT), accuracy=0.1).cov("y")), whole, rtol=1e-12)
-
-
-def test_the_error_of_covariances_reaches_every_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Conditioned, "relative", property(lambda _: 10.0, lambda _, value: None), raising=False)
-    law = Law(loads(TEXT), accuracy=1e4)
-    for value, error in (law.cov("y", with_error=True), law.var("y[1]", with_error=True),
-                         law.density(["y[1]", "y[2]"], np.array([[0.5, 1.0]]), with_error=True)):  # fmt: skip
-        assert np.all(np.asarray(error) >= 9 * np.abs(value))

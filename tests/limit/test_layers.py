@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.integrate import quad
 
 import tensorprog as tp
 from tensorprog import Law
@@ -176,21 +175,6 @@ def test_given_all_scores_theorem_1_and_the_layers_are_one_gaussian_law() -> Non
     assert np.allclose(own.cov("y"), k1 + a2 @ k1 @ np.swapaxes(a2, 1, 2), rtol=1e-12)
     assert np.allclose(own.cov("w"), [oracles.arccos_kernel(each) for each in k1], rtol=1e-10)
     assert theorem.given({name: scores[name] for name in ("p1",)} | {"p2": scores["p2"]}).cov("y").shape == (3, 3, 3)
-
-
-def test_laws_given_scores_are_the_same_however_many_draws_are_worked_on_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    law = _law(ITERATED, s=3)
-    scores = {name: law.sample(5, seed=1)[name] for name in ("p1", "p2")}
-    whole = law.given(scores)
-    values = whole.cov("y"), whole.mean("w"), whole.expectation("tanh(y[0])**2")
-    monkeypatch.setattr("tensorprog.limit.law.conditional_law.NUMBERS", 40)  # two draws
-    parts = law.given(scores)
-    for one, two in zip(values, (parts.cov("y"), parts.mean("w"), parts.expectation("tanh(y[0])**2")), strict=True):
-        np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-14)
-    empty = law.given({name: value[:0] for name, value in scores.items()})
-    assert empty.cov("y").shape == (0, 3, 3)
 
 
 DEEP = """
@@ -556,26 +540,3 @@ def test_functions_of_initial_vectors_are_averaged_with_the_averages_of_each_dra
     for draws in (scores, scores[:2], scores[::-1]):
         expected = np.array([cov(p) for p, _ in draws])
         assert np.allclose(law.given({"p": draws}).cov("y"), expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_errors_of_averages_count_where_a_function_turns_to_one_side_only(sign: int) -> None:
-    def law(kink: float) -> Law:
-        return Law(loads(
-            "program: turned\nindices: {i: 3}\ninitial:\n  x: {cov: 1}\n  z: {cov: 1}\nweights: {'V[i]': 1, W: 1}\n"
-            "body:\n  - g[i] = MatMul(V[i], x)\n  - one = Nonlin(1 + 0*z)\n"
-            f"  - h = Nonlin({sign}*where(abs(g[0])*abs(g[1]) > abs(g[2]), 1, 0))\n  - m = Dot(h, one, scale=1/n)\n"
-            f"  - u = Nonlin(tanh(z + 1000*relu({kink!r} - m)))\n  - v = Nonlin(tanh(z + 1000*relu(m - {kink!r})))\n"
-            "  - a = Nonlin(m*one)\n  - y = MatMul(W, u)\n  - w = MatMul(W, v)\noutputs: [y, w, a]\n"
-        ))  # fmt: skip
-
-    # P(|a b| > |c|) of independent normals
-    average = sign * quad(lambda a: 4 / np.pi * np.arctan(a) * np.exp(-(a**2) / 2) / np.sqrt(2 * np.pi), 0, 40)[0]
-    found, error = law(0.0).mean("a", with_error=True)
-    assert 1e-6 < abs(found - average) < error
-    kink = float(found + average) / 2
-    points, weights = np.polynomial.hermite_e.hermegauss(100)
-    for name, side in (("y", -1), ("w", 1)):
-        value, off = law(kink).var(name, with_error=True)
-        true = weights @ np.tanh(points + 1000 * max(0.0, side * (average - kink))) ** 2 / weights.sum()
-        assert abs(value - true) < off

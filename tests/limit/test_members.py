@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.results.study import settings_of
 
 
 @pytest.fixture(scope="module")
@@ -80,28 +79,6 @@ def test_members_given_the_scores(program: tp.Program) -> None:
     np.testing.assert_array_equal(found.mean("y[1]"), found.mean("y")[:, 1])
     np.testing.assert_array_equal(found.cov("y[1]"), found.cov("y")[:, 1, 1])
     np.testing.assert_array_equal(found.sample(4, 0, "y[1]"), found.sample(4, 0, "y")[..., 1])
-
-
-def test_members_in_everything_that_takes_a_name(program: tp.Program) -> None:
-    law, net = program.limit(), program.run(8, 200, seed=1)
-    table = tp.compare(net, law)
-    assert tp.compare(net, law, "y[1]")["y[1]"].ks == table["y[1]"].ks
-    assert table.to_dataframe().loc["y[1]", "ks"] == table["y[1]"].ks
-    assert f"variance  {law.var('y[1]'):.9g}" in program.explain("y[1]")
-    assert settings_of(program.netsor, {"keep": ("q[0,1]", "q")}).keep == ("q",)
-    for picture in (
-        lambda v: tp.plots.covariance(law, v),
-        lambda v: tp.plots.density(net, law, v),
-        lambda v: tp.plots.convergence([table], v),
-    ):
-        assert picture("y[1]") is not None
-    swept = tp.sweep(program, [8], repeats=1, samples=100, variables="y[1]")
-    assert list(swept["variable"].values) == ["y[1]"]
-    assert law.correction("variance", "y[1]", draws=2**12)[0] == pytest.approx(
-        law.correction("variance", "y[0]", draws=2**12)[0], abs=1.0
-    )
-    with pytest.raises(tp.ProgramError, match=r"did you mean z\?$"):  # a profile is of all tokens of all layers
-        tp.depth("deep_attention", "z[1,0]", to=2)
 
 
 @pytest.mark.parametrize(

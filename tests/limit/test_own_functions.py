@@ -13,8 +13,6 @@ import sympy as sp
 import tensorprog as tp
 from tensorprog.language.atoms import ATOMS
 
-INF = np.inf
-
 
 def network(f: Callable[[Any], Any]) -> tp.Program:
     """One layer on three correlated inputs."""

@@ -80,22 +80,6 @@ def test_draws_and_expectations_of_normalised_vectors() -> None:
     assert value == pytest.approx(expected[0, 1], abs=error)
 
 
-CHANNELS = """
-program: channels
-constants: {C: 3, m: 4}
-indices: {c: C, i: m, j: m}
-initial: {"x[c,i]": {mean: 0, cov: "RHO**abs(c - c_) * 0.5**abs(i - i_)"}}
-weights: {"WEIGHT": 2, V: 1}
-body:
-  - u[c,i] = MatMul(WEIGHT, x[c,i])
-  - mu[c]  = Nonlin(mean[j](u[c,j]))
-  - v[c]   = Nonlin(mean[j]((u[c,j] - mu[c])**2))
-  - h[c,i] = Nonlin(relu((u[c,i] - mu[c]) / sqrt(v[c] + 1e-5)))
-  - f[c,i] = MatMul(V, h[c,i])
-outputs: [f]
-"""
-
-
 def test_softmax_over_an_index_of_vectors() -> None:
     """Smooth and of two variables: to rounding, against a product rule; the members of v are independent of u."""
     law = Law(
@@ -174,15 +158,6 @@ outputs: [y]
     assert error < 1e-3
     s = law.sample(400_000, seed=2, keep=("s",))["s"][:, 1:].max(axis=1) ** 2
     assert abs(s.mean() - value) < 5 * s.std() / np.sqrt(len(s)) + error
-
-
-def test_objects_do_not_grow_with_the_batch() -> None:
-    counts = []
-    for size in (2, 5):
-        law = tp.load("batchnorm_mlp", m=size).limit()
-        law.cov("f")
-        counts.append(len(law.recursion._expectations))
-    assert counts[0] == counts[1]
 
 
 def test_formulas_and_accuracy_are_refused() -> None:

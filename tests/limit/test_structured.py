@@ -13,8 +13,6 @@ from scipy import special, stats
 
 import tensorprog as tp
 from tensorprog import Law
-from tensorprog.limit.draw import conditioned, draws, normals, sampled
-from tensorprog.limit.draw.normals import Points, Streams
 from tests.reading import loads
 from tests.stated import STATED
 
@@ -83,14 +81,6 @@ def test_structured_covariances_are_the_dense_ones(law: Law) -> None:
         assert np.abs(cov.at(grid[:half], grid[half:]) - dense).max() <= cov.error + 1e-15, name
 
 
-def test_products_over_different_positions_are_kept_apart(law: Law) -> None:
-    (term,) = law.cov("p").factors
-    assert term["equations"] == ["[0] = [0_]"]
-    assert sorted(array.ndim for _, array in term["factors"]) == [2, 3]  # the variance of WQ[a] goes with one of them
-    (term,) = law.cov("d").factors  # over the same positions the product is no larger
-    assert len(term["factors"]) == 1
-
-
 def test_what_does_not_fit_is_refused_with_a_way_out() -> None:
     program = tp.load("attention_correlated", s=32, H=3)
     law = program.limit(max_memory="8MiB")
@@ -109,21 +99,16 @@ def softmax(p: Array) -> Array:
     return np.asarray(a / a.sum(axis=-1, keepdims=True))
 
 
-def test_scores_read_afterwards_are_those_the_outputs_had(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
-    for chunk in (normals.CHUNK, 40):  # a draw takes some hundred normals: whole blocks of draws, then piece by piece
-        for module in (normals, draws, conditioned, sampled):
-            monkeypatch.setattr(module, "CHUNK", chunk)
-        drawn = law.sample(600, seed=1, keep=("v", "w"))
-        assert list(drawn) == ["y", "z", "t", "d", "c", "m", "v", "w", "p", "r"]
-        assert drawn.arrays["p"] is drawn["p"]
-        y = np.einsum("naij,naj->ni", softmax(drawn["p"]), drawn["v"])
-        z = np.einsum("naij,nj->ni", softmax(drawn["r"]), drawn["w"])
-        np.testing.assert_allclose(drawn["y"], y, rtol=1e-13, atol=1e-14)
-        np.testing.assert_allclose(drawn["z"], z, rtol=1e-13, atol=1e-14)
-        again = law.sample(600, seed=1, keep=("v", "w", "p"))
-        assert np.array_equal(again["p"], drawn["p"])
-        assert np.array_equal(again["y"], drawn["y"])
-        assert np.array_equal(pickle.loads(pickle.dumps(drawn))["r"], drawn["r"])
+def test_scores_read_afterwards_are_those_the_outputs_had(law: Law) -> None:
+    drawn = law.sample(600, seed=1, keep=("v", "w"))
+    assert list(drawn) == ["y", "z", "t", "d", "c", "m", "v", "w", "p", "r"]
+    y = np.einsum("naij,naj->ni", softmax(drawn["p"]), drawn["v"])
+    z = np.einsum("naij,nj->ni", softmax(drawn["r"]), drawn["w"])
+    np.testing.assert_allclose(drawn["y"], y, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(drawn["z"], z, rtol=1e-13, atol=1e-14)
+    again = law.sample(600, seed=1, keep=("v", "w", "p"))
+    assert np.array_equal(again["p"], drawn["p"]) and np.array_equal(again["y"], drawn["y"])
+    assert np.array_equal(pickle.loads(pickle.dumps(drawn))["r"], drawn["r"])
 
 
 def test_scores_of_one_draw_go_with_each_other(law: Law) -> None:
@@ -132,21 +117,6 @@ def test_scores_of_one_draw_go_with_each_other(law: Law) -> None:
     for a in range(2):
         np.testing.assert_allclose(drawn["t"][:, a, a], drawn["p"][:, a], rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(np.einsum("naii->nai", drawn["p"]), drawn["d"], rtol=1e-12, atol=1e-14)
-
-
-def test_streams_are_read_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(normals, "CHUNK", 60)
-    sources = [(("a",), (7, 2, 3)), (("b",), (5,))]
-    streams = Streams(sources, 4, 9, 2)
-    whole = {key: streams.of(key, np.arange(shape[0])) for key, shape in sources}
-    for places in ([3], [0, 6], [2, 3, 4, 5], []):
-        for key in whole:
-            found = streams.of(key, np.array([k for k in places if k < whole[key].shape[1]], dtype=int))
-            assert np.array_equal(found, whole[key][:, [k for k in places if k < whole[key].shape[1]]])
-    flat = np.concatenate([whole[key].reshape(4, -1) for key, _ in sources], axis=1)
-    assert np.array_equal(Points(sources, flat).of(("a",), np.array([1, 5])), whole["a",][:, [1, 5]])
-    assert np.unique(flat).size == flat.size
-    assert not np.array_equal(Streams(sources, 4, 9, 3).of(("b",), np.arange(5)), whole["b",])
 
 
 def test_heads_that_differ_have_factors_of_their_own() -> None:
