@@ -1,8 +1,8 @@
 """What the check asks of the limit of a program, and the form of the answers; who computes them, it does not know.
 
-The rules decide by structure alone wherever they can.  Five questions are left for numbers: does a score have a mean,
-are functions finite at the limits of averages, is a denominator 0 with some probability, is the joint law of the scores
-degenerate, and does this version compute the limit at all.
+The rules decide by structure alone wherever they can.  Four questions are left for numbers: does a score have a mean,
+are functions finite at the limits of averages, is a denominator 0 with some probability, and does this version compute
+the limit at all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tensorprog.language.errors import Problem
 from tensorprog.language.expr import Expr
 from tensorprog.language.ir import Dot, Netsor
 
-__all__ = ["DegenerateScores", "LimitNumbers", "ScoreMean"]
+__all__ = ["LimitNumbers", "ScoreMean"]
 
 ROUNDING = 1e-12
 
@@ -39,14 +39,6 @@ class ScoreMean:
         return abs(self.value) <= max(self.error, ROUNDING)
 
 
-@dataclass(frozen=True)
-class DegenerateScores:
-    """Members of scores, with their index values, whose limits are degenerate together, and in which way."""
-
-    members: tuple[tuple[Dot, Mapping[str, int]], ...]
-    how: str
-
-
 class LimitNumbers:
     """The questions, with the answer that nothing is known, so that the rules say what structure alone can tell.
 
@@ -66,10 +58,6 @@ class LimitNumbers:
 
         `netsor` is the program after its rewrites.
         """
-        return None
-
-    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[DegenerateScores] | None:
-        """Members of scores whose limits are degenerate: first those of variance 0, then those that others decide."""
         return None
 
     def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorprog.check.clauses import Report, check
-from tensorprog.check.limit_numbers import DegenerateScores, LimitNumbers, ScoreMean
+from tensorprog.check.limit_numbers import LimitNumbers, ScoreMean
 from tensorprog.language.errors import Problem, TensorprogError
 from tensorprog.language.evaluate import Open, align, take, union
 from tensorprog.language.expr import Call, Expr, Number, Variable, variables
@@ -28,7 +28,7 @@ DIRECTIONS = 6  # in which averages are moved together, each both ways
 JUMP = 1e-3
 VANISHED = 1e-12  # a second moment that counts as 0
 ATOM = 1e-6  # what counts as 0, in units of the root of the second moment
-FAMILY = 512  # members of a family of which all covariances are computed only to look at scores
+
 VALUES = 100_000_000  # of functions, that quadrature computes for one check; a few seconds
 RARE = 1e-4  # a probability that a variable with a density has of being that small, and much more
 
@@ -135,20 +135,6 @@ class LimitAnswers(LimitNumbers):
         if max(np.max(np.abs(x - here) / (1 + np.abs(here))) for x in near) > JUMP:
             return f"it jumps or is steep where {limits}"
         return ""
-
-    @_if_compiled
-    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[DegenerateScores] | None:
-        """Members of scores whose limits are degenerate: first those of variance 0, then those that others decide."""
-        if max(math.prod(f.shape) for f in netsor.families.values() if f.kind == "vector") > FAMILY:
-            return None
-        from tensorprog.limit.law.score_checks import degenerate
-
-        known = {dot.target.name: dot for dot in dots if len(netsor.families[dot.target.name].statements) == 1}
-        names = {name: [str(slot) for slot in dot.target.slots] for name, dot in known.items()}
-        return [
-            DegenerateScores(tuple((known[f], dict(zip(names[f], at, strict=True))) for f, at in members), how)
-            for members, how in degenerate(self._recursion(netsor), [*known])
-        ]
 
     @_if_compiled
     def zero_probability(self, netsor: Netsor, expr: Expr) -> float | None:

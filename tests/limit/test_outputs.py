@@ -123,11 +123,6 @@ def test_joint_laws_agree_with_a_plain_simulation() -> None:
         value, error = law.moment(names, orders, with_error=True)
         powers = (pair ** np.array(orders)).prod(axis=1)
         assert abs(powers.mean() - value) < 4.9 * np.hypot(powers.std() / 1e3, error / STATED)
-    points = np.array([[0.0, 0.0], [0.3, -0.2], [-0.8, 1.0], [0.5, 0.5]])
-    value, error = law.cdf(names, points, with_error=True)
-    below = (pair[:, None] <= points).all(axis=-1)
-    z = (below.mean(axis=0) - value) / np.hypot(below.std(axis=0) / 1e3, error / STATED)
-    assert np.abs(z).max() < 4.9
     # a box in place of a point: the density integrated over it by a product rule, exact for a smooth function
     nodes, weights = np.polynomial.legendre.leggauss(6)
     grid = np.stack(np.meshgrid(0.2 + 0.1 * nodes, -0.1 + 0.1 * nodes, indexing="ij"), axis=-1)
@@ -135,9 +130,6 @@ def test_joint_laws_agree_with_a_plain_simulation() -> None:
     expected = np.einsum("i,j,ij->", weights, weights, density) * 0.01
     inside = ((pair[:, 0] > 0.1) & (pair[:, 0] < 0.3) & (pair[:, 1] > -0.2) & (pair[:, 1] < 0.0)).mean()
     assert abs(inside - expected) < 4.9 * np.hypot(np.sqrt(expected) / 1e3, error.max() * 0.04 / STATED)
-    three = law.cdf(("y[0]", "y[1]", "y[2]"), np.zeros(3), with_error=True)
-    below = (y < 0).all(axis=1)
-    assert abs(below.mean() - three[0]) < 4.9 * np.hypot(below.std() / 1e3, three[1] / STATED)
 
 
 def test_joint_laws_of_gaussian_variables_are_exact() -> None:
@@ -146,9 +138,6 @@ def test_joint_laws_of_gaussian_variables_are_exact() -> None:
     points = np.array([[0.1, -0.4], [1.0, 1.0]])
     expected = stats.multivariate_normal(cov=cov).pdf(points)
     np.testing.assert_allclose(law.density(("f[0]", "f[1]"), points), expected, rtol=1e-9)
-    value, error = law.cdf(("f[0]", "f[1]"), np.zeros(2), with_error=True)
-    orthant = 0.25 + np.arcsin(cov[0, 1] / np.sqrt(cov[0, 0] * cov[1, 1])) / (2 * np.pi)
-    assert abs(value - orthant) <= error < 1e-3
     assert abs(law.moment(("f[0]", "f[1]"), (2, 2)) - (cov[0, 0] * cov[1, 1] + 2 * cov[0, 1] ** 2)) < 1e-12
 
 

@@ -24,12 +24,8 @@ from tensorprog.check.limit_numbers import ScoreMean
 from tensorprog.check.signs import independence
 from tensorprog.language.expr import (
     Call,
-    Constant,
     Expr,
-    IndexValue,
     Number,
-    Variable,
-    walk,
 )
 from tensorprog.language.facts import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement
@@ -355,62 +351,7 @@ def transposes(check: Context) -> Iterator[Finding]:
 
 @rule("positive variance", "Sakai et al. 2025, Theorem 1 (remark)")
 def variance(check: Context) -> Iterator[Finding]:
-    """Scores have positive variance, and averages are not of independent vectors."""
-    if not _regular(check):
-        yield from _degenerate(check)
-    yield from _vanishing_averages(check)
-
-
-def _regular(check: Context) -> bool:
-    """Whether scores are seen at once to be regular: as written, of independent vectors by weights of their own."""
-    makers = list(check.makers(check.operands))
-    weights = {maker.statement.weight.name for maker in makers}
-    variances = [check.calculus.closed(check.netsor.weight[name].variance) for name in weights]
-    return (
-        len(weights) == len(makers) == len(check.operands) == 2 * len(check.scores)
-        and all(check.netsor.body[dot] == check.source(dot) for dot in check.scores)
-        and all(variance is not None and variance[0] > 0 for variance in variances)
-        and all(_apart(check, maker.dot, maker.reference) for maker in makers)
-    )
-
-
-def _apart(check: Context, position: int, vector: Variable) -> bool:
-    """Whether the members of a vector are made by weights of their own, or are functions, the same for all, of such."""
-    definers = check.structure.definers(position, vector)
-    made = check.netsor.body[definers[0]] if len(definers) == 1 and not check.zeros & {*definers} else None
-    if isinstance(made, MatMul):
-        target, own, read, reference = (_indices(v) for v in (made.target, made.weight, made.vector, vector))
-        if target is None or own is None or read is None or reference is None:
-            return False
-        return target <= own or (target == own | read and _apart(check, definers[0], made.vector))
-    if not isinstance(made, Nonlin) or [v.slots for v in made.inputs] != [made.target.slots]:
-        return False
-    indexed = (n for n in walk(made.expr) if isinstance(n, IndexValue) or (isinstance(n, Constant) and n.slots))
-    return next(indexed, None) is None and _apart(check, definers[0], made.inputs[0])
-
-
-def _indices(reference: Variable) -> set[str] | None:
-    """The indices in the slots of a reference; None if a slot is more than an index, or two are the same."""
-    names = {slot.bare for slot in reference.slots if slot.bare is not None}
-    return names if len(names) == len(reference.slots) else None
-
-
-def _degenerate(check: Context) -> Iterator[Finding]:
-    """Scores that the limiting covariances tell to be degenerate, each told once."""
-    position = {check.text(dot): dot for dot in check.scores}
-    written = [dot for dot in map(check.source, position.values()) if isinstance(dot, Dot)]
-    told: set[str] = set()
-    for found in check.numbers.degenerate(check.written, written) or ():
-        scores = dict.fromkeys(str(dot.target) for dot, _ in found.members)
-        if told.isdisjoint(scores):
-            told |= scores.keys()
-            members = " and ".join(f"{dot.target}{shown_place(place)}" for dot, place in found.members)
-            message = f"{members}: {found.how} (Theorem 1 speaks of scores of positive variance)"
-            yield check.finding("warning", tuple(position[s] for s in scores), message)
-
-
-def _vanishing_averages(check: Context) -> Iterator[Finding]:
-    """Averages of q k for q and k by different weights: attention on the scale 1/n without tied weights."""
+    """Averages are not of independent vectors."""
     for position in sorted(check.structure.converging):
         dot = check.netsor.body[position]
         assert isinstance(dot, Dot)

@@ -14,7 +14,7 @@ Here e_g are rows of a triangular factor of Cov(g, g'), so that what comes later
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -28,12 +28,11 @@ from tensorprog.language.evaluate import (
     Scope,
     align,
     evaluate,
-    gather,
     pieces_of_sums,
     take,
 )
-from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, product_of, variables
-from tensorprog.language.ir import Dot, MatMul, Range
+from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variables
+from tensorprog.language.ir import Dot, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.limit.draw.factors import Factor, same_for_all
 from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, given_before
@@ -69,7 +68,6 @@ class Conditioned(NumericRecursion):
     def __init__(
         self, whole: NumericRecursion, columns: Columns | None, normals: Normals,
         given: Mapping[str, Drawn] | None = None, factors: dict[Any, Factor] | None = None,
-        streamed: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.share(whole)
         self.whole, self.normals, self.given = whole, normals, dict(given or {})
@@ -77,10 +75,8 @@ class Conditioned(NumericRecursion):
             self.columns = columns
         self.replicates, self.jointly = (0, normals.draws), whole.layered
         self.factors = {} if factors is None else factors
-        self.streamed = frozenset(streamed)
         self.random = frozenset()
         self.relative, self.wrong = 0.0, np.zeros(())
-        self.weights_read: dict[int, tuple[WeightedFunction, frozenset[str] | None]] = {}
         self.statements = statements_of(whole)
         self._windows: dict[Any, IndexedValues] = {}  # second moments and means of members in boxes
         self._evaluated: dict[tuple[Any, ...], Value] = {}  # coefficients, until more averages are known
@@ -114,11 +110,7 @@ class Conditioned(NumericRecursion):
         self, p: WeightedFunction, q: WeightedFunction, ranges: Mapping[str, Range],
         at: Mapping[str, Affine] | None = None
     ) -> IndexedValues:  # fmt: skip
-        """E[part part'] over the positions: zero of a product with a weight that the other part does not read."""
-        one, two = self._weights(p), self._weights(q)
-        centred = (one and p.function == FORMAL) or (two and q.function == FORMAL)
-        if centred and one is not None and two is not None and not one & two:
-            return self.nothing(ranges)
+        """E[part part'] over the positions, where parts may be multiples of vectors that are not Gaussian."""
         named = any(v is not None and not self.parts.is_base(v.name) for v in map(formal, (p, q)))
         return self._of_vectors(p, q, ranges, at or {}) if named else super().expectation(p, q, ranges, at)
 
@@ -155,19 +147,6 @@ class Conditioned(NumericRecursion):
             for b in second:
                 total = total + super().expectation(a, b, ranges, at)
         return total
-
-    def _weights(self, part: WeightedFunction) -> frozenset[str] | None:
-        """The weights whose products a part reads, beside initial vectors; None where it reads anything else."""
-        if id(part) not in self.weights_read:
-            found: set[str] | None = set()
-            for name in {v.name for v in variables(part.without_coefficient.expression)}:
-                statements = [self.netsor.body[position] for position in self.netsor.families[name].statements]
-                products = [s.weight.name for s in statements if isinstance(s, MatMul)]
-                initial = not statements and part.function != FORMAL  # whose own mean may not be zero
-                whole = initial or 0 < len(products) == len(statements)
-                found = found.union(products) if found is not None and whole else None
-            self.weights_read[id(part)] = part, None if found is None else frozenset(found)
-        return self.weights_read[id(part)][1]
 
     def expectations(self, p: WeightedFunction, q: WeightedFunction, ranges: Mapping[str, Range]) -> IndexedValues:
         """E[f(l) g(l')] without coefficients: for all draws at once, and only once, of what is not random."""
@@ -439,8 +418,6 @@ class Conditioned(NumericRecursion):
     def _read(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
         family = self.netsor.families[reference.name]
         if family.kind == "scalar":
-            if reference.name in self.streamed:
-                return self._scores_read(reference, ranges)
             found: Open = self.scope(ranges).variable(reference, ranges)
             return found
         starts = [start for start, _ in family.ranges]
@@ -451,13 +428,6 @@ class Conditioned(NumericRecursion):
         statement = self.netsor.body[self.netsor.families[name].statements[0]]
         assert isinstance(statement, Dot)
         return statement
-
-    def _scores_read(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
-        """Scores of which only those that are read are drawn, and not kept."""
-        spans = {str(k): slot.span(ranges) for k, slot in enumerate(reference.slots)}
-        value = self._score(self._statement(reference.name), spans).value
-        slots = {str(k): slot for k, slot in enumerate(reference.slots) if str(k) in value.axes}
-        return gather(value, slots, ranges, {name: start for name, (start, _) in spans.items()})
 
     def vector(self, name: str, ranges: Mapping[str, Range], names: Mapping[str, Affine] | None = None) -> Open:
         """Coordinates of a vector for every draw, over positions in the ranges, or `names` in place of positions.
@@ -563,35 +533,6 @@ class Conditioned(NumericRecursion):
         one, two = self._mean_in(f, tuple(first)), self._mean_in(g, tuple(second))
         product = one.read({}, ranges) * two.read(names, ranges)
         return self._compute(f, g, ranges) + product.times(Value.of(-1.0))
-
-    def halves(
-        self, gaussian: Sequence[WeightedFunction], others: Sequence[WeightedFunction], name: str, box: Box
-    ) -> tuple[Array, Array]:
-        """Means and variances of a sum of parts, where the Gaussian ones are independent of others that are drawn; both
-        have errors.
-
-        Shapes    (draws, *members), twice
-        """
-        whole = position_names(self.netsor, name)
-        ranges, drawn = {str(k): span for k, span in enumerate(box)}, np.zeros(())
-        for part in others:
-            expr = product_of([part.coefficient, part.without_coefficient.expression])
-            expr = Reduction("sum", part.bound, expr) if part.bound else expr
-            value = self.evaluate(expr, ranges)
-            axes = (REPLICATE, *ranges, COORDINATE)
-            drawn = drawn + align(value, axes)[..., 0]
-        mean = self._mean_of(name, gaussian)
-        pairs = self.over(whole | position_names(self.netsor, name, "_"))
-        second = IndexedValues((), pairs)
-        for p in gaussian:
-            for q in gaussian:
-                second = second + self.expectation(p, q, pairs).widened(pairs)
-        places = _places(box, "")
-        means = self._numbers_at(IndexedValues((Term(frozenset(), mean),), self.over(whole)), places)
-        off = self.wrong
-        squares = self._numbers_at(second, places | _places(box, "_"))
-        self.wrong = np.stack([off, self.wrong + 2 * off * np.abs(means).max(axis=0, initial=0.0)])
-        return means + drawn, squares - means**2
 
     def _numbers_at(self, moment: IndexedValues, places: Mapping[str, Array]) -> Array:
         """The numbers at places."""

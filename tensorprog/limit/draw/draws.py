@@ -23,11 +23,10 @@ from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.conditioned import ARRAYS, Conditioned, statements_of
 from tensorprog.limit.draw.factors import Factor
 from tensorprog.limit.draw.joint_scores import dependent
-from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
+from tensorprog.limit.draw.normals import Normals, Points, Source
 from tensorprog.limit.form.definitions import place, target_box
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.form.weight_columns import Columns
-from tensorprog.limit.memory import numbers_at_once
 from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.points import FEWEST, variables_drawn
@@ -127,27 +126,6 @@ class Draws:
         """Numbers held at once for one draw, about: of all layers what is known, and what one layer takes."""
         return HELD * self._sizes[0] + ARRAYS * self._sizes[1]
 
-    def drawn_when_read(self, held: Collection[str], draws: int) -> frozenset[str]:
-        """Large scores that are not held, where no draw has moments of its own: they are drawn as they are read."""
-        if self._asked:
-            return frozenset()
-        shapes = {name: self.netsor.families[name].shape for name in self.columns.source if name not in held}
-        operands = {name: {v.name for v in self.scores[name].inputs} for name in shapes}
-        return frozenset(
-            name
-            for name, shape in shapes.items()
-            if draws * math.prod(shape) > CHUNK and operands[name].isdisjoint(self.recursion.random)
-        )
-
-    def working_of(self, streamed: Collection[str] = (), draws: int = 1) -> int:
-        """Numbers held at once for some draws, about, while some scores are drawn as they are read."""
-        if not streamed:
-            return draws * self.working
-        sizes = {name: math.prod(self.netsor.families[name].shape) for name in self.wanted}
-        largest = draws * max(sizes[name] for name in streamed)
-        held = draws * sum(size for name, size in sizes.items() if name not in streamed)
-        return held + ARRAYS * min(largest, numbers_at_once(CHUNK, ARRAYS))
-
     # -- what is needed -------------------------------------------------------------------------------------------
 
     def _sources(self) -> list[Source]:
@@ -174,13 +152,12 @@ class Draws:
         """The moments given draws at points (draws, dim)."""
         return Conditioned(self.recursion, self.columns, Points(self.sources, points), factors=self._factors)
 
-    def values(self, normals: Normals, names: Collection[str], streamed: Collection[str] = ()) -> dict[str, Open]:
+    def values(self, normals: Normals, names: Collection[str]) -> dict[str, Open]:
         """Draws of variables that are random, or vectors, which have one coordinate, by name.
 
         Shapes    over BATCH, the positions and, for vectors, COORDINATE
         """
-        later = frozenset(streamed) - frozenset(names)
-        found = Conditioned(self.recursion, self.columns, normals, factors=self._factors, streamed=later)
+        found = Conditioned(self.recursion, self.columns, normals, factors=self._factors)
         wanted = [name for name in names if name in self.recursion.random or self._is_vector(name)]
         values = {name: self.drawn(found, name) for name in wanted}
         found.forget()

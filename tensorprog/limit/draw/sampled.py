@@ -33,8 +33,7 @@ class Sampled(Mapping[str, NDArray[Any]]):
     `number` gives the limits of scalars that no score reaches.
 
     Shapes    each (size, *members)
-    Scale     a block of draws is worked on at a time; if a draw takes more than CHUNK normals, one draw, and scores
-              that are not held as many members at a time as a sum over them takes
+    Scale     a block of draws is worked on at a time; if a draw takes more than CHUNK normals, one draw
     Raises    MemoryLimitError if what is asked for does not fit
     """
 
@@ -51,10 +50,8 @@ class Sampled(Mapping[str, NDArray[Any]]):
         # scores that a rewrite wrote as sums of others are drawn with what is held
         held = [*held, *(name for name in names if name not in (*held, *self.draws.scores))]
         self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.draws.dim)).bit_length() - 1)
-        self._later = self.draws.drawn_when_read(held, self._block)
-        self._together = min(self._block, max(1, numbers_at_once(WORKING, 2) // self.draws.working_of(self._later)))
-        self._working = self.draws.working_of(self._later, self._together)
-        self._working += 0 if self._later else self._block * self.draws.dim
+        self._together = min(self._block, max(1, numbers_at_once(WORKING, 2) // self.draws.working))
+        self._working = self._together * self.draws.working + self._block * self.draws.dim
         self._draw(held)
 
     def __getitem__(self, name: str) -> Array:
@@ -101,7 +98,7 @@ class Sampled(Mapping[str, NDArray[Any]]):
         self._check(names, self._working if any(math.prod(self._families[name].shape) for name in names) else 0)
         arrays = {n: np.empty((self._size, *self._families[n].shape)) for n in self._names if n in names}
         for part, streams in self._blocks():
-            values = self.draws.values(streams, [*arrays], self._later)
+            values = self.draws.values(streams, [*arrays])
             for name, array in arrays.items():
                 drawn = without_coordinates(values[name], streams.draws) if name in values else self._number(name)
                 array[part] = drawn[: part.stop - part.start]

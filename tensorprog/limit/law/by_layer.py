@@ -75,7 +75,7 @@ class LayerDraws:
         if self.random:
             ranges = law.compiled.families
             wanted = [(name, ranges[name].ranges) for name in (axes.name, *scalars)]
-            self.source = DrawSource(self.recursion, wanted, by_parts=moments)
+            self.source = DrawSource(self.recursion, wanted, by_values=moments)
 
     def replicates(self, draws: int, count: int = REPLICATES) -> Iterator[LayerMoments]:
         """The moments of replicates of so many draws each, a power of 2, in pieces; of one where nothing is random."""

@@ -17,7 +17,6 @@ from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.conditioned import Conditioned, without_coordinates
 from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.form.definitions import Box, place
-from tensorprog.limit.form.sums_of_functions import WeightedFunction
 from tensorprog.limit.memory import need, numbers_at_once
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
@@ -39,10 +38,8 @@ class DrawSource:
     """Where draws come from, and what is known of some variables given them.
 
     Scores over infinite widths are Gaussian given what their operands are made from, where all variables are scores, or
-    depend on none.  Of vectors that are not Gaussian given the draws, those `by_parts` are sums of a Gaussian part and
-    of others, independent of it, that are drawn.
-
-    Vectors named by `drawn` are values of their own.
+    depend on none.  Vectors named by `drawn` are values of their own; `by_values`, so is the first variable, if it is
+    a vector that is not Gaussian given the draws.
 
     `dim` standard normals make one draw; `relative` is the largest relative error of the moments used so far, `inner`
     the largest error of the averages drawn so far.  Variables go by their numbers in the order given.
@@ -51,7 +48,7 @@ class DrawSource:
     """
 
     def __init__(
-        self, recursion: NumericRecursion, variables: Sequence[Member], by_parts: bool = False, joint: bool = False,
+        self, recursion: NumericRecursion, variables: Sequence[Member], by_values: bool = False, joint: bool = False,
         drawn: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.recursion, self.netsor, self.variables = recursion, recursion.netsor, variables
@@ -68,13 +65,12 @@ class DrawSource:
             )
         apart = not finite and recursion.random.isdisjoint(names.keys() - set(scores))
         self.scores = frozenset(scores if apart else ())
-        self.gaussian: Sequence[WeightedFunction] = ()
-        self.others: Sequence[WeightedFunction] = ()
-        if by_parts and self.has_moments(variables[0][0]):
-            self._take_apart(variables[0][0])
-        whole = (part for name in drawn for part in recursion.parts.last(name))
+        first = variables[0][0]
+        if by_values and self.has_moments(first) and not is_linear(recursion, first):
+            self._values |= {first}
+        whole = (part for name in self._values for part in recursion.parts.last(name))
         wanted = {*(operands if self.scores else ()), *(names.keys() - self.scores)}
-        self.draws = Draws(recursion, wanted, bases_of([*self.others, *whole]))
+        self.draws = Draws(recursion, wanted, bases_of(whole))
         self.dim = self.draws.dim
 
     def draws_at_once(self, results: int, what: str) -> int:
@@ -107,15 +103,6 @@ class DrawSource:
         """
         return self._off.get((kind, k, m), np.zeros(()))
 
-    def _take_apart(self, name: str) -> None:
-        """The parts of a vector that are Gaussian given the draws, if they are independent of the others, and these."""
-        parts = self.recursion.parts.last(name)
-        gaussian = [part for part in parts if self.recursion.parts.gaussian(part)]
-        others = [part for part in parts if not self.recursion.parts.gaussian(part)]
-        one, two = ({self.recursion.parts.source(base) for base in bases_of(own)} for own in (gaussian, others))
-        several = parts is not self.recursion.parts.of(name)  # whose steps have parts of their own
-        self.gaussian, self.others = ((), parts) if one & two or (several and others) else (gaussian, others)
-
     # -- given draws ----------------------------------------------------------------------------------------------
 
     def halves(self, found: Conditioned) -> tuple[Array, ...]:
@@ -124,15 +111,10 @@ class DrawSource:
         Shapes    each (draws, *members)
         """
         name, box = self.variables[0]
-        if name not in self.scores and (not self.has_moments(name) or (self.others and not self.gaussian)):
+        if name not in self.scores and not self.has_moments(name):
             return (self._drawn(found, name, box),)
-        if not self.others:
-            mean, var = self.mean(found, 0), found.variances(name, box)
-            self._note("var", 0, 0, found.wrong)
-            return mean, var
-        mean, var = found.halves(self.gaussian, self.others, name, box)
-        for kind, error in zip(("mean", "var"), found.wrong, strict=True):
-            self._note(kind, 0, 0, error)
+        mean, var = self.mean(found, 0), found.variances(name, box)
+        self._note("var", 0, 0, found.wrong)
         return mean, var
 
     def mean(self, found: Conditioned, k: int) -> Array:

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.several import standard_errors
-from tensorprog.language.linalg import triangular
 
 __all__ = ["Joint"]
 
 Array = NDArray[Any]
 CHUNK = 1 << 19  # numbers held at once over a grid
-UNIFORM_EDGE = 1e-16
 
 
 @dataclass(frozen=True)
 class Joint:
-    """Draws of the conditional means and covariances of d variables, with d - 1 further normals for each draw.
+    """Draws of the conditional means and covariances of d variables.
 
-    Shapes    mean (replicates, draws, d), cov (replicates, draws, d, d), normals (replicates, draws, d - 1); where no
-              score matters, mean and cov have one replicate and one draw
+    Shapes    mean (replicates, draws, d), cov (replicates, draws, d, d)
     Accuracy  errors are those of `standard_errors` over replicates plus the error of the covariances compiled
     """
 
     mean: Array
     cov: Array
-    normals: Array
     relative_error: float = 0.0
 
     @property
@@ -83,37 +79,6 @@ class Joint:
         value, error = self._averaged(normal, points.reshape(-1, d))
         if self.relative_error:
             error = error + 2 * self.relative_error * self._averaged(moved, points.reshape(-1, d))[0]
-        return value.reshape(points.shape[:-1]), error.reshape(points.shape[:-1])
-
-    def cdf(self, points: Array) -> tuple[Array, Array]:
-        """P(Y_1 <= x_1, ..., Y_d <= x_d): Genz's sequential conditioning, one quasi-random point for each draw.
-
-        Shapes    points (..., d) -> two arrays (...)
-        Source    Genz 1992, Numerical computation of multivariate normal probabilities
-        """
-        from scipy.special import ndtr, ndtri
-
-        d = self.size
-        lead = self.normals.shape[:2]
-        wide = replace(self, mean=np.broadcast_to(self.mean, (*lead, d)), cov=np.broadcast_to(self.cov, (*lead, d, d)))
-        factor = triangular(wide.cov.reshape(-1, d, d))
-        uniform = ndtr(self.normals.reshape(-1, d - 1))
-
-        def below(offset: Array, number: Array) -> Array:
-            result = np.ones(offset.shape[:2])
-            drawn: list[Array] = []
-            for k in range(d):
-                rest = offset[..., k] - sum(factor[number, k, m, None] * z for m, z in enumerate(drawn))
-                width = factor[number, k, k, None]
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    probability = np.where(width > 0, ndtr(rest / width), rest >= 0)
-                result = result * probability
-                if k < d - 1:
-                    drawn.append(ndtri(np.clip(probability * uniform[number, k, None], UNIFORM_EDGE, 1 - UNIFORM_EDGE)))
-            return result
-
-        value, error = wide._averaged(below, points.reshape(-1, d))
-        error = error + d * self.relative_error * 0.25  # |x pdf(x)| / 2 is at most 0.121
         return value.reshape(points.shape[:-1]), error.reshape(points.shape[:-1])
 
     def moment(self, orders: Sequence[int]) -> tuple[float, float]:

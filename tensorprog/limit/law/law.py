@@ -361,30 +361,15 @@ class NumericLaw(Marginals):
         """
         if isinstance(name, str):
             return super().density(name, grid, with_error=with_error)
-        joint, points = self._joint(name), self._points(name, grid)
+        joint, points = self._joint(name), check_points("points of a grid", grid)
+        if points.shape[-1:] != (joint.size,):
+            raise ProgramError(f"{joint.size} variables need points (..., {joint.size}), not {points.shape}")
         try:
             return self._on_grid(*joint.density(points), points.shape[:-1], ", ".join(name), with_error)
         except np.linalg.LinAlgError:
             raise ProgramError(
                 f"{', '.join(name)}: linearly dependent given some scores, so that there is no joint density"
             ) from None
-
-    def cdf(self, name: str | Sequence[str], grid: Any, *, with_error: bool = False) -> Any:
-        """Distribution function of one member at the grid points, or of several jointly.
-
-        Shapes    as for `density`
-        """
-        if isinstance(name, str):
-            return super().cdf(name, grid, with_error=with_error)
-        joint, points = self._joint(name), self._points(name, grid)
-        return self._on_grid(*joint.cdf(points), points.shape[:-1], ", ".join(name), with_error)
-
-    @staticmethod
-    def _points(names: Sequence[str], grid: Any) -> Array:
-        points = check_points("points of a grid", grid)
-        if points.shape[-1:] != (len(names),):
-            raise ProgramError(f"{len(names)} variables need points (..., {len(names)}), not {points.shape}")
-        return points
 
     @budgeted
     def _joint(self, names: Any) -> Joint:

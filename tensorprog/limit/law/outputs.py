@@ -59,13 +59,12 @@ class Outputs:
     def _averaged(
         self, source: DrawSource, read: Callable[[Conditioned], tuple[Array, ...]],
         finish: Callable[[Results], tuple[Array, Array]], what: str, results: int = 1, *,
-        reduce: Reduce | None = None, summed: bool = False, extra: int = 0, most: int | None = None,
+        reduce: Reduce | None = None, summed: bool = False, most: int | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
         """What is read given the draws of each replicate, made a number with its error by `finish`.
 
         `read` gives arrays over draws, of which `reduce` makes what is kept of a replicate; if `summed`, sums, of which
-        replicates keep averages.  `results` are the numbers kept of a draw; `extra` normals are drawn besides and come
-        last.
+        replicates keep averages.  `results` are the numbers kept of a draw.
         """
         together = source.draws_at_once(results, what)
         found: dict[int, list[tuple[Array, ...]]] = {}
@@ -74,8 +73,8 @@ class Outputs:
         def replicates(sets: Iterable[Array]) -> Results:
             for piece in pieces(sets, together):
                 points = piece[0][1] if len(piece) == 1 else np.concatenate([part for _, part in piece])
-                with source.at(points[:, : source.dim]) as given:
-                    arrays = *read(given), *((points[:, source.dim :],) if extra else ())
+                with source.at(points) as given:
+                    arrays = read(given)
                 start = 0
                 for number, part in piece:
                     own = slice(start, start := start + len(part))
@@ -90,7 +89,7 @@ class Outputs:
             return [parts[0] for parts in found.values()]
 
         return average(
-            source.dim + extra, replicates, finish, what,
+            source.dim, replicates, finish, what,
             accuracy=self.accuracy, seed=self.seed, aim=AIM, width=source.draws.width, most=most,
         )  # fmt: skip
 
@@ -107,11 +106,11 @@ class Outputs:
 
         The same draws give the covariance of a small family, where that takes no draws of its own.
         """
-        source = DrawSource(self.recursion, [(name, box)], by_parts=True)
+        source = DrawSource(self.recursion, [(name, box)], by_values=True)
         members = tuple(b - a for a, b in box)
         size = math.prod(members)
         whole = box == self.netsor.families[name].ranges and 1 < size <= TOGETHER
-        whole = whole and not variables_drawn(self.recursion.parts, name) and not self._values([name])
+        whole = whole and source.has_moments(name) and not variables_drawn(self.recursion.parts, name)
         kept: list[Mixture] = []
 
         def read(found: Conditioned) -> tuple[Array, ...]:
@@ -165,21 +164,20 @@ class Outputs:
             return mean, cov.reshape(draws, d, d)
 
         def finish(results: Results) -> tuple[Array, Array]:
-            mean, cov, *normals = (np.stack(arrays) for arrays in zip(*results, strict=True))
+            mean, cov = (np.stack(arrays) for arrays in zip(*results, strict=True))
             seconds = (cov + mean[..., :, None] * mean[..., None, :]).mean(axis=1)
             sd = np.sqrt(np.maximum(seconds.mean(axis=0).diagonal(), TINY))
             pairs = product(range(d), repeat=2)
             relative = source.relative + max(float(np.max(source.off("cov", k, m))) / (sd[k] * sd[m]) for k, m in pairs)
             relative += 2 * max(float(np.max(source.off("mean", k, k))) / sd[k] for k in range(d))
-            one = (slice(None), slice(None)) if source.dim else (slice(1), slice(1))  # the same for all draws
-            kept[:] = [Joint(mean[one], cov[one], normals[0] if normals else mean[..., :0], relative)]
+            kept[:] = [Joint(mean, cov, relative)]
             return seconds.mean(axis=0), standard_errors(seconds)
 
         names = ", ".join(dict.fromkeys(name for name, _ in members))
-        # mean, covariance and normals of every draw are kept, twice while they are put together
+        # mean and covariance of every draw are kept, twice while they are put together
         most = self.max_memory // (16 * REPLICATES * d * (d + 2))
         most = min(most, JOINT_DRAWS) if self.accuracy is None else most
-        self._averaged(source, read, finish, f"the joint law of {names}", d * d, extra=d - 1, most=most)
+        self._averaged(source, read, finish, f"the joint law of {names}", d * d, most=most)
         return kept[0]
 
     def expectation(self, name: str, box: Box) -> tuple[Array, Array]:
