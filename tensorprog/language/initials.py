@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import fail
-from tensorprog.language.evaluate import COORDINATE, Open, contract, index_array, index_values
+from tensorprog.language.evaluate import COORDINATE, Open, contract, index_array, index_values, multiply
 from tensorprog.language.expr import Affine, Expr, substitute
 from tensorprog.language.ir import Initial, Netsor, Table
-from tensorprog.language.linalg import nearest_semidefinite, psd_cholesky
+from tensorprog.language.linalg import nearest_semidefinite, psd_cholesky, unit_roundoff
 
 __all__ = ["InitialLaw", "covariance_size", "initial_law", "initial_laws"]
 
@@ -26,8 +26,8 @@ class InitialLaw:
     Members that differ in an `independent` index are independent; `blocks` holds the covariance over the `joint`
     indices for every value of the independent ones.  It is computed when it is read.
 
-    Shapes    mean (*members); blocks (*independent, J, J) with J the number of joint members in C order; error bounds
-              how far a matrix that was given is from the nearest covariance, which stands for it
+    Shapes    mean (*members); blocks (*independent, J, J) with J the number of joint members in C order; error, a bound
+              on the rounding of the blocks, broadcasts to them
     """
 
     netsor: Netsor = field(repr=False)
@@ -51,18 +51,22 @@ class InitialLaw:
         return (*(sizes[name] for name in self.independent), math.prod(sizes[name] for name in self.joint))
 
     @cached_property
-    def _covariance(self) -> tuple[NDArray[np.float64], float]:
+    def _covariance(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         members, initial = math.prod(self.netsor.families[self.initial.name].shape), self.initial
         if isinstance(initial.cov, Table):
             given = initial.cov.array.reshape(members, members)
             near, error = nearest_semidefinite((given + given.T) / 2)
-            return near.astype(np.float64), error
+            size = _alike(np.sqrt(np.maximum(np.diagonal(given), 0.0)).astype(np.float64))
+            rounded = 2 * unit_roundoff(initial.cov.array) * np.outer(size, size)
+            return near.astype(np.float64), error + rounded if error else np.zeros(())
         if initial.data is not None:
             data = initial.data.array
-            return data @ data.T * (self._variance / data.shape[1]), 0.0
+            gram = data @ data.T * (self._variance / data.shape[1])
+            size = _alike(np.sqrt(np.diagonal(gram)))
+            return gram, _rounding(data.shape[1]) * np.outer(size, size)
         axes = (*self.independent, *self.joint, *(f"{name}_" for name in self.joint))
         values = index_array(self.netsor, initial.cov, axes)
-        return values.reshape(*self.shape, self.shape[-1]), 0.0
+        return values.reshape(*self.shape, self.shape[-1]), np.zeros(())
 
     @property
     def _variance(self) -> float:
@@ -75,8 +79,8 @@ class InitialLaw:
         return self._covariance[0]
 
     @property
-    def error(self) -> float:
-        """How far the blocks are from a matrix that was given."""
+    def error(self) -> NDArray[np.float64]:
+        """A bound on the rounding of the blocks, which broadcasts to them."""
         return self._covariance[1]
 
     @cached_property
@@ -84,8 +88,10 @@ class InitialLaw:
         """Cholesky factors of the blocks."""
         return np.asarray(psd_cholesky(self.blocks), dtype=np.float64)
 
-    def at(self, equal: Collection[str]) -> Open | None:
-        """Covariances of members whose indices in `equal` are equal; None where they are given as a whole.
+    def at(self, equal: Collection[str]) -> tuple[Open, Open] | None:
+        """Covariances of members whose indices in `equal` are equal, and a bound on their rounding.
+
+        None where they are given as a whole.
 
         Shapes    over the indices that matter, and second copies of those that are not equal
         """
@@ -93,11 +99,26 @@ class InitialLaw:
         if isinstance(initial.cov, Table):
             return None
         if initial.data is None:
-            return index_values(self.netsor, substitute(initial.cov, {f"{n}_": Affine.index(n) for n in equal}))
+            values = index_values(self.netsor, substitute(initial.cov, {f"{n}_": Affine.index(n) for n in equal}))
+            return values, Open((), np.zeros(()))
         rows = initial.data.array.reshape(*self.netsor.families[initial.name].shape, -1)
-        second = Open((*(n if n in equal else f"{n}_" for n in initial.indices), COORDINATE), rows)
-        found = contract(Open((*initial.indices, COORDINATE), rows), second, [COORDINATE])
-        return Open(found.axes, found.data * (self._variance / rows.shape[-1]))
+        scale = self._variance / rows.shape[-1]
+        size = _alike(np.sqrt(np.square(rows).sum(axis=-1) * scale))
+        others = tuple(n if n in equal else f"{n}_" for n in initial.indices)
+        found = contract(Open((*initial.indices, COORDINATE), rows), Open((*others, COORDINATE), rows), [COORDINATE])
+        bound = multiply(Open(initial.indices, size), Open(others, size))
+        return Open(found.axes, found.data * scale), Open(bound.axes, _rounding(rows.shape[-1]) * bound.data)
+
+
+def _alike(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A bound on each of the sizes: the largest for all, on axes of length 1, if no other but zero is much smaller."""
+    top = sizes.max(initial=0.0)
+    return np.full((1,) * sizes.ndim, top) if np.all((sizes == 0) | (16 * sizes >= top)) else sizes
+
+
+def _rounding(dim: int) -> float:
+    """Of an inner product of `dim` numbers and its scaling, relative to the lengths."""
+    return (dim + 2) / 2 * float(np.finfo(np.float64).eps)
 
 
 def covariance_size(netsor: Netsor, initial: Initial) -> int:

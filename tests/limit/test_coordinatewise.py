@@ -266,7 +266,7 @@ outputs: [s]
 
 
 @pytest.mark.parametrize(("entry", "said"), [
-    ("t: {grid: true, cov: 2}", "does not belong beside grid"),
+    ("t: {grid: true, cov: 2}", "no other options"),
     ("t[i]: {grid: true}", "has no indices"),
     ("t: {grid: maybe}", "is true or false"),
     ("t: {grid: true}\n  u: {grid: true}", "is the coordinate vector of this width already"),

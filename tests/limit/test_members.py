@@ -78,7 +78,6 @@ def test_members_given_the_scores(program: tp.Program) -> None:
     found = program.limit().given(GIVEN)
     np.testing.assert_array_equal(found.mean("y[1]"), found.mean("y")[:, 1])
     np.testing.assert_array_equal(found.cov("y[1]"), found.cov("y")[:, 1, 1])
-    np.testing.assert_array_equal(found.sample(4, 0, "y[1]"), found.sample(4, 0, "y")[..., 1])
 
 
 @pytest.mark.parametrize(

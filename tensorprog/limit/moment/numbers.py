@@ -20,6 +20,7 @@ from tensorprog.language.evaluate import (
     Scope,
     affine_values,
     align,
+    broadcast,
     evaluate,
     index_array,
     union,
@@ -223,8 +224,11 @@ class Numbers(Recursion[Value, IndexedValues]):
         found = self.initials[name].at(equal)
         if found is None:
             return None
-        axes = tuple(position.get(n) or f"{position[n[:-1]]}_" for n in found.axes)
-        return Value.of(np.asarray(found.data, order="C"), axes)
+        value, error = (Open(tuple(position.get(n) or f"{position[n[:-1]]}_" for n in part.axes), part.data)
+                        for part in found)  # fmt: skip
+        bound = broadcast(error, value.axes, dict(zip(value.axes, value.data.shape, strict=True)))
+        bound = bound if 0 in bound.strides else np.asarray(bound, order="C")  # in the order of the numbers
+        return Value.of(np.asarray(value.data, order="C"), value.axes, bound)
 
     def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
         law = self.initial_law(name)
@@ -234,7 +238,9 @@ class Numbers(Recursion[Value, IndexedValues]):
         axes = (*own, *joint, *(f"{k}_" for k in joint))
         if law.independent and data.size and np.all(data == data[(slice(0, 1),) * len(law.independent)]):
             data, axes = data[(0,) * len(law.independent)], axes[len(law.independent) :]
-        return Value.of(data, axes, np.full(data.shape, law.error) if law.error else None)
+        # only laws without independent members have errors
+        error = np.broadcast_to(law.error, law.blocks.shape).reshape(data.shape) if law.error.any() else None
+        return Value.of(data, axes, error)
 
     def initial_mean(self, reference: Variable, ranges: Ranges) -> Value:
         """The mean of an initial vector."""
