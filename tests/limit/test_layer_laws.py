@@ -84,10 +84,3 @@ def test_joint_laws_are_averages_of_normal_laws(law: Law) -> None:
     value, error = law.density(["y[1]", "y[2]"], points, with_error=True)
     spread = each.std(axis=1) / math.sqrt(each.shape[1])
     assert np.all(np.abs(value - each.mean(axis=1)) <= 5 * np.hypot(spread, np.asarray(error) / STATED))
-    rng = np.random.default_rng(1)
-    q = rng.standard_normal((400_000, 2, 2)) @ np.linalg.cholesky(C).T
-    y = np.einsum("nci,nc->ni", q, rng.standard_normal((400_000, 2))) / math.sqrt(2) + (q**2).mean(axis=1)
-    below = np.all(y <= points[:, None], axis=-1)
-    value, error = law.cdf(["y[1]", "y[2]"], points, with_error=True)
-    spread = below.std(axis=1) / math.sqrt(below.shape[1])
-    assert np.all(np.abs(value - below.mean(axis=1)) <= 5 * np.hypot(spread, np.asarray(error) / STATED))
