@@ -35,7 +35,7 @@ from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variabl
 from tensorprog.language.ir import Dot, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.limit.draw.factors import Factor, same_for_all
-from tensorprog.limit.draw.joint_scores import CovarianceOfScores, Members, given_before
+from tensorprog.limit.draw.joint_scores import Members, covariance_of, given_before
 from tensorprog.limit.draw.normals import CHUNK, Normals
 from tensorprog.limit.draw.statements import Statements, formal, meet
 from tensorprog.limit.form.definitions import place, target_box
@@ -352,18 +352,17 @@ class Conditioned(NumericRecursion):
         known = self._known_scores.setdefault(self.columns.together[name], [])
         entries = [*given_before(self, own, known), own]
         known.append(own)
-        blocks = CovarianceOfScores(self, entries, self.normals.draws)
-        self.relative = max(self.relative, blocks.error)
+        cov, error = covariance_of(self, entries, self.normals.draws)
+        self.relative = max(self.relative, error)
         normals = []
-        for number, entry in enumerate(entries):
+        for entry in entries:
             family = self.netsor.families[entry.name]
             flat = np.arange(math.prod(family.shape)).reshape(family.shape)[place(entry.box, family.ranges)]
-            normals.append(blocks.normals(self.normals.of(("scores", entry.name), flat.reshape(-1)), number))
-        factor = triangular(blocks.cov)[..., blocks.offsets[-2] :, :]
-        drawn = np.matmul(factor, np.concatenate(normals, axis=-1)[..., None])[..., 0]
-        whole = np.concatenate([np.zeros((*drawn.shape[:2], blocks.offsets[-2])), drawn], axis=-1)
-        found = blocks.members(whole, len(entries) - 1)
-        return Value.of(found.data, (REPLICATE, *found.axes[1:]))
+            normals.append(self.normals.of(("scores", entry.name), flat.reshape(-1)))
+        factor = triangular(cov)[:, len(cov[0]) - own.size :]
+        drawn = np.matmul(factor, np.concatenate(normals, axis=-1)[..., None])
+        shape = [stop - start for start, stop in own.box]
+        return Value.of(drawn.reshape(-1, *shape), (REPLICATE, *(str(k) for k in range(len(shape)))))
 
     def entered(self, name: str, box: Sequence[Range]) -> None:
         """Draw the coordinates of members that a recurrence has made known."""

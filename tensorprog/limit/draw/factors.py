@@ -43,7 +43,7 @@ class Factor:
         for cov, error in each:
             if not kinds or not (cov.shape == kinds[-1].shape and np.array_equal(cov, kinds[-1])):
                 kinds.append(cov)
-                relative = max(relative, relative_error(cov[:, None], error[None]))
+                relative = max(relative, relative_error(cov, error))
             kind.append(len(kinds) - 1)
         draws, size = (max((cov.shape[k] for cov in kinds), default=1) for k in (0, 1))
         whole = np.stack([np.broadcast_to(cov, (draws, size, size)) for cov in kinds] or [np.zeros((1, 0, 0))], axis=1)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY
 from tensorprog.language.arrows import connected
-from tensorprog.language.evaluate import BATCH, Open
 from tensorprog.language.expr import Affine
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.memory import need
@@ -23,7 +22,7 @@ from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues
 
-__all__ = ["ROUNDING", "CovarianceOfScores", "Members", "dependent", "given_before", "relative_error"]
+__all__ = ["ROUNDING", "Members", "covariance_of", "dependent", "given_before", "relative_error"]
 
 Array = NDArray[Any]
 ROUNDING = 64 * EPS  # of second moments, beside the largest
@@ -34,6 +33,16 @@ class Members(NamedTuple):
 
     name: str
     box: Box
+
+    @property
+    def size(self) -> int:
+        """Number of members."""
+        return math.prod(stop - start for start, stop in self.box)
+
+    def places(self, copy: str, shape: tuple[int, ...]) -> dict[str, Array]:
+        """Index values of all members in C order."""
+        rows = np.indices([stop - start for start, stop in self.box])
+        return {f"{k}{copy}": (start + rows[k]).reshape(shape) for k, (start, _) in enumerate(self.box)}
 
 
 def dependent(recursion: NumericRecursion, names: Collection[str]) -> list[list[str]]:
@@ -53,96 +62,36 @@ def dependent(recursion: NumericRecursion, names: Collection[str]) -> list[list[
             if not all(base(operand.name) for name in group for operand in recursion.dot(name).inputs)]  # fmt: skip
 
 
-class CovarianceOfScores:
-    """The covariance of some scores, one block for each value of the `independent` positions.
+def covariance_of(recursion: NumericRecursion, entries: Sequence[Members], draws: int) -> tuple[Array, float]:
+    """The covariance of some scores, members of one family after those of the other, and its relative error.
 
-    Members that differ in one of these are independent.
-
-    Shapes    cov (draws or 1, lead, members, members), members those of one family after those of the other; `wrong`,
-              its errors averaged over the draws, (lead, members, members)
+    Shapes    (draws or 1, members, members)
     """
-
-    def __init__(self, recursion: NumericRecursion, entries: Sequence[Members], draws: int = 0) -> None:
-        moments = {(k, m): recursion.score(f.name, g.name)
-                   for k, f in enumerate(entries) for m, g in enumerate(entries)}  # fmt: skip
-        if all(REPLICATE not in term.value.axes for moment in moments.values() for term in moment.terms):
-            draws = 0  # one covariance for all
-        self.entries, first = tuple(entries), entries[0].box
-        self.independent = tuple(
-            k for k, span in enumerate(first)
-            if all(len(entry.box) > k and entry.box[k] == span for entry in entries)
-            and all(_apart(moment, k) for moment in moments.values())
-        )  # fmt: skip
-        self.lead = math.prod(first[k][1] - first[k][0] for k in self.independent)
-        sizes = [self._size(entry.box) for entry in entries]
-        self.offsets = np.cumsum([0, *sizes])
-        names = ", ".join(dict.fromkeys(entry.name for entry in entries))
-        total = int(self.offsets[-1])
-        need(
-            6 * max(draws, 1) * self.lead * total**2,
-            f"factoring the covariance of {total} scores ({names}) that depend on each other",
-        )
-        self.cov = np.zeros((max(draws, 1), self.lead, total, total))
-        self.wrong = np.zeros(self.cov.shape[1:])
-        batch = {REPLICATE: np.arange(draws)[:, None, None, None]} if draws else {}
-        for (k, m), moment in moments.items():
-            places = self._places(entries[k].box, "", 0) | self._places(entries[m].box, "_", 1)
-            found = moment.at({**places, **batch})
-            rows, columns = (slice(self.offsets[n], self.offsets[n + 1]) for n in (k, m))
-            there = self.cov[..., rows, columns]
-            there[...] = found.value
-            self.wrong[..., rows, columns] = np.broadcast_to(found.error, there.shape).mean(axis=0)
-        self.error = relative_error(self.cov, self.wrong)
-        if self.lead > 1 and np.all(self.cov == self.cov[:, :1]):
-            self.cov = self.cov[:, :1]
-
-    def _size(self, box: Box) -> int:
-        return math.prod(stop - start for k, (start, stop) in enumerate(box) if k not in self.independent)
-
-    def _places(self, box: Box, copy: str, axis: int) -> dict[str, Array]:
-        """Index values of all members: independent positions along axis 1, the others along axis 2 or 3."""
-        found = {}
-        others = tuple(k for k in range(len(box)) if k not in self.independent)
-        for group, along in ((self.independent, 1), (others, 2 + axis)):
-            sizes = [box[k][1] - box[k][0] for k in group]
-            rows = np.indices(sizes).reshape(len(group), math.prod(sizes))
-            for k, row in zip(group, rows, strict=True):
-                shape = [1, 1, 1, 1]
-                shape[along] = row.size
-                found[f"{k}{copy}"] = (box[k][0] + row).reshape(shape)
-        return found
-
-    def members(self, drawn: Array, number: int) -> Open:
-        """One of the entries, from draws of the members of all.
-
-        Shapes    drawn (draws, lead, members) -> over BATCH and the positions
-        """
-        box = self.entries[number].box
-        order = [*self.independent, *(k for k in range(len(box)) if k not in self.independent)]
-        part = drawn[..., self.offsets[number] : self.offsets[number + 1]]
-        data = part.reshape(len(drawn), *(box[k][1] - box[k][0] for k in order))
-        back = [1 + order.index(k) for k in range(len(box))]
-        return Open((BATCH, *(str(k) for k in range(len(box)))), np.transpose(data, (0, *back)))
-
-    def normals(self, given: Array, number: int) -> Array:
-        """The normals of one of the entries, given over its members in C order, as they are multiplied.
-
-        Shapes    given (draws, members) -> (draws, lead, members)
-        """
-        box = self.entries[number].box
-        whole = given.reshape(len(given), *(stop - start for start, stop in box))
-        order = [*self.independent, *(k for k in range(len(box)) if k not in self.independent)]
-        return np.transpose(whole, (0, *(1 + k for k in order))).reshape(len(given), self.lead, self._size(box))
+    moments = {(k, m): recursion.score(f.name, g.name)
+               for k, f in enumerate(entries) for m, g in enumerate(entries)}  # fmt: skip
+    if all(REPLICATE not in term.value.axes for moment in moments.values() for term in moment.terms):
+        draws = 1  # one covariance for all
+    ends = np.cumsum([0, *(entry.size for entry in entries)])
+    names, total = ", ".join(dict.fromkeys(entry.name for entry in entries)), int(ends[-1])
+    need(6 * draws * total**2, f"factoring the covariance of {total} scores ({names}) that depend on each other")
+    cov, wrong = np.zeros((draws, total, total)), np.zeros((total, total))
+    for (k, m), moment in moments.items():
+        places = entries[k].places("", (-1, 1)) | entries[m].places("_", (1, -1))
+        found = moment.at({**places, REPLICATE: np.arange(draws)[:, None, None]})
+        rows, columns = (slice(ends[n], ends[n + 1]) for n in (k, m))
+        cov[:, rows, columns] = found.value
+        wrong[rows, columns] = np.broadcast_to(found.error, cov[:, rows, columns].shape).mean(axis=0)
+    return cov, relative_error(cov, wrong)
 
 
 def relative_error(cov: Array, error: Array) -> float:
     """The largest error of covariances beside the deviations of both members, averaged over draws.
 
     Below what rounding of the largest does, errors count as that.
-    Shapes    cov (draws, lead, members, members), error (lead, members, members)
+    Shapes    cov (draws, *kinds, members, members), error (*kinds, members, members)
     """
-    var = np.diagonal(cov, axis1=2, axis2=3).sum(axis=0) / max(1, len(cov))
-    sizes = np.sqrt(np.maximum(var[:, :, None] * var[:, None, :], TINY))
+    var = np.diagonal(cov, axis1=-2, axis2=-1).sum(axis=0) / max(1, len(cov))
+    sizes = np.sqrt(np.maximum(var[..., :, None] * var[..., None, :], TINY))
     each = np.where(error > ROUNDING * np.max(var, initial=0.0), error / sizes, ROUNDING * (error > 0))
     return float(np.max(each, initial=0.0))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -213,7 +213,7 @@ class NumericLaw(Marginals):
         second = first if second is None else second
         if (self._family(first), self._family(second)) != (first, second):
             found = self.second_moment(self._family(first), self._family(second))
-            return self._entries(found, found.error, first, second)[0]
+            return self._entries(found, np.broadcast_to(found.error, found.shape), first, second)[0]
         moment = self.recursion.second(first, second)
         self._note(moment.error, moment.size, f"the second moment of {first} and {second}")
         return self._covariance(moment, first, second)
@@ -234,68 +234,62 @@ class NumericLaw(Marginals):
         Source    Sakai et al. 2025, Definition 1 (ii), (iv)
         """
         second = first if second is None else second
-        one, two = self._family(first), self._family(second)
-        if (one, two) != (first, second):
-            found = self.cov(one, two)
-            wrong = found.error if isinstance(found, Covariance) else self.cov(one, two, with_error=True)[1]
-            value, error = self._entries(found, wrong, first, second)
-            return (value, error) if with_error else value
+        names, what = (self._family(first), self._family(second)), f"the covariance of {first} and {second}"
+        moment = self._known_cov(*names)
+        if moment is None:
+            found, error = self._averaged_cov(*names)
+            self._note(error, found, what)
+        else:
+            self._note(moment.error, moment.size, what)
+            found = self._covariance(moment, *names)
+            error = np.broadcast_to(moment.error, found.shape)
+        value, error = self._entries(found, error, first, second)
+        return (value, error) if with_error else value
+
+    def _known_cov(self, first: str, second: str) -> IndexedValues | None:
+        """The covariance of two families, unless it takes averages over draws."""
         random = {first, second} & self.recursion.random
         numbers = {n for n in (first, second) if self.compiled.families[n].kind == "scalar"} - self.recursion.random
         scores = {first, second} & set(self.recursion.scores)
         if len(scores) == len({first, second}) and all(map(self.is_gaussian_score, scores)):
-            moment = self.recursion.score(first, second)
-        elif numbers or (scores and random != {first, second}):
+            return self.recursion.score(first, second)
+        if numbers or (scores and random != {first, second}):
             # averages are numbers, and scores are independent of every vector that no score reaches
-            moment = IndexedValues((), self.recursion.pair_ranges(first, second))
-        elif random:
-            return self._averaged_cov(first, second, with_error)
-        else:
-            try:
-                moment = self.recursion.centred(first, second)
-            except NotCompiledError:
-                return self._averaged_cov(first, second, with_error)
-        self._note(moment.error, moment.size, f"the covariance of {first} and {second}")
-        result = self._covariance(moment, first, second)
-        return (result, np.full(result.shape, result.error)) if with_error else result
+            return IndexedValues((), self.recursion.pair_ranges(first, second))
+        with suppress(NotCompiledError):
+            return None if random else self.recursion.centred(first, second)
+        return None
 
-    def _entries(self, found: Any, error: Any, first: str, second: str) -> tuple[Any, Any]:
+    def _entries(self, found: Any, error: Array, first: str, second: str) -> tuple[Any, Any]:
         """What two names mean, members or families, of the numbers of their families, with errors."""
         sides = [self.member(name) for name in (first, second)]
-        if isinstance(found, Covariance) and all(single for *_, single in sides):
+        if (first, second) == tuple(family for family, *_ in sides):
+            return found, error
+        places = [place(box, self.compiled.families[family].ranges) for family, box, _ in sides]
+        key = tuple(part.start if one else part for own, (*_, one) in zip(places, sides, strict=True) for part in own)
+        if isinstance(found, Covariance) and all(one for *_, one in sides):
             value: Any = found.at(*([start for start, _ in box] for _, box, _ in sides))
         else:
-            key: tuple[slice | int, ...] = ()
-            for family, box, single in sides:
-                where = place(box, self.compiled.families[family].ranges)
-                key += tuple(part.start for part in where) if single else where
             value = np.asarray(found)[key]
-            error = error if np.ndim(error) == 0 else error[key]
-        if np.ndim(value) == 0:
-            return float(value), float(error)
-        return value, np.broadcast_to(error, np.shape(value))
+        return (value, error[key]) if np.ndim(value) else (float(value), float(error[key]))
 
-    def _averaged_cov(self, first: str, second: str, with_error: bool) -> Any:
+    def _averaged_cov(self, first: str, second: str) -> tuple[Array, Array]:
         """The covariance by averaging, the same numbers in both orders; variances are those of `var`."""
-        one, two = sorted((first, second))
-        if (one, two) not in self._cov:
-            self._cov[one, two] = self._averaged_pair(one, two)
-        members = len(self.compiled.families[one].shape)
-        turned = (*range(members, self._cov[one, two][0].ndim), *range(members))
-        value, error = (a.transpose(turned) if first > second else a for a in self._cov[one, two])
-        self._note(error, value, f"the covariance of {first} and {second}")
-        return (value.copy(), error.copy()) if with_error else value.copy()
-
-    def _averaged_pair(self, first: str, second: str) -> tuple[Array, Array]:
-        known = [self._moment_of(name, self.compiled.families[name].ranges, Mixture.moment, 2)
-                 for name in (first, second)]  # fmt: skip
-        value, error = map(np.array, self._outputs.cov(first, second, [variance.reshape(-1) for variance, _ in known]))
-        if first == second:
-            size = known[0][0].size
-            for part, own in zip((value.reshape(size, size), error.reshape(size, size)), known[0], strict=True):
-                part[:] = (part + part.T) / 2
-                np.fill_diagonal(part, own)
-        return value, error
+        if first > second:
+            members = len(self.compiled.families[second].shape)
+            return tuple(np.moveaxis(a, range(members), range(-members, 0)) for a in self._averaged_cov(second, first))
+        if (first, second) not in self._cov:
+            known = [self._moment_of(name, self.compiled.families[name].ranges, Mixture.moment, 2)
+                     for name in (first, second)]  # fmt: skip
+            found = map(np.array, self._outputs.cov(first, second, [variance.reshape(-1) for variance, _ in known]))
+            value, error = self._cov[first, second] = tuple(found)
+            if first == second:
+                size = known[0][0].size
+                for part, own in zip((value.reshape(size, size), error.reshape(size, size)), known[0], strict=True):
+                    part[:] = (part + part.T) / 2
+                    np.fill_diagonal(part, own)
+        value, error = self._cov[first, second]
+        return value.copy(), error.copy()
 
     # -- one-dimensional laws -----------------------------------------------------------------------------------
 

@@ -16,14 +16,14 @@ from tensorprog.gaussian.estimate import TINY
 from tensorprog.gaussian.several import standard_errors
 from tensorprog.language.errors import NotCompiledError
 
-__all__ = ["Mixture", "Moment", "binned", "crossing"]
+__all__ = ["Mixture", "Moment", "crossing"]
 
 Array = NDArray[Any]
 Kernel = Callable[[Array, Array], Array]
 Moment = Callable[["Mixture", int], tuple[Array, Array]]  # `Mixture.moment` or `Mixture.standardised`
 CHUNK = 1 << 20  # numbers held at once over a grid
 FAR = 39.0  # standard deviations beyond which a normal density is 0 and its distribution function 0 or 1
-BINS = 2048  # of variances, on a logarithmic scale
+BINS = 1 << 13  # of variances, on a logarithmic scale
 LEAST = 1e-14  # variances that far below the largest share a bin
 ALIKE = 8  # draws that share a value are not due to chance
 LONE = 0.02  # share of one draw in a variance that few draws decide
@@ -134,7 +134,7 @@ class Mixture:
         """One variable as few Gaussians: variances, weights in each set, width of the bins; None if means vary."""
         if np.any(self.mean != self.mean[0, 0]):
             return None
-        return binned(self.var, np.full(self.var.shape, 1 / self.var.shape[1]))
+        return binned(self.var)
 
     @cached_property
     def _order(self) -> Array:
@@ -221,12 +221,12 @@ class Mixture:
     def uncertainty(self, grid: Array) -> Array:
         """Relative error of densities and tails from the errors of variances and means, and from binning.
 
-        What a bin does not keep is the third order in the change of log V: up to 1 + d**2 / (2 V) times that change.
+        What a bin does not keep is the second order in the change of log V: up to 1 + d**2 / (2 V) times that change.
         """
         mean, variance = self.spread
         scale, width = max(variance, TINY), 0.0 if self.nodes is None else self.nodes[2]
         away, moved = np.square(grid - mean) / scale, float(self.mean_error) / math.sqrt(scale)
-        binning = (width * (1 + 0.5 * away * scale / max(float(self.var.max()), TINY))) ** 3 / 6
+        binning = (width * (1 + 0.5 * away * scale / max(float(self.var.max()), TINY))) ** 2 / 8
         return np.asarray(float(self.relative_error) * (1 + away) + moved * (1 + np.sqrt(away)) + binning)
 
     @cached_property
@@ -302,39 +302,21 @@ def _normal_cdf(x: Array, sd: Array) -> Array:
 # ---- many Gaussians of one mean as few of them ----------------------------------------------------------------------
 
 
-def binned(var: Array, weights: Array) -> tuple[Array, Array, float]:
-    """Nodes and their weights in each set: every set keeps mass and mean in each bin, all together the variance.
+def binned(var: Array) -> tuple[Array, Array, float]:
+    """Nodes and their weights in each set: the means of bins that are even in log V, over as many decades as matter.
 
-    Bins are even in log V, over as many decades as matter; V = 0 keeps a node of its own.
-    Shapes    var, weights (sets, draws) -> (nodes,), (sets, nodes), width of the bins in log V
+    V = 0 keeps a node of its own.
+    Shapes    var (sets, draws) -> (nodes,), (sets, nodes), width of the bins in log V
     """
     sets, draws = var.shape
     high = float(var.max())
     if var.min() == high:
         return np.array([high]), np.ones((sets, 1)), 0.0
-    if var.size <= 4 * BINS:
-        own = np.zeros((sets, sets, draws))
-        own[np.arange(sets), np.arange(sets)] = weights
-        return var.reshape(-1), own.reshape(sets, -1), 0.0
     low = max(float(np.min(var, where=var > 0, initial=high)), LEAST * high)
     width = math.log(high / low) / BINS
-    with np.errstate(divide="ignore"):
-        place = np.clip((np.log(var / low) / width), 0, BINS - 1).astype(np.int64)
-    place[var == 0] = BINS
-    each = (place + (BINS + 1) * np.arange(sets)[:, None]).reshape(-1)
-    middle = np.append(low * np.exp(width * (0.5 + np.arange(BINS))), 0.0)
-
-    def total_of(values: Array) -> Array:
-        return np.bincount(each, (weights * values).reshape(-1), minlength=sets * (BINS + 1)).reshape(sets, BINS + 1)
-
-    mass = total_of(np.ones_like(var))
-    used = mass.sum(axis=0) > 0
-    first, second = (total_of((var - middle[place]) ** k)[:, used] for k in (1, 2))
-    mass, middle = mass[:, used], middle[used]
-    total = mass.sum(axis=0)
-    centre = first.sum(axis=0) / total
-    half = np.sqrt(np.maximum(second.sum(axis=0) / total - centre**2, 0.0))
-    half = np.minimum(half, middle + centre)  # no negative variances
-    shifted = (first - centre * mass) / np.where(half > 0, half, np.inf)
-    nodes = np.concatenate([middle + centre - half, middle + centre + half])
-    return np.maximum(nodes, 0.0), np.concatenate([mass - shifted, mass + shifted], axis=1) / 2, width
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at = np.where(var > 0, np.clip(np.log(var / low) / width, 0, BINS - 1), BINS).astype(np.int64)
+    counts = np.stack([np.bincount(own, minlength=BINS + 1) for own in at])
+    used = counts.sum(axis=0) > 0
+    means = np.bincount(at.reshape(-1), var.reshape(-1), BINS + 1)[used] / counts.sum(axis=0)[used]
+    return means, counts[:, used] / draws, width
