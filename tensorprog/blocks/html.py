@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tensorprog.blocks import COLOURS, Block, badge
+from tensorprog.blocks.text import to_text
 
-__all__ = ["Shown", "template", "to_html"]
+__all__ = ["Printed", "Shown", "template", "to_html"]
 
 
 class Shown:
@@ -25,6 +26,15 @@ class Shown:
 
     def _repr_html_(self) -> str:
         return f'<div style="max-width:75em">{to_html(self.blocks())}</div>'
+
+
+class Printed(Shown):
+    """A result that is printed as its blocks, too."""
+
+    def __str__(self) -> str:
+        return to_text(self.blocks())
+
+    __repr__ = __str__
 
 
 def to_html(blocks: Iterable[Block]) -> Any:

@@ -15,8 +15,7 @@ from typing import Literal
 import numpy as np
 
 from tensorprog.blocks import Block, Grid, code, paragraph
-from tensorprog.blocks.html import Shown
-from tensorprog.blocks.text import to_text
+from tensorprog.blocks.html import Printed
 from tensorprog.finite.demand import Demand, demand, has_constant
 from tensorprog.finite.frames import Frames, Layout, Recipe
 from tensorprog.finite.inactive import LEAST, LeftOut, without_inactive
@@ -124,7 +123,7 @@ def plan(netsor: Netsor, width: int, coordinates: int, kept: tuple[str, ...], me
     return min((lazy, collapsed), key=lambda choice: choice.work)
 
 
-class Plan(Shown):
+class Plan(Printed):
     """The decisions taken before any number is drawn; `str` prints them as a table.
 
     Shapes    `normals` and `chi_squares` are drawn per network; `work` are rough nanoseconds per network on one core
@@ -188,11 +187,6 @@ class Plan(Shown):
             for written, _ in self.left_out
         ]
         return [Grid(self.title, header, rows, text_columns=(0, 1)), *left_out]
-
-    def __str__(self) -> str:
-        return to_text(self.blocks())
-
-    __repr__ = __str__
 
     def group(self, op: Op) -> Grouping:
         """The grouping of an op that belongs to a MatMul."""

@@ -67,6 +67,7 @@ MAX_WIDTH, MAX_INT32 = 10**7, 2**31 - 1  # the latter: the largest whole number 
 AXES = ("width", "repeat", "variable")
 NUMBERS = tuple(field.name for field in fields(Row) if field.type in ("int", "float"))  # of a cell
 DISTANCES = ("kl_precise", "kl", "ks")  # in tables
+RATED = DISTANCES[0]  # which has no noise floor
 
 
 def sweep(
@@ -327,12 +328,11 @@ def _means(found: Any, choice: Choice) -> list[Comparison]:
 
 
 def _rates(found: Any, choice: Choice, variable: str) -> Iterator[tuple[str, Any]]:
-    for name in DISTANCES if found.sizes["width"] > 1 else ():
-        if np.isfinite(found[name].sel(choice | {"variable": variable})).any():
-            try:
-                yield name, rate(found, name, variable, **choice)
-            except ProgramError as error:  # too few widths, or they are within noise
-                yield name, str(error)
+    if found.sizes["width"] > 1 and np.isfinite(found[RATED].sel(choice | {"variable": variable})).any():
+        try:
+            yield RATED, rate(found, RATED, variable, **choice)
+        except ProgramError as error:  # too few widths, or they are within noise
+            yield RATED, str(error)
 
 
 def tables(found: Any) -> Iterator[Grid]:

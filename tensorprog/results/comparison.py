@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.blocks import Block, Grid, paragraph
-from tensorprog.blocks.html import Shown
-from tensorprog.blocks.text import to_text
+from tensorprog.blocks.html import Printed
 from tensorprog.language.averages import average_members
 from tensorprog.language.errors import (
     MemoryLimitError,
@@ -114,7 +113,7 @@ class Row:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Shown):
+class Comparison(Printed):
     """Samples against a law (or other samples), one row per variable, and one per average in `averages`.
 
     Coordinates of one network are pooled; every error counts networks as the independent unit (see `effective_size`).
@@ -168,11 +167,6 @@ class Comparison(Shown):
         return pandas.DataFrame([vars(row) for row in self.rows], columns=[f.name for f in fields(Row)]).set_index(
             "variable"
         )
-
-    def __str__(self) -> str:
-        return to_text(self.blocks())
-
-    __repr__ = __str__
 
 
 def table_of_widths(

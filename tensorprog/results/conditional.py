@@ -1,6 +1,6 @@
 """Outputs given everything but the weights used last: exactly Gaussian at every width.
 
-Let y = sum_t c_t W_t v_t + m, the c_t numbers of a network, and let neither these nor the v_t nor m involve the W_t.
+Let y be sum_t c_t W_t v_t + m, the c_t numbers of a network, and let neither these nor the v_t nor m involve the W_t.
 Given all but the W_t, a coordinate of y is N(m, V) with
 
     V = sum_W sigma_W^2 |w_W|^2 / n_in,    w_W = sum of c_t v_t over the terms of one member W of a weight
@@ -16,7 +16,8 @@ statements of the program, one family each, and m one more:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -100,15 +101,12 @@ def with_conditional(netsor: Netsor) -> ConditionalProgram:
     refused: dict[str, str] = {}
     for name in netsor.outputs:
         try:
-            found = _Output(editor, name)
-            statements = found.statements()
+            statements, variance[name], own = _Output(editor, name).statements()
         except NotCompiledError as error:
             refused[name] = str(error)
             continue
         added += statements
-        variance[name] = found.variance
-        if found.mean:
-            mean[name] = found.mean
+        mean |= {name: own} if own else {}
     if not variance:
         raise NotCompiledError("no output has a conditional law: " + "; ".join(refused.values()))
     larger, _ = editor.result()
@@ -129,20 +127,19 @@ def gaussians(samples: Samples, name: str, position: int) -> tuple[Array, Array]
     return mean, variance
 
 
-@dataclass
 class _Output:
     """One output as a combination of products by the weights `last`, and what its conditional law takes."""
 
-    editor: Editor
-    name: str
-    variance: str = field(default="", init=False)
-    mean: str = field(default="", init=False)
-
-    def __post_init__(self) -> None:
-        self.netsor = self.editor.netsor
-        self.width = self.netsor.families[self.name].width
-        self._span = Span(text=f"the conditional law of {self.name}")
-        self.target, self.expr = self._combination()
+    def __init__(self, editor: Editor, name: str) -> None:
+        self.editor, self.netsor, self.name = editor, editor.netsor, name
+        if self.netsor.families[name].kind != "vector":
+            raise NotCompiledError(f"{name} is a scalar")
+        statement = self._definition(name)
+        if statement is None:
+            raise NotCompiledError(f"{name} has several definitions, or is an initial vector or a recurrence")
+        self.target: Variable = statement.target
+        self.expr: Expr = self._written_out(statement.expr) if isinstance(statement, Nonlin) else statement.target
+        self._span = Span(text=f"the conditional law of {name}")
         self._free = tuple(slot.bare for slot in self.target.slots if slot.bare is not None)  # its indices
         self.last = self._last()
 
@@ -154,37 +151,22 @@ class _Output:
         single = len(places) == 1 and not self.editor.structure.loops(places[0], places[0])
         return self.netsor.body[places[0]] if single else None
 
-    def _combination(self) -> tuple[Variable, Expr]:
-        """Left and right side, with linear Nonlins of vectors written out."""
-        if self.netsor.families[self.name].kind != "vector":
-            raise NotCompiledError(f"{self.name} is a scalar")
-        statement = self._definition(self.name)
-        if statement is None:
-            raise NotCompiledError(f"{self.name} has several definitions, or is an initial vector or a recurrence")
-        if not isinstance(statement, Nonlin):
-            return statement.target, statement.target
-        expr, longer = statement.expr, self._opened(statement.target, statement.expr)
-        while longer != expr and sum(1 for _ in walk(longer)) <= MAX_NODES:
-            expr, longer = longer, self._opened(statement.target, longer)
-        return statement.target, expr
-
-    def _opened(self, target: Variable, expr: Expr) -> Expr:
-        """An expression with the linear Nonlins that are its terms written out, one step deep."""
-        terms = [term for term in self._terms(expr) if isinstance(term, Variable)]
-        taken = bound_indices(expr) | {index for slot in target.slots for index in slot.indices}
+    def _written_out(self, expr: Expr) -> Expr:
+        """A combination with linear Nonlins of vectors written out, as long as that is not too long."""
 
         def opened(reference: Variable) -> Expr | None:
             nonlin = self._definition(reference.name) if reference in terms else None
             if not isinstance(nonlin, Nonlin) or self.editor.beyond(reference):
                 return None
-            if not (isinstance(nonlin.expr, Variable) or self._linear(nonlin.expr)):
-                return None
-            try:
-                return self.editor.instance(nonlin, reference, taken)
-            except Stuck:
-                return None
+            if isinstance(nonlin.expr, Variable) or self._linear(nonlin.expr):
+                with suppress(Stuck):
+                    return self.editor.instance(nonlin, reference, taken)
+            return None
 
-        return replace_variables(expr, opened)
+        terms = self._terms(expr)
+        taken = bound_indices(expr) | {index for slot in self.target.slots for index in slot.indices}
+        longer = replace_variables(expr, opened)
+        return expr if longer == expr or sum(1 for _ in walk(longer)) > MAX_NODES else self._written_out(longer)
 
     def _linear(self, node: Expr) -> tuple[int, ...]:
         """Which children of an expression it combines, with scalars, if it is a combination."""
@@ -252,20 +234,24 @@ class _Output:
 
     # -- statements -------------------------------------------------------------------------------------------------
 
-    def statements(self) -> list[Statement]:
+    def statements(self) -> tuple[list[Statement], str, str]:
+        """What computes the law, and the families of variance and mean, the latter empty for 0."""
         made: list[Statement] = []
         parts = [self._part(weight, made) for weight in sorted(self.last)]
         total = reduce(lambda first, second: Call("add", (first, second)), parts)
-        variance = Variable(self.editor.name(f"variance_{self.name}"), self.target.slots)
-        made.append(Nonlin(variance, total, span=self._span))
-        self.variance = variance.name
+        variance = self._nonlin(f"variance_{self.name}", total, made)
         own = {product.target for weight in self.last for product in self._reads(self.expr, weight)}
         rest = self._picked(self.expr, lambda term: None if term in own else term)
-        if rest is not None:
-            mean = Variable(self.editor.name(f"mean_{self.name}"), self.target.slots)
-            made.append(Nonlin(mean, rest, "" if variables(rest) else self.width, self._span))
-            self.mean = mean.name
-        return made
+        return made, variance.name, "" if rest is None else self._nonlin(f"mean_{self.name}", rest, made).name
+
+    def _nonlin(
+        self, name: str, expr: Expr, made: list[Statement], slots: tuple[Affine, ...] | None = None
+    ) -> Variable:
+        """A new family, by default with the indices of the output."""
+        target = Variable(self.editor.name(name), self.target.slots if slots is None else slots)
+        width = "" if variables(expr) else self.netsor.families[self.name].width
+        made.append(Nonlin(target, expr, width, self._span))
+        return target
 
     def _part(self, weight: str, made: list[Statement]) -> Expr:
         """What the members of one weight add to the variance, after the statements that it reads."""
@@ -277,9 +263,7 @@ class _Output:
         assert combination is not None
         slots = slots_of((*self._free, *fresh.values()))
         if not isinstance(combination, Variable):
-            vector = Nonlin(Variable(self.editor.name(f"w_{self.name}_{weight}"), slots), combination, span=self._span)
-            made.append(vector)
-            combination = vector.target
+            combination = self._nonlin(f"w_{self.name}_{weight}", combination, made, slots)
         square = Variable(self.editor.name(f"square_{self.name}_{weight}"), slots)
         made.append(Dot(square, combination, combination, "1/n", self._span))
         variance = substitute(declared.variance, dict(zip(declared.indices, values, strict=True)))

@@ -5,8 +5,8 @@ At finite width f_n(y) = E N(y; m, V) over networks, (m, V) mean and variance of
 
     KL(f_n || f) = Integral f_n log(f_n / f)
 
-is an integral of an analytic function: the trapezoidal rule in t, y = y(t) entire (see `TrapezoidalGrid`), converges
-geometrically.  That each density integrates to 1 on the grid is checked; what is missing is part of the error.
+is an integral of an analytic function: the trapezoidal rule in t, y = centre + scale sinh t, converges geometrically.
+Steps grow with the distance from the centre.  That each density integrates to 1 on the grid is checked; what is missing is part of the error.
 
 With N networks f_n is known as f_N = f_n + e, E e = 0, E e(y) e(z) = c(y, z) / N.  The expansion
 
@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,14 +41,14 @@ from tensorprog.results.reference import Reference
 __all__ = ["GaussianDraws", "kl", "kl_gaussian", "kl_to_gaussian"]
 
 Array = NDArray[Any]
+Grid = tuple[float, float, float]  # centre, scale and reach
 Rows = Callable[[Array], Array]  # functions on a grid: (points,) -> (rows, points)
 Functional = Callable[[Array, Array, Array], Array]  # these, grid and weights of the rule to numbers, KL first
 
 GROUPS = 64  # of networks: standard errors good to about 9 %
 DEVIATIONS = 9.0  # of the widest Gaussian: a mass of 2e-19 lies beyond
-FIRST_STEP = 0.25  # of the trapezoidal rule in t
+FIRST_STEP = 0.5  # of the trapezoidal rule in t
 FINE, COARSE = 1e-11, 1e-9  # change of the integral at which the rule is fine enough, for laws and for draws
-SHARE = 0.05  # of the error of the averages that the rule may add
 MOST_POINTS = 1 << 14
 CHUNK = 1 << 20  # numbers held at once
 UNRESOLVED = 0.5  # relative error of a density that is no longer one
@@ -133,14 +132,12 @@ class GaussianDraws:
             result[k] /= len(mean)
         return result
 
-    @cached_property
-    def grid(self) -> TrapezoidalGrid:
-        """A grid that resolves every Gaussian at its mean and holds the widest."""
-        centre, narrowest = float(self.mean.mean()), math.sqrt(self.var.min())
-        away = np.abs(self.mean - centre)
-        flat = max(0.0, float((away - np.sqrt(self.var)).max()))
-        reach = float(away.max() + DEVIATIONS * math.sqrt(self.var.max()))
-        return TrapezoidalGrid(centre, 0.5 * narrowest, flat, reach)
+    @property
+    def grid(self) -> Grid:
+        """A grid that holds the widest Gaussian, with steps for the narrowest at the centre."""
+        centre = float(self.mean.mean())
+        reach = float(np.abs(self.mean - centre).max() + DEVIATIONS * math.sqrt(self.var.max()))
+        return centre, math.sqrt(self.var.min()), reach
 
     @property
     def undefined(self) -> tuple[float, float] | None:
@@ -157,52 +154,30 @@ def _normal(distance: Array, var: Array) -> Array:
 # ---- integrals ------------------------------------------------------------------------------------------------------
 
 
-class TrapezoidalGrid:
-    """y(t) = centre + b (t + exp(-T) sinh t): steps of b over `flat` = b T to both sides, then growing with distance.
-
-    So a step is at most b + (|y - centre| - flat): a Gaussian at distance d is resolved if its deviation is about
-    max(b, d - flat).  With flat = 0 this is y = b (t + sinh t).
-    """
-
-    def __init__(self, centre: float, finest: float, flat: float, reach: float) -> None:
-        self.centre = centre
-        self.b = max(finest, flat * 8 / (MOST_POINTS * FIRST_STEP))  # wider where half the points would not do
-        self.flat = flat / self.b
-        self.end = self.flat + math.asinh(max(0.0, reach - flat) / self.b)  # a t beyond which y is beyond the reach
-
-    def points(self, t: Array) -> Array:
-        """The points of the grid at the parameters t."""
-        return np.asarray(self.centre + self.b * (t + 0.5 * (np.exp(t - self.flat) - np.exp(-t - self.flat))))
-
-    def slopes(self, t: Array) -> Array:
-        """The derivatives of the points with respect to t."""
-        return np.asarray(self.b * (1 + 0.5 * (np.exp(t - self.flat) + np.exp(-t - self.flat))))
-
-
 def _integrate(
-    rows: Rows, functional: Functional, grid: TrapezoidalGrid, tolerance: float, densities: int | None = None,
-    enough: Callable[[Array], float] = lambda _: 0.0,
-) -> tuple[Array, float]:  # fmt: skip
+    rows: Rows, functional: Functional, grid: Grid, tolerance: float, densities: int | None = None
+) -> tuple[Array, float]:
     """Numbers from functions on a grid, and the error of the first by the rule.
 
     That is how far it moved when the step was last halved, as the rule converges geometrically, and a bound of the
     logarithm times the mass by which the first `densities` functions fail to integrate to 1: a grid that misses a
     peak at both steps sees no change.
     """
+    centre, scale, reach = grid
     step, before = FIRST_STEP, math.nan
-    count = math.ceil(grid.end / step)
+    count = math.ceil(math.asinh(reach / scale) / step)
     t = step * np.arange(-count, count + 1)
-    values = rows(grid.points(t))
+    values = rows(centre + scale * np.sinh(t))
     while True:
-        weights = step * grid.slopes(t)
-        found = functional(values, grid.points(t), weights)
+        weights = step * scale * np.cosh(t)
+        found = functional(values, centre + scale * np.sinh(t), weights)
         missing = float(np.abs(values[:densities] @ weights - 1).mean())
         error = abs(float(found[0]) - before) + MOST_LOG * missing
-        if error <= max(tolerance, SHARE * enough(found)) or 2 * t.size > MOST_POINTS:
+        if error <= tolerance or 2 * t.size > MOST_POINTS:
             return found, error
         step, before = step / 2, float(found[0])
         between = step * np.arange(1 - 2 * count, 2 * count, 2)
-        t, values = np.append(t, between), np.hstack([values, rows(grid.points(between))])
+        t, values = np.append(t, between), np.hstack([values, rows(centre + scale * np.sinh(between))])
         count *= 2
 
 
@@ -236,10 +211,8 @@ def _law_gaussian(curve: Any) -> tuple[float, float]:
             shared = np.where(p[0] > 0, curve.uncertainty(grid) * p[0] * np.abs(np.log(p[0]) - log_normal), 0.0)
         return np.append(_to_gaussian(p, grid, weights), shared @ weights)
 
-    grid = TrapezoidalGrid(centre, 0.25 * deviation, 0.0, curve.within(DEVIATIONS))
-    found, moved = _integrate(
-        curve.densities, functional, grid, FINE, enough=lambda found: float(standard_errors(found[1:-1]))
-    )
+    grid = centre, 0.5 * deviation, curve.within(DEVIATIONS)
+    found, moved = _integrate(curve.densities, functional, grid, FINE)
     return float(found[0]), float(standard_errors(found[1:-1])) + float(found[-1]) + moved
 
 
@@ -249,7 +222,7 @@ def kl_to_gaussian(draws: GaussianDraws) -> tuple[float, float]:
         return draws.undefined
 
     def functional(groups: Array, grid: Array, weights: Array) -> Array:
-        powers = np.vander(grid - draws.grid.centre, 3).T
+        powers = np.vander(grid - draws.mean.mean(), 3).T
         rows, pairs = _left_out(groups, draws.shares, weights, powers)
         return np.append(_to_gaussian(rows, grid, weights), pairs)
 
@@ -282,10 +255,7 @@ def kl_to_law(draws: GaussianDraws, curve: Any) -> tuple[float, float]:
         spread = float(standard_errors(_divergence(rows[0], law[1:], weights)))
         return np.append(_divergence(rows, law[0], weights), [pairs, shared + spread + beyond])
 
-    def enough(found: Array) -> float:
-        return _jackknife(found[:-2], draws.shares, float(found[-2]))[1]
-
-    found, moved = _integrate(both, functional, draws.grid, COARSE, groups, enough)
+    found, moved = _integrate(both, functional, draws.grid, COARSE, groups)
     value, error = _jackknife(found[:-2], draws.shares, float(found[-2]))
     return value, error + float(found[-1]) + moved
 

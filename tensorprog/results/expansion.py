@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.several import standard_errors
-from tensorprog.language.averages import with_averages
+from tensorprog.language.averages import unused, with_averages
 from tensorprog.language.errors import NotCompiledError, ProgramError, check_count
 from tensorprog.language.expr import Call, Expr, Variable
 from tensorprog.language.ir import Netsor, Nonlin
@@ -141,7 +141,9 @@ def _with_probes(netsor: Netsor, probes: Sequence[Expr], order: int) -> tuple[Ne
         family = netsor.families[probes[0].name]
         index = tuple(slot.offset - start for slot, (start, _) in zip(probes[0].slots, family.ranges, strict=True))
         return netsor, [MemberMoments(scalar=family.name, index=index)]
-    targets = [Variable(_unused(f"probe{k}", netsor)) for k in range(len(probes))]
+    taken = {*netsor.families, *netsor.index, *netsor.constant, *dict(netsor.fixed_widths)}
+    taken |= {width for width, *_ in netsor.widths}
+    targets = [Variable(unused(f"probe{k}", taken)) for k in range(len(probes))]
     body = (*netsor.body, *(Nonlin(target, expr) for target, expr in zip(targets, probes, strict=True)))
     larger = replace(netsor, body=body, outputs=tuple(target.name for target in targets))
     variance: Mapping[str, str] = {}
@@ -168,15 +170,6 @@ def _with_probes(netsor: Netsor, probes: Sequence[Expr], order: int) -> tuple[Ne
             MemberMoments(variance.get(name, ""), tuple(added.families[power] for power in own), scalar.get(name, ""))
         )
     return added.netsor, found
-
-
-def _unused(name: str, netsor: Netsor) -> str:
-    """The name, with underscores behind it if the program has it already."""
-    taken = {*netsor.families, *netsor.index, *netsor.constant, *(width for width, *_ in netsor.widths)}
-    taken |= set(dict(netsor.fixed_widths))
-    while name in taken:
-        name += "x"
-    return name
 
 
 def first_orders(netsor: Netsor, name: str, draws: int) -> dict[str, tuple[float, float]] | None:

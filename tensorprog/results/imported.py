@@ -9,8 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from tensorprog.blocks import Block, Grid, paragraph
-from tensorprog.blocks.html import Shown
-from tensorprog.blocks.text import to_text
+from tensorprog.blocks.html import Printed
 
 __all__ = ["Fate", "Imported"]
 
@@ -35,7 +34,7 @@ class Fate:
 
 
 @dataclass(frozen=True, repr=False)
-class Imported(Shown):
+class Imported(Printed):
     """The story of an import: of which module, at which widths, each parameter, notes, and the commented file."""
 
     module: str
@@ -68,8 +67,3 @@ class Imported(Shown):
             rows,
         )
         return [grid, *(paragraph(note, note=True) for note in self.notes)]
-
-    def __str__(self) -> str:
-        return to_text(self.blocks())
-
-    __repr__ = __str__

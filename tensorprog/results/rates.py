@@ -5,8 +5,7 @@ with s_k^2 = var(d_k).  Not logarithms: those of means that are too low by chanc
 means near zero or below have none, so that what is left of them is too high.  s_k is the error stated with the single
 distances over sqrt(R), times the scatter of the repeats in units of these errors where that is above 1.
 
-An estimate with a noise floor, its mean for equal laws, is biased by it, so that widths count where the distance is
-well above the floor: KL, the square of a norm, 400 times, and others 20 times.
+Estimates with a noise floor, their mean for equal laws, are biased by it and have no rate: KS, and KL by kernels.
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ from tensorprog.language.formats import chance, plain_fields, quantity
 __all__ = ["Rate", "fit", "rate"]
 
 Array = NDArray[Any]
-ABOVE_FLOOR = 20.0  # norms that count are so many times their noise floor
-ABOVE_ERROR = 3.0  # and two means at least are so many times their standard error
-SQUARES = ("kl",)  # distances with a floor that are squares of a norm
+ABOVE_ERROR = 3.0  # two means at least are so many times their standard error
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,13 +44,11 @@ class Rate(Shown):
     degrees: int
     p: float
     used: tuple[int, ...]
-    left_out: tuple[int, ...]  # widths at which there is no distance, or it is too near to its noise floor
+    left_out: tuple[int, ...]  # widths at which there is no distance
 
     def __str__(self) -> str:
         text = f"n^{quantity(self.exponent, self.exponent_se)}, n = {self.used[0]}..{self.used[-1]}"
-        if self.degrees:
-            text += f", p of the fit {chance(self.p)}"
-        return text + (f" (too near to the floor: n = {', '.join(map(str, self.left_out))})" if self.left_out else "")
+        return text + (f", p of the fit {chance(self.p)}" if self.degrees else "")
 
     __repr__ = __str__
 
@@ -64,40 +59,26 @@ class Rate(Shown):
     to_json = plain_fields
 
 
-def fit(
-    width: Sequence[int], values: ArrayLike, errors: ArrayLike, floors: ArrayLike = 0.0, squared: bool = False
-) -> Rate:
+def fit(width: Sequence[int], values: ArrayLike, errors: ArrayLike) -> Rate:
     """Fit a power law to the repeats of a distance.
 
-    `squared` distances are squares of norms, which matters for their noise floors only.
-
-    Shapes    width (K,); values and their standard errors (K, R); floors of noise, which broadcast against them
+    Shapes    width (K,); values and their standard errors (K, R)
     Accuracy  `exponent_se` is the standard error if a power law holds, see `p`
-    Raises    ProgramError if fewer than two widths stand out from the noise, or fewer than three from a noise floor
+    Raises    ProgramError if fewer than two widths stand out from the noise
     """
     from scipy.optimize import curve_fit
-    from scipy.special import gammaincc
+    from scipy.stats import chi2
 
     n, d = np.asarray(width, dtype=np.float64), np.asarray(values, dtype=np.float64)
     mean, repeats = d.mean(axis=1), d.shape[1]
     stated = np.sqrt((np.asarray(errors, dtype=np.float64) ** 2).mean(axis=1))
-    floor = np.broadcast_to(np.asarray(floors, dtype=np.float64), d.shape).mean(axis=1)
-    known = np.isfinite(mean) & (stated > 0)
-    scatter = 1.0
-    if repeats > 1 and known.any():
-        scatter = max(1.0, math.sqrt(float((d[known].var(axis=1, ddof=1) / stated[known] ** 2).mean())))
+    use, scatter = np.isfinite(mean) & (stated > 0), 1.0
+    if repeats > 1 and use.any():
+        scatter = max(1.0, math.sqrt(float((d[use].var(axis=1, ddof=1) / stated[use] ** 2).mean())))
     error = stated * scatter / math.sqrt(repeats)
-    above = ABOVE_FLOOR**2 if squared else ABOVE_FLOOR
-    use = known & ((floor == 0) | (mean >= above * floor))
-    for which, least, what in (
-        (known, 2, "to the limit"),
-        (use, 3 if floor.any() else 2, f"of at least {above:g} noise floors"),
-        (use & (mean > ABOVE_ERROR * error), 2, "that stands out from its error"),
-    ):
-        if np.count_nonzero(which) < least:
-            raise ProgramError(
-                f"no rate can be fitted: fewer than {'three' if least == 3 else 'two'} widths have a distance {what}"
-            )
+    for which, what in ((use, "to the limit"), (use & (mean > ABOVE_ERROR * error), "that stands out from its error")):
+        if np.count_nonzero(which) < 2:
+            raise ProgramError(f"no rate can be fitted: fewer than two widths have a distance {what}")
 
     def power(x: Array, a: float, b: float) -> Array:
         return np.asarray(np.exp(np.minimum(a + b * x, 700.0)))
@@ -111,7 +92,7 @@ def fit(
         power, x, y, (start, slope), error[use], absolute_sigma=True, jac=slopes, ftol=1e-14, xtol=1e-14
     )  # fmt: skip
     misfit, degrees = float((((y - power(x, a, b)) / error[use]) ** 2).sum()), len(x) - 2
-    p = float(gammaincc(degrees / 2, misfit / 2)) if degrees else math.nan
+    p = float(chi2.sf(misfit, degrees)) if degrees else math.nan
     used, left_out = (tuple(int(k) for k in n[which]) for which in (use, ~use))
     return Rate(float(b), math.sqrt(covariance[1, 1]), math.exp(a), misfit, degrees, p, used, left_out)
 
@@ -122,36 +103,31 @@ def rate(dataset: Any, distance: str = "kl_precise", variable: str | None = None
     `variable` and the constants swept say which, where there are several: rate(sweep, "ks", "y[0]", H=2).
 
     Shapes    `dataset` as `sweep` gives it
-    Accuracy  see `fit`: distances with a noise floor have a rate only where the floor is small beside them
-    Raises    ProgramError if it is not clear what is meant, or too few widths stand out from the noise
+    Accuracy  see `fit`
+    Raises    ProgramError if it is not clear what is meant, for distances with a noise floor, or if fewer than two
+              widths stand out from the noise
     """
-    needed = {"width", "repeat", "variable"}
-    if not needed <= set(getattr(dataset, "dims", ())):
+    if not {"width", "repeat", "variable"} <= set(getattr(dataset, "dims", ())):
         raise fail(f"rate takes the result of a sweep, not {type(dataset).__name__}")
-    distances = [name for name in dataset.data_vars if f"{name}_se" in dataset.data_vars]
-    if distance not in distances:
-        raise fail(f"{distance} is not a number of the sweep that has an error", fix=did_you_mean(distance, distances))
+    numbers = [name for name in dataset.data_vars if f"{name}_se" in dataset.data_vars]
+    if distance not in numbers:
+        raise fail(f"{distance} is not a number of the sweep that has an error", fix=did_you_mean(distance, numbers))
+    if f"{distance}_floor" in dataset.data_vars:
+        raise fail(f"{distance} cannot fall below its noise floor, and has no rate", fix="kl_precise")
     chosen = _one(dataset, constants | ({} if variable is None else {"variable": variable.replace(" ", "")}))
     values, errors = (chosen[name].transpose("width", "repeat").values for name in (distance, f"{distance}_se"))
-    floor = f"{distance}_floor"
-    floors = chosen[floor].transpose("width", "repeat").values if floor in chosen.data_vars else 0.0
-    return fit(chosen["width"].values.tolist(), values, errors, floors, distance in SQUARES)
+    return fit(chosen["width"].values.tolist(), values, errors)
 
 
 def _one(dataset: Any, wanted: dict[str, Any]) -> Any:
     """The part of a sweep with one variable and one value of each constant."""
     axes = [str(name) for name in dataset.dims if name not in ("width", "repeat")]
-    for name in wanted:
-        if name not in axes:
-            raise fail(f"{name} was not swept", fix=did_you_mean(name, axes))
+    if unknown := [name for name in wanted if name not in axes]:
+        raise fail(f"{unknown[0]} was not swept", fix=did_you_mean(unknown[0], axes))
     for name in axes:
         known = dataset[name].values.tolist()
-        if name not in wanted and len(known) > 1:
-            raise fail(
-                f"the sweep has several values of {name}: {', '.join(map(str, known))}",
-                fix=f"rate(..., {name}={known[0]!r})",
-            )
-        if wanted.get(name, known[0]) not in known:
-            raise fail(f"the sweep has no {name} = {wanted[name]}", fix=", ".join(map(str, known)))
+        if name not in wanted and len(known) > 1 or wanted.get(name, known[0]) not in known:
+            values = ", ".join(map(str, known))
+            raise fail(f"{name} of the sweep is one of {values}", fix=f"rate(..., {name}={known[0]!r})")
         dataset = dataset.isel({name: known.index(wanted.get(name, known[0]))})
     return dataset

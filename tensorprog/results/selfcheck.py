@@ -14,19 +14,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.blocks import Block, Grid, paragraph
-from tensorprog.blocks.html import Shown
-from tensorprog.blocks.text import to_text
+from tensorprog.blocks.html import Printed
 from tensorprog.gaussian.several import deviations
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, check_count
-from tensorprog.language.formats import BRACKETS, label, members, plain_fields, quantity, split
+from tensorprog.language.formats import BRACKETS, label, members, plain_fields, quantity
 from tensorprog.language.samples import Samples, column
-from tensorprog.results.comparison import Row, compare
+from tensorprog.results.comparison import compare
 from tensorprog.results.distances import moments_of_one
 from tensorprog.results.reference import Reference
 
@@ -39,7 +39,7 @@ Array = NDArray[Any]
 Number = tuple[float, float]
 CHANCE = 1e-6  # that a right law has any |z| above the threshold
 MEMBERS = 6  # of each family that are compared, spread over it
-LARGEST = 4096  # members of a family of scores that is compared
+LARGEST = 1024  # members of a family that is compared
 HEAVY = 8.0  # kurtosis above which that of draws has no normal law
 ROUNDING = 1e-10  # relative to the size of a variable
 
@@ -64,7 +64,7 @@ class LawRow:
 
 
 @dataclass(frozen=True, repr=False)
-class LawCheck(Shown):
+class LawCheck(Printed):
     """The comparisons of `Law.check`, all of them in `rows`; `missing` says what the law does not offer.
 
     `threshold` is the |z| that any comparison exceeds with a probability of one in a million if the law is right.
@@ -114,15 +114,10 @@ class LawCheck(Shown):
         title, header = f"{self.program}: the limit against its own draws", ("quantity", "law", "draws", "z")
         return [Grid(title, header, cells, "; ".join(notes), tuple(range(len(wrong)))), paragraph(self.verdict)]
 
-    def __str__(self) -> str:
-        return to_text(self.blocks())
-
-    __repr__ = __str__
-
     def to_json(self) -> dict[str, Any]:
         """All rows as dictionaries, with the threshold and whether the law agrees."""
-        known = {name: getattr(self, name) for name in ("program", "samples", "seed", "threshold", "agrees")}
-        return known | {"missing": list(self.missing), "rows": [row.to_json() for row in self.rows]}
+        rows = {"missing": list(self.missing), "rows": [row.to_json() for row in self.rows]}
+        return plain_fields(self) | rows | {"threshold": self.threshold, "agrees": self.agrees}
 
 
 def check_law(law: NumericLaw, samples: int = 2**16, seed: int = 0) -> LawCheck:
@@ -134,56 +129,45 @@ def check_law(law: NumericLaw, samples: int = 2**16, seed: int = 0) -> LawCheck:
 
 
 def _rows(law: NumericLaw, drawn: Samples, missing: list[str]) -> Iterator[LawRow]:
-    reference, netsor = Reference(law), law.netsor
-    columns: dict[str, dict[str, Array]] = {}  # centred draws by family and variable
+    reference = Reference(law)
     for name in (*law.outputs, *law.scores):
-        every = members(netsor, name, LARGEST + 1)
-        if len(every) > LARGEST and name in law.scores:
+        size = math.prod(law.netsor.families[name].shape)
+        if size > LARGEST:
             missing.append(f"{name}, which has more than {LARGEST} members")
             continue
         try:
             reference.moments(name)
+            yield from _of_family(reference, drawn, name, np.unique(np.linspace(0, size - 1, MEMBERS).astype(int)))
         except (NotCompiledError, MemoryLimitError) as reason:
             missing.append(f"{name}: {reason}")
-            continue
-        places = np.unique(np.linspace(0, len(every) - 1, MEMBERS).astype(int))
-        columns[name] = {}
-        for row in compare(drawn, reference, [label(name, every[k]) for k in places]).rows:
-            values = column(drawn, *split(netsor, row.variable))
-            columns[name][row.variable] = values - values.mean()
-            yield from _of_one(reference, name, row)
-    for one, two in ((one, two) for one in columns for two in columns if one <= two):
-        shape = [math.prod(netsor.families[name].shape) for name in (one, two)]
-        if (one != two and not {one, two} <= set(law.outputs)) or math.prod(shape) > LARGEST**2 // 16:
-            continue
-        try:
-            matrix, wrong = (np.reshape(part, shape) for part in law.cov(one, two, with_error=True))
-        except (NotCompiledError, MemoryLimitError) as reason:
-            missing.append(f"the covariance of {one} and {two}: {reason}")
-            continue
-        for first, x in columns[one].items():
-            for second, y in columns[two].items():
-                if one != two or first < second:
-                    at = split(netsor, first)[1], split(netsor, second)[1]
-                    found = moments_of_one(x * y)["mean"]
-                    stated = float(matrix[at]), float(wrong[at])
-                    z = _score(stated, found, ROUNDING * float(x.std() * y.std()))
-                    yield LawRow(f"cov({first}, {second})", "covariance", one, *stated, *found, z)
 
 
-def _of_one(reference: Reference, name: str, row: Row) -> Iterator[LawRow]:
+def _of_family(reference: Reference, drawn: Samples, name: str, places: Array) -> Iterator[LawRow]:
+    """Moments and distributions of some members of a family, and their covariances."""
     from scipy.special import ndtri
 
-    stated = reference.numbers(name, split(reference.netsor, row.variable)[1])
-    size = math.hypot(stated["mean"][0], math.sqrt(max(0.0, stated["variance"][0])))
-    for kind, power in (("mean", 1), ("variance", 2), ("kurtosis", 0)):
-        if kind != "kurtosis" or (row.variance > (ROUNDING * size) ** 2 and not stated[kind][0] > HEAVY):
-            found = getattr(row, kind), getattr(row, f"{kind}_se")
-            z = _score(stated[kind], found, ROUNDING * size**power)
-            yield LawRow(f"{kind} {row.variable}", kind, name, *stated[kind], *found, z)
-    if math.isfinite(row.ks):
-        z = float(-ndtri(max(row.ks_p, 1e-300) / 2))
-        yield LawRow(f"KS {row.variable}", "distribution", name, 0.0, 0.0, row.ks, row.ks_floor, z)
+    index = members(reference.netsor, name)
+    rows = compare(drawn, reference, [label(name, index[k]) for k in places]).rows
+    for place, row in zip(places, rows, strict=True):
+        stated = reference.numbers(name, place)
+        scale = math.hypot(stated["mean"][0], math.sqrt(max(0.0, stated["variance"][0])))
+        for kind, power in (("mean", 1), ("variance", 2), ("kurtosis", 0)):
+            if kind != "kurtosis" or (row.variance > (ROUNDING * scale) ** 2 and not stated[kind][0] > HEAVY):
+                found = getattr(row, kind), getattr(row, f"{kind}_se")
+                z = _score(stated[kind], found, ROUNDING * scale**power)
+                yield LawRow(f"{kind} {row.variable}", kind, name, *stated[kind], *found, z)
+        if math.isfinite(row.ks):
+            z = float(-ndtri(max(row.ks_p, 1e-300) / 2))
+            yield LawRow(f"KS {row.variable}", "distribution", name, 0.0, 0.0, row.ks, row.ks_floor, z)
+    if len(index) == 1:
+        return
+    matrix, wrong = reference.covariance(name)
+    draws = [x - x.mean() for x in (column(drawn, name, place) for place in places)]
+    for j, k in combinations(range(len(places)), 2):
+        at, x, y = (places[j], places[k]), draws[j], draws[k]
+        pair, found = (float(matrix[at]), float(wrong[at])), moments_of_one(x * y)["mean"]
+        z = _score(pair, found, ROUNDING * float(x.std() * y.std()))
+        yield LawRow(f"cov({rows[j].variable}, {rows[k].variable})", "covariance", name, *pair, *found, z)
 
 
 def _score(stated: Number, found: Number, rounding: float) -> float:

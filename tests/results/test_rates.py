@@ -100,15 +100,3 @@ def test_as_many_means_as_numbers_stand_out() -> None:
     assert (found.used, found.left_out) == ((16, 64, 256), ())  # all are fitted, or those above would be chosen ones
     with pytest.raises(tp.ProgramError, match="fewer than two widths have a distance to the limit"):
         fit([16, 64], np.full((2, 3), np.nan), np.full((2, 3), np.nan))
-
-
-@pytest.mark.parametrize(("squared", "times"), [(False, 20), (True, 400)])
-def test_widths_near_the_noise_floor_are_left_out(squared: bool, times: float) -> None:
-    width, values = [16, 32, 64, 256], np.array([[0.4], [0.2], [0.1], [0.02]])
-    floor = np.full((4, 1), 0.1 / times * 0.999)
-    found = fit(width, values, values * 0.01, floor, squared=squared)
-    assert found.used == (16, 32, 64)
-    assert found.left_out == (256,)
-    assert "too near to the floor: n = 256" in str(found)
-    with pytest.raises(tp.ProgramError, match=f"fewer than three widths have a distance of at least {times} noise"):
-        fit(width, values, values * 0.01, floor * 1.002, squared=squared)
