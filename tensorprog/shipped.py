@@ -34,42 +34,18 @@ class Listed(NamedTuple):
 
 
 def judged() -> list[Listed]:
-    """The shipped programs with their grades: those in `grades.json`, and for a program changed since, its check."""
-    known = json.loads(GRADES.read_text(encoding="utf-8")) if GRADES.is_file() else {}
-    rows = []
-    for name, path in shipped_programs().items():
-        row = known.get(name)
-        rows.append(Listed(name, *row["listed"]) if row and row["sha256"] == _digest(path) else _judge(name, path))
-    return rows
-
-
-def _digest(path: Path) -> str:
-    """Of a text, whatever ends its lines."""
-    from hashlib import sha256
-
-    return sha256(path.read_text(encoding="utf-8").encode()).hexdigest()
-
-
-def _judge(name: str, path: Path) -> Listed:
-    """Of a program that is read and checked."""
-    from tensorprog.language.reading import load
-    from tensorprog.results.limit_answers import check_with_limit
-
-    netsor = load(path)
-    return Listed(name, check_with_limit(netsor).grade, netsor.title)
+    """The shipped programs with their grades, from `grades.json`."""
+    return [Listed(name, *row) for name, row in json.loads(GRADES.read_text(encoding="utf-8")).items()]
 
 
 def text() -> str:
     """`grades.json`, from checks of all programs."""
-    programs = shipped_programs()
-    return (
-        json.dumps(
-            {name: {"sha256": _digest(path), "listed": _judge(name, path)[1:]} for name, path in programs.items()},
-            indent=1,
-            ensure_ascii=False,
-        )
-        + "\n"
-    )
+    from tensorprog.language.reading import load
+    from tensorprog.results.limit_answers import check_with_limit
+
+    netsors = {name: load(path) for name, path in shipped_programs().items()}
+    rows = {name: [check_with_limit(netsor).grade, netsor.title] for name, netsor in netsors.items()}
+    return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
 
 
 def paper_figures() -> ModuleType:
@@ -108,15 +84,12 @@ def resolve(file: str) -> Path:
             return path
     except (OSError, ValueError):
         raise ProgramError(Problem(f"{file[:80]!r} is not the name of a file")) from None
-    bare = file.removesuffix(".yaml").removesuffix(".yml")
-    looks_like_path = "/" in file or os.sep in file or bool(path.drive) or path.is_dir()
-    known = shipped_programs()
-    if bare in known and os.path.basename(file) == file:
-        return known[bare]
-    if looks_like_path:
+    known, bare = shipped_programs(), file.removesuffix(".yaml").removesuffix(".yml")
+    if "/" in file or os.sep in file or path.drive or path.is_dir():
         return path
-    hint = did_you_mean(bare, sorted(known))
-    fix = hint.replace("known names", "shipped programs") or "give the path of a program file"
+    if bare in known:
+        return known[bare]
+    fix = did_you_mean(bare, sorted(known)).replace("known names", "shipped programs")
     raise ProgramError(Problem(f"there is no file {file}, and no shipped program of that name", fix=fix))
 
 

@@ -61,8 +61,6 @@ class ProgramKernel(Kernel):  # type: ignore[misc]
 
     def set_params(self, **params: Any) -> ProgramKernel:
         """Replace arguments by name."""
-        if unknown := params.keys() - self.get_params():
-            raise ValueError(f"ProgramKernel has no parameter {min(unknown)}; it has {', '.join(self.get_params())}")
         self.__init__(**{**self.get_params(), **params})  # type: ignore[misc]
         return self
 
@@ -71,45 +69,45 @@ class ProgramKernel(Kernel):  # type: ignore[misc]
     @property
     def hyperparameters(self) -> list[Any]:
         """One for each constant with bounds, in alphabetical order."""
-        bounds, constants = dict(self.bounds_of or {}), dict(self.constants or {})
-        for name, (low, high) in bounds.items():
-            if not 0 < low <= constants.get(name, -1) <= high < np.inf:
+        for name, (low, high) in (self.bounds_of or {}).items():
+            if not 0 < low <= (self.constants or {}).get(name, -1) <= high < np.inf:
                 raise ProgramError(f"{name} must be a constant within its bounds, {low:g} to {high:g}, and positive")
-        return [Hyperparameter(name, "numeric", bounds[name]) for name in sorted(bounds)]
+        return [Hyperparameter(name, "numeric", bounds) for name, bounds in sorted((self.bounds_of or {}).items())]
 
     @property
     def theta(self) -> Array:
         """Logarithms of the hyperparameters."""
-        constants = dict(self.constants or {})
-        return np.log([constants[parameter.name] for parameter in self.hyperparameters])
+        return np.log([(self.constants or {})[parameter.name] for parameter in self.hyperparameters])
 
     @theta.setter
     def theta(self, theta: Any) -> None:
         """Move the constants, within their bounds."""
-        bounds = dict(self.bounds_of or {})
-        moved = {
-            parameter.name: float(np.clip(np.exp(value), *bounds[parameter.name]))
-            for parameter, value in zip(self.hyperparameters, theta, strict=True)
-        }
-        self.constants = {**(self.constants or {}), **moved}
+        moved = zip(self.hyperparameters, theta, strict=True)
+        found = {own.name: float(np.clip(np.exp(value), *own.bounds.ravel())) for own, value in moved}
+        self.constants = {**(self.constants or {}), **found}
 
     # -- values
 
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         """The kernel of the rows of X against those of Y, or of X."""
         rows = _rows(X)
+        if not eval_gradient:
+            both = rows if Y is None else np.vstack([rows, _rows(Y)])
+            return self._joint(both)[: len(rows), len(both) - len(rows if Y is None else _rows(Y)) :]
         if Y is not None:
-            if eval_gradient:
-                raise ValueError("the gradient can be evaluated only if Y is None")
-            return self._joint(np.vstack([rows, _rows(Y)]))[: len(rows), len(rows) :]
-        value = self._joint(rows)
-        return (value, self._gradient(rows)) if eval_gradient else value
+            raise ValueError("the gradient can be evaluated only if Y is None")
+        gradient = np.empty((len(rows), len(rows), len(self.hyperparameters)))
+        for k, parameter in enumerate(self.hyperparameters):
+            value = (self.constants or {})[parameter.name]
+            up, down = (self._covariance(rows, {parameter.name: value * np.exp(step)})[0] for step in (STEP, -STEP))
+            gradient[:, :, k] = (up - down) / (2 * STEP)
+        return self._joint(rows), gradient
 
     def diag(self, X: Any) -> Array:
         """The variances of the outputs, without the covariances of most pairs."""
         rows = _rows(X)
         parts = [np.diagonal(self._joint(rows[start : start + ROWS])) for start in range(0, len(rows), ROWS)]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return np.concatenate([np.zeros(0), *parts])
 
     def is_stationary(self) -> bool:
         """No: networks see more than differences of inputs."""
@@ -119,15 +117,6 @@ class ProgramKernel(Kernel):  # type: ignore[misc]
         name = getattr(self.program, "__name__", type(self.program).__name__)
         given = "".join(f", {key}={value:.3g}" for key, value in (self.constants or {}).items())
         return f"ProgramKernel({name}{given})"
-
-    def _gradient(self, rows: Array) -> Array:
-        """The derivative by the logarithm of each hyperparameter."""
-        found = np.empty((len(rows), len(rows), len(self.hyperparameters)))
-        for k, parameter in enumerate(self.hyperparameters):
-            value = dict(self.constants or {})[parameter.name]
-            up, down = (self._covariance(rows, {parameter.name: value * np.exp(step)})[0] for step in (STEP, -STEP))
-            found[:, :, k] = (up - down) / (2 * STEP)
-        return found
 
     def _joint(self, rows: Array) -> Array:
         """The covariance of all rows, which must be the same for a pair of them by itself."""
@@ -145,8 +134,7 @@ class ProgramKernel(Kernel):  # type: ignore[misc]
 
     def _covariance(self, rows: Array, moved: Mapping[str, float]) -> tuple[Array, float]:
         """The covariance and the largest error of its entries."""
-        program = self.program(rows, **{**(self.constants or {}), **moved})
-        law = program.limit()
+        law = self.program(rows, **{**(self.constants or {}), **moved}).limit()
         output = self.output or law.outputs[0]
         mean = np.asarray(law.mean(output), dtype=np.float64)
         if mean.shape != (len(rows),):

@@ -73,7 +73,7 @@ def test_it_clones_pickles_and_moves() -> None:
     assert np.array_equal(pickle.loads(pickle.dumps(first))(X), first(X))
     assert first.get_params()["bounds"] == {"w": (0.1, 10)}
     assert first.set_params(constants={"w": 1.0, "v": 1.0}).theta == pytest.approx([0.0])
-    with pytest.raises(ValueError, match="no parameter widths"):
+    with pytest.raises(TypeError, match="widths"):
         first.set_params(widths=3)
     assert repr(moved) == "ProgramKernel(relu_network, w=3, v=1)"
 

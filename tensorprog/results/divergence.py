@@ -6,7 +6,8 @@ At finite width f_n(y) = E N(y; m, V) over networks, (m, V) mean and variance of
     KL(f_n || f) = Integral f_n log(f_n / f)
 
 is an integral of an analytic function: the trapezoidal rule in t, y = centre + scale sinh t, converges geometrically.
-Steps grow with the distance from the centre.  That each density integrates to 1 on the grid is checked; what is missing is part of the error.
+Steps grow with the distance from the centre.  That each density integrates to 1 on the grid is checked; what is missing
+is part of the error.
 
 With N networks f_n is known as f_N = f_n + e, E e = 0, E e(y) e(z) = c(y, z) / N.  The expansion
 

@@ -126,7 +126,7 @@ def _one(dataset: Any, wanted: dict[str, Any]) -> Any:
         raise fail(f"{unknown[0]} was not swept", fix=did_you_mean(unknown[0], axes))
     for name in axes:
         known = dataset[name].values.tolist()
-        if name not in wanted and len(known) > 1 or wanted.get(name, known[0]) not in known:
+        if (name not in wanted and len(known) > 1) or wanted.get(name, known[0]) not in known:
             values = ", ".join(map(str, known))
             raise fail(f"{name} of the sweep is one of {values}", fix=f"rate(..., {name}={known[0]!r})")
         dataset = dataset.isel({name: known.index(wanted.get(name, known[0]))})
