@@ -35,7 +35,7 @@ from tensorprog.language.formats import (
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import column, is_samples, samples_of
 from tensorprog.results.conditional import gaussians
-from tensorprog.results.distances import Number, distances, effective_size, kolmogorov, moments_of_one, tied
+from tensorprog.results.distances import Number, distances, effective_size, kolmogorov, moments, tied
 from tensorprog.results.reference import LawCurve, Reference
 
 __all__ = ["AVERAGED", "HEADINGS", "Comparison", "Row", "compare", "table_of_widths"]
@@ -240,8 +240,7 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
 
 
 def _average_rows(samples: Any, against: Any, name: str) -> Iterator[Row]:
-    values = np.asarray(samples.averages[name], dtype=np.float64)
-    other: Array | None = None
+    values, other = samples.averages[name], None
     if isinstance(against, Reference):
         with suppress(NotCompiledError, MemoryLimitError):  # then there is no limit to compare with
             other = against.averages(samples.psi, len(values))[name]
@@ -249,12 +248,11 @@ def _average_rows(samples: Any, against: Any, name: str) -> Iterator[Row]:
         other = against.averages[name]
     index = average_members(samples.netsor, samples.psi, name)[:MAX_MEMBERS]
     for place, member in zip(np.ndindex(values.shape[1:]), index, strict=False):
-        x, target, found = values[(slice(None), *place)], dict[str, Number](), dict[str, Any]()
-        if other is not None:
-            y = np.asarray(other[(slice(None), *place)], dtype=np.float64)
-            target, found = moments_of_one(y[:, None]), kolmogorov(x, y, len(x), len(y))
-        own = moments_of_one(x[:, None])
-        yield Row(label(name, member), len(x), float(len(x)), **_statistics(own, target), **found)
+        x, y = (None if v is None else np.asarray(v[(slice(None), *place)], dtype=np.float64) for v in (values, other))
+        assert x is not None
+        found = {} if y is None else kolmogorov(x, y, len(x), len(y))
+        target = {} if y is None else moments(y[:, None])
+        yield Row(label(name, member), len(x), float(len(x)), **_statistics(moments(x[:, None]), target), **found)
 
 
 def _statistics(own: Mapping[str, Number], target: Mapping[str, Number]) -> dict[str, Any]:
@@ -274,7 +272,11 @@ def _law_text(netsor: Netsor) -> tuple[Any, ...]:
 
 def _row(samples: Any, against: Any, name: str, position: int, variable: str, rng: np.random.Generator) -> Row:
     values = column(samples, name, position)
-    own, size = moments_of_one(values) | _given_last(samples, name, position), effective_size(values)
+    own, size = moments(values), effective_size(values)
+    given = name in samples.conditional and samples.samples > 1
+    if given:  # the law N(m, V) of every network says it with far less noise than y
+        better = moments(*gaussians(samples, name, position))
+        own |= {key: better[key] for key in ("variance", "kurtosis") if better["variance"][0] > 0}
     target: dict[str, Number] = {}
     other: LawCurve | Array | None = None
     other_size, method, precise = math.inf, "kde", (_NAN, _NAN)
@@ -282,8 +284,13 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
         with suppress(NotCompiledError, MemoryLimitError):  # the law has no such numbers
             target = against.numbers(name, position)
         if target:
-            other = _curve(against, variable, values)
-            precise = _precise(samples, against, name, variable)
+            curve = None if tied(values) else against.curve(variable, float(values.min()), float(values.max()))
+            other = curve if curve is not None and curve.distribution is not None else None
+        if target and given:
+            from tensorprog.results.divergence import kl  # which loads the limit
+
+            with suppress(NotCompiledError, MemoryLimitError):
+                precise = kl(samples, against, variable)
         if target and other is None and target["variance"][0] > 0:
             # no density, or not only one: draw as many from the law and smooth both, as the paper does
             draws = against.law.sample(min(values.size, 200_000), seed=1, keep=(name,))
@@ -291,35 +298,10 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
             other_size = float(len(other))
     elif against is not None:
         other, method = column(against, name, position), "kde of both"
-        target, other_size = moments_of_one(other), effective_size(other)
+        target, other_size = moments(other), effective_size(other)
     found = distances(values, other, size, other_size, rng) if other is not None and values.size > 1 else {}
     return Row(variable, len(values), size, **_statistics(own, target), **found, kl_method=method,
                kl_precise=precise[0], kl_precise_se=precise[1])  # fmt: skip
-
-
-def _given_last(samples: Any, name: str, position: int) -> dict[str, Number]:
-    """Variance and kurtosis from the conditional law N(m, V) of every network, where there is one, with their errors:
-    with far less noise than from y."""
-    if name not in samples.conditional or samples.samples < 2:
-        return {}
-    found = moments_of_one(*gaussians(samples, name, position))
-    return {key: found[key] for key in ("variance", "kurtosis")} if found["variance"][0] > 0 else {}
-
-
-def _curve(reference: Reference, variable: str, values: Array) -> LawCurve | None:
-    """The law's own density, if it says all: not with atoms, and not a kernel estimate from draws."""
-    curve = None if tied(values) else reference.curve(variable, float(values.min()), float(values.max()))
-    return curve if curve is not None and curve.distribution is not None else None
-
-
-def _precise(samples: Any, reference: Reference, name: str, variable: str) -> Number:
-    """KL of the densities themselves and its error, where both are averages of Gaussians."""
-    from tensorprog.results.divergence import kl  # which loads the limit
-
-    if name in samples.conditional and samples.samples > 1:
-        with suppress(NotCompiledError, MemoryLimitError):
-            return kl(samples, reference, variable)
-    return _NAN, _NAN
 
 
 def _variables(netsor: Netsor, outputs: Iterable[str], wanted: Sequence[str] | None) -> list[tuple[str, int, str]]:

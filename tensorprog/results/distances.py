@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tensorprog.results.reference import LawCurve
 
-__all__ = ["binned_kde", "distances", "effective_size", "kernel_kl", "kolmogorov", "moments", "moments_of_one", "tied"]
+__all__ = ["binned_kde", "distances", "effective_size", "kernel_kl", "kolmogorov", "moments", "tied"]
 
 Array = NDArray[Any]
 Number = tuple[float, float]
@@ -33,50 +33,35 @@ KS_MEAN = math.sqrt(math.pi / 2) * math.log(2)  # mean of Kolmogorov's distribut
 NAN = float("nan")
 
 
-def moments(values: Array, variances: Array | None = None) -> dict[str, tuple[Array, Array]]:
+def moments(values: Array, variances: Array | None = None) -> dict[str, Number]:
     """Mean, variance and central kurtosis (Gaussian = 3), each with its standard error over networks.
 
     With `variances` the values are means of Gaussians, and the moments are those of draws from these.
 
-    Shapes    (samples, coordinates, members) -> name -> (value, error), each (members,)
+    Shapes    (samples, coordinates) -> name -> (value, error)
     Accuracy  delta method: the influence function of each statistic, averaged over the coordinates of a network,
               so that coordinates of one network may depend on each other.  nan where there is too little to see
     """
-    count, _, size = values.shape
-    results = {key: (np.full(size, NAN), np.full(size, NAN)) for key in ("mean", "variance", "kurtosis")}
-    step = max(1, (1 << 22) // max(1, values[..., :1].size))
-    for start in range(0, size, step):
-        block = slice(start, start + step)
-        x = np.asarray(values[..., block], dtype=np.float64)
-        with np.errstate(all="ignore"):
-            mean = x.mean(axis=(0, 1))
-            d = x - mean
-            two = d * d
-            three, four = two * d, two * two
-            if variances is not None:
-                v = variances[..., block]
-                two, three, four = two + v, three + 3 * d * v, four + 6 * two * v + 3 * v * v
-            m2, m3, m4 = (power.mean(axis=(0, 1)) for power in (two, three, four))
-            m2 = np.where(m2 > 1e-28 * (mean**2 + 1e-280), m2, 0.0)  # rounding of a constant is not variance
-            influence = {
-                "mean": (mean, d),
-                "variance": (m2, two - m2),
-                "kurtosis": (m4 / m2**2, (four - m4 - 4 * m3 * d) / m2**2 - 2 * m4 / m2**3 * (two - m2)),
-            }
-            for key, (value, effect) in influence.items():
-                results[key][0][block] = value
-                if count > 1:
-                    results[key][1][block] = effect.mean(axis=1).std(axis=0, ddof=1) / math.sqrt(count)
-    return results
-
-
-def moments_of_one(values: Array, variances: Array | None = None) -> dict[str, Number]:
-    """The same of one variable.
-
-    Shapes    (samples, coordinates) -> name -> (value, error)
-    """
-    found = moments(values[..., None], None if variances is None else variances[..., None])
-    return {key: (float(value[0]), float(error[0])) for key, (value, error) in found.items()}
+    with np.errstate(all="ignore"):
+        mean = values.mean()
+        d = values - mean
+        two = d * d
+        three, four = two * d, two * two
+        if variances is not None:
+            v = variances
+            two, three, four = two + v, three + 3 * d * v, four + 6 * two * v + 3 * v * v
+        m2, m3, m4 = two.mean(), three.mean(), four.mean()
+        m2 = m2 if not m2 <= 1e-28 * (mean**2 + 1e-280) else m2 * 0  # rounding of a constant is not variance
+        influence = {
+            "mean": (mean, d),
+            "variance": (m2, two - m2),
+            "kurtosis": (m4 / m2**2, (four - m4 - 4 * m3 * d) / m2**2 - 2 * m4 / m2**3 * (two - m2)),
+        }
+        root = math.sqrt(len(values)) if len(values) > 1 else NAN
+        return {
+            key: (float(value), float(effect.mean(axis=1).std(ddof=min(1, len(values) - 1)) / root))
+            for key, (value, effect) in influence.items()
+        }
 
 
 def tied(values: Array) -> bool:
@@ -187,11 +172,10 @@ def kolmogorov(x: Array, y: LawCurve | Array, size: float, other_size: float = m
     from scipy.special import kolmogorov as survival
     from scipy.stats import ks_1samp, ks_2samp
 
-    spread = [np.ptp(x) if len(x) > 1 else 0.0, 1.0 if isinstance(y, LawCurve) else np.ptp(y)]
-    if not min(spread) > 0:
+    if len(x) < 2 or not np.ptp(x) > 0 or not (isinstance(y, LawCurve) or np.ptp(y) > 0):
         return {}
-    test: Any = ks_1samp if isinstance(y, LawCurve) else ks_2samp
-    found = test(x, y.cdf if isinstance(y, LawCurve) else y, method="asymp")
+    both: tuple[Any, Any] = (ks_1samp, y.cdf) if isinstance(y, LawCurve) else (ks_2samp, y)
+    found = both[0](x, both[1], method="asymp")
     joint = size if math.isinf(other_size) else size * other_size / (size + other_size)
     level, root = float((x <= found.statistic_location).mean()), math.sqrt(joint)
     return {

@@ -7,15 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
-from itertools import count
 from typing import Any
 
 import numpy as np
 
 from tensorprog.check.clauses import Report, check
 from tensorprog.check.limit_numbers import LimitNumbers, ScoreMean
+from tensorprog.gaussian.function import Left, at_most
+from tensorprog.language.averages import unused, with_averages
 from tensorprog.language.errors import Problem, TensorprogError
-from tensorprog.language.evaluate import Open, align, take, union
+from tensorprog.language.evaluate import Open, Scope, align, evaluate, take, union
 from tensorprog.language.expr import Call, Expr, Number, Variable, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
 from tensorprog.language.schedule import upstream
@@ -48,15 +49,12 @@ def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def answer(self: LimitAnswers, netsor: Netsor, asked: Any) -> Any:
-        from tensorprog.gaussian.function import Left, at_most
-
-        self._left = self._left or Left(VALUES)
         key = method, id(netsor), str(asked)
         if key not in self._known:
-            self._known[key] = netsor, None  # a program that is kept keeps its id
+            self._known[key] = None
             with suppress(TensorprogError, FloatingPointError), np.errstate(all="ignore"), at_most(self._left):
-                self._known[key] = netsor, method(self, netsor, asked)
-        return self._known[key][1]
+                self._known[key] = method(self, netsor, asked)
+        return self._known[key]
 
     return answer
 
@@ -65,9 +63,9 @@ class LimitAnswers(LimitNumbers):
     """Answers by the recursion of the limit, which is loaded when the first is asked for."""
 
     def __init__(self) -> None:
-        self._recursions: dict[int, tuple[Netsor, Any]] = {}
+        self._recursions: dict[int, tuple[Netsor, Any]] = {}  # a program that is kept keeps its id
         self._known: dict[Any, Any] = {}  # answers by question
-        self._left: Any = None  # of VALUES, once the first answer is asked for
+        self._left = Left(VALUES)
 
     def _recursion(self, netsor: Netsor) -> Any:
         from tensorprog.limit.moment.numeric_recursion import NumericRecursion
@@ -96,16 +94,12 @@ class LimitAnswers(LimitNumbers):
         names = (slot.bare or "" for slot in averaged.body[-1].target.slots)
         place = {name: start + k for name, (start, _), k in zip(names, box, at, strict=True)}
         number = float(value[(draw, *at)]), float(error[(draw, *at)]), place
-        if report is None:
-            return ScoreMean(*number, whole=whole)
-        guessed = any(claim.standing == "conjecture" for claim in report.claims)
-        return ScoreMean(*number, random=len(value) > 1, whole=whole, conjecture=guessed)
+        guessed = report is not None and any(claim.standing == "conjecture" for claim in report.claims)
+        return ScoreMean(*number, report is not None and len(value) > 1, whole, guessed)
 
     @_if_compiled
     def singular(self, netsor: Netsor, expr: Expr) -> str | None:
         """What is wrong with an expression of averages at their limits: not finite, or a jump; '' if nothing."""
-        from tensorprog.language.evaluate import Scope, evaluate
-
         recursion = self._recursion(netsor)
         known = [v for v in variables(expr) if _of_averages(recursion.netsor, v.name)]
         scope = recursion.scope({})
@@ -139,7 +133,6 @@ class LimitAnswers(LimitNumbers):
     @_if_compiled
     def zero_probability(self, netsor: Netsor, expr: Expr) -> float | None:
         """The largest limiting probability of a = 0 over the members of a family a of vectors, an expression."""
-        from tensorprog.language.averages import with_averages
 
         def mean(psi: Expr) -> tuple[float, float]:
             added = with_averages(netsor, {"atom": psi})
@@ -179,33 +172,26 @@ def _of_averages(netsor: Netsor, name: str) -> bool:
 
 
 def _turned(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range], direction: int) -> Open:
-    """How far the averages that a reference reads move in a direction: alike in the first."""
-    family = netsor.families[reference.name]
-    angles = np.asarray(math.sqrt(2) * [*netsor.families].index(reference.name))
-    for k, places in enumerate(np.indices(family.shape, sparse=True)):
-        angles = angles + math.sqrt(k + 3) * places
-    starts = [start for start, _ in family.ranges]
-    return take(np.cos(direction * angles), (), starts, reference.slots, (), ranges, family.boundaries)
+    """How far the averages that a reference reads move in a direction: alike in the first, else by random numbers."""
+    family, place = netsor.families[reference.name], [*netsor.families].index(reference.name)
+    rng = np.random.default_rng((direction, place))
+    moves = rng.uniform(-1, 1, family.shape) if direction else np.ones(family.shape)
+    return take(moves, (), [start for start, _ in family.ranges], reference.slots, (), ranges, family.boundaries)
 
 
 class _Upstream(LimitAnswers):
     """For what is upstream of a score: if a mean is asked for there, the answer is not needed."""
 
-    def mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
-        """Not known."""
-        return None
-
-    def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
-        """Not asked."""
-        return ()
+    mean = LimitNumbers.mean
+    uncompiled = LimitNumbers.uncompiled
 
 
 def _averaged(netsor: Netsor, dot: Dot) -> Netsor:
     """What is upstream of a Dot, and the Dot as an average, the output."""
     names = upstream(netsor, {dot.left.name, dot.right.name})
     made = [statement for statement in netsor.body if statement.target.name in names]
-    number = next(k for k in count() if f"mean{k}" not in {*netsor.families, *netsor.index, *netsor.constant})
-    target = Variable(f"mean{number}", tuple(slot for slot in dot.target.slots if slot.bare))
+    name = unused("average", {*netsor.families, *netsor.index, *netsor.constant})
+    target = Variable(name, tuple(slot for slot in dot.target.slots if slot.bare))
     return replace(netsor, body=(*made, replace(dot, target=target, scale="1/n")), outputs=(target.name,))
 
 

@@ -108,7 +108,7 @@ class Reference(Shown):
         self.law = law
         self.netsor: Netsor = law.netsor
         self._curves: dict[tuple[str, float], LawCurve | None] = {}
-        self._moments: dict[str, dict[str, tuple[Array, Array]]] = {}
+        self._moments: dict[str, dict[str, tuple[Array, ...]]] = {}
         self._averages: dict[tuple[tuple[str, str], ...], Mapping[str, Array]] = {}
         self.failed: dict[str, Exception] = {}  # families whose moments the law could not give, and why
 
@@ -124,16 +124,13 @@ class Reference(Shown):
             raise ProgramError(f"{wanted}, not {type(law).__name__}")
         return cls(law)
 
-    def covariance(self, name: str, max_members: int = 4096) -> tuple[Array, Array] | None:
-        """Covariance matrix over the members of a family in C order and its errors; None above `max_members`."""
+    def covariance(self, name: str) -> tuple[Array, Array]:
+        """Covariance matrix over the members of a family in C order, and its errors."""
         size = math.prod(self.netsor.families[name].shape)
-        if size > max_members:
-            return None
-        both = self.law.cov(name, with_error=True)
-        value, error = (np.array(part, dtype=np.float64).reshape(size, size) for part in both)
-        return value, error
+        value, error = self.law.cov(name, with_error=True)
+        return np.array(value, dtype=np.float64).reshape(size, size), np.array(error).reshape(size, size)
 
-    def moments(self, name: str) -> dict[str, tuple[Array, Array]]:
+    def moments(self, name: str) -> dict[str, tuple[Array, ...]]:
         """Mean, variance and kurtosis of all members of a family, each with the error of the law; nan if it has none.
 
         Shapes    name -> (value, error), each (members,) in C order
@@ -143,17 +140,17 @@ class Reference(Shown):
         if name not in self._moments:
             size = math.prod(self.netsor.families[name].shape)
             asked = {"mean": self.law.mean, "variance": self.law.var, "kurtosis": self.law.kurtosis}
-            found = {}
             try:
-                for key, ask in asked.items():
-                    flat = (np.reshape(part, -1) for part in ask(name, with_error=True))
-                    value, error = (np.array(np.broadcast_to(part, (size,)), dtype=np.float64) for part in flat)
-                    found[key] = value, error
+                found = {key: ask(name, with_error=True) for key, ask in asked.items()}
             except Exception as reason:
                 self.failed[name] = reason
                 raise
-            found["kurtosis"][0][~(found["variance"][0] > 0)] = _NAN
-            self._moments[name] = found
+            flat = {
+                key: tuple(np.array(np.broadcast_to(np.ravel(part), (size,)), dtype=np.float64) for part in pair)
+                for key, pair in found.items()
+            }
+            flat["kurtosis"][0][~(flat["variance"][0] > 0)] = _NAN
+            self._moments[name] = flat
         return self._moments[name]
 
     def refused(self) -> list[str]:
@@ -172,8 +169,8 @@ class Reference(Shown):
     def centre(self, variable: str) -> tuple[float, float]:
         """Mean and standard deviation of one member."""
         name, position = split(self.netsor, variable)
-        values = self.moments(name)
-        return float(values["mean"][0][position]), math.sqrt(max(0.0, float(values["variance"][0][position])))
+        (mean, _), (variance, _) = (self.moments(name)[key] for key in ("mean", "variance"))
+        return float(mean[position]), math.sqrt(max(0.0, float(variance[position])))
 
     def averages(self, psi: Mapping[str, str], draws: int) -> Mapping[str, Array]:
         """Draws of E[psi | p-ring], at least so many up to `MAX_DRAWS`; those asked for first are used again.
@@ -212,10 +209,8 @@ class Reference(Shown):
             exact = None if smoothed else np.asarray(self.law.cdf(variable, grid), dtype=np.float64)
         except TensorprogError:
             return None
-        if not np.isfinite(density).all():
-            return None
         curve = LawCurve(grid, np.maximum(density, 0.0), exact)
-        return curve if curve.whole else None
+        return curve if np.isfinite(density).all() and curve.whole else None
 
     # -- what is shown and written ------------------------------------------------------------------------------
 
@@ -243,8 +238,8 @@ class Reference(Shown):
             )
             note = f"{size - len(names):,} further members" if size > len(names) else ""
             yield Grid(f"{kind} {name}", ("variable", *values), rows, note)
-            if 1 < size <= MATRIX and (found := self.covariance(name)) is not None:
-                yield covariance_table(name, names, *found)
+            if 1 < size <= MATRIX:
+                yield covariance_table(name, names, *self.covariance(name))
             elif size > 1:
                 yield paragraph(f"{size * (size - 1) // 2:,} covariances of {name}: see law.cov, or --format json")
 
@@ -269,7 +264,4 @@ class Reference(Shown):
             return entry | {"refused": str(error)}
         for key, (value, wrong) in values.items():
             entry |= {key: value, f"{key}_error": wrong}
-        if size <= MAX_COVARIANCE:
-            found = self.covariance(name)
-            entry["cov"] = None if found is None else found[0]
-        return entry
+        return entry | ({"cov": self.covariance(name)[0]} if size <= MAX_COVARIANCE else {})

@@ -27,7 +27,7 @@ from tensorprog.language.errors import MemoryLimitError, NotCompiledError, check
 from tensorprog.language.formats import BRACKETS, label, members, plain_fields, quantity
 from tensorprog.language.samples import Samples, column
 from tensorprog.results.comparison import compare
-from tensorprog.results.distances import moments_of_one
+from tensorprog.results.distances import moments
 from tensorprog.results.reference import Reference
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _of_family(reference: Reference, drawn: Samples, name: str, places: Array) -
     draws = [x - x.mean() for x in (column(drawn, name, place) for place in places)]
     for j, k in combinations(range(len(places)), 2):
         at, x, y = (places[j], places[k]), draws[j], draws[k]
-        pair, found = (float(matrix[at]), float(wrong[at])), moments_of_one(x * y)["mean"]
+        pair, found = (float(matrix[at]), float(wrong[at])), moments(x * y)["mean"]
         z = _score(pair, found, ROUNDING * float(x.std() * y.std()))
         yield LawRow(f"cov({rows[j].variable}, {rows[k].variable})", "covariance", name, *pair, *found, z)
 

@@ -461,15 +461,14 @@ def covariance(law: Any, name: str, ax: Any = None) -> Any:
     variable, name = name, name_of(name).partition("[")[0]
     selected(reference.netsor, variable)
     family = reference.netsor.families[name]
-    found = None if family.kind == "weight" else reference.covariance(name, LARGEST)
-    if found is None:
+    if family.kind == "weight" or math.prod(family.shape) > LARGEST:
         raise ProgramError(
             f"there is no picture of {name}: it is a weight, or has more than {LARGEST:,} members; read "
             f"entries with law.cov({name!r}).at(I, J)"
         )
     (panel,) = axes_of(ax, 1, 5.0, 4.2)
     names = [label(name, index) for index in members(reference.netsor, name)]
-    image = cells(panel, found[0], names, names)
+    image = cells(panel, reference.covariance(name)[0], names, names)
     panel.figure.colorbar(image, ax=panel, label=f"covariance of {plain(name)} in the limit")
     return panel
 
