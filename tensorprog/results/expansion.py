@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -148,13 +149,9 @@ def _with_probes(netsor: Netsor, probes: Sequence[Expr], order: int) -> tuple[Ne
     larger = replace(netsor, body=body, outputs=tuple(target.name for target in targets))
     variance: Mapping[str, str] = {}
     mean: Mapping[str, str] = {target.name: target.name for target in targets}
-    try:
+    with suppress(NotCompiledError):
         given = with_conditional(larger)
-    except NotCompiledError:
-        pass
-    else:
-        larger, variance = given.netsor, given.variance
-        mean = dict(given.mean) | {name: name for name in given.refused}
+        larger, variance, mean = given.netsor, given.variance, {**given.mean, **{name: name for name in given.refused}}
     scalar = {name: found for name, found in mean.items() if larger.families[found].kind == "scalar"}
     powers = {
         f"power{k}{name}": mean[name] + (f"**{k}" if k > 1 else "")
@@ -163,13 +160,9 @@ def _with_probes(netsor: Netsor, probes: Sequence[Expr], order: int) -> tuple[Ne
         for k in range(1, order + 1)
     }
     added = with_averages(larger, powers)
-    found = []
-    for name in (target.name for target in targets):
-        own = () if name in scalar or name not in mean else tuple(f"power{k}{name}" for k in range(1, order + 1))
-        found.append(
-            MemberMoments(variance.get(name, ""), tuple(added.families[power] for power in own), scalar.get(name, ""))
-        )
-    return added.netsor, found
+    names = [target.name for target in targets]
+    own = {name: tuple(added.families[key] for key in powers if key.endswith(name)) for name in names}
+    return added.netsor, [MemberMoments(variance.get(name, ""), own[name], scalar.get(name, "")) for name in names]
 
 
 def first_orders(netsor: Netsor, name: str, draws: int) -> dict[str, tuple[float, float]] | None:

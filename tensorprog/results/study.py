@@ -18,6 +18,7 @@ from tensorprog.language.averages import average_members, with_averages
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.formats import label, members, split
 from tensorprog.language.ir import Netsor, Table
+from tensorprog.language.samples import column
 from tensorprog.results.comparison import AVERAGED, MAX_MEMBERS, Comparison, table_of_widths
 from tensorprog.results.reference import MAX_LISTED, LimitDensity, Reference
 
@@ -128,19 +129,15 @@ class Study(Shown):
 
     def to_json(self) -> dict[str, Any]:
         """The object of `tp run --format json`."""
+        densities = {name: found.to_json() for name, found in self.densities.items()} if self.compared else {}
+        further = {"first_order": self.first_orders, "limit_refused": self.reason, "densities": densities}
         return {
             "program": self.netsor.name,
             "constants": constants_json(self.netsor),
             "assumptions": self.report.to_json(),
             "limit": self.limit,
-            **({"first_order": self.first_orders} if self.first_orders else {}),
-            **({} if self.reason is None else {"limit_refused": self.reason}),
             "finite": self.finite,
-            **(
-                {"densities": {name: found.to_json() for name, found in self.densities.items()}}
-                if self.densities and self.compared is not None
-                else {}
-            ),
+            **{key: value for key, value in further.items() if value},
         }
 
     @property
@@ -167,13 +164,10 @@ def constants_json(netsor: Netsor) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for constant in netsor.constants:
         value = constant.value
-        if isinstance(value, int | float):
-            result[constant.name] = value
-        elif isinstance(value, Table):
+        result[constant.name] = value if isinstance(value, int | float) else str(value)
+        if isinstance(value, Table):
             small = math.prod(value.shape) <= MAX_LISTED
             result[constant.name] = value.array if small else {"shape": list(value.shape), "file": value.file or None}
-        else:
-            result[constant.name] = str(value)
     return result
 
 
@@ -182,16 +176,14 @@ def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) 
     outputs: dict[str, Any] = {}
     for name in dict.fromkeys([*samples.outputs, *kept]):
         index = members(samples.netsor, name, MAX_MEMBERS)
-        entry = _lists(comparison, name, index)
-        if comparison.reference == "nothing":
-            entry |= dict.fromkeys(DISTANCES)
-        coordinates = samples.coordinates if samples.netsor.families[name].kind == "vector" else 1
-        flat = np.asarray(samples[name]).reshape(samples.samples * coordinates, -1)
-        size = flat.shape[-1]
+        entry = _lists(comparison, name, index) | (
+            dict.fromkeys(DISTANCES) if comparison.reference == "nothing" else {}
+        )
+        size = math.prod(samples.netsor.families[name].shape)
         if size > len(index):
             entry["members"] = size
-        elif len(flat) > 1:
-            cov = np.atleast_2d(np.cov(flat, rowvar=False, bias=True))
+        elif samples.samples > 1:
+            cov = np.atleast_2d(np.cov([column(samples, name, k).ravel() for k in range(size)], bias=True))
             plain = np.diagonal(cov)  # in favour of the variances stated, with the correlations of the draws
             scale = np.sqrt(np.divide(entry["variance"], plain, out=np.ones(size), where=plain > 0))
             entry["cov"] = cov * scale[:, None] * scale
@@ -199,11 +191,11 @@ def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) 
     found = {key: getattr(samples, key) for key in ("width", "method", "samples", "seed")}
     found |= {"seconds": round(float(samples.seconds), 4), "outputs": outputs}
     if samples.averages:
-        found["averages"] = averages = {}
-        for target, psi in samples.psi.items():
-            name = target.partition("[")[0]
-            index = average_members(samples.netsor, samples.psi, name)[:MAX_MEMBERS]
-            averages[name] = {"psi": psi} | _lists(comparison, name, index)
+        psi = {target.partition("[")[0]: text for target, text in samples.psi.items()}
+        index_of = {name: average_members(samples.netsor, samples.psi, name)[:MAX_MEMBERS] for name in psi}
+        found["averages"] = {
+            name: {"psi": text} | _lists(comparison, name, index_of[name]) for name, text in psi.items()
+        }
     return found
 
 
