@@ -24,6 +24,7 @@ from tensorprog.results.reference import MAX_LISTED, LimitDensity, Reference
 
 __all__ = ["Settings", "Study", "constants_json", "default_out", "finite_json", "settings_of"]
 
+OPTIONAL = "first_order", "limit_refused", "densities"  # entries of report.json
 MAX_PICTURED = 6  # outputs in pictures
 SHOWN = 4  # members of one family in the table of a run
 DISTANCES = ("ks", "ks_se", "ks_p", "ks_floor", "kl", "kl_se", "kl_floor", "kl_precise", "kl_precise_se", "kl_method")
@@ -129,16 +130,17 @@ class Study(Shown):
 
     def to_json(self) -> dict[str, Any]:
         """The object of `tp run --format json`."""
-        densities = {name: found.to_json() for name, found in self.densities.items()} if self.compared else {}
-        further = {"first_order": self.first_orders, "limit_refused": self.reason, "densities": densities}
-        return {
+        found = {
             "program": self.netsor.name,
             "constants": constants_json(self.netsor),
             "assumptions": self.report.to_json(),
             "limit": self.limit,
+            "first_order": self.first_orders,
+            "limit_refused": self.reason,
             "finite": self.finite,
-            **{key: value for key, value in further.items() if value},
+            "densities": {name: found.to_json() for name, found in self.densities.items()} if self.compared else {},
         }
+        return {key: value for key, value in found.items() if value or key not in OPTIONAL}
 
     @property
     def reason(self) -> str | None:
