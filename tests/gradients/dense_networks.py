@@ -1,4 +1,4 @@
-"""Networks evaluated member by member, with matrices, in numpy or in torch: what gradients are compared with.
+"""Networks evaluated member by member, with matrices, in numpy: what gradients are compared with.
 
 It shares the records of a program with the package and nothing else: no schedule, no evaluation of families at once.
 """
@@ -38,35 +38,6 @@ def numpy_functions() -> dict[str, Callable[..., Any]]:
     }  # fmt: skip
 
 
-def torch_functions(torch: Any) -> dict[str, Callable[..., Any]]:
-    def number(x: Any) -> Any:
-        return x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=torch.float64)
-
-    def where(condition: Any, x: Any, y: Any) -> Any:
-        if not isinstance(condition, torch.Tensor):
-            return x if condition else y
-        return torch.where(condition, number(x), number(y))
-
-    F = torch.nn.functional
-    return numpy_functions() | {
-        "negative": lambda x: -x, "add": lambda x, y: x + y, "subtract": lambda x, y: x - y,
-        "multiply": lambda x, y: x * y, "divide": lambda x, y: x / y, "power": lambda x, p: x**p,
-        "sqrt": lambda x: torch.sqrt(number(x)), "log": lambda x: torch.log(number(x)),
-        "exp": lambda x: torch.exp(number(x)), "abs": torch.abs, "relu": torch.relu, "sign": torch.sign,
-        "step": lambda x: (x > 0).double(), "clip": lambda x, lo, hi: torch.clamp(x, lo, hi),
-        "leaky_relu": F.leaky_relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "erf": torch.erf,
-        "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu,
-        "softplus": F.softplus, "sin": torch.sin, "cos": torch.cos,
-        "elu": F.elu, "selu": F.selu, "gaussian": lambda x: torch.exp(-x * x), "where": where,
-        "minimum": lambda x, y: torch.minimum(number(x), number(y)),
-        "maximum": lambda x, y: torch.maximum(number(x), number(y)),
-        "less": lambda x, y: x < y, "less_equal": lambda x, y: x <= y, "greater": lambda x, y: x > y,
-        "greater_equal": lambda x, y: x >= y, "equal": lambda x, y: x == y, "not_equal": lambda x, y: x != y,
-        "logical_and": lambda x, y: x & y, "logical_or": lambda x, y: x | y,
-        "constant": lambda x, size: number(x).double() + torch.zeros(size, dtype=torch.float64),
-    }  # fmt: skip
-
-
 def drawn(netsor: Netsor, n: int, seed: int = 0) -> Values:
     """Numbers for weights and initial vectors, standard normals times deviations; the laws of a program do not matter
     for its gradients."""
@@ -96,9 +67,8 @@ class Network:
         given: Values,
         functions: Mapping[str, Callable[..., Any]],
         moved: Values | None = None,
-        seen: Callable[[Any], Any] = lambda value: value,
     ) -> None:
-        self.netsor, self.n, self.functions, self.moved, self.seen = netsor, n, functions, moved or {}, seen
+        self.netsor, self.n, self.functions, self.moved = netsor, n, functions, moved or {}
         self.given, self.known = given, {}
 
     def value(self, name: str, member: Member) -> Any:
@@ -106,7 +76,7 @@ class Network:
             found = self.given[name][member] if name in self.given else self.defined(name, member)
             if member in self.moved.get(name, {}):
                 found = found + self.moved[name][member]
-            self.known[name, member] = self.seen(found)
+            self.known[name, member] = found
         return self.known[name, member]
 
     def family(self, name: str) -> dict[Member, Any]:

@@ -141,12 +141,6 @@ def test_gradients_of_gradients() -> None:
     assert not second.netsor.warnings
 
 
-def test_networks_of_adjoint_programs_are_drawn() -> None:
-    drawn_ = tp.backward(tp.load("mlp")).run(32, 2000, seed=1, averages={"norm": "grad_x[0]**2"})
-    # sigma_w2**3 E tanh'**2 ... is below the product of variances, and above what three slopes of a half leave
-    assert 0.05 < float(drawn_.averages["norm"].mean()) < 1.5**3
-
-
 def test_a_scalar_has_no_gradient_program() -> None:
     P = tp.Program("p")
     x, W = P.initial("x"), P.weight("W")
@@ -165,10 +159,3 @@ def test_a_function_without_known_derivative_is_named() -> None:
             tp.backward(Q)
     finally:
         ATOMS.pop("wobble")
-
-
-@pytest.mark.parametrize("name", sorted(name for name, atom in ATOMS.items() if not atom.declared))
-def test_every_function_says_what_it_does_to_gradients(name: str) -> None:
-    atom = ATOMS[name]
-    conditions = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and", "logical_or")
-    assert len(atom.pullback) == (0 if name in conditions else atom.arity)

@@ -29,13 +29,6 @@ def test_of_a_linear_map_the_kernel_is_the_average_of_squares() -> None:
     assert abs(found.deviation[0, 0] - 0.5) < 4.9 * found.deviation_se[0, 0] < 0.1
 
 
-def test_noise_of_directions_is_taken_off() -> None:
-    few, many = (tp.ntk(linear(), "f", width=32, samples=3000, directions=k, seed=k) for k in (2, 8))
-    assert np.asarray(few).std() > 1.1 * np.asarray(many).std()  # with the noise
-    error = np.hypot(few.deviation_se, many.deviation_se)
-    assert np.all(np.abs(few.deviation - many.deviation) < 4.9 * error)
-
-
 def test_the_mean_is_the_kernel_of_the_limit_and_attention_keeps_its_spread() -> None:
     P = tp.Program("net")
     i = P.index("i", 2)

@@ -158,13 +158,6 @@ def test_gated_and_squashed_queries() -> None:
     assert np.abs(gated - (keys * relu)[:, None, :, None] * keys[None, :, None, :]).max() < 1e-12
 
 
-def test_a_mean_of_one_operand_is_no_mean_of_the_score() -> None:
-    text = _one_score("relu(q[i])")
-    relu = (np.sqrt(0.75) + 0.5 * (np.pi - np.arccos(0.5))) / (2 * np.pi)  # Cho & Saul 2009
-    expected = np.array([[0.5, relu], [relu, 0.5]])[:, None, :, None] * np.array([[1, 0.5], [0.5, 1]])[None, :, None, :]
-    assert np.abs(np.asarray(_read(text).limit().cov("p")) - expected).max() < 1e-12
-
-
 TWO = """
 program: two
 indices: {i: 3, j: 3, a: 2}

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 import tensorprog as tp
 from tensorprog import Law
-from tensorprog.limit.law.structured_covariance import Covariance
 
 Array = NDArray[np.float64]
 WEIGHT, BIAS, DEPTH = 1.5625, 0.25, 3
@@ -146,24 +145,6 @@ def test_powers_of_relu_are_right_on_the_diagonal(tmp_path: Path) -> None:
         value = np.asarray(tp.load(tmp_path / "net.yaml").limit().cov("f"))
         np.testing.assert_allclose(value, np.outer(v, v) ** (power / 2) * j / (2 * np.pi), rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose(np.diag(value), {2: 1.5, 3: 7.5}[power] * v**power, rtol=1e-13)
-
-
-def test_a_vector_added_to_itself_counts_four_times(tmp_path: Path) -> None:
-    np.save(tmp_path / "inputs.npy", INPUTS)
-    (tmp_path / "net.yaml").write_text(
-        "program: net\nindices: {i: 4}\ninitial:\n  'u[i]': {data: inputs.npy, variance: 1}\nweights: {W: 1}\n"
-        "body:\n  - h[i] = MatMul(W, u[i])\n  - f[i] = Nonlin(h[i] + h[i])\noutputs: [f]\n",
-        encoding="utf-8",
-    )
-    value = np.asarray(tp.load(tmp_path / "net.yaml").limit().cov("f"))
-    np.testing.assert_allclose(value, 4 * INPUTS @ INPUTS.T / 3, rtol=1e-14, atol=1e-15)
-
-
-def test_entries_agree_with_the_array(tmp_path: Path) -> None:
-    covariance = network(tmp_path, INPUTS, "relu(z)").cov("f")
-    assert isinstance(covariance, Covariance)
-    value = np.asarray(covariance)
-    np.testing.assert_array_equal(covariance.at([np.arange(4)], [2]), value[:, 2])
 
 
 @pytest.mark.parametrize(("function", "spread"), [

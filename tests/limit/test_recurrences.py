@@ -310,14 +310,6 @@ outputs: [h]
     np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=found.error + 1e-12)
 
 
-@pytest.mark.parametrize("steps", [1, 2])
-def test_a_recurrence_of_one_step(steps: int) -> None:
-    """One step is no recurrence of members, but its families refer to each other."""
-    law = Law(loads(RNN.replace("PHI", "erf"), {"T": steps}))
-    expected = 1.2 * _erf_states(_inputs(steps, 2))[:, 1:, :, 1:]
-    np.testing.assert_allclose(np.asarray(law.cov("y")), expected, rtol=0, atol=1e-12)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [LSTM, GRU])
 def test_longer_gated_networks_against_draws_and_finite_networks(text: str) -> None:
@@ -411,14 +403,6 @@ outputs: [y]
         mean, var = 0.5 * mean + 0.4, 0.25 * var + 0.25
         expected.append(float(mpmath.erf(mean / np.sqrt(1 + 2 * var))))
     np.testing.assert_allclose(law.mean("y"), expected, atol=1e-12)
-
-
-def test_formulas_refuse_recurrences() -> None:
-    netsor = loads(RNN.replace("PHI", "erf"))
-    from tensorprog.limit.formulas import SymbolicLaw
-
-    with pytest.raises(tp.NotCompiledError, match="recurrences"):
-        SymbolicLaw(netsor)
 
 
 FADING = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import zipfile
 from pathlib import Path
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.language.writing import read_tables, unpack
 from tests.reading import loads
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
@@ -40,10 +38,6 @@ def elsewhere(name: str, folder: Path) -> tp.Program:
 
 def small() -> Any:
     return loads(SMALL, base={"data/x.npy": np.arange(6.0).reshape(3, 2)})
-
-
-def test_there_are_programs_with_data() -> None:
-    assert {"gru", "lstm", "rnn", "transformer_yang"} <= set(WITH_DATA)
 
 
 @pytest.mark.parametrize("name", WITH_DATA)
@@ -77,16 +71,6 @@ def test_a_law_of_large_data_given_in_python_survives_a_file(tmp_path: Path) -> 
     assert again.var("u[7]") == law.var("u[7]")
     stored = P.run(8, 4, store=tmp_path / "run")  # its settings hold the text, and a digest of the table
     assert np.array_equal(P.run(8, 4, store=tmp_path / "run")["u"], stored["u"])
-
-
-def test_samples_hold_the_program_with_its_tables(tmp_path: Path) -> None:
-    program = elsewhere("rnn", tmp_path)
-    program.run(8, 5).save(tmp_path / "samples.npz")
-    with zipfile.ZipFile(tmp_path / "samples.npz") as archive:
-        tables = read_tables(archive)
-    with np.load(tmp_path / "samples.npz", allow_pickle=False) as data:
-        assert unpack(json.loads(str(data["meta.json"]))["program"], tables) == program.netsor
-        assert data["f"].shape[0] == 5
 
 
 # ---- files from somebody else ---------------------------------------------------------------------------------------
@@ -139,17 +123,6 @@ def test_a_file_from_somebody_else_is_refused_in_words(case: str, tmp_path: Path
     with pytest.raises(tp.ProgramError, match="not a law") as caught:
         tp.Law.load(path)
     assert message in str(caught.value)
-
-
-def test_a_table_that_is_missing_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "law.npz"
-    parts = entries(path)
-    del parts["tables/data/x.npy.npy"]
-    with zipfile.ZipFile(path, "w") as archive:
-        for part, raw in parts.items():
-            archive.writestr(part, raw)
-    with pytest.raises(tp.ProgramError, match=r"data/x\.npy is not among the arrays given"):
-        tp.Law.load(path)
 
 
 @pytest.mark.parametrize("cut", [10, 200, 500])

@@ -212,9 +212,3 @@ outputs: [s]
 """
     with pytest.raises(tp.NotCompiledError):
         program(recurrence).limit(symbolic=True)
-
-
-def test_a_formula_that_is_zero_when_multiplied_out_has_the_number_zero() -> None:
-    one, two = sp.sqrt(2 / sp.pi), sp.erf(sp.sqrt(2) / 8) / 2
-    found = estimate(two**2 + 2 * one * two + 2 / sp.pi - (one + two) ** 2)
-    assert abs(found.value) <= found.error < 1e-60

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
-import sympy as sp
 
 import tensorprog as tp
 from tensorprog import Law
 from tensorprog.limit.formulas import SymbolicLaw, estimate
-from tensorprog.limit.formulas.nodes import Choice, Score, index_symbol, same, softmax, summed
+from tensorprog.limit.formulas.nodes import Score
 from tests.reading import loads
 
 from .symbolic_programs import SHARED_KEYS
@@ -73,19 +70,6 @@ def test_masked_heads_given_scores() -> None:
         estimate(law.given_scores("y")[1, 2].subs({"w": 1.5}))
 
 
-def test_a_condition_stays_under_its_softmax() -> None:
-    i, j, x = index_symbol("i"), index_symbol("j"), sp.Symbol("x", real=True)
-    masked = softmax(Choice(j <= i, x * j, -sp.oo), ("j",), ((0, 3),), (sp.Integer(1),))
-    assert sp.piecewise_fold(masked + masked**2) == masked + masked**2
-    assert masked.free_symbols == {i, x}
-    number = masked.subs({i: 1, x: sp.Rational(1, 2)})
-    expected = 1 / (1 + np.exp(-0.5))
-    assert float(number.evalf()) == pytest.approx(expected)
-    assert float(number.doit()) == pytest.approx(expected)
-    slope = masked.xreplace({i: sp.Integer(1)}).doit().diff(x).subs({x: sp.Rational(1, 2)})
-    assert float(slope.evalf()) == pytest.approx(expected * (1 - expected))
-
-
 def test_bounds_with_a_letter_are_those_of_numbers() -> None:
     made = tp.load("attention", C=1)
     found = float(made.limit(symbolic=True).cov("x")[0, 0].subs("C", 1).evalf())
@@ -109,26 +93,3 @@ def test_arguments_that_are_refused() -> None:
 def test_derivatives_of_expectations_are_refused() -> None:
     with pytest.raises(tp.NotCompiledError, match="derivative in sigma_w2 of an expectation"):
         tp.load("mlp").limit(symbolic=["sigma_w2"]).cov("x1")[0, 0].diff("sigma_w2")
-
-
-def test_bound_indices_catch_no_symbol() -> None:
-    i, j, k = (index_symbol(name) for name in "ijk")
-    g = sp.Function("g")
-    inner = softmax(g(i, j), ("j",), ((0, 3),), (j,))
-    for outer in (inner, summed(g(i, j), "j", (0, 3))):
-        apart, again = outer.xreplace({i: k}), outer.xreplace({i: j})
-        one = {j: sp.Integer(1), k: sp.Integer(1)}
-        assert again == outer.subs(i, j)
-        assert again.xreplace(one).doit() == apart.xreplace(one).doit()
-    total = summed(summed(g(i, j), "j", (0, 3)) * g(j, j), "j", (5, 6))
-    assert total.doit() == (g(i, 0) + g(i, 1) + g(i, 2)) * g(5, 5)
-    assert same(summed(g(i, j), "j", (0, 3)).xreplace({i: k}), summed(g(k, i), "i", (0, 3)))
-    assert not same(
-        summed(summed(g(i, j), "i", (0, 3)), "j", (0, 3)), summed(summed(g(j, i), "i", (0, 3)), "j", (0, 3))
-    )
-    values = {(a, b): 0.3 * a + 0.1 * b * b for a in range(3) for b in range(3)}
-    nested = softmax(inner.xreplace({i: j}) * g(i, j), ("j",), ((0, 2),), (j,))
-    shares = [[math.exp(values[a, b]) for b in range(3)] for a in range(3)]
-    logits = [shares[b][b] / sum(shares[b]) * values[2, b] for b in range(2)]
-    found = nested.subs({i: 2, j: 1}).doit().replace(g, lambda a, b: sp.Float(values[int(a), int(b)]))
-    assert float(found) == pytest.approx(math.exp(logits[1]) / sum(map(math.exp, logits)), rel=1e-12)

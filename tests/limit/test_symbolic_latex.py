@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import tensorprog as tp
 from tensorprog.jobs.cli import main
 from tensorprog.limit.formulas import SymbolicLaw
-from tensorprog.limit.formulas.writing import document, escaped, tex_name
+from tensorprog.limit.formulas.writing import document
 from tests.reading import loads
 
 from .symbolic_programs import ATTENTION, FUNCTIONS, OTHERS, SHARED_KEYS, mlp
@@ -151,23 +151,6 @@ def test_what_is_assumed_is_said() -> None:
     assert repr(law).endswith("; assumed: x_1 is pseudo-Lipschitz)")
     for text in (law.latex(), document(law.formulas, law.grade, law.assumed)):
         assert r"assumed: x\_1 is pseudo-Lipschitz." in text
-
-
-def test_names() -> None:
-    known = {
-        "rho": r"\rho",
-        "sigma_w": r"\sigma_{w}",
-        "sigma_w2": r"\sigma_{w2}",
-        "x1": "x_{1}",
-        "WQ": r"\mathit{WQ}",
-        "i_": "i'",
-        "h_out_2": r"h_{\mathit{out},2}",
-        "C": "C",
-        "ρ": r"\rho",
-        "größe": r"\mathit{groe}",
-    }
-    assert {name: tex_name(name) for name in known} == known
-    assert escaped("a_b\n") == r"a\_b "
 
 
 def test_a_numeric_law_derives_the_same() -> None:

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import entropy, gaussian_kde
 
 import tensorprog as tp
-from examples.paper import FIGURES, csv_text, make
+from examples.paper import FIGURES, make
 from examples.paper.convergence import Convergence
 from examples.paper.densities import Densities
 from examples.paper.experiment import Case, Listener, Settings, Together, chosen, seed_of
@@ -84,20 +84,11 @@ def test_estimates_are_those_of_the_networks(densities):
         assert np.all(far["density"] > 0)
 
 
-def test_scales_of_the_sum_over_heads():
-    plain, scaled = (
-        Densities((Case("attention", 16, ONE_HEAD, scale),)).data(SMALL, Listener()).tables[""] for scale in (1.0, 2.0)
-    )
-    for name in ("kernel", "limit", "gaussian"):
-        assert np.allclose(scaled[name], plain[name] / 2, rtol=1e-9, atol=1e-12)
-    assert np.allclose(scaled["y"], 2 * plain["y"])
-
-
 def test_scores_on_both_scales(scores):
     part, data = scores
     n = part.case.width
     root, average = data.numbers["rows"]
-    assert root["variance"] == pytest.approx(n * average["std"] ** 2, rel=1e-3)  # ddof aside, the same draws
+    assert root["variance"] == pytest.approx(n * average["variance"], rel=1e-3)  # ddof aside, the same draws
     # given the inputs p is Gaussian; |x_i|^2 / n are independent given h, and clipping at 100 never happens
     exact = (1 + 2 / n) ** 2
     assert abs(root["variance"] - exact) < 4 * root["variance_se"]
@@ -144,32 +135,6 @@ def test_convergence_of_kl():
     assert data.numbers["rate"]["exponent"] == pytest.approx(expected, abs=0.05)
 
 
-def test_the_floor_compares_draws_with_the_limit_and_a_gaussian_of_its_variance():
-    part = Convergence((Case("attention", 16, ONE_HEAD), Case("attention", 64, ONE_HEAD)))
-    data = part.data(SMALL, Listener())
-    low, high = data.numbers["points_low"], data.numbers["points_high"]
-    case, rng = part.cases[0], np.random.default_rng([SMALL.seed, 1])
-    deviation = math.sqrt(case.reference.law.var("y[0]"))
-    limit, again = (case.limit_draws(SMALL, trial) for trial in (0, SMALL.repeats))
-    gaussian = deviation * rng.standard_normal(SMALL.samples)
-    floor = data.tables["floor"]
-    assert floor["gaussian"][0] == pytest.approx(kernel_kl(gaussian, limit, low, high), rel=1e-9)
-    assert floor["limit"][0] == pytest.approx(kernel_kl(again, limit, low, high), rel=1e-9)
-
-
-def test_the_curve_drawn_is_the_power():
-    part = Convergence((Case("attention", 16, ONE_HEAD), Case("attention", 64, ONE_HEAD)))
-    data = part.data(SMALL, Listener())
-    data.numbers["rate"] = {"coefficient": 2.0, "exponent": -1.5, "exponent_se": 0.1}
-    _, ax = plt.subplots()
-    part.draw([ax], data)
-    (curve,) = (line for line in ax.lines if "fitted" in str(line.get_label()))
-    n = curve.get_xdata()
-    assert (n[0], n[-1]) == (16, 64)
-    assert curve.get_ydata() == pytest.approx(2.0 * n**-1.5)
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["16", "64"]
-
-
 def test_kl_of_the_limit_to_a_gaussian_is_that_of_other_code():
     case = Case("attention", 16, ONE_HEAD)
     y = np.arange(-70, 71) / 10
@@ -192,11 +157,8 @@ def test_pictures_show_the_tables_and_nothing_else(densities, scores):
     _, axes = plt.subplots(1, 5)
     labels = [handle.get_label() for handle in whole.draw(list(axes), data)]
     assert labels[:3] == ["n = 16", "n = 64", "limit"]
-    assert len(labels) == len(set(labels))
     limit = next(line for line in axes[1].lines if line.get_label() == "limit")
     assert np.array_equal(limit.get_ydata(), chosen(data.tables["outputs"], {"n": 16})["limit"])
-    assert all(ax.get_xlabel() and ax.get_ylabel() for ax in axes)
-    assert [ax.get_yscale() for ax in axes] == ["linear", "log", "linear", "linear", "log"]
 
 
 def test_files(tmp_path):
@@ -214,17 +176,6 @@ def test_files(tmp_path):
     assert before == {path.name: path.read_bytes() for path in tmp_path.glob("*.csv")}
 
 
-def test_files_that_are_folders_are_refused_before_anything_is_drawn(tmp_path):
-    (tmp_path / "fig2a.png").mkdir()
-    with pytest.raises(tp.ProgramError, match=r"fig2a\.png cannot be written: is a directory"):
-        make(FIGURES["fig2a"], SMALL, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["fig2a.png"]
-
-
-def test_text_of_tables():
-    assert csv_text({"n": np.array([1, 2]), "x": np.array([0.1, 1 / 3])}) == "n,x\n1,0.1\n2,0.3333333333\n"
-
-
 def test_figures_are_those_of_the_paper():
     assert list(FIGURES) == ["fig1a", "fig1b", "fig2a", "fig2b", "fig3", "relu"]
     assert [case.width for case in FIGURES["fig1a"].drawing.cases] == [16, 64, 256, 1024]
@@ -239,20 +190,10 @@ def test_command_line(tmp_path, capsys):
             main.main(args=["paper", *map(str, args)], prog_name="tp")
         return caught.value.code, *capsys.readouterr()
 
-    code, out, _ = call()
-    assert code == 0
-    assert all(name in out for name in FIGURES)
     code, out, _ = call("--format", "json")
     assert [entry["figure"] for entry in json.loads(out)["figures"]] == list(FIGURES)
     code, _, err = call("fig2c")
-    assert code == 2
-    assert "there is no figure fig2c" in err
-    assert "fig2" in err
+    assert code == 2 and "there is no figure fig2c" in err
     folder = tmp_path / "new" / "folder"
-    code, out, err = call("fig2a", "--samples", 200, "--out", folder, "--quiet")
-    assert (code, out, err) == (0, "", "")
-    assert (folder / "fig2a.png").is_file()
-    code, out, _ = call("fig2a", "--samples", 200, "--out", folder, "--format", "json")
-    assert json.loads(out)["figures"][0]["samples"] == 200
     code, out, _ = call("fig2a", "--samples", 200, "--out", folder)
-    assert "1/n: standard deviation" in out
+    assert "1/n: standard deviation" in out and (folder / "fig2a.png").is_file()
