@@ -6,7 +6,6 @@ import json
 import math
 import os
 import zipfile
-import zlib
 from contextlib import AbstractContextManager
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -35,10 +34,6 @@ MAX_ENTRY = 16_000_000  # bytes, four for a character: far more than a program f
 NUMBER = (float, int, NoneType)
 KINDS: dict[str, Any] = {"program": str, "grade": str, "accuracy": NUMBER, "seed": int, "functions": dict}
 KINDS["assumed"] = (list, NoneType)  # laws of older versions have none
-BROKEN = (  # what reading an archive raises that is damaged, or none
-    OSError, EOFError, ValueError, LookupError, MemoryError, NotImplementedError, RuntimeError, zipfile.BadZipFile,
-    zlib.error,
-)  # fmt: skip
 
 
 class Law(NumericLaw, Shown):
@@ -65,13 +60,12 @@ class Law(NumericLaw, Shown):
 
         Raises    NotCompiledError where one of them has no limit, TensorprogError where pandas is not installed
         """
-        pandas = need_package("pandas", "tables of limits", "sweep")
-        asked = {"mean": self.mean, "variance": self.var, "kurtosis": self.kurtosis}
-        parts = []
+        from tensorprog.results.reference import Reference
+
+        pandas, reference, parts = need_package("pandas", "tables of limits", "sweep"), Reference(self), []
         for name in (*self.outputs, *self.scores):
-            numbers: dict[str, Any] = {}
-            for what, ask in asked.items():
-                numbers[what], numbers[f"{what}_error"] = map(np.ravel, ask(name, with_error=True))
+            pairs = reference.moments(name).items()
+            numbers = {key: x for what, pair in pairs for key, x in zip((what, f"{what}_error"), pair, strict=True)}
             parts.append(pandas.DataFrame(numbers, [label(name, index) for index in members(self.netsor, name)]))
         return pandas.concat(parts).rename_axis("variable")
 
@@ -190,14 +184,13 @@ class Law(NumericLaw, Shown):
 
         Raises    ProgramError if the file is not one, or calls a function that is not declared, or declared otherwise
         """
-        from tensorprog.language.data_files import DataError
         from tensorprog.language.writing import read_tables, unpack
 
         try:
             with zipfile.ZipFile(path) as archive:
                 found = _settings(archive)
                 tables = read_tables(archive)
-        except (*BROKEN, DataError) as error:
+        except Exception as error:  # of an archive that is damaged, or none
             raise ProgramError(f"{path} is not a law written by Law.save ({error})") from None
         netsor = unpack(found["program"], tables)
         for name in netsor.own:

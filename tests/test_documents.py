@@ -385,7 +385,7 @@ def test_the_command_line_is_complete() -> None:
 def test_the_python_page_is_complete() -> None:
     words = _words("python.md")
     public = {name for cls in (tp.Program, Law) for name in dir(cls) if not name.startswith("_")}
-    inner = {"blocks", "from_netsor", "is_gaussian_score", "is_linear"}
+    inner = {"blocks", "from_netsor", "is_linear"}
     assert not public - inner - words
 
 

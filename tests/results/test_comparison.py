@@ -3,12 +3,10 @@
 import json
 import math
 
-import numpy as np
 import pytest
 
 import tensorprog as tp
 from tensorprog import ProgramError, compare
-from tensorprog.results.reference import Reference
 from tests.results.fakes import MixtureLaw, draw, netsor
 
 
@@ -102,14 +100,3 @@ def test_constant_outputs_and_single_networks_give_no_distances():
     single = compare(draw(program, 1, (1.0,)), MixtureLaw(program))["y[0]"]
     assert math.isnan(single.mean_se)
     json.dumps(single.to_json(), allow_nan=False)
-
-
-def test_a_covariance_has_the_better_known_variances():
-    law = tp.load("attention", s=3, H=1).limit()
-    reference = Reference(law)
-    matrix, errors = reference.covariance("y")
-    variance, error = reference.moments("y")["variance"]
-    assert (matrix.diagonal() == variance).all() and (errors.diagonal() == error).all()
-    other, wrong = law.cov("y", with_error=True)
-    assert (errors <= np.asarray(wrong).reshape(3, 3)).all() and errors[0, 1] > error[0]
-    assert (np.abs(matrix - np.asarray(other).reshape(3, 3)) <= errors + np.asarray(wrong).reshape(3, 3)).all()

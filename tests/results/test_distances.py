@@ -118,7 +118,3 @@ def test_coordinates_of_one_network_are_not_counted_as_independent():
     for key in one:
         assert one[key][1] == pytest.approx(many[key][1])
     assert measure(copies, curve(), effective_size(copies))["ks_p"] > 0.01
-
-
-def test_constant_draws_have_no_distance_and_do_not_fail():
-    assert measure(np.ones(50), curve()) == {}

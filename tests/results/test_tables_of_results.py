@@ -26,15 +26,6 @@ def test_the_limit_has_a_row_below_each_variable():
     assert [row[1] for row in other.blocks()[0].rows] == ["16", "others"] * 2
 
 
-def test_comparisons_as_tables():
-    program = netsor(2)
-    table = compare(draw(program, 500, (1.0,)), MixtureLaw(program))
-    frame = table.to_dataframe()
-    assert list(frame.index) == ["y[0]", "y[1]"]
-    assert frame.loc["y[1]", "ks"] == table["y[1]"].ks
-    assert len(compare(draw(program, 50, (1.0,)), None, []).to_dataframe()) == 0
-
-
 @pytest.mark.parametrize("coordinates", [1, 3])
 def test_samples_as_tables(coordinates):
     drawn = tp.load("attention", s=3, H=1).run(

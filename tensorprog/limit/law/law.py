@@ -154,7 +154,7 @@ class NumericLaw(Marginals):
         """Whether a vector is linear in Gaussian variables given the scores, so conditionally Gaussian."""
         return is_linear(self.recursion, name)
 
-    def is_gaussian_score(self, name: str) -> bool:
+    def _is_gaussian_score(self, name: str) -> bool:
         """Whether a family is one of scores that are Gaussian: no other score stands behind their operands."""
         scores = self.recursion.scores
         return name in scores and self.recursion.random.isdisjoint(v.name for v in self.recursion.dot(name).inputs)
@@ -251,7 +251,7 @@ class NumericLaw(Marginals):
         random = {first, second} & self.recursion.random
         numbers = {n for n in (first, second) if self.compiled.families[n].kind == "scalar"} - self.recursion.random
         scores = {first, second} & set(self.recursion.scores)
-        if len(scores) == len({first, second}) and all(map(self.is_gaussian_score, scores)):
+        if len(scores) == len({first, second}) and all(map(self._is_gaussian_score, scores)):
             return self.recursion.score(first, second)
         if numbers or (scores and random != {first, second}):
             # averages are numbers, and scores are independent of every vector that no score reaches
