@@ -27,7 +27,6 @@ SHIPPED = (
     "attention_rotary",
     "attention_fixed_head",
     "deep_attention",
-    "transformer_yang",
     "rnn_avgpool",
     "lstm",
     "gru",
@@ -70,7 +69,10 @@ def scale(P: tp.Program, name: str) -> float:
     return max(scales, default=1.0)
 
 
-@pytest.mark.parametrize("name", [*TEXTS, *SHIPPED])
+DEAR = pytest.param("transformer_yang", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", [*TEXTS, *SHIPPED, DEAR])
 def test_gradients_are_those_of_differences(name: str) -> None:
     P = program(name)
     B = tp.backward(P)

@@ -91,13 +91,8 @@ def _agree(first: tuple[Array, Array], second: tuple[Array, Array]) -> None:
     assert np.all(np.abs(np.asarray(first[0]) - second[0]) <= np.asarray(first[1]) + second[1])
 
 
-@pytest.mark.parametrize(
-    ("text", "layers", "read"),
-    [
-        (NORMED, 3, range(1, 4)),
-        pytest.param(BENT, 2, (), marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "layers", "read"), [(NORMED, 3, range(1, 4)), (BENT, 2, ())])
 def test_layers_with_an_index_have_the_law_of_layers_written_one_by_one(
     text: str, layers: int, read: Sequence[int]
 ) -> None:
@@ -135,7 +130,8 @@ def _dense(n: int, count: int, normed: bool, layers: int) -> Array:
     return found
 
 
-@pytest.mark.parametrize(("text", "layers"), [(NORMED, 3), pytest.param(BENT, 2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "layers"), [(NORMED, 3), (BENT, 2)])
 def test_dense_networks_come_to_the_law(text: str, layers: int) -> None:
     """Two widths, extrapolated to infinite width by 2 x(2n) - x(n)."""
     narrow, wide = (_dense(n, count, text is NORMED, layers) for n, count in ((32, 4000), (64, 2000)))
