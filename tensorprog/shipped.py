@@ -8,11 +8,10 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
 from tensorprog.language.errors import Problem, ProgramError, did_you_mean
 
-__all__ = ["SCHEMA", "STARTER", "Listed", "judged", "paper_figures", "resolve", "shipped_programs"]
+__all__ = ["SCHEMA", "STARTER", "judged", "paper_figures", "resolve", "shipped_programs"]
 
 PACKAGE = Path(__file__).resolve().parent
 SCHEMA, STARTER = PACKAGE / "program.schema.json", PACKAGE / "starter.yaml"
@@ -25,17 +24,9 @@ def shipped_programs() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))} if folder else {}
 
 
-class Listed(NamedTuple):
-    """What a list of programs says of one."""
-
-    name: str
-    grade: str
-    title: str
-
-
-def judged() -> list[Listed]:
-    """The shipped programs with their grades, from `grades.json`."""
-    return [Listed(name, *row) for name, row in json.loads(GRADES.read_text(encoding="utf-8")).items()]
+def judged() -> list[tuple[str, str, str]]:
+    """Name, grade and title of each shipped program, from `grades.json`."""
+    return [(name, *row) for name, row in json.loads(GRADES.read_text(encoding="utf-8")).items()]
 
 
 def text() -> str:

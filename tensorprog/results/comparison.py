@@ -248,10 +248,14 @@ def _average_rows(samples: Any, against: Any, name: str) -> Iterator[Row]:
         other = against.averages[name]
     index = average_members(samples.netsor, samples.psi, name)[:MAX_MEMBERS]
     for place, member in zip(np.ndindex(values.shape[1:]), index, strict=False):
-        x, y = (None if v is None else np.asarray(v[(slice(None), *place)], dtype=np.float64) for v in (values, other))
-        assert x is not None
-        found = {} if y is None else kolmogorov(x, y, len(x), len(y))
-        target = {} if y is None else moments(y[:, None])
+        x, target, found = (
+            np.asarray(values[(slice(None), *place)], dtype=np.float64),
+            dict[str, Number](),
+            dict[str, Any](),
+        )
+        if other is not None:
+            y = np.asarray(other[(slice(None), *place)], dtype=np.float64)
+            target, found = moments(y[:, None]), kolmogorov(x, y, len(x), len(y))
         yield Row(label(name, member), len(x), float(len(x)), **_statistics(moments(x[:, None]), target), **found)
 
 

@@ -143,7 +143,7 @@ class GaussianDraws:
     @property
     def undefined(self) -> tuple[float, float] | None:
         """The divergence where there is no density: nan of draws that overflowed, infinity with an atom."""
-        if not (np.isfinite(self.mean).all() and np.isfinite(self.var).all()):
+        if not np.isfinite([self.mean, self.var]).all():
             return math.nan, math.nan
         return None if self.var.min() > 0 else (math.inf, 0.0)
 

@@ -194,4 +194,4 @@ def test_every_program_runs(name: str) -> None:
 
 def test_the_stored_grades_are_those_of_the_check() -> None:
     assert shipped.GRADES.read_text(encoding="utf-8") == shipped.text()
-    assert {row.name: row.grade for row in shipped.judged()} == {name: EXPECTED[name].grade for name in PROGRAMS}
+    assert {name: grade for name, grade, _ in shipped.judged()} == {name: EXPECTED[name].grade for name in PROGRAMS}

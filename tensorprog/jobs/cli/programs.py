@@ -51,7 +51,7 @@ def list_(atoms: bool, form: str, quiet: bool) -> int:
     """List the shipped programs with the grade of each."""
     from tensorprog.language.atoms import ATOMS, REDUCTIONS
 
-    columns, rows = ("name", "grade", "title"), [tuple(row) for row in judged()] if not atoms else []
+    columns, rows = ("name", "grade", "title"), judged() if not atoms else []
     if atoms:
         columns = ("name", "arguments", "what")
         for atom in ATOMS.values():
