@@ -16,9 +16,8 @@ import numpy as np
 
 from tensorprog.blocks import Block, Grid, code, paragraph
 from tensorprog.blocks.html import Printed
-from tensorprog.finite.demand import Demand, demand, has_constant
+from tensorprog.finite.demand import LEAST, Demand, LeftOut, demand, has_constant, without_inactive
 from tensorprog.finite.frames import Frames, Layout, Recipe
-from tensorprog.finite.inactive import LEAST, LeftOut, without_inactive
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.initials import initial_laws
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight

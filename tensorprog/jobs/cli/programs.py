@@ -15,16 +15,24 @@ import click
 from tensorprog.blocks import Grid
 from tensorprog.jobs.cli.frame import (
     DONE,
+    FILE,
+    FORCE,
+    FORMAT,
+    QUIET,
+    SET,
     Command,
     complain,
     echo,
     load,
+    number,
+    option,
+    options,
+    out,
     print_json,
     show,
     writable,
     write_files,
 )
-from tensorprog.jobs.cli.options import FILE, FORCE, FORMAT, QUIET, SET, number, option, options, out
 from tensorprog.language.errors import TensorprogError, fail
 from tensorprog.language.files import write_text
 from tensorprog.shipped import SCHEMA, STARTER, judged, resolve
