@@ -44,7 +44,6 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range
-from tensorprog.language.recognised import recognised
 
 __all__ = ["JUMPS", "PROPERTIES", "Calculus", "Facts", "Fault", "shown"]
 
@@ -52,7 +51,6 @@ INF = math.inf
 ALL = (-INF, INF)
 MOST = 1_000_000  # values of indices at which an expression of constants is evaluated
 ROUNDING = 1e-14  # of an expression of numbers, relative to the largest of them
-LEAST, LARGEST = 1e-3, 100.0  # size of numbers in functions that are recognised by their values
 TINY = 1e-13  # what may be 0 but for rounding
 FEW = 64  # values of a parameter that are looked at one by one
 ROUNDS, SETTLING = 12, 3  # of a recurrence, and those after which ranges that still grow are given up
@@ -60,7 +58,6 @@ BELOW_TWO = 2 - 1e-9
 BELOW = {"less": True, "less_equal": True, "greater": False, "greater_equal": False}
 
 JUMPS = ("sign", "step")
-LINEAR = ("add", "subtract", "multiply", "negative", "minimum", "maximum", "divide")  # blame looks through these
 
 Known = Mapping[Expr, Interval]
 Need = tuple[str, Expr]
@@ -129,7 +126,6 @@ class Facts:
 
 
 PROPERTIES: Mapping[str, Callable[[Facts], bool]] = {
-    "bounded": lambda f: f.bounded,
     "pseudo-Lipschitz": lambda f: f.modulus < INF and f.real,
     "controlled": lambda f: (f.growth < INF or f.exponent < BELOW_TWO) and f.real,
 }
@@ -251,7 +247,7 @@ class Calculus:
             before = {p: self._found.get(p) for p in group}
             for p, statement in nonlins.items():
                 assert isinstance(statement, Nonlin)
-                old, new = before[p], self._best(statement.expr, p)
+                old, new = before[p], self.expression(statement.expr, p)
                 new = new if old is None else _either(old, new)
                 if old is not None and rounds >= SETTLING:
                     low, high = old.low if new.low >= old.low else -INF, old.high if new.high <= old.high else INF
@@ -262,20 +258,6 @@ class Calculus:
         for p, statement in nonlins.items():
             lost = self._unknown(statement.target, p, "the recurrence does not settle", (self._found[p],))
             self._found[p] = replace(lost, partial=None)
-
-    def _best(self, expr: Expr, position: int) -> Facts:
-        """Facts of an expression, or of the functions of the language that it spells out."""
-        found = self.expression(expr, position)
-        if found.real and found.modulus < INF and (found.bounded or found.order == 1):
-            return found
-        # what may be too small, or too far out, to be seen in values
-        spans = [span for node in walk(expr) if (span := self.closed(node))]
-        powers = [self.expression(e.args[0], position) for e in walk(expr) if isinstance(e, Call) and e.atom == "exp"]
-        unseen = any(x and not LEAST <= abs(x) <= LARGEST for span in spans for x in span)
-        if unseen or any(p.growth >= 2 and p.high == INF for p in powers):
-            return found
-        short = recognised(expr)
-        return found if short == expr else self.expression(short, position)
 
     def statement(self, position: int) -> Facts:
         """Facts of what a statement defines, as a function of MatMul outputs, initial vectors, scores and averages."""
@@ -540,13 +522,13 @@ class Calculus:
     # -- what the rules ask --------------------------------------------------------------------------------------------
 
     def verdict(self, name: str, position: int) -> Verdict:
-        """Whether a statement's value has one of the `PROPERTIES`; a bound is not refuted."""
+        """Whether a statement's value has one of the `PROPERTIES`."""
         found = self._found[position]
         if PROPERTIES[name](found):
             return HOLDS
         if found.masked or self.blame(name, position).certain:
             return FAILS
-        if name == "bounded" or not isinstance(self.netsor.body[position], Nonlin):
+        if not isinstance(self.netsor.body[position], Nonlin):
             return UNKNOWN
         fails = refuted(self.structure, position, self._spread, name == "pseudo-Lipschitz", found.partial is None)
         return FAILS if fails else UNKNOWN
@@ -565,36 +547,8 @@ class Calculus:
             return found.partial
         if found.masked:
             return Fault(statement.target, position, "the value is -inf where it is masked", True)
-        fault = {"pseudo-Lipschitz": found.rough, "controlled": found.wild}.get(name)
-        return fault or self._unbounded(position)
-
-    def _unbounded(self, position: int) -> Fault:
-        """The first part that is not bounded although what it is made of is, or is Gaussian."""
-        statement, seen = self.netsor.body[position], {position}
-        node: Expr = statement.expr if isinstance(statement, Nonlin) else statement.target
-        while True:
-            if isinstance(node, Variable):
-                made = [d for d in self.structure.definers(position, node) if not self._found[d].bounded]
-                nonlins = [d for d in made if isinstance(self.netsor.body[d], Nonlin)]
-                further = next((d for d in nonlins if d not in seen), None)
-                if not nonlins or node == statement.target:
-                    return Fault(node, position, f"{node} is Gaussian in the limit, so not bounded", True)
-                if further is None:
-                    return Fault(node, position, f"{node} grows along its recurrence")
-                seen.add(further)
-                position, statement = further, self.netsor.body[further]
-                assert isinstance(statement, Nonlin)
-                node = statement.expr
-            elif isinstance(node, Call) and node.atom not in LINEAR:
-                atom, read = ATOMS[node.atom], ", ".join(map(str, node.arguments))
-                certain = atom.arity == 1 and atom.bounds is None and not atom.declared
-                return Fault(node, position, f"{node.atom} is unbounded on the range of {read}", certain)
-            else:
-                children = node.children[:1] if isinstance(node, Call) and node.atom == "divide" else node.children
-                parts = [c for c in children if not self.expression(c, position).bounded]
-                if not parts:
-                    return Fault(node, position, f"{node} is not bounded")
-                node = parts[0]
+        fault = found.rough if name == "pseudo-Lipschitz" else found.wild
+        return fault or Fault(statement.target, position, "nothing is known of it")
 
 
 def _refuse(reference: Variable, ranges: Mapping[str, Range]) -> Open:

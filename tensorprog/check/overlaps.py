@@ -12,8 +12,6 @@ from tensorprog.language.ir import Family, Netsor, Range
 
 __all__ = ["System", "crossed", "marked", "reaches"]
 
-MAX_BOXES = 5000  # parts of the box that a search looks at
-
 Box = dict[str, Range]
 Confined = tuple[Affine, Range]
 
@@ -90,23 +88,15 @@ class System:
 
 
 def _search(box: Box, confined: list[Confined]) -> tuple[Verdict, dict[str, int]]:
-    """A point of the box at which all forms are in their ranges: intervals are narrowed, and the smallest is halved."""
-    waiting, looked = [box], 0
-    while waiting:
-        looked += 1
-        if looked > MAX_BOXES:
-            return UNKNOWN, {}
-        part = _narrowed(waiting.pop(), confined)
+    """A point of the box at which all forms are in their ranges: what is narrowed is fixed, one by one."""
+    part = _narrowed(box, confined)
+    if part is None:
+        return HOLDS, {}
+    for name in dict.fromkeys(name for form, _ in confined for name in form.indices):
+        part = _narrowed(part | {name: (part[name][0], part[name][0] + 1)}, confined)
         if part is None:
-            continue
-        open_ = {name for form, _ in confined for name in form.indices if part[name][1] - part[name][0] > 1}
-        if not open_:
-            return FAILS, {name: low for name, (low, _) in part.items()}
-        name = min(sorted(open_), key=lambda n: part[n][1] - part[n][0])
-        low, high = part[name]
-        middle = (low + high) // 2
-        waiting += [part | {name: (middle, high)}, part | {name: (low, middle)}]
-    return HOLDS, {}
+            return UNKNOWN, {}
+    return FAILS, {name: low for name, (low, _) in part.items()}
 
 
 def _narrowed(box: Box, confined: list[Confined]) -> Box | None:

@@ -49,9 +49,6 @@ KNOWN = {
     "1/(1 + u**2)": (0, 1, 0, 2),
     "exp(-relu(u))": (0, 1, 0, 1),
     "sin(u) + cos(w)": (-2, 2, 0, 1),
-    "u/(1 + exp(-u))": (-0.27846454, math.inf, 1, 1),
-    "log(1 + exp(u))*w": (-math.inf, math.inf, 2, 2),
-    "(exp(u) - exp(-u))/(exp(u) + exp(-u))": (-1, 1, 0, 1),
     "sign(u)": (-1, 1, 0, math.inf),
     "where(u > 0, 1, 0)": (0, 1, 0, math.inf),
     "exp(u)": (0, math.inf, math.inf, math.inf),
@@ -66,6 +63,7 @@ ASSUMED = (
     "exp(p[0,0])/sum[j](exp(p[0,j]))", "log(sigmoid(u))", "u*step(u - 1) - step(u - 1)", "exp(u)/(1 + exp(2*u))",
     "log(1 - sigmoid(u))", "-sum[j](softmax[j](p[0,j])*log(softmax[j](p[0,j])))",
     "sum[i]((tanh(p[0,i]) + 1)/sum[j](tanh(p[0,j]) + 1))", "u*((1 + exp(u))**2 - 1)/((1 + exp(u))**2 + 1)",
+    "u/(1 + exp(-u))", "log(1 + exp(u))*w", "(exp(u) - exp(-u))/(exp(u) + exp(-u))",
 )  # fmt: skip
 
 
@@ -130,8 +128,6 @@ def test_what_is_certified_of_random_expressions_is_true(seed: int) -> None:
         try:
             found = row(expr)
         except ProgramError:  # numbers that are not finite
-            continue
-        if any(loss.property == "real" for loss in found.lost):
             continue
         sizes = np.concatenate([np.full(300, 10.0**k) for k in (-2, 0, 1)])
         u, w = generator.normal(size=(2, 900)) * sizes

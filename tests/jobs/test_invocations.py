@@ -205,7 +205,7 @@ def test_run_prints_one_json_object_of_the_documented_shape(tp, folder):
 
 FINDING = {"rule", "verdict", "where", "line", "message", "fix", "source", "nodes"}
 STEP = {"kind", "where", "line", "text", "standing"}
-FACTS = {"statement", "range", "growth", "order", "lost"}
+FACTS = {"statement", "range", "growth", "order"}
 
 
 @pytest.mark.parametrize("name", ["attention", "attention_tied", "deep_attention"])

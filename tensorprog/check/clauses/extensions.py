@@ -12,7 +12,6 @@ from itertools import islice, product
 
 from tensorprog.check.clauses.context import NETSOR_PLUS, Context, Maker, rule, shown_place
 from tensorprog.check.clauses.report import Claim, Finding
-from tensorprog.check.rewrites import linear_given_scores
 from tensorprog.language.facts import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import MatMul
 
@@ -23,21 +22,9 @@ ITERATED = "iterated layers"
 
 @rule("one layer of scores", "Sakai et al. 2025, Theorem 1", "no weight multiplies a vector that depends on a score")
 def one_layer(check: Context) -> Iterator[Finding | Claim]:
-    """No weight multiplies a vector that depends on a score; else no weight of a score is used in a later layer.
-
-    Weights that could be moved inside combinations with scalar coefficients count as moved, where writing that out
-    would be too long or cannot be done for a recurrence.
-    """
+    """No weight multiplies a vector that depends on a score; else no weight of a score is used in a later layer."""
     behind = list(check.structure.behind_scores)
     if not behind:
-        return
-    if linear_given_scores(check.netsor) and not check.coordinatewise:
-        names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
-        message = (
-            f"{names}: these weights multiply combinations of vectors whose coefficients are scalars; moved inside, "
-            "which is exact, they leave one layer of scores (not written out: a recurrence, or too long)"
-        )
-        yield check.finding("holds", tuple(behind), message)
         return
     reused = list(_reused(check))
     yield from reused

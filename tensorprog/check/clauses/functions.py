@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from tensorprog.check.clauses.context import NETSOR_PLUS, NOT_COVERED, SAKAI, YANG, Context, rule
 from tensorprog.check.clauses.report import ASSUMED, Claim, Finding, Says
-from tensorprog.check.facts import JUMPS, PROPERTIES, Fault, shown
-from tensorprog.language.atoms import ATOMS, Atom
+from tensorprog.check.facts import JUMPS, PROPERTIES, Fault
+from tensorprog.language.atoms import ATOMS
 from tensorprog.language.expr import COMPARISONS, Call, Expr, Number, walk
 from tensorprog.language.facts import FAILS, HOLDS, Verdict
 
@@ -89,23 +89,9 @@ def declared(check: Context) -> Iterator[Finding]:
         yield check.finding(
             "holds",
             tuple(positions),
-            f"{places}: rests on what is declared of {name}: {_facts(ATOMS[name])}; declared by its author and "
+            f"{places}: rests on what is declared of {name}: declared by its author and "
             "attacked numerically, not proved",
         )
-
-
-def _facts(atom: Atom) -> str:
-    low, high = atom.bounds() if atom.bounds is not None else (-math.inf, math.inf)
-    regularity = atom.regularity
-    said = {
-        f"range {shown((low, high))}": atom.bounds is not None,
-        f"growth {regularity.growth:g}": regularity.growth < math.inf,
-        f"modulus {regularity.modulus:g}": regularity.modulus < math.inf,
-        f"Lipschitz constant {regularity.lipschitz:g}": regularity.lipschitz < math.inf,
-        "increasing" if atom.monotone > 0 else "decreasing": atom.monotone != 0,
-        "even" if atom.parity > 0 else "odd": atom.parity != 0,
-    }
-    return ", ".join(text for text, known in said.items() if known) or "nothing"
 
 
 @rule("limiting values", NETSOR_PLUS)

@@ -5,7 +5,7 @@ A score on the scale n**-0.5 has a limit only if its mean is 0: else it grows li
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tensorprog.check.clauses.context import (
@@ -22,11 +22,6 @@ from tensorprog.check.clauses.report import Claim, Finding, Says
 from tensorprog.check.graph import Operand
 from tensorprog.check.limit_numbers import ScoreMean
 from tensorprog.check.signs import independence
-from tensorprog.language.expr import (
-    Call,
-    Expr,
-    Number,
-)
 from tensorprog.language.facts import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement
 
@@ -34,7 +29,6 @@ __all__ = ["bounded", "dedicated", "different", "operands", "scales", "transpose
 
 COORDINATEWISE = "coordinatewise operands"
 EXACT = 1e-9  # an error that is rounding
-SHOWN = 1e-4  # a relative error that four digits show
 BOUND = 10  # stands for any bound of a clip
 
 
@@ -62,10 +56,8 @@ def _told(mean: ScoreMean, product: str) -> str:
         within = f" within {mean.error:.1g}" if mean.error > EXACT else ""
         some = "" if mean.whole else ", for the members looked at, the first few of each index"
         return f"which is 0{within}{given}{some}"
-    where = shown_place(mean.place) + (f" (within {mean.error:.1g})" if mean.error > SHOWN * abs(mean.value) else "")
-    rests = " (a conjecture, by iterated layers)" if mean.conjecture else ""
     given = " in a draw of the scores upstream" if mean.random else ""
-    return f"and {product} is {mean.value:.4g}{where}{given}{rests}"
+    return f"and {product} is {mean.value:.4g}{shown_place(mean.place)}{given}"
 
 
 def _average_fix(dot: Statement) -> str:
@@ -143,91 +135,56 @@ def operands(check: Context) -> Iterator[Finding | Claim]:
         wrong = [o for o in sides if o.definer not in made]
         if not wrong or check.text(dot) in diverging:
             continue
-        names = {str(o.reference): _kind(check, o) for o in wrong}
-        unsure = not check.rewritten.complete or "an initial vector of too many members" in names.values()
-        what = " and ".join(f"{name}, {kind}," for name, kind in names.items())
-        message = f"{what} in the score {check.text(dot)}: a score takes two MatMul outputs"
-        message += _not_coordinatewise(check, dot)
+        names = " and ".join(dict.fromkeys(f"{o.reference}, {_kind(check, o)}," for o in wrong))
+        message = (
+            f"{names} in the score {check.text(dot)}: a score takes two MatMul outputs, or functions of such whose "
+        )
+        message += "product changes its sign with the weights of one side, coordinate by coordinate"
         grows, why = _mean_of(check, dot)
         fixes = ["operands that MatMuls make by weights of their own"]
         if grows:
             message += f". Its mean is {why}, so the score grows like sqrt(n)"
             fixes.insert(0, _average_fix(check.source(dot)))
         definers = [o.definer for o in wrong if o.definer is not None]
-        message += "" if check.rewritten.complete else "; the program is too long for the rewrites that might mend it"
-        verdict: Says = "unknown" if unsure and not grows else "fails"
+        verdict: Says = "fails" if check.rewritten.complete or grows else "unknown"
         consequence = DIVERGES if grows else NOT_COVERED
         yield check.finding(verdict, (dot, *definers), message, fixes, consequence, [(d, dot) for d in definers])
-
-
-def _not_coordinatewise(check: Context, dot: int) -> str:
-    """Why operands that are functions of MatMul outputs do not do."""
-    body = check.netsor.body
-    if any(o.definer is None or not isinstance(body[o.definer], MatMul | Nonlin) for o in check.sides[dot]):
-        return ""
-    return (
-        ", or functions of MatMul outputs whose product changes its sign with the weights of one side, coordinate "
-        "by coordinate, so that its mean is 0; these operands cannot be shown to be such functions"
-    )
 
 
 def _kind(check: Context, operand: Operand) -> str:
     """What an operand is that is no MatMul output."""
     if operand.definer is not None:
         return "a Nonlin output"
-    initial = check.structure.initial.get(operand.reference.name)
-    if initial is None:
-        return "zeros that are read beyond a boundary"
-    centred = isinstance(initial.mean, Expr) and check.calculus.closed(initial.mean) == (0.0, 0.0)
-    return "an initial vector of too many members" if centred else "an initial vector that is not centred"
+    known = operand.reference.name in check.structure.initial
+    return "an initial vector that is not centred, or too large" if known else "zeros that are read beyond a boundary"
 
 
 @rule("operand inputs bounded", ASSUMPTION, "the input of every score operand is bounded")
 def bounded(check: Context) -> Iterator[Finding]:
     """The inputs of score operands are bounded; else the grade is `remark`."""
-    unbounded: dict[tuple[str, int | None], list[Maker]] = {}  # by the family of the input, and its definition
-    first: dict[int, Maker] = {}
+    unbounded: dict[str, dict[int, Maker]] = {}
     for maker in check.makers(check.operands):
-        first.setdefault(maker.position, maker)
-    for maker in first.values():
         vector = maker.statement.vector
         if not check.calculus.vector(vector, maker.position).bounded:
-            definers = check.structure.definers(maker.position, vector)
-            culprit = next((d for d in definers if not check.calculus.statement(d).bounded), None)
-            unbounded.setdefault((vector.name, culprit), []).append(maker)
-    for (_, culprit), makers in unbounded.items():
-        yield _unbounded(check, culprit, makers)
-
-
-def _unbounded(check: Context, culprit: int | None, makers: Sequence[Maker]) -> Finding:
-    """The remark on a vector that is not bounded, with all the operands that it makes."""
-    made: dict[str, dict[str, None]] = {}  # operands by their score
-    for maker in makers:
-        made.setdefault(check.text(maker.dot), {})[str(maker.statement.target)] = None
-    read = ", ".join(f"{' and '.join(targets)} of {score}" for score, targets in made.items())
-    operands = f"the operand{'s' if len(makers) > 1 else ''} {read}"
-    definers = tuple(dict.fromkeys(maker.position for maker in makers))
-    dropped = "the remark after Theorem 1 says that this condition can be dropped"
-    if culprit is None:
-        vector = makers[0].statement.vector
-        message = f"{vector}, the input of {operands}, is an initial vector, Gaussian, so not bounded; {dropped}"
-        made_of = [(maker.position, maker.dot) for maker in makers]
-        fix, weights = f"{_clip(vector)} in place of {vector}", (check.weight(vector.name),)
-        return check.finding("remark", definers, message, fix, ways=made_of, weights=weights)
-    fault = check.calculus.blame("bounded", culprit)
-    statement = check.source(culprit)
-    expr = statement.expr if isinstance(statement, Nonlin) else statement.target
-    fix = "" if culprit in check.structure.score_dependent else f"{_clip(expr)} in place of {expr}"
-    is_not = "is not bounded" if fault.certain else "cannot be shown to be bounded"
-    at = f" (in {check.text(fault.position)})" if fault.position != culprit else ""
-    ways = list(dict.fromkeys((*check.structure.chain(fault.position, m.position), m.dot) for m in makers))
-    told = f"the way{'s' * (len(ways) > 1)} to the score: {'; '.join(map(check.chain_text, ways))}"
-    message = f"{check.text(culprit)}, the input of {operands}, {is_not}: {fault.reason}{at}; {dropped}; {told}"
-    return check.finding("remark", (culprit, *definers), message, fix, ways=ways)
-
-
-def _clip(expr: Expr) -> Expr:
-    return Call("clip", (expr, Number(-BOUND), Number(BOUND)))
+            unbounded.setdefault(vector.name, {}).setdefault(maker.position, maker)
+    for makers in unbounded.values():
+        position, first = next(iter(makers.items()))
+        vector = first.statement.vector
+        definers = check.structure.definers(position, vector)
+        made: dict[str, dict[str, None]] = {}  # operands by their score
+        for maker in makers.values():
+            made.setdefault(check.text(maker.dot), {})[str(maker.statement.target)] = None
+        read = ", ".join(f"{' and '.join(targets)} of {score}" for score, targets in made.items())
+        name = check.text(definers[0]) if definers else str(vector)
+        yield check.finding(
+            "remark",
+            (*definers, *makers),
+            f"{name}, the input of {read}, is not known to be bounded; the remark after Theorem 1 says that this "
+            "condition can be dropped",
+            f"clip({name}, -{BOUND}, {BOUND}) in place of {name}",
+            ways=[(*definers, maker.position, maker.dot) for maker in makers.values()],
+            weights=() if definers else (check.weight(vector.name),),
+        )
 
 
 # -- weights -----------------------------------------------------------------------------------------------------------

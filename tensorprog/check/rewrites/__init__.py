@@ -27,13 +27,13 @@ from tensorprog.check.rewrites.constants import constants
 from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
 from tensorprog.check.rewrites.expand import expand
 from tensorprog.check.rewrites.inline import inline
-from tensorprog.check.rewrites.move import linear_given_scores, move
+from tensorprog.check.rewrites.move import move
 from tensorprog.check.rewrites.turn import turn
 from tensorprog.language.ir import MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import upstream
 from tensorprog.language.validity import MAX_STATEMENTS
 
-__all__ = ["Rewrite", "Rewritten", "linear_given_scores", "normalize", "written_out"]
+__all__ = ["Rewrite", "Rewritten", "normalize", "written_out"]
 
 ExactRewrite = Callable[[Editor], Iterator[Rewrite]]
 ANYWHERE: tuple[ExactRewrite, ...] = (turn,)  # wherever they apply

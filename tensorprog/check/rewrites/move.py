@@ -3,7 +3,7 @@
     W (sum_j a_j v_j) = sum_j a_j W v_j      a_j scalars, of scores too
 
 Exact, because a matrix is linear; products of such sums are multiplied out.  It is of use only where it goes on until
-no weight is behind a score; `linear_given_scores` tells that of recurrences and long programs without doing it.
+no weight is behind a score.
 
 Source    the theory page, "Exact rewrites"; Sakai et al. 2025 (arXiv 2506.00846), App. A.1
 """
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
-from tensorprog.check.rewrites.linear import combined, leaves, taken_inside
+from tensorprog.check.rewrites.linear import leaves, taken_inside
 from tensorprog.language.expr import Variable, variables
-from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
+from tensorprog.language.ir import MatMul, Nonlin
 
-__all__ = ["linear_given_scores", "move"]
+__all__ = ["move"]
 
 
 def move(editor: Editor) -> Iterator[Rewrite]:
@@ -65,34 +65,3 @@ def _unfold(editor: Editor, definers: Sequence[int]) -> Iterator[Rewrite]:
         if expr == nonlin.expr:
             raise Stuck
         yield editor.becomes("inline", position, expr)
-
-
-def linear_given_scores(netsor: Netsor) -> bool:
-    """Whether every weight behind a score multiplies a combination of vectors whose coefficients are scalars.
-
-    The vectors of a combination do not depend on scores, or are products of such combinations with weights, or such
-    combinations again; by induction over members all are sums of c(p) W_k .. W_1 x, where x depends on no score.  So
-    moving all MatMuls inside is exact at every n, and leaves one layer of scores.  False where averages behind scores
-    may be among the coefficients, or there are widths that stay finite.
-
-    Source    the theory page, "Exact rewrites"
-    """
-    editor = Editor(netsor, ())
-    structure, body = editor.structure, netsor.body
-    behind = {position for later in structure.behind_scores for position in structure.ancestors(later)}
-    random = (body[position] for position in structure.random & behind)
-    if structure.finite_dependent or any(isinstance(s, Dot) and s.scale == "1/n" for s in random):
-        return False
-    waiting = [definer for definers in structure.behind_scores.values() for definer in definers]
-    seen: set[int] = set()
-    while waiting:
-        position = waiting.pop()
-        statement = body[position]
-        if position in seen or position not in structure.score_dependent or not isinstance(statement, Nonlin):
-            continue
-        seen.add(position)
-        scored = combined(editor, statement.expr, editor.scored)
-        if scored is None:
-            return False
-        waiting += [definer for vector in scored for definer in structure.definers(position, vector)]
-    return True

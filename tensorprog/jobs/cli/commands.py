@@ -134,7 +134,7 @@ def run(
 @option(
     "--facts",
     is_flag=True,
-    help="Show what is known of each statement: range, growth and pseudo-Lipschitz order, and where they are lost.",
+    help="Show what is known of each statement: range, growth and pseudo-Lipschitz order.",
 )
 @options(FORMAT, QUIET, REQUIRE)
 def check(
