@@ -248,11 +248,8 @@ def _average_rows(samples: Any, against: Any, name: str) -> Iterator[Row]:
         other = against.averages[name]
     index = average_members(samples.netsor, samples.psi, name)[:MAX_MEMBERS]
     for place, member in zip(np.ndindex(values.shape[1:]), index, strict=False):
-        x, target, found = (
-            np.asarray(values[(slice(None), *place)], dtype=np.float64),
-            dict[str, Number](),
-            dict[str, Any](),
-        )
+        x = np.asarray(values[(slice(None), *place)], dtype=np.float64)
+        target, found = dict[str, Number](), dict[str, Any]()
         if other is not None:
             y = np.asarray(other[(slice(None), *place)], dtype=np.float64)
             target, found = moments(y[:, None]), kolmogorov(x, y, len(x), len(y))
