@@ -339,8 +339,8 @@ class Conditioned(NumericRecursion):
         for start in range(0, len(pairs), step):
             own = slice(start, start + step)
             block = self.normals.of(key, np.searchsorted(self.columns.pairs[key], pairs[own]))
-            block = factors[0].part(own).times(block[:, :, : stops[0], : stops[1]])
-            parts.append(factors[1].part(own).times(block, right=True))
+            block = factors[0].at(own).times(block[:, :, : stops[0], : stops[1]])
+            parts.append(factors[1].at(own).times(block, right=True))
         whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
         drawn = whole[:, place.reshape(meeting.pairs.shape), meeting.columns[0], meeting.columns[1]]
         shape = [span[1] - span[0] for span in map(ranges.__getitem__, meeting.axes)]
@@ -422,11 +422,6 @@ class Conditioned(NumericRecursion):
         starts = [start for start, _ in family.ranges]
         values = self.coordinates(reference.name)
         return take(values, (REPLICATE,), starts, reference.slots, (COORDINATE,), ranges, family.boundaries)
-
-    def _statement(self, name: str) -> Dot:
-        statement = self.netsor.body[self.netsor.families[name].statements[0]]
-        assert isinstance(statement, Dot)
-        return statement
 
     def vector(self, name: str, ranges: Mapping[str, Range], names: Mapping[str, Affine] | None = None) -> Open:
         """Coordinates of a vector for every draw, over positions in the ranges, or `names` in place of positions.

@@ -99,20 +99,16 @@ class Draws:
         return max(self.dim, sum(sizes), outputs), max(outputs, *sizes, *(count**2 for count in self._jointly))
 
     @cached_property
-    def _asked(self) -> list[str]:
-        """The vectors whose moments every draw of scores needs."""
+    def _jointly(self) -> list[int]:
+        """Variables of each vector whose moments are averages over draws of their own, for every draw of scores."""
+        statements, parts = statements_of(self.recursion), self.recursion.parts
         needed, found = upstream(self.netsor, self.wanted), set(() if self.bases else self.wanted)
         for statement in self.netsor.body:
             averages = isinstance(statement, MatMul) or (isinstance(statement, Dot) and statement.scale == "1/n")
             if averages and statement.target.name in needed:
                 found |= {v.name for v in statement.inputs}
-        return sorted(name for name in found & self.recursion.random if self._is_vector(name))
-
-    @cached_property
-    def _jointly(self) -> list[int]:
-        """Variables of each vector whose moments are averages over draws of their own, for every draw of scores."""
-        statements, parts = statements_of(self.recursion), self.recursion.parts
-        ranges = {name: tuple(self.netsor.families[name].ranges) for name in self._asked}
+        asked = sorted(name for name in found & self.recursion.random if self._is_vector(name))
+        ranges = {name: tuple(self.netsor.families[name].ranges) for name in asked}
         boxes = [(name, box) for name, whole in ranges.items() for box in statements.boxes(name, whole)]
         return [count for name, box in boxes if (count := variables_drawn(parts, name, box))]
 

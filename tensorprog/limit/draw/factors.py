@@ -52,13 +52,9 @@ class Factor:
             return cls(np.sqrt(np.maximum(diagonal, 0.0)), np.array(kind, np.int64), relative)
         return cls(triangular(whole), np.array(kind, np.int64), relative)
 
-    def at(self, members: NDArray[np.int64]) -> Factor:
+    def at(self, members: NDArray[np.int64] | slice) -> Factor:
         """The factors of some of the members."""
         return replace(self, kind=self.kind[members])
-
-    def part(self, own: slice) -> Factor:
-        """The factors of a run of the members."""
-        return replace(self, kind=self.kind[own])
 
     def times(self, block: Array, right: bool = False) -> Array:
         """Factors times normals, or normals times transposed factors, of every draw and member.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,21 +20,8 @@ Source = tuple[Key, tuple[int, ...]]
 CHUNK = 1 << 18  # numbers held at once, about, while draws are evaluated
 
 
-class Normals(Protocol):
-    """Standard normals of some draws."""
-
-    draws: int
-
-    def of(self, key: Key, places: Array) -> Array:
-        """Those of the members at `places` (ascending) of a source.
-
-        Shapes    (draws, places, *rest)
-        """
-        ...
-
-
 class Points:
-    """Normals given as points, source after source.
+    """Normals of `draws` draws, given as points, source after source.
 
     Shapes    points (draws, numbers)
     """
@@ -47,7 +34,10 @@ class Points:
             start += math.prod(shape)
 
     def of(self, key: Key, places: Array) -> Array:
-        """See `Normals.of`."""
+        """Those of the members at `places` (ascending) of a source.
+
+        Shapes    (draws, places, *rest)
+        """
         start, shape = self._at[key]
         block = self._points[:, start : start + math.prod(shape)].reshape(self.draws, *shape)
         return block if len(places) == shape[0] else block[:, places]
@@ -65,7 +55,7 @@ class Streams:
         self._at = {key: (position, shape) for position, (key, shape) in enumerate(sources)}
 
     def of(self, key: Key, places: Array) -> Array:
-        """See `Normals.of`."""
+        """See `Points.of`."""
         position, (members, *rest) = self._at[key]
         length = max(1, CHUNK // max(1, self.draws * math.prod(rest)))
         runs, run_of = np.unique(places // length, return_inverse=True)
@@ -86,5 +76,8 @@ class Some:
         self.draws, self._whole, self._part = len(np.arange(whole.draws)[part]), whole, part
 
     def of(self, key: Key, places: Array) -> Array:
-        """See `Normals.of`."""
+        """See `Points.of`."""
         return self._whole.of(key, places)[self._part]
+
+
+Normals: TypeAlias = Points | Streams | Some

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,23 +63,20 @@ class Joint:
         scale = np.sqrt(np.einsum("nkk->nk", flat))
         safe = np.where(scale > 0, scale, 1.0)
         values, vectors = np.linalg.eigh(flat / safe[:, :, None] / safe[:, None, :])
-        if np.any(scale == 0) or np.any(values < 1e-12):
+        if np.any(values < 1e-12):
             raise np.linalg.LinAlgError("singular")
         whiten = np.swapaxes(vectors / np.sqrt(values)[:, None, :], 1, 2) / safe[:, None, :]
         norm = np.exp(-0.5 * np.log(values).sum(axis=1)) / safe.prod(axis=1) / (2 * math.pi) ** (d / 2)
 
-        def normal(offset: Array, number: Array) -> Array:
+        def normal(offset: Array, number: Array, moved: bool = False) -> Array:
+            """The densities, or what a relative change of the covariance does: times (q + d) / 2, q the exponent."""
             square = np.square(offset @ np.swapaxes(whiten[number], 1, 2)).sum(axis=-1)
-            return np.asarray(norm[number, None] * np.exp(-0.5 * square))
-
-        def moved(offset: Array, number: Array) -> Array:
-            """What a relative change of the covariance does: (q + d) / 2, q the squared Mahalanobis distance."""
-            square = np.square(offset @ np.swapaxes(whiten[number], 1, 2)).sum(axis=-1)
-            return np.asarray(0.5 * (square + d) * norm[number, None] * np.exp(-0.5 * square))
+            return np.asarray((0.5 * (square + d) if moved else 1.0) * norm[number, None] * np.exp(-0.5 * square))
 
         value, error = self._averaged(normal, points.reshape(-1, d))
         if self.relative_error:
-            error = error + 2 * self.relative_error * self._averaged(moved, points.reshape(-1, d))[0]
+            moved = self._averaged(partial(normal, moved=True), points.reshape(-1, d))[0]
+            error = error + 2 * self.relative_error * moved
         return value.reshape(points.shape[:-1]), error.reshape(points.shape[:-1])
 
     def moment(self, orders: Sequence[int]) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -267,17 +267,10 @@ def crossing(function: Callable[[Array], Array], levels: Array, centre: float, r
 
 def _moment(offset: Array, var: Array, order: int) -> Array:
     """E (offset + sqrt(var) g)**order, g standard normal."""
-    *_, last = _raw(offset, var, order)
-    return last * math.factorial(order)
-
-
-def _raw(mean: Array, var: Array, order: int) -> Iterator[Array]:
-    """E (m + sqrt(v) g)**k / k! for k from 0 to order, g standard normal; terms of one k have one sign."""
-    before, last = np.zeros_like(var), np.ones_like(var)
-    yield last
+    before, last = np.zeros_like(var), np.ones_like(var)  # E (offset + sqrt(var) g)**k / k!
     for k in range(1, order + 1):
-        before, last = last, (mean * last + var * before) / k
-        yield last
+        before, last = last, (offset * last + var * before) / k
+    return last * math.factorial(order)
 
 
 def _pieces(count: int, width: int) -> list[slice]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tensorprog.blocks import COLOURS, Block, Grid, badge, code, paragraph, strong
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.formats import label, law_number
-from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
+from tensorprog.language.ir import Dot, MatMul, Nonlin
 from tensorprog.language.schedule import steps, upstream
 from tensorprog.limit.law.law import NumericLaw
 
@@ -129,7 +129,9 @@ def _clause(law: NumericLaw, name: str) -> Iterator[str]:
     """What makes the limit of a family, and what it is conditional on."""
     family, recursion = law.compiled.families[name], law.recursion
     statement = law.compiled.body[family.statements[-1]] if family.statements else None
-    given = ", ".join(sorted(_drawn(law.compiled, name) & recursion.random))
+    read = {v.name for position in family.statements for v in law.compiled.body[position].inputs}
+    random = upstream(law.compiled, read) & recursion.random
+    given = ", ".join(sorted(n for n in random if n in law.compiled.scores or _is_drawn(law, n)))
     kind, random = {MatMul: "matmul", Dot: "score", Nonlin: "nonlin"}.get(type(statement), "initial"), ""
     if isinstance(statement, Dot) and recursion.is_finite(statement.left.name):
         width = recursion.width(statement.left.name)
@@ -145,17 +147,10 @@ def _clause(law: NumericLaw, name: str) -> Iterator[str]:
         yield f"of width {recursion.width(name)}, which stays finite: so many coordinates, i.i.d. given its vectors"
 
 
-def _drawn(netsor: Netsor, name: str) -> set[str]:
-    """Scores, and Gaussian vectors of finite width, that a family depends on."""
-    finite = dict(netsor.fixed_widths)
-    positions = netsor.families[name].statements
-    found = upstream(netsor, {reference.name for position in positions for reference in netsor.body[position].inputs})
-    return {n for n in found if _is_product(netsor, n) and (n in netsor.scores or netsor.families[n].width in finite)}
-
-
-def _is_product(netsor: Netsor, name: str) -> bool:
-    statements = netsor.families[name].statements
-    return all(isinstance(netsor.body[position], MatMul | Dot) for position in statements)
+def _is_drawn(law: NumericLaw, name: str) -> bool:
+    """Whether a family is of Gaussian vectors of finite width."""
+    vector = law.compiled.families[name].kind == "vector" and law.recursion.is_finite(name)
+    return vector and law.recursion.parts.is_base(name)
 
 
 def _numbers(law: NumericLaw, text: str, name: str, single: bool) -> Iterator[str]:
