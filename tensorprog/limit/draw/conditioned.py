@@ -179,13 +179,17 @@ class Conditioned(NumericRecursion):
         """Nothing: every draw keeps its own numbers."""
         return found
 
+    def _boxes(self, f: str, g: str, ranges: Mapping[str, Range]) -> list[Box]:
+        """The members of both families over which positions run."""
+        copies = ((f, ""), (g, "_"))
+        return [tuple(ranges[name] for name in position_names(self.netsor, of, copy)) for of, copy in copies]
+
     def _compute(
         self, f: str, g: str, ranges: Mapping[str, Range], at: Mapping[str, Affine] | None = None
     ) -> IndexedValues:
         if at:
             return super()._compute(f, g, ranges, at)
-        copies = ((f, ""), (g, "_"))
-        boxes = [tuple(ranges[name] for name in position_names(self.netsor, of, copy)) for of, copy in copies]
+        boxes = self._boxes(f, g, ranges)
         key = f, g, *boxes
         if key not in self._windows:
             self._windows[key] = super()._compute(f, g, ranges)
@@ -196,8 +200,7 @@ class Conditioned(NumericRecursion):
     ) -> IndexedValues:
         if self.is_finite(f):
             return self._empirical(f, g, ranges)
-        copies = ((f, ""), (g, "_"))
-        boxes = [tuple(ranges[name] for name in position_names(self.netsor, of, copy)) for of, copy in copies]
+        boxes = self._boxes(f, g, ranges)
         with self.guarded(f, g):
             if not meet(self.statements.sources(f, boxes[0]), self.statements.sources(g, boxes[1])):
                 one, two = self._mean_in(f, boxes[0]), self._mean_in(g, boxes[1])
@@ -249,25 +252,21 @@ class Conditioned(NumericRecursion):
 
     def average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
         """What one statement gives for every draw: scores given or drawn, averages, and functions of them."""
-        found = self._average_of(position, ranges)
-        self._evaluated.clear()
-        return found
-
-    def _average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
         statement = self.netsor.body[position]
         name = statement.target.name
         if name in self.given:
             drawn, box = self.given[name]
             positions = [str(k) for k in range(len(box))]
             at = place([ranges[position] for position in positions], box)
-            return Value.of(drawn.data[(slice(None), *at)], (REPLICATE, *positions))
-        if not isinstance(statement, Dot) or statement.scale == "1/n":
-            return super().average_of(position, ranges)
-        if self.is_finite(statement.left.name):  # an average times sqrt(d)
-            return super().average_of(position, ranges).scaled(self.width(statement.left.name) ** 0.5)
-        if name in self.columns.together:
-            return self._joint_score(name, ranges)
-        return self._score(statement, ranges)
+            found = Value.of(drawn.data[(slice(None), *at)], (REPLICATE, *positions))
+        elif not isinstance(statement, Dot) or statement.scale == "1/n":
+            found = super().average_of(position, ranges)
+        elif self.is_finite(statement.left.name):  # an average times sqrt(d)
+            found = super().average_of(position, ranges).scaled(self.width(statement.left.name) ** 0.5)
+        else:
+            found = self._joint_score(name, ranges) if name in self.columns.together else self._score(statement, ranges)
+        self._evaluated.clear()
+        return found
 
     # -- draws ----------------------------------------------------------------------------------------------------
 

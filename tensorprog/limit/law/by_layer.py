@@ -82,16 +82,12 @@ class LayerDraws:
         if not self.random:
             yield self._known()
             return
-        step = self.source.draws_at_once(self._results, f"the layers of {self.axes.name}")
+        shape, token = self.law.compiled.families[self.axes.name].shape, self.axes.token
+        results = math.prod(shape) * (1 if token is None else shape[token])
+        step = self.source.draws_at_once(results, f"the layers of {self.axes.name}")
         sets = islice(point_sets(self.source.dim, int(math.log2(draws)), self.seed), count)
         for piece in pieces(sets, step):
             yield from self._given(piece)
-
-    @property
-    def _results(self) -> int:
-        family = self.law.compiled.families[self.axes.name]
-        tokens = 1 if self.axes.token is None else family.shape[self.axes.token]
-        return math.prod(family.shape) * tokens
 
     def _given(self, held: Sequence[tuple[int, Array]]) -> Iterator[LayerMoments]:
         """The moments at points of several replicates, all worked out at once."""

@@ -38,23 +38,16 @@ class ConditionalLaw:
         self._recursion, self._is_linear, self._extended, self.budget = recursion, linear, extended, budget
         self._families = families = recursion.netsor.families
         known = [name for name in recursion.netsor.scores if name in recursion.random]
-        if not isinstance(scores, Mapping):
-            raise ProgramError('given takes a mapping from scores to values, for example {"p": values}')
-        for name in scores:
-            if name not in known:
-                hint = did_you_mean(name, known, None if known else "law.cov and law.density: it has no scores")
-                raise fail(f"given: {name} is not a score of the program", fix=hint)
-        missing = [name for name in known if name not in scores]
-        if missing:
-            raise ProgramError(f"given: values for {', '.join(missing)} are missing")
+        if not isinstance(scores, Mapping) or set(scores) != set(known):
+            hint = ", ".join(known) or "none: ask law.cov and law.density"
+            raise fail("given takes a mapping from every score of the program to its values", fix=f"scores: {hint}")
         arrays, self._lead = {}, tuple[int, ...]()
         for name, values in scores.items():
             array, shape = check_points(f"given: the values of {name}", values), families[name].shape
-            lead, own = array.shape[: array.ndim - len(shape)], array.shape[array.ndim - len(shape) :]
-            if own != shape:
-                raise ProgramError(
-                    f"given: {name} must have shape (..., {', '.join(map(str, shape))}), not {array.shape}"
-                )
+            lead = array.shape[: array.ndim - len(shape)]
+            if array.shape[len(lead) :] != shape:
+                wanted = ", ".join(map(str, shape))
+                raise ProgramError(f"given: {name} must have shape (..., {wanted}), not {array.shape}")
             self._lead, arrays[name] = np.broadcast_shapes(self._lead, lead), array
         self._values = {}
         for name, array in arrays.items():

@@ -13,15 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import NotCompiledError
+from tensorprog.language.evaluate import broadcast
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.conditioned import Conditioned, without_coordinates
 from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.form.definitions import Box, place
+from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.memory import need, numbers_at_once
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
+from tensorprog.limit.moment.values import Value
 
-__all__ = ["DrawSource", "is_linear"]
+__all__ = ["DrawSource", "in_box", "is_linear"]
 
 Array = NDArray[Any]
 Member = tuple[str, Box]  # a variable: members of a family in a box
@@ -32,6 +35,16 @@ def is_linear(recursion: NumericRecursion, name: str) -> bool:
     """Whether a vector is linear in Gaussian variables given the draws, so conditionally Gaussian."""
     vector = recursion.netsor.families[name].kind == "vector" and not recursion.is_finite(name)
     return vector and all(map(recursion.parts.gaussian, recursion.parts.last(name)))
+
+
+def in_box(recursion: NumericRecursion, found: Value, name: str, box: Box) -> tuple[Array, Array]:
+    """Numbers and errors of the members in a box, of a value over the positions of a family.
+
+    Shapes    (*members), twice
+    """
+    ranges = position_names(recursion.netsor, name)
+    sizes, at = {axis: stop - start for axis, (start, stop) in ranges.items()}, place(box, [*ranges.values()])
+    return broadcast(found.value, tuple(ranges), sizes)[at], broadcast(found.error, tuple(ranges), sizes)[at]
 
 
 class DrawSource:

@@ -23,7 +23,6 @@ from tensorprog.language.errors import (
     did_you_mean,
     fail,
 )
-from tensorprog.language.evaluate import broadcast
 from tensorprog.language.expr import Expr
 from tensorprog.language.ir import Netsor
 from tensorprog.language.parse import Names, parse_target
@@ -32,7 +31,7 @@ from tensorprog.limit.draw.sampled import Sampled
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.conditional_law import ConditionalLaw
-from tensorprog.limit.law.conditional_moments import is_linear
+from tensorprog.limit.law.conditional_moments import in_box, is_linear
 from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.marginals import Marginals, answer, check_points
 from tensorprog.limit.law.mixture import Mixture, Moment
@@ -40,7 +39,7 @@ from tensorprog.limit.law.outputs import Outputs
 from tensorprog.limit.law.structured_covariance import Covariance
 from tensorprog.limit.memory import Budget, budgeted
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-from tensorprog.limit.moment.values import IndexedValues, Value
+from tensorprog.limit.moment.values import IndexedValues
 
 __all__ = ["NumericLaw", "widths_text"]
 
@@ -147,9 +146,6 @@ class NumericLaw(Marginals):
             box.append((slot.offset, slot.offset + 1))
         return family.name, tuple(box), True
 
-    def _positions(self, name: str) -> tuple[str, ...]:
-        return tuple(position_names(self.compiled, name))
-
     def is_linear(self, name: str) -> bool:
         """Whether a vector is linear in Gaussian variables given the scores, so conditionally Gaussian."""
         return is_linear(self.recursion, name)
@@ -189,20 +185,10 @@ class NumericLaw(Marginals):
         return answer(value, error, single, with_error)
 
     def _known_mean(self, family: str, box: Box) -> tuple[Array, Array] | None:
-        if family in self.recursion.random:
-            return None
-        try:
-            return self._members_of(self.recursion.mean(family), family, box)
-        except NotCompiledError:
-            return None
-
-    def _members_of(self, result: Value, family: str, box: Box) -> tuple[Array, Array]:
-        """Numbers and errors of the members in a box, of a value over the positions of a family."""
-        declared = self.compiled.families[family]
-        key = place(box, declared.ranges)
-        sizes = dict(zip(self._positions(family), declared.shape, strict=True))
-        axes = tuple(sizes)
-        return broadcast(result.value, axes, sizes)[key], broadcast(result.error, axes, sizes)[key]
+        with suppress(NotCompiledError):
+            if family not in self.recursion.random:
+                return in_box(self.recursion, self.recursion.mean(family), family, box)
+        return None
 
     @budgeted
     def second_moment(self, first: str, second: str | None = None) -> Any:
@@ -211,18 +197,18 @@ class NumericLaw(Marginals):
         Shapes    a `Covariance`; for a member such as 'x[0]' beside a family an array, for two members a number
         """
         second = first if second is None else second
-        if (self._family(first), self._family(second)) != (first, second):
-            found = self.second_moment(self._family(first), self._family(second))
-            return self._entries(found, np.broadcast_to(found.error, found.shape), first, second)[0]
-        moment = self.recursion.second(first, second)
+        one, two = self._family(first), self._family(second)
+        moment = self.recursion.second(one, two)
         self._note(moment.error, moment.size, f"the second moment of {first} and {second}")
-        return self._covariance(moment, first, second)
+        found = self._covariance(moment, one, two)
+        return self._entries(found, np.broadcast_to(moment.error, found.shape), first, second)[0]
 
     def _family(self, name: str) -> str:
         return self.member(name)[0]
 
     def _covariance(self, moment: IndexedValues, first: str, second: str) -> Covariance:
-        return Covariance(moment, self._positions(first), [f"{k}_" for k in self._positions(second)], self.budget)
+        one, two = position_names(self.compiled, first), position_names(self.compiled, second, "_")
+        return Covariance(moment, [*one], [*two], self.budget)
 
     @budgeted
     def cov(self, first: str, second: str | None = None, *, with_error: bool = False) -> Any:
@@ -301,7 +287,7 @@ class NumericLaw(Marginals):
         if not math.prod(b - a for a, b in box):
             raise ProgramError(f"{name} has no members")
         if family.kind == "scalar" and name not in self.recursion.random | self.recursion.scores.keys():
-            value, _ = self._members_of(self.recursion.mean(name), name, box)
+            value, _ = in_box(self.recursion, self.recursion.mean(name), name, box)
             return Mixture.gaussian(value, np.zeros_like(value))
         return self._outputs.mixture(name, box)
 
@@ -314,9 +300,8 @@ class NumericLaw(Marginals):
 
     def _known_variance(self, family: str, box: Box) -> tuple[Array, Array] | None:
         """The diagonal of the covariance of a vector that no score reaches; a linear one is an exact average too."""
-        if family in self.recursion.random or self.compiled.families[family].kind != "vector":
-            return None
-        if self.is_linear(family):
+        vector = self.compiled.families[family].kind == "vector"
+        if family in self.recursion.random or not vector or self.is_linear(family):
             return None
         try:
             moment = self.recursion.centred(family, family, self.recursion.equal(family))
@@ -466,7 +451,7 @@ class NumericLaw(Marginals):
     def _expectation(self, name: str) -> tuple[Array, Array]:
         box = self.compiled.families[name].ranges
         if name not in self.recursion.random:
-            return self._members_of(self.recursion.average(name), name, box)
+            return in_box(self.recursion, self.recursion.average(name), name, box)
         return self._outputs.expectation(name, box)
 
     @budgeted
@@ -475,7 +460,7 @@ class NumericLaw(Marginals):
 
         Shapes    (1, *members)
         """
-        return self._members_of(self.recursion.average(name), name, self.compiled.families[name].ranges)[0][None]
+        return in_box(self.recursion, self.recursion.average(name), name, self.compiled.families[name].ranges)[0][None]
 
     def _draw(self, size: int, seed: int, names: Sequence[str], held: Sequence[str]) -> Samples:
         started = time.perf_counter()

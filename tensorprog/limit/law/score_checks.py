@@ -15,13 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import MemoryLimitError
-from tensorprog.language.evaluate import broadcast
 from tensorprog.language.ir import MatMul, Netsor
 from tensorprog.limit.form.definitions import Box
-from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law.conditional_moments import DrawSource
+from tensorprog.limit.law.conditional_moments import DrawSource, in_box
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-from tensorprog.limit.moment.values import Value
 
 __all__ = ["coefficients"]
 
@@ -51,12 +48,16 @@ def coefficients(netsor: Netsor, name: str) -> tuple[Array, Array, Box, bool]:
     along = len(spans) and max(2, int((LOOKED_AT if random else LISTED) ** (1 / len(spans))))
     box = tuple((start, min(stop, start + along)) for start, stop in spans)
     if not random:
-        return *_in_box(recursion, recursion.average(name), name, box), box, box == spans
+        value, error = in_box(recursion, recursion.average(name), name, box)
+        return value[None], error[None], box, box == spans
     largest = max((_covariances(netsor, s) for s in netsor.body if isinstance(s, MatMul)), default=0)
     if largest > COVARIANCES:
         raise MemoryLimitError(f"{largest} covariances of the outputs of one family of weights are too many to factor")
     source = DrawSource(recursion, [(name, box)])
-    points = _normals(source.dim, max(source.dim, source.draws.width))
+    numbers = max(1, source.dim, source.draws.width)
+    if NUMBERS // numbers < FEWEST:
+        raise MemoryLimitError(f"{numbers} numbers for a draw are too many")
+    points = np.random.default_rng(0).standard_normal((min(DRAWS, NUMBERS // numbers), source.dim))
 
     def drawn(points: Array) -> Array:
         with source.at(points) as found:
@@ -73,25 +74,3 @@ def _covariances(netsor: Netsor, statement: MatMul) -> int:
     """Between the outputs of the same member of a weight."""
     members, weights = (math.prod(netsor.families[v.name].shape) for v in (statement.target, statement.weight))
     return members * max(1, members // weights)
-
-
-def _in_box(recursion: NumericRecursion, found: Value, name: str, box: Box) -> tuple[Array, Array]:
-    """The members in a box of a value without draws, as of one draw.
-
-    Shapes    (1, *members), twice
-    """
-    ranges = position_names(recursion.netsor, name)
-    sizes = {axis: stop - start for axis, (start, stop) in ranges.items()}
-    at = (None, *(slice(0, stop - start) for start, stop in box))
-    return broadcast(found.value, tuple(ranges), sizes)[at], broadcast(found.error, tuple(ranges), sizes)[at]
-
-
-def _normals(dim: int, numbers: int) -> Array:
-    """Standard normals of as many draws as fit.
-
-    Shapes    (draws, dim)
-    """
-    draws = min(DRAWS, NUMBERS // max(1, numbers))
-    if draws < FEWEST:
-        raise MemoryLimitError(f"{numbers} numbers for a draw are too many")
-    return np.random.default_rng(0).standard_normal((draws, dim))
