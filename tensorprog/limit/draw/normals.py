@@ -73,7 +73,8 @@ class Some:
     """Those of some draws among others, by a slice or by their numbers, which may occur again."""
 
     def __init__(self, whole: Normals, part: slice | NDArray[np.int64]) -> None:
-        self.draws, self._whole, self._part = len(np.arange(whole.draws)[part]), whole, part
+        self.draws: int = len(np.arange(whole.draws)[part])
+        self._whole, self._part = whole, part
 
     def of(self, key: Key, places: Array) -> Array:
         """See `Points.of`."""

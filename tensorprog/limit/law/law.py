@@ -201,7 +201,7 @@ class NumericLaw(Marginals):
         moment = self.recursion.second(one, two)
         self._note(moment.error, moment.size, f"the second moment of {first} and {second}")
         found = self._covariance(moment, one, two)
-        return self._entries(found, np.broadcast_to(moment.error, found.shape), first, second)[0]
+        return self._entries(found, np.asarray(moment.error), first, second)[0]
 
     def _family(self, name: str) -> str:
         return self.member(name)[0]
@@ -222,15 +222,17 @@ class NumericLaw(Marginals):
         second = first if second is None else second
         names, what = (self._family(first), self._family(second)), f"the covariance of {first} and {second}"
         moment = self._known_cov(*names)
+        found: Any
         if moment is None:
             found, error = self._averaged_cov(*names)
             self._note(error, found, what)
         else:
             self._note(moment.error, moment.size, what)
-            found = self._covariance(moment, *names)
-            error = np.broadcast_to(moment.error, found.shape)
+            found, error = self._covariance(moment, *names), np.asarray(moment.error)
         value, error = self._entries(found, error, first, second)
-        return (value, error) if with_error else value
+        if not with_error:
+            return value
+        return value, error if isinstance(value, float) else np.broadcast_to(error, value.shape)
 
     def _known_cov(self, first: str, second: str) -> IndexedValues | None:
         """The covariance of two families, unless it takes averages over draws."""
@@ -257,18 +259,22 @@ class NumericLaw(Marginals):
             value: Any = found.at(*([start for start, _ in box] for _, box, _ in sides))
         else:
             value = np.asarray(found)[key]
-        return (value, error[key]) if np.ndim(value) else (float(value), float(error[key]))
+        error = error[key] if error.ndim else error
+        return (value, error) if np.ndim(value) else (float(value), float(error))
 
     def _averaged_cov(self, first: str, second: str) -> tuple[Array, Array]:
         """The covariance by averaging, the same numbers in both orders; variances are those of `var`."""
         if first > second:
             members = len(self.compiled.families[second].shape)
-            return tuple(np.moveaxis(a, range(members), range(-members, 0)) for a in self._averaged_cov(second, first))
+            order = [*range(members)], [*range(-members, 0)]
+            value, error = self._averaged_cov(second, first)
+            return np.moveaxis(value, *order), np.moveaxis(error, *order)
         if (first, second) not in self._cov:
             known = [self._moment_of(name, self.compiled.families[name].ranges, Mixture.moment, 2)
                      for name in (first, second)]  # fmt: skip
-            found = map(np.array, self._outputs.cov(first, second, [variance.reshape(-1) for variance, _ in known]))
-            value, error = self._cov[first, second] = tuple(found)
+            variances = [variance.reshape(-1) for variance, _ in known]
+            value, error = map(np.array, self._outputs.cov(first, second, variances))
+            self._cov[first, second] = value, error
             if first == second:
                 size = known[0][0].size
                 for part, own in zip((value.reshape(size, size), error.reshape(size, size)), known[0], strict=True):

@@ -130,8 +130,8 @@ def _clause(law: NumericLaw, name: str) -> Iterator[str]:
     family, recursion = law.compiled.families[name], law.recursion
     statement = law.compiled.body[family.statements[-1]] if family.statements else None
     read = {v.name for position in family.statements for v in law.compiled.body[position].inputs}
-    random = upstream(law.compiled, read) & recursion.random
-    given = ", ".join(sorted(n for n in random if n in law.compiled.scores or _is_drawn(law, n)))
+    drawn = upstream(law.compiled, read) & recursion.random
+    given = ", ".join(sorted(n for n in drawn if n in law.compiled.scores or _is_drawn(law, n)))
     kind, random = {MatMul: "matmul", Dot: "score", Nonlin: "nonlin"}.get(type(statement), "initial"), ""
     if isinstance(statement, Dot) and recursion.is_finite(statement.left.name):
         width = recursion.width(statement.left.name)
