@@ -7,6 +7,7 @@ can grow: the rows of earlier columns stay as they are when later ones come.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,27 +35,24 @@ class Meeting:
         self.axes = tuple(name for name in ranges if any(name in place.axes for place in places))
         flat = [align(place, self.axes) for place in places]
         names = [columns.weight[reference.name] for reference in (left, right)]
-        member = [_short(columns.member[r.name][place]) for r, place in zip((left, right), flat, strict=True)]
-        column = [_short(columns.column[r.name][place]) for r, place in zip((left, right), flat, strict=True)]
-        swapped = np.full((1,) * len(self.axes), names[0] > names[1])
-        if names[0] == names[1]:
-            swapped = member[0] > member[1]
-        if swapped.all() or not swapped.any():
-            first, second = (1, 0) if swapped.size and swapped.all() else (0, 1)
-            self.members, self.columns = (member[first], member[second]), (column[first], column[second])
-        else:
-            self.members = np.where(swapped, member[1], member[0]), np.where(swapped, member[0], member[1])
-            self.columns = np.where(swapped, column[1], column[0]), np.where(swapped, column[0], column[1])
+        (first, second), column = (
+            [_short(table[r.name][place]) for r, place in zip((left, right), flat, strict=True)]
+            for table in (columns.member, columns.column)
+        )
+        swapped = (
+            _short(first > second) if names[0] == names[1] else np.full((1,) * len(self.axes), names[0] > names[1])
+        )
+        self.members = np.where(swapped, second, first), np.where(swapped, first, second)
+        self.columns = _short(np.where(swapped, *column[::-1])), _short(np.where(swapped, *column))
         self.weights = tuple(sorted(names))
         self.pairs = self.members[0] * columns.most + self.members[1]
 
 
-def _short(numbers: Numbers) -> Numbers:
+def _short(numbers: NDArray[Any]) -> NDArray[Any]:
     """The same with length 1 along axes that do not matter."""
     for axis, size in enumerate(numbers.shape):
-        first = numbers.take([0], axis) if size > 1 else numbers
-        if size > 1 and np.all(numbers == first):
-            numbers = first
+        first = numbers.take([0], axis) if size else numbers
+        numbers = first if np.all(numbers == first) else numbers
     return numbers
 
 
@@ -141,6 +139,14 @@ class Columns:
         indices = dict.fromkeys(name for slot in reference.slots for name in slot.indices)
         own = {name: ranges[name] for name in ranges if name in indices}
         return Open(tuple(own), _flat(reference.slots, family, own))
+
+    def positions(self, name: str, flat: Numbers, suffix: str = "") -> dict[str, Numbers]:
+        """Positions '0', '1', ... of the members of a family that have these numbers."""
+        family = self.netsor.families[name]
+        spots = np.unravel_index(flat, family.shape) if family.shape else ()
+        return {
+            f"{k}{suffix}": start + spot for k, (spot, (start, _)) in enumerate(zip(spots, family.ranges, strict=True))
+        }
 
     def meeting(self, statement: Dot, ranges: Mapping[str, Range]) -> Meeting:
         """The operands of a score over positions '0', '1', ... of its family in the ranges."""

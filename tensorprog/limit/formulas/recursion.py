@@ -82,13 +82,13 @@ class IndexedFormulas(Indexed[Any]):
         return cls(tuple(Term(equations, value) for equations, value in values.items()), ranges)
 
     @classmethod
-    def of_summands(cls, summands: Iterable[tuple[Equations, Any]], ranges: Ranges) -> IndexedFormulas:
+    def of_overlapping(cls, summands: Iterable[tuple[Equations, Any]], ranges: Ranges) -> IndexedFormulas:
         """From formulas that count wherever their equations hold."""
         given = list(summands)
         keys = [key for key, _ in patterns((equations for equations, _ in given), ranges)]
         return cls.of_cases({key: sum((v for e, v in given if e <= key), sp.S.Zero) for key in keys}, ranges)
 
-    def summands(self) -> list[tuple[Equations, Any]]:
+    def overlapping(self) -> list[tuple[Equations, Any]]:
         """What each case adds to the smaller ones."""
         found: list[tuple[Equations, Any]] = []
         for term in sorted(self.terms, key=lambda term: len(term.equations)):

@@ -139,7 +139,7 @@ class Indexed(ABC, Generic[V]):
 
     Two ways to write one down, each made from the other: as the value of every case, a set of equations that hold with
     no others that matter (`of_cases`, `case`), or as summands, each of which counts wherever its equations hold
-    (`of_summands`, `summands`).  Numbers are kept as summands, of which there are fewer; formulas as cases, which
+    (`of_overlapping`, `overlapping`).  Numbers are kept as summands, of which there are fewer; formulas as cases, which
     people read.
     """
 
@@ -158,11 +158,11 @@ class Indexed(ABC, Generic[V]):
 
     @classmethod
     @abstractmethod
-    def of_summands(cls, summands: Iterable[tuple[Equations, V]], ranges: Ranges) -> Self:
+    def of_overlapping(cls, summands: Iterable[tuple[Equations, V]], ranges: Ranges) -> Self:
         """From values that count wherever their equations hold."""
 
     @abstractmethod
-    def summands(self) -> list[tuple[Equations, V]]:
+    def overlapping(self) -> list[tuple[Equations, V]]:
         """The same as a sum of 1[equations] * value."""
 
     @abstractmethod

@@ -216,7 +216,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         same = {difference(Affine.index(position[i]), Affine.index(f"{position[i]}_"))
                 for i in self.initials[name].independent if i not in equal}  # fmt: skip
         equations = frozenset(form for form in same if form is not None)
-        return IndexedValues.of_summands([(equations, found)], dict(ranges))
+        return IndexedValues.of_overlapping([(equations, found)], dict(ranges))
 
     def _initial_at(self, name: str, position: Mapping[str, str], equal: Collection[str]) -> Value | None:
         shape = self.netsor.families[name].shape

@@ -250,7 +250,8 @@ class VectorsAtPoints:
             for b, g in enumerate(families):
                 w, r, c = np.nonzero((owner == a)[:, :, None] & (owner == b)[:, None, :])
                 if w.size:
-                    at = self._positions(f, places[w, r], "") | self._positions(g, places[w, c], "_")
+                    at = self.columns.positions(f, places[w, r][None])
+                    at |= self.columns.positions(g, places[w, c][None], "_")
                     with self.numbers.by_itself():
                         found = self.numbers.base(f, g).at({**at, REPLICATE: draws})
                     cov[:, w, r, c], off[:, w, r, c] = found.value, found.error
@@ -259,12 +260,6 @@ class VectorsAtPoints:
         relative = off[sizes > 0] / sizes[sizes > 0]
         self.numbers.relative = max(self.numbers.relative, float(np.max(relative, initial=0.0)))
         return triangular(cov)
-
-    def _positions(self, name: str, flat: Array, copy: str) -> dict[str, Array]:
-        family = self.netsor.families[name]
-        spots = np.unravel_index(flat, family.shape) if family.shape else ()
-        spans = zip(spots, family.ranges, strict=True)
-        return {f"{k}{copy}": start + spot[None] for k, (spot, (start, _)) in enumerate(spans)}
 
     def _read(self, reference: Variable, ranges: Ranges) -> Open:
         family = self.netsor.families[reference.name]

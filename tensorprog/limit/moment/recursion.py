@@ -468,7 +468,7 @@ class Recursion(ABC, Generic[V, M]):
     def summed(self, p: WeightedFunction, q: WeightedFunction, moment: M, local: Ranges, ranges: Ranges) -> M:
         """A moment over all indices times the coefficients of two parts, summed over their bound indices."""
         found, bound = [], (*q.bound, *p.bound)
-        for equations, value in moment.summands():  # solved for bound indices first
+        for equations, value in moment.overlapping():  # solved for bound indices first
             solution = solve(equations, bound, only=True)
             forms = (canonical(equation.at(solution)) for equation in equations)
             remaining = frozenset(form for form in forms if form is not None)
@@ -487,7 +487,7 @@ class Recursion(ABC, Generic[V, M]):
             coefficients = [substitute(part.coefficient, at) for part in (p, q) if part.coefficient != ONE]
             value = self.weighed(self.place(value, at, local), coefficients, inside, over, local)
             found.append((remaining, value))
-        return self.kind.of_summands(found, ranges)
+        return self.kind.of_overlapping(found, ranges)
 
     # -- averages -------------------------------------------------------------------------------------------------
 

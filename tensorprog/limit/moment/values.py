@@ -214,7 +214,7 @@ class IndexedValues(Indexed[Value]):
         return cls(() if value.zero() else (Term(NOTHING, value),), ranges)
 
     @classmethod
-    def of_summands(cls, summands: Iterable[tuple[Equations, Value]], ranges: Ranges) -> IndexedValues:
+    def of_overlapping(cls, summands: Iterable[tuple[Equations, Value]], ranges: Ranges) -> IndexedValues:
         """From values that count wherever their equations hold, read where the equations put them."""
         starts = _starts(ranges)
         terms = (Term(e, v.gather(solve(e), ranges, starts) if e else v) for e, v in summands)
@@ -236,7 +236,7 @@ class IndexedValues(Indexed[Value]):
                 found[equations] = value
         return cls(tuple(Term(equations, value) for equations, value in found.items()), ranges)
 
-    def summands(self) -> list[tuple[Equations, Value]]:
+    def overlapping(self) -> list[tuple[Equations, Value]]:
         """The terms."""
         return [(term.equations, term.value) for term in self.terms]
 
@@ -274,7 +274,7 @@ class IndexedValues(Indexed[Value]):
     def __mul__(self, other: IndexedValues) -> IndexedValues:
         pairs = ((a, b) for a in self.terms for b in other.terms)
         made = ((a.equations | b.equations, Factored.kept(a.value, b.value)) for a, b in pairs)
-        return IndexedValues.of_summands(made, self.ranges)
+        return IndexedValues.of_overlapping(made, self.ranges)
 
     def zero(self) -> bool:
         """Whether all values are exactly zero."""
