@@ -135,15 +135,11 @@ def demand(netsor: Netsor, kept: Collection[str]) -> Demand:
             else:
                 seen |= names if statement.target.name in seen else frozenset()
                 inner |= names if statement.target.name in inner else frozenset()
-    parent = {name: name for name in vectors}
-
-    def root(name: str) -> str:
-        while parent[name] != name:
-            name = parent[name]
-        return name
+    together = {name: frozenset({name}) for name in vectors}  # of each vector, those that it meets
 
     def join(first: str, second: str) -> None:
-        parent[root(first)] = root(second)
+        both = together[first] | together[second]
+        together.update(dict.fromkeys(both, both))
 
     of_weight: dict[str, tuple[str, str]] = {}
     explicit = {initial.name for initial in netsor.initial if initial.grid and initial.name in inner}
@@ -160,12 +156,10 @@ def demand(netsor: Netsor, kept: Collection[str]) -> Demand:
                 explicit.add(target)
             for name in names:
                 join(target, name)
-    members: dict[str, list[str]] = {}
-    for name in netsor.families:
-        if name in vectors and name in needed:
-            members.setdefault(root(name), []).append(name)
+    used = [name for name in netsor.families if name in vectors and name in needed]
     # products of one weight stay together even where they are only seen
-    groups = tuple(tuple(names) for names in members.values() if inner.intersection(names))
+    meeting = dict.fromkeys(together[name] for name in used if inner & together[name] & needed)
+    groups = tuple(tuple(name for name in used if name in names) for names in meeting)
     return Demand(vectors, needed, frozenset(seen), groups, frozenset(explicit))
 
 

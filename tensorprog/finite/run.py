@@ -26,7 +26,7 @@ from tensorprog.language.ir import Netsor
 from tensorprog.language.memory import parse_memory, too_much
 from tensorprog.language.samples import Samples
 
-__all__ = ["check_memory", "check_store", "draw", "run"]
+__all__ = ["check_memory", "draw", "run"]
 
 Array = NDArray[Any]
 Progress = Callable[[int, int], None]
@@ -123,11 +123,6 @@ def _fill(
             del results, values  # before more are drawn
             if progress is not None:
                 progress(done, samples)
-
-
-def check_store(job: Job, samples: int, store: str | os.PathLike[str]) -> None:
-    """Raise ProgramError if a folder holds anything but this run, or the beginning of it."""
-    Store(store, job, samples).known()
 
 
 def check_memory(

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.finite.job import Job, make_job
-from tensorprog.finite.run import check_memory, check_store, draw
+from tensorprog.finite.run import check_memory, draw
+from tensorprog.finite.store import Store
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import NotCompiledError, OutsideError, ProgramError, TensorprogError
 from tensorprog.language.files import json_text, whole, write_text, writing
@@ -129,7 +130,7 @@ def _beforehand(study: Study, jobs: Mapping[int, Job], executor: Executor | None
     limits = settings.threads, settings.max_memory, executor, stored
     memory = max(check_memory(job, samples, *limits).memory for job in jobs.values())
     for width, folder in folders.items():
-        check_store(jobs[width], samples, folder)
+        Store(folder, jobs[width], samples).known()
     widths = ", ".join(f"n = {width}" for width in settings.width)
     return f"{samples:,} networks at each of {widths}; drawing takes up to {memory / 2**20:.0f} MiB of memory"
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from tensorprog.blocks import COLOURS, Block, Grid, Judgements, Paragraph, Styled, badge
 from tensorprog.blocks.text import to_text
 
-__all__ = ["columns_of", "console", "is_styled", "is_terminal", "prepare", "show"]
+__all__ = ["console", "is_styled", "is_terminal", "prepare", "show"]
 
 PIPE = 1000  # columns of what is no screen
 
@@ -32,11 +32,6 @@ def is_styled(stream: TextIO | None) -> bool:
     return is_terminal(stream) or bool(os.environ.get("FORCE_COLOR"))
 
 
-def columns_of(stream: TextIO | None) -> int:
-    """Width of the terminal, or that of a long line for a pipe."""
-    return shutil.get_terminal_size().columns if is_styled(stream) else PIPE
-
-
 def prepare() -> None:
     """Let the streams of the process take every text: closed ones swallow it, others write ? for what they lack."""
     for name in ("stdout", "stderr"):
@@ -48,10 +43,11 @@ def prepare() -> None:
 
 
 def console(stream: TextIO) -> Any:
-    """The screen as rich sees it."""
+    """The screen as rich sees it: as wide as the terminal, or as a long line for a pipe."""
     from rich.console import Console
 
-    return Console(file=stream, highlight=False, width=columns_of(stream))
+    width = shutil.get_terminal_size().columns if is_styled(stream) else PIPE
+    return Console(file=stream, highlight=False, width=width)
 
 
 # ---- blocks ----------------------------------------------------------------------------------------------------------
