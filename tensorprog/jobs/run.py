@@ -192,7 +192,9 @@ def _note_averages(study: Study, added: Averages, told: Listener) -> None:
     for target, family in zip(added.psi, added.families.values(), strict=True):
         dot = added.netsor.body[added.netsor.families[family].statements[0]]
         position = added.netsor.families[dot.inputs[0].name].statements[0]
-        missing = [name for name in asked if not PROPERTIES[name](calculus.statement(position))]
+        facts = calculus.statement(position)
+        known = {"bounded": facts.bounded} | {name: holds(facts) for name, holds in PROPERTIES.items()}
+        missing = [name for name in asked if not known[name]]
         if missing:
             told.note(
                 f"average {target}: the theorem takes psi that is {' and '.join(asked)}; {added.psi[target]} cannot be "
