@@ -1,5 +1,7 @@
 """E f(X) g(Y) at zero means for f, g built of 1, x, |x|, sign(x), erf(a x) and x erf(a x): arc-cosine, arcsine kernels.
 
+These are the functions whose `Atom.terms` are such: relu, abs, step, sign, erf, gelu; tanh and its like go to `series`.
+
     E |X| |Y|                        = (2 / pi) sd sd' (s + rho asin rho)                    Cho & Saul 2009, n = 1
     E sign(X + dX) sign(Y + dY)      = (2 / pi) asin(c / sqrt((v + h) (v' + h')))            Sheppard 1899
     E Y sign(X + dX)                 = c sqrt(2 / pi) / sqrt(v + h)
