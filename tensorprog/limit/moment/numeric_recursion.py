@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 from tensorprog.gaussian.several import REPLICATES
+from tensorprog.language.arrows import connected
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Netsor, Nonlin, Range
@@ -98,19 +99,37 @@ class NumericRecursion(Numbers):
 
     def needs_points(self, part: WeightedFunction) -> bool:
         """Whether the expectations of a part are means over points."""
-        together = self.parts.sums_over_vectors if self.jointly else self.parts.reduces
-        return self._carries(part) or any(map(together, self.parts.factors_of(part)))
+        return self._carries(part) or any(map(self._together, self.parts.factors_of(part)))
 
     def _carries(self, part: WeightedFunction) -> bool:
         return any(variable.name in self.parts.carried for _, variable, _ in part.inner)
 
+    def _together(self, factor: WeightedFunction) -> bool:
+        return self.parts.sums_over_vectors(factor) if self.jointly else self.parts.reduces(factor)
+
     def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
-        """E[f(l) g(l')] without coefficients."""
-        first, second = self.parts.factors_of(p), self.parts.factors_of(q)
-        if self.needs_points(p) or self.needs_points(q):
-            return IndexedValues.constant(self.points.of_factors(first, second, ranges), ranges)
-        product = ProductOfFunctions(self, [*first, *second], ranges)
-        return self.by_patterns(product.forms.equations, product.expectation, ranges, (*q.bound, *p.bound))
+        """E[f(l) g(l')] without coefficients.
+
+        Factors that are independent of those at points are averaged apart: the variance of the shipped mamba_like has
+        an error of 4e-5 so, and of 2e-3 otherwise.
+        """
+        sides = [self.parts.factors_of(part) for part in (p, q)]
+        at_points = self.needs_points(p) or self.needs_points(q)
+        alone = [*sides[0], *sides[1]]
+        if at_points:
+            read = [
+                (f, {self.parts.source(v.name) for _, v, _ in f.inner if self.parts.is_base(v.name)}) for f in alone
+            ]
+            groups = connected(read, lambda one, two: not one[1].isdisjoint(two[1]))
+            free = [group for group in groups if not any(self._together(f) for f, _ in group)]
+            alone = [] if self._carries(p) or self._carries(q) else [f for group in free for f, _ in group]
+        product = ProductOfFunctions(self, alone, ranges)
+        others = self.by_patterns(product.forms.equations, product.expectation, ranges, (*q.bound, *p.bound))
+        if not at_points:
+            return others
+        first, second = ([f for f in side if not any(f is other for other in alone)] for side in sides)
+        found = IndexedValues.constant(self.points.of_factors(first, second, ranges), ranges)
+        return found * others if alone else found
 
     def _uncentred(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> IndexedValues:
         carries = any(self._carries(part) for name in (f, g) for part in self.parts.of(name))
