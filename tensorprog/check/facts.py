@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tensorprog.check.graph import Structure
 from tensorprog.check.overlaps import crossed
-from tensorprog.check.points import Unread, refuted, value
+from tensorprog.check.refutation import Unread, refuted, value
 from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom, Interval, Regularity
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.evaluate import Open, Scope, evaluate
@@ -57,7 +57,7 @@ ROUNDS, SETTLING = 12, 3  # of a recurrence, and those after which ranges that s
 BELOW_TWO = 2 - 1e-9
 BELOW = {"less": True, "less_equal": True, "greater": False, "greater_equal": False}
 
-JUMPS = ("sign", "step")
+JUMPS = ("sign", "step")  # for the reason that is given: `refuted` decides, by numbers
 
 Known = Mapping[Expr, Interval]
 Need = tuple[str, Expr]

@@ -516,7 +516,7 @@ class Conditioned(NumericRecursion):
 
     def _moment(self, f: str, g: str, first: Box, second: Box) -> IndexedValues:
         if f in self.scores:
-            return self.score(f, g)
+            return self.score_covariance(f, g)
         both = self.parts.is_base(f) and self.parts.is_base(g)
         part = (tuple(first), tuple(second)) != tuple(self.netsor.families[name].ranges for name in (f, g))
         if both or not part or not self.whole.random & {f, g}:

@@ -1,6 +1,6 @@
 """Joint draws of scores whose covariances are known as numbers: those of functions of MatMul outputs.
 
-Products of MatMul outputs are drawn by the factors of their inputs (`layers`).  Of functions of such only
+Products of MatMul outputs are drawn by the factors of their inputs (`conditioned`).  Of functions of such only
 the covariance E[Z^u Z^v Z^u' Z^v'] is known, and a factor of it draws all that depend on each other.
 """
 
@@ -67,7 +67,7 @@ def covariance_of(recursion: NumericRecursion, entries: Sequence[Members], draws
 
     Shapes    (draws or 1, members, members)
     """
-    moments = {(k, m): recursion.score(f.name, g.name)
+    moments = {(k, m): recursion.score_covariance(f.name, g.name)
                for k, f in enumerate(entries) for m, g in enumerate(entries)}  # fmt: skip
     if all(REPLICATE not in term.value.axes for moment in moments.values() for term in moment.terms):
         draws = 1  # one covariance for all
@@ -100,7 +100,7 @@ def given_before(recursion: NumericRecursion, entry: Members, before: Sequence[M
     """Those drawn before on which some scores may depend."""
 
     def meets(other: Members) -> bool:
-        moment = recursion.score(entry.name, other.name)
+        moment = recursion.score_covariance(entry.name, other.name)
         disjoint = [k for k, (one, two) in enumerate(zip(entry.box, other.box, strict=False))
                     if one[1] <= two[0] or two[1] <= one[0]]  # fmt: skip
         return bool(moment.terms) and not any(_apart(moment, k) for k in disjoint)

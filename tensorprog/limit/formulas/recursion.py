@@ -317,7 +317,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         random = {f, g} & self.random
         numbers = [n for n in (f, g) if self.netsor.families[n].kind == "scalar" and n not in self.random]
         if {f, g} <= set(self.scores):
-            return self.score(f, g)
+            return self.score_covariance(f, g)
         if numbers or ({f, g} & set(self.scores) and len(random) == 1 and f != g):
             return self.nothing(self.pair_ranges(f, g))
         return self._averaged((f, g)) if random else self.centred(f, g)

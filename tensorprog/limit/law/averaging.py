@@ -19,7 +19,7 @@ from tensorprog.limit.memory import numbers_at_once
 __all__ = ["average", "pieces"]
 
 Array = NDArray[Any]
-FIRST, AIM_LOG2, MAX_LOG2 = 9, 15, 18  # points per replicate: first, last without and with an accuracy asked for
+FIRST_LOG2, AIM_LOG2, MAX_LOG2 = 9, 15, 18  # points per replicate: first, last without and with an accuracy asked for
 AIM = 1e-4  # error aimed at, relative where numbers exceed 1
 FEWEST = 2  # points per replicate
 STUCK = 0.97  # of the error before, or the other way round: points that matter change it more
@@ -62,7 +62,7 @@ def average(
     numbers = numbers_at_once(AIM_NUMBERS if accuracy is None else MAX_NUMBERS, 3)
     most = max(FEWEST, min(1 << MAX_LOG2 if most is None else most, numbers // max(dim, width)))
     last = min(AIM_LOG2 if accuracy is None else MAX_LOG2, int(math.log2(most)))
-    log2, done, before = min(FIRST, last), 0, math.inf
+    log2, done, before = min(FIRST_LOG2, last), 0, math.inf
     while True:
         value, error = finish(read(point_sets(dim, log2, seed, done)))
         known = np.isfinite(value)  # a constant has no kurtosis

@@ -240,7 +240,7 @@ class NumericLaw(Marginals):
         numbers = {n for n in (first, second) if self.compiled.families[n].kind == "scalar"} - self.recursion.random
         scores = {first, second} & set(self.recursion.scores)
         if len(scores) == len({first, second}) and all(map(self._is_gaussian_score, scores)):
-            return self.recursion.score(first, second)
+            return self.recursion.score_covariance(first, second)
         if numbers or (scores and random != {first, second}):
             # averages are numbers, and scores are independent of every vector that no score reaches
             return IndexedValues((), self.recursion.pair_ranges(first, second))

@@ -113,7 +113,7 @@ class Recursion(ABC, Generic[V, M]):
         self.parts: SumsOfFunctions = self.program.parts
         self.random: frozenset[str] = self.program.random
         self.scores: dict[str, Dot] = self.program.scores
-        self.summands = self.program.summands
+        self.summands = self.program.summands  # score -> the vector whose second moment is its covariance
 
     def reset(self) -> None:
         """Nothing is computed yet."""
@@ -538,7 +538,7 @@ class Recursion(ABC, Generic[V, M]):
         """The two references of a score over its position names."""
         return operands_of(self.dot(name))
 
-    def score(self, f: str, g: str, where: Equations = NOTHING) -> M:
+    def score_covariance(self, f: str, g: str, where: Equations = NOTHING) -> M:
         """Cov of two score families, by Isserlis; `where`: at these positions, elsewhere any value.
 
         Of functions of MatMul outputs, coordinate by coordinate, E[Z^u Z^v Z^u' Z^v'] in general.
