@@ -42,8 +42,12 @@ class Meeting:
         swapped = (
             _short(first > second) if names[0] == names[1] else np.full((1,) * len(self.axes), names[0] > names[1])
         )
-        self.members = np.where(swapped, second, first), np.where(swapped, first, second)
-        self.columns = _short(np.where(swapped, *column[::-1])), _short(np.where(swapped, *column))
+        self.members, self.columns = (first, second), (column[0], column[1])
+        if swapped.size and swapped.all():  # nothing is spread over axes that do not matter to it
+            self.members, self.columns = (second, first), (column[1], column[0])
+        elif swapped.any():
+            self.members = np.where(swapped, second, first), np.where(swapped, first, second)
+            self.columns = np.where(swapped, *column[::-1]), np.where(swapped, *column)
         self.weights = tuple(sorted(names))
         self.pairs = self.members[0] * columns.most + self.members[1]
 
