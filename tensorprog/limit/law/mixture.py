@@ -295,21 +295,21 @@ def _normal_cdf(x: Array, sd: Array) -> Array:
 # ---- many Gaussians of one mean as few of them ----------------------------------------------------------------------
 
 
-def binned(var: Array) -> tuple[Array, Array, float]:
+def binned(var: Array, weights: Array | None = None) -> tuple[Array, Array, float]:
     """Nodes and their weights in each set: the means of bins that are even in log V, over as many decades as matter.
 
     V = 0 keeps a node of its own.
     Shapes    var (sets, draws) -> (nodes,), (sets, nodes), width of the bins in log V
     """
-    sets, draws = var.shape
-    high = float(var.max())
+    sets, high = len(var), float(var.max())
     if var.min() == high:
         return np.array([high]), np.ones((sets, 1)), 0.0
+    shares = np.ones(var.shape) if weights is None else weights
     low = max(float(np.min(var, where=var > 0, initial=high)), LEAST * high)
     width = math.log(high / low) / BINS
     with np.errstate(divide="ignore", invalid="ignore"):
         at = np.where(var > 0, np.clip(np.log(var / low) / width, 0, BINS - 1), BINS).astype(np.int64)
-    counts = np.stack([np.bincount(own, minlength=BINS + 1) for own in at])
+    counts = np.stack([np.bincount(own, share, BINS + 1) for own, share in zip(at, shares, strict=True)])
     used = counts.sum(axis=0) > 0
-    means = np.bincount(at.reshape(-1), var.reshape(-1), BINS + 1)[used] / counts.sum(axis=0)[used]
-    return means, counts[:, used] / draws, width
+    means = np.bincount(at.reshape(-1), (shares * var).reshape(-1), BINS + 1)[used] / counts.sum(axis=0)[used]
+    return means, counts[:, used] / counts.sum(axis=1, keepdims=True), width
