@@ -88,7 +88,7 @@ class Job:
             sizes |= self._made(op)
             most = max(most, sum(sizes.values()) + self._beside(op))
             if op.kind == "matmul" and not op.key and self.plan.histories[op.at].last:
-                drops = (*drops, f"weight {self.plan.group(op).weight.name}")
+                drops = (*drops, *(f"weight {self.plan.group(op).weight.name}{turned}" for turned in ("", ".T")))
             for name in drops:
                 sizes.pop(name, None)
         return most * np.dtype(self.dtype).itemsize
@@ -105,7 +105,8 @@ class Job:
             group = plan.group(op)
             inputs = plan.lengths[group.statement.vector.name]
             kept = inputs * outputs if plan.method == "dense" else plan.histories[op.at].capacity * (inputs + outputs)
-            made[f"weight {group.weight.name}"] = math.prod(group.weight.shape) * kept
+            side = ".T" if group.statement.transposed and plan.method != "dense" else ""
+            made[f"weight {group.weight.name}{side}"] = math.prod(group.weight.shape) * kept
         return made
 
     def _beside(self, op: Op) -> int:

@@ -5,6 +5,9 @@ i.i.d. standard normal entries.  A later input x is C Q plus a residual of lengt
 C Xi plus r times a fresh normal vector, which joins Xi as the residual's direction joins Q: the same law at every
 finite n, at the cost of O(n k) numbers for k products.  Inputs and outputs may as well be given by coordinates in a
 frame (`frames`): inner products and combinations are all that is used.
+
+Products with the transpose have a basis S of their own inputs, and H of normals.  They fix what W makes along S: for a
+new direction q, the vector of normals is q H^T S plus a fresh vector without its part along S (Bolthausen 2014).
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ class Lazy:
     """
 
     def __init__(self) -> None:
-        self._histories: dict[str, tuple[Array, Array]] = {}
+        self._histories: dict[tuple[str, bool], tuple[Array, Array]] = {}  # of W, and of W^T
 
     def matmul(self, group: Grouping, vectors: Array, scale: Array, fresh: Array, place: History) -> Array:
         """Products of packed vectors with their weights, given all earlier ones.
@@ -44,12 +47,13 @@ class Lazy:
                   fresh (batch, members used, columns, n_out): independent N(0, I) vectors
                   -> (batch, members used, columns, n_out)
         """
-        name, dtype, members = group.weight.name, fresh.dtype, math.prod(group.weight.shape)
+        dtype, members = fresh.dtype, math.prod(group.weight.shape)
+        side, other_side = ((group.weight.name, group.statement.transposed != turned) for turned in (False, True))
         vectors = vectors.astype(np.float64, copy=False)  # so that what is new in an input is not lost in rounding
-        if name not in self._histories:
+        if side not in self._histories:
             basis = np.zeros((len(vectors), 1 if place.shared else members, place.capacity, vectors.shape[-1]))
-            self._histories[name] = basis, np.zeros((len(fresh), members, place.capacity, fresh.shape[-1]), dtype)
-        basis, normals = self._histories.pop(name) if place.last else self._histories[name]
+            self._histories[side] = basis, np.zeros((len(fresh), members, place.capacity, fresh.shape[-1]), dtype)
+        (basis, normals), other = self._histories[side], self._histories.get(other_side)
         used: Any = slice(None) if np.array_equal(group.members, np.arange(members)) else group.members
         in_basis: Any = slice(None) if place.shared else used
         squares = np.einsum("...ij,...ij->...i", vectors, vectors)
@@ -60,12 +64,19 @@ class Lazy:
             residual = vectors - np.matmul(along, earlier)
             products = np.matmul(along.astype(dtype, copy=False), normals[:, used, : place.start])
         factor, order = pivoted_cholesky(np.matmul(residual, residual.swapaxes(-1, -2)), squares)
+        directions = None if place.last and other is None else _directions(residual, factor, order)
+        if other is not None and directions is not None:
+            along_other, made = (part if part.shape[1] == 1 else part[:, used] for part in other)
+            onsager = np.matmul(directions, made.swapaxes(-1, -2)) - np.matmul(fresh, along_other.swapaxes(-1, -2))
+            fresh = fresh + np.matmul(onsager, along_other).astype(dtype, copy=False)
         lower = factor.astype(dtype, copy=False)
         new = np.matmul(lower, fresh) if lower.shape[-1] > 1 else lower * fresh
         products = new if products is None else np.add(products, new, out=products)
-        if not place.last:
+        if place.last:
+            self._histories = {key: kept for key, kept in self._histories.items() if key[0] != group.weight.name}
+        else:
             columns = slice(place.start, place.start + fresh.shape[2])
-            basis[:, in_basis, columns] = _directions(residual, factor, order)
+            basis[:, in_basis, columns] = directions
             normals[:, used, columns] = fresh
         products *= scale[:, None, None]
         return products

@@ -96,7 +96,7 @@ def resolve_widths(netsor: Netsor, width: int) -> dict[str, int]:
 def plan(netsor: Netsor, width: int, coordinates: int, kept: tuple[str, ...], method: str) -> Plan:
     """Plan a run; "auto" takes the collapsed plan where it promises less work than the lazy one.
 
-    The products of a matrix and those of its transpose condition each other, so there the matrix itself is drawn.
+    The products of a matrix and those of its transpose condition each other in all coordinates, so there it is lazy.
     The methods "dense" and "lazy" draw every function as it is written; the others leave out clips that never act.
 
     Raises    ProgramError for a method that has no matrices where one is used transposed, or a width that makes a
@@ -106,11 +106,10 @@ def plan(netsor: Netsor, width: int, coordinates: int, kept: tuple[str, ...], me
     asked = demand(netsor, kept)
     products = (s for s in netsor.body if isinstance(s, MatMul) and s.target.name in asked.needed)
     turned = next((product for product in products if product.transposed), None)
-    why = f"{turned} needs the matrix" if turned else ""
-    if turned and method not in ("auto", "dense"):
-        raise fail(f"method {method!r} draws no matrices, but {why}", turned.span, 'method="dense"')
+    if turned and method == "collapsed":
+        raise fail(f"{turned} needs all coordinates of its vectors", turned.span, 'method="lazy"')
     if turned or method in ("dense", "lazy"):
-        return Plan(netsor, widths, coordinates, kept, "dense" if turned else method, asked, why)
+        return Plan(netsor, widths, coordinates, kept, "lazy" if method == "auto" else method, asked)
     left_out = without_inactive(netsor, widths, kept)
     simpler = {id(written): drawn for written, drawn in left_out}
     drawn = replace(netsor, body=tuple(simpler.get(id(s), s) for s in netsor.body)) if left_out else netsor
@@ -132,11 +131,10 @@ class Plan(Printed):
 
     def __init__(
         self, netsor: Netsor, widths: Mapping[str, int], coordinates: int, kept: tuple[str, ...], method: str,
-        asked: Demand, matrices: str = "", left_out: LeftOut = (),
+        asked: Demand, left_out: LeftOut = (),
     ) -> None:  # fmt: skip
         self.netsor, self.width, self.widths, self.method = netsor, widths["n"], widths, method
         self.coordinates, self.kept, self.asked, self.initials = coordinates, kept, asked, initial_laws(netsor)
-        self.matrices = matrices  # why no other method will do
         self.left_out = left_out  # statements drawn without a clip that never acts: as written, and as drawn
         self.full = self._full()  # vectors in all coordinates
         self.order = self._order()
@@ -166,7 +164,6 @@ class Plan(Printed):
         """Method and random numbers of the whole."""
         return (
             f"{self.netsor.name} at n = {self.width}: method {self.method}"
-            + (f" ({self.matrices})" if self.matrices else "")
             + f", {self.normals:,} normals"
             + (f" and {self.chi_squares:,} chi-squares" if self.chi_squares else "")
             + " per network"
@@ -214,12 +211,14 @@ class Plan(Printed):
         return tuple(step for step in found if step.statement.target.name in self.asked.needed)
 
     def _histories(self) -> dict[int, History]:
-        uses: dict[str, list[tuple[int, Grouping]]] = {}
+        uses: dict[tuple[str, bool], list[tuple[int, Grouping]]] = {}
+        ends: dict[str, list[int]] = {}  # the steps of a weight, either way
         for at, group in enumerate(self.groups):
             if group is not None:
-                uses.setdefault(group.weight.name, []).append((at, group))
+                uses.setdefault((group.weight.name, group.statement.transposed), []).append((at, group))
+                ends.setdefault(group.weight.name, []).append(at)
         found = {}
-        for own in uses.values():
+        for (name, _), own in uses.items():
             filled = np.zeros(math.prod(own[0][1].weight.shape), np.int64)
             starts = []
             for _, group in own:
@@ -227,7 +226,7 @@ class Plan(Printed):
                 filled[group.members] = starts[-1] + group.columns
             shared = all(not group.reads_members and len(group.members) == filled.size for _, group in own)
             for k, (at, _) in enumerate(own):
-                found[at] = History(starts[k], int(filled.max()), shared, k == 0, k == len(own) - 1)
+                found[at] = History(starts[k], int(filled.max()), shared, at == ends[name][0], at == ends[name][-1])
         return found
 
     def _represent(self) -> None:

@@ -151,7 +151,7 @@ def check_memory(
         )
     elif results:
         what += " with the results"
-    if job.plan.method == "dense" and not job.plan.matrices:
+    if job.plan.method == "dense":
         ways.append("draw without weight matrices by method='lazy' (--method lazy)")
     raise too_much(what, way.memory, limit, ways)
 
