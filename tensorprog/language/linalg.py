@@ -15,8 +15,16 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = ["nearest_semidefinite", "pivoted_cholesky", "psd_cholesky", "triangular", "unit_roundoff"]
+__all__ = [
+    "fault_of_covariance",
+    "nearest_semidefinite",
+    "pivoted_cholesky",
+    "psd_cholesky",
+    "triangular",
+    "unit_roundoff",
+]
 
+ASYMMETRY, INDEFINITE = 1e-10, 1e-8  # allowed whatever the precision of a covariance, relative to its largest entry
 CLEAR = 1000  # tolerances: below, a pivot may be mostly rounding
 COLUMNS = 32  # taken at a time off what is left of a matrix, so that large matrices cost products of matrices
 
@@ -144,6 +152,27 @@ def unit_roundoff(values: Array) -> float:
         if holds(digits, flat[:100]) and holds(digits, flat):
             return 0.5 * 10.0 ** (1 - digits)
     return float(np.finfo(np.float64).eps) / 2
+
+
+def fault_of_covariance(matrix: Array) -> str:
+    """What keeps a matrix from being a covariance: symmetric and positive semidefinite, up to the rounding it shows.
+
+    Entries rounded to a relative u, after an operation or two, make a matrix E of errors with |E_ij| at most
+    2 u sqrt(a_ii a_jj): its eigenvalues are at most 2 u times the trace, which is at most m times the largest of a.
+    """
+    if not np.isfinite(matrix).all():
+        return "has entries that are not finite"
+    unit, matrix = unit_roundoff(matrix), matrix / np.abs(matrix).max(initial=1e-300)
+    if np.abs(matrix - matrix.T).max() > max(ASYMMETRY, 4 * unit):
+        return "is not symmetric: it must not change when i and i_ swap"
+    try:  # much quicker than eigenvalues, which are needed for the message only
+        np.linalg.cholesky(matrix + 0.5 * INDEFINITE * np.eye(len(matrix)))
+        return ""
+    except np.linalg.LinAlgError:
+        lowest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[0])
+    if lowest >= -max(INDEFINITE, 2 * unit * float(np.trace(matrix))):
+        return ""
+    return f"is not positive semidefinite (lowest eigenvalue {lowest:.3g} of its largest entry)"
 
 
 def nearest_semidefinite(gram: Array) -> tuple[Array, float]:
