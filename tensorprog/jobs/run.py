@@ -142,11 +142,11 @@ def _start(study: Study, out: Path, told: Listener) -> bool:
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     try:
-        svg = to_svg(build(study.netsor), study.report)
+        study.drawing = to_svg(build(study.netsor), study.report)
     except plots.PlotsUnavailableError as error:
         told.note(f"there will be no pictures: {error}")
         return False
-    _write(study, out, "program.svg", lambda path: write_text(path, svg))
+    _write(study, out, "program.svg", lambda path: write_text(path, study.drawing))
     return True
 
 

@@ -76,6 +76,7 @@ class Study(Shown):
     finite: list[dict[str, Any]] = field(default_factory=list)
     columns: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)  # draws of `pictured`, width by width
     limit: dict[str, Any] | None = None
+    drawing: str = ""  # of the program, as SVG
     first_orders: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)  # in 1/n, with errors
     densities: dict[str, LimitDensity] = field(default_factory=dict)  # of `pictured` in the limit
     written: list[Path] = field(default_factory=list)

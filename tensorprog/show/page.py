@@ -73,7 +73,8 @@ def _program(study: Study) -> Blocks:
     yield Heading("As picture")
     try:
         label = f"graph of the program {study.netsor.name} with the roles of its statements in Assumption 1"
-        yield Picture(to_svg(build(study.netsor), study.report), label)
+        study.drawing = study.drawing or to_svg(build(study.netsor), study.report)
+        yield Picture(study.drawing, label)
     except TensorprogError as error:
         yield paragraph(error, note=True)
     yield paragraph(

@@ -47,6 +47,7 @@ FORMATS = ("png", "svg", "pdf")
 STYLES = {"column": (3.3, 1, 2.2), "page": (6.9, 3, 2.6)}  # inches, panels in a row at most, inches of a row
 RESOLUTION = 300  # dots to the inch of PNG
 UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+RAISED = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 LOOKS: dict[Any, Any] = {
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 8.0),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7.0),
@@ -156,7 +157,18 @@ def colours(count: int) -> list[Any]:
 
 
 def frame(ax: Any, x: str, y: str) -> None:
-    """Frame, grid and names of a panel."""
+    """Frame, grid and names of a panel with all its data.
+
+    Powers of ten are text: matplotlib takes longer to set formulas than to draw all the rest.
+    """
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    if ax.get_yscale() == "log":
+        low, high = ax.get_ylim()
+        few = high < 20 * low
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+        ax.yaxis.set_major_formatter("{x:g}" if few else lambda x, _: f"10{f'{math.log10(x):.0f}'.translate(RAISED)}")
+        ax.yaxis.set_minor_locator(NullLocator())
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(True, alpha=0.25, linewidth=0.5)
     ax.set_axisbelow(True)
