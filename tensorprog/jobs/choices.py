@@ -12,10 +12,9 @@ from tensorprog.language.errors import Problem, ProgramError, did_you_mean, fail
 from tensorprog.language.ir import Netsor
 from tensorprog.language.writing import pack, unpack
 
-__all__ = ["Choice", "Number", "choices", "choices_of", "said", "with_constants"]
+__all__ = ["Choice", "choices", "choices_of", "said"]
 
-Number = int | float
-Choice = dict[str, Number]  # values of the constants varied
+Choice = dict[str, int | float]  # values of the constants varied
 EXACT = 2**53  # whole numbers up to this are exact as floats
 
 
@@ -39,33 +38,26 @@ def choices(base: Netsor, over: Mapping[str, Any] | None, taken: tuple[str, ...]
     over = {} if over is None else over
     if not isinstance(over, Mapping):
         raise fail(f"over must give names of constants their values, not {over!r}", fix='over={"H": [1, 2, 4]}')
+    if not over:
+        return [({}, base)]
     known = [key for key, value in base.scalars.items() if value is not None]
     for name in over:
         if name not in known:
             raise fail(f"{name} is not a constant of {base.name} that has one number", fix=did_you_mean(name, known))
         if name in taken:
-            raise fail(f"the constant {name} cannot be swept: the result has numbers of that name", fix="another name")
-    found: dict[tuple[Number, ...], tuple[Choice, Netsor]] = {}
+            raise fail(f"the constant {name} cannot be varied: the result has numbers of that name", fix="another name")
+    found: dict[tuple[int | float, ...], tuple[Choice, Netsor]] = {}
+    text, tables = pack(base)
     for picked in itertools.product(*(_listed(name, values) for name, values in over.items())):
-        netsor = with_constants(base, dict(zip(over, picked, strict=True)))
+        values = dict(zip(over, picked, strict=True))
+        try:
+            netsor = unpack(text, tables, values)
+        except ProgramError as error:
+            given = ", ".join(f"{name}={value}" for name, value in values.items())
+            raise ProgramError([Problem(f"with {given}: {p.message}", p.span, p.fix) for p in error.problems]) from None
         choice = {name: netsor.scalars[name] or 0 for name in over}
         found.setdefault(tuple(choice.values()), (choice, netsor))
     return list(found.values())
-
-
-def with_constants(base: Netsor, values: Mapping[str, Any]) -> Netsor:
-    """The program with other values of constants.
-
-    Raises    ProgramError, which names the values
-    """
-    if not values:
-        return base
-    text, tables = pack(base)
-    try:
-        return unpack(text, tables, dict(values))
-    except ProgramError as error:
-        given = ", ".join(f"{name}={value}" for name, value in values.items())
-        raise ProgramError([Problem(f"with {given}: {p.message}", p.span, p.fix) for p in error.problems]) from None
 
 
 def _listed(name: str, values: Any) -> list[Any]:

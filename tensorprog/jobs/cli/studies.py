@@ -261,27 +261,21 @@ def solve(
     draws of the scores; the nearest that fits is given with its error. The exit code is 3 where none fits.
     """
     program = open_program(file, overrides)
-    from dataclasses import asdict
-
-    from tensorprog.jobs.depths import solution
+    from tensorprog.jobs.depths import searched
     from tensorprog.jobs.depths.question import ask
     from tensorprog.jobs.depths.results import summary
-    from tensorprog.jobs.depths.solving import Wanted
     from tensorprog.language.formats import quantity as number
 
-    wanted = Wanted(constant, quantity, value, growth)
-    question = ask(program, family, index, to, None, quantity == "gradient_norm")
-    report = program.check()
-    found = solution(question, wanted, draws, seed or 0, between)
-    layer = question.layers[wanted.places[0]]
+    question = ask(program, family, index, to, quantity == "gradient_norm")
+    search = searched(question, constant, quantity, value, growth, draws, seed or 0)
+    report, found = program.check(), search.find(between)
     if form == "json":
-        about = {"constant": constant, "quantity": quantity, "growth": growth, "of": family}
-        print_json(header(program.netsor, report) | about | {"index": question.index, "layer": layer} | asdict(found))
+        about = {"constant": constant, "quantity": quantity, "growth": growth, "of": family, "index": question.index}
+        print_json(header(program.netsor, report) | about | {"layer": question.layers[search.places[0]]} | found)
     elif not quiet:
         show([summary(program.netsor.name, report)])
-        error = found.error if found.error > 1e-9 * abs(found.value) else 0.0
-        place = f"{family} at {question.index} = {layer}"
-        echo(f"{constant} = {number(found.value, error)}: {wanted.said} of {place} is {value:g}")
+        error = found["error"] if found["error"] > 1e-9 * abs(found["value"]) else 0.0
+        echo(f"{constant} = {number(found['value'], error)}: {search.said} of {search.place} is {value:g}")
     return exit_code(report.grade, require)
 
 

@@ -15,15 +15,16 @@ from contextlib import nullcontext
 from typing import Any
 
 from tensorprog.finite.workers import one_blas_thread
+from tensorprog.jobs.choices import said
 from tensorprog.jobs.depths.quantities import of_limit, of_networks
-from tensorprog.jobs.depths.question import Question, ask
-from tensorprog.jobs.depths.results import dataset, rows_of
-from tensorprog.jobs.depths.solving import NoSolutionError, Solution, Wanted, find
+from tensorprog.jobs.depths.question import Question, Variant, ask
+from tensorprog.jobs.depths.results import dataset, part
+from tensorprog.jobs.depths.solving import NoSolutionError, Search
 from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, need_xarray
 from tensorprog.program import Program
 from tensorprog.show.progress import watched
 
-__all__ = ["DRAWS", "NETWORKS", "NoSolutionError", "depth", "solution", "solve"]
+__all__ = ["DRAWS", "NETWORKS", "NoSolutionError", "depth", "searched", "solve"]
 
 DRAWS, NETWORKS = 4096, 1024
 REPLICATES = 16
@@ -71,50 +72,47 @@ def depth(
               unless networks are asked for
     """
     need_xarray("depth profiles")
-    question, each = ask(program, of, index, to, over, gradients), _per_replicate(draws)
+    question, each = ask(program, of, index, to, gradients), _per_replicate(draws)
+    variants = question.variants(over)
     widths = dict.fromkeys(check_count("width", n) for n in ([width] if not isinstance(width, Iterable) else width))
-    check_count("samples", samples, 2 * REPLICATES)
-    check_count("seed", seed, 0)
+    check_count("samples", samples, 2 * REPLICATES), check_count("seed", seed, 0)
     report = Program.from_netsor(question.base).check()
     attributes: dict[str, Any] = {"grade": report.grade, "claims": json.dumps([str(claim) for claim in report.claims])}
     attributes |= {"draws": REPLICATES * each, "seed": str(seed)} | ({"samples": samples} if widths else {})
-    with_gradients, total = _gradients(question, attributes), len(question.variants)
-    limit, finite, refused = list[Any](), list[Any](), dict[str, str]()
-    watching = nullcontext(progress) if progress is not None else watched("layers of the limit")
-    with one_blas_thread(), watching as tell:
-        for number, choice in enumerate(question.variants, 1):
+    attributes |= _gradients(variants[0])
+    with_gradients = gradients and "no_gradients" not in attributes
+    parts, refused = list[Any](), dict[str, str]()
+    with one_blas_thread(), nullcontext(progress) if progress else watched("layers of the limit") as tell:
+        for number, choice in enumerate(variants, 1):
             try:
                 checked = Program.from_netsor(choice.netsor).check()
                 if checked.grade == "outside":
                     raise OutsideError(f"no limit is claimed for {choice.netsor.name}:\n{checked}")
                 curves = of_limit(question, choice, each, seed, with_gradients)
-                limit += rows_of(choice.values, question.layers, curves, ("", "_error"))
+                parts.append(part(choice.values, question.layers, curves, ("", "_error")))
             except (OutsideError, NotCompiledError) as error:
                 if not widths:
                     raise
-                refused[str(choice)] = str(error)
+                refused[said(choice.values)] = str(error)
             for n in widths:
                 curves = of_networks(question, choice, n, samples, seed)
-                finite += rows_of(choice.values | {"width": n}, question.layers, curves, ("_finite", "_finite_se"))
+                parts.append(part(choice.values | {"width": n}, question.layers, curves, ("_finite", "_finite_se")))
             if tell is not None:
-                tell(number, total)
-    attributes |= {"no_limit": json.dumps(refused)} if refused else {}
-    return dataset(question, limit, finite, attributes)
+                tell(number, len(variants))
+    return dataset(question, variants, parts, attributes | ({"no_limit": json.dumps(refused)} if refused else {}))
 
 
-def _gradients(question: Question, attributes: dict[str, Any]) -> bool:
-    """Whether there is a limit of gradients, which `attributes` say; if none is claimed they say why."""
-    backward = question.variants[0].backward
-    if backward is None:
-        return False
-    report = Program.from_netsor(backward).check()
-    attributes["gradients_grade"] = report.grade
-    if report.grade == "outside":
-        failing = ", ".join(dict.fromkeys(finding.rule for finding in report.failing))
-        attributes["no_gradients"] = (
-            f"none is claimed ({failing}; tp.backward(P).check() says more); networks of given widths have gradients"
-        )
-    return bool(report.grade != "outside")
+def _gradients(choice: Variant) -> dict[str, str]:
+    """The grade of the limit of gradients, and if none is claimed why."""
+    if choice.backward is None:
+        return {}
+    report = Program.from_netsor(choice.backward).check()
+    found = {"gradients_grade": str(report.grade)}
+    if report.grade != "outside":
+        return found
+    failing = ", ".join(dict.fromkeys(finding.rule for finding in report.failing))
+    said = f"none is claimed ({failing}; tp.backward(P).check() says more); networks of given widths have gradients"
+    return found | {"no_gradients": said}
 
 
 def _per_replicate(draws: int) -> int:
@@ -122,8 +120,7 @@ def _per_replicate(draws: int) -> int:
 
     Raises    ProgramError
     """
-    each = check_count("draws", draws, REPLICATES) / REPLICATES
-    return 1 << max(0, round(math.log2(each)))
+    return 1 << max(0, round(math.log2(check_count("draws", draws, REPLICATES) / REPLICATES)))
 
 
 def solve(
@@ -154,14 +151,13 @@ def solve(
               first order, with the probability of that error
     Raises    ProgramError for mistakes; NoSolutionError, with the values seen, where the quantity is never so large
     """
-    question = ask(program, of, index, to, None, quantity == "gradient_norm")
-    found = solution(question, Wanted(constant, quantity, float(value), growth), draws, seed, between)
-    return found.value, found.error
+    question = ask(program, of, index, to, quantity == "gradient_norm")
+    found = searched(question, constant, quantity, value, growth, draws, seed).find(between)
+    return found["value"], found["error"]
 
 
-def solution(
-    question: Question, wanted: Wanted, draws: int, seed: int, between: tuple[float, float] | None = None
-) -> Solution:
-    """As `solve`, with the quantity at that constant and its slope."""
-    with one_blas_thread():
-        return find(question, wanted, _per_replicate(draws), seed, between)
+def searched(
+    question: Question, constant: str, quantity: str, value: float, growth: bool, draws: int, seed: int
+) -> Search:
+    """The search of `solve`, which has what is found in words too."""
+    return Search(question, constant, quantity, float(value), growth, _per_replicate(draws), seed)

@@ -13,9 +13,9 @@ Inner expectations are over coordinates, given the scores; the outer ones over d
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from tensorprog.limit.law.by_layer import LayerDraws, ordered
 from tensorprog.limit.law.law import NumericLaw
 from tensorprog.program import Program
 
-__all__ = ["LONG_NAMES", "Curves", "Sums", "merged", "of_limit", "of_networks", "parts_of_limit", "widened"]
+__all__ = ["LONG_NAMES", "Curves", "Measured", "measured", "of_limit", "of_networks"]
 
 Array = NDArray[np.float64]
 Curves = dict[str, tuple[Array, Array]]  # quantity -> values and errors, each (layers,)
@@ -46,31 +46,60 @@ GROUPS = 16  # of networks, whose spread is the standard error
 ORDERS = (1, 2, 3, 4)
 
 
-def _correlations(gram: Array) -> Array:
-    """The mean over pairs of tokens of their correlation.
+@dataclass(frozen=True)
+class Measured:
+    """A quantity in every layer: over all draws, in each of several groups of them, and what errors of moments add.
 
-    Shapes    gram (..., tokens, tokens) -> (...)
+    Shapes    whole, wide (layers,), each (groups, layers)
     """
-    tokens = gram.shape[-1]
-    root = np.sqrt(np.maximum(np.einsum("...ii->...i", gram), TINY))
-    found = gram / root[..., :, None] / root[..., None, :]
-    total = found.sum(axis=(-2, -1)) - np.einsum("...ii->...", found)
-    return np.asarray(total / (tokens * (tokens - 1)))
+
+    whole: Array
+    each: Array
+    wide: Array
+
+    def curve(self, stated: bool = True) -> tuple[Array, Array]:
+        """Values, and errors from how far the groups differ: as laws state them, or standard ones."""
+        count = len(self.each)
+        spread = standard_errors(list(self.each)) if count > 1 else np.zeros(self.whole.shape)
+        return self.whole, spread / (1 if stated else deviations(count)) + self.wide
 
 
-def _effective_ranks(gram: Array) -> Array:
-    """exp of the entropy of the eigenvalues, divided by their sum: 1 for equal tokens, their number for orthogonal
-    ones of one length.
+def _sums(gram: Array, raw: Array | None, entropy: Array | None) -> dict[str, Array]:
+    """Sums over draws, from which the quantities of all layers follow; without plain moments there is no kurtosis.
 
-    Shapes    gram (..., tokens, tokens) -> (...)
+    Shapes    gram (draws, layers, others, tokens, tokens), raw (orders, draws, layers, others, tokens), entropy
+              (draws, layers) -> each (layers,), plain moments (orders, layers, others, tokens)
     """
-    trace = np.maximum(np.einsum("...ii->...", gram), TINY)
-    share = np.maximum(np.linalg.eigvalsh(gram / trace[..., None, None]), 0.0)
-    share = share / share.sum(axis=-1, keepdims=True)
-    return np.asarray(np.exp(-np.sum(share * np.log(np.maximum(share, TINY)), axis=-1)))
+    tokens, diagonal = gram.shape[-1], np.einsum("...ii->...i", gram)
+    found = {"variance": diagonal.mean(axis=-1)}
+    if tokens > 1:
+        root, trace = np.sqrt(np.maximum(diagonal, TINY)), np.maximum(diagonal.sum(axis=-1), TINY)
+        correlations = gram / root[..., :, None] / root[..., None, :]
+        total = correlations.sum(axis=(-2, -1)) - np.einsum("...ii->...", correlations)
+        found["token_correlation"] = total / (tokens * (tokens - 1))
+        share = np.maximum(np.linalg.eigvalsh(gram / trace[..., None, None]), 0.0)
+        share = share / share.sum(axis=-1, keepdims=True)
+        found["effective_rank"] = np.exp(-np.sum(share * np.log(np.maximum(share, TINY)), axis=-1))
+    sums = {name: value.mean(axis=2).sum(axis=0) for name, value in found.items()}
+    sums |= {} if entropy is None else {"attention_entropy": entropy.sum(axis=0)}
+    return sums | ({} if raw is None else {"raw": raw.sum(axis=1)})
 
 
-def widened(name: str, value: Array, tokens: int, relative: Array) -> Array:
+def _quantities(means: dict[str, Array]) -> dict[str, Array]:
+    """Means over draws with the kurtosis in place of plain moments.
+
+    Shapes    each (..., layers), plain moments (..., orders, layers, others, tokens)
+    """
+    if "raw" not in means or not np.isfinite(means["raw"]).any():
+        return {name: value for name, value in means.items() if name != "raw"}
+    mean, second, third, fourth = np.moveaxis(means.pop("raw"), -4, 0)
+    with np.errstate(over="ignore", invalid="ignore"):  # nan where the fourth moment is no number
+        central = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4
+        kurtosis = central / np.maximum(second - mean**2, TINY) ** 2
+    return means | {"kurtosis": np.asarray(kurtosis.mean(axis=(-2, -1)))}
+
+
+def _widened(name: str, value: Array, tokens: int, relative: Array) -> Array:
     """What errors of Gram matrices, relative to the lengths of tokens, do to a quantity at most.
 
     A correlation moves by twice the error.  Of eigenvalues that add up to 1, the sum of all moves is at most t = tokens
@@ -87,104 +116,52 @@ def widened(name: str, value: Array, tokens: int, relative: Array) -> Array:
     return np.asarray((4 if name == "kurtosis" else 1) * diagonal * np.abs(value))
 
 
-class Sums:
-    """Sums over draws, from which the quantities of all layers follow.
-
-    Shapes    each sum (layers,), plain moments (orders, layers, others, tokens)
+def _gathered(parts: Iterable[tuple[int, Any, Any, Any, Any]]) -> dict[str, Measured]:
+    """The quantities of draws that come in parts: the number of the group, Gram matrices, plain moments, entropies,
+    and relative errors of Gram matrices.  Groups are of one size.
     """
-
-    def __init__(self) -> None:
-        self.draws, self.tokens, self.sums, self.relative = 0, 1, dict[str, Array](), np.zeros(())
-
-    def include(self, draws: int, tokens: int, sums: Mapping[str, Array], relative: Array) -> None:
-        """Sums over more draws."""
-        self.draws, self.tokens, self.relative = self.draws + draws, tokens, np.maximum(self.relative, relative)
-        for name, value in sums.items():
-            self.sums[name] = np.asarray(self.sums.get(name, 0.0) + value)
-
-    def add(self, gram: Array, raw: Array | None, entropy: Array | None, relative: Array | float = 0.0) -> None:
-        """More draws; without plain moments `raw` there is no kurtosis.
-
-        Shapes    gram (draws, layers, others, tokens, tokens), raw (orders, draws, layers, others, tokens),
-                  entropy (draws, layers), nan where there is no attention
-        """
-        tokens = gram.shape[-1]
-        found = {"variance": np.einsum("...ii->...", gram) / tokens}
-        if tokens > 1:
-            found |= {"token_correlation": _correlations(gram), "effective_rank": _effective_ranks(gram)}
-        sums = {name: value.mean(axis=2).sum(axis=0) for name, value in found.items()}
-        if entropy is not None:
-            sums["attention_entropy"] = entropy.sum(axis=0)
-        sums["raw"] = np.asarray(math.nan) if raw is None else raw.sum(axis=1)
-        self.include(len(gram), tokens, sums, np.asarray(relative))
-
-    @property
-    def values(self) -> dict[str, Array]:
-        """The quantities by name.
-
-        Shapes    each (layers,)
-        """
-        found = {name: np.asarray(total / self.draws) for name, total in self.sums.items()}
-        raw = found.pop("raw")
-        if np.isfinite(raw).any():
-            mean, second, third, fourth = raw
-            with np.errstate(over="ignore", invalid="ignore"):  # nan where the fourth moment is no number
-                central = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4
-                kurtosis = central / np.maximum(second - mean**2, TINY) ** 2
-            found["kurtosis"] = np.asarray(kurtosis.mean(axis=(-2, -1)))
-        return found
+    groups, relative, tokens = dict[int, tuple[int, dict[str, Array]]](), np.zeros(()), 1
+    for group, gram, raw, entropy, wrong in parts:
+        count, before = groups.get(group, (0, {}))
+        sums = {name: value + before.get(name, 0.0) for name, value in _sums(gram, raw, entropy).items()}
+        groups[group] = count + len(gram), sums
+        relative, tokens = np.maximum(relative, wrong), gram.shape[-1]
+    means = {name: np.stack([sums[name] / count for count, sums in groups.values()]) for name in sums}
+    whole, each = _quantities({name: value.mean(axis=0) for name, value in means.items()}), _quantities(means)
+    return {name: Measured(v, each[name], _widened(name, v, tokens, relative)) for name, v in whole.items()}
 
 
-def merged(parts: Sequence[Sums]) -> Sums:
-    """The sums over the draws of all parts."""
-    whole = Sums()
-    for part in parts:
-        whole.include(part.draws, part.tokens, part.sums, part.relative)
-    return whole
-
-
-def _curves(parts: Sequence[Sums], stated: bool = True) -> Curves:
-    """Values from the sums of all parts, errors from how far the parts differ: as laws state them, or standard ones."""
-    whole, each = merged(parts), [part.values for part in parts]
-    found = Curves()
-    for name, value in whole.values.items():
-        spread = standard_errors([own[name] for own in each]) if len(each) > 1 else np.zeros(value.shape)
-        spread = spread if stated else spread / deviations(len(each))
-        found[name] = value, spread + widened(name, value, whole.tokens, whole.relative)
-    return found
-
-
-def parts_of_limit(question: Question, choice: Variant, draws: int, seed: int, backward: bool = False) -> list[Sums]:
-    """Sums over the draws of each replicate, one where nothing is random; `backward` of gradients, by the adjoint
-    program: coordinates of its families are those of gradients.
+def measured(question: Question, choice: Variant, draws: int, seed: int, backward: bool = False) -> dict[str, Measured]:
+    """The quantities in the limit over replicates of so many draws, one where nothing is random; `backward` the norms
+    of gradients, by the adjoint program: coordinates of its families are those of gradients.
     """
     if backward:
         assert choice.backward is not None
         source = LayerDraws(NumericLaw(choice.backward), question.gradient, (), seed, moments=False)
     else:
         source = LayerDraws(NumericLaw(choice.larger), question.axes, choice.entropies, seed)
-    found = defaultdict[int, Sums](Sums)
-    for piece in source.replicates(draws, REPLICATES):
-        entropy = _entropies(question, choice, piece.scalars)
-        found[piece.replicate].add(piece.gram, piece.raw, entropy, piece.relative)
-    return list(found.values())
+    found = _gathered(
+        (piece.replicate, piece.gram, piece.raw, _entropies(question, choice, piece.scalars), piece.relative)
+        for piece in source.replicates(draws, REPLICATES)
+    )
+    return {"gradient_norm": _placed(question, choice, found["variance"])} if backward else found
+
+
+def _placed(question: Question, choice: Variant, norm: Measured) -> Measured:
+    """Squared norms of gradients from variances of the adjoint program; nan in layers that no output depends on."""
+    assert choice.backward is not None
+    start, _ = choice.backward.families[question.gradient.name].ranges[question.axes.layer]
+    before = start - question.layers[0]
+    ends = before, len(question.layers) - before - len(norm.whole)
+    parts = (norm.whole, norm.each, norm.wide)
+    return Measured(*(np.pad(x, [(0, 0)] * (x.ndim - 1) + [ends], constant_values=math.nan) for x in parts))
 
 
 def of_limit(question: Question, choice: Variant, draws: int, seed: int, gradients: bool) -> Curves:
     """The quantities in the limit, with errors that hold with a probability of 99.9 % where draws are averaged."""
-    found = _curves(parts_of_limit(question, choice, draws, seed))
-    if gradients:
-        found |= _norms(question, choice, _curves(parts_of_limit(question, choice, draws, seed, backward=True)))
-    return found
-
-
-def _norms(question: Question, choice: Variant, found: Curves) -> Curves:
-    """Squared norms of gradients from variances of the adjoint program; nan in layers that no output depends on."""
-    assert choice.backward is not None
-    first = choice.backward.families[question.gradient.name].ranges[question.axes.layer][0] - question.layers[0]
-    placed = np.full((2, len(question.layers)), np.nan)
-    placed[:, first : first + len(found["variance"][0])] = found["variance"]
-    return {"gradient_norm": (placed[0], placed[1])}
+    found = measured(question, choice, draws, seed)
+    found |= measured(question, choice, draws, seed, backward=True) if gradients else {}
+    return {name: value.curve() for name, value in found.items()}
 
 
 def _entropies(question: Question, choice: Variant, scalars: Mapping[str, Array]) -> Array | None:
@@ -194,21 +171,18 @@ def _entropies(question: Question, choice: Variant, scalars: Mapping[str, Array]
     """
     if not scalars:
         return None
-    shape = max(map(len, scalars.values())), len(question.layers)
-    total, count = np.zeros(shape), np.zeros(shape[1])
-    for name, value in scalars.items():
-        rows = value.reshape(*value.shape[:2], -1).mean(axis=-1)
+    found = np.full((len(scalars), max(map(len, scalars.values())), len(question.layers)), math.nan)
+    for own, (name, value) in zip(found, scalars.items(), strict=True):
         layers = np.arange(*choice.larger.families[name].ranges[0]) - question.layers[0]
-        inside = (layers >= 0) & (layers < shape[1])
-        total[:, layers[inside]] += rows[:, inside]
-        count[layers[inside]] += 1
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+        inside = (layers >= 0) & (layers < len(question.layers))
+        own[:, layers[inside]] = value.reshape(*value.shape[:2], -1).mean(axis=-1)[:, inside]
+    mean: Any = np.ma.masked_invalid(found).mean(axis=0)
+    return np.asarray(mean.filled(math.nan))
 
 
 def of_networks(question: Question, choice: Variant, width: int, samples: int, seed: int) -> Curves:
     """The same quantities at one width, averages over coordinates, then over networks, with standard errors."""
-    axes, token = question.axes, question.axes.token
+    axes, token, size = question.axes, question.axes.token, samples // GROUPS
     program, places, taken = _indexed(choice.larger, axes.name)
     second, others = list(places), list[str]()
     if token is not None:
@@ -220,30 +194,29 @@ def of_networks(question: Question, choice: Variant, width: int, samples: int, s
     gram, raw = unused("gram", taken), [unused(f"moment{k}", taken) for k in ORDERS]
     averages = {f"{gram}[{','.join([*places, *others])}]": str(one * two)}
     averages |= {f"{own}[{','.join(places)}]": str(one**k) for own, k in zip(raw, ORDERS, strict=True)}
-    parts, gradients = list[Sums](), list[Sums]()
-    for group in range(GROUPS):
-        each, own_seed = max(1, samples // GROUPS), GROUPS * seed + group
-        sampler = Program.from_netsor(program)
-        drawn = sampler.run(width, each, seed=own_seed, keep=choice.entropies, averages=averages)
-        matrix = np.asarray(drawn.averages[gram])
-        if token is None:
-            matrix = np.moveaxis(matrix, 1 + axes.layer, 1)[..., None, None]
-        else:
-            matrix = np.moveaxis(matrix, [1 + axes.layer, 1 + token], [1, -2])
-        parts.append(Sums())
-        parts[-1].add(
-            matrix.reshape(*matrix.shape[:2], -1, *matrix.shape[-2:]),
-            np.stack([ordered(np.asarray(drawn.averages[own]), axes) for own in raw]),
-            _entropies(question, choice, {own: np.asarray(drawn[own]) for own in choice.entropies}),
-        )
-        if choice.backward is not None:
-            adjoint, own, _ = _indexed(choice.backward, question.gradient.name)
-            square = {f"square[{','.join(own)}]": str(Variable(question.gradient.name, slots_of(own)) ** 2)}
-            norms = Program.from_netsor(adjoint).run(width, each, seed=own_seed, averages=square).averages["square"]
-            gradients.append(Sums())
-            gradients[-1].add(ordered(np.asarray(norms), question.gradient).mean(axis=-1)[..., None, None], None, None)
-    found = _curves(parts, stated=False)
-    return found | (_norms(question, choice, _curves(gradients, stated=False)) if gradients else {})
+
+    def run(netsor: Netsor, **asked: Any) -> Any:
+        return Program.from_netsor(netsor).run(width, GROUPS * size, seed=seed, **asked)
+
+    def found(gram: Array, raw: Array | None, entropy: Array | None) -> dict[str, Measured]:
+        cuts = [slice(k * size, (k + 1) * size) for k in range(GROUPS)]
+        parts = ((gram[s], raw if raw is None else raw[:, s], entropy if entropy is None else entropy[s]) for s in cuts)
+        return _gathered((k, *part, 0.0) for k, part in enumerate(parts))
+
+    drawn = run(program, keep=choice.entropies, averages=averages)
+    matrix = drawn.averages[gram] if others else drawn.averages[gram][..., None]
+    known = found(
+        np.stack([ordered(matrix[..., k], axes) for k in range(matrix.shape[-1])], axis=-1),
+        np.stack([ordered(drawn.averages[own], axes) for own in raw]),
+        _entropies(question, choice, {own: drawn[own] for own in choice.entropies}),
+    )
+    if choice.backward is not None:
+        adjoint, own, _ = _indexed(choice.backward, question.gradient.name)
+        square = {f"square[{','.join(own)}]": str(Variable(question.gradient.name, slots_of(own)) ** 2)}
+        norms = ordered(run(adjoint, averages=square).averages["square"], question.gradient).mean(axis=-1)
+        norm = found(norms[..., None, None], None, None)["variance"]
+        known["gradient_norm"] = _placed(question, choice, norm)
+    return {name: value.curve(stated=False) for name, value in known.items()}
 
 
 def _indexed(netsor: Netsor, name: str) -> tuple[Netsor, list[str], set[str]]:

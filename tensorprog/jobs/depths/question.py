@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tensorprog.jobs.choices import Choice, choices, said, with_constants
+from tensorprog.jobs.choices import Choice, choices
 from tensorprog.language.averages import unused
 from tensorprog.language.errors import Span, did_you_mean, fail
 from tensorprog.language.expr import Reduction, Variable, call, free_indices, slots_of, variables, walk
@@ -15,9 +15,8 @@ from tensorprog.language.ir import Netsor, Nonlin
 from tensorprog.limit.law.by_layer import Axes
 from tensorprog.program import netsor_of
 
-__all__ = ["NAME", "Question", "Variant", "ask", "variant"]
+__all__ = ["Question", "Variant", "ask"]
 
-NAME = re.compile(r"[A-Za-z_]\w*")
 LEAST = 1e-300  # weights of attention below it add nothing to an entropy
 TAKEN = ("layer", "width")  # axes of results
 
@@ -32,13 +31,10 @@ class Variant:
     entropies: tuple[str, ...]  # scalars of the larger program whose first index is that of layers
     backward: Netsor | None = None  # the adjoint program, for gradients
 
-    def __str__(self) -> str:
-        return said(self.values)
-
 
 @dataclass(frozen=True)
 class Question:
-    """A depth profile that can be computed: the family and its indices, its layers, and each choice of constants."""
+    """A depth profile that can be computed: the family and its indices, its layers, and whether of gradients too."""
 
     base: Netsor
     axes: Axes
@@ -46,23 +42,42 @@ class Question:
     token: str  # empty for a family of single vectors
     layers: tuple[int, ...]
     gradients: bool
-    variants: list[Variant] = field(default_factory=list)
 
     @property
     def gradient(self) -> Axes:
         """The family of gradients, whose members are those of the family."""
         return replace(self.axes, name=f"grad_{self.axes.name}")
 
+    def bounds(self, constant: str) -> bool:
+        """Whether a constant says how many layers there are."""
+        return constant in _names(self.base, self.index)
 
-def ask(
-    program: Any,
-    name: str,
-    index: str | None = None,
-    to: int | None = None,
-    over: Mapping[str, Any] | None = None,
-    gradients: bool = False,
-) -> Question:
-    """Read and check what is asked of a program, with `gradients` also of its adjoint program.
+    def variants(self, over: Mapping[str, Any] | None) -> list[Variant]:
+        """The program with each choice of constants.
+
+        Raises    ProgramError where it has other layers then
+        """
+        return [self._variant(values, netsor) for values, netsor in choices(self.base, over, TAKEN)]
+
+    def _variant(self, values: Choice, netsor: Netsor) -> Variant:
+        name, backward = self.axes.name, None
+        if tuple(range(*netsor.families[name].ranges[self.axes.layer])) != self.layers:
+            raise fail(
+                f"{', '.join(values)} changes how many layers {name} has",
+                self.base.index[self.index].span,
+                "the number of layers with to=, --to in a command, and other constants",
+            )
+        if self.gradients:
+            from tensorprog.gradients.assembly import adjoint
+
+            backward = adjoint(netsor)
+            if self.gradient.name not in backward.families:
+                raise fail(f"no output of {netsor.name} depends on {name}: there are no gradients", _span(netsor, name))
+        return Variant(values, netsor, *_with_entropies(netsor, self.index), backward)
+
+
+def ask(program: Any, name: str, index: str | None = None, to: int | None = None, gradients: bool = False) -> Question:
+    """Read and check what is asked of a program.
 
     Raises    ProgramError with place and advice
     """
@@ -73,12 +88,7 @@ def ask(
     token = next((k for k in reversed(range(len(slots))) if k != slot), None)
     layers = tuple(range(*base.families[name].ranges[slot]))
     about = "" if token is None else slots[token] or str(token)
-    question = Question(base, Axes(name, slot, token), slots[slot], about, layers, gradients)
-    question.variants.extend(_variant(question, values, netsor) for values, netsor in choices(base, over, TAKEN))
-    return question
-
-
-# ---- the indices ----------------------------------------------------------------------------------------------------
+    return Question(base, Axes(name, slot, token), slots[slot], about, layers, gradients)
 
 
 def _layer_index(netsor: Netsor, name: str, index: str | None) -> tuple[list[str], int]:
@@ -90,9 +100,8 @@ def _layer_index(netsor: Netsor, name: str, index: str | None) -> tuple[list[str
             f"{name} is no vector of the program: a depth profile is of a family of vectors, by its name",
             fix=did_you_mean(str(name).partition("[")[0].strip(), vectors),
         )
-    slots = [""] * len(family.ranges)
-    for entry in (entry for entry in netsor.initial if entry.name == name):
-        slots = list(entry.indices)
+    declared = next((entry.indices for entry in netsor.initial if entry.name == name), ("",) * len(family.ranges))
+    slots = list(declared)
     for position in family.statements:
         defined = netsor.body[position].target.slots
         slots = [known or slot.bare or "" for known, slot in zip(slots, defined, strict=True)]
@@ -126,53 +135,27 @@ def _span(netsor: Netsor, name: str) -> Span:
     return netsor.body[statements[-1]].span if statements else Span()
 
 
+def _names(netsor: Netsor, index: str) -> list[str]:
+    """The constants in the range of an index."""
+    words = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", netsor.index[index].text))
+    return [word for word in words if word in netsor.scalars]
+
+
 def _deeper(netsor: Netsor, name: str, slot: int, index: str, to: Any) -> Netsor:
     """The program with so many layers: the constant in the range of the index has another value."""
     if isinstance(to, bool) or not hasattr(to, "__index__") or to < 1:
         raise fail(f"to must be a whole number of at least 1, not {to!r}")
-    declared, to = netsor.index[index], int(to)
+    declared, to, named = netsor.index[index], int(to), _names(netsor, index)
     last = netsor.families[name].ranges[slot][1] - 1
-    if last == to:
+    if len(named) == 1 and last != to:
+        ((_, netsor),) = choices(netsor, {named[0]: int(netsor.scalars[named[0]] or 0) + to - last})
+    if netsor.families[name].ranges[slot][1] - 1 == to:
         return netsor
-    named = [word for word in dict.fromkeys(NAME.findall(declared.text)) if word in netsor.scalars]
-    if len(named) == 1:
-        value = netsor.scalars[named[0]]
-        found = with_constants(netsor, {named[0]: to if value is None else int(value) + to - last})
-        if found.families[name].ranges[slot][1] - 1 == to:
-            return found
     raise fail(
         f"no constant alone says how far the index {index} goes, {index}: {declared.text}",
         declared.span,
         f"constants: {{L: {last}}} and {index}: {declared.start}..L in the program, so that to={to} can replace L",
     )
-
-
-# ---- the program of each choice --------------------------------------------------------------------------------------
-
-
-def variant(question: Question, values: Choice) -> Variant:
-    """The program with other values of constants.
-
-    Raises    ProgramError where it has other layers then
-    """
-    return _variant(question, values, with_constants(question.base, values))
-
-
-def _variant(question: Question, values: Choice, netsor: Netsor) -> Variant:
-    name, backward = question.axes.name, None
-    if tuple(range(*netsor.families[name].ranges[question.axes.layer])) != question.layers:
-        raise fail(
-            f"{', '.join(values)} changes how many layers {name} has",
-            question.base.index[question.index].span,
-            "the number of layers with to=, --to in a command, and other constants",
-        )
-    if question.gradients:
-        from tensorprog.gradients.assembly import adjoint
-
-        backward = adjoint(netsor)
-        if question.gradient.name not in backward.families:
-            raise fail(f"no output of {netsor.name} depends on {name}: there are no gradients", _span(netsor, name))
-    return Variant(values, netsor, *_with_entropies(netsor, question.index), backward)
 
 
 def _with_entropies(netsor: Netsor, index: str) -> tuple[Netsor, tuple[str, ...]]:

@@ -14,15 +14,15 @@ from tensorprog.blocks import Block, Grid, Paragraph, paragraph
 from tensorprog.finite.workers import libraries
 from tensorprog.jobs.choices import Choice, choices_of, said
 from tensorprog.jobs.depths.quantities import LONG_NAMES, Curves
-from tensorprog.jobs.depths.question import Question
-from tensorprog.language.errors import need_package, need_xarray
+from tensorprog.jobs.depths.question import Question, Variant
+from tensorprog.language.errors import need_xarray
 from tensorprog.language.formats import BRACKETS, quantity
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import program_text
 from tensorprog.results.study import constants_json
 from tensorprog.show import plots
 
-__all__ = ["dataset", "depth_json", "rows_of", "save_picture", "summary", "tables"]
+__all__ = ["dataset", "depth_json", "part", "save_picture", "summary", "tables"]
 
 ROWS = 12  # of layers in a table
 EXACT = 1e-9  # relative errors below it are not shown
@@ -48,32 +48,25 @@ def summary(name: str, report: Any) -> Paragraph:
 # ---- the Dataset ----------------------------------------------------------------------------------------------------
 
 
-def rows_of(place: dict[str, Any], layers: tuple[int, ...], curves: Curves, ends: tuple[str, str]) -> list[Any]:
-    """A row for each layer: where it is, and the quantities with their errors."""
-    columns = {name + end: part for name, both in curves.items() for end, part in zip(ends, both, strict=True)}
-    return [
-        place | {"layer": layer} | {name: part[k] for name, part in columns.items()} for k, layer in enumerate(layers)
-    ]
+def part(place: dict[str, Any], layers: tuple[int, ...], curves: Curves, ends: tuple[str, str]) -> Any:
+    """The quantities of one choice of constants, and of one width, with their errors, as a Dataset."""
+    columns = {
+        name + end: ("layer", one, {"long_name": LONG_NAMES[name], "units": "1"})
+        for name, both in curves.items()
+        for end, one in zip(ends, both, strict=True)
+    }
+    found = need_xarray("depth profiles").Dataset(columns, {"layer": list(layers)})
+    return found.expand_dims({name: [value] for name, value in place.items()})
 
 
-def dataset(question: Question, limit: list[Any], finite: list[Any], attributes: dict[str, Any]) -> Any:
+def dataset(question: Question, variants: list[Variant], parts: list[Any], attributes: dict[str, Any]) -> Any:
     """An xarray.Dataset over the constants and the layer; of networks, over the width too; nan where there is none.
 
     Shapes    NAME and NAME_error (*constants, layer); NAME_finite and NAME_finite_se (*constants, width, layer)
     """
-    xarray, pandas = need_xarray("depth profiles"), need_package("pandas", "depth profiles", "sweep")
-    over = {
-        name: list(dict.fromkeys(each.values[name] for each in question.variants))
-        for name in question.variants[0].values
-    }
-    parts = []
-    for rows, axes in ((limit, [*over, "layer"]), (finite, [*over, "width", "layer"])):
-        if rows:
-            parts.append(pandas.DataFrame(rows).set_index(axes).to_xarray().transpose(*axes))
-    found = xarray.merge(parts, join="outer").reindex(over)
-    for key, entry in found.data_vars.items():
-        name = next(name for name in LONG_NAMES if str(key).startswith(name))
-        entry.attrs.update({"long_name": LONG_NAMES[name], "units": "1"})
+    merge = need_xarray("depth profiles").merge
+    over = {name: list(dict.fromkeys(each.values[name] for each in variants)) for name in variants[0].values}
+    found = merge(parts, join="outer", compat="no_conflicts").reindex(over)
     found["layer"].attrs["long_name"] = f"layer, the index {question.index}"
     found.attrs = {
         "title": f"{question.base.name}: {question.axes.name} over the index {question.index}",
@@ -107,12 +100,13 @@ def _of(found: Any, choice: Choice) -> Iterator[tuple[int | None, Curves]]:
 def tables(found: Any, report: Any) -> list[Block]:
     """The grade first, then layers of the only choice of constants, or the last layer of all of them."""
     about, choices, layers = found.attrs, choices_of(found, ("layer", "width")), found["layer"].values.tolist()
-    single, several = len(choices) == 1, "width" in found
+    single, several, title = len(choices) == 1, "width" in found, f"at {about['index']} = {layers[-1]}"
     names = [name for name in LONG_NAMES if name in found or f"{name}_finite" in found]
-    shown, rows, marked, exact = [len(layers) - 1], list[tuple[str, ...]](), list[int](), True
+    keys, shown = list(choices[0]), [-1]
     if single:  # up to ROWS of them, dense at first
-        shown = sorted({round(float(k)) - 1 for k in np.geomspace(1, len(layers), min(ROWS, len(layers)))})
-        shown = shown if len(layers) > ROWS else list(range(len(layers)))
+        places = np.geomspace(1, len(layers), ROWS) if len(layers) > ROWS else np.arange(1.0, len(layers) + 1)
+        keys, shown, title = [about["index"]], sorted({round(float(k)) - 1 for k in places}), f"over {about['index']}"
+    rows, marked, exact = list[tuple[str, ...]](), list[int](), True
     for choice, layer in product(choices, shown):
         head = [str(layers[layer])] if single else [f"{value:g}" for value in choice.values()]
         for width, curves in _of(found, choice):
@@ -122,40 +116,40 @@ def tables(found: Any, report: Any) -> list[Block]:
                 marked += [len(rows)] if several else []
             rows.append((*head, *(["limit" if width is None else str(width)] if several else []), *numbers))
             head = [""] * len(head)
-    title = f"{about['program_name']}: {about['family']}[{','.join(filter(None, (about['index'], about['tokens'])))}] "
-    title += f"over {about['index']}" if single else f"at {about['index']} = {layers[-1]}"
-    keys = [about["index"]] if single else list(choices[0])
+    slots = ",".join(filter(None, (about["index"], about["tokens"])))
     header = (*keys, *(["n"] if several else []), *(HEADINGS[name] for name in names))
     notes = [] if exact else [f"limit: {about['draws']:,} draws of the scores, in brackets 99.9 % bounds of errors"]
     notes += [f"networks: {about['samples']:,} of each width, {BRACKETS}"] if several else []
     refused = json.loads(about.get("no_limit", "{}"))
     further = [paragraph(f"no limit{f' with {choice}' if choice else ''}: {why}") for choice, why in refused.items()]
     further += [paragraph(f"no limit of gradients: {about['no_gradients']}")] if "no_gradients" in about else []
-    grid = Grid(title, header, tuple(rows), "; ".join(notes), tuple(marked), tuple(range(len(keys))))
+    grid = Grid(
+        f"{about['program_name']}: {about['family']}[{slots}] {title}",
+        header,
+        tuple(rows),
+        "; ".join(notes),
+        tuple(marked),
+        tuple(range(len(keys))),
+    )
     return [summary(about["program_name"], report), grid, *further]
 
 
 def _number(value: float, error: float) -> str:
-    if not np.isfinite(value):
-        return "-"
     return quantity(float(value), 0.0 if error < EXACT * abs(value) else float(error))
 
 
 def depth_json(found: Any, report: Any, base: Netsor) -> dict[str, Any]:
     """The content of depth.json."""
-    refused = json.loads(found.attrs.get("no_limit", "{}"))
-    profiles = []
+    refused, profiles = json.loads(found.attrs.get("no_limit", "{}")), []
     for choice in choices_of(found, ("layer", "width")):
-        entry: dict[str, Any] = {"constants": choice, "limit": None}
-        for width, curves in _of(found, choice):
-            numbers = {name: {"value": value, "error": error} for name, (value, error) in curves.items()}
-            if width is None:
-                entry["limit"] = numbers
-            else:
-                entry.setdefault("finite", []).append({"width": width, **numbers})
-        if said(choice) in refused:
-            entry["limit_refused"] = refused[said(choice)]
-        profiles.append(entry)
+        curves = [
+            {"width": width} | {name: {"value": value, "error": error} for name, (value, error) in each.items()}
+            for width, each in _of(found, choice)
+        ]
+        limit = [{key: value for key, value in each.items() if key != "width"} for each in curves if not each["width"]]
+        entry: dict[str, Any] = {"constants": choice, "limit": next(iter(limit), None)}
+        entry |= {"finite": finite} if (finite := [each for each in curves if each["width"]]) else {}
+        profiles.append(entry | ({"limit_refused": refused[said(choice)]} if said(choice) in refused else {}))
     kept = ("family", "index", "draws", "seed", "samples", "gradients_grade", "no_gradients")
     return {
         "program": found.attrs["program_name"],
