@@ -20,6 +20,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,7 +31,7 @@ from tensorprog.finite.job import Job
 from tensorprog.finite.workers import libraries
 from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import FullDiskError, Problem, fail
-from tensorprog.language.files import Lock, partial_name, whole, writing
+from tensorprog.language.files import locked, partial_name, whole, writing
 from tensorprog.language.memory import amount
 from tensorprog.language.samples import program_text
 
@@ -55,30 +56,24 @@ class Store:
         self._files: dict[str, BinaryIO] = {}
         self._pending: list[int] = []  # written, not recorded
         self._next_sync = 0.0
-        self._lock = Lock(self.folder / "lock")
+        self._held = ExitStack()
 
     def __enter__(self) -> Store:
         with writing(self.folder, FIX):
             if self.known() and self._complete():
                 return self
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire()
-            try:
-                self._begin()
-            except BaseException:
-                self._close()
-                raise
+            with ExitStack() as held:
+                held.enter_context(locked(self.folder))
+                self._begin(held)
+                self._held = held.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            with writing(self.folder, FIX):
-                self._sync()
-                for name, file in self._files.items():
-                    if kind is None and name:
-                        _write(file, 0, self._header(name, self.samples))
-        finally:
-            self._close()
+        with self._held, writing(self.folder, FIX):
+            self._sync()
+            for name, file in self._files.items():
+                if kind is None and name:
+                    _write(file, 0, self._header(name, self.samples))
 
     def known(self) -> bool:
         """Whether the folder holds this run already, of which `done` says what is on disk.
@@ -95,9 +90,9 @@ class Store:
             return False
         except ValueError:
             raise fail(f"{path} is damaged", fix=FIX) from None
-        if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-            raise fail(f"{path} was written by another version of tensorprog", fix=FIX)
-        old = meta["settings"]
+        old = meta.get("settings") if isinstance(meta, dict) else None
+        if not isinstance(old, dict) or meta.get("format") != FORMAT:
+            raise fail(f"{path} is damaged, or was written by another version of tensorprog", fix=FIX)
         different = [key for key in {**old, **self.settings} if old.get(key) != self.settings.get(key)]
         if different:
             what = ", ".join(different)
@@ -151,7 +146,7 @@ class Store:
     def _complete(self) -> bool:
         return bool(self.done.all()) and all(self._rows(name) >= self.samples for name in self.job.shapes)
 
-    def _begin(self) -> None:
+    def _begin(self, held: ExitStack) -> None:
         if not self.known():
             with whole(self.folder / "meta.json") as partial:
                 meta = {"format": FORMAT, "settings": self.settings}
@@ -164,16 +159,10 @@ class Store:
         for name in (*self.job.shapes, ""):
             path = self._path(name) if name else self.folder / "finished"
             path.touch()
-            self._files[name] = open(path, "r+b", buffering=0)  # noqa: SIM115 (closed by _close)
+            self._files[name] = held.enter_context(path.open("r+b", buffering=0))
             if name and not path.stat().st_size:
                 _write(self._files[name], 0, self._header(name, 0))
         self._next_sync = time.monotonic() + SYNC_SECONDS
-
-    def _close(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
-        self._lock.release()
 
     def _path(self, name: str) -> Path:
         """The file of a name, different also where letters of either case are one."""
@@ -186,7 +175,11 @@ class Store:
         return len(self._header(name, 0)) + number * self.job.block * size
 
     def _rows(self, name: str) -> int:
-        return int(np.load(self._path(name), mmap_mode="r", allow_pickle=False).shape[0])
+        try:
+            found = np.load(self._path(name), mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError):
+            raise fail(f"{self._path(name)} is damaged", fix=FIX) from None
+        return len(found) if found.shape[1:] == self.job.shapes[name] and found.dtype == self.job.dtype else 0
 
     def _header(self, name: str, rows: int) -> bytes:
         """Header of an .npy file: numpy makes it of the same length for any number of rows."""

@@ -23,10 +23,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, fields
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import fields
 from functools import cache, partial
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ from tensorprog.language.errors import (
     need_package,
     need_xarray,
 )
-from tensorprog.language.files import Lock, whole, write_text, writing
+from tensorprog.language.files import locked, whole, write_text, writing
 from tensorprog.language.formats import BRACKETS, label, members, name_of, one_or_several, split
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import program_text
@@ -55,7 +54,7 @@ from tensorprog.language.writing import pack
 from tensorprog.program import Program, netsor_of
 from tensorprog.results.comparison import HEADINGS, Comparison, Row, compare
 from tensorprog.results.conditional import with_conditional
-from tensorprog.results.rates import rate
+from tensorprog.results.rates import Rate, rate
 from tensorprog.results.reference import Reference
 from tensorprog.show import plots
 from tensorprog.show.progress import watched
@@ -95,8 +94,8 @@ def sweep(
               where a number does not exist; why there is no limit is in the attribute `no_limit`
     Scale     each cell, one choice of all of these, has random networks of its own
     Accuracy  beside each number its standard error, within its cell; the repeats are independent
-    Raises    ProgramError for mistakes, before any work; MemoryLimitError, WorkerError; errors in a cell have a note
-              that names it
+    Raises    ProgramError for mistakes, before any work, and for a cell on disk that is damaged; MemoryLimitError,
+              WorkerError; errors in a cell have a note that names it
     """
     need_xarray("sweeps")
     if executor is not None and workers is not None:
@@ -111,9 +110,8 @@ def sweep(
     if not widths or max(widths) > MAX_WIDTH:
         raise fail(f"width must be whole numbers between 1 and {MAX_WIDTH}, at least one", fix="width=[16, 64, 256]")
     picked = choices(base, over, (*AXES, *NUMBERS))
-    if variables is None:
-        variables = [label(name, members(base, name, 1)[0]) for name in base.outputs]
-    names = tuple(dict.fromkeys(one_or_several(variables, name_of)))
+    firsts = [label(name, members(base, name, 1)[0]) for name in base.outputs]
+    names = tuple(dict.fromkeys(one_or_several(firsts if variables is None else variables, name_of)))
     if not names:
         raise fail("no variables are given: there is nothing to compare")
     for (values, netsor), name in itertools.product(picked, names):
@@ -121,27 +119,33 @@ def sweep(
             split(netsor, name)
         except ProgramError as error:
             raise fail(f"with {said(values)}: {error}" if values else str(error)) from None
-    drawers = nullcontext(executor) if workers is None else _pool(check_count("workers", workers))
-    watching = nullcontext(progress) if progress is not None else watched("cells of the sweep")
     folder, rows, refused = None if out is None else Path(out), list[dict[str, Any]](), dict[str, str]()
-    with drawers as drawer, watching as tell, one_blas_thread(), ExitStack() as held:
+    with ExitStack() as held:
+        if workers is not None and check_count("workers", workers) > 1:
+            spawn = multiprocessing.get_context("spawn")
+            executor = held.enter_context(ProcessPoolExecutor(workers, spawn, initializer=_follow))
+        tell = held.enter_context(nullcontext(progress) if progress else watched("cells of the sweep"))
+        held.enter_context(one_blas_thread())
         if folder is not None:
             with writing(folder):
-                (folder / "cells").mkdir(parents=True, exist_ok=True)
-                lock = Lock(folder / "lock")
-                lock.acquire()
-            held.callback(lock.release)
-        done, total = 0, len(picked) * len(widths) * repeats
+                held.enter_context(locked(folder))
+                (folder / "cells").mkdir(exist_ok=True)
+        total = len(picked) * len(widths) * repeats
         for values, netsor in picked:
             limit = cache(partial(_limit, netsor, names))
             for n, repeat in itertools.product(widths, range(repeats)):
                 if tell is not None:
-                    tell(done, total)
-                known = _SweepCell(values, netsor, n, repeat, samples, seed, names).known(folder, drawer, limit)
-                if known["refused"]:
-                    refused[said(values)] = known["refused"]
-                place, done = values | {"width": n, "repeat": repeat}, done + 1
-                rows += [place | {"variable": name} | numbers for name, numbers in known["numbers"].items()]
+                    tell(len(rows) // len(names), total)
+                cell = ", ".join(filter(None, (said(values), f"n = {n}", f"repeat {repeat}")))
+                identity = _identity(netsor, n, repeat, samples, seed, names)
+                try:
+                    known = _known(folder, cell, identity, partial(_measured, netsor, identity, executor, limit))
+                except Exception as error:
+                    error.add_note(f"in the cell {cell} of the sweep")
+                    raise
+                refused |= {said(values): known["refused"]} if known["refused"] else {}
+                place = values | {"width": n, "repeat": repeat}
+                rows += [place | {"variable": name} | known["numbers"][name] for name in names]
         if tell is not None:
             tell(total, total)
         over = {name: list(dict.fromkeys(values[name] for values, _ in picked)) for name in picked[0][0]}
@@ -153,80 +157,95 @@ def sweep(
     return found
 
 
+def _follow() -> None:
+    """In a worker: leave Ctrl-C to the process that started this one, and end with it, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent: Any = multiprocessing.parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
 # ---- one cell --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _SweepCell:
-    """One choice, width and repeat: the networks that are drawn and compared at once."""
+def _identity(
+    netsor: Netsor, width: int, repeat: int, samples: int, seed: int, variables: tuple[str, ...]
+) -> dict[str, Any]:
+    """Everything that the numbers of a cell depend on, as plain values; its stream follows from the sweep's seed, the
+    program's constants, the width and the repeat.
+    """
+    scalars = json.dumps({name: float(value or 0) for name, value in sorted(netsor.scalars.items())})
+    words = np.frombuffer(hashlib.sha256(scalars.encode()).digest(), "<u4").tolist()
+    stream = np.random.SeedSequence(seed, spawn_key=(*words, width, repeat)).generate_state(1, np.uint64)[0]
+    text, arrays = pack(netsor)
+    return {
+        "program": text,
+        "tables": {name: hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest() for name, a in arrays.items()},
+        "functions": {name: declared_function(name).sketch for name in netsor.own},
+        "width": width,
+        "stream": int(stream),
+        "samples": samples,
+        "variables": list(variables),
+        "numbers": list(NUMBERS),
+        "version": __version__,
+    }
 
-    choice: Choice
-    netsor: Netsor
-    width: int
-    repeat: int
-    samples: int
-    seed: int
-    variables: tuple[str, ...]
 
-    def __str__(self) -> str:
-        return ", ".join(filter(None, (said(self.choice), f"n = {self.width}", f"repeat {self.repeat}")))
+def _known(folder: Path | None, cell: str, identity: dict[str, Any], measure: Callable[[], Any]) -> dict[str, Any]:
+    """The numbers of each variable, None where one does not exist, and why there is no limit: from the disk, or worked
+    out and written there.
+    """
+    text = json.dumps(identity, sort_keys=True)
+    file = None if folder is None else folder / "cells" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+    if file is not None and file.exists():
+        found = None
+        with suppress(ValueError):
+            found = json.loads(file.read_text(encoding="utf-8"))
+        if not _sound(found, identity):
+            raise fail(f"{file} is damaged", fix="remove it, and this cell is drawn again")
+        return dict(found)
+    numbers, refused = measure()
+    known = {"cell": cell, "numbers": numbers, "refused": refused}
+    if file is not None:
+        write_text(file, json.dumps(known | {"identity": identity}, indent=1) + "\n")
+    return known
 
-    @property
-    def stream(self) -> int:
-        """The cell's seed: of the sweep's seed, the program's constants, the width and the repeat."""
-        scalars = self.netsor.scalars
-        text = json.dumps({name: float(scalars[name] or 0) for name in sorted(scalars)})
-        words = np.frombuffer(hashlib.sha256(text.encode()).digest(), "<u4").tolist()
-        sequence = np.random.SeedSequence(self.seed, spawn_key=(*words, self.width, self.repeat))
-        return int(sequence.generate_state(1, np.uint64)[0])
 
-    def identity(self) -> dict[str, Any]:
-        """Everything that the cell's numbers depend on, as plain values."""
-        text, arrays = pack(self.netsor)
-        digests = {name: hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest() for name, a in arrays.items()}
-        return {
-            "program": text,
-            "tables": digests,
-            "functions": {name: declared_function(name).sketch for name in self.netsor.own},
-            "width": self.width,
-            "stream": self.stream,
-            "samples": self.samples,
-            "variables": list(self.variables),
-            "numbers": list(NUMBERS),
-            "version": __version__,
-        }
+def _sound(found: Any, identity: dict[str, Any]) -> bool:
+    """Whether a cell on disk has the numbers that its identity speaks of."""
+    keys = {"cell", "numbers", "refused", "identity"}
+    if not isinstance(found, dict) or found.keys() != keys or json.dumps(found["identity"]) != json.dumps(identity):
+        return False
+    rows = found["numbers"] if isinstance(found["numbers"], dict) else {}
+    return list(rows) == identity["variables"] and all(
+        isinstance(row, dict) and list(row) == identity["numbers"]
+        and all(isinstance(value, int | float | None) for value in row.values())
+        for row in rows.values()
+    )  # fmt: skip
 
-    def known(
-        self, folder: Path | None, executor: Executor | None, limit: Callable[[], tuple[Reference | None, str]]
-    ) -> dict[str, Any]:
-        """The numbers of each variable, and why there is no limit: from the disk, or worked out and written there."""
-        try:
-            identity = self.identity()
-            digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-            file = None if folder is None else folder / "cells" / f"{digest[:32]}.json"
-            if file is not None:
-                with suppress(OSError, ValueError):  # it is not finished
-                    return dict(json.loads(file.read_text(encoding="utf-8")))
-            reference, refused = limit()
-            known = {"cell": str(self), "numbers": self.numbers(executor, reference), "refused": refused}
-            if file is not None:
-                write_text(file, json.dumps(known | {"identity": identity}, indent=1) + "\n")
-        except Exception as error:
-            error.add_note(f"in the cell {self} of the sweep")
-            raise
-        return known
 
-    def numbers(self, executor: Executor | None, reference: Reference | None) -> dict[str, dict[str, Any]]:
-        """Draw the networks and compare each variable with the limit; None where a number does not exist."""
-        keep = tuple(dict.fromkeys(split(self.netsor, variable)[0] for variable in self.variables))
-        conditional = False
-        with suppress(NotCompiledError):
-            conditional = bool(set(keep) & set(with_conditional(self.netsor).variance))
-        drawn = Program.from_netsor(self.netsor).run(
-            self.width, self.samples, seed=self.stream, keep=keep, conditional=conditional, executor=executor
-        )
-        found = {name: compare(drawn, reference, [name])[name].to_json() for name in self.variables}
-        return {variable: {name: row[name] for name in NUMBERS} for variable, row in found.items()}
+def _measured(
+    netsor: Netsor,
+    identity: dict[str, Any],
+    executor: Executor | None,
+    limit: Callable[[], tuple[Reference | None, str]],
+) -> tuple[dict[str, dict[str, Any]], str]:
+    """Draw the networks of a cell and compare each variable with the limit."""
+    reference, refused = limit()
+    keep = tuple(dict.fromkeys(split(netsor, variable)[0] for variable in identity["variables"]))
+    conditional = False
+    with suppress(NotCompiledError):
+        conditional = bool(set(keep) & set(with_conditional(netsor).variance))
+    run = Program.from_netsor(netsor).run
+    drawn = run(
+        identity["width"],
+        identity["samples"],
+        seed=identity["stream"],
+        keep=keep,
+        conditional=conditional,
+        executor=executor,
+    )
+    found = {name: compare(drawn, reference, [name])[name].to_json() for name in identity["variables"]}
+    return {variable: {name: row[name] for name in NUMBERS} for variable, row in found.items()}, refused
 
 
 def _limit(netsor: Netsor, variables: tuple[str, ...]) -> tuple[Reference | None, str]:
@@ -245,34 +264,6 @@ def _limit(netsor: Netsor, variables: tuple[str, ...]) -> tuple[Reference | None
         raise
     except TensorprogError as error:
         return None, str(error)
-
-
-# ---- who draws -------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[Executor | None]:
-    """So many processes, which do not outlive this one, however it ends; None for one, as this process is one."""
-    if workers == 1:
-        yield None
-        return
-    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_follow)
-    try:
-        yield executor
-    finally:
-        executor.shutdown(cancel_futures=True)
-
-
-def _follow() -> None:
-    """Leave Ctrl-C to the process that started this one, and end with it."""
-
-    def end() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent: Any = multiprocessing.parent_process()
-    threading.Thread(target=end, daemon=True).start()
 
 
 # ---- the result ------------------------------------------------------------------------------------------------------
@@ -317,22 +308,21 @@ def _means(found: Any, choice: Choice) -> list[Comparison]:
     mean = mean.drop_vars([name for name in mean if name.startswith("z_") or name.endswith("_p")])
     comparisons = []
     for width in found["width"].values.tolist():
-        rows = []
-        for variable in found["variable"].values.tolist():
-            entries = mean.sel(width=width, variable=variable).data_vars.items()
-            numbers: dict[str, Any] = {name: float(value) for name, value in entries}
-            rows.append(Row(variable=variable, **numbers | {"samples": int(numbers["samples"])}))
+        table = mean.sel(width=width).to_dataframe().astype({"samples": int})
+        rows = tuple(Row(**row) for row in table.reset_index()[["variable", *mean.data_vars]].to_dict("records"))
         reference = "limit" if math.isfinite(rows[0].limit_variance) else "nothing"
-        comparisons.append(Comparison(tuple(rows), width, reference, found.attrs["program_name"]))
+        comparisons.append(Comparison(rows, width, reference, found.attrs["program_name"]))
     return comparisons
 
 
-def _rates(found: Any, choice: Choice, variable: str) -> Iterator[tuple[str, Any]]:
-    if found.sizes["width"] > 1 and np.isfinite(found[RATED].sel(choice | {"variable": variable})).any():
-        try:
-            yield RATED, rate(found, RATED, variable, **choice)
-        except ProgramError as error:  # too few widths, or they are within noise
-            yield RATED, str(error)
+def _rate(found: Any, choice: Choice, variable: str) -> Rate | str | None:
+    """The rate of the precise divergence, or why there is none, where widths are compared by it."""
+    if found.sizes["width"] < 2 or not np.isfinite(found[RATED].sel(choice | {"variable": variable})).any():
+        return None
+    try:
+        return rate(found, RATED, variable, **choice)
+    except ProgramError as error:  # too few widths, or they are within noise
+        return str(error)
 
 
 def tables(found: Any) -> Iterator[Grid]:
@@ -344,15 +334,13 @@ def tables(found: Any) -> Iterator[Grid]:
         for variable in found["variable"].values.tolist():
             rows = [comparison[variable] for comparison in comparisons]
             distances = [name for name in DISTANCES if any(math.isfinite(getattr(row, name)) for row in rows)]
-            names = ["variance", "kurtosis", *distances]
+            names, fall = ["variance", "kurtosis", *distances], _rate(found, choice, variable)
             cells = [(str(c.width), *row.cells(names)) for c, row in zip(comparisons, rows, strict=True)]
-            limited = math.isfinite(rows[0].limit_variance)
-            cells += [("limit", *rows[0].limit_cells(names))] if limited else []
+            marked = (len(cells),) if math.isfinite(rows[0].limit_variance) else ()
+            cells += [("limit", *rows[0].limit_cells(names))] if marked else []
             notes = [note, *([f"no limit: {refused}"] if refused else [])]
-            for name, fall in _rates(found, choice, variable):
-                notes.append(f"{HEADINGS[name]}{': ' if isinstance(fall, str) else ' falls as '}{fall}")
+            notes += [f"{HEADINGS[RATED]}{': ' if isinstance(fall, str) else ' falls as '}{fall}"] if fall else []
             title = ", ".join(filter(None, (f"{found.attrs['program_name']}: {variable}", said(choice))))
-            marked = (len(cells) - 1,) if limited else ()
             yield Grid(title, ("n", *(HEADINGS[name] for name in names)), tuple(cells), "\n".join(notes), marked)
 
 
@@ -360,14 +348,14 @@ def summary(found: Any) -> list[dict[str, Any]]:
     """The same numbers for JSON: constants, rows and rates of each choice; None for numbers that do not exist."""
     result = []
     for choice in choices_of(found, AXES):
-        entry: dict[str, Any] = {"constants": choice, "no_limit": no_limit(found).get(said(choice))}
-        entry["rows"] = [{"width": c.width, **row.to_json()} for c in _means(found, choice) for row in c.rows]
-        entry |= {"rates": {}, "no_rates": {}}
-        for variable in found["variable"].values.tolist():
-            fits = dict(_rates(found, choice, variable))
-            entry["rates"][variable] = {name: fit.to_json() for name, fit in fits.items() if not isinstance(fit, str)}
-            entry["no_rates"][variable] = {name: fit for name, fit in fits.items() if isinstance(fit, str)}
-        result.append(entry)
+        rates = {variable: _rate(found, choice, variable) for variable in found["variable"].values.tolist()}
+        result.append({
+            "constants": choice,
+            "no_limit": no_limit(found).get(said(choice)),
+            "rows": [{"width": c.width, **row.to_json()} for c in _means(found, choice) for row in c.rows],
+            "rates": {name: {RATED: r.to_json()} if isinstance(r, Rate) else {} for name, r in rates.items()},
+            "no_rates": {name: {RATED: r} if isinstance(r, str) else {} for name, r in rates.items()},
+        })  # fmt: skip
     return result
 
 

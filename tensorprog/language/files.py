@@ -13,7 +13,7 @@ from typing import Any
 
 from tensorprog.language.errors import FullDiskError, Problem, ProgramError, fail
 
-__all__ = ["FULL", "Lock", "json_text", "partial_name", "whole", "write_text", "writing"]
+__all__ = ["FULL", "json_text", "locked", "partial_name", "whole", "write_text", "writing"]
 
 FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG}  # no room left on the disk, or allowed
 
@@ -77,32 +77,25 @@ def _clean(value: Any) -> Any:
 # ---- locks --------------------------------------------------------------------------------------------------------
 
 
-class Lock:
-    """A lock that refuses instead of waiting, another run or another part of this process."""
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is made, and refuse instead of waiting: another run, or a part of this process.
 
-    def __init__(self, path: Path) -> None:
-        self.path, self._descriptor = path, -1
-
-    def acquire(self) -> None:
-        """Take the lock.
-
-        Raises    ProgramError if another run holds it
-        """
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+    Raises    ProgramError if another run holds it
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
         try:
-            _lock_file(self._descriptor)
+            _lock_file(descriptor)
         except OSError as error:
-            self.release()
-            if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
-                said = f"another run is writing to {self.path.parent}"
-                raise fail(said, fix="wait for its end, or name another folder") from None
-            raise
-
-    def release(self) -> None:
-        """Give the lock back, if it is held."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor = -1
+            if error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+                raise
+            fix = "wait for its end, or name another folder"
+            raise fail(f"another run is writing to {folder}", fix=fix) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _lock_file(descriptor: int) -> None:
