@@ -158,14 +158,8 @@ def _raised_at(error: BaseException) -> SourcePlace:
     while trace is not None:
         code = trace.tb_frame.f_code
         if "/torch/" not in code.co_filename and "tensorprog" not in code.co_filename:
-            found = SourcePlace(
-                "",
-                "",
-                "the forward pass",
-                code.co_filename,
-                trace.tb_lineno,
-                linecache.getline(code.co_filename, trace.tb_lineno).strip(),
-            )
+            text = linecache.getline(code.co_filename, trace.tb_lineno).strip()
+            found = replace(found, file=code.co_filename, line=trace.tb_lineno, text=text)
         trace = trace.tb_next
     return found
 
@@ -179,7 +173,7 @@ def _place(node: Any) -> SourcePlace:
     frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', node.meta.get("stack_trace") or "")
     own = [frame for frame in frames if "/torch/" not in frame[0]] or frames
     file, line, text = own[-1] if own else ("", 0, "")
-    return SourcePlace(path, owner.rsplit(".", 1)[-1], _kind(node), file, int(line), text)
+    return SourcePlace(file, int(line), 0, text, path, owner.rsplit(".", 1)[-1], _kind(node))
 
 
 def _kind(node: Any) -> str:

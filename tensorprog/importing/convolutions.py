@@ -14,6 +14,7 @@ from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import einsum
 from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, shapes_of
 from tensorprog.language.expr import Affine, Reduction, is_call
+from tensorprog.language.ir import Nonlin
 
 Numbers = Sequence[int]
 
@@ -110,7 +111,7 @@ def _shifted(
     if bordered:
         value = sketch.read_at(value, bordered, tuple(axes))
         if not value.expr.children:  # a family that is declared without a border
-            value = replace(value, expr=sketch.state("Nonlin", (value.expr,), "input"))
+            value = replace(value, expr=sketch.state(Nonlin, value.expr, role="input"))
         value = sketch.named(value, "input")
     elif value.expr.children:
         value = sketch.named(value, "input")
@@ -136,7 +137,9 @@ def _window(sketch: Parameters, operation: TracedCall, value: Traced, reducer: s
     stride = kernel if given is None or given == () else _several(given, count, 1)
     pads = _several(operation.plain(3, "padding", 0), count, 0)
     value = sketch.level(value, "what is pooled") if reducer == "max" else sketch.settled(value)
-    if any(pads) and reducer == "max" and not is_call(sketch.stated(value.expr), "relu"):
+    line = sketch.stated(value.expr)
+    inside = line.expr if isinstance(line, Nonlin) else value.expr
+    if any(pads) and reducer == "max" and not is_call(inside, "relu"):
         raise sketch.refuse(
             "a maximum over windows that leave the image",
             "use padding=0, or pool behind relu, where zeros beyond the border change nothing",

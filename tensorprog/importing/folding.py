@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from tensorprog.importing.sketch import Sentence, Sketch
+from tensorprog.importing.sketch import Sketch, changed, place_of, read_by
 from tensorprog.language.expr import (
     Affine,
-    Constant,
+    Call,
     Expr,
     IndexValue,
     Number,
@@ -20,69 +20,76 @@ from tensorprog.language.expr import (
     replace_variables,
     substitute,
     variables,
+    walk,
 )
+from tensorprog.language.ir import Dot, Nonlin, Statement
 
 __all__ = ["finished", "folded"]
-
-# ---- layers that are alike ------------------------------------------------------------------------------------------
 
 
 def folded(sketch: Sketch, result: Expr) -> Expr:
     """Let layers that are alike become members of families over an index."""
-    for prefix in _containers(sketch.lines):
+    for prefix in _containers(sketch.body):
         _hoist(sketch, prefix)
         result = _fold(sketch, result, prefix)
     return result
 
 
-def _containers(lines: Sequence[Sentence]) -> list[str]:
+def _containers(body: Sequence[Statement]) -> list[str]:
     """Paths of lists of modules, outermost first."""
     found: dict[str, set[int]] = {}
-    for line in lines:
-        for match in re.finditer(r"(?:^|\.)(\d+)(?=\.|$)", line.place.path):
-            found.setdefault(line.place.path[: match.start()], set()).add(int(match[1]))
+    for line in body:
+        path = place_of(line).path
+        for match in re.finditer(r"(?:^|\.)(\d+)(?=\.|$)", path):
+            found.setdefault(path[: match.start()], set()).add(int(match[1]))
     return sorted((prefix for prefix, numbers in found.items() if len(numbers) > 1), key=lambda p: (p.count("."), p))
 
 
-def _hoist(sketch: Sketch, prefix: str) -> None:
-    """Move what the first of several layers makes for all, such as angles of positions, before the first."""
-    numbers = {line.name: _number(line.place.path, prefix) for line in sketch.lines}
-    reads = {line.name: {variable.name for arg in line.args for variable in variables(arg)} for line in sketch.lines}
-    free: set[str] = set()  # what reads nothing of its layer
-    readers: dict[str, set[int | None]] = {}
-    for name, read in reads.items():
-        if numbers[name] is not None and all(numbers.get(other) is None or other in free for other in read):
-            free.add(name)
-        for other in read:
-            readers.setdefault(other, set()).add(numbers[name])
-    moved: set[str] = set()
-    names = [name for name in free if len(readers.get(name, ())) > 1]
-    while names:
-        moved.add(name := names.pop())
-        names += (reads[name] & free) - moved
-    first = next((k for k, line in enumerate(sketch.lines) if numbers[line.name] is not None), 0)
-    out = [replace(line, place=replace(line.place, path=prefix)) for line in sketch.lines if line.name in moved]
-    sketch.lines[first:] = [*out, *(line for line in sketch.lines[first:] if line.name not in moved)]
-
-
-def _number(path: str, prefix: str) -> int | None:
+def _number(line: Statement, prefix: str) -> int | None:
+    """The layer of a list that a statement belongs to."""
+    path = place_of(line).path
     rest = path[len(prefix) :].removeprefix(".") if path.startswith(f"{prefix}.") or not prefix else ""
     head = rest.split(".")[0]
     return int(head) if head.isdigit() else None
 
 
+def _reads(line: Statement) -> set[str]:
+    return {variable.name for expr in read_by(line) for variable in variables(expr)}
+
+
+def _readers(body: Sequence[Statement], prefix: str) -> dict[str, set[int | None]]:
+    """The layers that read a family."""
+    found: dict[str, set[int | None]] = {}
+    for line in body:
+        for name in _reads(line):
+            found.setdefault(name, set()).add(_number(line, prefix))
+    return found
+
+
+def _hoist(sketch: Sketch, prefix: str) -> None:
+    """Move what the first of several layers makes for all, such as angles of positions, before the first."""
+    numbers = {line.target.name: _number(line, prefix) for line in sketch.body}
+    reads = {line.target.name: _reads(line) for line in sketch.body}
+    free: set[str] = set()  # what reads nothing of its layer
+    for name, read in reads.items():
+        if numbers[name] is not None and all(numbers.get(other) is None or other in free for other in read):
+            free.add(name)
+    readers = _readers(sketch.body, prefix)
+    moved: set[str] = set()
+    names = [name for name in free if len(readers.get(name, ())) > 1]
+    while names:
+        moved.add(name := names.pop())
+        names += (reads[name] & free) - moved
+    first = next((k for k, line in enumerate(sketch.body) if numbers[line.target.name] is not None), 0)
+    shared = [line for line in sketch.body if line.target.name in moved]
+    out = [replace(line, span=replace(place_of(line), path=prefix)) for line in shared]
+    sketch.body[first:] = [*out, *(line for line in sketch.body[first:] if line.target.name not in moved)]
+
+
 def _fold(sketch: Sketch, result: Expr, prefix: str) -> Expr:
-    numbers = [_number(line.place.path, prefix) for line in sketch.lines]
-    segments = [
-        [sketch.lines[k] for k in group]
-        for number, group in groupby(range(len(numbers)), key=lambda k: numbers[k])
-        if number is not None
-    ]
-    users: dict[str, set[int | None]] = {}
-    for line, number in zip(sketch.lines, numbers, strict=True):
-        for name in {variable.name for arg in line.args for variable in variables(arg)}:
-            users.setdefault(name, set()).add(number)
-    shared = {name for name, found in users.items() if len(found - {None}) > 1}
+    groups = groupby(sketch.body, lambda line: _number(line, prefix))
+    segments = [[*lines] for number, lines in groups if number is not None]
+    shared = {name for name, found in _readers(sketch.body, prefix).items() if len(found - {None}) > 1}
     runs: list[list[_Layer]] = []
     for segment in segments:
         last = runs[-1][-1] if runs else None
@@ -96,63 +103,48 @@ def _fold(sketch: Sketch, result: Expr, prefix: str) -> Expr:
     return result
 
 
-@dataclass(frozen=True)
-class _Token:
-    """A part of what a layer says: equal where layers say the same."""
-
-    text: tuple[Any, ...]
-    ref: Variable | None = field(default=None, compare=False)
-    indices: tuple[str, ...] = field(default=(), compare=False)  # of the statement, by their numbers
-
-
 class _Layer:
     """What a layer says, in a form in which layers that are alike are equal: names and indices by their numbers."""
 
-    def __init__(self, sketch: Sketch, lines: Sequence[Sentence], shared: set[str], last: _Layer | None) -> None:
+    def __init__(self, sketch: Sketch, lines: Sequence[Statement], shared: set[str], last: _Layer | None) -> None:
         self.sketch, self.lines, self.shared = sketch, lines, shared
-        self.names = [line.name for line in lines]
+        self.names = [line.target.name for line in lines]
         self.declared: dict[tuple[Any, ...], str] = {}  # for this layer alone
-        before = last.lines if last else ()
-        self.keys: dict[str, tuple[Any, ...]] = {line.name: ("before", k) for k, line in enumerate(before)}
+        self.keys: dict[str, Any] = {name: ("before", k) for k, name in enumerate(last.names if last else ())}
         self.keys |= {name: ("own", k) for k, name in enumerate(self.names)}
-        self.tokens: list[_Token] = []
+        # what is said, in parts; of references they themselves, and the indices of the statement by their numbers
+        self.said: list[tuple[Any, Variable | None, list[str]]] = []
         self.base: dict[str, tuple[Expr, Variable]] = {}  # what the first layer reads where others read the last one
         for line in lines:
             self.indices: list[str] = []
-            path = re.sub(r"\d+", "#", line.place.path)
-            self._say(line.kind, line.role, line.scale, line.width, path, self._slots(line.slots))
-            for arg in line.args:
-                self._read(arg)
+            place, path = place_of(line), re.sub(r"\d+", "#", place_of(line).path)
+            options = getattr(line, "scale", ""), getattr(line, "width", "")
+            self._say(type(line), place.role, options, path, self._slots(line.target.slots))
+            for expr in read_by(line):
+                self._read(expr)
 
     def repeats(self, last: _Layer, first: bool) -> bool:
         """Whether it says what the layer before says; if that is the first, other families may stand for its base."""
-        if len(last.tokens) != len(self.tokens) or len({*self.names}) != len(last.names):
+        if len(last.said) != len(self.said) or len({*self.names}) != len(last.names):
             return False
-        for one, own in zip(last.tokens, self.tokens, strict=True):
-            if one != own and not (first and self._stands_for(one, own)):
-                return False
-        return True
+        pairs = zip(last.said, self.said, strict=True)
+        return all(one[0] == own[0] or (first and self._stands_for(one, own)) for one, own in pairs)
 
-    def _stands_for(self, one: _Token, own: _Token) -> bool:
-        x, y = one.ref, own.ref
-        if x is None or y is None or own.text[1][0] != "before" or one.text[1][0] in ("own", "before"):
+    def _stands_for(self, one: Any, own: Any) -> bool:
+        (said, x, old), (says, y, new) = one, own
+        if x is None or y is None or says[1][0] != "before" or said[1][0] in ("own", "before"):
             return False
-        to = {a: Affine.index(b) for a, b in zip(one.indices, own.indices, strict=False)}
+        to = {a: Affine.index(b) for a, b in zip(old, new, strict=False)}
         bare = [slot.bare for slot in y.slots]
         if None in bare or len({*bare}) < len(bare) or any(slot.bare not in to for slot in x.slots):
             return False
         source = substitute(x, to)
-        return {i for slot in x.slots for i in to[slot.bare or ""].indices} <= {*bare} and (
-            self.base.setdefault(y.name, (source, y))[0] == source or self._same_base(y, source)
-        )
+        known, read = self.base.setdefault(y.name, (source, y))  # it is read at other indices as it was read first
+        moved = substitute(known, {a.bare or "": b for a, b in zip(read.slots, y.slots, strict=True)})
+        return {i for slot in x.slots for i in to[slot.bare or ""].indices} <= {*bare} and moved == source
 
-    def _same_base(self, y: Variable, source: Expr) -> bool:
-        """Whether it is read at other indices as it was read first."""
-        known, first = self.base[y.name]
-        return substitute(known, {a.bare or "": b for a, b in zip(first.slots, y.slots, strict=True)}) == source
-
-    def _say(self, *text: Any) -> None:
-        self.tokens.append(_Token(text))
+    def _say(self, *text: Any, ref: Variable | None = None) -> None:
+        self.said.append((text, ref, [*self.indices]))
 
     def _index(self, name: str) -> tuple[Any, ...]:
         own = name.rstrip("_")
@@ -165,35 +157,31 @@ class _Layer:
         return tuple((slot.offset, *((self._index(name), factor) for name, factor in slot.terms)) for slot in slots)
 
     def _read(self, expr: Expr) -> None:
-        if isinstance(expr, Variable):
-            text = ("ref", self._key(expr.name), self._slots(expr.slots))
-            self.tokens.append(_Token(text, expr, tuple(self.indices)))
-        elif isinstance(expr, Constant):
-            self._say(expr.name, self._slots(expr.slots))
-        elif isinstance(expr, Number):
-            self._say(expr.value)
-        elif isinstance(expr, IndexValue):
-            self._say(self._index(expr.name))
-        elif isinstance(expr, Reduction):
-            self._say(expr.reducer, *map(self._index, expr.indices))
-        else:
-            self._say(getattr(expr, "atom", type(expr)), len(expr.children))
-        for child in expr.children:
-            self._read(child)
+        for node in walk(expr):
+            if isinstance(node, Variable):
+                self._say("ref", self._key(node.name), self._slots(node.slots), ref=node)
+            elif isinstance(node, Reduction):
+                self._say(node.reducer, *map(self._index, node.indices))
+            elif isinstance(node, Call):
+                self._say(node.atom, len(node.args))
+            elif isinstance(node, IndexValue):
+                self._say(self._index(node.name))
+            else:
+                self._say(node.value if isinstance(node, Number) else (node.name, self._slots(node.slots)))
 
     def _key(self, name: str) -> Any:
         """How a family is called; what is declared for this layer alone by its declaration."""
         entry = self.sketch.declared.get(name)
         if name in self.keys or entry is None or name in self.shared:
             return self.keys.get(name, name)
-        kept, self.indices, self.tokens = (self.indices, self.tokens), [], []
-        self._say(entry.widths, entry.role, *map(self._index, entry.indices))
-        for key, value in entry.options:
-            self._say(key)
-            self._read(value) if isinstance(value, Expr) else self._say(name)
-        path = re.sub(r"\d+", "#", entry.parameter)
-        said = ("declared", path, *(token.text for token in self.tokens))
-        self.indices, self.tokens = kept
+        kept, self.indices, self.said = (self.indices, self.said), [], []
+        place = place_of(entry)
+        widths = getattr(entry, "shape", ""), getattr(entry, "width", ""), getattr(entry, "data", None)
+        self._say(widths, place.role, *map(self._index, entry.indices))
+        for expr in read_by(entry):
+            self._read(expr)
+        said = ("declared", re.sub(r"\d+", "#", place.parameter), *(text for text, *_ in self.said))
+        self.indices, self.said = kept
         self.keys[name] = (*said, sum(key[:-1] == said for key in self.declared))
         self.declared[self.keys[name]] = name
         return self.keys[name]
@@ -203,62 +191,50 @@ def _folded_run(sketch: Sketch, result: Expr, run: Sequence[_Layer]) -> Expr:
     """Put one layer with an index in the place of several."""
     first, second, count = run[0], run[1], len(run)
     layer = sketch.atom((count, count), start=1)
-    member = {
-        name: (own, k) for k, each in enumerate(run, start=1) for own, name in zip(first.names, each.names, strict=True)
-    }
     declared = {key: name for key, name in first.declared.items() if key in second.declared}
+    member: dict[str, tuple[str, int]] = {}
     for k, each in enumerate(run, start=1):
+        member |= {name: (own, k) for own, name in zip(first.names, each.names, strict=True)}
         member |= {each.declared[key]: (name, k) for key, name in declared.items()}
 
-    def inside(ref: Variable) -> Expr | None:
-        """As the second layer reads it."""
-        if ref.name not in member:
-            return None
-        name, where = member[ref.name]
-        return Variable(name, (layer.slot + (where - 2), *ref.slots))
+    def moved(expr: Expr, inside: bool) -> Expr:
+        """As the second layer reads it, or as what stands before and behind all layers does."""
 
-    def outside(ref: Variable) -> Expr | None:
-        if ref.name not in member:
-            return None
-        name, where = member[ref.name]
-        return Variable(name, (Affine((), where, "L" if where == count else ""), *ref.slots))
+        def change(ref: Variable) -> Expr | None:
+            if ref.name not in member:
+                return None
+            name, where = member[ref.name]
+            return Variable(name, (layer.slot + (where - 2) if inside else Affine((), where), *ref.slots))
 
-    start = next(k for k, line in enumerate(sketch.lines) if line is first.lines[0])
-    lines = list(sketch.lines[:start])
+        return replace_variables(expr, change)
+
+    start = next(k for k, line in enumerate(sketch.body) if line is first.lines[0])
+    body = sketch.body[:start]
     for line in first.lines:
-        if line.name in second.base:
-            source, later = second.base[line.name]
-            slots = (Affine((), 0), *later.slots)
-            lines.append(Sentence(line.name, slots, "Nonlin", (source,), line.place, f"base:{line.role}"))
+        if line.target.name in second.base:
+            source, later = second.base[line.target.name]
+            target, place = Variable(line.target.name, (Affine((), 0), *later.slots)), place_of(line)
+            body.append(Nonlin(target, moved(source, False), span=replace(place, role=f"base:{place.role}")))
     for line, own in zip(first.lines, second.lines, strict=True):
-        args = tuple(replace_variables(arg, inside) for arg in own.args)
-        lines.append(replace(line, slots=(layer.slot, *own.slots), repeats=count, args=args))
-    lines += [line for line in sketch.lines[start:] if line.name not in member]
-    sketch.lines = [
-        line
-        if line.repeats == count and line.name in member
-        else replace(line, args=tuple(replace_variables(arg, outside) for arg in line.args))
-        for line in lines
-    ]
+        target = Variable(line.target.name, (layer.slot, *own.target.slots))
+        body.append(changed(own, lambda expr: moved(expr, True), target=target, span=line.span))
+    rest = (line for line in sketch.body[start:] if line.target.name not in member)
+    sketch.body = [*body, *(changed(line, lambda expr: moved(expr, False)) for line in rest)]
     for name in declared.values():
         entry = sketch.declared[name]
-        sketch.declared[name] = replace(entry, indices=(layer.name, *entry.indices), repeats=count)
+        sketch.declared[name] = replace(entry, indices=(layer.name, *entry.indices))
     gone = {name for name, (_, where) in member.items() if where > 1}
     sketch.declared = {name: entry for name, entry in sketch.declared.items() if name not in gone}
     sketch.layers.append(layer)
-    return replace_variables(result, outside)
+    return moved(result, False)
 
 
 def finished(sketch: Sketch, result: Expr) -> Expr:
     """The output as a whole family, which is what outputs are."""
     assert isinstance(result, Variable)
-    own = [line for line in sketch.lines if line.name == result.name]
-    if (
-        len(own) == 1
-        and len(own[0].slots) == len(result.slots)
-        and all(slot.bare for slot in (*own[0].slots, *result.slots))
-        and own[0].kind != "Dot"
-    ):
+    own = [line for line in sketch.body if line.target.name == result.name]
+    whole = len(own) == 1 and not isinstance(own[0], Dot) and len(own[0].target.slots) == len(result.slots)
+    if whole and all(slot.bare for slot in (*own[0].target.slots, *result.slots)):
         return result
-    sketch.place = own[0].place if own else sketch.place
-    return sketch.state("Nonlin", (result,), "output")
+    sketch.place = place_of(own[0]) if own else sketch.place
+    return sketch.state(Nonlin, result, role="output")

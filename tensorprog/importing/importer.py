@@ -14,12 +14,13 @@ from tensorprog.importing.capture import Captured, capture, frozen_at
 from tensorprog.importing.folding import finished, folded
 from tensorprog.importing.parts import pruned, separated, unrolled
 from tensorprog.importing.refusals import InvalidText
-from tensorprog.importing.sketch import Sketch
-from tensorprog.importing.text import written
+from tensorprog.importing.sketch import Sketch, place_of
+from tensorprog.importing.text import named
 from tensorprog.importing.translation import translated
 from tensorprog.importing.values import Traced
 from tensorprog.language.errors import check_count, fail
 from tensorprog.language.expr import Variable
+from tensorprog.language.writing import FOLDER, pack
 from tensorprog.program import Program
 from tensorprog.results.imported import Fate, Imported
 
@@ -82,22 +83,19 @@ def _made(
     result = finished(sketch, result)
     if not fold:
         sketch.note("layers are written out one by one: their recurrence has no limit yet")
-    title = f"{captured.module} at initialisation"
-    comments = [
-        f"Imported from the torch module {captured.module} at widths {one} and {other}"
-        + (f"; variances as they are at n = {at}." if at else "."),
-        *_wrapped(sketch.notes),
-    ]
-    made = written(sketch, result, _name(name or captured.module), title, comments)
-    program = Program.from_netsor(made.netsor)
+    netsor, names = named(sketch, result, _name(name or captured.module), f"{captured.module} at initialisation")
+    at_n = f"; variances as they are at n = {at}." if at else "."
+    head = [f"Imported from the torch module {captured.module} at widths {one} and {other}{at_n}"]
+    text, arrays = pack(netsor)
+    program = Program.from_netsor(netsor)
     program.imported = Imported(
         captured.module,
         (one, other),
         at,
-        tuple(_fates(captured, sketch, made.names)),
+        tuple(_fates(captured, sketch, names)),
         tuple(sketch.notes),
-        made.text,
-        made.arrays,
+        "".join(f"# {comment}\n" for comment in (*head, *_wrapped(sketch.notes))) + text,
+        {key.removeprefix(FOLDER): array for key, array in arrays.items()},
         value.power,
         _layout(value),
     )
@@ -125,8 +123,10 @@ def _wrapped(notes: Sequence[str]) -> list[str]:
 def _fates(captured: Captured, sketch: Sketch, names: Mapping[str, str]) -> list[Fate]:
     """What became of each parameter; those of layers that are one family are found by the first layer's."""
     became: dict[str, list[str]] = {}
+    layers = {atom.name for atom in sketch.layers}
     for entry in sketch.declared.values():
-        key = _starred(entry.parameter) if entry.repeats > 1 else entry.parameter
+        parameter = place_of(entry).parameter
+        key = _starred(parameter) if layers & {*entry.indices} else parameter
         became.setdefault(key, []).append(names[entry.name])
     found = []
     for node, parameter in captured.parameters.items():

@@ -13,6 +13,7 @@ from tensorprog.importing.capture import Parameter
 from tensorprog.importing.sketch import Again, Sketch
 from tensorprog.importing.values import AxisPart, Traced, scaled
 from tensorprog.language.expr import Affine, Constant, Expr, IndexValue, Number, Variable, call, slots_of, sum_of
+from tensorprog.language.ir import MatMul, Nonlin, Table
 
 __all__ = ["Parameters"]
 
@@ -86,21 +87,17 @@ class Parameters(Sketch):
             found: tuple[str, Variable, Fraction] = self.used[entry.name]
             return found[1], found[2]
         law, (one, other) = entry.law, entry.laws
-        names = tuple(self.atom(atom.sizes).name for atom in self._index_atoms(value))
         number, power = self.law(entry, None)
         moves = not one.error and abs(one.mean - other.mean) > 1e-9 * max(abs(one.mean), abs(other.mean))
         if not self.at and law.mean and (moves or power):
             raise self.refuse(f"the mean of {entry.name} changes with the width", "keep it the same, or give at=")
-        power = power / 2
         lasting = not self.exponents.get(entry.name)  # what vanishes with the width is small enough for a Gaussian
         uniform = lasting and law.kind == "uniform"
-        options: list[tuple[str, Any]] = [("mean", Number(law.mean))] if law.mean and not uniform else []
-        options.append(("cov", Number(1 if uniform else number)))
-        name = self.declare("e", names, tuple(options), (ratio,), entry.name)
-        made = Variable(name, slots_of(names))
+        mean, cov = (0, Number(1)) if uniform else (law.mean or 0, Number(number))
+        made = self.initial(self._indices(value), cov, ratio, entry.name, mean)
         if uniform:
             wave = scaled(call("erf", call("divide", made, call("sqrt", Number(2)))), math.sqrt(3 * number))
-            made = self.state("Nonlin", (sum_of([wave, Number(law.mean)]),), "uniform", slots=slots_of(names))
+            made = self.state(Nonlin, sum_of([wave, Number(law.mean)]), role="uniform", slots=made.slots)
         elif not law.gaussian and (lasting or self.at):
             self.as_gaussian.add(entry.name)
             self.note(
@@ -108,12 +105,12 @@ class Parameters(Sketch):
                 if not lasting
                 else f"{entry.name}: entries that are not Gaussian are taken as Gaussian of the same variance"
             )
-        self.used[entry.name] = ("vector", made, power)
-        return made, power
+        self.used[entry.name] = ("vector", made, power / 2)
+        return made, power / 2
 
-    def _index_atoms(self, value: Traced) -> list[AxisPart]:
+    def _indices(self, value: Traced) -> tuple[str, ...]:
         """Fresh reading of the parameter's own indices, whatever has become of its axes."""
-        return [atom for atom in self.parameter(value.parameter).atoms if not atom.is_width]
+        return tuple(atom.name for atom in self.parameter(value.parameter).atoms if not atom.is_width)
 
     # -- weights ------------------------------------------------------------------------------------------------
 
@@ -129,17 +126,15 @@ class Parameters(Sketch):
                 raise self.refuse(f"the entries of {entry.name} have a mean other than 0", "let it be 0")
             ratio = self.ratio(fan)
             variance, power = self.law(entry, ratio)
-            names = tuple(self.atom(atom.sizes).name for atom in self._index_atoms(value))
-            name = self.declare("W", names, (("variance", Number(variance)),), (rows, ratio), entry.name)
+            made = self.weights(self._indices(value), variance, (rows, ratio), entry.name)
             if not entry.law.gaussian:
                 self.as_gaussian.add(entry.name)
                 self.note(
                     "entries of hidden weights that are not Gaussian are taken as Gaussian of the same variance: "
                     "the limit is the same, finite widths differ by O(1/n)"
                 )
-            known = self.used[entry.name] = (*use, Variable(name), power / 2)
-        made: Variable = known[2]
-        return Variable(made.name, self.slots(value)), known[3] + value.power
+            known = self.used[entry.name] = (*use, made.name, power / 2)
+        return Variable(known[2], self.slots(value)), known[3] + value.power
 
     def _twice(self, entry: Parameter) -> Exception:
         return self.refuse(
@@ -186,29 +181,26 @@ class Parameters(Sketch):
             kind = "" if data is None else f"a sum over {data.shape[-1]} "
             self.note(f"{entry.name}: {kind}entries that are not Gaussian are taken as Gaussian of one covariance")
         names = tuple(atom.name for atom in (*own, *batch))
-        options: tuple[tuple[str, Any], ...]
+        options: dict[str, Any] = {}
         count = math.prod(atom.size for atom in batch)
         diagonal = gram.reshape(count, count)
         if np.allclose(diagonal, diagonal[0, 0] * np.eye(count), rtol=1e-12, atol=0):
-            options = (("cov", Number(number * float(diagonal[0, 0]))),)
+            cov: Expr = Number(number * float(diagonal[0, 0]))
         elif not own and data is not None:
-            options = (("data", np.asarray(data, float)), ("variance", Number(number * data.shape[-1])))
+            cov, options = Number(number * data.shape[-1]), {"data": Table.of(data)}
         else:
             table = self.table(gram.reshape([atom.size for atom in (*batch, *batch)]), [*batch, *batch])
-            assert isinstance(table, Constant)
             second = tuple(Affine.index(f"{atom.name}_") for atom in batch)
-            cov: Expr = scaled(Constant(table.name, (*(atom.slot for atom in batch), *second)), number)
+            cov = scaled(Constant(table.name, (*(atom.slot for atom in batch), *second)), number)
             for atom in own:
                 cov = call("where", call("equal", _index(atom), _index(atom, "_")), cov, Number(0))
-            options = (("cov", cov),)
-        ratio = self.ratio(width) if width is not None else ONE
-        name = self.declare("e", names, options, (ratio,), entry.name)
-        self.used[entry.name] = ("rows", name)
+        made = self.initial(names, cov, self.ratio(width) if width is not None else ONE, entry.name, **options)
+        self.used[entry.name] = ("rows", made.name)
         copies = frozenset() if width is not None else frozenset([value.parameter])
         if copies and value.parameter in self.decisions.scores:
-            made = self.as_score(self.mixed(entry, Variable(name, slots)))
-            return Traced(value.axes, made, power / 2)
-        return Traced(value.axes, Variable(name, slots), power / 2 + value.power, copies=copies)
+            score = self.as_score(self.mixed(entry, Variable(made.name, slots)))
+            return Traced(value.axes, score, power / 2)
+        return Traced(value.axes, Variable(made.name, slots), power / 2 + value.power, copies=copies)
 
     def mixed(self, entry: Parameter, vector: Variable) -> Variable:
         """Vectors behind a weight of their own: of the same covariance, and an operand of scores.
@@ -222,8 +214,7 @@ class Parameters(Sketch):
             )
         if self.exact:
             return vector
-        name = self.declare("W", (), (("variance", Number(1)),), (ONE, ONE), entry.name, "mix")
-        return self.state("MatMul", (Variable(name), vector), "product")
+        return self.state(MatMul, self.weights((), 1, (ONE, ONE), entry.name, "mix"), vector, role="product")
 
     def met(self, one: Traced, other: Traced) -> frozenset[str]:
         """Readouts in what two tensors make together; where one of them meets a vector, it must be a score.

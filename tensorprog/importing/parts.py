@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from tensorprog.importing.refusals import SourcePlace
-from tensorprog.importing.sketch import Sentence, Sketch
+from tensorprog.importing.sketch import Record, Sketch, changed, place_of, read_by
 from tensorprog.language.expr import (
     Affine,
     Call,
@@ -25,10 +26,12 @@ from tensorprog.language.expr import (
     variables,
     walk,
 )
+from tensorprog.language.ir import Initial, MatMul, Nonlin, Statement, Table
 
 __all__ = ["pruned", "separated", "unrolled"]
 
 PARTS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n")}  # gates, in torch's order
+FEW = 4  # parts that get a statement or a name each
 
 
 def _label(place: SourcePlace, size: int, value: int) -> str:
@@ -37,85 +40,85 @@ def _label(place: SourcePlace, size: int, value: int) -> str:
     return names[value] if len(names) == size and value < size else str(value + 1)
 
 
-# ---- parts that are defined one by one ----------------------------------------------------------------------------
+def _definitions(sketch: Sketch) -> dict[str, list[Statement]]:
+    """Statements by the families that they define."""
+    found: dict[str, list[Statement]] = {}
+    for line in sketch.body:
+        found.setdefault(line.target.name, []).append(line)
+    return found
 
-FEW = 4  # parts that get a statement each
+
+def _numbered(lines: Sequence[Statement]) -> list[int]:
+    """Slots at which all definitions of a family have numbers."""
+    return [k for k in range(len(lines[0].target.slots)) if all(not line.target.slots[k].terms for line in lines)]
+
+
+def _kept(line: Statement) -> set[str]:
+    """Indices that a statement normalises along: a softmax needs all its entries."""
+    nodes = (node for expr in read_by(line) for node in walk(expr))
+    return {index for node in nodes if isinstance(node, Reduction) and not node.removes for index in node.indices}
+
+
+def _fixed(sketch: Sketch, record: Record, index: str, value: int, **others: Any) -> Record:
+    """A record where an index has a value."""
+    to = {index: Affine((), value), f"{index}_": Affine((), value)}
+    return changed(record, lambda expr: _looked_up(sketch, _at(sketch, expr, to)), **others)
+
+
+# ---- parts that are defined one by one ----------------------------------------------------------------------------
 
 
 def unrolled(sketch: Sketch, result: Expr) -> None:
     """What reads a few joined parts by an index, statement by statement: the halves of rotary positions."""
-    parts: dict[str, list[Sentence]] = {}
-    for line in sketch.lines:
-        if line.role == "joined":
-            parts.setdefault(line.name, []).append(line)
     joined = {}
-    for name, lines in parts.items():
-        constant = [k for k in range(len(lines[0].slots)) if all(not line.slots[k].terms for line in lines)]
-        if len(constant) == 1 and 1 < len(lines) <= FEW:
-            joined[name] = constant[0]
+    for name, lines in _definitions(sketch).items():
+        numbered = _numbered(lines)
+        if place_of(lines[0]).role == "joined" and len(numbered) == 1 and 1 < len(lines) <= FEW:
+            joined[name] = numbered[0]
     if any(variable.name in joined for variable in variables(result)):
         return
-    found: list[Sentence] = []
-    for line in sketch.lines:
-        kept = _kept(line)
-        indices = [i for i in dict.fromkeys(i for arg in line.args for i in _read_by(arg, joined)) if i not in kept]
-        if not indices or line.name in joined:
-            found.append(line)
-            continue
+    found: list[Statement] = []
+    for line in sketch.body:
+        read = [node for expr in read_by(line) for node in variables(expr) if node.name in joined]
+        indices = dict.fromkeys(index for node in read for index in node.slots[joined[node.name]].indices)
         versions = [line]
-        for index in indices:
-            size, start = sketch.atoms[index].size, sketch.atoms[index].start
-            own = [k for k, slot in enumerate(line.slots) if slot == Affine.index(index)]
-            if own:
-                joined[line.name] = own[0]
+        for index in indices if line.target.name not in joined else ():
+            if index in _kept(line):
+                continue
+            atom, slots = sketch.atoms[index], line.target.slots
+            values = range(atom.start, atom.start + atom.size)
+            if Affine.index(index) in slots:
+                joined[line.target.name] = slots.index(Affine.index(index))
                 versions = [
-                    replace(
-                        each,
-                        slots=tuple(slot.at({index: Affine((), value)}) for slot in each.slots),
-                        args=tuple(_at_value(sketch, arg, index, value) for arg in each.args),
-                    )
+                    _fixed(sketch, each, index, value, target=substitute(each.target, {index: Affine((), value)}))
                     for each in versions
-                    for value in range(start, start + size)
+                    for value in values
                 ]
             else:
                 versions = [
-                    replace(
-                        each,
-                        args=tuple(_summed_out(sketch, arg, index, range(start, start + size)) for arg in each.args),
-                    )
-                    for each in versions
+                    changed(each, lambda expr, i=index, v=values: _summed_out(sketch, expr, i, v)) for each in versions
                 ]
         found += versions
-    sketch.lines = [
-        replace(line, args=tuple(_read_through(sketch, arg, line.kind == "Nonlin") for arg in line.args))
-        for line in found
-    ]
+    sketch.body = found
+    parts = {name: lines for name, lines in _definitions(sketch).items() if place_of(lines[0]).role == "joined"}
+    sketch.body = [changed(line, lambda expr, own=line: _read_through(parts, expr, own)) for line in found]
 
 
-def _kept(line: Sentence) -> set[str]:
-    """Indices that a statement reduces over or normalises along: a softmax needs all its entries."""
-    nodes = (node for arg in line.args for node in walk(arg))
-    return {index for node in nodes if isinstance(node, Reduction) and not node.removes for index in node.indices}
-
-
-def _read_through(sketch: Sketch, expr: Expr, signs: bool) -> Expr:
+def _read_through(parts: dict[str, list[Statement]], expr: Expr, line: Statement) -> Expr:
     """References to joined parts that only repeat other families, or their negatives, as references to these."""
 
     def change(ref: Variable) -> Expr | None:
-        parts = [line for line in sketch.lines if line.name == ref.name and line.role == "joined"]
-        if any(all(slot.terms for slot in line.slots) for line in parts):
+        lines = parts.get(ref.name, ())
+        if any(all(slot.terms for slot in part.target.slots) for part in lines):
             return None  # a part that is several members
-        for line in parts:
-            if all(own.terms or own == slot for own, slot in zip(line.slots, ref.slots, strict=True)):
-                arg = line.args[0]
-                inner = arg.args[0] if signs and is_call(arg, "negative") else arg
-                bare = all(slot.bare or not slot.terms for slot in line.slots)
-                if not isinstance(inner, Variable) or not bare:
+        for part in lines:
+            slots = part.target.slots
+            if all(own.terms or own == slot for own, slot in zip(slots, ref.slots, strict=True)):
+                (arg,) = read_by(part)
+                inner = arg.args[0] if isinstance(line, Nonlin) and is_call(arg, "negative") else arg
+                if not isinstance(inner, Variable) or not all(slot.bare or not slot.terms for slot in slots):
                     return None
-                return substitute(
-                    arg,
-                    {own.bare: slot for own, slot in zip(line.slots, ref.slots, strict=True) if own.bare is not None},
-                )
+                return substitute(arg, {own.bare: slot for own, slot in zip(slots, ref.slots, strict=True) if own.bare})
         return None
 
     return rebuild(replace_variables(expr, change), _difference)
@@ -129,19 +132,6 @@ def _difference(node: Expr) -> Expr | None:
     return None
 
 
-def _read_by(expr: Expr, joined: dict[str, int]) -> list[str]:
-    """Indices by which families with such parts are read."""
-    found: list[str] = []
-    for node in walk(expr):
-        if isinstance(node, Variable) and node.name in joined:
-            found += node.slots[joined[node.name]].indices
-    return found
-
-
-def _at_value(sketch: Sketch, expr: Expr, index: str, value: int) -> Expr:
-    return _without_border(sketch, substitute(expr, {index: Affine((), value)}))
-
-
 def _summed_out(sketch: Sketch, expr: Expr, index: str, values: range) -> Expr:
     """Sums over an index written out."""
 
@@ -150,7 +140,7 @@ def _summed_out(sketch: Sketch, expr: Expr, index: str, values: range) -> Expr:
             return None
         rest = tuple(name for name in node.indices if name != index)
         inside = Reduction("sum", rest, node.arg) if rest else node.arg
-        return sum_of(_at_value(sketch, inside, index, value) for value in values)
+        return sum_of(_at(sketch, inside, {index: Affine((), value)}) for value in values)
 
     return rebuild(expr, change)
 
@@ -167,40 +157,26 @@ def separated(sketch: Sketch, result: Expr) -> Expr:
         result = _separate(sketch, result, *found)
 
 
-def _references(sketch: Sketch, result: Expr) -> dict[str, list[Variable]]:
-    found: dict[str, list[Variable]] = {}
-    for expr in (*(arg for line in sketch.lines for arg in line.args), result):
-        for node in walk(expr):
-            if isinstance(node, Variable):
-                found.setdefault(node.name, []).append(node)
-    return found
-
-
 def _to_separate(sketch: Sketch, result: Expr) -> tuple[str, int, list[int]] | None:
-    count: dict[str, int] = {}
-    for line in sketch.lines:
-        count[line.name] = count.get(line.name, 0) + 1
-    kept = {line.name: _kept(line) for line in sketch.lines}
-    parts: dict[str, list[str | None]] = {}
-    for line in sketch.lines:
-        if count[line.name] > 1:  # where all its definitions have numbers
-            before = parts.get(line.name, [""] * len(line.slots))
-            parts[line.name] = [None if slot.terms else own for slot, own in zip(line.slots, before, strict=True)]
-    single = {
-        line.name: [None if slot.bare in kept[line.name] else slot.bare for slot in line.slots]
-        for line in sketch.lines
-        if count[line.name] == 1
+    """A family, one of its slots, and the few numbers that are read there."""
+    places: dict[str, Sequence[int]] = {
+        entry.name: range(len(entry.indices))
+        for entry in sketch.declared.values()
+        if not isinstance(entry, Initial) or entry.data is None
     }
-    declared: dict[str, list[str | None]] = {
-        **single,
-        **parts,
-        **{d.name: list(d.indices) for d in sketch.declared.values() if "data" not in dict(d.options)},
-    }
-    for name, read in _references(sketch, result).items():
-        for position, own in enumerate(declared.get(name, [])):
-            values = {ref.slots[position].offset if not ref.slots[position].terms else None for ref in read}
-            if own is not None and None not in values and len(values) <= 4:
-                return name, position, sorted(value for value in values if value is not None)
+    for name, lines in _definitions(sketch).items():
+        slots, kept = lines[0].target.slots, _kept(lines[0])
+        single = [k for k, slot in enumerate(slots) if slot.bare and slot.bare not in kept]
+        places[name] = single if len(lines) == 1 else _numbered(lines)
+    references: dict[str, list[Variable]] = {}
+    for expr in (*read_by(*sketch.body), result):
+        for node in variables(expr):
+            references.setdefault(node.name, []).append(node)
+    for name, read in references.items():
+        for position in places.get(name, ()):
+            found = {ref.slots[position] for ref in read}
+            if len(found) <= FEW and not any(slot.terms for slot in found):
+                return name, position, sorted(slot.offset for slot in found)
     return None
 
 
@@ -212,70 +188,46 @@ def _separate(sketch: Sketch, result: Expr, name: str, position: int, values: Se
             return None
         return Variable(names[ref.slots[position].offset], (*ref.slots[:position], *ref.slots[position + 1 :]))
 
-    def at(expr: Expr, index: str, value: int) -> Expr:
-        return _without_border(sketch, substitute(expr, {index: Affine((), value), f"{index}_": Affine((), value)}))
+    def changing(expr: Expr) -> Expr:
+        return replace_variables(expr, change)
 
-    lines: list[Sentence] = []
-    for line in sketch.lines:
-        if line.name != name:
-            lines.append(replace(line, args=tuple(replace_variables(arg, change) for arg in line.args)))
+    body: list[Statement] = []
+    for line in sketch.body:
+        if line.target.name != name:
+            body.append(changed(line, changing))
             continue
-        slots = (*line.slots[:position], *line.slots[position + 1 :])
-        index = line.slots[position].bare
-        if index is None:
-            value = line.slots[position].offset
-            if value in names:
-                label = _label(line.place, 0, value)
-                lines.append(
-                    replace(
-                        line,
-                        name=names[value],
-                        slots=slots,
-                        role=f"{line.role}:{label}",
-                        args=tuple(replace_variables(arg, change) for arg in line.args),
-                    )
-                )
-                sketch.vectors[names[value]] = sketch.vectors[name]
-            continue
-        size = sketch.atoms[index].size
-        size = size if line.kind == "MatMul" else 0  # queries, keys and values are products
-        lines += [
-            replace(
-                line,
-                name=names[value],
-                slots=slots,
-                role=f"{line.role}:{_label(line.place, size, value)}",
-                args=tuple(at(arg, index, value) for arg in line.args),
-            )
-            for value in values
-        ]
-        for value in values:
-            sketch.vectors[names[value]] = sketch.vectors[name]
-    sketch.lines = lines
+        own, place = line.target.slots[position], place_of(line)
+        slots = (*line.target.slots[:position], *line.target.slots[position + 1 :])
+        # queries, keys and values are products
+        size = sketch.atoms[own.bare].size if own.bare and isinstance(line, MatMul) else 0
+        for value in values if own.bare else set(values) & {own.offset}:
+            role = f"{place.role}:{_label(place, size, value)}"
+            target, span = Variable(names[value], slots), replace(place, role=role)
+            body.append(changed(_fixed(sketch, line, own.bare or "", value), changing, target=target, span=span))
+    sketch.body = body
     entry = sketch.declared.pop(name, None)
     for value in values if entry else ():
         assert entry is not None
         index = entry.indices[position]
-        sketch.declared[names[value]] = replace(
-            entry,
-            name=names[value],
-            indices=(*entry.indices[:position], *entry.indices[position + 1 :]),
-            options=tuple((key, _looked_up(sketch, at(option, index, value))) for key, option in entry.options),
-            role=_label(entry.place, sketch.atoms[index].size, value),
-        )
-    return replace_variables(result, change)
+        span = replace(place_of(entry), role=_label(place_of(entry), sketch.atoms[index].size, value))
+        indices = (*entry.indices[:position], *entry.indices[position + 1 :])
+        made = _fixed(sketch, entry, index, value, name=names[value], indices=indices, span=span)
+        sketch.declared[made.name] = made
+    return changing(result)
 
 
-def _without_border(sketch: Sketch, expr: Expr) -> Expr:
-    """Members of families outside of their borders are zero, and so are products with them."""
+def _at(sketch: Sketch, expr: Expr, values: dict[str, Affine]) -> Expr:
+    """An expression where indices have values; members of families outside of their borders are zero, and so are
+    products with them."""
+    expr = substitute(expr, values)
     if not any(isinstance(node, Variable) and any(not slot.terms for slot in node.slots) for node in walk(expr)):
         return expr
     inside: dict[tuple[str, int], set[int]] = {}
-    for line in sketch.lines:
-        for k, slot in enumerate(line.slots):
+    for line in sketch.body:
+        for k, slot in enumerate(line.target.slots):
             atom = sketch.atoms[slot.bare] if slot.bare else None
-            values = range(atom.start, atom.start + atom.size) if atom else (slot.offset,)
-            inside.setdefault((line.name, k), set()).update(values)
+            numbers = range(atom.start, atom.start + atom.size) if atom else (slot.offset,)
+            inside.setdefault((line.target.name, k), set()).update(numbers)
 
     def outside(node: Expr) -> bool:
         return isinstance(node, Variable) and any(
@@ -299,7 +251,9 @@ def _without_border(sketch: Sketch, expr: Expr) -> Expr:
 def _looked_up(sketch: Sketch, expr: Expr) -> Expr:
     """The number of a table that is read at numbers, and the branch of a choice between numbers."""
     if isinstance(expr, Constant) and all(not slot.terms for slot in expr.slots):
-        return Number(float(sketch.tables[expr.name].array[tuple(slot.offset for slot in expr.slots)]))
+        table = sketch.tables[expr.name].value
+        assert isinstance(table, Table)
+        return Number(float(table.array[tuple(slot.offset for slot in expr.slots)]))
     if isinstance(expr, Call) and expr.atom == "where" and isinstance(expr.args[0], Call):
         left, right = expr.args[0].args
         if isinstance(left, Number | IndexValue) and left == right:
@@ -309,22 +263,17 @@ def _looked_up(sketch: Sketch, expr: Expr) -> Expr:
 
 def pruned(sketch: Sketch, result: Expr) -> None:
     """Leave out what nothing reads."""
-    wanted = {variable.name for variable in variables(result)}
-    names = [*wanted]
-    by_name: dict[str, list[Sentence]] = {}
-    for line in sketch.lines:
-        by_name.setdefault(line.name, []).append(line)
+    lines = _definitions(sketch)
+    wanted: set[str] = set()
+    names = [variable.name for variable in variables(result)]
     while names:
-        for line in by_name.get(names.pop(), []):
-            new = {variable.name for arg in line.args for variable in variables(arg)} - wanted
-            wanted |= new
-            names += new
-    kept = [line for line in sketch.lines if line.name in wanted]
-    sketch.lines = kept
-    order = dict.fromkeys(variable.name for line in kept for arg in line.args for variable in variables(arg))
-    order |= dict.fromkeys(variable.name for variable in variables(result))
+        if (name := names.pop()) not in wanted:
+            wanted.add(name)
+            names += [variable.name for expr in read_by(*lines.get(name, ())) for variable in variables(expr)]
+    sketch.body = [line for line in sketch.body if line.target.name in wanted]
+    read = (variable for expr in (*read_by(*sketch.body), result) for variable in variables(expr))
+    order = dict.fromkeys(variable.name for variable in read)
     sketch.declared = {name: sketch.declared[name] for name in order if name in sketch.declared}
-    exprs: list[Expr] = [arg for line in kept for arg in line.args]
-    exprs += [value for entry in sketch.declared.values() for _, value in entry.options if isinstance(value, Expr)]
+    exprs = read_by(*sketch.body, *sketch.declared.values())
     tables = {node.name for expr in exprs for node in walk(expr) if isinstance(node, Constant)}
     sketch.tables = {name: entry for name, entry in sketch.tables.items() if name in tables}

@@ -12,6 +12,7 @@ import numpy as np
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Inner, Traced, atoms_of, product, scaled
 from tensorprog.language.expr import Call, Expr, Number, Variable, call, free_indices, is_call
+from tensorprog.language.ir import MatMul
 from tensorprog.language.recognised import recognised
 
 __all__ = ["added", "einsum", "met_on", "multiplied", "number_of", "summed", "together"]
@@ -310,7 +311,7 @@ def _weighted(
         copies: frozenset[str] = frozenset()
     else:
         matrix, power = sketch.weight(weight, fan_own, sketch.ratio(rows[0]) if rows else Fraction(1))
-        made = sketch.state("MatMul", (matrix, x), "product")
+        made = sketch.state(MatMul, matrix, x, role="product")
         copies = frozenset() if rows else frozenset([weight.parameter])
     if copies and value.copies:
         raise sketch.refuse(f"{entry.name} acts on readouts", "let vectors keep their width")
@@ -322,7 +323,7 @@ def _weighted(
 def _score(sketch: Parameters, weight: Traced, fan: AxisPart, x: Variable) -> tuple[Variable, Fraction]:
     """A readout that is one number for all coordinates."""
     matrix, power = sketch.weight(weight, fan, Fraction(1))
-    return sketch.as_score(sketch.state("MatMul", (matrix, x), "product")), power
+    return sketch.as_score(sketch.state(MatMul, matrix, x, role="product")), power
 
 
 def _input_layer(sketch: Parameters, known: FixedTensor, value: Traced, lead: int) -> Traced | None:

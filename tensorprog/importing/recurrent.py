@@ -11,10 +11,10 @@ import numpy as np
 from tensorprog.importing.operations import Result, TracedCall, rule
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.products import added, einsum
-from tensorprog.importing.sketch import Sentence
 from tensorprog.importing.values import AxisPart, FixedTensor, Traced, shapes_of
 from tensorprog.importing.views import join, reshaped
 from tensorprog.language.expr import Affine, Expr, Number, Variable, call, free_indices
+from tensorprog.language.ir import MatMul, Nonlin
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
@@ -114,14 +114,13 @@ def _layer(
             "the recurrent weights change with the width in another way than 1/n" + sketch.blame(),
             "initialise them with variance 1/n, or give at=",
         )
-    zero = Affine((), 0)
+    zero, now = Affine((), 0), (*slots, step.slot)
     for name in (h, c) if kind == "lstm" else (h,):
-        sketch.enter(Sentence(name, (*slots, zero), "Nonlin", (Number(0),), sketch.place, "start", width=ratio))
+        sketch.state(Nonlin, Number(0), role="start", slots=(*slots, zero), name=name, width=sketch.width(ratio))
     before = Variable(h, (*slots, step.slot + -1))
     own = weight.axes[0][0].name if weight.axes[0] else ""
-    u = sketch.state(
-        "MatMul", (matrix, before), "state", slots=(*((Affine.index(own),) if own else ()), *slots, step.slot)
-    )
+    rows = (Affine.index(own),) if own else ()
+    u = sketch.state(MatMul, matrix, before, role="state", slots=(*rows, *slots, step.slot))
     bias = sketch.settled(wide[3]) if len(wide) > 2 and isinstance(wide[3], Traced) else None
     if bias is not None:
         bias = sketch.level(bias, "a bias") if not bias.power or sketch.at else None
@@ -142,17 +141,16 @@ def _layer(
     if kind == "lstm":
         i, f, g, o = (cell.gate(k) for k in range(4))
         memory = call("sigmoid", f) * cell.memory + call("sigmoid", i) * call("tanh", g)
-        sketch.enter(Sentence(c, (*slots, step.slot), "Nonlin", (memory,), sketch.place, "memory"))
-        new = call("sigmoid", o) * call("tanh", Variable(c, (*slots, step.slot)))
+        sketch.state(Nonlin, memory, role="memory", slots=now, name=c)
+        new = call("sigmoid", o) * call("tanh", Variable(c, now))
     elif kind == "gru":
-        z = sketch.state("Nonlin", (call("sigmoid", cell.gate(1)),), "update", slots=(*slots, step.slot))
+        z = sketch.state(Nonlin, call("sigmoid", cell.gate(1)), role="update", slots=now)
         hidden = cell.u(2) if cell.b(2) == Number(0) else cell.u(2) + cell.b(2)
         fresh = call("tanh", cell.x(2) + call("sigmoid", cell.gate(0)) * hidden)
         new = (Number(1) - z) * fresh + z * cell.state
     else:
         new = call(kind.removeprefix("rnn_"), cell.gate(0))
-    sketch.enter(Sentence(h, (*slots, step.slot), "Nonlin", (new,), sketch.place, "hidden"))
-    sketch.vectors |= dict.fromkeys((h, c), True)
+    sketch.state(Nonlin, new, role="hidden", slots=now, name=h)
     out = sketch.atom((length, length))
     seen = (out.slot + 1) if not backward else (-1 * out.slot + length)
     axes = tuple((out,) if k == time else axis for k, axis in enumerate(inputs.axes) if k != rank - 1)

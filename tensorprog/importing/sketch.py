@@ -1,16 +1,17 @@
-"""`Sketch`: the program while it is drawn up, statement by statement, and what operations ask of it.
+"""`Sketch`: the program while it is drawn up in the language's own records, and what operations ask of it.
 
-Where an axis turns out to consist of several (heads times their width), or a readout turns out to be a score, that is
-noted and the whole module is read again from the beginning (`Again`): every rule sees tensors as they end up.
+Names of families, indices and widths are provisional: `text` gives them those that are written.  Where an axis turns
+out to consist of several (heads times their width), or a readout turns out to be a score, that is noted and the whole
+module is read again from the beginning (`Again`): every rule sees tensors as they end up.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -37,14 +38,36 @@ from tensorprog.language.expr import (
     variables,
     walk,
 )
-from tensorprog.language.records import ConstantDef, Draft, Index, Table
-from tensorprog.language.schema import INITIAL
+from tensorprog.language.ir import ConstantDef, Dot, Draft, Index, Initial, MatMul, Nonlin, Statement, Table, Weight
 
-__all__ = ["Again", "Decisions", "Declared", "Sentence", "Sketch", "TableOf"]
+__all__ = ["Again", "Decisions", "Record", "Sketch", "changed", "place_of", "read_by"]
 
 Boundary = Literal["", "zero", "wrap"]
+Record = TypeVar("Record", bound=MatMul | Nonlin | Dot | Weight | Initial | ConstantDef)
 Scale = tuple[float, Fraction]  # coefficient and power of n
 SMALL = 1e-3  # below it, a number that is added to squares only keeps quotients finite
+
+
+def place_of(record: Any) -> SourcePlace:
+    """Where a record comes from, and what for."""
+    place: SourcePlace = record.span
+    return place
+
+
+def _parts(record: Record) -> dict[str, Expr]:
+    """The expressions of a record by name; what a statement defines is none of them."""
+    values = {part.name: getattr(record, part.name) for part in fields(record) if part.name != "target"}
+    return {name: value for name, value in values.items() if isinstance(value, Expr)}
+
+
+def changed(record: Record, change: Callable[[Any], Any], **others: Any) -> Record:
+    """A record with other expressions; what a statement defines stays, except where it is given."""
+    return replace(record, **{name: change(value) for name, value in _parts(record).items()}, **others)
+
+
+def read_by(*records: Record) -> list[Expr]:
+    """The expressions of records, that is on the right sides of statements."""
+    return [value for record in records for value in _parts(record).values()]
 
 
 class Again(Exception):
@@ -60,60 +83,19 @@ class Decisions:
     flat: set[AxisKey] = field(default_factory=set)  # positions of inputs that are one index
 
 
-@dataclass(frozen=True)
-class Sentence:
-    """One statement: `name[slots] = kind(args)`."""
-
-    name: str
-    slots: tuple[Affine, ...]
-    kind: str
-    args: tuple[Expr, ...]
-    place: SourcePlace
-    role: str = ""
-    scale: str = ""
-    width: Fraction | None = None  # of a constant vector
-    repeats: int = 1  # layers that this statement stands for
-
-
-@dataclass(frozen=True)
-class Declared:
-    """One declaration of weights, with rows and columns, or of initial vectors, with one width."""
-
-    name: str
-    indices: tuple[str, ...]
-    options: tuple[tuple[str, Any], ...]  # variance; mean, cov, data: expressions, or arrays
-    widths: tuple[Fraction, ...]
-    parameter: str
-    place: SourcePlace
-    role: str = ""
-    repeats: int = 1
-
-    @property
-    def is_weight(self) -> bool:
-        """Whether it is one of weights."""
-        return len(self.widths) == 2
-
-
-@dataclass(frozen=True)
-class TableOf:
-    """A constant with indices."""
-
-    name: str
-    indices: tuple[str, ...]
-    array: Any
-
-
 class Sketch:
-    """Statements and declarations so far, with fresh names for both, and the rules' common questions."""
+    """Records so far, with fresh names, and the rules' common questions."""
 
     def __init__(self, captured: Captured, decisions: Decisions, at: int | None, exact: bool = False) -> None:
         self.captured, self.decisions, self.at, self.exact = captured, decisions, at, exact
         self.n = captured.widths
-        self.lines: list[Sentence] = []
-        self.declared: dict[str, Declared] = {}
-        self.tables: dict[str, TableOf] = {}
+        self.body: list[Statement] = []
+        self.declared: dict[str, Weight | Initial] = {}
+        self.tables: dict[str, ConstantDef] = {}
         self.atoms: dict[str, AxisPart] = {}
+        self.ratios: dict[str, Fraction] = {}  # widths by name, as multiples of n
         self.layers: list[AxisPart] = []  # indices that layers became
+        self.vectors: set[str] = set()  # families of vectors
         self.notes: list[str] = []
         self.as_gaussian: set[str] = set()  # parameters whose entries are not Gaussian, and are taken as such
         self.exponents: dict[str, Fraction] = {}
@@ -122,7 +104,6 @@ class Sketch:
         self.used: dict[str, Any] = {}  # how parameters were used, to be used so again
         self.ones: dict[Fraction, Variable] = {}
         self.angles: dict[tuple[float, Fraction], Variable] = {}  # of rotary positions
-        self.vectors: dict[str, bool] = {}  # which families are vectors
 
     # -- names and axes -----------------------------------------------------------------------------------------
 
@@ -131,6 +112,13 @@ class Sketch:
         self.count += 1
         return f"{prefix}{self.count}"
 
+    def width(self, ratio: Fraction) -> str:
+        """The name of a width."""
+        top = "n" if ratio.numerator == 1 else f"{ratio.numerator}*n"
+        name = top if ratio.denominator == 1 else f"{top}/{ratio.denominator}"
+        self.ratios[name] = ratio
+        return name
+
     def atom(
         self, sizes: tuple[int, int], key: AxisKey | None = None, start: int = 0, boundary: Boundary = ""
     ) -> AxisPart:
@@ -138,6 +126,10 @@ class Sketch:
         made = AxisPart(self.fresh("i"), sizes, key, start, boundary)
         self.atoms[made.name] = made
         return made
+
+    def like(self, atoms: Iterable[AxisPart]) -> dict[str, AxisPart]:
+        """New indices in the place of others, by the names of these."""
+        return {atom.name: self.atom(atom.sizes, atom.key, atom.start, atom.boundary) for atom in atoms}
 
     def axis(self, key: AxisKey, one: int, other: int) -> tuple[AxisPart, ...]:
         """The atoms of a new axis of these sizes, as decisions have it."""
@@ -180,81 +172,71 @@ class Sketch:
         """The error for the operation that is being read."""
         return refusal(self.place, why, fix)
 
-    # -- statements ---------------------------------------------------------------------------------------------
+    # -- records ------------------------------------------------------------------------------------------------
 
     def state(
         self,
-        kind: str,
-        args: Sequence[Expr],
+        kind: type[MatMul | Nonlin | Dot],
+        *args: Any,
         role: str = "",
-        scale: str = "",
-        width: Fraction | None = None,
         slots: Sequence[Affine] | None = None,
         name: str = "",
+        **options: Any,
     ) -> Variable:
         """Add a statement for all free indices of its arguments; the family as it is read with these indices."""
         if slots is None:
-            slots = slots_of(self.ordered({index for arg in args for index in free_indices(arg)}, args))
-        name = name or self.fresh("v")
-        self.enter(Sentence(name, tuple(slots), kind, tuple(args), self.place, role, scale, width))
-        return Variable(name, tuple(slots))
+            slots = slots_of([*dict.fromkeys(index for arg in args for index in free_indices(arg))])
+        target = Variable(name or self.fresh("v"), tuple(slots))
+        self.body.append(kind(target, *args, span=replace(self.place, role=role), **options))
+        if kind is MatMul or options.get("width") or (kind is Nonlin and self.holds_vector(args[0])):
+            self.vectors.add(target.name)
+        return target
 
-    def declare(
-        self, prefix: str, indices: tuple[str, ...], options: Any, widths: Any, parameter: str, role: str = ""
-    ) -> str:
-        """Add a declaration; its name."""
-        name = self.fresh(prefix)
-        self.declared[name] = Declared(name, indices, options, widths, parameter, self.place, role)
-        return name
+    def weights(
+        self, indices: tuple[str, ...], variance: float, shape: Iterable[Fraction], parameter: str, role: str = ""
+    ) -> Variable:
+        """Declare weights of a shape in multiples of n."""
+        rows, columns = map(self.width, shape)
+        place = replace(self.place, role=role, parameter=parameter)
+        made = Weight(self.fresh("W"), indices, Number(variance), (rows, columns), place)
+        self.declared[made.name] = made
+        return Variable(made.name, slots_of(indices))
 
-    def enter(self, line: Sentence, at: int | None = None) -> None:
-        """Add a statement."""
-        self.lines.insert(len(self.lines) if at is None else at, line)
-        vector = line.kind == "MatMul" or (
-            line.kind == "Nonlin" and (line.width is not None or self.holds_vector(line.args[0]))
-        )
-        self.vectors[line.name] = self.vectors.get(line.name, False) or vector
-
-    def ordered(self, names: set[str], args: Sequence[Expr]) -> tuple[str, ...]:
-        """Indices in the order in which arguments mention them."""
-        found = dict.fromkeys(index for arg in args for index in free_indices(arg))
-        return tuple(name for name in found if name in names)
+    def initial(
+        self, indices: tuple[str, ...], cov: Expr, ratio: Fraction, parameter: str, mean: float = 0, **options: Any
+    ) -> Variable:
+        """Declare initial vectors."""
+        place = replace(self.place, parameter=parameter)
+        made = Initial(self.fresh("e"), indices, Number(mean), cov, width=self.width(ratio), span=place, **options)
+        self.declared[made.name] = made
+        return Variable(made.name, slots_of(indices))
 
     def one(self, ratio: Fraction) -> Variable:
         """The vector of ones of a width."""
         if ratio not in self.ones:
-            name = self.fresh("v")
-            line = Sentence(name, (), "Nonlin", (Number(1),), SourcePlace(), "one", width=ratio)
-            self.enter(line, len(self.ones))
-            self.ones[ratio] = Variable(name)
+            place, self.place = self.place, SourcePlace()
+            self.ones[ratio] = self.state(Nonlin, Number(1), role="one", width=self.width(ratio))
+            self.place = place
+            self.body.insert(len(self.ones) - 1, self.body.pop())
         return self.ones[ratio]
+
+    @property
+    def draft(self) -> Draft:
+        """Constants and indices."""
+        indices = (Index(atom.name, atom.start, atom.start + atom.size) for atom in self.atoms.values())
+        return Draft("", tuple(self.tables.values()), tuple(indices))
 
     def evaluated(self, value: Traced) -> Expr:
         """What nothing random enters, as the number or the table that it is, if that is finite."""
-        expr = value.expr
-        if not expr.children:
-            return expr
-        names = {*free_indices(expr), *bound_indices(expr)}
-        own = [self.atoms[name] for name in names]
-        entries = [
-            table
-            for table in self.tables.values()
-            if any(isinstance(node, Constant) and node.name == table.name for node in walk(expr))
-        ]
-        own += [self.atoms[name] for table in entries for name in table.indices if name not in names]
-        draft = Draft(
-            "",
-            tuple(ConstantDef(table.name, Table.of(table.array), table.indices) for table in entries),
-            tuple(Index(atom.name, atom.start, atom.start + atom.size) for atom in own),
-        )
-        found = index_values(draft, expr)
+        if not value.expr.children:
+            return value.expr
+        found = index_values(self.draft, value.expr)
         if not np.isfinite(found.data).all():
-            return expr
+            return value.expr
         if not found.axes:
             return Number(_tidy(float(found.data)))
-        order = [atom.name for atom in value.atoms if atom.name in found.axes]
-        table = found.data.transpose([found.axes.index(name) for name in order])
-        return self.table(table, [self.atoms[name] for name in order])
+        order = [atom for atom in value.atoms if atom.name in found.axes]
+        return self.table(found.data.transpose([found.axes.index(atom.name) for atom in order]), order)
 
     def named(self, value: Traced, role: str = "", vector: bool = False) -> Traced:
         """The value as a family of its own; `vector` where it must be one of vectors.
@@ -263,16 +245,16 @@ class Sketch:
         """
         value = self.settled(value)
         vector = vector and value.is_vector and not self.holds_vector(value.expr)
-        if isinstance(value.expr, Variable) and not vector:
-            return value
         expr = value.expr
+        if isinstance(expr, Variable) and not vector:
+            return value
         if vector:
             expr = product(expr, self.one(self.ratio(value.widths[0])))
         elif not variables(expr):
             return replace(value, expr=self.evaluated(value))
         free = set(free_indices(expr))
         slots = slots_of([atom.name for atom in value.atoms if atom.name in free])
-        made = self.state("Nonlin", (expr,), role, slots=slots if len(slots) == len(free) else None)
+        made = self.state(Nonlin, expr, role=role, slots=slots if len(slots) == len(free) else None)
         return replace(value, expr=made)
 
     def vector(self, value: Traced, role: str = "") -> Variable:
@@ -282,25 +264,22 @@ class Sketch:
             raise self.refuse("a tensor of fixed numbers stands where vectors of the width are read", "leave it out")
         return made
 
-    def stated(self, expr: Expr) -> Expr:
-        """The expression of the statement that makes a family, or the expression itself."""
-        lines = [line for line in self.lines if line.name == getattr(expr, "name", "") and line.kind == "Nonlin"]
-        return lines[0].args[0] if lines else expr
+    def stated(self, expr: Expr) -> Statement | None:
+        """The first statement that defines a family."""
+        return next((line for line in self.body if line.target.name == getattr(expr, "name", "")), None)
 
     def is_square(self, expr: Expr) -> bool:
         """Whether an expression is the average of squares of a vector, a multiple or the root of one: not negative."""
-        if is_call(expr, "sqrt"):
-            return True
+        line = self.stated(expr)
+        if isinstance(line, Dot):
+            return line.left == line.right
+        if isinstance(line, Nonlin):
+            return self.is_square(line.expr)
         if is_call(expr, "multiply") and isinstance(expr.args[0], Number):
             return expr.args[0].value > 0 and self.is_square(expr.args[1])
         if isinstance(expr, Reduction):
             return expr.reducer in ("sum", "mean") and self.is_square(expr.arg)
-        return isinstance(expr, Variable) and any(
-            (line.kind == "Dot" and line.args[0] == line.args[1])
-            or (line.kind == "Nonlin" and self.is_square(line.args[0]))
-            for line in self.lines
-            if line.name == expr.name
-        )
+        return is_call(expr, "sqrt")
 
     def without_eps(self, value: Traced, eps: float) -> bool:
         """Whether a small number beside squares that grow or fall with the width is left out, as a note then says."""
@@ -315,31 +294,22 @@ class Sketch:
 
     def holds_vector(self, expr: Expr) -> bool:
         """Whether an expression refers to a vector."""
-        return any(self.is_vector(variable.name) for variable in variables(expr))
-
-    def is_vector(self, name: str) -> bool:
-        """Whether a family is one of vectors."""
-        return name in self.declared or self.vectors.get(name, False)
-
-    def average(self, left: Variable, right: Variable, role: str = "") -> Variable:
-        """The average of products of two vectors."""
-        return self.state("Dot", (left, right), role, "1/n")
+        return any(variable.name in self.declared or variable.name in self.vectors for variable in variables(expr))
 
     def as_score(self, vector: Variable) -> Variable:
         """Random numbers for vectors with independent Gaussian coordinates: scores of the same covariance.
 
         Where the program is `exact` at finite width, the numbers are sums of the coordinates.
         """
+        one = Fraction(1)
         if self.exact:
-            return self.state("Dot", (vector, self.one(Fraction(1))), "score")
+            return self.state(Dot, vector, self.one(one), role="score")
         self.note(
             "numbers that all coordinates share (relative positions, gates) are written as scores of MatMul "
             "outputs: the limit is the same, at finite widths they are Gaussian up to O(1/n)"
         )
-        one = Fraction(1)
-        name = self.declare("W", (), (("variance", Number(1)),), (one, one), "", "ones")
-        other = self.state("MatMul", (Variable(name), self.one(Fraction(1))), "ones")
-        return self.state("Dot", (vector, other), "score")
+        other = self.state(MatMul, self.weights((), 1, (one, one), "", "ones"), self.one(one), role="ones")
+        return self.state(Dot, vector, other, role="score")
 
     # -- values -------------------------------------------------------------------------------------------------
 
@@ -355,9 +325,8 @@ class Sketch:
         if inner is None:
             return value
         whole = inner.left == inner.right or value.power <= -1
-        made: Expr = self.state(
-            "Dot", (inner.left, inner.right), "average" if whole else "score", "1/n" if whole else ""
-        )
+        scale = {"role": "average", "scale": "1/n"} if whole else {"role": "score"}
+        made: Expr = self.state(Dot, inner.left, inner.right, **scale)
         if inner.over:
             made = self.reduced("sum", inner.over, made)
         factor = float(inner.ratio) if whole else math.sqrt(inner.ratio)
@@ -424,18 +393,14 @@ class Sketch:
 
     def reduced(self, reducer: str, atoms: Sequence[AxisPart], expr: Expr) -> Expr:
         """A reduction over indices, which get names of their own: the same indices may be read beside it."""
-        own = {atom.name: self.atom(atom.sizes, atom.key, atom.start, atom.boundary) for atom in atoms}
+        own = self.like(atoms)
         value = self.read_at(Traced((), expr), {name: atom.slot for name, atom in own.items()})
         return Reduction(reducer, tuple(atom.name for atom in own.values()), value.expr)
 
-    def apart(self, value: Traced, taken: Sequence[AxisPart], keep: Sequence[AxisPart] = ()) -> Traced:
-        """The value with indices of its own where it shares them with `taken`, those in `keep` excepted."""
-        clash = {atom.name for atom in taken} - {atom.name for atom in keep}
-        new = {
-            atom.name: self.atom(atom.sizes, atom.key, atom.start, atom.boundary)
-            for atom in value.atoms
-            if atom.name in clash and not atom.is_width
-        }
+    def apart(self, value: Traced, taken: Sequence[AxisPart]) -> Traced:
+        """The value with indices of its own where it shares them with `taken`."""
+        clash = {atom.name for atom in taken}
+        new = self.like(atom for atom in value.atoms if atom.name in clash and not atom.is_width)
         axes = tuple(tuple(new.get(atom.name, atom) for atom in axis) for axis in value.axes)
         return self.read_at(value, {name: atom.slot for name, atom in new.items()}, axes)
 
@@ -540,7 +505,7 @@ class Sketch:
         """Rotary positions: functions of an index and of the coordinate; None for what is no wave."""
         varying = [k for k, size in enumerate(one.shape) if size > 1 and not (one == one.take([0], k)).all()]
         wide = [k for k in varying if any(atom.is_width for atom in axes[k])]
-        if len(varying) != 2 or wide != varying[1:] or "grid" not in INITIAL.options or len(axes[varying[0]]) != 1:
+        if len(varying) != 2 or wide != varying[1:] or len(axes[varying[0]]) != 1:
             return None
         tables = [
             array.transpose([*varying, *(k for k in range(array.ndim) if k not in varying)]) for array in (one, other)
@@ -571,11 +536,11 @@ class Sketch:
         ratio = self.ratio(width)
         key = (wave.base, ratio)
         if key not in self.angles:
-            name = self.declare("e", (), (("grid", True),), (ratio,), "")
+            made = self.initial((), Number(1 / 12), ratio, "", 0.5, grid=True)
             # coordinates of the module are k/m, not (k + 1/2)/m
             shift = wave.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0
-            power = call("exp", scaled(Variable(name), -math.log(wave.base)))
-            self.angles[key] = self.state("Nonlin", (scaled(power, shift),), "angle")
+            power = call("exp", scaled(made, -math.log(wave.base)))
+            self.angles[key] = self.state(Nonlin, scaled(power, shift), role="angle")
             if not self.at:
                 self.note(
                     "angles of rotary positions stand at the middles of their intervals, (k + 1/2)/m, where the "
@@ -583,15 +548,15 @@ class Sketch:
                 )
         return call(wave.function, product(IndexValue(position.name), self.angles[key]))
 
-    def table(self, array: Any, atoms: Sequence[AxisPart]) -> Expr:
+    def table(self, array: Any, atoms: Sequence[AxisPart]) -> Constant:
         """A constant with indices; one that is there already is read again."""
-        for entry in self.tables.values():
-            if entry.array.shape == array.shape and np.array_equal(entry.array, array):
-                return Constant(entry.name, tuple(atom.slot for atom in atoms))
-        name = self.fresh("t")
-        own = [self.atom(atom.sizes) for atom in atoms]
-        self.tables[name] = TableOf(name, tuple(atom.name for atom in own), np.asarray(array, float))
-        return Constant(name, tuple(atom.slot for atom in atoms))
+        table = Table.of(array)
+        name = next((name for name, entry in self.tables.items() if entry.value == table), None)
+        if name is None:
+            name = self.fresh("t")
+            own = tuple(self.atom(atom.sizes).name for atom in atoms)
+            self.tables[name] = ConstantDef(name, table, own)
+        return Constant(name, slots_of([atom.name for atom in atoms]))
 
     def law(self, entry: Parameter, fan: Fraction | None) -> Scale:
         """Variance (times fan-in, a multiple of n or a number of rows) as coefficient and power of n."""

@@ -12,9 +12,10 @@ import numpy as np
 
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.sketch import Again, Sentence
+from tensorprog.importing.sketch import Again
 from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, shapes_of, sizes_of
 from tensorprog.language.expr import Affine, Constant, Expr, Variable, free_indices, rebuild
+from tensorprog.language.ir import Nonlin
 
 Shape = tuple[int, ...]
 WHOLE = {f"torch.{name}" for name in ("bool", "uint8", "int8", "int16", "int32", "int64")}  # types without fractions
@@ -273,7 +274,7 @@ def join(sketch: Parameters, values: Sequence[Any], dim: int, key: str) -> Trace
             if not frame.is_vector or sketch.holds_vector(v.expr)
             else v.expr * sketch.one(sketch.ratio(frame.widths[0]) if frame.widths else Fraction(1))
         )
-        sketch.enter(Sentence(target, (*(a.slot for a in outer), place), "Nonlin", (expr,), sketch.place, "joined"))
+        sketch.state(Nonlin, expr, role="joined", slots=(*(a.slot for a in outer), place), name=target)
     axes = tuple((new, *rest) if k == dim else axis for k, axis in enumerate(others))
     copies = frozenset(name for v in made for name in v.copies)
     return replace(made[0], axes=axes, expr=Variable(target, (*(a.slot for a in outer), new.slot)), copies=copies)

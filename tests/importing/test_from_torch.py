@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: modules are
 import tensorprog as tp  # noqa: E402
 from tensorprog.importing.initialisers import built  # noqa: E402
 from tensorprog.importing.refusals import SourcePlace, refused  # noqa: E402
-from tensorprog.language.errors import Problem, Span  # noqa: E402
+from tensorprog.language.errors import Problem  # noqa: E402
 from tensorprog.language.reading import loads  # noqa: E402
 from tests.stated import STATED  # noqa: E402
 
@@ -473,9 +473,8 @@ def test_functions_that_are_spelled_out_are_recognised(name: str) -> None:
 
 
 def test_a_text_that_the_language_refuses_names_the_operation() -> None:
-    place = SourcePlace("layers.0.act", "Swish", "silu", "model.py", 7, "x = self.act(x)")
-    wrong = Problem("h has width n, but v has width d", Span("<text>", 3, 1, "h = Nonlin(v)"))
-    text = str(refused([wrong], {3: place}))
+    place = SourcePlace("model.py", 7, 0, "x = self.act(x)", "layers.0.act", "Swish", "silu")
+    text = str(refused([Problem("h has width n, but v has width d", place)]))
     assert "silu in layers.0.act (Swish) cannot be imported" in text
     assert "h has width n, but v has width d" in text
     assert "[model.py, line 7]" in text
