@@ -72,7 +72,7 @@ class NumericLaw(Marginals):
         with self.budget.within():
             self.recursion = NumericRecursion(netsor, expanded, max_memory // 12)
         self.compiled = self.recursion.netsor
-        self._outputs = Outputs(self.recursion, accuracy, max_memory, seed)
+        self._outputs = Outputs(netsor, self.recursion, accuracy, max_memory, seed)
         self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
         self._moments: dict[tuple[str, Box, Moment, int], tuple[Array, Array]] = {}

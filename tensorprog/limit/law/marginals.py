@@ -77,7 +77,7 @@ class Marginals(ABC):
     def _curve(self, name: str) -> Mixture:
         """What answers for density and distribution function of one member."""
         family, box = self._one(name)
-        return self._mixture(family, box).member((0,) * len(box))
+        return self._mixture(family, box).member((0,) * len(box)).summed()
 
     @budgeted
     def averaged(self, name: str) -> Mixture:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ __all__ = ["Mixture", "Moment", "crossing"]
 Array = NDArray[Any]
 Kernel = Callable[[Array, Array], Array]
 Moment = Callable[["Mixture", int], tuple[Array, Array]]  # `Mixture.moment` or `Mixture.standardised`
+SUMS = 1 << 20  # draws that are added up, about, for the density of a sum over heads
 CHUNK = 1 << 20  # numbers held at once over a grid
 FAR = 39.0  # standard deviations beyond which a normal density is 0 and its distribution function 0 or 1
 BINS = 1 << 13  # of variances, on a logarithmic scale
@@ -37,6 +38,9 @@ class Mixture:
 
     `smoothed`: the variables are not Gaussian given the draws, which are values; densities are kernel estimates.
 
+    Of a sum over `count` alike heads (see `heads`) the draws are of one, with the rest of the sum: a Gaussian whose mean
+    and variance are `rest`.
+
     Shapes    mean, var (sets, draws, *members), relative_error and mean_error (*members) or one number for all
     Accuracy  errors are those over sets of draws plus the error of the covariances compiled
     """
@@ -46,6 +50,8 @@ class Mixture:
     relative_error: Array | float = 0.0  # of central second moments
     smoothed: bool = False
     mean_error: Array | float = 0.0
+    count: int = 1
+    rest: tuple[Array | float, Array | float] = (0.0, 0.0)
 
     @classmethod
     def gaussian(cls, mean: Array, var: Array, relative_error: Array | float = 0.0) -> Mixture:
@@ -63,8 +69,24 @@ class Mixture:
     def member(self, key: tuple[int | slice, ...]) -> Mixture:
         """One member, or several."""
         place: Any = (slice(None), slice(None), *key)
-        relative, off = (np.broadcast_to(x, self.mean.shape[2:])[key] for x in (self.relative_error, self.mean_error))
-        return Mixture(self.mean[place], self.var[place], relative, self.smoothed, off)
+        relative, off, *rest = (
+            np.broadcast_to(x, self.mean.shape[2:])[key] for x in (self.relative_error, self.mean_error, *self.rest)
+        )
+        return replace(self, mean=self.mean[place], var=self.var[place], relative_error=relative, mean_error=off,
+                       rest=(rest[0], rest[1]))  # fmt: skip
+
+    def summed(self) -> Mixture:
+        """Draws of one variable that is a sum over heads: those of one head, added up in random order."""
+        if self.count == 1:
+            return self
+        random, draws, means, variances = np.random.default_rng(0), self.mean.shape[1], list[Array](), list[Array]()
+        for _ in range(max(1, SUMS // (self.count * self.mean.size))):
+            order, shifts = random.permutation(draws), random.choice(draws, self.count, self.count > draws)
+            picked = order[(np.arange(draws)[:, None] + shifts) % draws]
+            means.append(self.mean[:, picked].sum(axis=-1) - (self.count - 1) * self.rest[0])
+            variances.append(self.var[:, picked].sum(axis=-1) - (self.count - 1) * self.rest[1])
+        mean, var = np.concatenate(means, axis=1), np.maximum(np.concatenate(variances, axis=1), 0.0)
+        return replace(self, mean=mean, var=var, count=1)
 
     def within(self, deviations: float) -> float:
         """A distance from the mean that is so many standard deviations for the widest of the Gaussians."""
@@ -74,21 +96,41 @@ class Mixture:
 
     def expected(self) -> tuple[Array, Array]:
         """Mean and error."""
-        means = self.mean.mean(axis=1)
-        return means.mean(axis=0), standard_errors(means) + self.mean_error
+        means = self.count * self.mean.mean(axis=1) - (self.count - 1) * self.rest[0]
+        return means.mean(axis=0), standard_errors(means) + self.count * self.mean_error
 
     def _central(self, order: int) -> tuple[Array, Array]:
-        """Central moments of all draws, and of each set around its own mean.
+        """Central moments of all draws, and of each set around its own mean; those of a sum by its cumulants.
 
         Shapes    (*members), (sets, *members)
         """
-        centres, sets = self.mean.mean(axis=1), len(self.mean)
-        whole, each = centres.mean(axis=0), []
-        total = np.zeros(whole.shape)
-        for mean, var, centre in zip(self.mean, self.var, centres, strict=True):
-            total = total + _moment(mean - whole, var, order).mean(axis=0) / sets
-            each.append(_moment(mean - centre, var, order).mean(axis=0))
-        return total, np.stack(each)
+        orders = range(order + 1)
+        about = self._about[: order + 1] if order < len(self._about) else self._moments(order)
+        moved = about[1]  # means of the sets from the mean of all
+        own = [sum(math.comb(n, k) * about[k] * (-moved) ** (n - k) for k in range(n + 1)) for n in orders]
+        whole = about.mean(axis=1)
+        if self.count == 1:
+            return whole[-1], np.asarray(own[-1])
+        return _added(whole, self.count, self.rest[1]), _added(own, self.count, self.rest[1])
+
+    @cached_property
+    def _about(self) -> Array:
+        return self._moments(4)
+
+    def _moments(self, order: int) -> Array:
+        """Averages over each set of moments about the mean of all draws, of orders from 0.
+
+        Shapes    (1 + order, sets, *members)
+        """
+        centre = self.mean.mean(axis=(0, 1))
+        found = np.empty((1 + order, len(self.mean), *centre.shape))
+        for k, (mean, var) in enumerate(zip(self.mean, self.var, strict=True)):
+            offset, before, last = mean - centre, np.zeros_like(var), np.ones_like(var)
+            found[0, k] = 1.0
+            for n in range(1, order + 1):  # E (offset + sqrt(var) g)**n / n!, g standard normal
+                before, last = last, (offset * last + var * before) / n
+                found[n, k] = last.mean(axis=0) * math.factorial(n)
+        return found
 
     def moment(self, order: int) -> tuple[Array, Array]:
         """Central moment and its error."""
@@ -265,12 +307,18 @@ def crossing(function: Callable[[Array], Array], levels: Array, centre: float, r
     return result
 
 
-def _moment(offset: Array, var: Array, order: int) -> Array:
-    """E (offset + sqrt(var) g)**order, g standard normal."""
-    before, last = np.zeros_like(var), np.ones_like(var)  # E (offset + sqrt(var) g)**k / k!
-    for k in range(1, order + 1):
-        before, last = last, (offset * last + var * before) / k
-    return last * math.factorial(order)
+def _added(moments: Sequence[Array], count: int, rest: Array | float) -> Array:
+    """The last of the central moments, from order 0 on, of a sum of `count` variables that share a variance.
+
+    Cumulants of the sum are `count` times those of one, but for what they share.
+    """
+    one, many = moments, list[Any]([1.0, 0.0])
+    alone, total = list[Any]([0.0, 0.0]), list[Any]([0.0, 0.0])  # cumulants
+    for n in range(2, len(one)):
+        alone.append(one[n] - sum(math.comb(n - 1, k - 1) * alone[k] * one[n - k] for k in range(2, n - 1)))
+        total.append(count * alone[n] - ((count - 1) * rest if n == 2 else 0.0))
+        many.append(total[n] + sum(math.comb(n - 1, k - 1) * total[k] * many[n - k] for k in range(2, n - 1)))
+    return np.asarray(many[len(one) - 1])
 
 
 def _pieces(count: int, width: int) -> list[slice]:

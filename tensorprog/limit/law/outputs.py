@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import TINY
 from tensorprog.gaussian.several import REPLICATES, standard_errors
+from tensorprog.language.ir import Netsor
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.law.averaging import AIM, average, pieces
 from tensorprog.limit.law.conditional_moments import DrawSource, is_linear
+from tensorprog.limit.law.heads import Heads, heads
 from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import ROUNDING, Mixture
 from tensorprog.limit.memory import need
@@ -42,11 +44,20 @@ class Outputs:
     Accuracy  99.9 % of errors over replicates hold; see `averaging.average` for how many draws are taken
     """
 
-    def __init__(self, recursion: NumericRecursion, accuracy: float | None, max_memory: int, seed: int) -> None:
-        self.recursion, self.netsor = recursion, recursion.netsor
+    def __init__(
+        self, program: Netsor, recursion: NumericRecursion, accuracy: float | None, max_memory: int, seed: int
+    ) -> None:
+        self.program, self.recursion, self.netsor = program, recursion, recursion.netsor
         self.accuracy, self.max_memory, self.seed = accuracy, max_memory, seed
         self._mixtures: dict[tuple[str, Box], Mixture] = {}
         self._covs: dict[str, tuple[Array, Array]] = {}  # of small families, from the draws of their mixtures
+        self._heads: dict[str, Heads] = {}
+
+    def heads(self, name: str) -> Heads:
+        """The alike heads that a vector is a sum over, of which one is averaged."""
+        if name not in self._heads:
+            self._heads[name] = heads(self.program, self.recursion, name)
+        return self._heads[name]
 
     def _values(self, names: Sequence[str]) -> list[str]:
         """Vectors of which values are averaged: moments of functions for each draw cost much more.
@@ -106,7 +117,9 @@ class Outputs:
 
         The same draws give the covariance of a small family, where that takes no draws of its own.
         """
-        source = DrawSource(self.recursion, [(name, box)], by_values=True)
+        heads = self.heads(name)
+        source = DrawSource(heads.recursion, [(name, box)], by_values=True)
+        rest = heads.shared(name, box)
         members = tuple(b - a for a, b in box)
         size = math.prod(members)
         whole = box == self.netsor.families[name].ranges and 1 < size <= TOGETHER
@@ -124,14 +137,14 @@ class Outputs:
         def finish(results: Results) -> tuple[Array, Array]:
             if whole:
                 sums = [[part.sum(axis=0) / len(each[0]) for part in each[-3:]] for each in results]
-                value, error = _covariance(sums)
+                value, error = heads.added(name, *_covariance(sums))
                 sds = 2 * [np.sqrt(np.maximum(np.diagonal(value.reshape(size, size)), 0.0))]
                 self._covs[name] = value, error + _rounding(source, 0, sds).reshape(value.shape)
                 results = [each[:-3] for each in results]
             mean = np.stack([each[0] for each in results])
             known = len(results[0]) > 1
             var = np.stack([each[1] for each in results]) if known else np.zeros_like(mean)
-            found = Mixture(mean, var, source.relative, not known, source.off("mean"))
+            found = Mixture(mean, var, source.relative, not known, source.off("mean"), heads.count, rest)
             if source.off("var").any() or source.off("mean").any():
                 total = np.maximum(found.moment(2)[0], TINY)
                 more = source.off("var") + 2 * source.off("mean") * np.sqrt(total)
@@ -218,14 +231,15 @@ class Outputs:
                 return self._covs[first]
         variables = [(name, families[name].ranges) for name in dict.fromkeys((first, second))]
         values = self._values([name for name, _ in variables])
-        source, other = DrawSource(self.recursion, variables, drawn=values), len(variables) - 1
+        heads = self.heads(first) if first == second else Heads(self.recursion)
+        source, other = DrawSource(heads.recursion, variables, drawn=values), len(variables) - 1
 
         def read(found: Conditioned) -> tuple[Array, ...]:
             one = source.mean(found, 0)
             return one, source.mean(found, 1) if other else one, source.cov(found, 0, other)
 
         def finish(results: Results) -> tuple[Array, Array]:
-            value, error = _covariance(results)
+            value, error = heads.added(first, *_covariance(results))
             sds = [np.sqrt(variance) for variance in variances]
             return value, error + _rounding(source, other, sds).reshape(shape)
 

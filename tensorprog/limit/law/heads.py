@@ -1,0 +1,138 @@
+"""Sums over alike heads: variables that are independent and have one law, of which one is averaged.
+
+Of y = y' + sum over a of softmax(p[a]) . o[a] / sqrt(H), y' Gaussian, the cumulants are those of y' plus H times those
+that one head adds, and draws of the sum are sums of draws of one head.  The program is compiled once more with one
+head.  Heads are alike and independent where nothing depends on their index but scores and Gaussian vectors, and the
+covariances of these say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.language.errors import NotCompiledError, ProgramError
+from tensorprog.language.expr import Affine, Variable, index_names, product_of, variables, walk
+from tensorprog.language.ir import Netsor
+from tensorprog.limit.form.definitions import Box
+from tensorprog.limit.form.sums_of_functions import Inner, WeightedFunction, position_names
+from tensorprog.limit.law.conditional_moments import is_linear
+from tensorprog.limit.moment.indexed import difference
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
+from tensorprog.limit.moment.values import IndexedValues
+
+__all__ = ["Heads", "heads"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Heads:
+    """A program with one of `count` alike heads that a vector is a sum over, and its parts that belong to no head."""
+
+    recursion: NumericRecursion
+    count: int = 1
+    rest: Sequence[WeightedFunction] = ()
+
+    def shared(self, name: str, box: Box) -> tuple[Array | float, Array | float]:
+        """Means and variances of the rest of members in a box."""
+        if not self.rest:
+            return 0.0, 0.0
+        grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij")
+        places = {f"{k}{copy}": grid for k, grid in enumerate(grids) for copy in ("", "_")}
+        mean = self.recursion.settle(self.recursion.first(name, self.rest)).at(places).value
+        return mean, self._moment(name).at(places).value
+
+    def _moment(self, name: str) -> IndexedValues:
+        """The covariance of the rest."""
+        copies = {k: Affine.index(f"{k}_") for k in position_names(self.recursion.netsor, name)}
+        second = _form([part.renamed(copies) for part in self.rest])
+        ranges = self.recursion.pair_ranges(name, name)
+        found: IndexedValues = self.recursion.settle(self.recursion.covariance(_form(self.rest), second, ranges))
+        return found
+
+    def added(self, name: str, value: Array, error: Array) -> tuple[Array, Array]:
+        """The covariance of the vector from that of one head, with its error."""
+        ranges = self.recursion.netsor.families[name].ranges
+        axes = [f"{k}{copy}" for copy in ("", "_") for k in range(len(ranges))]
+        rest = self._moment(name).dense(axes).value if self.rest else 0.0
+        return self.count * value - (self.count - 1) * rest, self.count * error
+
+
+def heads(program: Netsor, recursion: NumericRecursion, name: str) -> Heads:
+    """The heads that a vector is a sum over given scores; the whole program as one where they are not alike."""
+    found = Heads(recursion)
+    if name not in recursion.random or recursion.layered or not is_linear(recursion, name):
+        return found
+    for index in program.indices:
+        if index.stop - index.start > 1 and any(_own(part, index.name) for part in recursion.parts.of(name)):
+            one = replace(index, stop=index.start + 1, text="")
+            with suppress(ProgramError, NotCompiledError):  # where another head is named
+                fewer = replace(program, indices=tuple(one if other is index else other for other in program.indices))
+                smaller = NumericRecursion(fewer, recursion.expanded, recursion._held)
+                rest = [part for part in smaller.parts.of(name) if not _own(part, index.name)]
+                known = found.count == 1 or len(rest) == len(found.rest)
+                if known and _alike(found.recursion, smaller, name, index.name):
+                    program, found = fewer, Heads(smaller, found.count * (index.stop - index.start), rest)
+    return found
+
+
+def _own(part: WeightedFunction, index: str) -> list[str]:
+    """The names under which a part is summed over an index."""
+    return [bound for bound in part.bound if bound.split("~")[0] == index]
+
+
+def _form(parts: Sequence[WeightedFunction]) -> Inner:
+    return tuple((product_of((p.coefficient, c)), v, (*p.bound, *bound)) for p in parts for c, v, bound in p.inner)
+
+
+def _alike(whole: NumericRecursion, smaller: NumericRecursion, name: str, index: str) -> bool:
+    """Whether the summands of a vector over an index are independent, each with the law that one alone has."""
+    slots: dict[str, str | None] = {}  # of the index in scores and Gaussian vectors; None in those of no head
+    for part in whole.parts.of(name):
+        own = _own(part, index)
+        nodes = [node for expr in (part.coefficient, *(weight for weight, *_ in part.inner)) for node in walk(expr)]
+        read = [*(n for n in nodes if isinstance(n, Variable)), *(v for _, v, _ in part.inner)]
+        if len(own) > 1 or any(set(own) & {*index_names(n)} for n in nodes if not isinstance(n, Variable)):
+            return False
+        for v in read:
+            at = [str(k) for k, slot in enumerate(v.slots) if set(own) & {*slot.indices}]
+            vector, random = whole.netsor.families[v.name].kind == "vector", v.name in whole.random
+            if not vector and not random and not at:
+                continue
+            bare = [v.slots[int(k)].bare for k in at] == own and (vector or v.name in whole.scores)
+            if not bare or (random and not own) or slots.setdefault(v.name, at[0] if at else None) != (*at, None)[0]:
+                return False
+    return all(_apart(whole, smaller, pair, slots) for pair in product(slots, repeat=2))
+
+
+def _apart(
+    whole: NumericRecursion, smaller: NumericRecursion, pair: tuple[str, str], slots: Mapping[str, str | None]
+) -> bool:
+    """Whether two families are independent but for the same head, and do not tell how many heads there are."""
+    scores = whole.scores.keys() & {*pair}
+    if scores and not {*pair} <= scores:
+        return True  # scores are independent of Gaussian vectors
+    one, two = (r.score_covariance(*pair) if scores else r.centred(*pair) for r in (whole, smaller))
+    first, second = (slots[name] for name in pair)
+    if first is None or second is None:
+        return (first is second or not one.terms) and _same(one, two)
+    equal = difference(Affine.index(first), Affine.index(f"{second}_"))
+    alike = (equal in term.equations and not {first, f"{second}_"} & {*term.value.axes} for term in one.terms)
+    return all(alike) and _same(one, two)
+
+
+def _same(one: IndexedValues, two: IndexedValues) -> bool:
+    """Whether two moments have the same numbers."""
+    if [term.equations for term in one.terms] != [term.equations for term in two.terms]:
+        return False
+    values = [[factor for term in moment.terms for factor in term.value.factors] for moment in (one, two)]
+    return [v.axes for v in values[0]] == [v.axes for v in values[1]] and all(
+        np.array_equal(a.estimate.value, b.estimate.value) for a, b in zip(*values, strict=True)
+    )
