@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import NotCompiledError, ProgramError
-from tensorprog.language.expr import Affine, Variable, index_names, product_of, variables, walk
+from tensorprog.language.expr import Affine, Variable, index_names, product_of, walk
 from tensorprog.language.ir import Netsor
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import Inner, WeightedFunction, position_names

@@ -21,10 +21,12 @@ __all__ = ["Mixture", "Moment", "crossing"]
 Array = NDArray[Any]
 Kernel = Callable[[Array, Array], Array]
 Moment = Callable[["Mixture", int], tuple[Array, Array]]  # `Mixture.moment` or `Mixture.standardised`
+SUMMED = 1 << 12  # points of a grid of sums of variances
+SECOND = 1e-6  # by which that moves second moments, at most
 SUMS = 1 << 20  # draws that are added up, about, for the density of a sum over heads
 CHUNK = 1 << 20  # numbers held at once over a grid
 FAR = 39.0  # standard deviations beyond which a normal density is 0 and its distribution function 0 or 1
-BINS = 1 << 13  # of variances, on a logarithmic scale
+BINS = 1 << 11  # of variances, on a logarithmic scale
 LEAST = 1e-14  # variances that far below the largest share a bin
 ALIKE = 8  # draws that share a value are not due to chance
 LONE = 0.02  # share of one draw in a variance that few draws decide
@@ -76,8 +78,8 @@ class Mixture:
                        rest=(rest[0], rest[1]))  # fmt: skip
 
     def summed(self) -> Mixture:
-        """Draws of one variable that is a sum over heads: those of one head, added up in random order."""
-        if self.count == 1:
+        """One variable that is a sum over heads: by its nodes, or draws of one head, added up in random order."""
+        if self.count == 1 or self.nodes is not None:
             return self
         random, draws, means, variances = np.random.default_rng(0), self.mean.shape[1], list[Array](), list[Array]()
         for _ in range(max(1, SUMS // (self.count * self.mean.size))):
@@ -90,7 +92,11 @@ class Mixture:
 
     def within(self, deviations: float) -> float:
         """A distance from the mean that is so many standard deviations for the widest of the Gaussians."""
-        return deviations * math.sqrt(float(self.var.max())) + float(np.abs(self.mean - self.mean.mean()).max())
+        return deviations * math.sqrt(self._widest) + float(np.abs(self.mean - self.mean.mean()).max())
+
+    @property
+    def _widest(self) -> float:
+        return float((self.var if self.nodes is None else self.nodes[0]).max())
 
     # -- moments ------------------------------------------------------------------------------------------------
 
@@ -176,7 +182,7 @@ class Mixture:
         """One variable as few Gaussians: variances, weights in each set, width of the bins; None if means vary."""
         if np.any(self.mean != self.mean[0, 0]):
             return None
-        return binned(self.var)
+        return binned(self.var) if self.count == 1 else _convolved(self.var, self.count, float(self.rest[1]))
 
     @cached_property
     def _order(self) -> Array:
@@ -192,7 +198,7 @@ class Mixture:
         if self.nodes is not None:
             var, weights, _ = self.nodes
             for part in _pieces(len(var), grid.size):
-                result += weights[:, part] @ kernel(grid - self.mean[0, 0], np.sqrt(var[part, None] + added))
+                result += weights[:, part] @ kernel(grid - self.spread[0], np.sqrt(var[part, None] + added))
             return result
         sd = np.sqrt(self.var + added)
         for r, order in enumerate(self._order):
@@ -268,7 +274,7 @@ class Mixture:
         mean, variance = self.spread
         scale, width = max(variance, TINY), 0.0 if self.nodes is None else self.nodes[2]
         away, moved = np.square(grid - mean) / scale, float(self.mean_error) / math.sqrt(scale)
-        binning = (width * (1 + 0.5 * away * scale / max(float(self.var.max()), TINY))) ** 2 / 8
+        binning = (width * (1 + 0.5 * away * scale / max(self._widest, TINY))) ** 2 / 8
         return np.asarray(float(self.relative_error) * (1 + away) + moved * (1 + np.sqrt(away)) + binning)
 
     @cached_property
@@ -361,3 +367,25 @@ def binned(var: Array, weights: Array | None = None) -> tuple[Array, Array, floa
     used = counts.sum(axis=0) > 0
     means = np.bincount(at.reshape(-1), (shares * var).reshape(-1), BINS + 1)[used] / counts.sum(axis=0)[used]
     return means, counts[:, used] / counts.sum(axis=1, keepdims=True), width
+
+
+def _convolved(var: Array, count: int, rest: float) -> tuple[Array, Array, float] | None:
+    """The same of the sum of `count` independent variances that share one, on an even grid; None if it is too coarse.
+
+    Shapes    as for `binned`
+    """
+    low, high = float(var.min()), float(var.max())
+    points = max(2, SUMMED // count)
+    step = max((high - low) / points, TINY)
+    if count * step**2 > SECOND * (count * float(var.mean())) ** 2:
+        return None
+    left = ((var - low) / step).astype(np.int64)
+    share = (var - low) / step - left
+    pairs = zip(left, share, strict=True)
+    each = [np.bincount(k, 1 - w, points + 2) + np.bincount(k + 1, w, points + 2) for k, w in pairs]
+    size = count * (points + 1) + 1
+    length = 1 << size.bit_length()
+    total = np.fft.irfft(np.fft.rfft(np.array(each) / var.shape[1], length) ** count, length)[:, :size]
+    used = total.max(axis=0) > ROUNDING
+    nodes = count * low - (count - 1) * rest + step * np.flatnonzero(used)
+    return np.maximum(nodes, 0.0), np.maximum(total[:, used], 0.0), step * math.sqrt(count) / max(nodes[0], TINY)
