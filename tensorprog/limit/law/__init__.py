@@ -4,6 +4,7 @@ In goes a program, through the recursion of `moment` and the draws of `draw`; ou
 
     law                   the questions; answers in closed form where there is one
     marginals             questions about one variable
+    heads                 sums over alike heads, of which one is averaged
     outputs               averages over draws of scores: laws of one variable, joint laws, covariances
     conditional_moments   what is averaged: means and covariances given the draws
     averaging             numbers and errors from replicates, and how many draws

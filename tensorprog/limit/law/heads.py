@@ -8,6 +8,7 @@ covariances of these say so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -92,8 +93,16 @@ def _form(parts: Sequence[WeightedFunction]) -> Inner:
     return tuple((product_of((p.coefficient, c)), v, (*p.bound, *bound)) for p in parts for c, v, bound in p.inner)
 
 
+def _said(recursion: NumericRecursion, name: str) -> tuple[Any, ...]:
+    """The members of a vector and the coefficients of its parts, whatever the indices of sums are called."""
+    written = (re.sub(r"~\d+", "", str(part.coefficient)) for part in recursion.parts.of(name))
+    return recursion.netsor.families[name].ranges, *written
+
+
 def _alike(whole: NumericRecursion, smaller: NumericRecursion, name: str, index: str) -> bool:
     """Whether the summands of a vector over an index are independent, each with the law that one alone has."""
+    if _said(whole, name) != _said(smaller, name):  # as of a mean
+        return False
     slots: dict[str, str | None] = {}  # of the index in scores and Gaussian vectors; None in those of no head
     for part in whole.parts.of(name):
         own = _own(part, index)

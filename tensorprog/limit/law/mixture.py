@@ -40,8 +40,8 @@ class Mixture:
 
     `smoothed`: the variables are not Gaussian given the draws, which are values; densities are kernel estimates.
 
-    Of a sum over `count` alike heads (see `heads`) the draws are of one, with the rest of the sum: a Gaussian whose mean
-    and variance are `rest`.
+    Of a sum over `count` alike heads (see `heads`) the draws are of one, with the rest of the sum: a Gaussian whose
+    mean and variance are `rest`.
 
     Shapes    mean, var (sets, draws, *members), relative_error and mean_error (*members) or one number for all
     Accuracy  errors are those over sets of draws plus the error of the covariances compiled
