@@ -47,6 +47,7 @@ __all__ = [
     "elementwise",
     "evaluate",
     "gather",
+    "gathered",
     "index_array",
     "index_values",
     "multiply",
@@ -148,14 +149,14 @@ def _places(
     axes = union(*(slot.indices for slot in slots))
     grids = []
     mask: NDArray[Any] | None = None
-    for slot, start, size, rule in zip(slots, starts, sizes, rules, strict=True):
+    for slot, start, size, rule, (low, high) in zip(slots, starts, sizes, rules, bounds, strict=True):
         values = align(affine_values(slot, ranges), axes) - start
         if rule == "wrap":
             values = values % size
         elif rule:
             there = (values >= 0) & (values < size) if rule == "zero" else np.asarray(True)
             mask = there if mask is None else mask & there
-            values = np.clip(values, 0, size - 1)
+            values = values if start <= low and high < start + size else np.clip(values, 0, size - 1)
         grids.append(values)
     full = np.broadcast_shapes(*(grid.shape for grid in grids))
     return axes, tuple(grids), None if mask is None else np.broadcast_to(mask, full)
@@ -166,24 +167,44 @@ def gather(value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range]
 
     Shapes    the result has the forms' indices in place of the axes named, all other axes as they are
     """
-    sizes = dict(zip(value.axes, value.data.shape, strict=True))
-    read = {
-        name: forms[name]
-        for name in value.axes
-        if name in forms
-        and not (forms[name].bare == name and ranges[name] == (starts[name], starts[name] + sizes[name]))
-    }
-    if not read:
-        return value
+    axes, (data,) = gathered(value.axes, (value.data,), forms, ranges, starts)
+    return value if data is value.data else Open(axes, data)
+
+
+def gathered(
+    axes: tuple[str, ...], arrays: Sequence[NDArray[Any]], forms: Mapping[str, Affine], ranges: Mapping[str, Range],
+    starts: Mapping[str, int],
+) -> tuple[tuple[str, ...], Sequence[NDArray[Any]]]:  # fmt: skip
+    """The same for arrays with the same axes: views where forms are numbers, or distinct indices plus numbers."""
+    sizes, key, found, same = arrays[0].shape, list[Any](), list[str](), True
+    for name, size in zip(axes, sizes, strict=True):
+        form, index, low, high = forms.get(name), name, 0, size
+        if form is not None and not form.terms:
+            key.append(min(max(form.offset - starts[name], 0), size - 1))
+            same = False
+            continue
+        if form is not None:
+            (index, coefficient), *others = form.terms
+            low, high = (bound + form.offset - starts[name] for bound in ranges[index])
+            if others or coefficient != 1:
+                break
+        if low < 0 or high > size or index in found:
+            break
+        key.append(slice(low, high))
+        found.append(index)
+        same = same and index == name and high - low == size
+    else:
+        return (axes, arrays) if same else (tuple(found), [array[tuple(key)] for array in arrays])
+    read = {name: forms[name] for name in axes if name in forms}
     # an index that comes in may be an axis already (the diagonal of i and i_): then it is read along as well
     incoming = {name for form in read.values() for name in form.indices}
-    mapped = [*read, *(name for name in value.axes if name not in read and name in incoming)]
-    kept = [name for name in value.axes if name not in mapped]
-    data = value.data.transpose([value.axes.index(name) for name in (*mapped, *kept)])
+    mapped = [*read, *(name for name in axes if name not in read and name in incoming)]
+    order = [*mapped, *(name for name in axes if name not in mapped)]
     slots, begin = [read.get(name, Affine.index(name)) for name in mapped], [starts[name] for name in mapped]
-    axes, key, _ = _places(data.shape[: len(mapped)], begin, slots, ranges, ("edge",) * len(slots))
-    wanted = union(axes, kept)
-    return Open(wanted, align(Open((*axes, *kept), data[key]), wanted))
+    turned = [array.transpose([axes.index(name) for name in order]) for array in arrays]
+    places, where, _ = _places(turned[0].shape[: len(mapped)], begin, slots, ranges, ("edge",) * len(slots))
+    made, wanted = (*places, *order[len(mapped) :]), union(places, order[len(mapped) :])
+    return wanted, [align(Open(made, array[where]), wanted) for array in turned]
 
 
 def elementwise(function: Callable[..., NDArray[Any]], *args: Open) -> Open:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import count, product
 
 from tensorprog.check.signs import with_copies
@@ -27,7 +27,7 @@ from tensorprog.language.schedule import Loop, positions, schedule, upstream
 
 __all__ = [
     "ONE", "ZERO", "Box", "Condition", "Reading",
-    "carried", "depth", "indicator", "is_layered", "not_compiled", "place",
+    "at_positions", "carried", "depth", "indicator", "is_layered", "not_compiled", "place",
     "random_families", "readings", "reads_beyond", "reductions", "refuse_steps",
     "single", "target_box", "with_summands", "without_transposes",
 ]  # fmt: skip
@@ -50,7 +50,9 @@ def readings(reference: Variable, family: Family, ranges: Mapping[str, Range]) -
 
     Beyond its boundary an index wraps, by multiples of its size, or reads zero.
     """
-    rules = family.boundaries or ("",) * len(reference.slots)
+    if not any(family.boundaries):
+        return [Reading(reference.slots)]
+    rules = family.boundaries
     places = zip(reference.slots, family.ranges, rules, strict=True)
     options = [list(_places(slot, span, rule, ranges)) for slot, span, rule in places]
     return [
@@ -94,10 +96,15 @@ def positions_of(target: Variable, copy: str = "") -> dict[str, Affine]:
     return {slot.bare: Affine.index(f"{k}{copy}") for k, slot in enumerate(target.slots) if slot.bare}
 
 
+@lru_cache(maxsize=1 << 12)
+def at_positions(reference: Variable, target: Variable, copy: str = "") -> Variable:
+    """A reference over these positions."""
+    return reindexed(reference, positions_of(target, copy))
+
+
 def operands_of(statement: Dot) -> tuple[Variable, Variable]:
     """The two references of a Dot over the positions of its family."""
-    names = positions_of(statement.target)
-    return reindexed(statement.left, names), reindexed(statement.right, names)
+    return at_positions(statement.left, statement.target), at_positions(statement.right, statement.target)
 
 
 def place(box: Iterable[Range], whole: Sequence[Range]) -> tuple[slice, ...]:

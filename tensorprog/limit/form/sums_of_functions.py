@@ -90,7 +90,23 @@ class WeightedFunction:
         """Whether the part is a constant or a multiple of a variable."""
         return self.function is None or self.function == FORMAL
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.coefficient, self.bound, self.function, self.inner, self.joint, self.box))
+
+    def __getstate__(self) -> dict[str, object]:
+        """All but the hash, which another process may not share."""
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
+
     @property
+    def plain(self) -> bool:
+        """Whether nothing is summed over, and the coefficient is 1."""
+        return self.coefficient == ONE and not self.bound
+
+    @cached_property
     def without_coefficient(self) -> WeightedFunction:
         """The part with coefficient 1."""
         return replace(self, coefficient=ONE)
@@ -168,6 +184,8 @@ class SumsOfFunctions:
         self._sources: dict[str, str] = {}
         self._fresh = count(1)
         self.spelled: dict[str, list[int]] = {}
+        made = {s.target.name for s in netsor.body if isinstance(s, Nonlin)}
+        self._bases = {n for n, family in netsor.families.items() if family.kind == "vector" and n not in made}
         self.carried = carried(netsor)
         known: dict[tuple[int, Step], Expr] = {}
         while sums := {name: found for name in sorted(self.carried) if (found := running_sum(self, name))}:
@@ -178,9 +196,7 @@ class SumsOfFunctions:
 
     def is_base(self, name: str) -> bool:
         """Whether a family is Gaussian by itself: a MatMul output or an initial vector."""
-        family = self.netsor.families[name]
-        nonlin = any(isinstance(self.netsor.body[position], Nonlin) for position in family.statements)
-        return family.kind == "vector" and not nonlin
+        return name in self._bases
 
     def source(self, name: str) -> str:
         """What a Gaussian family is independent by: its weight, or itself for initial vectors."""

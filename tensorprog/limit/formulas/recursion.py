@@ -232,14 +232,15 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         return Lookup(Data.of(label, Table.of(array), starts), *places)
 
     def initial_mean(self, reference: Variable, ranges: Ranges) -> Any:
-        """The mean of an initial vector: an expression, or an entry of a table."""
+        """The mean of an initial vector: an expression, or an entry of a table; None where it is zero."""
         initial = self._declared(reference.name)
         if isinstance(initial.mean, Table):
             if not np.any(initial.mean.array):
-                return sp.S.Zero
+                return None
             places = [affine(slot) for slot in reference.slots]
             return self._entry(f"mu_{reference.name}", initial.mean.array, reference.name, 1, places)
-        return self.number(substitute(initial.mean, dict(zip(initial.indices, reference.slots, strict=True))), ranges)
+        mean = self.number(substitute(initial.mean, dict(zip(initial.indices, reference.slots, strict=True))), ranges)
+        return None if mean == 0 else mean
 
     def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedFormulas:
         """E[f(l) g(l')] without coefficients: one expectation of both functions."""
@@ -280,10 +281,6 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
     def value_of(self, moment: IndexedFormulas) -> Any:
         """All cases as one formula in index symbols."""
         return moment.expression()
-
-    def vanishes(self, value: Any) -> bool:
-        """Whether a formula is zero."""
-        return bool(value == 0)
 
     def finished(self, moment: IndexedFormulas, f: str, g: str) -> IndexedFormulas:
         """Formulas with expectations stand by name in later lines."""

@@ -101,6 +101,8 @@ def _solution(equations: Equations, prefer: tuple[str, ...], only: bool) -> dict
 
 def solved(equations: Equations, ranges: Ranges, prefer: Sequence[str] = ()) -> dict[str, Affine] | None:
     """What the equations say about indices; None where they contradict each other, or the ranges."""
+    if not equations:
+        return {}
     solution = solve(equations, prefer)
     return None if any(rewrite(equations, names, ranges) is None for names in ({}, solution)) else solution
 
@@ -205,7 +207,7 @@ class Indexed(ABC, Generic[V]):
         """
         found = []
         for term in self.terms:
-            equations = rewrite(term.equations, names, ranges)
+            equations = rewrite(term.equations, names, ranges) if term.equations else NOTHING
             if equations is None:
                 continue
             at = names

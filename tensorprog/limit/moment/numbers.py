@@ -242,11 +242,11 @@ class Numbers(Recursion[Value, IndexedValues]):
         error = np.broadcast_to(law.error, law.blocks.shape).reshape(data.shape) if law.error.any() else None
         return Value.of(data, axes, error)
 
-    def initial_mean(self, reference: Variable, ranges: Ranges) -> Value:
-        """The mean of an initial vector."""
+    def initial_mean(self, reference: Variable, ranges: Ranges) -> Value | None:
+        """The mean of an initial vector; None where it is zero."""
         mean, family = self.initials[reference.name].mean, self.netsor.families[reference.name]
-        if np.all(mean == 0):
-            return Value.of(0.0)
+        if not mean.any():
+            return None
         names = [str(k) for k in range(len(family.ranges))]
         starts = {name: span[0] for name, span in zip(names, family.ranges, strict=True)}
         return Value.of(mean, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
@@ -286,10 +286,6 @@ class Numbers(Recursion[Value, IndexedValues]):
     def product(self, factors: Sequence[Value]) -> Value:
         """The product of values, kept apart."""
         return factors[0] if len(factors) == 1 else Factored(factors)
-
-    def vanishes(self, value: Value) -> bool:
-        """Whether a value is exactly zero."""
-        return value.zero()
 
     # -- means ----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tensorprog.language.expr import (
     Expr,
     Reduction,
     Variable,
+    index_names,
     indices_of,
     product_of,
     replace_variables,
@@ -35,18 +37,10 @@ from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.recursion import Forms
 from tensorprog.limit.moment.values import REPLICATE, Value, check_memory
 
-__all__ = ["ProductOfFunctions", "renamed"]
+__all__ = ["Factors", "ProductOfFunctions", "renamed"]
 
 Array = NDArray[Any]
 SEVERAL = 1e-10  # asked of functions of several variables, relative to their size
-
-
-def _numbered(parts: SumsOfFunctions, factor: WeightedFunction) -> tuple[Expr, list[Inner]]:
-    """A function of numbered variables, and the affine forms that these are."""
-    assert factor.function is not None
-    if factor.joint:
-        return parts.numbered(factor.function)
-    return replace_variables(factor.function, lambda v: Variable(".0") if v == FORMAL else None), [factor.inner]
 
 
 @dataclass(frozen=True)
@@ -61,46 +55,79 @@ class _Factor:
         """The body of a function of one variable, written in FORMAL."""
         return replace_variables(self.body, lambda v: FORMAL if v.name.startswith(".") else None)
 
-    @property
+    @cached_property
     def averages(self) -> list[Variable]:
         """The averages that the body reads."""
         return [v for v in variables(self.body) if v.name[0] != "."]
 
+    @cached_property
+    def indices(self) -> tuple[str, ...]:
+        """The indices that the body reads, but for those that it sums over."""
+        nodes = list(walk(self.body))
+        removed = {name for node in nodes if isinstance(node, Reduction) and node.removes for name in node.indices}
+        return tuple(dict.fromkeys(n for node in nodes for n in index_names(node) if n not in removed))
+
+
+class Factors:
+    """A product of factors, as far as the program says: once for all members, steps and draws that it is averaged for.
+
+    `forms` are the affine forms that the factors read, `constants` the factors that are numbers.
+    """
+
+    def __init__(self, parts: SumsOfFunctions, found: Sequence[WeightedFunction]) -> None:
+        self.constants = [factor.coefficient for factor in found if factor.function is None]
+        self._numbered = [_numbered(parts, factor) for factor in found if factor.function is not None]
+        self.forms = list(dict.fromkeys(form for _, forms in self._numbered for form in forms))
+        self._placed: dict[Any, list[_Factor]] = {}
+
+    def placed(self, solution: Mapping[str, Affine]) -> list[_Factor]:
+        """The factors with some indices eliminated; forms that become equal have one number, the first."""
+        key = tuple(solution.items())
+        if key not in self._placed:
+            forms = [renamed(form, solution) for form in self.forms]
+            place = {form: forms.index(own) for form, own in zip(self.forms, forms, strict=True)}
+            found = self._placed[key] = list[_Factor]()
+            for body, own in self._numbered:
+                places = [place[form] for form in own]
+                written = {Variable(f".{k}"): Variable(f".{place}") for k, place in enumerate(places)}
+                body = substitute(replace_variables(body, written.get), solution)
+                found.append(_Factor(body, tuple(dict.fromkeys(places))))
+        return self._placed[key]
+
+
+def _numbered(parts: SumsOfFunctions, factor: WeightedFunction) -> tuple[Expr, list[Inner]]:
+    """A function of numbered variables, and the affine forms that these are."""
+    assert factor.function is not None
+    if factor.joint:
+        return parts.numbered(factor.function)
+    return replace_variables(factor.function, lambda v: Variable(".0") if v == FORMAL else None), [factor.inner]
+
 
 class ProductOfFunctions:
-    """A product of factors: what they read, with the moments of that, before any equations hold."""
+    """A product of factors with the moments of what they read, before any equations hold."""
 
-    def __init__(self, numbers: Numbers, found: Sequence[WeightedFunction], ranges: Mapping[str, Range]) -> None:
-        self.numbers, self.ranges = numbers, ranges
-        self.constants = [factor.coefficient for factor in found if factor.function is None]
-        self.factors = [factor for factor in found if factor.function is not None]
-        self.numbered = [_numbered(numbers.parts, factor) for factor in self.factors]
-        read = [form for _, forms in self.numbered for form in forms]
-        self.forms = Forms(numbers, list(dict.fromkeys(read)), ranges)
+    def __init__(self, numbers: Numbers, factors: Factors, ranges: Mapping[str, Range]) -> None:
+        self.numbers, self.factors, self.ranges = numbers, factors, ranges
+        self.forms = Forms(numbers, factors.forms, ranges)
 
     def expectation(self, equations: Equations, solution: Mapping[str, Affine]) -> Value:
         """The expectation where exactly these equations between indices hold, the indices in `solution` eliminated."""
         law = _Law(self, equations, solution)
-        result = Value.of(1.0)
-        for number in self.constants:
-            result = result * self.numbers.number(substitute(number, solution), self.ranges)
-        blocks = connected(law.factors(), law.tied)
+        found = [self.numbers.number(substitute(number, solution), self.ranges) for number in self.factors.constants]
+        blocks = connected(self.factors.placed(solution), law.tied)
         # variables themselves first: where one has mean 0, and so has the product, nothing else is computed
         for block in sorted(blocks, key=lambda block: [f.plain != FORMAL for f in block]):
-            result = result * law.expectation(block)
-            if result.zero():
+            found.append(law.expectation(block))
+            if found[-1].zero():
                 break
-        return result
+        return reduce(mul, found) if found else Value.of(1.0)
 
 
 class _Law:
     """The joint law of the variables of a product, given the equations that hold."""
 
     def __init__(self, product: ProductOfFunctions, equations: Equations, solution: Mapping[str, Affine]) -> None:
-        self.product, self.solution = product, solution
         self.numbers, self.ranges = product.numbers, product.ranges
-        self.forms = [renamed(form, solution) for form in product.forms.forms]
-        self.place = {form: self.forms.index(key) for form, key in zip(product.forms.forms, self.forms, strict=True)}
         self.mean = cache(lambda k: product.forms.mean(k, solution))
         self._cov = cache(lambda j, k: product.forms.cov(j, k, equations, solution))
 
@@ -111,16 +138,6 @@ class _Law:
     def tied(self, one: _Factor, two: _Factor) -> bool:
         """Whether two factors are not independent: a variable is in both, or two have a covariance."""
         return any(j == k or not self.cov(j, k).zero() for j in one.places for k in two.places)
-
-    def factors(self) -> list[_Factor]:
-        """The factors over numbered variables; forms that the equations make equal have one number."""
-        found = []
-        for numbered, forms in self.product.numbered:
-            places = [self.place[form] for form in forms]
-            written = {Variable(f".{k}"): Variable(f".{place}") for k, place in enumerate(places)}
-            body = substitute(replace_variables(numbered, written.get), self.solution)
-            found.append(_Factor(body, tuple(dict.fromkeys(places))))
-        return found
 
     def expectation(self, block: Sequence[_Factor]) -> Value:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
@@ -143,7 +160,7 @@ class _Law:
         moments = [*means, *(self.cov(place, place) for place in places)]
         if len(block) == 2:
             moments.append(self.cov(*places))
-        axes, pairs = _paired_axes(self._axes(moments, bodies))
+        axes, pairs = _paired_axes(self._axes(moments, block))
         f = self._function(bodies[0], scope, axes)
         args = [moment.aligned(axes) for moment in moments]
         check_memory([self.ranges[name][1] - self.ranges[name][0] for name in axes])
@@ -168,20 +185,18 @@ class _Law:
             known[body] = found
         return found
 
-    def _axes(self, moments: Sequence[Value], bodies: Sequence[Expr]) -> tuple[str, ...]:
-        removed = {name for body in bodies for node in walk(body) if isinstance(node, Reduction) and node.removes
-                   for name in node.indices}  # fmt: skip
-        read = [name for body in bodies for name in indices_of(body, self.ranges) if name not in removed]
-        if REPLICATE in self.ranges and any(v.name[0] != "." for body in bodies for v in variables(body)):
+    def _axes(self, moments: Sequence[Value], block: Sequence[_Factor]) -> tuple[str, ...]:
+        read = [name for factor in block for name in factor.indices if name in self.ranges]
+        if REPLICATE in self.ranges and any(factor.averages for factor in block):
             read.append(REPLICATE)  # scores and averages have a value for each
-        return union(*(moment.axes for moment in moments), tuple(read))
+        return union(*(moment.axes for moment in moments), read)
 
     def _several(self, block: Sequence[_Factor], scope: Scope) -> Value:
         """Of functions that read more than two variables together, or of one that cannot be taken apart."""
         places = list(dict.fromkeys(place for factor in block for place in factor.places))
         means = [self.mean(place) for place in places]
         covs = [[self.cov(j, k) for k in places] for j in places]
-        axes = self._axes([*means, *(value for row in covs for value in row)], [factor.body for factor in block])
+        axes = self._axes([*means, *(value for row in covs for value in row)], block)
         sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
         check_memory((*sizes.values(), len(places) + 1, len(places)))
 
@@ -219,7 +234,7 @@ def _call(
 
 def renamed(form: Inner, names: Mapping[str, Affine]) -> Inner:
     """An affine form with other index names."""
-    return WeightedFunction(ONE, (), FORMAL, form).renamed(names).inner
+    return WeightedFunction(ONE, (), FORMAL, form).renamed(names).inner if names else form
 
 
 def _paired_axes(used: Sequence[str]) -> tuple[tuple[str, ...], int]:

@@ -10,18 +10,15 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import Estimate
-from tensorprog.language.evaluate import broadcast, union
-from tensorprog.language.expr import Affine, reindexed
+from tensorprog.language.expr import Affine
 from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
-from tensorprog.limit.form.definitions import Box, positions_of, readings, target_box
+from tensorprog.limit.form.definitions import Box, at_positions, readings, target_box
 from tensorprog.limit.moment.indexed import Equations, Term, difference, solve
 from tensorprog.limit.moment.numbers import Numbers
-from tensorprog.limit.moment.values import IndexedValues, Value, check_memory
+from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["Box", "Recurrences", "box_ranges", "merged"]
 
@@ -42,7 +39,6 @@ class Recurrences:
 
     def __init__(self, numbers: Numbers) -> None:
         self.netsor = numbers.netsor
-        self._start(numbers)
         order, _ = schedule(self.netsor.body, self.netsor.ranges, self.netsor.boundaries)
         self._group = {p: number for number, entry in enumerate(order) for p in positions([entry])}
         self.loops = {number for number, entry in enumerate(order) if isinstance(entry, Loop)}
@@ -52,6 +48,7 @@ class Recurrences:
         self._steps: dict[int, list[Step]] = {}
         for step in self.steps if self.loops else ():
             self._steps.setdefault(self._group[step.position], []).append(step)
+        self._start(numbers)
 
     def _start(self, numbers: Numbers) -> None:
         self.numbers = numbers
@@ -59,7 +56,7 @@ class Recurrences:
         self.covariances: dict[tuple[str, str], IndexedValues] = {}
         self.averages: dict[str, Value] = {}
         self._filled: dict[str, list[Box]] = {}
-        self._started: set[int] = set()
+        self._waiting = set(self.loops)
 
     def afresh(self, numbers: Numbers) -> Recurrences:
         """The recurrences of the same program, of which nothing is known yet."""
@@ -76,11 +73,11 @@ class Recurrences:
 
         Where that fails or is interrupted, nothing is known any more: what is filled half way is not to be read.
         """
-        for name in names:
+        for name in names if self._waiting else ():
             for position in self.netsor.families[name].statements:
-                for number in sorted(self.loops - self._started):
-                    if number <= self._group[position] and self._group[position] in self.loops - self._started:
-                        self._started.add(number)
+                for number in sorted(self._waiting) if self._group[position] in self._waiting else ():
+                    if number <= self._group[position]:
+                        self._waiting.remove(number)
                         outermost = not self.active
                         try:
                             with self.numbers.by_itself():
@@ -96,14 +93,14 @@ class Recurrences:
         self._base_cases()
         own = self._steps[number]
         for step in own:
-            name, box = step.statement.target.name, _box(step, self.netsor.ranges)
-            if name in self.numbers.random:
+            name, product = step.statement.target.name, isinstance(step.statement, MatMul)
+            if name in self.numbers.random or not (product or self.netsor.families[name].kind == "scalar"):
                 continue
-            if isinstance(step.statement, MatMul):
-                if step.statement.vector.name not in self.numbers.random:
-                    self._fill_rows(name, step.statement, box, number)
-            elif self.netsor.families[name].kind == "scalar":
+            box = target_box(step.statement, step.ranges(self.netsor.ranges))
+            if not isinstance(step.statement, MatMul):
                 self.fill_average(step.position, box)
+            elif step.statement.vector.name not in self.numbers.random:
+                self._fill_rows(name, step.statement, box, number)
         self.active = before
 
     def _base_cases(self) -> None:
@@ -132,16 +129,18 @@ class Recurrences:
         """The members in a box of known ones that have the weights of those in another: with weights for each step, one
         step of them; None where there are none.
         """
+        if not statement.weight.slots:
+            return known
+        ranges, family = box_ranges(box, known), self.netsor.families[statement.weight.name]
         weights = [
-            readings(reindexed(s.weight, positions_of(s.target, copy)), self.netsor.families[s.weight.name],
-                     box_ranges(box, known))
+            readings(at_positions(s.weight, s.target, copy), family, ranges)
             for s, copy in ((statement, ""), (other, "_"))
-        ]  # fmt: skip
+        ]
         if any(len(cases) != 1 for cases in weights):
             return known
         slots = zip(weights[0][0].slots, weights[1][0].slots, strict=True)
         forms = frozenset(form for form in (difference(one, two) for one, two in slots) if form is not None)
-        held = None if any(not form.terms for form in forms) else _held(box_ranges(box, known), forms)
+        held = None if any(not form.terms for form in forms) else _held(ranges, forms)
         return None if held is None else tuple(held[f"{k}_"] for k in range(len(known)))
 
     def _known(self, statement: MatMul, position: int, number: int) -> Sequence[Box]:
@@ -176,7 +175,7 @@ class Recurrences:
                 narrower = {name: Affine.index(name) for name in along if along[name] != row.ranges[name]}
                 starts = {name: span[0] for name, span in row.ranges.items()}
                 value = value.gather(narrower, along, starts) if narrower else value
-                table[equations] = overwritten(table.get(equations), value, along, whole)
+                table[equations] = table.get(equations, Value.of(0.0)).overwritten(value, along, whole)
         self.covariances[key] = IndexedValues(tuple(Term(e, value) for e, value in table.items()), whole)
 
     # -- averages -------------------------------------------------------------------------------------------------
@@ -192,7 +191,7 @@ class Recurrences:
         name = self.netsor.body[position].target.name
         ranges, whole = (self.numbers.over(box_ranges(b)) for b in (box, self.netsor.families[name].ranges))
         value = self.numbers.average_of(position, ranges)
-        self.averages[name] = overwritten(self.averages.get(name), value, ranges, whole)
+        self.averages[name] = self.averages.get(name, Value.of(0.0)).overwritten(value, ranges, whole)
 
 
 def _held(window: Mapping[str, Range], equations: Equations) -> dict[str, Range] | None:
@@ -208,32 +207,6 @@ def _held(window: Mapping[str, Range], equations: Equations) -> dict[str, Range]
             if held[name][0] >= held[name][1]:
                 return None
     return held
-
-
-def overwritten(old: Value | None, value: Value, ranges: Mapping[str, Range], whole: Mapping[str, Range]) -> Value:
-    """An array over whole ranges with the part in some smaller ranges replaced, in place where it has all axes."""
-    partial = [name for name, span in ranges.items() if tuple(span) != tuple(whole[name])]
-    axes = union(partial, value.axes, () if old is None else old.axes)  # parts are whole stretches of memory
-    axes = old.axes if old is not None and set(axes) == set(old.axes) else axes
-    sizes = {name: whole[name][1] - whole[name][0] for name in axes}
-    shape = tuple(sizes.values())
-    check_memory(shape, 2)
-    if old is None:
-        arrays: list[Array] = [np.zeros(shape), np.zeros(shape)]
-    elif old.axes == axes:
-        arrays = [old.estimate.value, old.estimate.error]
-    else:
-        arrays = [broadcast(part, axes, sizes).copy() for part in (old.value, old.error)]
-    place = tuple(slice(ranges[a][0] - whole[a][0], ranges[a][1] - whole[a][0]) if a in ranges else slice(None)
-                  for a in axes)  # fmt: skip
-    found = value.aligned(axes)
-    arrays[0][place], arrays[1][place] = found.value, found.error
-    return Value(axes, Estimate(arrays[0], arrays[1]))
-
-
-def _box(step: Step, ranges: Mapping[str, Range]) -> Box:
-    """The members that a step binds."""
-    return target_box(step.statement, step.ranges(ranges))
 
 
 def merged(boxes: Sequence[Box]) -> list[Box]:

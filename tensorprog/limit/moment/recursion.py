@@ -25,6 +25,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
+from itertools import product
 from typing import Any, Generic, TypeVar
 
 from tensorprog.check.rewrites import normalize
@@ -34,6 +36,7 @@ from tensorprog.language.ir import Dot, MatMul, Netsor, Range, Statement
 from tensorprog.limit.form.definitions import (
     Condition,
     Reading,
+    at_positions,
     indicator,
     is_layered,
     operands_of,
@@ -122,6 +125,7 @@ class Recursion(ABC, Generic[V, M]):
         self._base: dict[tuple[str, str], dict[Equations, M]] = {}
         self._averages: dict[str, V] = {}
         self._expectations: dict[Any, M] = {}
+        self._large: dict[tuple[str, str], bool] = {}
         self._inside = 0
 
     @property
@@ -144,8 +148,8 @@ class Recursion(ABC, Generic[V, M]):
         """The covariance of initial vectors, as declared, where these equations hold; elsewhere any value."""
 
     @abstractmethod
-    def initial_mean(self, reference: Variable, ranges: Ranges) -> V:
-        """The mean of an initial vector, as declared."""
+    def initial_mean(self, reference: Variable, ranges: Ranges) -> V | None:
+        """The mean of an initial vector, as declared; None where it is zero."""
 
     @abstractmethod
     def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> M:
@@ -170,10 +174,6 @@ class Recursion(ABC, Generic[V, M]):
         """The product of values."""
         found: V = math.prod(factors[1:], start=factors[0])
         return found
-
-    @abstractmethod
-    def vanishes(self, value: V) -> bool:
-        """Whether a value is exactly zero."""
 
     # what an algebra may do besides
 
@@ -251,13 +251,12 @@ class Recursion(ABC, Generic[V, M]):
         self, statement: MatMul, copy: str, ranges: Ranges
     ) -> Iterator[tuple[tuple[Affine, ...], tuple[Affine, ...], tuple[Condition, ...]]]:
         """Slots of the vector and of the weight in every case of a MatMul, and where it holds, over positions."""
-        names = positions_of(statement.target, copy)
-        for vector in self._readings(statement.vector, names, ranges):
-            for weight in self._readings(statement.weight, names, ranges):
+        for vector in self._readings(statement.vector, statement, copy, ranges):
+            for weight in self._readings(statement.weight, statement, copy, ranges):
                 yield vector.slots, weight.slots, (*vector.inside, *weight.inside)
 
-    def _readings(self, reference: Variable, names: Mapping[str, Affine], ranges: Ranges) -> list[Reading]:
-        return readings(reindexed(reference, names), self.netsor.families[reference.name], ranges)
+    def _readings(self, reference: Variable, statement: Statement, copy: str, ranges: Ranges) -> list[Reading]:
+        return readings(at_positions(reference, statement.target, copy), self.netsor.families[reference.name], ranges)
 
     # -- clause (iii): functions of Gaussian families -------------------------------------------------------------
 
@@ -379,15 +378,17 @@ class Recursion(ABC, Generic[V, M]):
 
     def replicated_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> M:
         """The same for every draw."""
-        names = {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
+        names = _slots_of(u, v)
         return self._centred(u.name, v.name, self.wanted(u.name, v.name, names)).read(names, ranges)
 
     # -- equal positions only -------------------------------------------------------------------------------------
 
     def wanted(self, f: str, g: str, names: Mapping[str, Affine]) -> Equations:
         """The equations between positions that hold wherever these forms are read, if it is worth to ask for them."""
+        if not self._in_part(f, g):
+            return NOTHING
         found = set[Affine | None]()
-        firsts = [str(k) for k in range(len(self.netsor.families[f].ranges))] if self._in_part(f, g) else []
+        firsts = [str(k) for k in range(len(self.netsor.families[f].ranges))]
         for k in range(len(self.netsor.families[g].ranges)):
             for own in sorted(firsts, key=lambda name: name != str(k)):
                 apart = names[own] - names[f"{k}_"]
@@ -403,9 +404,12 @@ class Recursion(ABC, Generic[V, M]):
 
     def _in_part(self, f: str, g: str) -> bool:
         """Whether moments of two families may be computed at some positions only, and are worth it."""
-        families = [self.netsor.families[name] for name in (f, g)]
-        large = self.in_part and math.prod(size for family in families for size in family.shape) > SMALL
-        return large and not any(len(family.statements) > 1 or self.recurrent(family.name) for family in families)
+        if (f, g) not in self._large:
+            families = [self.netsor.families[name] for name in (f, g)]
+            large = self.in_part and math.prod(size for family in families for size in family.shape) > SMALL
+            plain = not any(len(family.statements) > 1 or self.recurrent(family.name) for family in families)
+            self._large[f, g] = large and plain
+        return self._large[f, g]
 
     def _found(
         self, moments: dict[tuple[str, str], dict[Equations, M]], f: str, g: str, where: Equations
@@ -424,32 +428,35 @@ class Recursion(ABC, Generic[V, M]):
         """Mean of an affine form of Gaussian variables."""
         total = self.number(Number(0), ranges)
         for weight, variable, bound in form:
-            if self.netsor.families[variable.name].statements:
-                continue
-            mean = self.initial_mean(variable, ranges)
-            if not self.vanishes(mean):
+            mean = None if self.netsor.families[variable.name].statements else self.initial_mean(variable, ranges)
+            if mean is not None:
                 total = total + self.weighed(mean, [weight] if weight != ONE else [], (), bound, ranges)
         return total
 
     def covariance(self, first: Inner, second: Inner, ranges: Ranges) -> M:
         """Covariance of two affine forms of Gaussian variables."""
         total = self.nothing(ranges)
-        for a, u, bound in first:
-            for b, v, other in second:
-                if self.parts.independent(u.name, v.name):
-                    continue
-                if a == b == ONE and not bound and not other:
-                    total = total + self.replicated_covariance(u, v, ranges)
-                    continue
-                # the variance of a sum: its second copy runs by itself
-                p = WeightedFunction(a, bound, None, ((ONE, u, ()),))
-                again = {name: Affine.index(f"{name}'") for name in other if name in bound}
-                q = WeightedFunction(b, other, None, ((ONE, v, ()),)).renamed(again)
-                local = dict(ranges) | {f"{name}'": ranges[name] for name in again}
-                moment = self.replicated_covariance(u, q.inner[0][1], local)
-                if moment.terms:
-                    total = total + self.summed(p, q, moment, local, ranges)
+        for p, q, again in self._meetings(first, second):
+            local = {**ranges, **{f"{name}'": ranges[name] for name in again}} if again else ranges
+            moment = self.replicated_covariance(p.inner[0][1], q.inner[0][1], local)
+            if moment.terms and not (p.plain and q.plain):
+                moment = self.summed(p, q, moment, local, ranges)
+            total = total + moment
         return total
+
+    def _meetings(self, first: Inner, second: Inner) -> list[tuple[WeightedFunction, WeightedFunction, list[str]]]:
+        """The variables of two forms that are not independent, as parts; the second copy of a sum runs by itself."""
+        key = "meetings", first, second
+        if key not in self.program.known:
+            found = self.program.known[key] = list[tuple[WeightedFunction, WeightedFunction, list[str]]]()
+            for (a, u, bound), (b, v, other) in product(first, second):
+                if not self.parts.independent(u.name, v.name):
+                    again = [name for name in other if name in bound]
+                    q = WeightedFunction(b, other, None, ((ONE, v, ()),))
+                    q = q.renamed({name: Affine.index(f"{name}'") for name in again}) if again else q
+                    found.append((WeightedFunction(a, bound, None, ((ONE, u, ()),)), q, again))
+        meetings: list[tuple[WeightedFunction, WeightedFunction, list[str]]] = self.program.known[key]
+        return meetings
 
     # -- coefficients and sums over bound indices -----------------------------------------------------------------
 
@@ -458,12 +465,15 @@ class Recursion(ABC, Generic[V, M]):
     ) -> tuple[WeightedFunction, WeightedFunction, dict[str, Range]]:
         """Give the second part second-copy names; ranges with the bound indices of both."""
         bound = self.parts.bound_ranges
-        copies = [*(n[:-1] for n in ranges if n.endswith("_")), *q.all_bound]
+        copies = "copies", q, *(name[:-1] for name in ranges if name.endswith("_"))
+        if copies not in self.program.known:
+            names = (*copies[2:], *q.all_bound)
+            self.program.known[copies] = q.renamed({name: Affine.index(f"{name}_") for name in names})
         local = dict(ranges) | {name: bound.get(name) or self.netsor.ranges[name] for name in p.all_bound}
         local |= {f"{name}_": bound.get(name) or self.netsor.ranges[name] for name in q.all_bound}
         # softmax and the like keep indices that are bound here: both copies need their ranges
         local |= {f"{name}_": bound[name] for name in bound} | {name: bound[name] for name in bound}
-        return p, q.renamed({name: Affine.index(f"{name}_") for name in copies}), local
+        return p, self.program.known[copies], local
 
     def summed(self, p: WeightedFunction, q: WeightedFunction, moment: M, local: Ranges, ranges: Ranges) -> M:
         """A moment over all indices times the coefficients of two parts, summed over their bound indices."""
@@ -509,14 +519,13 @@ class Recursion(ABC, Generic[V, M]):
     def average_of(self, position: int, ranges: Ranges) -> V:
         """What one statement gives, over positions in some ranges."""
         statement: Statement = self.netsor.body[position]
-        names = positions_of(statement.target)
         if not isinstance(statement, Dot):
             assert not isinstance(statement, MatMul)
-            return self.number(self.parts.fresh(statement.expr, names), ranges)
+            return self.number(self.parts.fresh(statement.expr, positions_of(statement.target)), ranges)
         left, right = statement.left, statement.right
         total = self.nothing(ranges)
-        for one in self._readings(left, names, ranges):
-            for two in self._readings(right, names, ranges):
+        for one in self._readings(left, statement, "", ranges):
+            for two in self._readings(right, statement, "", ranges):
                 read = {str(k): slot for k, slot in enumerate(one.slots)}
                 read |= {f"{k}_": slot for k, slot in enumerate(two.slots)}
                 moment = self.products(left.name, right.name, read, ranges).read(read, ranges)
@@ -601,6 +610,12 @@ class _Waiting(Exception):
 
     def __init__(self, enter: Callable[[], None]) -> None:
         self.enter = enter
+
+
+@lru_cache(maxsize=1 << 12)
+def _slots_of(u: Variable, v: Variable) -> Mapping[str, Affine]:
+    """The forms at which two references are read, by positions of their families."""
+    return {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
 
 
 class Forms(Generic[V]):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.several import standard_errors
-from tensorprog.language.evaluate import Open, align, broadcast, contract, gather, union
+from tensorprog.language.evaluate import Open, align, contract, gathered, union
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
 from tensorprog.limit.memory import need
@@ -26,6 +26,7 @@ Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 REPLICATE = "&"  # the axis of replicates of draws, or of draws that have moments of their own
 ROUNDING = 1e-12  # relative errors that are rounding, and may be the same for all of one draw
+FEW = 1 << 17  # numbers that are not worth counting
 WORKED = 4  # arrays of numbers, errors and what is needed on the way, where two arrays make a third
 
 
@@ -75,7 +76,8 @@ class Value:
         """The values under an operation, over all axes, if that has room."""
         axes = union(self.axes, other.axes)
         one, two = self.aligned(axes), other.aligned(axes)
-        check_memory(np.broadcast_shapes(one.value.shape, two.value.shape))
+        if one.value.size * two.value.size > FEW:
+            check_memory(np.broadcast_shapes(one.value.shape, two.value.shape))
         return Value(axes, operation(one, two))
 
     def __add__(self, other: Value) -> Value:
@@ -117,20 +119,31 @@ class Value:
 
     def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
-        value, error = (gather(part, slots, ranges, starts) for part in (self.value, self.error))
-        return self if value.data is self.estimate.value else Value(value.axes, Estimate(value.data, error.data))
+        parts = self.estimate.value, self.estimate.error
+        axes, found = gathered(self.axes, parts, slots, ranges, starts)
+        return self if found is parts else Value(axes, Estimate(*found))
 
     def widened(self, ranges: Ranges, whole: Ranges) -> Value:
         """The value over larger ranges of some indices, zero outside its own."""
-        axes = union([name for name in ranges if name in self.axes or whole[name] != ranges[name]], self.axes)
-        sizes = dict(zip(self.axes, self.shape, strict=True))
-        sizes |= {name: ranges[name][1] - ranges[name][0] for name in axes if name not in sizes}
-        grown = [name in ranges and whole[name] != ranges[name] for name in axes]
-        edges = [(ranges[name][0] - whole[name][0], whole[name][1] - ranges[name][1]) if more else (0, 0)
-                 for name, more in zip(axes, grown, strict=True)]  # fmt: skip
-        check_memory([sizes[name] + sum(edge) for name, edge in zip(axes, edges, strict=True)])
-        value, error = (np.pad(broadcast(part, axes, sizes), edges) for part in (self.value, self.error))
-        return Value(axes, Estimate(value, error))
+        return Value.of(0.0).overwritten(self, ranges, whole)
+
+    def overwritten(self, value: Value, ranges: Ranges, whole: Ranges) -> Value:
+        """The value over whole ranges with the part in smaller ranges replaced, in place where it has all axes."""
+        partial = [name for name, span in ranges.items() if tuple(span) != tuple(whole[name])]
+        axes = union(partial, value.axes, self.axes)  # parts are whole stretches of memory
+        axes = self.axes if set(axes) == set(self.axes) else axes
+        old = self.estimate
+        if self.axes != axes:
+            shape = [whole[name][1] - whole[name][0] for name in axes]
+            check_memory(shape, 2)
+            known, old = self.aligned(axes), Estimate(np.zeros(shape), np.zeros(shape))
+            if not self.zero():
+                old.value[...], old.error[...] = known.value, known.error
+        place = tuple(slice(ranges[a][0] - whole[a][0], ranges[a][1] - whole[a][0]) if a in ranges else slice(None)
+                      for a in axes)  # fmt: skip
+        found = value.aligned(axes)
+        old.value[place], old.error[place] = found.value, found.error
+        return Value(axes, old)
 
     def zero(self) -> bool:
         """Whether the value is exactly zero."""
@@ -230,9 +243,7 @@ class IndexedValues(Indexed[Value]):
             for smaller, part in found.items():
                 if smaller < equations:
                     value = value + part.gather(solution, ranges, starts).scaled(-1.0)
-            left, error = np.abs(value.estimate.value), value.estimate.error
-            rounding = np.max(error, initial=0.0) <= ROUNDING * float(whole.bound.value) and np.all(left <= error)
-            if not value.zero() and (value is whole or not rounding):
+            if not value.zero() and (value is whole or not _is_rounding(value, whole)):
                 found[equations] = value
         return cls(tuple(Term(equations, value) for equations, value in found.items()), ranges)
 
@@ -242,12 +253,10 @@ class IndexedValues(Indexed[Value]):
 
     def case(self, equations: Equations, solution: Mapping[str, Affine] | None = None) -> Value:
         """The sum of all terms that count there."""
-        starts, total = _starts(self.ranges), Value.of(0.0)
-        solution = solve(equations) if solution is None else solution
-        for term in self.terms:
-            if term.equations <= equations:
-                total = total + term.value.gather(solution, self.ranges, starts)
-        return total
+        starts, solution = _starts(self.ranges), solve(equations) if solution is None else solution
+        held = [term.value for term in self.terms if term.equations <= equations]
+        found = [value.gather(solution, self.ranges, starts) if solution else value for value in held]
+        return reduce(operator.add, found) if found else Value.of(0.0)
 
     def times(self, value: Value, equations: Equations = NOTHING) -> IndexedValues:
         """Times a value, read where the equations of each term put it."""
@@ -345,6 +354,13 @@ class IndexedValues(Indexed[Value]):
 
 
 Settled = TypeVar("Settled", IndexedValues, Value)
+
+
+def _is_rounding(left: Value, whole: Value) -> bool:
+    """Whether what is left of a value is within its error, and that of the size of rounding errors."""
+    value, error = left.estimate.value, left.estimate.error
+    small = np.max(error, initial=0.0) <= ROUNDING * float(whole.bound.value)
+    return bool(small and np.all(np.abs(value) <= error))
 
 
 def _starts(ranges: Ranges) -> dict[str, int]:
