@@ -11,7 +11,7 @@ import sympy as sp
 
 from tensorprog.jobs.cli import main
 from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom
-from tensorprog.language.schema import program_schema
+from tensorprog.language.schema import FORM
 
 EVERYWHERE = (-math.inf, math.inf)
 
@@ -106,13 +106,12 @@ def _inner(rule: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def schema() -> str:
     """Sections of a program file, the keys in them, and the values these take."""
-    form = program_schema()
-    parts = ["### Sections", keys(form["properties"], form["required"])]
-    for name, rule in form["properties"].items():
+    parts = ["### Sections", keys(FORM["properties"], FORM["required"])]
+    for name, rule in FORM["properties"].items():
         for rules in _inner(rule):
             parts += [f"### Keys in {name}", keys(rules)]
     parts += ["### Values"]
-    for name, rule in form["$defs"].items():
+    for name, rule in FORM["$defs"].items():
         parts += [f"#### {name}", ". ".join(filter(None, (_meaning(rule), f"Written as {accepts(rule)}.")))]
     return "\n\n".join(parts)
 

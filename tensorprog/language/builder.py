@@ -24,24 +24,16 @@ from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Var
 from tensorprog.language.ir import ConstantDef, Draft, Initial, Netsor, Weight
 from tensorprog.language.parse import Names, affine, parse_expression, parse_target
 from tensorprog.language.schema import (
-    INDEX,
-    INITIAL,
-    WEIGHT,
-    Entries,
+    MAKERS,
     expression,
     make_fixed,
-    make_index,
-    make_initial,
     make_name,
     make_option,
     make_ratio,
     make_statement,
     make_table,
-    make_weight,
     one_line,
-    plain_name,
     plain_number,
-    program_name,
     scalar,
     take,
 )
@@ -105,7 +97,7 @@ class Builder:
         fixed_widths: Mapping[str, Any] | None = None,
     ) -> None:
         self._draft = Draft(
-            program_name(name),
+            one_line(name, "program"),
             title=one_line(title, "title"),
             reference=one_line(reference, "reference"),
         )
@@ -114,9 +106,11 @@ class Builder:
         for key, value in (constants or {}).items():
             self.constant(key, value)
         for key, value in (widths or {}).items():
-            self._add("widths", make_ratio(plain_name(key, "a width"), value, self.names))
+            short, _ = make_name(key, self.names, "a width", indexed=False)
+            self._add("widths", make_ratio(short, value, self.names))
         for key, value in (fixed_widths or {}).items():
-            self._add("fixed_widths", make_fixed(plain_name(key, "a width"), value, self.names))
+            short, _ = make_name(key, self.names, "a width", indexed=False)
+            self._add("fixed_widths", make_fixed(short, value, self.names))
             self._written(key, value)
 
     @classmethod
@@ -182,10 +176,7 @@ class Builder:
 
     def index(self, name: str, size: Any, boundary: str = "") -> IndexValue:
         """An index of a size (`4`, `"s"`, `2*P.s`) or a range (`"1..T"`); boundary "zero" or "wrap" pads families."""
-        short = plain_name(name, "an index")
-        given = self._taken(INDEX, f"index {short}", {"size": size, "boundary": boundary})
-        self._add("indices", make_index(short, (), given))
-        return IndexValue(short)
+        return self._declare("indices", name, {"size": size, "boundary": boundary})
 
     def second(self, index: IndexValue) -> IndexValue:
         """The second copy of an index, for covariances: `cov=P.rho ** abs(i - P.second(i))`."""
@@ -210,26 +201,13 @@ class Builder:
         `data` (members, d) with `variance` gives variance * data data^T / d instead.  `grid=True` makes the coordinate
         vector of a width: not random, (a + 1/2)/n in coordinate a, in the limit uniform on (0, 1).
         """
-        short, indices = make_name(name, self.names, "an initial vector")
-        options = {
-            "mean": mean,
-            "cov": cov,
-            "gram": gram,
-            "data": data,
-            "variance": variance,
-            "width": width,
-            "grid": grid or None,
-        }
-        given = self._taken(INITIAL, short, {key: value for key, value in options.items() if value is not None})
-        self._add("initial", make_initial(short, indices, given))
-        return self[short]
+        options = {"mean": mean, "cov": cov, "gram": gram, "data": data, "variance": variance, "width": width}
+        given = {key: value for key, value in options.items() if value is not None}
+        return self._declare("initial", name, given | ({"grid": True} if grid else {}))
 
     def weight(self, name: str, variance: Any = 1, shape: Sequence[str] = ("n", "n")) -> Any:
         """Weights with i.i.d. N(0, variance / columns) entries, and their shape (rows, columns) by names of widths."""
-        short, indices = make_name(name, self.names, "a weight")
-        given = self._taken(WEIGHT, short, {"variance": variance, "shape": shape})
-        self._add("weights", make_weight(short, indices, given))
-        return self[short]
+        return self._declare("weights", name, {"variance": variance, "shape": shape})
 
     def weights(self, *names: str) -> tuple[Any, ...]:
         """Several weights of variance 1 and shape (n, n)."""
@@ -286,11 +264,14 @@ class Builder:
     def _handle(self, name: str, count: int) -> Handle:
         return FamilyHandle(self, name, count) if count else Variable(name)
 
-    def _taken(self, what: Entries, owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of the options of an entry."""
-        return {
-            key: take(what.options[key], value, self.names, f"the {key} of {owner}") for key, value in given.items()
-        }
+    def _declare(self, section: str, text: str, given: Mapping[str, Any]) -> Any:
+        """Add an index, initial vectors or weights, from the options of an entry."""
+        called = {"indices": "an index", "initial": "an initial vector", "weights": "a weight"}[section]
+        name, indices = make_name(text, self.names, called, indexed=section != "indices")
+        owner = f"index {name}" if section == "indices" else name
+        options = {key: take(section, key, value, self.names, owner) for key, value in given.items()}
+        self._add(section, MAKERS[section](name, indices, options))
+        return self[name]
 
     def _written(self, name: str, value: Any) -> None:
         if isinstance(value, str | Expr) and plain_number(str(value)) is None:

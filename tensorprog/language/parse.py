@@ -79,16 +79,6 @@ class Names:
     indices: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class ParsedStatement:
-    """`target = Instruction(arguments, keywords)` with columns relative to the text."""
-
-    target: Variable
-    instruction: str
-    args: tuple[Expr, ...]
-    keywords: tuple[tuple[str, str], ...]  # name, source text
-
-
 class _Reader:
     """Reads one text; what is wrong with a part is told with its place."""
 
@@ -350,8 +340,10 @@ def parse_target(text: str, names: Names, span: Span = Span()) -> Variable:
     return reader.target(tree.body)
 
 
-def parse_statement(text: str, names: Names, span: Span = Span()) -> ParsedStatement:
-    """Read `target = Instruction(arguments)`.
+def parse_statement(
+    text: str, names: Names, span: Span = Span()
+) -> tuple[Variable, str, tuple[Expr, ...], tuple[tuple[str, str], ...]]:
+    """Read `target = Instruction(arguments, keywords)`: target, instruction, arguments, and texts of keywords by name.
 
     Raises    ProgramError with line and column
     """
@@ -370,4 +362,4 @@ def parse_statement(text: str, names: Names, span: Span = Span()) -> ParsedState
     first = reader.weight if called == "MatMul" else reader.expression
     args = (*map(first, value.args[:1]), *map(reader.expression, value.args[1:]))
     keywords = tuple((keyword.arg or "**", ast.unparse(keyword.value)) for keyword in value.keywords)
-    return ParsedStatement(target, called, args, keywords)
+    return target, called, args, keywords

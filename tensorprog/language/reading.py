@@ -26,26 +26,20 @@ from tensorprog.language.expr import Number
 from tensorprog.language.ir import ConstantDef, Netsor, Statement, Table
 from tensorprog.language.parse import Names, parse_statement
 from tensorprog.language.schema import (
-    INDEX,
-    INITIAL,
+    MAKERS,
+    OPTIONS,
     RUN_KEYS,
     SECTIONS,
-    WEIGHT,
-    Entries,
-    Option,
+    SHORT,
     expression,
+    kinds,
     make_fixed,
-    make_index,
-    make_initial,
     make_name,
     make_option,
     make_ratio,
     make_statement,
-    make_weight,
     one_line,
-    plain_name,
     plain_number,
-    program_name,
     scalar,
     take,
 )
@@ -72,6 +66,14 @@ EXPLAINED = (  # parts of what YAML says, and the same in the words of a program
     ("<block end>", "this line does not fit the lines around it", "check the indentation, and dashes of statements"),
     ("single document", "a file holds one program", "remove the second `---`"),
 )
+DECLARING = {  # the sections of declarations, and what an entry of each is called
+    "constants": "a constant",
+    "indices": "an index",
+    "widths": "a width",
+    "fixed_widths": "a width",
+    "initial": "an initial vector",
+    "weights": "a weight",
+}
 Given = dict[str, tuple[Node, Node]]  # key and value by the text of the key
 
 
@@ -196,12 +198,15 @@ class _FileReader:
         if self.problems:
             raise ProgramError(in_order(self.problems))
 
-    def each(self, given: Given, make: Callable[[str, Node, Node], Any]) -> tuple[Any, ...]:
-        """What is made of entries: from the text of a key, its node and the node of the value."""
+    def each(self, section: str, given: Given, make: Callable[..., Any]) -> tuple[Any, ...]:
+        """What is made of the entries of a section: from the name, the indices, the value and the place of each."""
         found = []
         for text, (key, value) in given.items():
             with self.guard(key):
-                found.append(make(text, key, value))
+                span = self.span(key)
+                indexed = section in ("initial", "weights") or (section == "constants" and "[" in text)
+                name, indices = make_name(text, self.names, DECLARING.get(section, section), span, indexed)
+                found.append(make(section, name, indices, value, span))
         return tuple(found)
 
     def entries(self, node: Node | None, what: str, known: Collection[str] | None = None) -> Given:
@@ -272,15 +277,14 @@ class _FileReader:
         missing = [] if self.problems else [name for name in REQUIRED if name not in sections]
         self.problems += [Problem(f"the section {n}: is missing", Span(self.file), REQUIRED[n]) for n in missing]
         self.done()
-        given = {key: self.entries(sections.get(key), entry) for key, entry in DECLARING.items()}
+        given = {key: self.entries(sections.get(key), f"entry of {key}") for key in DECLARING}
         run = self.entries(sections.get("run"), "run option", RUN_KEYS)
         parts: dict[str, Any] = {}
-        with self.guard(sections["program"]):
-            parts["name"] = program_name(self.value(sections["program"], "program"))
-        for key in ("title", "reference"):
-            if key in sections and sections[key].value:
-                with self.guard(sections[key]):
-                    parts[key] = one_line(self.value(sections[key], key), key)
+        for key, part in (("program", "name"), ("title", "title"), ("reference", "reference")):
+            node = sections.get(key)
+            with self.guard(node or root):
+                if node is not None and (node.value or key == "program"):
+                    parts[part] = one_line(self.value(node, key), key)
         self.done()
         short = [re.split(r"\W", key, maxsplit=1)[0] for key in given["constants"]]
         self.names = Names(dict.fromkeys(short), frozenset(given["indices"]))
@@ -288,23 +292,21 @@ class _FileReader:
         numbers = {key: entry for key, entry in given["constants"].items() if key not in tables}
         scalars = self.numbers(numbers)
         self.done()
-        parts["indices"] = self.each(given["indices"], self.index)
+        parts["indices"] = self.each("indices", given["indices"], self.entry)
         self.done()
-        for name, make in (("widths", make_ratio), ("fixed_widths", make_fixed)):
-            self.places |= {width: self.span(key) for width, (key, _) in given[name].items()}
-            parts[name] = self.each(given[name], self.maker(make))
-        constants = [*scalars, *self.each(tables, self.indexed)]
+        for section in ("widths", "fixed_widths"):
+            self.places |= {width: self.span(key) for width, (key, _) in given[section].items()}
+            parts[section] = self.each(section, given[section], self.width)
+        constants = [*scalars, *self.each("constants", tables, self.indexed)]
         parts["constants"] = tuple(sorted(constants, key=lambda constant: (constant.span.line, constant.span.column)))
         parts["written"] = tuple(
             (key, value.value.strip())
             for key, (_, value) in {**numbers, **given["fixed_widths"]}.items()
             if key not in self.overrides and plain_number(value.value) is None
         )
-        parts["initial"] = self.each(given["initial"], self.declaring(INITIAL, make_initial))
-        parts["weights"] = self.each(given["weights"], self.declaring(WEIGHT, make_weight))
-        parts["run"] = self.each(
-            run, lambda name, _, node: (name, make_option(name, self.data(node, name), self.span(node), self.names))
-        )
+        for section in ("initial", "weights"):
+            parts[section] = self.each(section, given[section], self.entry)
+        parts["run"] = self.each("run", run, self.default)
         parts["outputs"] = self.outputs(sections["outputs"])
         self.done()
         parts["body"] = self.body(sections["body"])
@@ -332,72 +334,57 @@ class _FileReader:
         self.done()
         values: dict[str, int | float | None] = dict(self.names.constants)
 
-        def number_of(text: str, key: Node, node: Node) -> ConstantDef:
-            name, names = plain_name(text, "a constant", self.span(key)), Names(values, self.names.indices)
+        def number_of(_: str, name: str, __: tuple[str, ...], node: Node, span: Span) -> ConstantDef:
             if not isinstance(node, ScalarNode):
                 raise fail(f"{name} is a list, so it needs an index", fix=f"{name}[i]: [..]")
-            given = str(self.overrides[text]) if text in self.overrides else self.value(node, name)
-            values[name] = number = scalar(given, names, f"constant {name}", self.span(node))
-            return ConstantDef(name, number, (), self.span(key))
+            text = str(self.overrides[name]) if name in self.overrides else self.value(node, name)
+            names = Names(values, self.names.indices)
+            values[name] = number = scalar(text, names, f"constant {name}", self.span(node))
+            return ConstantDef(name, number, (), span)
 
-        found = self.each(given, number_of)
+        found = self.each("constants", given, number_of)
         self.names = Names(values, self.names.indices)
         return found
 
-    def index(self, text: str, key: Node, node: Node) -> Any:
-        """An entry of the section `indices`."""
-        name = plain_name(text, "an index", self.span(key))
-        return make_index(name, (), self.options(node, INDEX, f"index {name}"), self.span(key))
+    def width(self, section: str, name: str, _: tuple[str, ...], node: Node, span: Span) -> Any:
+        """A further width, or one that stays finite."""
+        make = make_ratio if section == "widths" else make_fixed
+        return make(name, self.value(node, f"width {name}"), self.names, self.span(node))
 
-    def maker(self, make: Callable[..., Any]) -> Callable[[str, Node, Node], Any]:
-        """What makes an entry of the sections `widths` and `fixed_widths`."""
-        return lambda text, key, node: make(
-            plain_name(text, "a width", self.span(key)), self.value(node, f"width {text}"), self.names, self.span(node)
-        )
-
-    def indexed(self, text: str, key: Node, node: Node) -> ConstantDef:
+    def indexed(self, _: str, name: str, indices: tuple[str, ...], node: Node, span: Span) -> ConstantDef:
         """A constant over indices: a list, an expression or a file."""
-        name, indices = make_name(text, self.names, "a constant", self.span(key))
-        value: Any = self.table(node, f"constant {text}", len(indices))
+        value: Any = self.table(node, f"constant {name}", len(indices))
         if value is None:
-            value = expression(self.value(node, text), self.names, self.span(node))
+            value = expression(self.value(node, name), self.names, self.span(node))
         if isinstance(value, Number):
-            raise fail(f"{text} is one number for all indices", fix=f"{name}: {value}, without indices")
-        return ConstantDef(name, value, indices, self.span(key))
+            said = f"{name}[{','.join(indices)}] is one number for all indices"
+            raise fail(said, fix=f"{name}: {value}, without indices")
+        return ConstantDef(name, value, indices, span)
 
-    def declaring(self, rules: Entries, make: Callable[..., Any]) -> Callable[[str, Node, Node], Any]:
-        """What makes an initial vector or a weight."""
+    def entry(self, section: str, name: str, indices: tuple[str, ...], node: Node, span: Span) -> Any:
+        """An index, an initial vector or a weight, from its options."""
+        what, owner = f"option of {DECLARING[section]}", f"index {name}" if section == "indices" else name
+        if isinstance(node, MappingNode):
+            given = self.entries(node, what, OPTIONS[section])
+        elif section in SHORT:
+            given = {SHORT[section]: (node, node)}
+        else:
+            raise fail(f"initial vector {name} takes {{mean: ..., cov: ...}}", fix=f"{name}: {{mean: 0, cov: 1}}")
+        options = {key: self.option(section, key, value, owner) for key, (_, value) in given.items()}
+        return MAKERS[section](name, indices, options, span)
 
-        def declared(text: str, key: Node, node: Node) -> Any:
-            name, indices = make_name(text, self.names, f"{rules.article} {rules.called}", self.span(key))
-            return make(name, indices, self.options(node, rules, name), self.span(key))
-
-        return declared
-
-    def options(self, node: Node, rules: Entries, owner: str) -> dict[str, Any]:
-        """The options of an entry."""
-        what = f"option of {rules.article} {rules.called}"
-        pairs = (
-            self.entries(node, what, rules.options) if isinstance(node, MappingNode) else {rules.short: (node, node)}
-        )
-        if "" in pairs:
-            raise fail(f"{rules.called} {owner} takes {{mean: ..., cov: ...}}", fix=f"{owner}: {{mean: 0, cov: 1}}")
-        return {
-            name: self.option(value, rules.options[name], f"the {name} of {owner}")
-            for name, (_, value) in pairs.items()
-        }
-
-    def option(self, node: Node, option: Option, what: str) -> Any:
+    def option(self, section: str, key: str, node: Node, owner: str) -> Any:
         """The value of an option."""
-        if "file" in option.kinds:
-            table = self.table(node, what, option.dimensions)
-            if table is not None:
-                return table
-            if "expression" not in option.kinds:
-                raise fail(f"{what} must be a matrix or a file", self.span(node), f"{what.split()[1]}: numbers.npy")
-        several = isinstance(node, SequenceNode) and not {"shape", "size"}.isdisjoint(option.kinds)
-        value = self.data(node, what) if several else self.value(node, what)
-        return take(option, value, self.names, what, self.span(node))
+        what, taken = f"the {key} of {owner}", kinds(OPTIONS[section][key])
+        table = self.table(node, what, 2 * (key == "data")) if "file" in taken else None
+        if table is None and taken == ["list", "file"]:
+            raise fail(f"{what} must be a matrix or a file", self.span(node), f"{key}: numbers.npy")
+        value = self.data(node, what) if taken == ["shape"] else table or self.value(node, what)
+        return take(section, key, value, self.names, owner, self.span(node))
+
+    def default(self, _: str, name: str, __: tuple[str, ...], node: Node, span: Span) -> Any:
+        """A default of `tp run`."""
+        return name, make_option(name, self.data(node, name), self.span(node), self.names)
 
     def outputs(self, node: Node) -> tuple[str, ...]:
         """The section `outputs`."""
@@ -418,25 +405,11 @@ class _FileReader:
         found: list[Statement] = []
         if not isinstance(node, SequenceNode):
             raise fail("body: is a list of statements", self.span(node), "- u[i] = MatMul(W[i], h)")
-        if len(node.value) > MAX_STATEMENTS:
-            said = f"the body has {len(node.value)} statements, more than the {MAX_STATEMENTS} allowed"
-            raise fail(said, self.span(node), "use families: one statement for all members")
-        for item in node.value:
+        for item in node.value[: MAX_STATEMENTS + 1]:
             with self.guard(item):
                 if not isinstance(item, ScalarNode):
                     said = "each entry of body: is one statement `name[indices] = Instruction(...)`"
                     raise fail(said, fix="u[i] = MatMul(W[i], h), without `: `, or in quotes")
                 span = replace(self.span(item), text=shorten(" ".join(item.value.split())))
-                parsed = parse_statement(item.value, self.names, span)
-                found.append(make_statement(parsed.target, parsed.instruction, parsed.args, parsed.keywords, span))
+                found.append(make_statement(*parse_statement(item.value, self.names, span), span))
         return tuple(found)
-
-
-DECLARING = {
-    "constants": "constant",
-    "indices": "index",
-    "widths": "width",
-    "fixed_widths": "width",
-    "initial": "initial vector",
-    "weights": "weight",
-}

@@ -1,8 +1,7 @@
-"""The form of a program, once: its sections, and what their entries take, with kinds, defaults and help.
+"""What a program file may hold: `program.schema.json`, by which editors complete and check, and which readers follow.
 
-Reading and writing files, the Python builder and the JSON Schema that editors complete and check by follow
-from the tables here: a new option of an entry is a line in one of them, and a field of the record that is
-made of it.  `python -m tensorprog.language.schema` writes `program.schema.json`.
+Each section, and each option of an entry, is described there once: what it takes, its default and its help.  Files and
+the Python builder make their records here.
 """
 
 from __future__ import annotations
@@ -10,326 +9,31 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
 
-from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import ProgramError, Span, did_you_mean, fail
-from tensorprog.language.expr import (
-    Expr,
-    Number,
-    Transposed,
-    Variable,
-    as_expr,
-)
+from tensorprog.language.expr import MAX_INTEGER, Expr, Number, Transposed, Variable, as_expr
 from tensorprog.language.parse import Names, constant_value, parse_expression, parse_target
 from tensorprog.language.records import Dot, Index, Initial, MatMul, Nonlin, Statement, Table, Weight
 
-__all__ = ["PLACE", "RUN_KEYS", "SECTIONS", "Entries", "Option", "program_schema", "text"]
-
 PLACE = Path(__file__).resolve().parent.parent / "program.schema.json"
-Schema = dict[str, Any]
-
-NAME = r"[A-Za-z_\u0080-\uffff][A-Za-z0-9_\u0080-\uffff]*"
-FAMILY = rf"{NAME}(\[ *{NAME} *(, *{NAME} *)*\])?"
-PATH = r"^(?!/)(?![A-Za-z]:)(?!(.*[/\\])?\.\.([/\\]|$)).*\.(npy|csv)$"
-INSTRUCTION = r"(MatMul|Nonlin|Dot)\s*\("
-
-
-def _text(description: str, **rules: Any) -> Schema:
-    return {"type": "string", "minLength": 1, "description": description, **rules}
-
-
-NUMBER: Schema = {
-    "description": "A number, or an expression in constants declared above",
-    "anyOf": [{"type": "number"}, {"type": "string", "minLength": 1}],
+FORM: dict[str, Any] = json.loads(PLACE.read_text(encoding="utf-8"))
+SECTIONS: dict[str, Any] = FORM["properties"]
+RUN_KEYS: dict[str, Any] = SECTIONS["run"]["properties"]
+SHORT = {"indices": "size", "weights": "variance"}  # the option that an entry without braces gives
+OPTIONS: dict[str, dict[str, Any]] = {
+    section: entry.get("anyOf", [entry])[-1]["properties"]
+    for section in ("indices", "initial", "weights")
+    for entry in [SECTIONS[section]["additionalProperties"]]
 }
-EXPRESSION: Schema = {
-    "description": "A number, or an expression in constants and the indices of the name",
-    "anyOf": [{"type": "number"}, {"type": "string", "minLength": 1, "not": {"pattern": r"\.(npz|pkl|pickle|pt)$"}}],
-}
-PATHS = _text("Path of a .npy or .csv file below the program's folder", pattern=PATH, examples=["numbers.npy"])
-FILE: Schema = {
-    "description": "Numbers from a file beside the program",
-    "anyOf": [
-        PATHS,
-        {"type": "object", "additionalProperties": False, "required": ["file"], "properties": {"file": PATHS}},
-    ],
-}
-LIST: Schema = {
-    "description": "Numbers, nested once per index",
-    "type": "array",
-    "minItems": 1,
-    "items": {"anyOf": [{"$ref": "#/$defs/number"}, {"$ref": "#/$defs/list"}]},
-}
-SIZE: Schema = {
-    "description": 'N means 0..N-1; "1..T" is a range with both ends included; sizes may be expressions in constants',
-    "anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000_000}, {"type": "string", "minLength": 1}],
-    "examples": [4, "s", "1..T"],
-}
-WIDTH: Schema = _text("A width: n, or a name from widths or fixed_widths", pattern=f"^{NAME}$", examples=["n"])
-SHAPE: Schema = {
-    "description": "Rows and columns, by the names of widths",
-    "type": "array",
-    "minItems": 2,
-    "maxItems": 2,
-    "items": {"$ref": "#/$defs/width"},
-}
-FLAG: Schema = {"type": "boolean"}
-BOUNDARY: Schema = {"description": "What is read outside the range: zeros, or the other end", "enum": ["zero", "wrap"]}
-KINDS: dict[str, Schema] = {
-    "number": NUMBER,
-    "expression": EXPRESSION,
-    "file": FILE,
-    "list": LIST,
-    "size": SIZE,
-    "width": WIDTH,
-    "shape": SHAPE,
-    "boundary": BOUNDARY,
-    "flag": FLAG,
-}
-
-
-@dataclass(frozen=True)
-class Option:
-    """What an entry of a section takes: kinds of values (the names of `KINDS`), the default, and help."""
-
-    kinds: tuple[str, ...]
-    help: str
-    default: Any = None  # None for none
-    examples: tuple[Any, ...] = ()
-    dimensions: int = 0  # of lists and files of numbers; 0 for any
-
-    @property
-    def numeric(self) -> bool:
-        """Whether it is made of numbers; else it is text."""
-        return not {"number", "expression", "file", "list"}.isdisjoint(self.kinds)
-
-    @property
-    def schema(self) -> Schema:
-        """The JSON Schema of its values."""
-        kinds = [{"$ref": f"#/$defs/{kind}"} for kind in self.kinds]
-        rules: Schema = {"description": self.help, **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
-        rules |= {"default": self.default} if self.default not in (None, "") else {}
-        return rules | ({"examples": list(self.examples)} if self.examples else {})
-
-
-@dataclass(frozen=True)
-class Entries:
-    """What the entries of a section are called, and their options; one without braces gives the option `short`."""
-
-    article: str
-    called: str
-    indexed: bool  # whether the names of entries carry indices
-    options: Mapping[str, Option]
-    short: str = ""
-    required: str = ""
-
-    @property
-    def schema(self) -> Schema:
-        """The JSON Schema of one entry."""
-        braces: Schema = {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {key: option.schema for key, option in self.options.items()},
-        }
-        braces |= {"required": [self.required]} if self.required else {}
-        return {"anyOf": [self.options[self.short].schema, braces]} if self.short else braces
-
-
-NUMBERS = ("expression", "list", "file")
-INITIAL = Entries(
-    "an",
-    "initial vector",
-    True,
-    {
-        "mean": Option(NUMBERS, "Mean of the coordinates; 0 if left out", 0),
-        "cov": Option(
-            NUMBERS,
-            "Covariance between members; `i_` is the second copy of index i.  Members along an index "
-            "whose second copy does not occur are independent",
-            1,
-            (1, "rho**abs(i - i_)"),
-        ),
-        "gram": Option(("list", "file"), "Covariance matrix (members, members)"),
-        "data": Option(
-            ("list", "file"),
-            "Input vectors (members, d), read through a first layer: covariance variance * x x' / d",
-            dimensions=2,
-        ),
-        "variance": Option(("number",), "Variance of the first layer that goes with data", 1),
-        "width": Option(("width",), "The width of the vectors", "n", ("n",)),
-        "grid": Option(("flag",), "The coordinate vector of a width: (a + 1/2)/n in coordinate a, not random", False),
-    },
-)
-WEIGHT = Entries(
-    "a",
-    "weight",
-    True,
-    {
-        "variance": Option(("expression",), "sigma^2: entries are i.i.d. N(0, sigma^2 / columns)", 1),
-        "shape": Option(("shape",), "Rows and columns, by the names of widths", ("n", "n"), (("d", "n"),)),
-    },
-    short="variance",
-)
-INDEX = Entries(
-    "an",
-    "index",
-    False,
-    {
-        "size": Option(("size",), 'N means 0..N-1, "1..T" a range with both ends included'),
-        "boundary": Option(("boundary",), "What is read outside the range: zeros, or the other end", ""),
-    },
-    short="size",
-    required="size",
-)
-CONSTANT = Entries("a", "constant", True, {})
-WIDTHS = Entries("a", "width", False, {})
-
-
-def _whole(description: str, minimum: int, maximum: int) -> Schema:
-    return {"type": "integer", "minimum": minimum, "maximum": maximum, "description": description}
-
-
-RUN_KEYS: dict[str, Schema] = {
-    "width": {
-        "description": "Widths n to run at",
-        "items": _whole("A width n", 1, 10_000_000),
-        "examples": [[16, 64, 256]],
-    },
-    "samples": _whole("Networks drawn at each width", 1, 10**10),
-    "seed": _whole("Seed of the random streams", 0, 2**63 - 1),
-    "method": _text("How finite networks are drawn", enum=["auto", "dense", "lazy", "collapsed"]),
-    "coordinates": _whole("Coordinates of each vector that are kept", 1, 1_000_000),
-    "threads": _whole("Threads", 1, 4096),
-    "max_memory": _text("Memory that may be used", pattern=r"^\d+(\.\d+)?\s*([KMGT]i?)?B$", examples=["1GiB"]),
-    "dtype": _text("Precision of the arrays", enum=["float64", "float32"]),
-    "keep": {
-        "description": "Names whose values are kept besides the outputs",
-        "items": _text("A name", pattern=f"^{NAME}$"),
-        "examples": [["q"]],
-    },
-    "averages": {
-        "description": "Averages (1/n) sum_a psi(...) by name",
-        "type": "object",
-        "additionalProperties": _text("psi, a function of vectors and scalars", examples=["tanh(y[0])**2"]),
-    },
-}
-
-
-def _entries(description: str, name: str, entry: Schema) -> Schema:
-    return {
-        "description": description,
-        "type": "object",
-        "propertyNames": {"pattern": f"^{name}$"},
-        "additionalProperties": entry,
-    }
-
-
-SECTIONS: dict[str, Schema] = {
-    "program": _text("Short name of the program", maxLength=100, pattern=r"^[^/\\]+$"),
-    "title": {"type": "string", "description": "One line for people"},
-    "reference": {"type": "string", "description": "Where the program comes from"},
-    "constants": {
-        "description": "Numbers by name (`--set H=16` overrides them), or arrays over indices such as b[i]",
-        "type": "object",
-        "patternProperties": {
-            f"^{NAME}$": {"$ref": "#/$defs/number"},
-            rf"^{NAME}\[": {"anyOf": [{"$ref": f"#/$defs/{kind}"} for kind in ("list", "file", "expression")]},
-        },
-        "propertyNames": {"pattern": f"^{FAMILY}$"},
-    },
-    "indices": _entries("Indices with their sizes", NAME, INDEX.schema),
-    "widths": _entries(
-        "Widths that grow with n, such as d: n/H", NAME, _text("A multiple of n", pattern=r"\bn\b", examples=["n/H"])
-    ),
-    "fixed_widths": _entries(
-        "Widths that stay finite",
-        NAME,
-        {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000_000}, {"type": "string", "minLength": 1}]},
-    ),
-    "initial": _entries(
-        "Vectors whose coordinates are i.i.d. Gaussian; different entries are independent", FAMILY, INITIAL.schema
-    ),
-    "weights": _entries("Weight matrices with their variances sigma^2", FAMILY, WEIGHT.schema),
-    "body": {
-        "description": "The statements, one line each",
-        "type": "array",
-        "minItems": 1,
-        "maxItems": 2000,
-        "items": _text(
-            "name[indices] = MatMul(W, x), Nonlin(expression) or Dot(x, y)",
-            pattern=rf"^\s*{NAME}\s*(\[[^\]=]+\])?\s*=\s*{INSTRUCTION}",
-            examples=["u[i] = MatMul(W[i], h)", "x[i] = Nonlin(tanh(u[i]))", "p[i,j] = Dot(q[i], k[j])"],
-        ),
-    },
-    "outputs": {
-        "description": "Names of the families that are the program's results",
-        "type": "array",
-        "minItems": 1,
-        "uniqueItems": True,
-        "items": _text("A name without indices", pattern=f"^{NAME}$"),
-    },
-    "run": {
-        "description": "Defaults of tp-run",
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            key: (
-                {
-                    "anyOf": [rule["items"], {"type": "array", "minItems": 1, "items": rule["items"]}],
-                    "description": rule["description"],
-                    "examples": rule["examples"],
-                }
-                if "items" in rule
-                else rule
-            )
-            for key, rule in RUN_KEYS.items()
-        },
-    },
-}
-
-
-def program_schema() -> Mapping[str, Any]:
-    """The JSON Schema of a program file (draft 2020-12)."""
-    functions = sorted(name for name, atom in ATOMS.items() if not atom.operator and not atom.declared)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "tensorprog program",
-        "description": "A Netsor program with Dots. Functions: "
-        + ", ".join(functions)
-        + ". Over indices, as in sum[i](...): "
-        + ", ".join(REDUCTIONS)
-        + ".",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["program", "body", "outputs"],
-        "properties": SECTIONS,
-        "$defs": KINDS,
-    }
-
-
-def text() -> str:
-    """The schema as it stands in `program.schema.json`."""
-    return json.dumps(program_schema(), indent=1, ensure_ascii=True) + "\n"
-
-
-MAX_WHOLE = 2**53
-
 _SCALES: dict[str, Literal["n**-0.5", "1/n"]] = {
-    "n**-0.5": "n**-0.5",
-    "n**(-0.5)": "n**-0.5",
-    "1/sqrt(n)": "n**-0.5",
-    "1/n**0.5": "n**-0.5",
-    "1/n": "1/n",
-    "n**-1": "1/n",
-    "n**(-1)": "1/n",
+    **dict.fromkeys(("n**-0.5", "n**(-0.5)", "1/sqrt(n)", "1/n**0.5"), "n**-0.5"),
+    **dict.fromkeys(("1/n", "n**-1", "n**(-1)"), "1/n"),
 }
 _INSTRUCTIONS = {  # number of arguments, what they are, the one option, an example
     "MatMul": (2, "a weight and a vector", "", "MatMul(W[i], x[i])"),
@@ -340,23 +44,81 @@ _DECIMAL = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 
 
-def program_name(text: str) -> str:
-    """The name of a program: short, one line, and no path.
+def kinds(rule: Mapping[str, Any]) -> list[str]:
+    """What an option takes, by the names of definitions: 'expression', 'list', 'width' ..."""
+    return [choice["$ref"].rsplit("/", 1)[1] for choice in rule.get("anyOf", [rule]) if "$ref" in choice]
+
+
+def take(section: str, key: str, value: Any, names: Names, owner: str, span: Span = Span()) -> Any:
+    """The value of an option of an entry, from text, numbers, expressions or arrays.
 
     Raises    ProgramError
     """
-    name = str(text).strip()
-    if not 0 < len(name) <= 100 or not name.isprintable() or any(c in name for c in "/\\"):
-        raise fail("a program takes a short name without slashes", fix="attention")
-    return name
+    what, taken = f"the {key} of {owner}", kinds(OPTIONS[section][key])
+    if not {"number", "expression", "file"}.isdisjoint(taken):
+        array = isinstance(value, list | tuple) or (not isinstance(value, str | Expr) and np.ndim(value) > 0)
+        if isinstance(value, Table) or (array and "list" in taken):
+            return make_table(value, what)
+        return expression(value, names, span)
+    if taken == ["size"]:
+        return _range(value, names, what, span)
+    if taken == ["shape"]:
+        widths = [str(width).strip() for width in value] if isinstance(value, list | tuple) else []
+        if len(widths) != 2 or not all(map(str.isidentifier, widths)):
+            said = f"{what} is [rows, columns], two widths by name and not by number"
+            raise fail(said, span, "fixed_widths: {d: 64} and shape: [d, n]")
+        return tuple(widths)
+    return _plain(key, value, FORM["$defs"][taken[0]], span) if value != "" else ""
+
+
+def _plain(key: str, value: Any, rule: Mapping[str, Any], span: Span) -> Any:
+    """A value that is a whole number, a truth value or a word, as its rule asks."""
+    if "minimum" in rule:
+        number = whole(value, Names(), key, span)
+        if not rule["minimum"] <= number <= rule["maximum"]:
+            raise fail(f"{key} must lie between {rule['minimum']} and {rule['maximum']}, not {number}", span)
+        return number
+    text, words = str(value).strip(), ["true", "false"] if rule.get("type") == "boolean" else rule.get("enum")
+    if words and text.lower() not in words:
+        raise fail(f"there is no {key} {text}", span, did_you_mean(text, words))
+    if "pattern" in rule and not re.search(rule["pattern"], text):
+        raise fail(f"{key}: {text} is not of the right form", span, f"{key}: {rule.get('examples', ['q'])[0]}")
+    return text.lower() == "true" if rule.get("type") == "boolean" else text
+
+
+def make_option(key: str, value: Any, span: Span = Span(), names: Names | None = None) -> Any:
+    """One default of `tp run`, checked: width and keep become tuples, averages a tuple of (name, text).
+
+    `names` are the constants and indices that averages may use; what else stands in them is checked when they run.
+    """
+    if key not in RUN_KEYS:
+        raise fail(f"there is no run option {key}", span, did_you_mean(key, list(RUN_KEYS)))
+    rule, several = RUN_KEYS[key].get("anyOf", [RUN_KEYS[key]])[0], "anyOf" in RUN_KEYS[key]
+    if isinstance(value, Mapping) != (rule.get("type") == "object"):
+        raise fail(f"{key} has the wrong form", span, f"{key}: {rule.get('examples', ['one value'])[0]}")
+    if isinstance(value, Mapping):
+        for name, text in value.items():
+            parse_target(str(name), names or Names(), span)
+            parse_expression(str(text), names or Names(), span)
+        return tuple((str(name), str(text)) for name, text in value.items())
+    items = [*value] if isinstance(value, list | tuple) else [value]
+    if not items or (len(items) > 1 and not several):
+        raise fail(f"{key} takes {'one value, or more' if several else 'one value'}", span)
+    found = tuple(_plain(key, item, rule, span) for item in items)
+    return found if several else found[0]
+
+
+# ---- names and numbers ---------------------------------------------------------------------------------------------
 
 
 def one_line(text: str, what: str, span: Span = Span()) -> str:
-    """A title or a reference, on one line.
+    """A title or a reference on one line, or the name of a program: short, and no path.
 
     Raises    ProgramError for characters that terminals would obey, or not show
     """
     line = re.sub(r"\s*[\n\t]\s*", " ", str(text).strip())
+    if what == "program" and (not 0 < len(line) <= 100 or "\n" in str(text).strip() or {*line} & {*"/\\"}):
+        raise fail("a program takes a short name without slashes", span, "attention")
     if not line.isprintable():
         raise fail(f"{what} has characters that are not printable", span)
     return line
@@ -389,7 +151,7 @@ def scalar(value: Any, names: Names, what: str, span: Span = Span()) -> int | fl
         number = expr.value if isinstance(expr, Number) else value
     if isinstance(number, float) and not math.isfinite(number):
         raise fail(f"{what} must be a finite number, not {value}", span)
-    if isinstance(number, int) and abs(number) > MAX_WHOLE:
+    if isinstance(number, int) and abs(number) > MAX_INTEGER:
         raise fail(f"{what} is too large for a whole number", span, "write it as a decimal, e.g. 1e20")
     return cast("int | float", number)
 
@@ -410,30 +172,20 @@ def expression(value: Any, names: Names, span: Span = Span()) -> Expr:
     return parse_expression(value, names, span) if number is None else Number(number)
 
 
-def take(option: Option, value: Any, names: Names, what: str, span: Span = Span()) -> Any:
-    """The value of an option from text, numbers, expressions or arrays.
-
-    Raises    ProgramError naming `what`
-    """
-    if option.numeric:
-        array = not isinstance(value, str | Expr | Table) and (
-            "expression" not in option.kinds or isinstance(value, list | tuple) or np.ndim(value) > 0
-        )
-        if isinstance(value, Table) or (array and "list" in option.kinds):
-            return make_table(value, what)
-        return expression(value, names, span)
-    if "size" in option.kinds:
-        return _range(value, names, what, span)
-    if "shape" in option.kinds:
-        return _shape(value, what, span)
-    text = str(value).strip()
-    if "flag" in option.kinds:
-        if text.lower() not in ("true", "false"):
-            raise fail(f"{what} is true or false, not {text}", span, "t: {grid: true}, the coordinate vector")
-        return text.lower() == "true"
-    if "boundary" in option.kinds and text not in ("", "zero", "wrap"):
-        raise fail(f"{what}: there is no boundary {text}", span, "boundary: zero, or boundary: wrap")
-    return text
+def make_table(value: Any, what: str) -> Table:
+    """An array of real numbers."""
+    if isinstance(value, Table):
+        return value
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            raise TypeError
+        return Table.of(array)
+    except (TypeError, ValueError):
+        raise fail(
+            f"{what}: an array of real numbers is needed, not {type(value).__name__}",
+            fix="numpy.asarray(...), every row of the same length",
+        ) from None
 
 
 def _range(size: Any, names: Names, what: str, span: Span) -> tuple[int, int, str]:
@@ -453,22 +205,20 @@ def _range(size: Any, names: Names, what: str, span: Span) -> tuple[int, int, st
     return start, last + 1, text
 
 
-def _shape(value: Any, what: str, span: Span) -> tuple[str, str]:
-    widths = list(value) if isinstance(value, list | tuple) else []
-    if len(widths) != 2 or not all(isinstance(width, str) for width in widths):
-        raise fail(f"{what} is [rows, columns], two widths by name", span, 'shape: [d, n], or shape=("d", "n")')
-    rows, columns = (width.strip() for width in widths)
-    if not rows.isidentifier() or not columns.isidentifier():
-        raise fail(f"{what} names widths, not numbers", span, "fixed_widths: {d: 64} and shape: [d, n]")
-    return rows, columns
+# ---- records -------------------------------------------------------------------------------------------------------
 
 
-def make_index(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Index:
-    """An index from its options."""
-    if "size" not in given:
-        raise fail(f"index {name} has no size", span, f"{name}: {{size: 4, boundary: zero}}")
-    start, stop, text = given["size"]
-    return Index(name, start, stop, given.get("boundary", INDEX.options["boundary"].default), text, span)
+def make_name(
+    text: Any, names: Names, what: str, span: Span = Span(), indexed: bool = True
+) -> tuple[str, tuple[str, ...]]:
+    """Name and plain indices of a declaration such as `WQ[a]`; indices, widths and numbers have none."""
+    if not indexed and not str(text).strip().isidentifier():
+        raise fail(f"{text!r} is not a name for {what}", span, "use letters, digits and _, beginning with a letter")
+    target = parse_target(text, names, span)
+    for slot in target.slots:
+        if slot.bare is None:
+            raise fail(f"{text}: {what} carries plain indices, not {slot}", span, f"{target.name}[i]")
+    return target.name, tuple(slot.indices[0] for slot in target.slots)
 
 
 def make_ratio(name: str, value: Any, names: Names, span: Span = Span()) -> tuple[str, Fraction, str]:
@@ -490,41 +240,12 @@ def make_fixed(name: str, value: Any, names: Names, span: Span = Span()) -> tupl
     return name, size
 
 
-def make_name(text: str, names: Names, what: str, span: Span = Span()) -> tuple[str, tuple[str, ...]]:
-    """Name and plain indices of a declaration such as `WQ[a]`."""
-    target = parse_target(text, names, span)
-    indices = []
-    for slot in target.slots:
-        if slot.bare is None:
-            raise fail(f"{text}: {what} carries plain indices, not {slot}", span, f"{target.name}[i]")
-        indices.append(slot.bare)
-    return target.name, tuple(indices)
-
-
-def plain_name(text: str, what: str, span: Span = Span()) -> str:
-    """The name of an index, a width or a scalar constant."""
-    if not isinstance(text, str):
-        raise fail(f"the name of {what} is text, and not {text!r}", span, '"i"')
-    name = unicodedata.normalize("NFKC", text.strip())  # as the parser reads names
-    if not name.isidentifier():
-        raise fail(f"{text!r} is not a name for {what}", span, "use letters, digits and _, beginning with a letter")
-    return name
-
-
-def make_table(value: Any, what: str) -> Table:
-    """An array of real numbers."""
-    if isinstance(value, Table):
-        return value
-    try:
-        array = np.asarray(value)
-        if array.dtype.kind not in "fiub":
-            raise TypeError
-        return Table.of(array)
-    except (TypeError, ValueError):
-        raise fail(
-            f"{what}: an array of real numbers is needed, not {type(value).__name__}",
-            fix="numpy.asarray(...), every row of the same length",
-        ) from None
+def make_index(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Index:
+    """An index from its options."""
+    if "size" not in given:
+        raise fail(f"index {name} has no size", span, f"{name}: {{size: 4, boundary: zero}}")
+    start, stop, text = given["size"]
+    return Index(name, start, stop, given.get("boundary", ""), text, span)
 
 
 def make_initial(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Initial:
@@ -532,7 +253,7 @@ def make_initial(name: str, indices: tuple[str, ...], given: Mapping[str, Any], 
 
     Raises    ProgramError
     """
-    what, width = f"initial vector {name}", given.get("width", INITIAL.options["width"].default)
+    what, width = f"initial vector {name}", given.get("width", "n")
     sources = [key for key in ("cov", "gram", "data") if key in given]
     if given.get("grid"):
         if indices or not given.keys() <= {"grid", "width"}:
@@ -543,32 +264,32 @@ def make_initial(name: str, indices: tuple[str, ...], given: Mapping[str, Any], 
     if "variance" in given and "data" not in given:
         raise fail(f"{what}: variance belongs to data", span, f"the covariance of others: cov {given['variance']}")
     source = {"data": "variance", "gram": "gram"}.get(sources[0] if sources else "", "cov")
-    mean, cov = (given.get(key, Number(INITIAL.options[key].default)) for key in ("mean", source))
+    mean, cov = (given.get(key, Number(OPTIONS["initial"][key].get("default"))) for key in ("mean", source))
     return Initial(name, indices, mean, cov, given.get("data"), width, span)
 
 
 def make_weight(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Weight:
     """Weights from their options."""
-    rows, columns = given.get("shape", WEIGHT.options["shape"].default)
-    return Weight(
-        name, indices, given.get("variance", Number(WEIGHT.options["variance"].default)), (rows, columns), span
-    )
+    return Weight(name, indices, given.get("variance", Number(1)), given.get("shape", ("n", "n")), span)
+
+
+MAKERS = {"indices": make_index, "initial": make_initial, "weights": make_weight}
 
 
 def options_of(record: Index | Initial | Weight) -> dict[str, Any]:
-    """The options that make a record."""
+    """The options that make a record, without words that are the default."""
     if isinstance(record, Index):
         plain = str(record.stop) if record.start == 0 else f"{record.start}..{record.stop - 1}"
-        return {"size": record.text or plain, "boundary": record.boundary}
+        return {"size": record.text or plain, **({"boundary": record.boundary} if record.boundary else {})}
     if isinstance(record, Weight):
-        return {"variance": record.variance, "shape": record.shape}
+        return {"variance": record.variance, **({"shape": record.shape} if record.shape != ("n", "n") else {})}
+    width = {"width": record.width} if record.width != "n" else {}
     if record.grid:
-        return {"grid": True, "width": record.width}
+        return {"grid": True, **width}
     if record.data is not None:
-        covariance = {"data": record.data, "variance": record.cov}
-    else:
-        covariance = {"gram" if isinstance(record.cov, Table) and record.cov.file else "cov": record.cov}
-    return {"mean": record.mean, **covariance, "width": record.width}
+        return {"mean": record.mean, "data": record.data, "variance": record.cov, **width}
+    from_file = isinstance(record.cov, Table) and record.cov.file
+    return {"mean": record.mean, "gram" if from_file else "cov": record.cov, **width}
 
 
 def make_statement(
@@ -591,15 +312,12 @@ def make_statement(
         said = f"{instruction} takes {takes}, not {len(args)} argument{'s' * (len(args) != 1)}"
         raise fail(said, span, f"{target} = {example}")
     if instruction == "Nonlin":
-        width = given.get("width", "")
-        if width and not width.isidentifier():
-            raise fail(f"width={width} is not the name of a width", span, "declare it, `widths: {d: n/2}`")
-        return Nonlin(target, args[0], width, span)
+        return Nonlin(target, args[0], given.get("width", ""), span)
     transposed = isinstance(args[0], Transposed)
     args = [arg.weight if isinstance(arg, Transposed) else arg for arg in args]
-    for position, arg in enumerate(args):
+    for arg in args:
         if not isinstance(arg, Variable):
-            kind = "a weight" if instruction == "MatMul" and position == 0 else "a vector"
+            kind = "a weight" if instruction == "MatMul" and arg is args[0] else "a vector"
             said = f"{instruction} takes {kind} by its name here, not {arg}"
             fix = f"a statement of its own first, x = Nonlin({arg}), then {example}"
             raise fail(said, span.at(getattr(arg, "column", 0)), fix)
@@ -610,44 +328,3 @@ def make_statement(
     if text not in _SCALES:
         raise fail(f"Dot has no scale {text}", span, "scale=n**-0.5 (the default, a score) or scale=1/n (the average)")
     return Dot(target, first, second, _SCALES[text], span)
-
-
-def make_option(key: str, value: Any, span: Span = Span(), names: Names | None = None) -> Any:
-    """One default of `tp run`, checked: width and keep become tuples, averages a tuple of (name, text).
-
-    `names` are the constants and indices that averages may use; what else stands in them is checked when they run.
-    """
-    if key not in RUN_KEYS:
-        raise fail(f"there is no run option {key}", span, did_you_mean(key, list(RUN_KEYS)))
-    rule = RUN_KEYS[key]
-    if key == "averages":
-        names = names or Names()
-        if not isinstance(value, Mapping):
-            raise fail("averages are written by name", span, 'averages: {m: "tanh(y[0])**2"}')
-        for name, text in value.items():
-            parse_target(str(name), names, span)
-            parse_expression(str(text), names, span)
-        return tuple((str(name), str(text)) for name, text in value.items())
-    items = [*value] if isinstance(value, list | tuple) else [value]
-    if isinstance(value, Mapping) or not items or (len(items) > 1 and "items" not in rule):
-        raise fail(f"{key} takes {'one value, or more' if 'items' in rule else 'one value'}", span)
-    found = tuple(_one_option(key, item, rule.get("items", rule), span) for item in items)
-    return found if "items" in rule else found[0]
-
-
-def _one_option(key: str, value: Any, rule: Mapping[str, Any], span: Span) -> Any:
-    if "minimum" in rule:
-        number = whole(value, Names(), key, span)
-        if not rule["minimum"] <= number <= rule["maximum"]:
-            raise fail(f"{key} must lie between {rule['minimum']} and {rule['maximum']}, not {number}", span)
-        return number
-    text = str(value).strip()
-    if "enum" in rule and text not in rule["enum"]:
-        raise fail(f"there is no {key} {text}", span, did_you_mean(text, rule["enum"]))
-    if "pattern" in rule and not re.search(rule["pattern"], text):
-        raise fail(f"{key}: {text} is not of the right form", span, f"{key}: {rule.get('examples', ['q'])[0]}")
-    return text
-
-
-if __name__ == "__main__":
-    PLACE.write_text(text(), encoding="utf-8")

@@ -21,7 +21,7 @@ from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.expr import Expr
 from tensorprog.language.ir import ConstantDef, Draft, Index, Initial, Netsor, Table, Weight
 from tensorprog.language.reading import MAX_NODES, MAX_TEXT, loads
-from tensorprog.language.schema import INDEX, INITIAL, WEIGHT, Entries, options_of
+from tensorprog.language.schema import SHORT, options_of
 
 FOLDER = "tables/"  # of an archive
 SMALL = 100  # numbers of a table that stays in the text, if it was not read from a file
@@ -36,11 +36,11 @@ def dump(netsor: Draft, schema: str = "") -> str:
     written = dict(netsor.written)
     sections: list[tuple[str, list[tuple[str, str | _Block]]]] = [
         ("constants", [(_family(c.name, c.indices), _value(written.get(c.name, c.value))) for c in netsor.constants]),
-        ("indices", [(index.name, _entry(index, INDEX)) for index in netsor.indices]),
+        ("indices", [(index.name, _entry(index, "indices")) for index in netsor.indices]),
         ("widths", [(name, _scalar(text)) for name, _, text in netsor.widths]),
         ("fixed_widths", [(name, _scalar(written.get(name, str(size)))) for name, size in netsor.fixed_widths]),
-        ("initial", [(_family(v.name, v.indices), _entry(v, INITIAL)) for v in netsor.initial]),
-        ("weights", [(_family(w.name, w.indices), _entry(w, WEIGHT)) for w in netsor.weights]),
+        ("initial", [(_family(v.name, v.indices), _entry(v, "initial")) for v in netsor.initial]),
+        ("weights", [(_family(w.name, w.indices), _entry(w, "weights")) for w in netsor.weights]),
     ]
     lines = [f"# yaml-language-server: $schema={schema}"] * bool(schema) + [f"program: {_scalar(netsor.name)}"]
     texts = {"title": netsor.title, "reference": netsor.reference}
@@ -134,15 +134,11 @@ def _value(value: Any) -> str | _Block:
     return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else _scalar(str(value))
 
 
-def _entry(record: Index | Initial | Weight, what: Entries) -> str | _Block:
-    """An entry with its options, below each other where one is a matrix; text that is the default is left out."""
-    shown = {
-        key: _value(value)
-        for key, value in options_of(record).items()
-        if what.options[key].numeric or value != what.options[key].default
-    }
-    if [*shown] == [what.short]:
-        return shown[what.short]
+def _entry(record: Index | Initial | Weight, section: str) -> str | _Block:
+    """An entry with its options, below each other where one is a matrix."""
+    shown = {key: _value(value) for key, value in options_of(record).items()}
+    if [*shown] == [SHORT.get(section)]:
+        return next(iter(shown.values()))
     if any(isinstance(value, _Block) for value in shown.values()):
         return _Block(line[2:] for line in _section("", [*shown.items()], False)[1:])
     return f"{{{', '.join(f'{key}: {value}' for key, value in shown.items())}}}"

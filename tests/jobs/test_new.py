@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 import tensorprog as tp
 from tensorprog.jobs.cli import main
-from tensorprog.language.schema import SECTIONS, program_schema
+from tensorprog.language.schema import FORM, SECTIONS
 from tensorprog.shipped import STARTER, shipped_programs
 from tests.reading import load
 
@@ -59,7 +59,7 @@ def test_the_starter_is_a_theorem_and_runs() -> None:
 def test_the_starter_shows_every_section_with_comments() -> None:
     text = STARTER.read_text(encoding="utf-8")
     sections = yaml.safe_load(text)
-    jsonschema.validate(sections, program_schema())
+    jsonschema.validate(sections, FORM)
     assert {*SECTIONS} - {"reference", "widths", "fixed_widths"} <= set(sections)
     assert text.count("#") > 15
     assert text.isascii()

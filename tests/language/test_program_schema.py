@@ -1,4 +1,4 @@
-"""The JSON Schema for editors: up to date, accepts every valid program, rejects typical mistakes."""
+"""The JSON Schema for editors accepts every valid program, rejects typical mistakes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from tensorprog.language import schema
 from tests.reading import dump, load, loads
 
 PROGRAMS = sorted((Path(__file__).parents[2] / "programs").glob("*.yaml"))
-VALIDATOR = jsonschema.Draft202012Validator(schema.program_schema())
+VALIDATOR = jsonschema.Draft202012Validator(schema.FORM)
 
 
-def test_the_committed_schema_is_up_to_date():
-    path = schema.PLACE
-    assert path.read_text(encoding="utf-8") == schema.text(), "run python -m tensorprog.language.schema"
-    VALIDATOR.check_schema(VALIDATOR.schema)
+def test_the_schema_is_one():
+    VALIDATOR.check_schema(schema.FORM)
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)

@@ -158,7 +158,7 @@ CASES = {
         "d is not a declared width",
     ),
     "weight shape": (program(weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: «[n]}"), "the shape of Q is [rows, columns]"),
-    "weight numbers": (program(weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: «[64, n]}"), "names widths, not numbers"),
+    "weight numbers": (program(weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: «[64, n]}"), "two widths by name"),
     "width square": (program(widths="{d: «n*n}"), "n*n is not a positive multiple of n"),
     "width root": (program(widths="{d: «sqrt(n)}"), "sqrt(n) is not a positive multiple of n"),
     "width negative": (program(widths="{d: «-1*n}"), "not a positive multiple of n"),

@@ -17,13 +17,13 @@ from tests.reading import Netsor
 
 def netsor(members: int = 2) -> Netsor:
     index = Index("i", 0, members)
-    statement = parse_statement("y[i] = Nonlin(h[i])", Names(indices=frozenset({"i"})))
+    target, _, args, _ = parse_statement("y[i] = Nonlin(h[i])", Names(indices=frozenset({"i"})))
     number = lambda text: parse_expression(text, Names())  # noqa: E731
     return Netsor(
         "mixture",
         indices=(index,),
         initial=(Initial("h", ("i",), number("0"), number("1")),),
-        body=(Nonlin(statement.target, statement.args[0]),),
+        body=(Nonlin(target, args[0]),),
         outputs=("y",),
         run=(("width", (16, 64)), ("samples", 1000)),
     )
