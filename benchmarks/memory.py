@@ -63,8 +63,8 @@ import ctypes, json, os, pathlib, sys
 os.environ["TENSORPROG_FAST"] = "0"  # compiled code would count as memory of the run
 import numpy as np
 import tensorprog as tp
-from tensorprog.finite.job import make_job
-from tensorprog.finite.workers import batching
+from tensorprog.finite.plan import make_job
+from tensorprog.finite.run import Resources, batching
 program, given, width, samples, options = sys.argv[1:]
 width, samples, options = int(width), int(samples), {"threads": 1, **json.loads(options)}
 P = tp.load(program, **json.loads(given))
@@ -76,7 +76,7 @@ def held(what):
     status = pathlib.Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(what)) / 1024
 drawing = {k: v for k, v in options.items() if k != "threads"}
-said = batching(make_job(P.netsor, width, **drawing), samples, 1 << 40, 1).memory / 2**20
+said = batching(make_job(P.netsor, width, **drawing), samples, Resources(1, 1 << 40)).memory / 2**20
 ctypes.CDLL(None).malloc_trim(0)  # what was freed goes back to the system
 pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
 before = held("VmRSS")

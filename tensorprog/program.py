@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tensorprog.blocks import Block, Code, Picture, code, paragraph, strong
 from tensorprog.blocks.html import Shown
-from tensorprog.finite.job import kept_families
-from tensorprog.finite.run import run
+from tensorprog.finite.plan import kept_families, make_job
+from tensorprog.finite.run import Resources, draw
 from tensorprog.language.averages import with_averages
 from tensorprog.language.builder import Builder
 from tensorprog.language.errors import OutsideError, ProgramError, check_count, fail
@@ -151,22 +151,10 @@ class Program(Builder, Shown):
         keep = kept_families(self.netsor, keep)  # not names that averages and conditional laws add
         added = with_averages(self.netsor, averages or {})
         beside = with_conditional(added.netsor) if conditional else None
+        netsor = added.netsor if beside is None else beside.netsor
+        job = make_job(netsor, width, seed, method, coordinates, keep, dtype)
         with nullcontext(progress) if progress is not None else watched(f"networks of width {width}") as told:
-            drawn = run(
-                added.netsor if beside is None else beside.netsor,
-                width,
-                samples,
-                seed=seed,
-                method=method,
-                coordinates=coordinates,
-                keep=keep,
-                threads=threads,
-                max_memory=max_memory,
-                dtype=dtype,
-                executor=executor,
-                store=store,
-                progress=told,
-            )
+            drawn = draw(job, samples, Resources(threads, max_memory, executor, store), told)
         return added.separate(drawn if beside is None else beside.separate(drawn))
 
     def plan(
@@ -184,8 +172,6 @@ class Program(Builder, Shown):
 
         Raises    ProgramError for bad arguments
         """
-        from tensorprog.finite.job import make_job
-
         netsor = with_averages(self.netsor, averages).netsor if averages else self.netsor
         return make_job(netsor, width, 0, method, coordinates, keep).plan
 

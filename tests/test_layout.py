@@ -225,7 +225,7 @@ def test_a_check_loads_nothing_slow() -> None:
         "rich",
         "networkx",
         "tensorprog.limit",
-        "tensorprog.finite.matmul",
+        "tensorprog.finite.block",
         "numpy.ma",
         "concurrent.futures",
         "urllib.request",

@@ -1,8 +1,8 @@
 """Programs at finite width: a program, a width and a seed in, `Samples` of independent networks out.
 
-What is reported decides what is needed of each vector (`demand`), few coordinates in a frame or all of them (`frames`);
-so a `plan` says what is drawn in which order, and a `job` adds block size and seed.  A `block` of networks runs the
-plan's ops on arrays, with random numbers from `normals` (`kernels`, compiled) and weights as matrices or as histories
-of products (`matmul`).  `workers` draw blocks in threads, processes or on a `cluster`; `run` puts them together, in
-memory or in a folder (`store`).  Nothing here knows of limits.
+What is reported decides what is needed of each vector, few coordinates in a frame or all of them (`vectors`); so a
+`plan` says what is drawn in which order, and with a block size and a seed it is a job.  A `block` of networks runs the
+plan's ops on arrays, with weights as matrices or as histories of products, and random numbers from `normals`
+(`kernels`, compiled).  `run` hands blocks to threads or an executor, and puts them together in memory or in a folder
+(`store`).  Nothing here knows of limits.
 """

@@ -1,7 +1,19 @@
-"""One block of networks: the plan's ops in order, on arrays over (network, members, coordinates)."""
+"""One block of networks: the plan's ops in order, on arrays over (network, members, coordinates).
+
+Weights are matrices, exact by definition, or there are only products without the matrix.
+Let Q be an orthonormal basis of the inputs so far.  W is seen only through Xi = W Q^T n_in**0.5 / sigma, which has
+i.i.d. standard normal entries.  A later input x is C Q plus a residual of length r, so W x is sigma n_in**-0.5 times
+C Xi plus r times a fresh normal vector, which joins Xi as the residual's direction joins Q: the same law at every
+finite n, at the cost of O(n k) numbers for k products.  Inputs and outputs may as well be given by coordinates in a
+frame (`frames`): inner products and combinations are all that is used.
+
+Products with the transpose have a basis S of their own inputs, and H of normals.  They fix what W makes along S: for a
+new direction q, the vector of normals is q H^T S plus a fresh vector without its part along S (Bolthausen 2014).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -9,10 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.job import Job
-from tensorprog.finite.matmul import Dense, Lazy
-from tensorprog.finite.normals import gaussian_vectors
-from tensorprog.finite.plan import Op
+from tensorprog.finite.normals import gaussian_vectors, standard_normal
+from tensorprog.finite.plan import History, Job, Op
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.evaluate import (
     BATCH,
@@ -31,11 +41,11 @@ from tensorprog.language.evaluate import (
 )
 from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Dot, Initial, Nonlin, Range
-from tensorprog.language.linalg import psd_cholesky
+from tensorprog.language.linalg import pivoted_cholesky, psd_cholesky
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping
 
-__all__ = ["draw_blocks", "watch"]
+__all__ = ["Lazy", "draw_blocks"]
 
 Array = NDArray[Any]
 FREED_BYTES = 16 << 20  # kept by the allocator instead of being returned to the system after every op
@@ -44,10 +54,13 @@ FEW_ROWS = 32  # up to which a product of halves is faster than a symmetric one
 FACTOR = "%"  # the axis that a factor of the inputs' Gram matrix shares with fresh vectors
 
 
-def draw_blocks(job: Job, blocks: Sequence[int]) -> list[dict[str, Array]]:
-    """Reported arrays of the blocks numbered, in order; what a worker runs."""
+def draw_blocks(job: Job, blocks: Sequence[int], watched: bool = False) -> list[dict[str, Array]]:
+    """Reported arrays of the blocks numbered, in order; what a worker runs.
+
+    Raises    ProgramError, if the values of every statement are `watched`, with the first that has others than numbers
+    """
     _keep_freed_memory()
-    return [_Networks(job, number).draw() for number in blocks]
+    return [_Networks(job, number, watched).draw() for number in blocks]
 
 
 @cache
@@ -60,26 +73,18 @@ def _keep_freed_memory() -> None:
     np.empty(FREED_BYTES, np.uint8)
 
 
-def watch(job: Job, number: int) -> None:
-    """Draw a block again and look at every statement.
-
-    Raises    ProgramError with the first statement whose values are not finite
-    """
-    _Networks(job, number, watched=True).draw()
-
-
 class _Networks:
     """The networks of a block, and what is known of them: families by name, Gram matrices and factors by key.
 
     Shapes    families (batch, *members, coordinates) for vectors, (batch, *members) for scalars
     """
 
-    def __init__(self, job: Job, number: int, watched: bool = False) -> None:
-        self.watched = watched  # whether the values of each statement are looked at
+    def __init__(self, job: Job, number: int, watched: bool) -> None:
+        self.watched = watched
         self.job, self.plan, self.netsor, self.count = job, job.plan, job.plan.netsor, job.block
         self.generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(job.seed, spawn_key=(number,))))
         self.values: dict[str, Any] = {}
-        self.dense = Dense(self.generator, job.dtype)
+        self.matrices: dict[str, Array] = {}  # of weights that are still to be used
         self.lazy = Lazy()
 
     @np.errstate(all="ignore")  # what is not finite in the end is told with its statement
@@ -210,11 +215,20 @@ class _Networks:
         vectors = group.pack(self.inputs(op)[1])
         place = self.plan.histories[op.at]
         if self.plan.method == "dense":
-            outputs = self.plan.lengths[group.statement.target.name]
-            product = self.dense.matmul(group, vectors, scale, outputs, place.last)
-        else:
-            product = self.lazy.matmul(group, vectors, scale, self.packed(op, group), place)
-        return group.unpack(product)
+            return group.unpack(self.by_matrix(group, vectors, scale, place.last))
+        return group.unpack(self.lazy.matmul(group, vectors, scale, self.packed(op, group), place))
+
+    def by_matrix(self, group: Grouping, vectors: Array, scale: Array, last: bool) -> Array:
+        """Packed vectors times their weights, drawn when first used and dropped after their last use."""
+        name, transposed, members = group.weight.name, group.statement.transposed, math.prod(group.weight.shape)
+        if name not in self.matrices:
+            sides = self.plan.lengths[group.statement.target.name], vectors.shape[-1]
+            self.matrices[name] = np.empty((self.count, members, *sides[:: -1 if transposed else 1]), self.job.dtype)
+            standard_normal(self.generator, self.matrices[name])
+        weight = self.matrices.pop(name) if last else self.matrices[name]
+        if not np.array_equal(group.members, np.arange(members)):
+            weight = weight[:, group.members]
+        return np.asarray(np.matmul(vectors, weight if transposed else weight.swapaxes(-1, -2)) * scale[:, None, None])
 
     def without_history(self, op: Op, group: Grouping, scale: Array) -> Open:
         """The factor of the inputs times fresh vectors."""
@@ -308,6 +322,74 @@ class _Networks:
             self.values[name] = np.zeros((self.count, *family.shape, *trail), self.job.dtype)
         array: Array = self.values[name]
         return array
+
+
+class Lazy:
+    """Histories of the weights of one block of networks: basis Q and normals Xi of the products so far.
+
+    Directions of inputs that depend on earlier ones, or that other members of the weight have, are zero in Q; their
+    normals serve nothing.
+
+    Shapes    Q (batch, members or 1, columns of all products, n_in), Xi (batch, members, the same columns, n_out)
+    """
+
+    def __init__(self) -> None:
+        self._histories: dict[tuple[str, bool], tuple[Array, Array]] = {}  # of W, and of W^T
+
+    def matmul(self, group: Grouping, vectors: Array, scale: Array, fresh: Array, place: History) -> Array:
+        """Products of packed vectors with their weights, given all earlier ones.
+
+        Shapes    vectors (batch, members or 1, columns, n_in), scale (members used,): sigma n_in**-0.5 of each,
+                  fresh (batch, members used, columns, n_out): independent N(0, I) vectors
+                  -> (batch, members used, columns, n_out)
+        """
+        dtype, members = fresh.dtype, math.prod(group.weight.shape)
+        side, other_side = ((group.weight.name, group.statement.transposed != turned) for turned in (False, True))
+        vectors = vectors.astype(np.float64, copy=False)  # so that what is new in an input is not lost in rounding
+        if side not in self._histories:
+            basis = np.zeros((len(vectors), 1 if place.shared else members, place.capacity, vectors.shape[-1]))
+            self._histories[side] = basis, np.zeros((len(fresh), members, place.capacity, fresh.shape[-1]), dtype)
+        (basis, normals), other = self._histories[side], self._histories.get(other_side)
+        used: Any = slice(None) if np.array_equal(group.members, np.arange(members)) else group.members
+        in_basis: Any = slice(None) if place.shared else used
+        squares = np.einsum("...ij,...ij->...i", vectors, vectors)
+        residual, products = vectors, None
+        if place.start:
+            earlier = basis[:, in_basis, : place.start]
+            along = np.matmul(vectors, earlier.swapaxes(-1, -2))
+            residual = vectors - np.matmul(along, earlier)
+            products = np.matmul(along.astype(dtype, copy=False), normals[:, used, : place.start])
+        factor, order = pivoted_cholesky(np.matmul(residual, residual.swapaxes(-1, -2)), squares)
+        directions = None if place.last and other is None else _directions(residual, factor, order)
+        if other is not None and directions is not None:
+            along_other, made = (part if part.shape[1] == 1 else part[:, used] for part in other)
+            onsager = np.matmul(directions, made.swapaxes(-1, -2)) - np.matmul(fresh, along_other.swapaxes(-1, -2))
+            fresh = fresh + np.matmul(onsager, along_other).astype(dtype, copy=False)
+        lower = factor.astype(dtype, copy=False)
+        new = np.matmul(lower, fresh) if lower.shape[-1] > 1 else lower * fresh
+        products = new if products is None else np.add(products, new, out=products)
+        if place.last:
+            self._histories = {key: kept for key, kept in self._histories.items() if key[0] != group.weight.name}
+        else:
+            columns = slice(place.start, place.start + fresh.shape[2])
+            basis[:, in_basis, columns] = directions
+            normals[:, used, columns] = fresh
+        products *= scale[:, None, None]
+        return products
+
+
+def _directions(residual: Array, factor: Array, order: NDArray[np.intp]) -> Array:
+    """Orthonormal rows Q with factor Q = residual; zero where a column of the factor is."""
+    result = np.zeros(residual.shape, residual.dtype)
+    for column in range(residual.shape[-2]):
+        row = order[..., column, None, None]
+        rest = np.take_along_axis(residual, row, axis=-2)[..., 0, :]
+        entries = np.take_along_axis(factor, row, axis=-2)[..., 0, :]
+        if column:
+            rest = rest - np.matmul(entries[..., None, :column], result[..., :column, :])[..., 0, :]
+        pivot = entries[..., column, None]
+        np.divide(rest, pivot, out=result[..., column, :], where=pivot > 0)
+    return result
 
 
 def inner_products(vectors: Array) -> Array:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.frames import Recipe
+from tensorprog.finite.vectors import Recipe
 
 __all__ = ["chi", "engine", "gaussian_vectors", "prepare", "standard_normal"]
 

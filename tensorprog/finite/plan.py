@@ -1,30 +1,50 @@
 """The plan of a finite run: how every vector is represented, in which order things are drawn, and what it costs.
 
 Nothing is drawn for it, and nothing depends on the seed: a plan follows from program, width, method and what is
-reported alone.
+reported alone.  A job is a plan with a block size and a seed, all that a worker needs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Literal
+from functools import cached_property, lru_cache
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorprog.blocks import Block, Grid, code, paragraph
 from tensorprog.blocks.html import Printed
-from tensorprog.finite.demand import LEAST, Demand, LeftOut, demand, has_constant, without_inactive
-from tensorprog.finite.frames import Frames, Layout, Recipe
-from tensorprog.language.errors import ProgramError, fail
+from tensorprog.finite.vectors import (
+    LEAST,
+    Demand,
+    Frames,
+    Layout,
+    LeftOut,
+    Recipe,
+    demand,
+    has_constant,
+    without_inactive,
+)
+from tensorprog.language.errors import ProgramError, check_count, check_precision, did_you_mean, fail
+from tensorprog.language.expr import Expr, free_indices, is_call, variables, walk
+from tensorprog.language.formats import name_of, selected
 from tensorprog.language.initials import initial_laws
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
 from tensorprog.language.schedule import Step, steps
-from tensorprog.language.weight_members import Grouping
+from tensorprog.language.weight_members import Grouping, variances
 
-__all__ = ["METHODS", "History", "Op", "Plan", "PlanRow", "plan"]
+__all__ = ["METHODS", "History", "Job", "Op", "Plan", "kept_families", "make_job", "plan"]
+
+Array = NDArray[Any]
+BLOCK_BYTES = 16 << 20  # aimed at for the numbers of one block: they should stay in cache
+OVERHEAD = 1 << 20  # bytes of objects of Python, and of what the allocator cannot use again
+FEW, MAX_BLOCK = 16, 4096  # networks in a block
+BLOCK_NANOSECONDS = 1e8  # results come in whole blocks: a few networks should not wait for many
+METHODS = ("dense", "lazy", "collapsed")
+NORMAL, CHI, TOUCH = 6.6, 12.5, 5.0  # nanoseconds on one current core: a normal, a chi variable, an entry made
 
 
 @dataclass(frozen=True)
@@ -47,33 +67,14 @@ class History:
     """Where a product stands among those of its weight.
 
     `start` columns of earlier products may stand before its own, `capacity` in all; `shared`: in every product all
-    members of the weight see the same vectors.
+    members of the weight see the same vectors; `alone`: the weight makes no other product, after the `last` none.
     """
 
     start: int
     capacity: int
     shared: bool
-    first: bool
+    alone: bool
     last: bool
-
-    @property
-    def alone(self) -> bool:
-        """Whether the weight makes no other product."""
-        return self.first and self.last
-
-
-@dataclass(frozen=True)
-class PlanRow:
-    """What the plan says of one line of the program."""
-
-    line: str
-    representation: str
-    normals: int
-    chi_squares: int
-
-
-METHODS = ("dense", "lazy", "collapsed")
-NORMAL, CHI, TOUCH = 6.6, 12.5, 5.0  # nanoseconds on one current core: a normal, a chi variable, an entry made
 
 
 def resolve_widths(netsor: Netsor, width: int) -> dict[str, int]:
@@ -155,34 +156,31 @@ class Plan(Printed):
             and statement.target.name in self.frames and has_constant(statement.expr, asked.vectors)
         )  # fmt: skip
         self.ops = self._ops()
-        self.rows = self._rows()
-        self.normals, self.chi_squares = sum(r.normals for r in self.rows), sum(r.chi_squares for r in self.rows)
-        self.work = NORMAL * self.normals + CHI * self.chi_squares + TOUCH * self._touched()
-
-    @property
-    def title(self) -> str:
-        """Method and random numbers of the whole."""
-        return (
-            f"{self.netsor.name} at n = {self.width}: method {self.method}"
-            + f", {self.normals:,} normals"
-            + (f" and {self.chi_squares:,} chi-squares" if self.chi_squares else "")
-            + " per network"
-        )
+        self.counts = self._counts()  # normals and chi-squares of each line
+        self.normals, self.chi_squares = (sum(column) for column in zip((0, 0), *self.counts.values(), strict=True))
+        self.work: float = NORMAL * self.normals + CHI * self.chi_squares + TOUCH * self._touched()
 
     def blocks(self) -> list[Block]:
-        """The title, and one row for each line of the program."""
+        """Method and random numbers of the whole, and one row for each line of the program."""
+        netsor, written = self.netsor, {id(drawn): written for written, drawn in self.left_out}
+        lines = [*netsor.weights] if self.method == "dense" else []
+        rows = [(_named(weight), "matrix", *self.counts[weight.name]) for weight in lines]
+        for initial in netsor.initial:
+            counted = self.counts.get(initial.name, (0, 0))
+            rows.append((_named(initial), self._representation(initial.name), *counted))
+        for position, statement in enumerate(netsor.body):
+            line, counted = str(written.get(id(statement), statement)), self.counts.get(position, (0, 0))
+            rows.append((line, self._representation(statement.target.name), *counted))
+        title = f"{netsor.name} at n = {self.width}: method {self.method}, {self.normals:,} normals"
+        title += f" and {self.chi_squares:,} chi-squares" if self.chi_squares else ""
         header = ("statement", "representation", "normals", "chi-squares")[: 4 if self.chi_squares else 3]
-        rows = tuple(
-            (code(row.line), row.representation, f"{row.normals:,}" if row.normals else "", f"{row.chi_squares or ''}")[
-                : len(header)
-            ]
-            for row in self.rows
+        cells = tuple(
+            (code(line), representation, f"{normals:,}" if normals else "", f"{chis or ''}")[: len(header)]
+            for line, representation, normals, chis in rows
         )
-        left_out = [
-            paragraph(code(str(written)), f" never acts: it would in one network of 1e{-LEAST}, at most", note=True)
-            for written, _ in self.left_out
-        ]
-        return [Grid(self.title, header, rows, text_columns=(0, 1)), *left_out]
+        never = f" never acts: it would in one network of 1e{-LEAST}, at most"
+        left_out = [paragraph(code(str(clip)), never, note=True) for clip, _ in self.left_out]
+        return [Grid(f"{title} per network", header, cells, text_columns=(0, 1)), *left_out]
 
     def group(self, op: Op) -> Grouping:
         """The grouping of an op that belongs to a MatMul."""
@@ -226,7 +224,8 @@ class Plan(Printed):
                 filled[group.members] = starts[-1] + group.columns
             shared = all(not group.reads_members and len(group.members) == filled.size for _, group in own)
             for k, (at, _) in enumerate(own):
-                found[at] = History(starts[k], int(filled.max()), shared, at == ends[name][0], at == ends[name][-1])
+                last = at == ends[name][-1]
+                found[at] = History(starts[k], int(filled.max()), shared, last and at == ends[name][0], last)
         return found
 
     def _represent(self) -> None:
@@ -239,11 +238,10 @@ class Plan(Printed):
         pending = [group for group in self.asked.groups if not self.full.intersection(group)]
         place = {step.statement.target.name: at for at, step in reversed(list(enumerate(self.order)))}
         known = set(self.lengths) - {name for group in pending for name in group}
-        frames = Frames(self.netsor, self.order, self.groups, self.initials) if pending else None
+        frames = Frames(self.netsor, self.order, self.groups, self.initials)
         for group in sorted(
             pending, key=lambda names: min((place[name] for name in names if name in place), default=-1)
         ):
-            assert frames is not None
             self._count_fresh(group, known)
             own = self.widths[families[group[0]].width]
             seen = min(self.coordinates, own) if self.asked.seen.intersection(group) else 0
@@ -307,30 +305,26 @@ class Plan(Printed):
                 ops.append(Op("matmul", at, source, (source,), target))
         return tuple(ops)
 
-    def _rows(self) -> tuple[PlanRow, ...]:
-        rows = []
+    def _counts(self) -> dict[str | int, tuple[int, int]]:
+        """Normals and chi-squares of weights and initial families by name, and of statements by position."""
+        counts: dict[str | int, tuple[int, int]] = {}
+        place: str | int
         if self.method == "dense":
-            for weight in self.netsor.weights:
-                rows.append(PlanRow(_named(weight), "matrix", self._entries(weight), 0))
-        counts: dict[str | int, list[tuple[int, int]]] = {}
+            counts |= {weight.name: (self._entries(weight), 0) for weight in self.netsor.weights}
+        drawn = {initial.name: initial for initial in self.netsor.initial}
         for key, recipe in self.recipes.items():
             if isinstance(key, str):
-                family = self.netsor.families[key]
-                indices = next(initial.indices for initial in self.netsor.initial if initial.name == key)
-                members = math.prod(n for index, n in zip(indices, family.shape, strict=True) if index in recipe.batch)
-                counts[key] = [recipe.counts(members, math.prod(family.shape) // members)]
+                place, vectors = key, math.prod(self.netsor.families[key].shape)
+                sizes = dict(zip(drawn[key].indices, self.netsor.families[key].shape, strict=True))
             elif (group := self.groups[key]) is not None and self.method != "dense":
-                members = math.prod(group.sizes[index] for index in recipe.batch)
-                counted = recipe.counts(members, len(group.members) // members * self.fresh[key])
-                counts.setdefault(self.order[key].position, []).append(counted)
-        lines: list[tuple[str | int, str, str]] = [(x.name, _named(x), x.name) for x in self.netsor.initial]
-        written = {id(drawn): written for written, drawn in self.left_out}
-        for position, statement in enumerate(self.netsor.body):
-            lines.append((position, str(written.get(id(statement), statement)), statement.target.name))
-        for place, line, name in lines:
-            normals, chi_squares = (sum(column) for column in zip((0, 0), *counts.get(place, ()), strict=True))
-            rows.append(PlanRow(line, self._representation(name), normals, chi_squares))
-        return tuple(rows)
+                place, vectors, sizes = self.order[key].position, len(group.members) * self.fresh[key], group.sizes
+            else:
+                continue
+            members = math.prod(sizes[index] for index in recipe.batch)
+            normals, chis = recipe.counts(members, vectors // members)
+            before = counts.get(place, (0, 0))
+            counts[place] = before[0] + normals, before[1] + chis
+        return counts
 
     def _representation(self, name: str) -> str:
         family = self.netsor.families[name]
@@ -365,3 +359,163 @@ class Plan(Printed):
 
 def _named(family: Initial | Weight) -> str:
     return f"{family.name}[{','.join(family.indices)}]" if family.indices else family.name
+
+
+# ---- a plan, a block size and a seed ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Job:
+    """All a worker needs to draw any block of networks.
+
+    `netsor` is the program as it is written, that of the plan may have fewer functions.
+    """
+
+    netsor: Netsor
+    plan: Plan
+    seed: int
+    block: int
+    dtype: str
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of what one network reports, by name."""
+        shapes = {}
+        for name in self.plan.kept:
+            family = self.netsor.families[name]
+            coordinates = (self.plan.coordinates,) if family.kind == "vector" and self.plan.coordinates > 1 else ()
+            shapes[name] = (*coordinates, *family.shape)
+        return shapes
+
+    @property
+    def drawn(self) -> int:
+        """Bytes of the results of one block."""
+        return sum(map(math.prod, self.shapes.values())) * np.dtype(self.dtype).itemsize * self.block
+
+    @property
+    def memory(self) -> int:
+        """Bytes that drawing one block takes, results included, within a factor of 2."""
+        return self.block * self.network + OVERHEAD
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that drawing one block takes, roughly, on one current core: fitted to the shipped programs."""
+        return 0.6e-9 * self.plan.work * self.block + 1.5e-4 * len(self.plan.ops) + 3e-3
+
+    @cached_property
+    def drops(self) -> tuple[tuple[str, ...], ...]:
+        """What each op is the last to read."""
+        last = {name: at for at, op in enumerate(self.plan.ops) for name in (*op.reads, op.writes)}
+        return tuple(
+            tuple(
+                name for name in dict.fromkeys((*op.reads, op.writes)) if last[name] == at and name not in self.shapes
+            )
+            for at, op in enumerate(self.plan.ops)
+        )
+
+    @cached_property
+    def network(self) -> int:
+        """Bytes of the arrays of one network that are alive at once, at most."""
+        sizes: dict[str, int] = {}
+        most = 0
+        for op, drops in zip(self.plan.ops, self.drops, strict=True):
+            sizes |= self._made(op)
+            most = max(most, sum(sizes.values()) + self._beside(op))
+            if op.kind == "matmul" and not op.key and self.plan.histories[op.at].last:
+                drops = (*drops, *(f"weight {self.plan.group(op).weight.name}{turned}" for turned in ("", ".T")))
+            for name in drops:
+                sizes.pop(name, None)
+        return most * np.dtype(self.dtype).itemsize
+
+    def _made(self, op: Op) -> dict[str, int]:
+        """Numbers of the arrays that an op makes, by name: what it writes, and the weight that it needs."""
+        plan = self.plan
+        if op.kind in ("gram", "factor"):
+            group = plan.group(op)
+            return {op.writes: group.sets * group.columns * (group.columns if op.kind == "gram" else plan.fresh[op.at])}
+        outputs = plan.lengths.get(op.writes, 1)
+        made = {op.writes: math.prod(plan.netsor.families[op.writes].shape) * outputs}
+        if op.kind == "matmul" and not op.key:
+            group = plan.group(op)
+            inputs = plan.lengths[group.statement.vector.name]
+            kept = inputs * outputs if plan.method == "dense" else plan.histories[op.at].capacity * (inputs + outputs)
+            side = ".T" if group.statement.transposed and plan.method != "dense" else ""
+            made[f"weight {group.weight.name}{side}"] = math.prod(group.weight.shape) * kept
+        return made
+
+    def _beside(self, op: Op) -> int:
+        """Numbers that an op needs in passing."""
+        plan = self.plan
+        if op.kind == "nonlin":
+            step = plan.order[op.at]
+            assert isinstance(step.statement, Nonlin)
+            ranges = step.ranges(plan.netsor.ranges)
+            return 2 * _largest(step.statement.expr, plan, {k: stop - start for k, (start, stop) in ranges.items()})
+        if op.kind == "matmul":
+            group = plan.group(op)
+            vectors = plan.fresh[op.at] + (0 if op.key and group.separable else 2 * group.columns)
+            packed = 0 if op.key else 2 * group.sets * group.columns * plan.lengths[group.statement.vector.name]
+            return len(group.members) * vectors * plan.lengths[op.writes] + packed
+        return sum(self._made(op).values())
+
+    @cached_property
+    def deviations(self) -> dict[str, Array]:
+        """sigma n_in**-0.5 of every member of each weight family."""
+        return {
+            weight.name: np.sqrt(variances(self.netsor, weight.name) / self.plan.widths[weight.shape[1]])
+            for weight in self.netsor.weights
+        }
+
+
+def _largest(expr: Expr, plan: Plan, sizes: Mapping[str, int]) -> int:
+    """Numbers of the largest array on the way to a value; the terms of a sum of products are not formed."""
+    most = 0
+    for node in walk(expr):
+        if node is expr or not is_call(node, "multiply", "divide", "negative", "add", "subtract"):
+            length = max((plan.lengths.get(variable.name, 1) for variable in variables(node)), default=1)
+            most = max(most, length * math.prod(sizes[name] for name in free_indices(node)))
+    return most
+
+
+def kept_families(netsor: Netsor, keep: Sequence[str]) -> tuple[str, ...]:
+    """The families of vectors and scalars to keep, which are named by themselves or by members.
+
+    Raises    ProgramError for other names
+    """
+    readable = [name for name, family in netsor.families.items() if family.kind != "weight"]
+    for variable in keep:
+        name = name_of(variable).partition("[")[0]
+        if name not in readable:
+            raise ProgramError(
+                f"keep: {variable} is not a vector or scalar of the program; {did_you_mean(name, readable)}"
+            )
+    return tuple(dict.fromkeys(selected(netsor, variable)[0] for variable in keep))
+
+
+def make_job(
+    netsor: Netsor, width: int, seed: int = 0, method: str = "auto", coordinates: int = 1, keep: Sequence[str] = (),
+    dtype: str = "float64",
+) -> Job:  # fmt: skip
+    """Check the arguments of a run, plan it and choose its block size.
+
+    Raises    ProgramError
+    """
+    width, seed = check_count("width", width), check_count("seed", seed, 0)
+    coordinates = check_count("coordinates", coordinates, 0)
+    if coordinates < 1 or coordinates > width:
+        raise ProgramError(f"coordinates must lie between 1 and the width {width}, not {coordinates}")
+    check_precision(dtype)
+    if method not in (*METHODS, "auto"):
+        raise ProgramError(f"there is no method {method!r}; choose auto, {', '.join(METHODS)}")
+    scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]
+    kept = tuple(dict.fromkeys([*netsor.outputs, *kept_families(netsor, keep), *scores]))
+    decided = plan(netsor, width, coordinates, kept, method)
+    for name in kept:
+        has = decided.widths.get(netsor.families[name].width, coordinates)  # a scalar has no width
+        if has < coordinates:
+            raise ProgramError(f"{name} has only {has} coordinates at n = {width}, {coordinates} were asked for")
+    one = Job(netsor, decided, seed, 1, dtype)
+    fit = BLOCK_BYTES / (one.network + 1)
+    fit = max(fit, min(FEW, 4 * fit))  # fewer networks would not outweigh the interpreter
+    fit = max(1.0, min(MAX_BLOCK, fit, BLOCK_NANOSECONDS / (decided.work + 1)))
+    return replace(one, block=1 << int(math.log2(fit)))

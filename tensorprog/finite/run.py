@@ -1,4 +1,4 @@
-"""Running a program at finite width: blocks of networks, one random stream per block.
+"""Running a program at finite width: blocks of networks, one random stream per block, in threads or an executor.
 
 The block is the unit of everything: its size follows from the program and the width alone, and its numbers from the
 seed and its number.  So results do not depend on threads, executors, memory or on how many blocks run at a time, and a
@@ -8,50 +8,81 @@ longer run begins with the numbers of a shorter one.
 from __future__ import annotations
 
 import os
+import pickle
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
-from contextlib import closing
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.block import watch
-from tensorprog.finite.job import Job, make_job
+from tensorprog.finite.block import draw_blocks
+from tensorprog.finite.normals import prepare
+from tensorprog.finite.plan import Job, make_job
 from tensorprog.finite.store import Store
-from tensorprog.finite.workers import Batching, batching, execute, one_blas_thread
-from tensorprog.language.errors import ProgramError, check_count
+from tensorprog.language.atoms.declared import declared_function, install
+from tensorprog.language.errors import Problem, ProgramError, WorkerError, check_count
 from tensorprog.language.ir import Netsor
 from tensorprog.language.memory import parse_memory, too_much
 from tensorprog.language.samples import Samples
+from tensorprog.version import libraries
 
-__all__ = ["check_memory", "draw", "run"]
+__all__ = ["OUTSIDE_WORKERS", "Batching", "Resources", "batching", "draw", "one_blas_thread", "opened", "pack", "run"]
 
 Array = NDArray[Any]
 Progress = Callable[[int, int], None]
+Drawn = list[dict[str, Array]]  # of each block of a task
+TASK_SECONDS, OUTSIDE_SECONDS, MAX_TASK = 0.1, 1.0, 1024  # aimed at for one task, and its blocks at most
+OUTSIDE_WORKERS = 64  # presumed of an executor that does not tell
+_lock = threading.Lock()
+_inside = 0  # how many are inside `one_blas_thread`
+_limits: Any = None
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a run may take: threads, memory of this process, the workers of an executor, a folder for its results.
+
+    Raises    ProgramError for threads that are no count, or an executor that is none
+    """
+
+    threads: int | None = None
+    max_memory: str | int = "1GiB"
+    executor: Executor | None = None
+    store: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.threads is not None:
+            check_count("threads", self.threads)
+        if self.executor is not None and not isinstance(self.executor, Executor):
+            raise ProgramError(f"executor must be a concurrent.futures.Executor, not {type(self.executor).__name__}")
+
+    @property
+    def inside(self) -> bool:
+        """Whether the workers are threads of this process."""
+        return self.executor is None or isinstance(self.executor, ThreadPoolExecutor)
 
 
 def run(
-    netsor: Netsor,
-    width: int,
-    samples: int,
-    *,
-    seed: int = 0,
-    method: str = "auto",
-    coordinates: int = 1,
-    keep: Sequence[str] = (),
-    dtype: str = "float64",
-    threads: int | None = None,
-    max_memory: str | int = "1GiB",
-    executor: Executor | None = None,
-    store: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-) -> Samples:
-    """Draw independent networks of the given width.
+    netsor: Netsor, width: int, samples: int, resources: Resources = Resources(), progress: Progress | None = None,
+    **settings: Any,
+) -> Samples:  # fmt: skip
+    """Draw independent networks of the given width, with the settings of `make_job`; see `draw`."""
+    return draw(make_job(netsor, width, **settings), samples, resources, progress)
 
-    With `store`, a folder, results go to disk as they are drawn and come back mapped to memory; a run that was stopped
-    goes on where it was, and a longer one goes on from a shorter one.
+
+def draw(job: Job, samples: int, resources: Resources = Resources(), progress: Progress | None = None) -> Samples:
+    """Draw the networks of a job.
+
+    With a store, results go to disk as they are drawn and come back mapped to memory; a run that was stopped goes on
+    where it was, and a longer one goes on from a shorter one.
 
     Shapes    see `Samples`; the coordinates reported are the first `coordinates` of the width (they are exchangeable)
     Scale     method "lazy" draws O(width) numbers per MatMul member, "dense" O(width**2) per weight; memory holds the
@@ -59,33 +90,12 @@ def run(
     Raises    ProgramError for bad arguments, a store of another run, or numbers that are not finite; MemoryLimitError
               when one block or the results exceed `max_memory`; WorkerError when an executor loses its workers
     """
-    job = make_job(netsor, width, seed, method, coordinates, keep, dtype)
-    return draw(job, samples, threads, max_memory, executor, store, progress)
-
-
-def draw(
-    job: Job,
-    samples: int,
-    threads: int | None = None,
-    max_memory: str | int = "1GiB",
-    executor: Executor | None = None,
-    store: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-) -> Samples:
-    """Draw the networks of a job; see `run`.
-
-    Raises    as `run`
-    """
-    samples = check_count("samples", samples)
-    threads = None if threads is None else check_count("threads", threads)
-    if executor is not None and not isinstance(executor, Executor):
-        raise ProgramError(f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}")
-    started, plan = time.perf_counter(), job.plan
+    samples, started, plan = check_count("samples", samples), time.perf_counter(), job.plan
     with one_blas_thread():
-        way = check_memory(job, samples, threads, max_memory, executor, store is not None)
-        if store is not None:
-            with Store(store, job, samples) as folder:
-                _fill(job, samples, way, executor, folder.networks, folder.unfinished(), folder.write, progress)
+        way = batching(job, samples, resources)
+        if resources.store is not None:
+            with Store(resources.store, job, samples) as folder:
+                _fill(job, samples, resources, way, folder.networks, folder.unfinished(), folder.write, progress)
             arrays: Mapping[str, Array] = folder.arrays()
         else:
             arrays = {name: np.empty((samples, *shape), job.dtype) for name, shape in job.shapes.items()}
@@ -95,29 +105,32 @@ def draw(
                 for name, value in values.items():
                     arrays[name][start : start + job.block] = value[: samples - start]
 
-            _fill(job, samples, way, executor, 0, range(-(-samples // job.block)), write, progress)
+            _fill(job, samples, resources, way, 0, range(-(-samples // job.block)), write, progress)
     seconds = time.perf_counter() - started
     return Samples(job.netsor, arrays, samples, job.seed, plan.method, plan.width, plan.coordinates, seconds)
 
 
 def _fill(
-    job: Job,
-    samples: int,
-    way: Batching,
-    executor: Executor | None,
-    done: int,
-    blocks: Iterable[int],
-    write: Callable[[int, Mapping[str, Array]], None],
-    progress: Progress | None,
-) -> None:
-    """Draw the blocks that are missing, where so many networks are done."""
+    job: Job, samples: int, resources: Resources, way: Batching, done: int, blocks: Iterable[int],
+    write: Callable[[int, Mapping[str, Array]], None], progress: Progress | None,
+) -> None:  # fmt: skip
+    """Draw the blocks that are missing, where so many networks are done.
+
+    Raises    ProgramError if a number of a block is not finite
+    """
     normals = (samples - done) * (job.plan.normals + job.plan.chi_squares) / way.workers
     if progress is not None and done:
         progress(done, samples)
-    with closing(execute(job, blocks, way, executor, normals)) as drawn:
+    with closing(_execute(job, blocks, way, resources, normals)) as drawn:
         for numbers, results in drawn:
             for number, values in zip(numbers, results, strict=True):
-                _check(values, job, number)
+                for name, value in values.items():
+                    if not np.isfinite(value).all():
+                        draw_blocks(job, [number], watched=True)
+                        what = "not finite numbers: the program overflows or leaves the domain of a function"
+                        raise ProgramError(
+                            f"at width {job.plan.width}, {name} took values that are {what} (log, sqrt, division)"
+                        )
                 write(number, values)
                 done += min(job.block, samples - number * job.block)
             del results, values  # before more are drawn
@@ -125,41 +138,173 @@ def _fill(
                 progress(done, samples)
 
 
-def check_memory(
-    job: Job,
-    samples: int,
-    threads: int | None = None,
-    max_memory: str | int = "1GiB",
-    executor: Executor | None = None,
-    stored: bool = False,
-) -> Batching:
-    """How many blocks may be under way beside the results.
+# ---- how many blocks are under way -----------------------------------------------------------------------------------
 
-    Raises    MemoryLimitError if not even one
+
+@dataclass(frozen=True)
+class Batching:
+    """How many blocks are under way: tasks of `size` blocks, two for each of so many `workers`; and the bytes of this
+    process that the run takes, results included."""
+
+    workers: int
+    size: int
+    memory: int
+
+
+def batching(job: Job, samples: int, resources: Resources = Resources()) -> Batching:
+    """As many workers as the memory allows.
+
+    Raises    MemoryLimitError if it allows not even one
     """
-    limit = parse_memory(max_memory)
-    way = batching(job, samples, limit, threads, executor, stored)
-    if way.memory <= limit:
-        return way
-    networks = min(samples, job.block)
-    what, ways = f"drawing {networks} network{'s' if networks > 1 else ''} at a time", list[str]()
-    results = 0 if stored else samples * job.drawn // job.block
-    if 2 * results > way.memory:
-        what, ways = (
-            "the results and drawing them",
-            ["write them to disk with store= (--stream)", "ask for fewer samples"],
-        )
-    elif results:
-        what += " with the results"
+    limit, executor = parse_memory(resources.max_memory), resources.executor
+    blocks = -(-samples // job.block)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = resources.threads or cores if executor is None else getattr(executor, "_max_workers", OUTSIDE_WORKERS)
+    workers = max(1, min(int(workers), blocks))
+    seconds = TASK_SECONDS if resources.inside else OUTSIDE_SECONDS
+    size = max(1, min(MAX_TASK, int(seconds / job.seconds), blocks // (4 * workers)))
+    results = 0 if resources.store is not None else samples * job.drawn // job.block
+    drawing = job.memory if resources.inside else 0
+
+    def memory() -> int:
+        waiting = 0 if executor is None and workers == 1 else 2 * workers * size * job.drawn
+        return results + max(workers * drawing + waiting, job.memory)
+
+    while memory() > limit and (size > 1 or workers > 1):
+        size, workers = (size // 2, workers) if size > 1 else (1, workers - 1)
+    if memory() <= limit:
+        return Batching(workers, size, memory())
+    networks, ways = min(samples, job.block), list[str]()
+    what = f"drawing {networks} network{'s' if networks > 1 else ''} at a time" + (
+        " with the results" if results else ""
+    )
+    if 2 * results > memory():
+        what = "the results and drawing them"
+        ways = ["write them to disk with store= (--stream)", "ask for fewer samples"]
     if job.plan.method == "dense":
         ways.append("draw without weight matrices by method='lazy' (--method lazy)")
-    raise too_much(what, way.memory, limit, ways)
+    raise too_much(what, memory(), limit, ways)
 
 
-def _check(values: Mapping[str, Array], job: Job, number: int) -> None:
-    """Raise ProgramError if a number of a block is not finite."""
-    for name, value in values.items():
-        if not np.isfinite(value).all():
-            watch(job, number)
-            what = f"{name} took values that are not finite numbers: the program overflows or leaves the domain of a"
-            raise ProgramError(f"at width {job.plan.width}, {what} function (log, sqrt, division)")
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread in this process, until the last of those who asked for it has left.
+
+    Products are then never split, so they round the same wherever they are computed; and workers, which are threads or
+    processes already, do not fight for the cores.
+    """
+    global _inside, _limits
+    from threadpoolctl import threadpool_limits
+
+    with _lock:
+        _inside += 1
+        if _inside == 1:
+            _limits = threadpool_limits(1)
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                _limits.restore_original_limits()
+
+
+# ---- workers ---------------------------------------------------------------------------------------------------------
+
+
+def pack(job: Job, normals: float = 0.0) -> bytes:
+    """A job on its way to a worker that will draw so many random numbers, roughly.
+
+    With it go the versions of the libraries that it is meant for, and the functions declared for it.
+
+    Raises    WorkerError if a function of its own cannot be sent
+    """
+    functions = []
+    for name in job.netsor.own:
+        try:
+            functions.append((name, pickle.dumps(declared_function(name).fn)))
+        except Exception as error:  # of many kinds: the function may hold anything
+            raise _not_sent(name, f"it cannot be pickled ({error})") from error
+    return pickle.dumps((libraries(), functions, normals, pickle.dumps(job)))
+
+
+def _not_sent(name: str, reason: str) -> WorkerError:
+    fix = "define it with def in a module that workers can import, or run without an executor"
+    return WorkerError(Problem(f"the function {name} cannot be sent to workers: {reason}", fix=fix))
+
+
+@lru_cache(maxsize=4)
+def opened(packed: bytes) -> Job:
+    """The job that `pack` wrote; functions declared for it are declared here.
+
+    Raises    WorkerError if other libraries are installed here, or a function cannot be declared
+    """
+    versions, functions, normals, written = pickle.loads(packed)
+    here = libraries()
+    other = [f"{name} {here.get(name)} instead of {own}" for name, own in versions.items() if here.get(name) != own]
+    if other:
+        raise WorkerError(f"a worker has {', '.join(other)}: its numbers would not be those of one seed")
+    for name, function in functions:
+        try:
+            install(name, pickle.loads(function))
+        except Exception as error:  # of many kinds: modules that are missing or other ones
+            raise _not_sent(name, str(error)) from error
+    job: Job = pickle.loads(written)
+    prepare(normals)
+    return job
+
+
+def draw_packed(packed: bytes, blocks: Sequence[int]) -> Drawn:
+    """As `draw_blocks`, in a process that may be another one."""
+    with one_blas_thread():
+        return draw_blocks(opened(packed), blocks)
+
+
+def _execute(
+    job: Job, blocks: Iterable[int], way: Batching, resources: Resources, normals: float
+) -> Generator[tuple[Sequence[int], Drawn]]:
+    """Draw the blocks numbered; gives the numbers of each task with their results, in order.
+
+    `normals` are the random numbers that one worker will draw, roughly.  Closing the iterator cancels what is under
+    way.
+
+    Raises    WorkerError when workers are lost
+    """
+    numbers, executor = iter(blocks), resources.executor
+    tasks = iter(lambda: list(islice(numbers, way.size)), [])
+    if resources.inside:
+        prepare(normals)
+    if executor is None and way.workers == 1:
+        for task in tasks:
+            yield task, draw_blocks(job, task)
+        return
+    draw: Callable[..., Drawn] = draw_blocks if resources.inside else draw_packed
+    what = job if resources.inside else pack(job, normals)
+    flying: deque[tuple[Sequence[int], Future[Drawn]]] = deque()
+    with ThreadPoolExecutor(way.workers) if executor is None else nullcontext(executor) as pool:
+        try:
+            while True:
+                ahead = islice(tasks, 2 * way.workers - len(flying))
+                flying.extend((task, pool.submit(draw, what, task)) for task in ahead)
+                if not flying:
+                    return
+                yield flying[0][0], flying.popleft()[1].result()  # and nothing here keeps the result
+        except ImportError as error:
+            fix = "install the same tensorprog there"
+            raise WorkerError(Problem(f"a worker cannot load what it needs: {error}", fix=fix)) from error
+        except Exception as error:
+            cancelled, broken = isinstance(error, CancelledError), isinstance(error, BrokenExecutor)
+            if not (cancelled or broken or type(error).__module__.startswith("distributed")):
+                raise
+            if broken:
+                flying.clear()  # a broken pool ends its tasks itself, and stumbles over cancelled ones
+            why = "their tasks were cancelled" if cancelled else str(error).strip().split("\n")[0].rstrip(".")
+            fix = (
+                "give each worker more memory, or use fewer; a script that starts processes needs its calls under "
+                'if __name__ == "__main__"; a run that stores its results goes on where it stopped'
+            )
+            lost = Problem(f"workers were lost before their networks were drawn: {why}", fix=fix)
+            raise WorkerError(lost) from error
+        finally:
+            for _, future in flying:
+                future.cancel()

@@ -27,13 +27,13 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.job import Job
-from tensorprog.finite.workers import libraries
+from tensorprog.finite.plan import Job
 from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import FullDiskError, Problem, fail
 from tensorprog.language.files import locked, partial_name, whole, writing
 from tensorprog.language.memory import amount
 from tensorprog.language.samples import program_text
+from tensorprog.version import libraries
 
 __all__ = ["Store", "settings"]
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.job import Job, make_job
-from tensorprog.finite.run import check_memory, draw
+from tensorprog.finite.plan import Job, make_job
+from tensorprog.finite.run import Resources, batching, draw
 from tensorprog.finite.store import Store
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import NotCompiledError, OutsideError, ProgramError, TensorprogError
@@ -77,7 +77,10 @@ def run(
         )
         for width in settings.width
     }
-    told.note(_beforehand(study, jobs, executor, folders))
+    resources = {
+        width: Resources(settings.threads, settings.max_memory, executor, folders.get(width)) for width in jobs
+    }
+    told.note(_beforehand(study, jobs, resources))
     try:
         pictures = out is not None
         if out is not None:
@@ -89,8 +92,7 @@ def run(
         _save_report(study, out)
         for number, width in enumerate(settings.width, 1):
             told.stage(f"drawing {number} of {len(settings.width)}, n = {width}")
-            limits = settings.samples, settings.threads, settings.max_memory
-            samples = draw(jobs[width], *limits, executor, folders.get(width), told.progress)
+            samples = draw(jobs[width], settings.samples, resources[width], told.progress)
             samples = added.separate(samples if beside is None else beside.separate(samples))
             if out is not None and not stream:  # first, since comparing may be interrupted
                 _store(study, samples, out / "samples.npz")
@@ -121,17 +123,17 @@ def _conditional(netsor: Netsor) -> ConditionalProgram | None:
     return None
 
 
-def _beforehand(study: Study, jobs: Mapping[int, Job], executor: Executor | None, folders: Mapping[int, Path]) -> str:
+def _beforehand(study: Study, jobs: Mapping[int, Job], resources: Mapping[int, Resources]) -> str:
     """What will be drawn, after a look at whether it can be.
 
     Raises    MemoryLimitError, ProgramError for settings no width could run with
     """
-    settings, samples, stored = study.settings, study.settings.samples, bool(folders)
-    limits = settings.threads, settings.max_memory, executor, stored
-    memory = max(check_memory(job, samples, *limits).memory for job in jobs.values())
-    for width, folder in folders.items():
-        Store(folder, jobs[width], samples).known()
-    widths = ", ".join(f"n = {width}" for width in settings.width)
+    samples = study.settings.samples
+    memory = max(batching(job, samples, resources[width]).memory for width, job in jobs.items())
+    for width, job in jobs.items():
+        if (folder := resources[width].store) is not None:
+            Store(folder, job, samples).known()
+    widths = ", ".join(f"n = {width}" for width in jobs)
     return f"{samples:,} networks at each of {widths}; drawing takes up to {memory / 2**20:.0f} MiB of memory"
 
 

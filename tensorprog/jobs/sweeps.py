@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from tensorprog.blocks import Grid
-from tensorprog.finite.workers import libraries, one_blas_thread
+from tensorprog.finite.run import one_blas_thread
 from tensorprog.jobs.choices import Choice, choices, choices_of, said
 from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import (
@@ -58,7 +58,7 @@ from tensorprog.results.rates import Rate, rate
 from tensorprog.results.reference import Reference
 from tensorprog.show import plots
 from tensorprog.show.progress import watched
-from tensorprog.version import __version__
+from tensorprog.version import __version__, libraries
 
 __all__ = ["no_limit", "summary", "sweep", "tables"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorprog.blocks import Block, Grid
 from tensorprog.blocks.html import Shown
-from tensorprog.finite.job import kept_families
+from tensorprog.finite.plan import kept_families
 from tensorprog.language.averages import average_members, with_averages
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.formats import label, members, split

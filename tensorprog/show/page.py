@@ -18,7 +18,6 @@ from typing import Any
 from tensorprog.blocks import Block, Code, Grid, Heading, Mathematics, Picture, code, paragraph
 from tensorprog.blocks.html import template, to_html
 from tensorprog.check.graph import build
-from tensorprog.finite.workers import libraries
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.ir import Netsor
 from tensorprog.language.writing import pack
@@ -27,7 +26,7 @@ from tensorprog.results.study import Study, default_out
 from tensorprog.show import plots
 from tensorprog.show.graphs import to_svg
 from tensorprog.show.plots import DISTANCES, STATISTICS
-from tensorprog.version import __version__
+from tensorprog.version import __version__, libraries
 
 __all__ = ["derived", "report_page"]
 

@@ -17,12 +17,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tensorprog.finite import block, job, normals
-from tensorprog.finite.frames import Recipe
-from tensorprog.finite.job import make_job
-from tensorprog.finite.matmul import Lazy
-from tensorprog.finite.plan import METHODS
+from tensorprog.finite import block, normals, plan
+from tensorprog.finite.block import Lazy
+from tensorprog.finite.plan import METHODS, make_job
 from tensorprog.finite.run import run
+from tensorprog.finite.vectors import Recipe
 
 from . import oracles
 from .agreement_programs import CASES, Case
@@ -215,7 +214,7 @@ def test_a_few_networks_at_a_time(method: str, monkeypatch: pytest.MonkeyPatch) 
     for name in ("attention", "shared_keys", "recurrence_beside_shared_keys", "layer_norm_of_inner_products_only"):
         reference(name, QUICK)
         with monkeypatch.context() as patched:
-            patched.setattr(job, "MAX_BLOCK", 8)
+            patched.setattr(plan, "MAX_BLOCK", 8)
             comparison = against_dense(name, method, QUICK)
         assert comparison.agrees, comparison
 

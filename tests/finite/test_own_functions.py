@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.finite.job import make_job
-from tensorprog.finite.workers import opened, pack
+from tensorprog.finite.plan import make_job
+from tensorprog.finite.run import opened, pack
 from tensorprog.language.atoms import ATOMS
 
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.finite import block, matmul, normals
-from tensorprog.finite.demand import Form, demand, form_of
-from tensorprog.finite.job import make_job
-from tensorprog.finite.plan import METHODS, plan
+from tensorprog.finite import block, normals
+from tensorprog.finite.plan import METHODS, make_job, plan
+from tensorprog.finite.vectors import Form, demand, form_of
 from tensorprog.language.ir import Dot
 from tests.finite.agreement_programs import CASES
 from tests.reading import Netsor, loads
@@ -127,7 +126,7 @@ def test_a_plan_counts_what_is_drawn(method: str, monkeypatch: pytest.MonkeyPatc
         drawn["chis"] += len(degrees) * size
         return chi(generator, degrees, size)
 
-    for module in (normals, matmul):
+    for module in (normals, block):
         monkeypatch.setattr(module, "standard_normal", counted_normal)
     monkeypatch.setattr(normals, "chi", counted_chi)
     for name, case in CASES.items():

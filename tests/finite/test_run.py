@@ -9,7 +9,6 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.finite import run as engine
-from tensorprog.finite import workers
 from tensorprog.shipped import shipped_programs
 from tests.reading import loads
 
@@ -26,7 +25,7 @@ def test_one_seed_gives_the_same_numbers_whatever_runs_them(method: str, monkeyp
             program.run(24, 3000, seed=7, method=method, max_memory="64MiB"),
             program.run(24, 3000, seed=7, method=method, executor=pool),
         ]
-    monkeypatch.setattr(workers, "MAX_TASK", 1)  # one block at a time
+    monkeypatch.setattr(engine, "MAX_TASK", 1)  # one block at a time
     others.append(program.run(24, 3000, seed=7, method=method, threads=2))
     for other in others:
         for name in reference:

@@ -20,8 +20,8 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import tensorprog as tp
-from tensorprog.finite import workers
-from tensorprog.finite.job import OVERHEAD, make_job
+from tensorprog.finite import run as engine
+from tensorprog.finite.plan import OVERHEAD, make_job
 
 RUN: dict[str, Any] = {"width": 24, "samples": 3000, "seed": 7}
 
@@ -64,7 +64,7 @@ def test_one_seed_gives_the_same_numbers_in_every_executor(
     with ThreadPoolExecutor(3) as threads:
         executors: list[dict[str, Any]] = [{"executor": e} for e in (threads, processes, Backwards())]
         for size in (1, 64):
-            monkeypatch.setattr(workers, "MAX_TASK", size)
+            monkeypatch.setattr(engine, "MAX_TASK", size)
             for how in (*executors, {"threads": 2}, {"max_memory": "80MiB"}):
                 drawn = program.run(**RUN, method=method, **how)
                 for name in reference:
@@ -76,10 +76,10 @@ def test_one_thread_draws_where_two_do_not_fit() -> None:
     program = tp.load("attention", s=64)
     run: dict[str, Any] = {"width": 128, "samples": 128, "seed": 3}
     job = make_job(program.netsor, 128, 3)
-    one, two = (workers.batching(job, 128, 1 << 30, threads).memory for threads in (1, 2))
+    one, two = (engine.batching(job, 128, engine.Resources(threads, 1 << 30)).memory for threads in (1, 2))
     assert one < two
     between = (one + two) // 2
-    assert workers.batching(job, 128, between, 2).memory <= between
+    assert engine.batching(job, 128, engine.Resources(2, between)).memory <= between
     small, large = program.run(**run, threads=2, max_memory=between), program.run(**run, threads=2)
     assert all(np.array_equal(small[name], large[name]) for name in large)
     with pytest.raises(tp.MemoryLimitError, match="at a time with the results would take"):
@@ -107,7 +107,7 @@ def test_the_memory_of_a_run_is_what_its_estimate_says(
     name: str, sizes: dict[str, Any], width: int, samples: int, options: dict[str, Any]
 ) -> None:
     program = tp.load(name, **sizes)
-    said = workers.batching(make_job(program.netsor, width, **options), samples, 1 << 30, 1).memory - OVERHEAD
+    said = engine.batching(make_job(program.netsor, width, **options), samples, engine.Resources(1)).memory - OVERHEAD
     program.run(width, 1, threads=1, **options)  # what is loaded and worked out once is there by now
     tracemalloc.start()
     try:
@@ -120,7 +120,7 @@ def test_the_memory_of_a_run_is_what_its_estimate_says(
 
 def test_what_is_sent_to_workers_does_not_grow_with_the_network() -> None:
     job = make_job(tp.load("attention_correlated", s=1024, H=12).netsor, 768)
-    assert len(pickle.dumps(workers.pack(job))) < 1 << 16
+    assert len(pickle.dumps(engine.pack(job))) < 1 << 16
 
 
 class Deadly(Executor):
@@ -147,11 +147,11 @@ def test_the_loss_of_a_process_is_one_message() -> None:
 
 
 def test_errors_of_a_task_come_from_other_processes_as_they_are(processes: ProcessPoolExecutor) -> None:
-    packed = workers.pack(make_job(tp.load("attention").netsor, 8))
-    assert len(processes.submit(workers.draw_packed, packed, [0, 1]).result()) == 2
-    other = workers.Packed((("numpy", "1.0"),), packed.job, 0)
+    packed = engine.pack(make_job(tp.load("attention").netsor, 8))
+    assert len(processes.submit(engine.draw_packed, packed, [0, 1]).result()) == 2
+    other = pickle.dumps(({"numpy": "1.0"}, *pickle.loads(packed)[1:]))
     with pytest.raises(tp.WorkerError, match=r"a worker has numpy .* instead of 1\.0"):
-        processes.submit(workers.draw_packed, other, [0]).result()
+        processes.submit(engine.draw_packed, other, [0]).result()
 
 
 def test_an_exception_cancels_what_is_under_way() -> None:

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.finite import job, store, workers
-from tensorprog.finite.run import run
+from tensorprog.finite import plan, store
+from tensorprog.finite import run as engine
 from tensorprog.shipped import shipped_programs
 from tests.reading import loads
 
@@ -28,18 +28,18 @@ RUN: dict[str, Any] = {"width": 24, "seed": 7, "method": "lazy"}
 SLOWLY = """
 import sys, time
 import tensorprog as tp
-from tensorprog.finite import job, store, workers
+from tensorprog.finite import plan, run, store
 store.SYNC_SECONDS = 0.02
-workers.MAX_TASK = 1
-job.MAX_BLOCK = 64
-run = {"width": 24, "seed": 7, "method": "lazy"}
-tp.load("attention").run(samples=20000, store=sys.argv[1], progress=lambda *_: time.sleep(0.05), **run)
+run.MAX_TASK = 1
+plan.MAX_BLOCK = 64
+settings = {"width": 24, "seed": 7, "method": "lazy"}
+tp.load("attention").run(samples=20000, store=sys.argv[1], progress=lambda *_: time.sleep(0.05), **settings)
 """
 
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "MAX_BLOCK", 64)
+    monkeypatch.setattr(plan, "MAX_BLOCK", 64)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_complete_run_is_read_and_a_longer_one_goes_on(folder: Path, monkeypat
         assert seen[-1] == (samples, samples)
     assert (320, 1001) in seen  # whole blocks, of 64
     assert (1024, 3000) in seen
-    monkeypatch.setattr(workers, "draw_blocks", None)  # nothing is drawn any more
+    monkeypatch.setattr(engine, "draw_blocks", None)  # nothing is drawn any more
     for samples in (3000, 100):
         _same(program.run(samples=samples, store=folder, **RUN), longest, samples)
 
@@ -202,5 +202,5 @@ def test_numbers_that_are_not_finite_are_not_stored(folder: Path) -> None:
     netsor = loads("program: p\ninitial:\n  x: {mean: 0, cov: 1}\nbody:\n  - y = Nonlin(log(x))\noutputs: [y]\n")
     for _ in range(2):
         with pytest.raises(tp.ProgramError, match="not finite"):
-            run(netsor, 4, 100, store=folder)
+            engine.run(netsor, 4, 100, engine.Resources(store=folder))
     assert len(np.load(folder / "y.npy")) == 0

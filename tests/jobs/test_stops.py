@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import tensorprog as tp
-from tensorprog.finite import job
+from tensorprog.finite import plan
 
 pytest.importorskip("xarray")
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
@@ -36,10 +36,10 @@ outputs: [y]
 SCRIPT = """
 import itertools, pathlib, signal, sys
 from tensorprog.jobs.cli import main
-from tensorprog.finite import job
+from tensorprog.finite import plan
 from tensorprog.jobs import sweeps
 
-job.MAX_BLOCK = 16  # several blocks in a cell
+plan.MAX_BLOCK = 16  # several blocks in a cell
 moment, number, interrupt, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], itertools.count()
 compare, replace = sweeps.compare, pathlib.Path.replace
 
@@ -74,7 +74,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "small.yaml").write_text(PROGRAM)
     (tmp_path / "script.py").write_text(SCRIPT)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(job, "MAX_BLOCK", 16)
+    monkeypatch.setattr(plan, "MAX_BLOCK", 16)
     return tmp_path
 
 
@@ -84,7 +84,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[str]
     folder = tmp_path_factory.mktemp("unbroken")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(job, "MAX_BLOCK", 16)
+        patch.setattr(plan, "MAX_BLOCK", 16)
         Path("small.yaml").write_text(PROGRAM)
         numbers = sweep("b")
     return numbers, sorted(path.name for path in (folder / "b" / "cells").iterdir())

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorprog.finite import job
+from tensorprog.finite import plan
 
 PROGRAM = """\
 program: small
@@ -31,8 +31,8 @@ SLOWLY = """
 import sys, time
 from tensorprog.show import progress
 from tensorprog.jobs.cli import main
-from tensorprog.finite import job, store
-job.MAX_BLOCK, store.SYNC_SECONDS = 64, 0.02
+from tensorprog.finite import plan, store
+plan.MAX_BLOCK, store.SYNC_SECONDS = 64, 0.02
 progress.Progress.progress = lambda *_: time.sleep(0.05)
 main.main(args=sys.argv[1:])
 """
@@ -81,7 +81,7 @@ def test_a_killed_command_goes_on_when_it_is_given_again(tp: Tp, monkeypatch: py
         process.send_signal(signal.SIGKILL)
     assert 0 < record.read_bytes().count(1) < 4000 // 64
     assert [entry["width"] for entry in json.loads(Path("a/report.json").read_text())["finite"]] == [8]
-    monkeypatch.setattr(job, "MAX_BLOCK", 64)
+    monkeypatch.setattr(plan, "MAX_BLOCK", 64)
     unbroken = ["b" if part == "a" else part for part in command]
     assert _report(tp(*command)[1]) == _report(tp(*unbroken)[1])
     assert np.array_equal(np.load("a/samples/n32/y.npy"), np.load("b/samples/n32/y.npy"))

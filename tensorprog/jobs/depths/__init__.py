@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
-from tensorprog.finite.workers import one_blas_thread
+from tensorprog.finite.run import one_blas_thread
 from tensorprog.jobs.choices import said
 from tensorprog.jobs.depths.quantities import of_limit, of_networks
 from tensorprog.jobs.depths.question import Question, Variant, ask

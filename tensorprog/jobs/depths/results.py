@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from tensorprog.blocks import Block, Grid, Paragraph, paragraph
-from tensorprog.finite.workers import libraries
 from tensorprog.jobs.choices import Choice, choices_of, said
 from tensorprog.jobs.depths.quantities import LONG_NAMES, Curves
 from tensorprog.jobs.depths.question import Question, Variant
@@ -21,6 +20,7 @@ from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import program_text
 from tensorprog.results.study import constants_json
 from tensorprog.show import plots
+from tensorprog.version import libraries
 
 __all__ = ["dataset", "depth_json", "part", "save_picture", "summary", "tables"]
 

@@ -9,7 +9,7 @@ dimension for each fresh Gaussian, and E is the mean over the points.
     Nonlin     as written
     average    E[u v], as it is known
 
-This is the recursion of `finite.matmul` with averages in place of sums.  Covariances of products are those that the
+This is the recursion of `finite.block` with averages in place of sums.  Covariances of products are those that the
 recursion knows: exact where it has an expectation in pairs, means over points elsewhere.  There are several replicates,
 each of which keeps to its own covariances from the first step to the last: their spread is the error.  Given draws of
 scores, every draw has covariances of its own, and all replicates serve each of them.
