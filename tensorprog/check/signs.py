@@ -2,6 +2,10 @@
 
 Gaussian vectors and weights and their negatives are equal in law, so what changes its sign with them has mean zero.
 
+`coordinatewise`: scores whose operands are functions of MatMul outputs, coordinate by coordinate, and whose mean is
+zero all the same.  In every coordinate the product of the two operands changes its sign with weights of one side, so
+that its mean, given all that the other weights make, is zero; Lindeberg's theorem gives the limit.
+
 `independence`: where a matrix and its transpose may count as independent in the limit.  In the limit, W^T y is a
 Gaussian variable plus a multiple of E[dZ^y / dZ^(W x)] Z^x for each W x that y depends on.  Let some initial vectors of
 mean zero, or weights that are used in one way only, change their signs together, which leaves all laws as they are.  If
@@ -15,17 +19,34 @@ Source    Yang 2020 (arXiv 2006.14548), BP-like programs; the theory page for op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
+from itertools import count
 
+from tensorprog.check.graph import Operand, Structure
+from tensorprog.check.overlaps import crossed
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, fold
-from tensorprog.language.ir import Dot, MatMul, Netsor, Statement, Table, Weight
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    fold,
+    reindexed,
+)
+from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range, Statement, Table, Weight
 from tensorprog.language.schedule import upstream
 
-__all__ = ["Independence", "Sign", "independence", "product", "signs", "transposed_weight", "with_copies"]
+__all__ = ["SIDES", "Independence", "Sign", "coordinatewise", "independence", "with_copies"]
+
+SIDES = ("left", "right")
+MOST = 2000  # ways from an operand to what it is a function of
 
 
 class Sign(Enum):
@@ -123,6 +144,119 @@ def _even(own: Iterable[Sign]) -> Sign:
     return Sign.UNKNOWN if Sign.UNKNOWN in found else Sign.EVEN
 
 
+# -- operands that are functions of MatMul outputs ---------------------------------------------------------------------
+
+
+def coordinatewise(structure: Structure, zeros: Collection[int] = ()) -> dict[int, tuple[Operand, ...]]:
+    """Such scores, by position, with the MatMuls behind both sides in the place of their operands.
+
+    `zeros` are statements that make nothing but zeros.  There are none if a score of MatMul outputs stands beside them
+    whose operands are both read elsewhere: these might depend on the coordinates of the others.
+    """
+    body, made, others = structure.netsor.body, set[int](), dict[int, list[Operand]]()
+    for o in structure.operands:
+        if structure.fixed(o.dot):
+            continue
+        others.setdefault(o.dot, []).append(o)
+        if o.definer is not None and isinstance(body[o.definer], Nonlin) and o.definer not in zeros:
+            made.add(o.dot)
+    if not made:
+        return {}
+    for dot in others.keys() - made:
+        weights = [(o.side, _weight(structure, o)) for o in others[dot]]
+        elsewhere = {side for side, weight in weights if weight and not _read_by_dots(structure, weight)}
+        if len(elsewhere) == len(SIDES):
+            return {}
+    found = {dot: _behind(structure, dot) for dot in sorted(made)}
+    return {dot: operands for dot, operands in found.items() if operands and _centred(structure, dot, operands)}
+
+
+def _weight(structure: Structure, operand: Operand) -> str:
+    """The weight that makes an operand; none if no MatMul does."""
+    statement = None if operand.definer is None else structure.netsor.body[operand.definer]
+    return statement.weight.name if isinstance(statement, MatMul) else ""
+
+
+def _behind(structure: Structure, dot: int) -> tuple[Operand, ...]:
+    """The MatMuls whose outputs the operands of a score are functions of; none where that is not known."""
+    netsor, found, numbers = structure.netsor, list[Operand](), count()
+    for side, reference in zip(SIDES, netsor.body[dot].inputs, strict=True):
+        ranges: dict[str, Range] = {}
+        for number, leaf in enumerate(_leaves(structure, dot, reference, reference, ranges, numbers)):
+            if leaf is None or number >= MOST:
+                return ()
+            family = netsor.families[leaf.name]
+            positions = [p for p in family.statements if isinstance(netsor.body[p], MatMul)]
+            if family.kind == "scalar" and not structure.converging.issuperset(family.statements):
+                return ()  # scores are no parameters of other scores
+            inside = {name for slot in leaf.slots for name in slot.indices}
+            bound = tuple((name, span) for name, span in ranges.items() if name in inside)
+            found += [Operand(dot, side, leaf, position, bound=bound) for position in positions]
+    return tuple(dict.fromkeys(found))
+
+
+def _leaves(
+    structure: Structure,
+    position: int,
+    written: Variable,
+    read: Variable,
+    ranges: dict[str, Range],
+    numbers: Iterator[int],
+) -> Iterator[Variable | None]:
+    """What a vector, `written` in a statement, is a function of, at the indices of `read`; None: not known."""
+    netsor = structure.netsor
+    definers = structure.definers(position, written)
+    nonlins = [d for d in definers if isinstance(netsor.body[d], Nonlin)]
+    if len(nonlins) < len(definers) or not definers:
+        yield read
+    wraps = "wrap" in crossed(netsor, written, netsor.ranges)  # what is read then does not go around with it
+    if any(map(structure.cyclic, nonlins)) or (nonlins and wraps):
+        yield None
+        return
+    for definer in nonlins:
+        pairs = zip(netsor.body[definer].target.slots, read.slots, strict=True)
+        values = {own.bare: slot for own, slot in pairs if own.bare is not None}
+        for v in dict.fromkeys(netsor.body[definer].inputs):
+            bound = {}
+            for name in dict.fromkeys(name for slot in v.slots for name in slot.indices if name not in values):
+                fresh = f"{name}#{next(numbers)}"
+                ranges[fresh], bound[name] = netsor.ranges[name.rstrip("*")], Affine.index(fresh)
+            yield from _leaves(structure, definer, v, reindexed(v, {**values, **bound}), ranges, numbers)
+
+
+def _centred(structure: Structure, dot: int, operands: Collection[Operand]) -> bool:
+    """Whether the product of both sides changes its sign with weights whose products nothing but Dots reads.
+
+    Those of one side, or one weight.
+    """
+    statement = structure.netsor.body[dot]
+    assert isinstance(statement, Dot)
+    body = [structure.netsor.body[p] for p in sorted(structure.ancestors(dot))]
+    sides = [dict.fromkeys(_weight(structure, o) for o in operands if o.side == side) for side in SIDES]
+    for seeds in (*sides, *([name] for side in sides for name in side)):
+        if seeds and all(_read_by_dots(structure, name) for name in seeds):
+            found = signs(body, list(seeds), given=True)
+            both = (found.get(v.name, Sign.EVEN) for v in (statement.left, statement.right))
+            if product(*both) is Sign.ODD:
+                return True
+    return False
+
+
+def _read_by_dots(structure: Structure, weight: str) -> bool:
+    """Whether what a weight makes, and functions of it, are read by Dots alone."""
+    body, waiting, seen = structure.netsor.body, list(structure.weight_uses(weight)), set[int]()
+    while waiting:
+        position = waiting.pop()
+        readers = structure.readers[position].keys() - seen
+        if body[position].target.name in structure.netsor.outputs:
+            return False
+        if any(isinstance(body[reader], MatMul) for reader in readers):
+            return False
+        seen |= readers
+        waiting += (reader for reader in readers if isinstance(body[reader], Nonlin))
+    return True
+
+
 # -- transposes that are independent of their weights ------------------------------------------------------------------
 
 
@@ -152,17 +286,23 @@ def independence(netsor: Netsor) -> Independence:
 
 
 def with_copies(netsor: Netsor) -> Netsor:
-    """The program with weights of their own in the place of transposes that are independent in the limit."""
-    found = independence(netsor)
-    if not found.holds:
+    """The program with weights of their own in the place of transposes that are independent in the limit.
+
+    A weight that is used transposed only is equal in law to a weight with its widths exchanged.
+    """
+    if not any(isinstance(s, MatMul) and s.transposed for s in netsor.body):
         return netsor
+    found, fixed = independence(netsor), dict(netsor.fixed_widths)
+    plain = {s.weight.name for s in netsor.body if isinstance(s, MatMul) and not s.transposed}
     names: dict[str, str] = {}
-    for name in found.weights:
-        made = f"{name}_T"
-        while made in netsor.families or made in netsor.index or made in netsor.constant or made in names.values():
-            made += "2"
-        names[name] = made
-    copies = tuple(transposed_weight(netsor, netsor.weight[name], made) for name, made in names.items())
+    for weight in netsor.weights:
+        alone = weight.name not in plain and len({width in fixed for width in weight.shape}) == 1
+        if alone or (found.holds and weight.name in found.weights):
+            made = f"{weight.name}_T"
+            while made in netsor.families or made in netsor.index or made in netsor.constant or made in names.values():
+                made += "2"
+            names[weight.name] = made
+    copies = tuple(_transposed(netsor, netsor.weight[name], made) for name, made in names.items())
     body = tuple(
         replace(s, weight=replace(s.weight, name=names[s.weight.name]), transposed=False)
         if isinstance(s, MatMul) and s.transposed and s.weight.name in names
@@ -189,53 +329,30 @@ def _found(netsor: Netsor) -> Independence:
     plain = [s.vector.name for s in products if s.weight.name in weights and not s.transposed]
     before = upstream(netsor, plain)
     multiplied = {s.weight.name for s in body if isinstance(s, MatMul) and s.target.name in before}
-    vectors = [v.name for v in netsor.initial if v.name in used - before and not v.grid and _centred(v.mean)]
+    vectors = [v.name for v in netsor.initial if v.name in used - before and not v.grid and _of_mean_zero(v.mean)]
     once = [name for name, found in ways.items() if len(found) == 1 and name not in multiplied]
-    first = _decided(body, weights, vectors)
-    second = first if first.holds else _decided(body, weights, once)
-    return second if second.holds else first
+    decided = [Independence(weights, tuple(seeds), _wrong(body, weights, seeds)) for seeds in (vectors, once)]
+    return next((found for found in decided if found.holds), decided[0])
 
 
-def _decided(body: list[Statement], weights: tuple[str, ...], seeds: list[str]) -> Independence:
-    """Whether the signs of some seeds decide, without those that are added to what stays as it is."""
-    products = [s for s in body if isinstance(s, MatMul) and s.weight.name in weights]
-    while True:
-        found = signs(body, seeds)
-        right = {transposed: (Sign.ZERO, Sign.ODD if transposed else Sign.EVEN) for transposed in (True, False)}
-        wrong = next((s for s in products if found[s.vector.name] not in right[s.transposed]), None)
-        if wrong is None:
-            return Independence(weights, tuple(seeds))
-        mixed = (s for s in body if found[s.target.name] is Sign.MIXED)
-        blamed = next((s.inputs for s in mixed if all(found[v.name] is not Sign.MIXED for v in s.inputs)), ())
-        behind = _behind(body, (v.name for v in blamed if found[v.name] is Sign.ODD))
-        rest = [name for name in seeds if name not in behind]
-        if len(rest) == len(seeds):
-            return Independence(weights, tuple(seeds), _reason(wrong))
-        seeds = rest
+def _wrong(body: Sequence[Statement], weights: Collection[str], seeds: Collection[str]) -> str:
+    """What a weight multiplies that does not do, where some seeds change their signs, what it must; '' if nothing."""
+    found = signs(body, seeds)
+    for s in (s for s in body if isinstance(s, MatMul) and s.weight.name in weights):
+        if found[s.vector.name] not in (Sign.ZERO, Sign.ODD if s.transposed else Sign.EVEN):
+            change = "change its sign" if s.transposed else "stay as it is"
+            return (
+                f"{s.vector} in {s} does not {change} when fresh Gaussian vectors of mean zero, on which the other "
+                "products do not depend, change theirs"
+            )
+    return ""
 
 
-def _reason(product: MatMul) -> str:
-    change = "change its sign" if product.transposed else "stay as it is"
-    return (
-        f"{product.vector} in {product} does not {change} when fresh Gaussian vectors of mean zero, on which the "
-        "other products do not depend, change theirs"
-    )
-
-
-def _centred(mean: Expr | Table) -> bool:
+def _of_mean_zero(mean: Expr | Table) -> bool:
     return not mean.array.any() if isinstance(mean, Table) else mean == Number(0)
 
 
-def _behind(body: Sequence[Statement], names: Iterable[str]) -> set[str]:
-    """Initial vectors and weights that some families depend on."""
-    found, before = set(names), -1
-    while len(found) > before:
-        before = len(found)
-        found |= {reference.name for s in body if s.target.name in found for reference in s.references}
-    return found
-
-
-def transposed_weight(netsor: Netsor, weight: Weight, name: str) -> Weight:
+def _transposed(netsor: Netsor, weight: Weight, name: str) -> Weight:
     """The weight with the law of a transpose: entries N(0, v / columns) = N(0, v' / rows)."""
     rows, columns = (netsor.width_of(width, 1) for width in weight.shape)
     ratio = rows / columns

@@ -500,7 +500,7 @@ class _Checker:
 
     def widths(self) -> None:
         """Which families are vectors, and of what width: a fixpoint, because definitions may be mutual."""
-        netsor, before = self.netsor, dict[str, str]()
+        netsor, before = self.netsor, {"": ""}
         width = {name: family.width for name, family in self.families.items() if family.kind == "vector"}
         while width != before:
             before = dict(width)

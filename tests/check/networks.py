@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -241,79 +240,24 @@ def _mean(netsor: Netsor, initial: Initial, place: Place) -> float:
     return float(numbers(netsor).evaluate(initial.mean, dict(zip(initial.indices, place, strict=True))))
 
 
-def turned(rewritten: Rewritten) -> dict[str, str]:
-    """Weights made for transposes, and which weights were transposed."""
-    texts = [step.text for step in rewritten.steps if step.kind == "turn"]
-    return {made: name for text in texts for name, made in re.findall(r"transpose of (\w+) is .* weight (\w+)", text)}
-
-
-def carried(network: Network, rewritten: Rewritten, definitions: Netsor) -> Network:
-    """The same network for the rewritten program: weights that a rewrite made follow from those that were drawn.
-
-    `definitions` is a program that still defines the initial vectors that were replaced.
-    """
+def carried(network: Network, rewritten: Rewritten) -> Network:
+    """The same network for the rewritten program: weights that a rewrite made follow from those that were drawn."""
     old, new = network.netsor, rewritten.netsor
     weights = dict(network.weights)
-    transposes = turned(rewritten)
     for weight in new.weights:
-        if weight.name in transposes:
-            before = old.weight[transposes[weight.name]]
-            for place in members(old, before.indices):
-                weights[weight.name, place] = network.weights[before.name, place].T
-        elif weight.name not in old.weight:
+        if weight.name not in old.weight:
             initial = next(v for v in old.initial if v.name == rewritten.initials[weight.name])
-            made = _bias_weights(network, definitions, initial)
+            vectors = {place: network.initials[initial.name, place] for place in members(old, initial.indices)}
+            made = {place: np.outer(vector, np.ones(len(vector))) / len(vector) for place, vector in vectors.items()}
             weights |= {(weight.name, place): matrix for place, matrix in made.items()}
     kept = {initial.name for initial in new.initial}
     initials = {key: vector for key, vector in network.initials.items() if key[0] in kept}
     return Network(new, network.n, weights, initials)
 
 
-def _bias_weights(network: Network, new: Netsor, initial: Initial) -> dict[Place, Array]:
-    """W with W 1 = b for independent members; W with L (W 1) = b for joint ones."""
-    definition = next(s for s in new.body if s.target.name == initial.name)
-    own = list(members(network.netsor, initial.indices))
-    vectors = np.array([network.initials[initial.name, place] for place in own])
-    if isinstance(definition, Nonlin):
-        _, places, factor = _factor(new, definition, initial, own)
-        vectors, own = np.linalg.pinv(factor) @ vectors, places
-    width = vectors.shape[1]
-    return {place: np.outer(vector, np.ones(width)) / width for place, vector in zip(own, vectors, strict=True)}
-
-
-def _factor(new: Netsor, definition: Nonlin, initial: Initial, own: list[Place]) -> tuple[str, list[Place], Array]:
-    """The weight behind b = sum(L x), its members, and L as a matrix (members of b, members of x)."""
-    source = next(
-        s
-        for s in new.body
-        if isinstance(s, MatMul)
-        and s.target.name in {node.name for node in walk(definition.expr) if isinstance(node, Variable)}
-    )
-    places = list(members(new, new.weight[source.weight.name].indices))
-    matrix = np.zeros((len(own), len(places)))
-    for column, place in enumerate(places):
-        unit = {(source.target.name, other): np.full(1, float(other == place)) for other in places}
-        for row, member in enumerate(own):
-            bound = {slot.bare: value for slot, value in zip(definition.target.slots, member, strict=True)}
-            probe = Network(new, 1, {}, unit)
-            matrix[row, column] = probe.evaluate(definition.expr, bound).item()  # type: ignore[arg-type]
-    return source.weight.name, places, matrix
-
-
 def check_laws(old: Netsor, rewritten: Rewritten, definitions: Netsor) -> None:
     """Weights that a rewrite made have the law of what they stand for."""
     new = rewritten.netsor
-    for made, name in turned(rewritten).items():
-        if made in new.weight:
-            before, after = old.weight[name], new.weight[made]
-            assert after.shape == before.shape[::-1]
-            for place in members(old, before.indices):
-                entries = [
-                    numbers(netsor).evaluate(w.variance, dict(zip(w.indices, place, strict=True)))
-                    / float(netsor.width_of(w.shape[1], 60))
-                    for netsor, w in ((old, before), (new, after))
-                ]
-                assert math.isclose(*entries, rel_tol=1e-14)
     for weight, name in rewritten.initials.items():
         if weight in new.weight:
             initial = next(v for v in old.initial if v.name == name)
@@ -321,19 +265,12 @@ def check_laws(old: Netsor, rewritten: Rewritten, definitions: Netsor) -> None:
 
 
 def _check_bias(old: Netsor, new: Netsor, weight: str, initial: Initial) -> None:
-    definition = next(s for s in new.body if s.target.name == initial.name)
-    own = list(members(old, initial.indices))
-    record = new.weight[weight]
+    record, own = new.weight[weight], list(members(old, initial.indices))
     assert record.shape == (initial.width, initial.width)
-    factor, places = np.eye(len(own)), own
-    if isinstance(definition, Nonlin):
-        found, places, factor = _factor(new, definition, initial, own)
-        assert found == weight
-    variances = [
-        numbers(new).evaluate(record.variance, dict(zip(record.indices, place, strict=True))) for place in places
-    ]
+    places = (dict(zip(record.indices, place, strict=True)) for place in own)
+    variances = [numbers(new).evaluate(record.variance, place) for place in places]
     expected = covariance(old, initial)
-    np.testing.assert_allclose(factor * variances @ factor.T, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+    np.testing.assert_allclose(np.diag(variances), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
 
 
 def check_same(rewritten: Rewritten, netsor: Netsor, definitions: Netsor | None = None, n: int = 6) -> None:
@@ -341,7 +278,7 @@ def check_same(rewritten: Rewritten, netsor: Netsor, definitions: Netsor | None 
     definitions = definitions or rewritten.netsor
     check_laws(netsor, rewritten, definitions)
     network = draw(netsor, n, np.random.default_rng(n))
-    other = carried(network, rewritten, definitions)
+    other = carried(network, rewritten)
     new = rewritten.netsor
     for name, family in netsor.families.items():
         if name not in new.families or family.kind == "weight":

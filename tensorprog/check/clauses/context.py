@@ -13,8 +13,8 @@ from tensorprog.check.clauses.report import Claim, Finding, Says
 from tensorprog.check.facts import Calculus
 from tensorprog.check.graph import Operand, Structure
 from tensorprog.check.limit_numbers import LimitNumbers
-from tensorprog.check.operands import SIDES, coordinatewise
 from tensorprog.check.rewrites import Rewritten
+from tensorprog.check.signs import SIDES, coordinatewise
 from tensorprog.language.expr import Expr, Number, Variable, rebuild, slots_of
 from tensorprog.language.facts import FAILS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement

@@ -156,7 +156,7 @@ def _kind(check: Context, operand: Operand) -> str:
     if operand.definer is not None:
         return "a Nonlin output"
     known = operand.reference.name in check.structure.initial
-    return "an initial vector that is not centred, or too large" if known else "zeros that are read beyond a boundary"
+    return "an initial vector that is not centred, or correlated" if known else "zeros that are read beyond a boundary"
 
 
 @rule("operand inputs bounded", ASSUMPTION, "the input of every score operand is bounded")

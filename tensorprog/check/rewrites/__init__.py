@@ -1,16 +1,15 @@
-"""Programs brought under the theorem by rewrites that are exact at every finite n, one to a file.
+"""Programs brought under the theorem by rewrites that are exact at every finite n.
 
     constants   expressions with the numbers of the constants put in, where that takes something away
-    turn        W^T of a weight that is used only so, declared as a weight of its own
     biases      initial vectors in scores as MatMuls of the constant vector 1
     expand      (c u + d v).k = c (u.k) + d (v.k)
     move        W (sum_j a_j v_j) = sum_j a_j W v_j behind scores
     inline      a Nonlin of Nonlins written as one Nonlin
 
-Each is a function of an `Editor` (`editor`): it edits the program wherever it can, and yields what it did; `expand` and
-`move` take MatMuls and Dots apart by `linear`.  Statements that no output needs any more go.  `normalize(netsor)`
-rewrites only what the theorem asks for, all but the last; `written_out(netsor)` goes on to the theorem's form,
-h = phi(g^1, ..., g^m; p_1, ..., p_r), as far as there are no recurrences.
+Each is a function of an `Editor` (`editor`): it edits the program wherever it can, and yields what it did; the last
+three are in `linear`.  Statements that no output needs any more go.  `normalize(netsor)` rewrites only what the theorem
+asks for, all but the last; `written_out(netsor)` goes on to the theorem's form, h = phi(g^1, ..., g^m; p_1, ..., p_r),
+as far as there are no recurrences.
 
 Source    the theory page, "Exact rewrites"; Sakai et al. 2025 (arXiv 2506.00846), Theorem 1 and App. A.1
 """
@@ -25,10 +24,7 @@ from tensorprog.check.graph import Structure
 from tensorprog.check.rewrites.biases import biases
 from tensorprog.check.rewrites.constants import constants
 from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
-from tensorprog.check.rewrites.expand import expand
-from tensorprog.check.rewrites.inline import inline
-from tensorprog.check.rewrites.move import move
-from tensorprog.check.rewrites.turn import turn
+from tensorprog.check.rewrites.linear import expand, inline, move
 from tensorprog.language.ir import MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import upstream
 from tensorprog.language.validity import MAX_STATEMENTS
@@ -36,7 +32,6 @@ from tensorprog.language.validity import MAX_STATEMENTS
 __all__ = ["Rewrite", "Rewritten", "normalize", "written_out"]
 
 ExactRewrite = Callable[[Editor], Iterator[Rewrite]]
-ANYWHERE: tuple[ExactRewrite, ...] = (turn,)  # wherever they apply
 AT_SCORES: tuple[ExactRewrite, ...] = (biases, expand)  # so that operands of scores are MatMul outputs
 BEHIND_SCORES: tuple[ExactRewrite, ...] = (*AT_SCORES, move)  # if that leaves one layer of scores
 
@@ -76,7 +71,6 @@ def normalize(netsor: Netsor, expanded: bool = True, symbols: Collection[str] = 
 
 def _brought(found: Rewritten, expanded: bool) -> Rewritten:
     """The program with the rewrites of MatMuls and scores."""
-    found = _run(found, ANYWHERE) or found
     if not found.netsor.scores:
         return found
     if expanded:
@@ -129,8 +123,7 @@ def _without_unused(found: Rewritten, more: Collection[str] = ()) -> Rewritten:
 def written_out(netsor: Netsor) -> Rewritten:
     """The program in the theorem's form: rewritten, Nonlins written out, unused statements dropped."""
     found = normalize(netsor)
-    found = _without_unused(_run(found, (inline,)) or found)
-    return _run(found, ANYWHERE) or found  # what was dropped may have been all other use of a matrix
+    return _without_unused(_run(found, (inline,)) or found)
 
 
 def _run(first: Rewritten, rewrites: tuple[ExactRewrite, ...]) -> Rewritten | None:

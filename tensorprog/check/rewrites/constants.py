@@ -11,9 +11,7 @@ does what numbers alone decide, but for 0 e.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
@@ -26,8 +24,8 @@ from tensorprog.language.expr import (
     Expr,
     Number,
     Reduction,
-    Variable,
     as_expr,
+    fold,
     is_call,
     variables,
     walk,
@@ -38,6 +36,9 @@ from tensorprog.language.ir import Netsor, Nonlin, Table
 __all__ = ["constants"]
 
 UNITS = {"add": (0, 0), "subtract": (None, 0), "multiply": (1, 1), "divide": (None, 1)}  # that leave the other argument
+NAN = math.nan  # stands for a number that is not known
+
+Known = Mapping[str, float]
 
 
 def constants(editor: Editor, symbols: Collection[str] = ()) -> Iterator[Rewrite]:
@@ -45,10 +46,10 @@ def constants(editor: Editor, symbols: Collection[str] = ()) -> Iterator[Rewrite
 
     Raises    Stuck if a recurrence of vectors would no longer be one
     """
-    folding, families = _Folding(editor.netsor, symbols), editor.netsor.families
+    known, families = _known(editor.netsor, symbols), editor.netsor.families
     for position, statement in enumerate(editor.netsor.body):
         if isinstance(statement, Nonlin):
-            expr, family = folding.folded(statement.expr), families[statement.target.name]
+            expr, family = _folded(statement.expr, known), families[statement.target.name]
             vector = editor.vector(expr) or not variables(expr)
             if expr is not statement.expr and vector == (family.kind == "vector"):
                 yield editor.becomes("constants", position, expr, "" if editor.vector(expr) else family.width)
@@ -60,80 +61,66 @@ def constants(editor: Editor, symbols: Collection[str] = ()) -> Iterator[Rewrite
         raise Stuck
 
 
-@dataclass
-class _Folding:
-    """The constants of a program put into its expressions, but for `symbols`, which may have any value."""
+def _known(netsor: Netsor, symbols: Collection[str]) -> Known:
+    """The constants that are one number at all their indices."""
+    known: dict[str, float] = {}
+    for definition in netsor.constants:
+        if definition.name not in symbols and all(netsor.index[i].boundary != "zero" for i in definition.indices):
+            value = definition.value
+            if isinstance(value, Table):
+                low, high = float(value.array.min()), float(value.array.max())
+                known[definition.name] = low if low == high else NAN
+            else:
+                known[definition.name] = _number(as_expr(value), known)
+    return known
 
-    netsor: Netsor
-    symbols: Collection[str] = ()
 
-    def folded(self, expr: Expr) -> Expr:
-        """An expression equal to another; the same object where nothing is taken away."""
-        if not expr.children:
-            return expr
-        if isinstance(expr, Call) and expr.atom == "where" and (holds := self._decided(expr.args[0])) is not None:
-            return self.folded(expr.args[1] if holds else expr.args[2])
-        new = with_children(expr, *map(self.folded, expr.children))
-        value = self.number(new)
-        if value is not None:
-            return expr if new is expr else Number(int(value) if value == int(value) else value)
-        if not isinstance(new, Call):
-            return new
-        pairs = zip(expr.children, new.args, strict=True)
-        return self._shorter(new, [self._decided(arg) if arg is old else self.number(arg) for old, arg in pairs])
+def _number(expr: Expr, known: Known) -> float:
+    """The finite number that an expression is for all indices; nan if it is not known."""
 
-    def _decided(self, expr: Expr) -> float | None:
-        """The number that constants, or initial vectors that are 0, make of an expression, if it is known."""
-        return self.number(expr) if any(isinstance(node, Constant | Variable) for node in walk(expr)) else None
+    def leaf(node: Expr) -> float | None:
+        if isinstance(node, Number):
+            return node.value if math.isfinite(node.value) else NAN
+        if isinstance(node, Constant):
+            return known.get(node.name, NAN)
+        return None if node.children else NAN
 
-    def number(self, expr: Expr) -> float | None:
-        """The finite number that an expression is for all indices, if it is known."""
-        if isinstance(expr, Number):
-            return expr.value if math.isfinite(expr.value) else None
-        if isinstance(expr, Constant):
-            return self._constant(expr.name)
-        if isinstance(expr, Variable):
-            return 0.0 if expr.name in self._vanishing else None
-        numbers = [self.number(child) for child in expr.children]
-        known = [number for number in numbers if number is not None]
-        if not known or len(known) < len(numbers):
-            return None
-        if isinstance(expr, Reduction):  # 0 is all that does not ask for the sizes of indices
-            return 0.0 if REDUCTIONS[expr.reducer].linear and known[0] == 0 else None
-        assert isinstance(expr, Call)
+    def applied(node: Expr, *numbers: float) -> float:
+        if isinstance(node, Reduction):  # 0 is all that does not ask for the sizes of indices
+            return 0.0 if REDUCTIONS[node.reducer].linear and numbers[0] == 0 else NAN
+        assert isinstance(node, Call)
         with np.errstate(all="ignore"):
-            value = float(ATOMS[expr.atom].numpy(*map(np.float64, known)))
-        return value if math.isfinite(value) else None
+            value = NAN if any(map(math.isnan, numbers)) else ATOMS[node.atom].numpy(*map(np.float64, numbers))
+        return float(value) if math.isfinite(value) else NAN
 
-    def _shorter(self, call: Call, numbers: Sequence[float | None]) -> Expr:
-        """A call without arguments that do not matter, given the numbers that constants make of some."""
-        for k, unit in enumerate(UNITS.get(call.atom, ())):
-            if unit is not None and numbers[k] == unit:
-                return call.args[1 - k]
-        if call.atom == "subtract" and numbers[0] == 0:
-            return Call("negative", (call.args[1],), call.column)
-        vanishes = [
-            self.number(arg) == 0 and _finite(other) for arg, other in zip(call.args, call.args[::-1], strict=True)
-        ]
-        return Number(0) if call.atom == "multiply" and any(vanishes) else call
+    return fold(expr, {}, leaf, applied)
 
-    def _constant(self, name: str) -> float | None:
-        """The number that a constant is at all its indices, if it is one."""
-        definition = self.netsor.constant[name]
-        if name in self.symbols or any(self.netsor.index[i].boundary == "zero" for i in definition.indices):
-            return None
-        if isinstance(definition.value, Table):
-            low, high = definition.value.array.min(), definition.value.array.max()
-            return float(low) if low == high else None
-        return self.number(as_expr(definition.value))
 
-    @cached_property
-    def _vanishing(self) -> frozenset[str]:
-        """Initial families that are 0."""
-        return frozenset(v.name for v in self.netsor.initial if self._zero(v.mean) and self._zero(v.cov))
+def _decided(expr: Expr, known: Known) -> float:
+    """The number that constants make of an expression; nan if it is not known."""
+    return _number(expr, known) if any(isinstance(node, Constant) for node in walk(expr)) else NAN
 
-    def _zero(self, value: Expr | Table) -> bool:
-        return not value.array.any() if isinstance(value, Table) else self.number(value) == 0
+
+def _folded(expr: Expr, known: Known) -> Expr:
+    """An expression equal to another; the same object where nothing is taken away."""
+    if is_call(expr, "where") and not math.isnan(holds := _decided(expr.args[0], known)):
+        return _folded(expr.args[1 if holds else 2], known)
+    new = with_children(expr, *(_folded(child, known) for child in expr.children)) if expr.children else expr
+    value = _number(new, known)
+    if not math.isnan(value):
+        return expr if new is expr else Number(int(value) if value == int(value) else value)
+    if not isinstance(new, Call):
+        return new
+    pairs = zip(expr.children, new.args, strict=True)
+    numbers = [_decided(arg, known) if arg is old else _number(arg, known) for old, arg in pairs]
+    for k, unit in enumerate(UNITS.get(new.atom, ())):
+        if unit is not None and numbers[k] == unit:
+            return new.args[1 - k]
+    if new.atom == "subtract" and numbers[0] == 0:
+        return Call("negative", (new.args[1],), new.column)
+    both = zip(new.args, new.args[::-1], strict=True)
+    zero = new.atom == "multiply" and any(_number(arg, known) == 0 and _finite(other) for arg, other in both)
+    return Number(0) if zero else new
 
 
 def _finite(expr: Expr) -> bool:

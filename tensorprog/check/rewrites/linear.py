@@ -1,15 +1,25 @@
-"""A MatMul or a Dot taken inside the combination of vectors that it reads.
+"""Scores of sums as sums of scores, weights moved inside sums, and Nonlins of Nonlins as one: three exact rewrites.
 
-c(p) linear in u, v:     W (c u + d v) = c W u + d W v,     (c u + d v).k = c u.k + d v.k
+    expand    (c u + d v).k = c (u.k) + d (v.k)          c, d scalars, where an operand needs it
+    move      W (sum_j a_j v_j) = sum_j a_j W v_j        a_j scalars, of scores too: weights behind scores
+    inline    phi(psi(g)) is one function of g
+
+Exact, because an inner product and a matrix are linear, and a Nonlin acts on each coordinate; products of sums are
+multiplied out.  Moving is of use only where it goes on until no weight is behind a score.  A score whose operands are
+functions of MatMul outputs that have a limit as they are, with averages among their coefficients, stays: written as a
+sum, its parts would only have to be added again.
+
+Source    the theory page, "Exact rewrites"; Sakai et al. 2025 (arXiv 2506.00846), App. A.1
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tensorprog.check.rewrites.editor import Editor, Stuck
+from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
+from tensorprog.check.signs import coordinatewise
 from tensorprog.language.expr import (
     MAX_NODES,
     Call,
@@ -20,13 +30,87 @@ from tensorprog.language.expr import (
     bound_indices,
     linear_arguments,
     product_of,
+    variables,
 )
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement
 
-__all__ = ["combined", "leaves", "mapped", "taken_inside"]
+__all__ = ["expand", "inline", "move"]
 
 
-def mapped(
+def expand(editor: Editor) -> Iterator[Rewrite]:
+    """Write scores of sums as sums of scores, one operand at a time."""
+    body, families = editor.netsor.body, editor.netsor.families
+    averaged = set[int]()  # scores with operands that read averages, by position
+    made = set[int]()
+    for o in editor.structure.operands:
+        statement = None if o.definer is None else body[o.definer]
+        if isinstance(statement, Nonlin):
+            made.add(o.dot)
+            if any(families[v.name].kind == "scalar" for v in variables(statement.expr)):
+                averaged.add(o.dot)
+    kept = averaged & coordinatewise(editor.structure).keys() if averaged else set[int]()
+    for position in sorted(made - kept):
+        expanded = (_taken_inside(editor, position, side, editor.vector) for side in ("left", "right"))
+        expr = next((expr for expr in expanded if expr is not None), None)
+        if expr is not None:
+            yield editor.becomes("expand", position, expr)
+
+
+def move(editor: Editor) -> Iterator[Rewrite]:
+    """Take MatMuls behind scores inside the combinations of vectors that they read.
+
+    Raises    Stuck if there is one for which that will never be possible
+    """
+    for position, definers in editor.structure.behind_scores.items():
+        moved = _taken_inside(editor, position, "vector", editor.scored)
+        if moved is not None:
+            yield editor.becomes("move", position, moved)
+        elif not _may_become_a_combination(editor, definers):
+            yield from _unfold(editor, definers)
+
+
+def inline(editor: Editor) -> Iterator[Rewrite]:
+    """Write out the Nonlins that Nonlins read, but for those of recurrences; once each, what is read first."""
+    loops = editor.structure.loops
+    for position in (position for group in editor.structure.groups for position in group):
+        statement = editor.netsor.body[position]
+        if isinstance(statement, Nonlin):
+            definers = {v: editor.structure.definers(position, v) for v in variables(statement.expr)}
+            read = [v for v, found in definers.items() if not any(loops(d, d) for d in found)]
+            expr = editor.written_out(position, statement, read)
+            if expr != statement.expr:
+                yield editor.becomes("inline", position, expr)
+
+
+def _may_become_a_combination(editor: Editor, definers: Sequence[int]) -> bool:
+    """Whether a vector is made by a single MatMul: a later round may move that one."""
+    return len(definers) == 1 and isinstance(editor.netsor.body[definers[0]], MatMul)
+
+
+def _unfold(editor: Editor, definers: Sequence[int]) -> Iterator[Rewrite]:
+    """Write out the score-dependent vectors beside vector factors in a Nonlin, so that the factors reach what is below.
+
+    Raises    Stuck if that is not possible
+    """
+    position, nonlin = definers[0], editor.netsor.body[definers[0]]
+    if len(definers) > 1 or not isinstance(nonlin, Nonlin):
+        raise Stuck
+    scored = _leaves(editor, nonlin.expr, editor.scored)
+    beside = {v for leaf in scored if not isinstance(leaf, Variable) for v in variables(leaf) if editor.scored(v)}
+    known = {v for v in beside if not _may_become_a_combination(editor, editor.structure.definers(position, v))}
+    if not beside:
+        raise Stuck
+    if known and position not in editor.changed:
+        expr = editor.written_out(position, nonlin, known)
+        if expr == nonlin.expr:
+            raise Stuck
+        yield editor.becomes("inline", position, expr)
+
+
+# -- a MatMul or a Dot taken inside the combination of vectors that it reads -------------------------------------------
+
+
+def _mapped(
     expr: Expr,
     leaf: Callable[[Expr], Expr],
     vector: Callable[[Expr], bool],
@@ -64,7 +148,7 @@ def mapped(
     return go(expr, leaf)
 
 
-def leaves(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[Expr]:
+def _leaves(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[Expr]:
     """The vectors to which a linear map of an expression would be applied.
 
     Raises    Stuck if it is not linear, or if they are too many: products of k sums have 2^k terms
@@ -77,66 +161,37 @@ def leaves(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[E
             raise Stuck
         return vector
 
-    mapped(expr, leaf, editor.vector, inside)
+    _mapped(expr, leaf, editor.vector, inside)
     return found
 
 
-def combined(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[Variable] | None:
-    """The vectors inside which a linear map of an expression goes on; None if it is no combination of vectors read."""
-    try:
-        found = [leaf for leaf in leaves(editor, expr, inside) if inside(leaf)]
-    except Stuck:
-        return None
-    read = [leaf for leaf in found if isinstance(leaf, Variable)]
-    return read if len(read) == len(found) else None
+def _taken_inside(editor: Editor, position: int, side: str, inside: Callable[[Expr], bool]) -> Expr | None:
+    """A MatMul or Dot taken inside the Nonlin that makes its operand `side`; None if that is not linear.
 
-
-def taken_inside(editor: Editor, position: int, side: str, inside: Callable[[Expr], bool]) -> Expr | None:
-    """A MatMul or Dot taken inside the Nonlin that makes its operand `side`; None if that is not linear."""
+    What it makes of each vector is a family of its own, made once, with a name made of names as written.
+    """
     statement = editor.netsor.body[position]
     assert isinstance(statement, MatMul | Dot)
     operand: Variable = getattr(statement, side)
     nonlin = editor.structure.definition(position, operand)
     if nonlin is None or not editor.vector(nonlin.expr):
         return None
-    if side == "vector":
-        (definer,) = editor.structure.definers(position, operand)
-        nonlin = replace(nonlin, expr=_deeper(editor, definer, nonlin, inside))
-    width = editor.netsor.families[operand.name].width
+    width, origin = editor.netsor.families[operand.name].width, editor.origin[position].partition("[")[0]
 
-    def image(vector: Expr) -> Variable:
+    def image(vector: Expr) -> Expr:
         change: dict[str, Any] = {side: editor.reference(vector, position, width, operand.name)}
-        return _made_once(editor, position, replace(statement, **change))
+        new = replace(statement, **change)
+
+        def make() -> Statement:
+            reads = (new.weight, new.vector) if isinstance(new, MatMul) else new.inputs
+            return replace(new, target=editor.family("_".join((origin, *(v.name for v in new.inputs))), *reads))
+
+        return editor.once(("image", replace(new, target=Variable(""))), position, make)
 
     try:  # before anything is added
-        if combined(editor, nonlin.expr, inside) is None:
+        if any(inside(leaf) and not isinstance(leaf, Variable) for leaf in _leaves(editor, nonlin.expr, inside)):
             return None
         expr = editor.instance(nonlin, operand, {name for slot in statement.target.slots for name in slot.indices})
     except Stuck:
         return None
-    return mapped(expr, image, editor.vector, inside, editor.apart)
-
-
-def _deeper(editor: Editor, position: int, nonlin: Nonlin, inside: Callable[[Expr], bool]) -> Expr:
-    """A combination with the combinations that it reads written out: else k weights in a row pass k times through k."""
-
-    def linear(vector: Variable) -> bool:
-        read = editor.structure.definition(position, vector) if inside(vector) else None
-        return read is not None and combined(editor, read.expr, inside) is not None
-
-    try:
-        wanted = [v for v in leaves(editor, nonlin.expr, inside) if isinstance(v, Variable) and linear(v)]
-    except Stuck:
-        return nonlin.expr
-    return editor.written_out(position, nonlin, wanted)
-
-
-def _made_once(editor: Editor, position: int, new: MatMul | Dot) -> Variable:
-    """The left side of a family that is a part of a statement, made once; its name is made of names as written."""
-    reads = (new.weight, new.vector) if isinstance(new, MatMul) else new.inputs
-    name = "_".join((editor.origin[position].partition("[")[0], *(v.name for v in new.inputs)))
-
-    def make() -> Statement:
-        return replace(new, target=editor.family(name, *reads))
-
-    return editor.once(("image", replace(new, target=Variable(""))), position, make)
+    return _mapped(expr, image, editor.vector, inside, editor.apart)
