@@ -331,21 +331,34 @@ def _found(netsor: Netsor) -> Independence:
     multiplied = {s.weight.name for s in body if isinstance(s, MatMul) and s.target.name in before}
     vectors = [v.name for v in netsor.initial if v.name in used - before and not v.grid and _of_mean_zero(v.mean)]
     once = [name for name, found in ways.items() if len(found) == 1 and name not in multiplied]
-    decided = [Independence(weights, tuple(seeds), _wrong(body, weights, seeds)) for seeds in (vectors, once)]
+    decided = [_decided(body, weights, seeds) for seeds in (vectors, once)]
     return next((found for found in decided if found.holds), decided[0])
 
 
-def _wrong(body: Sequence[Statement], weights: Collection[str], seeds: Collection[str]) -> str:
-    """What a weight multiplies that does not do, where some seeds change their signs, what it must; '' if nothing."""
-    found = signs(body, seeds)
-    for s in (s for s in body if isinstance(s, MatMul) and s.weight.name in weights):
-        if found[s.vector.name] not in (Sign.ZERO, Sign.ODD if s.transposed else Sign.EVEN):
-            change = "change its sign" if s.transposed else "stay as it is"
-            return (
-                f"{s.vector} in {s} does not {change} when fresh Gaussian vectors of mean zero, on which the other "
-                "products do not depend, change theirs"
+def _decided(body: Sequence[Statement], weights: tuple[str, ...], seeds: Sequence[str]) -> Independence:
+    """Whether the signs of some seeds decide, without those that are added to what stays as it is."""
+    while True:
+        found = signs(body, seeds)
+        products = (s for s in body if isinstance(s, MatMul) and s.weight.name in weights)
+        right = {transposed: (Sign.ZERO, Sign.ODD if transposed else Sign.EVEN) for transposed in (True, False)}
+        wrong = next((s for s in products if found[s.vector.name] not in right[s.transposed]), None)
+        if wrong is None:
+            return Independence(weights, tuple(seeds))
+        mixed = (s for s in body if found[s.target.name] is Sign.MIXED)
+        blamed = next((s.inputs for s in mixed if all(found[v.name] is not Sign.MIXED for v in s.inputs)), ())
+        behind, before = {v.name for v in blamed if found[v.name] is Sign.ODD}, -1
+        while len(behind) > before:
+            before = len(behind)
+            behind |= {reference.name for s in body if s.target.name in behind for reference in s.references}
+        rest = [name for name in seeds if name not in behind]
+        if len(rest) == len(seeds):
+            change = "change its sign" if wrong.transposed else "stay as it is"
+            reason = (
+                f"{wrong.vector} in {wrong} does not {change} when fresh Gaussian vectors of mean zero, on which the "
+                "other products do not depend, change theirs"
             )
-    return ""
+            return Independence(weights, tuple(seeds), reason)
+        seeds = rest
 
 
 def _of_mean_zero(mean: Expr | Table) -> bool:
