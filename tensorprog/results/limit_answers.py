@@ -80,7 +80,7 @@ class LimitAnswers(LimitNumbers):
         from 0; None if these have no limit by any theorem.
         """
         from tensorprog.limit.form.definitions import random_families
-        from tensorprog.limit.law.score_checks import coefficients
+        from tensorprog.limit.law.conditional_moments import coefficients
 
         averaged, report = _averaged(netsor, dot), None
         read = [name for name in dict.fromkeys((dot.left.name, dot.right.name)) if netsor.families[name].statements]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tensorprog.limit.law.score_checks import coefficients
+from tensorprog.limit.law.conditional_moments import coefficients
 from tests.corpus import Case
 from tests.reading import judge
 

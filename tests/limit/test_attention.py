@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.limit.law import averaging
+from tensorprog.limit.law import conditional_moments as averaging
 from tensorprog.shipped import shipped_programs
 from tests.stated import STATED
 

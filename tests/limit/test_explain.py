@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorprog import Law
-from tensorprog.limit.law import averaging
+from tensorprog.limit.law import conditional_moments as averaging
 from tensorprog.limit.law.summary import explain
 from tests.reading import loads
 

@@ -16,12 +16,10 @@ and so the next layer's moments are known.  At the end `Conditioned` has means, 
 draws, which `law` averages over quasi-random points; for `law.sample`, the same walk with normals from the streams of a
 seed ends in one coordinate of each vector.
 
-    draws         which normals make a draw; the moments given them, and values
+    draws         which normals make a draw; the moments given them, and what `law.sample` returns
     conditioned   the recursion given draws: the walk
-    factors       triangular factors of covariances, one where all draws share it
-    joint_scores  scores whose operands are functions of products
+    factors       triangular factors of covariances, one where all draws share it; scores that come jointly
     statements    what each step makes, of which weights, so that a layer costs the same at every depth
     normals       points given beforehand, or streams of a seed
-    sampled       what `law.sample` returns, drawn at once or when read
     perturbed     the same engine, averages moved as a finite width moves them
 """

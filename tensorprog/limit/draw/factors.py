@@ -1,19 +1,40 @@
-"""Triangular factors of the covariances that draws are made with, once where they are the same for all draws."""
+"""Triangular factors of the covariances that draws are made with, once where they are the same for all draws.
+
+Products of MatMul outputs are drawn by the factors of their inputs (`conditioned`).  Of scores of functions of such
+only the covariance E[Z^u Z^v Z^u' Z^v'] is known, and a factor of it draws all that depend on each other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.estimate import EPS, TINY
+from tensorprog.language.arrows import connected
+from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import triangular
-from tensorprog.limit.draw.joint_scores import relative_error
+from tensorprog.limit.form.definitions import Box
+from tensorprog.limit.memory import need
+from tensorprog.limit.moment.indexed import difference
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues
 
-__all__ = ["Factor", "same_for_all"]
+__all__ = [
+    "ROUNDING",
+    "Factor",
+    "Members",
+    "covariance_of",
+    "dependent",
+    "given_before",
+    "relative_error",
+    "same_for_all",
+]
+
 
 Array = NDArray[Any]
 
@@ -65,3 +86,92 @@ class Factor:
         if rows.ndim == 3:
             return np.asarray(block * (rows[:, :, None] if right else rows[..., None]))
         return np.asarray(block @ np.swapaxes(rows, -1, -2) if right else rows @ block)
+
+
+ROUNDING = 64 * EPS  # of second moments, beside the largest
+
+
+class Members(NamedTuple):
+    """The members of a family of scores in a box."""
+
+    name: str
+    box: Box
+
+    @property
+    def size(self) -> int:
+        """Number of members."""
+        return math.prod(stop - start for start, stop in self.box)
+
+    def places(self, copy: str, shape: tuple[int, ...]) -> dict[str, Array]:
+        """Index values of all members in C order."""
+        rows = np.indices([stop - start for start, stop in self.box])
+        return {f"{k}{copy}": (start + rows[k]).reshape(shape) for k, (start, _) in enumerate(self.box)}
+
+
+def dependent(recursion: NumericRecursion, names: Collection[str]) -> list[list[str]]:
+    """Families of scores that may depend on each other, because weights make operands of both, group by group.
+
+    Only groups with functions of MatMul outputs; the others are drawn by factors.
+    """
+    made = []
+    for name in (name for name in sorted(names) if name in recursion.summands):
+        own = {recursion.parts.source(variable.name) for part in recursion.parts.of(recursion.summands[name])
+               for factor in recursion.parts.factors_of(part) for _, variable, _ in factor.inner
+               if recursion.netsor.families[variable.name].statements}  # fmt: skip
+        made.append((name, own))
+    groups = [sorted(name for name, _ in group) for group in connected(made, lambda a, b: not a[1].isdisjoint(b[1]))]
+    base = recursion.parts.is_base
+    return [group for group in groups
+            if not all(base(operand.name) for name in group for operand in recursion.dot(name).inputs)]  # fmt: skip
+
+
+def covariance_of(recursion: NumericRecursion, entries: Sequence[Members], draws: int) -> tuple[Array, float]:
+    """The covariance of some scores, members of one family after those of the other, and its relative error.
+
+    Shapes    (draws or 1, members, members)
+    """
+    moments = {(k, m): recursion.score_covariance(f.name, g.name)
+               for k, f in enumerate(entries) for m, g in enumerate(entries)}  # fmt: skip
+    if all(REPLICATE not in term.value.axes for moment in moments.values() for term in moment.terms):
+        draws = 1  # one covariance for all
+    ends = np.cumsum([0, *(entry.size for entry in entries)])
+    names, total = ", ".join(dict.fromkeys(entry.name for entry in entries)), int(ends[-1])
+    need(6 * draws * total**2, f"factoring the covariance of {total} scores ({names}) that depend on each other")
+    cov, wrong = np.zeros((draws, total, total)), np.zeros((total, total))
+    for (k, m), moment in moments.items():
+        places = entries[k].places("", (-1, 1)) | entries[m].places("_", (1, -1))
+        found = moment.at({**places, REPLICATE: np.arange(draws)[:, None, None]})
+        rows, columns = (slice(ends[n], ends[n + 1]) for n in (k, m))
+        cov[:, rows, columns] = found.value
+        wrong[rows, columns] = np.broadcast_to(found.error, cov[:, rows, columns].shape).mean(axis=0)
+    return cov, relative_error(cov, wrong)
+
+
+def relative_error(cov: Array, error: Array) -> float:
+    """The largest error of covariances beside the deviations of both members, averaged over draws.
+
+    Below what rounding of the largest does, errors count as that.
+    Shapes    cov (draws, *kinds, members, members), error (*kinds, members, members)
+    """
+    var = np.diagonal(cov, axis1=-2, axis2=-1).sum(axis=0) / max(1, len(cov))
+    sizes = np.sqrt(np.maximum(var[..., :, None] * var[..., None, :], TINY))
+    each = np.where(error > ROUNDING * np.max(var, initial=0.0), error / sizes, ROUNDING * (error > 0))
+    return float(np.max(each, initial=0.0))
+
+
+def given_before(recursion: NumericRecursion, entry: Members, before: Sequence[Members]) -> list[Members]:
+    """Those drawn before on which some scores may depend."""
+
+    def meets(other: Members) -> bool:
+        moment = recursion.score_covariance(entry.name, other.name)
+        disjoint = [k for k, (one, two) in enumerate(zip(entry.box, other.box, strict=False))
+                    if one[1] <= two[0] or two[1] <= one[0]]  # fmt: skip
+        return bool(moment.terms) and not any(_apart(moment, k) for k in disjoint)
+
+    return [other for other in before if meets(other)]
+
+
+def _apart(moment: IndexedValues, k: int) -> bool:
+    """Whether members of two families that differ in a position are independent."""
+    same = difference(Affine.index(str(k)), Affine.index(f"{k}_"))
+    return all(same in term.equations for term in moment.terms)

@@ -20,8 +20,7 @@ from tensorprog.gaussian.several import REPLICATES, point_sets
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine
 from tensorprog.limit.draw.conditioned import Conditioned
-from tensorprog.limit.law.averaging import pieces
-from tensorprog.limit.law.conditional_moments import DrawSource, is_linear
+from tensorprog.limit.law.conditional_moments import DrawSource, is_linear, pieces
 from tensorprog.limit.law.law import NumericLaw
 from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion

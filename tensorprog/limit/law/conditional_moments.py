@@ -5,15 +5,18 @@ The recursion computes moments for each draw.  What is not known given the draws
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import NotCompiledError
+from tensorprog.gaussian.several import REPLICATES, point_sets
+from tensorprog.language.errors import AccuracyError, MemoryLimitError, NotCompiledError
 from tensorprog.language.evaluate import broadcast
+from tensorprog.language.ir import MatMul, Netsor
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.conditioned import Conditioned, without_coordinates
 from tensorprog.limit.draw.draws import Draws
@@ -24,7 +27,8 @@ from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import Value
 
-__all__ = ["DrawSource", "in_box", "is_linear"]
+__all__ = ["DrawSource", "average", "coefficients", "in_box", "is_linear", "pieces"]
+
 
 Array = NDArray[Any]
 Member = tuple[str, Box]  # a variable: members of a family in a box
@@ -160,3 +164,117 @@ class DrawSource:
     def _drawn(self, found: Conditioned, name: str, box: Box) -> Array:
         values = without_coordinates(self.draws.drawn(found, name), found.normals.draws)
         return values[(slice(None), *place(box, self.netsor.families[name].ranges))]
+
+
+FIRST_LOG2, AIM_LOG2, MAX_LOG2 = 9, 15, 18  # points per replicate: first, last without and with an accuracy asked for
+AIM = 1e-4  # error aimed at, relative where numbers exceed 1
+FEWEST = 2  # points per replicate
+STUCK = 0.97  # of the error before, or the other way round: points that matter change it more
+AIM_NUMBERS, MAX_NUMBERS = 1 << 22, 1 << 26  # normals per replicate, without and with an accuracy asked for
+
+
+def pieces(sets: Iterable[Array], most: int) -> Iterator[list[tuple[int, Array]]]:
+    """The points of several replicates, so many at a time, each part with the number of its replicate."""
+    held: list[tuple[int, Array]] = []
+    for number, points in enumerate(sets):
+        for start in range(0, len(points), most):
+            part = points[start : start + most]
+            if held and sum(len(other) for _, other in held) + len(part) > most:
+                yield held
+                held = []
+            held.append((number, part))
+    if held:
+        yield held
+
+
+def average(
+    dim: int, read: Callable[[Iterable[Array]], Sequence[Any]],
+    finish: Callable[[Sequence[Any]], tuple[Array, Array]], what: str, *,
+    accuracy: float | None, seed: int, aim: float = AIM, width: int = 1, most: int | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """A number and its error from what is `read` of every replicate, with twice as many points until that is small.
+
+    `read` takes the points of each replicate that it has not had before, and gives what it has read of all.
+
+    Without an explicit accuracy the aim is `aim`, and what is reached within 2**AIM_LOG2 points, or AIM_NUMBERS numbers
+    where a point takes `width` of them, or `most` points, is returned as it is.  An error that more points hardly lower
+    is not theirs: there are no more.
+
+    Raises    AccuracyError when an explicit accuracy is not met
+    """
+    if dim == 0:
+        return finish(read([np.zeros((1, 0))]))
+    target = aim if accuracy is None else accuracy
+    # as points are made, and as they are used
+    numbers = numbers_at_once(AIM_NUMBERS if accuracy is None else MAX_NUMBERS, 3)
+    most = max(FEWEST, min(1 << MAX_LOG2 if most is None else most, numbers // max(dim, width)))
+    last = min(AIM_LOG2 if accuracy is None else MAX_LOG2, int(math.log2(most)))
+    log2, done, before = min(FIRST_LOG2, last), 0, math.inf
+    while True:
+        value, error = finish(read(point_sets(dim, log2, seed, done)))
+        known = np.isfinite(value)  # a constant has no kurtosis
+        size = float(np.max(np.abs(value), initial=0.0, where=known))
+        worst = float(np.max(error, initial=0.0, where=known)) / max(1.0, size)
+        stuck = accuracy is None and STUCK * before < worst < before / STUCK
+        if worst <= target or (accuracy is None and (log2 >= last or stuck)):
+            return value, error
+        if log2 >= last:
+            raise AccuracyError(
+                f"{what} has an error of {worst:.1e} after {REPLICATES * 2**log2:,} draws, and {target:.1e} was asked "
+                f"for (errors of numbers above 1 are relative): ask for less with accuracy={worst:.1g}"
+            )
+        steps = worst / target
+        more = max(1, math.ceil(math.log2(steps) / 1.5)) if steps < math.inf else last
+        before, done, log2 = worst, 1 << log2, min(last, log2 + more)
+
+
+LOOKS, FEWEST_LOOKS = 64, 8  # draws
+LOOK_NUMBERS = 1 << 22  # held by all draws together
+LOOKED_AT = 1 << 4  # members of the average
+LISTED = 1 << 20  # of an average that is a number
+SMALL, NEARBY = 1e-3, 1 + 1e-9  # values that may be rounding, and how far off draws are that tell
+COVARIANCES = 1 << 22  # of the outputs of one weight family, which are factored
+
+
+def coefficients(netsor: Netsor, name: str) -> tuple[Array, Array, Box, bool]:
+    """Values and errors of an average at draws of p-ring, its members that were looked at, and whether these are all.
+
+    Of large families the first few members along each index are looked at.  An average that no score reaches has one
+    draw.
+
+    Shapes    (draws, *members), twice
+    Scale     at most LOOK_NUMBERS numbers are held for the draws
+    Accuracy  bounds where integrals are in closed form or by quadrature, else it holds with a probability of 99.9 %
+    Raises    NotCompiledError, AccuracyError, MemoryLimitError
+    """
+    recursion = NumericRecursion(netsor)
+    spans, random = recursion.netsor.families[name].ranges, name in recursion.random
+    along = len(spans) and max(2, int((LOOKED_AT if random else LISTED) ** (1 / len(spans))))
+    box = tuple((start, min(stop, start + along)) for start, stop in spans)
+    if not random:
+        value, error = in_box(recursion, recursion.average(name), name, box)
+        return value[None], error[None], box, box == spans
+    largest = max((_covariances(netsor, s) for s in netsor.body if isinstance(s, MatMul)), default=0)
+    if largest > COVARIANCES:
+        raise MemoryLimitError(f"{largest} covariances of the outputs of one family of weights are too many to factor")
+    source = DrawSource(recursion, [(name, box)])
+    numbers = max(1, source.dim, source.draws.width)
+    if LOOK_NUMBERS // numbers < FEWEST_LOOKS:
+        raise MemoryLimitError(f"{numbers} numbers for a draw are too many")
+    points = np.random.default_rng(0).standard_normal((min(LOOKS, LOOK_NUMBERS // numbers), source.dim))
+
+    def drawn(points: Array) -> Array:
+        with source.at(points) as found:
+            return source.mean(found, 0)
+
+    value = drawn(points)
+    error = source.inner + source.off("mean") + source.relative * np.abs(value)
+    if np.max(np.abs(value), initial=0.0) < SMALL:  # what cancels leaves rounding, which nearby draws do not share
+        error = error + np.abs(drawn(NEARBY * points) - value).max(axis=0)
+    return value, error, box, box == spans
+
+
+def _covariances(netsor: Netsor, statement: MatMul) -> int:
+    """Between the outputs of the same member of a weight."""
+    members, weights = (math.prod(netsor.families[v.name].shape) for v in (statement.target, statement.weight))
+    return members * max(1, members // weights)

@@ -8,10 +8,11 @@ covariances of these say so.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -35,11 +36,16 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Heads:
-    """A program with one of `count` alike heads that a vector is a sum over, and its parts that belong to no head."""
+    """A program with one of the alike heads that a vector is a sum over, and its parts that belong to no head."""
 
     recursion: NumericRecursion
-    count: int = 1
+    sizes: Mapping[str, int] = field(default_factory=dict)  # of the indices of heads
     rest: Sequence[WeightedFunction] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of heads."""
+        return math.prod(self.sizes.values())
 
     def shared(self, name: str, box: Box) -> tuple[Array | float, Array | float]:
         """Means and variances of the rest of members in a box."""
@@ -78,9 +84,10 @@ def heads(program: Netsor, recursion: NumericRecursion, name: str) -> Heads:
                 fewer = replace(program, indices=tuple(one if other is index else other for other in program.indices))
                 smaller = NumericRecursion(fewer, recursion.expanded, recursion._held)
                 rest = [part for part in smaller.parts.of(name) if not _own(part, index.name)]
-                known = found.count == 1 or len(rest) == len(found.rest)
+                known = not found.sizes or len(rest) == len(found.rest)
                 if known and _alike(found.recursion, smaller, name, index.name):
-                    program, found = fewer, Heads(smaller, found.count * (index.stop - index.start), rest)
+                    program = fewer
+                    found = Heads(smaller, {**found.sizes, index.name: index.stop - index.start}, rest)
     return found
 
 

@@ -11,6 +11,7 @@ from tensorprog.gaussian.estimate import TINY
 from tensorprog.language.errors import ProgramError, did_you_mean
 from tensorprog.language.ir import Netsor
 from tensorprog.limit.form.definitions import Box, place
+from tensorprog.limit.law.heads import heads
 from tensorprog.limit.law.law import NumericLaw
 from tensorprog.limit.law.marginals import Marginals
 from tensorprog.limit.law.mixture import Mixture
@@ -49,7 +50,17 @@ class InfiniteHeads(Marginals):
                 raise ProgramError(f"{name} is not linear in the vectors: infinitely many heads need outputs that are")
         twice = law.of(_doubled(self.netsor, index))
         for name in self.outputs:
-            self._check(name, twice)
+            found = heads(twice.netsor, twice.recursion, name)
+            reason = f"{name} is not a sum over {index} of independent heads"
+            mean, slack = law.mean(name, with_error=True)
+            if index not in found.sizes or found.rest or np.any(np.abs(mean) > slack):
+                raise ProgramError(f"{reason} with one law, and mean 0")
+            (one, off), (two, wrong) = (each.var(name, with_error=True) for each in (law, twice))
+            if one.shape != two.shape or np.any(np.abs(one - two) > 2 * (off + wrong) + 1e-9 * one.max(initial=0.0)):
+                raise ProgramError(
+                    f"{reason}, each with half the variance where there are twice as many; divide the sum over {index} "
+                    "by the square root of its size"
+                )
 
     def __repr__(self) -> str:
         return f"InfiniteHeads({self._law.compiled.name}, {self.index}, outputs={', '.join(self.outputs)})"
@@ -63,26 +74,6 @@ class InfiniteHeads(Marginals):
     def widths(self) -> dict[str, float]:
         """As for `Law.widths`; the number of heads goes to infinity after them."""
         return self._law.widths
-
-    def _check(self, name: str, twice: NumericLaw) -> None:
-        """With twice as many heads, mean and covariance stay, and the excess of the fourth moments is halved."""
-        reason = f"{name} is not a sum over {self.index} of independent heads with one law"
-        if twice.compiled.families[name].shape != self._law.compiled.families[name].shape:
-            raise ProgramError(f"{reason}: it has more members where {self.index} is longer")
-        for ask in (NumericLaw.mean, NumericLaw.cov):
-            (one, off), (two, wrong) = (ask(law, name, with_error=True) for law in (self._law, twice))
-            if not _agree(one, two, off + np.asarray(wrong)):
-                if ask is NumericLaw.mean:
-                    raise ProgramError(f"{reason}: its mean changes where there are twice as many")
-                raise ProgramError(
-                    f"{reason}, each with half the variance where there are twice as many; "
-                    f"divide the sum over {self.index} by the square root of its size"
-                )
-        (one, off), (two, wrong) = (law.moment(name, 4, with_error=True) for law in (self._law, twice))
-        var, error = self._law.var(name, with_error=True)
-        gaussian, slack = 3 * np.square(var), 6 * var * error
-        if not _agree(one - gaussian, 2 * (two - gaussian), off + 2 * wrong + 3 * slack):
-            raise ProgramError(reason)
 
     def member(self, text: str) -> tuple[str, Box, bool]:
         """Family, box of members, and whether one member is meant, of an output of heads."""
@@ -109,11 +100,6 @@ class InfiniteHeads(Marginals):
         for name in (first, first if second is None else second):
             self.member(name)
         return self._law.cov(first, second, with_error=with_error)
-
-
-def _agree(one: Array, two: Array, error: Array) -> bool:
-    """Whether two numbers are the same within twice the sum of their errors, and rounding."""
-    return bool(np.all(np.abs(one - two) <= 2 * error + 1e-9 * np.max(np.abs(one), initial=0.0)))
 
 
 def _doubled(netsor: Netsor, index: str) -> Netsor:

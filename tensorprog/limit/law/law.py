@@ -27,14 +27,13 @@ from tensorprog.language.expr import Expr
 from tensorprog.language.ir import Netsor
 from tensorprog.language.parse import Names, parse_target
 from tensorprog.language.samples import Samples
-from tensorprog.limit.draw.sampled import Sampled
+from tensorprog.limit.draw.draws import Sampled
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.conditional_law import ConditionalLaw
 from tensorprog.limit.law.conditional_moments import in_box, is_linear
-from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.marginals import Marginals, answer, check_points
-from tensorprog.limit.law.mixture import Mixture, Moment
+from tensorprog.limit.law.mixture import Joint, Mixture, Moment
 from tensorprog.limit.law.outputs import Outputs
 from tensorprog.limit.law.structured_covariance import Covariance
 from tensorprog.limit.memory import Budget, budgeted

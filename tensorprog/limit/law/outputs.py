@@ -20,11 +20,9 @@ from tensorprog.gaussian.several import REPLICATES, standard_errors
 from tensorprog.language.ir import Netsor
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.form.definitions import Box
-from tensorprog.limit.law.averaging import AIM, average, pieces
-from tensorprog.limit.law.conditional_moments import DrawSource, is_linear
+from tensorprog.limit.law.conditional_moments import AIM, DrawSource, average, is_linear, pieces
 from tensorprog.limit.law.heads import Heads, heads
-from tensorprog.limit.law.joint import Joint
-from tensorprog.limit.law.mixture import ROUNDING, Mixture
+from tensorprog.limit.law.mixture import ROUNDING, Joint, Mixture
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.points import variables_drawn
@@ -41,7 +39,7 @@ JOINT_DRAWS = 1 << 11  # per replicate
 class Outputs:
     """Laws of variables that depend on scores, by averaging over draws of p-ring.
 
-    Accuracy  99.9 % of errors over replicates hold; see `averaging.average` for how many draws are taken
+    Accuracy  99.9 % of errors over replicates hold; see `average` for how many draws are taken
     """
 
     def __init__(
