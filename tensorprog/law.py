@@ -18,7 +18,7 @@ from tensorprog.language.atoms.declared import check_sketch, declared_function
 from tensorprog.language.errors import NotCompiledError, ProgramError, fail, need_package
 from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import label, members
-from tensorprog.limit.law.infinite_heads import InfiniteHeads
+from tensorprog.limit.law.heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw
 from tensorprog.limit.law.marginals import check_order
 from tensorprog.limit.law.summary import blocks_of

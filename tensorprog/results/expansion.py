@@ -22,7 +22,7 @@ from tensorprog.language.errors import NotCompiledError, ProgramError, check_cou
 from tensorprog.language.expr import Call, Expr, Variable
 from tensorprog.language.ir import Netsor, Nonlin
 from tensorprog.language.parse import parse_target
-from tensorprog.limit.draw.normals import Streams
+from tensorprog.limit.draw.factors import Streams
 from tensorprog.limit.draw.perturbed import Moved
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.results.conditional import with_conditional

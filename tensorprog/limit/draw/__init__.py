@@ -18,8 +18,8 @@ seed ends in one coordinate of each vector.
 
     draws         which normals make a draw; the moments given them, and what `law.sample` returns
     conditioned   the recursion given draws: the walk
-    factors       triangular factors of covariances, one where all draws share it; scores that come jointly
+    factors       triangular factors of covariances, one where all draws share it; scores that come jointly;
+                  normals, points given beforehand or streams of a seed
     statements    what each step makes, of which weights, so that a layer costs the same at every depth
-    normals       points given beforehand, or streams of a seed
     perturbed     the same engine, averages moved as a finite width moves them
 """

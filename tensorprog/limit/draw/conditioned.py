@@ -34,8 +34,7 @@ from tensorprog.language.evaluate import (
 from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variables
 from tensorprog.language.ir import Dot, Range
 from tensorprog.language.linalg import triangular
-from tensorprog.limit.draw.factors import Factor, Members, covariance_of, given_before, same_for_all
-from tensorprog.limit.draw.normals import CHUNK, Normals
+from tensorprog.limit.draw.factors import CHUNK, Factor, Members, Normals, covariance_of, given_before, same_for_all
 from tensorprog.limit.draw.statements import Statements, formal, meet
 from tensorprog.limit.form.definitions import place, target_box
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction, position_names

@@ -22,8 +22,7 @@ from tensorprog.language.ir import Dot, MatMul
 from tensorprog.language.memory import amount
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.conditioned import ARRAYS, Conditioned, statements_of, without_coordinates
-from tensorprog.limit.draw.factors import Factor, dependent
-from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Some, Source, Streams
+from tensorprog.limit.draw.factors import CHUNK, Factor, Normals, Points, Some, Source, Streams, dependent
 from tensorprog.limit.form.definitions import place, target_box
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.form.weight_columns import Columns

@@ -31,7 +31,7 @@ from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.draw.draws import Draws
-from tensorprog.limit.draw.normals import Normals, Some
+from tensorprog.limit.draw.factors import Normals, Some
 from tensorprog.limit.form.definitions import not_compiled
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.moment.indexed import Term

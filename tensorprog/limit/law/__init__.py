@@ -4,11 +4,11 @@ In goes a program, through the recursion of `moment` and the draws of `draw`; ou
 
     law                   the questions; answers in closed form where there is one
     marginals             questions about one variable
-    heads                 sums over alike heads, of which one is averaged
+    heads                 sums over alike heads, of which one is averaged, or infinitely many
     outputs               averages over draws of scores: laws of one variable, joint laws, covariances
-    conditional_moments   what is averaged, means and covariances given the draws; numbers and errors from replicates
+    conditional_moments   what is averaged: means and covariances given the draws, or scores; errors from replicates
     mixture               densities and distribution functions from what was averaged
 
-`conditional_law` is `law.given`, `infinite_heads` the Gaussian for infinitely many heads, `structured_covariance` what
-`law.cov` returns, `by_layer` the tokens of every layer given draws, `summary` a law and its quantities in words.
+`structured_covariance` is what `law.cov` returns, `by_layer` the tokens of every layer given draws, `summary` a law and
+its quantities in words.
 """

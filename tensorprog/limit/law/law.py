@@ -30,8 +30,7 @@ from tensorprog.language.samples import Samples
 from tensorprog.limit.draw.draws import Sampled
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law.conditional_law import ConditionalLaw
-from tensorprog.limit.law.conditional_moments import in_box, is_linear
+from tensorprog.limit.law.conditional_moments import ConditionalLaw, in_box, is_linear
 from tensorprog.limit.law.marginals import Marginals, answer, check_points
 from tensorprog.limit.law.mixture import Joint, Mixture, Moment
 from tensorprog.limit.law.outputs import Outputs
