@@ -14,14 +14,13 @@ Here e_g are rows of a triangular factor of Cov(g, g'), so that what comes later
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.evaluate import (
     COORDINATE,
     Open,
@@ -34,12 +33,12 @@ from tensorprog.language.evaluate import (
 from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variables
 from tensorprog.language.ir import Dot, Range
 from tensorprog.language.linalg import triangular
-from tensorprog.limit.draw.factors import CHUNK, Factor, Members, Normals, covariance_of, given_before, same_for_all
+from tensorprog.limit.draw.factors import CHUNK, Factor, Normals, given_before, relative_error, same_for_all
 from tensorprog.limit.draw.statements import Statements, formal, meet
 from tensorprog.limit.form.definitions import place, target_box
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction, position_names
 from tensorprog.limit.form.weight_columns import Columns
-from tensorprog.limit.memory import numbers_at_once
+from tensorprog.limit.memory import need, numbers_at_once
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
@@ -79,7 +78,7 @@ class Conditioned(NumericRecursion):
         self._windows: dict[Any, IndexedValues] = {}  # second moments and means of members in boxes
         self._evaluated: dict[tuple[Any, ...], Value] = {}  # coefficients, until more averages are known
         self._coordinates: dict[str, Array] = {}
-        self._known_scores: dict[int, list[Members]] = {}  # that were drawn jointly, by group
+        self._known_scores: dict[int, list[tuple[str, Box]]] = {}  # that were drawn jointly, by group
         self.start(whole.recurrences.afresh(self))
 
     def forget(self) -> None:
@@ -230,10 +229,9 @@ class Conditioned(NumericRecursion):
 
     def _mean_in(self, name: str, box: Box) -> IndexedValues:
         """E[Z^f] of the members in a box for every draw, over positions '0', '1', ...."""
-        if name not in self.whole.random:
-            whole = self.over(position_names(self.netsor, name))
-            return IndexedValues((Term(frozenset(), self.whole.mean(name)),), whole)
-
+        if not self._by_steps(name):
+            mean = (self if name in self.whole.random else self.whole).mean(name)
+            return IndexedValues((Term(frozenset(), mean),), self.over(position_names(self.netsor, name)))
         if (name, box) not in self._windows:
             own = self.statements.own(name, box)
             with self.guarded(name):
@@ -277,18 +275,15 @@ class Conditioned(NumericRecursion):
 
         Those that are the same for all draws are computed once.
         """
-        families = self.columns.families[weight]
-        numbers = np.unique(self.columns.owner[weight][:, :stop])
-        if self.whole.random.isdisjoint(families[k] for k in numbers if k >= 0):
-            key = weight, operands, stop
-            if key not in self.factors:
-                every = range(len(self.columns.owner[weight]))
-                self.factors[key] = Factor.of(self._covariances(weight, member, stop, operands) for member in every)
-            self.relative = max(self.relative, self.factors[key].relative)
-            return self.factors[key].at(members)
-        found = Factor.of(self._covariances(weight, int(member), stop, operands) for member in members)
+        owner, families = self.columns.owner[weight], self.columns.families[weight]
+        known = self.whole.random.isdisjoint(families[k] for k in np.unique(owner[:, :stop]) if k >= 0)
+        found = self.factors.get((weight, operands, stop)) if known else None
+        if found is None:
+            every = range(len(owner)) if known else members
+            found = Factor.of(self._covariances(weight, int(member), stop, operands) for member in every)
+            self.factors |= {(weight, operands, stop): found} if known else {}
         self.relative = max(self.relative, found.relative)
-        return found
+        return found.at(members) if known else found
 
     def _covariances(self, weight: str, member: int, stop: int, operands: bool) -> tuple[Array, Array]:
         """The covariance of the first columns of a weight member for every draw, or for all, and errors of its mean.
@@ -296,30 +291,29 @@ class Conditioned(NumericRecursion):
         Shapes    (draws or 1, columns, columns), (columns, columns)
         """
         owner, place = (table[weight][member, :stop] for table in (self.columns.owner, self.columns.place))
-        families, blocks = self.columns.families[weight], list[tuple[Array, Array, Estimate]]()
-        for a in (k for k in np.unique(owner) if k >= 0):
-            for b in (k for k in np.unique(owner) if k >= 0):
-                rows, columns = np.flatnonzero(owner == a), np.flatnonzero(owner == b)
-                f, g = families[a], families[b]
-                moment = self.operand_moment(f, g) if operands else self.base(f, g)
-                at = {name: flat[..., None] for name, flat in self._positions(f, place[rows], "").items()}
-                at |= {name: flat[:, None] for name, flat in self._positions(g, place[columns], "_").items()}
-                draws = 1 if same_for_all(moment) else self.normals.draws
-                found = moment.at({**at, REPLICATE: np.arange(draws)[:, None, None]})
-                blocks.append((rows, columns, found))
-        draws = max((np.shape(found.value)[0] for *_, found in blocks if np.ndim(found.value) == 3), default=1)
-        cov, error = np.zeros((draws, stop, stop)), np.zeros((stop, stop))
-        for rows, columns, found in blocks:
-            cov[np.ix_(np.arange(draws), rows, columns)] = found.value
-            shape = draws, rows.size, columns.size
-            error[np.ix_(rows, columns)] = np.broadcast_to(found.error, shape).sum(axis=0) / max(1, draws)
+        rows = {k: np.flatnonzero(owner == k) for k in np.unique(owner) if k >= 0}
+        entries = [(self.columns.families[weight][k], own, place[own]) for k, own in rows.items()]
+        return self._blocks(self.operand_moment if operands else self.base, entries, stop)
+
+    def _blocks(
+        self, moment: Callable[[str, str], IndexedValues], entries: Sequence[tuple[str, Array, Array]], size: int
+    ) -> tuple[Array, Array]:
+        """The covariance of members of families, by their places in it and in the family: see `_covariances`."""
+        moments = [(one, two, moment(one[0], two[0])) for one, two in product(entries, repeat=2)]
+        draws = 1 if all(same_for_all(found) for *_, found in moments) else self.normals.draws
+        cov, error = np.zeros((draws, size, size)), np.zeros((size, size))
+        for (f, rows, flat), (g, columns, other), found in moments:
+            at = {name: values[:, None] for name, values in self.columns.positions(f, flat, "").items()}
+            at |= {**self.columns.positions(g, other, "_"), REPLICATE: np.arange(draws)[:, None, None]}
+            block, shape = found.at(at), (draws, rows.size, columns.size)
+            cov[np.ix_(np.arange(draws), rows, columns)] = block.value
+            error[np.ix_(rows, columns)] = np.broadcast_to(block.error, shape).sum(axis=0) / max(1, draws)
         return cov, error
 
-    def _positions(self, name: str, flat: Array, suffix: str) -> dict[str, Array]:
+    def _flat(self, name: str, box: Box) -> NDArray[np.int64]:
+        """The numbers of the members of a family in a box."""
         family = self.netsor.families[name]
-        places = np.unravel_index(flat, family.shape) if family.shape else ()
-        return {f"{k}{suffix}": start + place[None]
-                for k, (place, (start, _)) in enumerate(zip(places, family.ranges, strict=True))}  # fmt: skip
+        return np.arange(math.prod(family.shape)).reshape(family.shape)[place(box, family.ranges)]
 
     def _score(self, statement: Dot, ranges: Mapping[str, Range]) -> Value:
         meeting = self.columns.meeting(statement, ranges)
@@ -345,21 +339,21 @@ class Conditioned(NumericRecursion):
 
     def _joint_score(self, name: str, ranges: Mapping[str, Range]) -> Value:
         """Scores of functions of MatMul outputs, given those of their group that were drawn before."""
-        own = Members(name, tuple(ranges[str(k)] for k in range(len(self.netsor.families[name].ranges))))
+        own = name, tuple(ranges[str(k)] for k in range(len(self.netsor.families[name].ranges)))
         known = self._known_scores.setdefault(self.columns.together[name], [])
-        entries = [*given_before(self, own, known), own]
+        drawn, shape = [*given_before(self, own, known), own], [stop - start for start, stop in own[1]]
         known.append(own)
-        cov, error = covariance_of(self, entries, self.normals.draws)
-        self.relative = max(self.relative, error)
-        normals = []
-        for entry in entries:
-            family = self.netsor.families[entry.name]
-            flat = np.arange(math.prod(family.shape)).reshape(family.shape)[place(entry.box, family.ranges)]
-            normals.append(self.normals.of(("scores", entry.name), flat.reshape(-1)))
-        factor = triangular(cov)[:, len(cov[0]) - own.size :]
-        drawn = np.matmul(factor, np.concatenate(normals, axis=-1)[..., None])
-        shape = [stop - start for start, stop in own.box]
-        return Value.of(drawn.reshape(-1, *shape), (REPLICATE, *(str(k) for k in range(len(shape)))))
+        places = [(other, self._flat(other, box).reshape(-1)) for other, box in drawn]
+        ends = np.cumsum([0, *(flat.size for _, flat in places)])
+        names, total = ", ".join(dict.fromkeys(other for other, _ in places)), int(ends[-1])
+        what = f"factoring the covariance of {total} scores ({names}) that depend on each other"
+        need(6 * self.normals.draws * total**2, what)
+        entries = [(other, ends[k] + np.arange(flat.size), flat) for k, (other, flat) in enumerate(places)]
+        cov, error = self._blocks(self.score_covariance, entries, total)
+        self.relative = max(self.relative, relative_error(cov, error))
+        normals = np.concatenate([self.normals.of(("scores", other), flat) for other, flat in places], axis=-1)
+        values = np.matmul(triangular(cov)[:, ends[-2] :], normals[..., None])
+        return Value.of(values.reshape(-1, *shape), (REPLICATE, *(str(k) for k in range(len(shape)))))
 
     def entered(self, name: str, box: Sequence[Range]) -> None:
         """Draw the coordinates of members that a recurrence has made known."""
@@ -375,7 +369,7 @@ class Conditioned(NumericRecursion):
             block = self.normals.of(("initial", name), np.arange(self.initials[name].shape[0]))
             self._coordinates[name] = initial_draws(self, initial, block)
             return
-        flat = np.arange(math.prod(family.shape)).reshape(family.shape)[at]
+        flat = self._flat(name, box)
         member, column = (table[name][flat] for table in (self.columns.member, self.columns.column))
         weight = self.columns.weight[name]
         members, back = np.unique(member, return_inverse=True)
@@ -463,22 +457,22 @@ class Conditioned(NumericRecursion):
         Shapes    (draws, *members)
         """
         whole = tuple(self.netsor.families[name].ranges) if box is None else tuple(box)
-        if not self._by_steps(name):
-            moment = IndexedValues((Term(frozenset(), self.mean(name)),), self.over(position_names(self.netsor, name)))
-            return self._numbers_at(moment, _places(whole, ""))
-        steps = self.statements.boxes(name, whole)
-        return self._joined(whole, [(place(own, whole), self._mean_in(name, own), _places(own, "")) for own in steps])
+        parts = [(place(own, whole), self._mean_in(name, own), _places(own, "")) for own in self._steps(name, whole)]
+        return self._joined(whole, parts)
 
     def variances(self, name: str, box: Box) -> Array:
         """Variances of the members in a box, of a vector or of a score given what its operands depend on.
 
         Shapes    (draws, *members)
         """
-        steps = self.statements.boxes(name, box) if self._by_steps(name) else [box]  # pairs of steps are many more
-        return self._joined(box, [
+        return self._joined(box, [  # pairs of steps are many more
             (place(own, box), self._moment(name, name, own, own), _places(own, "") | _places(own, "_"))
-            for own in steps
+            for own in self._steps(name, box)
         ])  # fmt: skip
+
+    def _steps(self, name: str, box: Box) -> list[Box]:
+        """A box, in parts where each step of the program adds to the moments of a vector."""
+        return self.statements.boxes(name, box) if self._by_steps(name) else [box]
 
     def _by_steps(self, name: str) -> bool:
         """Whether a vector has moments for every draw that each step of the program adds to."""
@@ -492,8 +486,8 @@ class Conditioned(NumericRecursion):
         one, two = (
             tuple(self.netsor.families[name].ranges if box is None else box) for name, box in ((f, first), (g, second))
         )
-        apart = self.parts.spelled and self._by_steps(f) and self._by_steps(g)
-        steps = product(*(self.statements.boxes(n, box) if apart else [box] for n, box in ((f, one), (g, two))))
+        apart = bool(self.parts.spelled) and self._by_steps(f) and self._by_steps(g)
+        steps = product(*(self._steps(name, box) if apart else [box] for name, box in ((f, one), (g, two))))
         return self._joined((*one, *two), [
             ((*place(own, one), *place(other, two)), self._moment(f, g, own, other),
              _places(own, "", len(two)) | _places(other, "_"))

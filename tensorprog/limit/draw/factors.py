@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from tensorprog.language.arrows import connected
 from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import triangular
 from tensorprog.limit.form.definitions import Box
-from tensorprog.limit.memory import need
 from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import REPLICATE, IndexedValues
@@ -34,7 +33,6 @@ __all__ = [
     "Some",
     "Source",
     "Streams",
-    "covariance_of",
     "dependent",
     "given_before",
     "relative_error",
@@ -94,24 +92,8 @@ class Factor:
         return np.asarray(block @ np.swapaxes(rows, -1, -2) if right else rows @ block)
 
 
+Members = tuple[str, Box]  # of a family of scores
 ROUNDING = 64 * EPS  # of second moments, beside the largest
-
-
-class Members(NamedTuple):
-    """The members of a family of scores in a box."""
-
-    name: str
-    box: Box
-
-    @property
-    def size(self) -> int:
-        """Number of members."""
-        return math.prod(stop - start for start, stop in self.box)
-
-    def places(self, copy: str, shape: tuple[int, ...]) -> dict[str, Array]:
-        """Index values of all members in C order."""
-        rows = np.indices([stop - start for start, stop in self.box])
-        return {f"{k}{copy}": (start + rows[k]).reshape(shape) for k, (start, _) in enumerate(self.box)}
 
 
 def dependent(recursion: NumericRecursion, names: Collection[str]) -> list[list[str]]:
@@ -131,28 +113,6 @@ def dependent(recursion: NumericRecursion, names: Collection[str]) -> list[list[
             if not all(base(operand.name) for name in group for operand in recursion.dot(name).inputs)]  # fmt: skip
 
 
-def covariance_of(recursion: NumericRecursion, entries: Sequence[Members], draws: int) -> tuple[Array, float]:
-    """The covariance of some scores, members of one family after those of the other, and its relative error.
-
-    Shapes    (draws or 1, members, members)
-    """
-    moments = {(k, m): recursion.score_covariance(f.name, g.name)
-               for k, f in enumerate(entries) for m, g in enumerate(entries)}  # fmt: skip
-    if all(REPLICATE not in term.value.axes for moment in moments.values() for term in moment.terms):
-        draws = 1  # one covariance for all
-    ends = np.cumsum([0, *(entry.size for entry in entries)])
-    names, total = ", ".join(dict.fromkeys(entry.name for entry in entries)), int(ends[-1])
-    need(6 * draws * total**2, f"factoring the covariance of {total} scores ({names}) that depend on each other")
-    cov, wrong = np.zeros((draws, total, total)), np.zeros((total, total))
-    for (k, m), moment in moments.items():
-        places = entries[k].places("", (-1, 1)) | entries[m].places("_", (1, -1))
-        found = moment.at({**places, REPLICATE: np.arange(draws)[:, None, None]})
-        rows, columns = (slice(ends[n], ends[n + 1]) for n in (k, m))
-        cov[:, rows, columns] = found.value
-        wrong[rows, columns] = np.broadcast_to(found.error, cov[:, rows, columns].shape).mean(axis=0)
-    return cov, relative_error(cov, wrong)
-
-
 def relative_error(cov: Array, error: Array) -> float:
     """The largest error of covariances beside the deviations of both members, averaged over draws.
 
@@ -167,14 +127,15 @@ def relative_error(cov: Array, error: Array) -> float:
 
 def given_before(recursion: NumericRecursion, entry: Members, before: Sequence[Members]) -> list[Members]:
     """Those drawn before on which some scores may depend."""
+    name, box = entry
 
-    def meets(other: Members) -> bool:
-        moment = recursion.score_covariance(entry.name, other.name)
-        disjoint = [k for k, (one, two) in enumerate(zip(entry.box, other.box, strict=False))
-                    if one[1] <= two[0] or two[1] <= one[0]]  # fmt: skip
+    def meets(other: str, held: Box) -> bool:
+        moment = recursion.score_covariance(name, other)
+        pairs = enumerate(zip(box, held, strict=False))
+        disjoint = [k for k, (one, two) in pairs if one[1] <= two[0] or two[1] <= one[0]]
         return bool(moment.terms) and not any(_apart(moment, k) for k in disjoint)
 
-    return [other for other in before if meets(other)]
+    return [known for known in before if meets(*known)]
 
 
 def _apart(moment: IndexedValues, k: int) -> bool:
