@@ -68,33 +68,25 @@ class Outputs:
     def _averaged(
         self, source: DrawSource, read: Callable[[Conditioned], tuple[Array, ...]],
         finish: Callable[[Results], tuple[Array, Array]], what: str, results: int = 1, *,
-        reduce: Reduce | None = None, summed: bool = False, most: int | None = None,
+        reduce: Reduce = lambda *kept: kept, most: int | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
         """What is read given the draws of each replicate, made a number with its error by `finish`.
 
-        `read` gives arrays over draws, of which `reduce` makes what is kept of a replicate; if `summed`, sums, of which
-        replicates keep averages.  `results` are the numbers kept of a draw.
+        `read` gives arrays over draws, of which `reduce` makes what is kept of some draws of a replicate, one after the
+        other along the first axis.  `results` are the numbers kept of a draw.
         """
         together = source.draws_at_once(results, what)
         found: dict[int, list[tuple[Array, ...]]] = {}
-        sizes: dict[int, int] = {}
 
         def replicates(sets: Iterable[Array]) -> Results:
             for piece in pieces(sets, together):
-                points = piece[0][1] if len(piece) == 1 else np.concatenate([part for _, part in piece])
-                with source.at(points) as given:
+                with source.at(np.concatenate([part for _, part in piece])) as given:
                     arrays = read(given)
-                start = 0
-                for number, part in piece:
-                    own = slice(start, start := start + len(part))
-                    kept = tuple(array[own] for array in arrays)
-                    found.setdefault(number, []).append(reduce(*kept) if reduce else kept)
-                    sizes[number] = sizes.get(number, 0) + len(part)
+                ends = np.cumsum([0, *(len(part) for _, part in piece)])
+                for (number, _), start, stop in zip(piece, ends, ends[1:], strict=False):
+                    found.setdefault(number, []).append(reduce(*(array[start:stop] for array in arrays)))
             for number, parts in found.items():
-                each = zip(*parts, strict=True)
-                found[number] = [tuple(np.asarray(sum(own)) if summed else np.concatenate(own) for own in each)]
-            if summed:
-                return [tuple(total / sizes[number] for total in parts[0]) for number, parts in found.items()]
+                found[number] = [tuple(np.concatenate(each) for each in zip(*parts, strict=True))]
             return [parts[0] for parts in found.values()]
 
         return average(
@@ -129,23 +121,21 @@ class Outputs:
             return (*both, source.mean(found, 0), source.cov(found, 0, 0)) if whole else both
 
         def reduce(*arrays: Array) -> tuple[Array, ...]:
-            *both, mean, cov = arrays
-            return (*both, *(part[None] for part in _seconds((*members, *members), mean, mean, cov)))
+            return (*arrays[:-2], *_seconds((*members, *members), arrays[-2], *arrays[-2:])) if whole else arrays
 
         def finish(results: Results) -> tuple[Array, Array]:
             if whole:
-                sums = [[part.sum(axis=0) / len(each[0]) for part in each[-3:]] for each in results]
-                value, error = heads.added(name, *_covariance(sums))
+                value, error = heads.added(name, *_covariance([each[-4:] for each in results]))
                 sds = 2 * [np.sqrt(np.maximum(np.diagonal(value.reshape(size, size)), 0.0))]
-                self._covs[name] = value, error + _rounding(source, 0, sds).reshape(value.shape)
-                results = [each[:-3] for each in results]
+                self._covs[name] = value, error + _rounding(source, 0, sds, heads.count).reshape(value.shape)
+                results = [each[:-4] for each in results]
             mean = np.stack([each[0] for each in results])
             known = len(results[0]) > 1
             var = np.stack([each[1] for each in results]) if known else np.zeros_like(mean)
             found = Mixture(mean, var, source.relative, not known, source.off("mean"), heads.count, rest)
             if source.off("var").any() or source.off("mean").any():
                 total = np.maximum(found.moment(2)[0], TINY)
-                more = source.off("var") + 2 * source.off("mean") * np.sqrt(total)
+                more = heads.count * (source.off("var") + 2 * source.off("mean") * np.sqrt(total))
                 found = replace(found, relative_error=found.relative_error + more / total)
             kept[:] = [found]
             return found.standardised(4)
@@ -153,7 +143,7 @@ class Outputs:
         # mean and variance of every draw are kept, twice while they are put together
         most = self.max_memory // (64 * REPLICATES * max(1, size))
         results, what = size**2 if whole else size, f"the law of {name}"
-        self._averaged(source, read, finish, what, results, reduce=reduce if whole else None, most=most)
+        self._averaged(source, read, finish, what, results, reduce=reduce, most=most)
         kept[0].warn(name)
         return kept[0]
 
@@ -201,13 +191,13 @@ class Outputs:
             source = DrawSource(self.recursion, [(name, box)])
 
         def finish(results: Results) -> tuple[Array, Array]:
-            each = [value for (value,) in results]
+            each = [value.sum(axis=0) / count.sum() for value, count in results]
             value = np.mean(each, axis=0)
             return value, standard_errors(each) + source.inner + source.off("mean") + source.relative * np.abs(value)
 
         return self._averaged(
             source, lambda found: (source.mean(found, 0),), finish, "the expectation",
-            reduce=lambda values: (values.sum(axis=0),), summed=True,
+            reduce=lambda values: (values.sum(axis=0)[None], np.array([len(values)])),
         )  # fmt: skip
 
     # -- covariances --------------------------------------------------------------------------------------------
@@ -239,40 +229,42 @@ class Outputs:
         def finish(results: Results) -> tuple[Array, Array]:
             value, error = heads.added(first, *_covariance(results))
             sds = [np.sqrt(variance) for variance in variances]
-            return value, error + _rounding(source, other, sds).reshape(shape)
+            return value, error + _rounding(source, other, sds, heads.count).reshape(shape)
 
         return self._averaged(
             source, read, finish, what, math.prod(shape),
-            reduce=lambda one, two, cov: _seconds(shape, one, two, cov), summed=True,
+            reduce=lambda one, two, cov: _seconds(shape, one, two, cov),
         )  # fmt: skip
 
 
-def _seconds(shape: tuple[int, ...], one: Array, two: Array, cov: Array) -> tuple[Array, Array, Array]:
-    """Second moments of two variables given draws, and their means: sums over the draws.
+def _seconds(shape: tuple[int, ...], one: Array, two: Array, cov: Array) -> tuple[Array, ...]:
+    """Second moments of two variables given draws, and their means: sums over the draws, and how many there are.
 
-    Shapes    (*shape), (members,), (others,)
+    Shapes    (1, *shape), (1, members), (1, others), (1,)
     """
     one, two = (values.reshape(len(values), -1) for values in (one, two))
-    return (one.T @ two).reshape(shape) + cov.sum(axis=0), one.sum(axis=0), two.sum(axis=0)
+    sums = (one.T @ two).reshape(shape) + cov.sum(axis=0), one.sum(axis=0), two.sum(axis=0), np.asarray(len(one))
+    return tuple(part[None] for part in sums)
 
 
-def _covariance(results: Sequence[Sequence[Array]]) -> tuple[Array, Array]:
-    """A covariance and its spread from second moments and means in each replicate."""
+def _covariance(results: Results) -> tuple[Array, Array]:
+    """A covariance and its spread from the sums that `_seconds` gives of each replicate."""
 
     def total(second: Array, one: Array, two: Array) -> Array:
         return np.asarray(second - np.multiply.outer(one, two).reshape(second.shape))
 
-    means = [np.mean(arrays, axis=0) for arrays in zip(*results, strict=True)]
+    each = [[part.sum(axis=0) / counts.sum() for part in parts] for *parts, counts in results]
+    means = [np.mean(arrays, axis=0) for arrays in zip(*each, strict=True)]
     rounding = ROUNDING * np.abs(means[0]) + ROUNDING * np.abs(np.multiply.outer(*means[1:])).reshape(means[0].shape)
-    return total(*means), standard_errors([total(*parts) for parts in results]) + rounding
+    return total(*means), standard_errors([total(*parts) for parts in each]) + rounding
 
 
-def _rounding(source: DrawSource, other: int, sds: Sequence[Array]) -> Array:
+def _rounding(source: DrawSource, other: int, sds: Sequence[Array], heads: int) -> Array:
     """How far errors of moments given the draws move a covariance, and those of means with the sizes of the others.
 
     Shapes    (members of the first, members of the second)
     """
-    means = [np.resize(source.off("mean", k, k), sd.shape) for k, sd in zip((0, other), sds, strict=True)]
-    within = np.resize(source.off("cov", 0, other), (sds[0].size, sds[1].size))
+    means = [heads * np.resize(source.off("mean", k, k), sd.shape) for k, sd in zip((0, other), sds, strict=True)]
+    within = heads * np.resize(source.off("cov", 0, other), (sds[0].size, sds[1].size))
     within = within + source.relative * np.multiply.outer(*sds)
     return np.asarray(within + np.multiply.outer(means[0], sds[1]) + np.multiply.outer(sds[0], means[1]))
