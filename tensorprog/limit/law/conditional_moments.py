@@ -38,7 +38,7 @@ from tensorprog.limit.moment.compilable import bases_of, refuse_cells
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import Value
 
-__all__ = ["ConditionalLaw", "DrawSource", "average", "coefficients", "in_box", "is_linear", "pieces"]
+__all__ = ["ConditionalLaw", "DrawSource", "average", "coefficients", "diagonal", "in_box", "is_linear", "pieces"]
 
 
 Array = NDArray[Any]
@@ -60,6 +60,12 @@ def in_box(recursion: NumericRecursion, found: Value, name: str, box: Box) -> tu
     ranges = position_names(recursion.netsor, name)
     sizes, at = {axis: stop - start for axis, (start, stop) in ranges.items()}, place(box, [*ranges.values()])
     return broadcast(found.value, tuple(ranges), sizes)[at], broadcast(found.error, tuple(ranges), sizes)[at]
+
+
+def diagonal(box: Box) -> dict[str, Array]:
+    """Positions '0', '0_', '1', .. of the members in a box, each beside itself."""
+    grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij")
+    return {f"{k}{copy}": grid for k, grid in enumerate(grids) for copy in ("", "_")}
 
 
 class DrawSource:

@@ -25,7 +25,7 @@ from tensorprog.language.expr import Affine, Variable, index_names, product_of, 
 from tensorprog.language.ir import Netsor
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import Inner, WeightedFunction, position_names
-from tensorprog.limit.law.conditional_moments import is_linear
+from tensorprog.limit.law.conditional_moments import diagonal, is_linear
 from tensorprog.limit.law.marginals import Marginals
 from tensorprog.limit.law.mixture import Mixture
 from tensorprog.limit.moment.indexed import difference
@@ -58,8 +58,7 @@ class Heads:
         """Means and variances of the rest of members in a box."""
         if not self.rest:
             return 0.0, 0.0
-        grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij")
-        places = {f"{k}{copy}": grid for k, grid in enumerate(grids) for copy in ("", "_")}
+        places = diagonal(box)
         mean = self.recursion.settle(self.recursion.first(name, self.rest)).at(places).value
         return mean, self._moment(name).at(places).value
 
@@ -126,10 +125,12 @@ def _alike(whole: NumericRecursion, smaller: NumericRecursion, name: str, index:
             return False
         for v in read:
             at = [str(k) for k, slot in enumerate(v.slots) if set(own) & {*slot.indices}]
-            vector, random = whole.netsor.families[v.name].kind == "vector", v.name in whole.random
+            family, random = whole.netsor.families[v.name], v.name in whole.random
+            vector = family.kind == "vector"
             if not vector and not random and not at:
                 continue
             bare = [v.slots[int(k)].bare for k in at] == own and (vector or v.name in whole.scores)
+            bare = bare and not (vector and own and not family.statements)  # initial vectors have means of their own
             if not bare or (random and not own) or slots.setdefault(v.name, at[0] if at else None) != (*at, None)[0]:
                 return False
     return all(_apart(whole, smaller, pair, slots) for pair in product(slots, repeat=2))

@@ -30,7 +30,7 @@ from tensorprog.language.samples import Samples
 from tensorprog.limit.draw.draws import Sampled
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law.conditional_moments import ConditionalLaw, in_box, is_linear
+from tensorprog.limit.law.conditional_moments import ConditionalLaw, diagonal, in_box, is_linear
 from tensorprog.limit.law.marginals import Marginals, answer, check_points
 from tensorprog.limit.law.mixture import Joint, Mixture, Moment
 from tensorprog.limit.law.outputs import Outputs
@@ -108,14 +108,12 @@ class NumericLaw(Marginals):
         return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={scores}, {widths}{assumed})"
 
     def __reduce__(self) -> Any:
-        settings: dict[str, Any] = {
-            "grade": self.grade,
-            "accuracy": self.accuracy,
-            "max_memory": self._max_memory,
-            "seed": self._seed,
-            "assumed": self.assumed,
-        }
-        return partial(type(self), **settings, expanded=self.recursion.expanded), (self.netsor,)
+        return partial(type(self), **self._settings), (self.netsor,)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        kept = {"max_memory": self._max_memory, "seed": self._seed, "expanded": self.recursion.expanded}
+        return kept | {"grade": self.grade, "accuracy": self.accuracy, "assumed": self.assumed}
 
     # -- names --------------------------------------------------------------------------------------------------
 
@@ -262,24 +260,21 @@ class NumericLaw(Marginals):
 
     def _averaged_cov(self, first: str, second: str) -> tuple[Array, Array]:
         """The covariance by averaging, the same numbers in both orders; variances are those of `var`."""
-        if first > second:
-            members = len(self.compiled.families[second].shape)
-            order = [*range(members)], [*range(-members, 0)]
-            value, error = self._averaged_cov(second, first)
-            return np.moveaxis(value, *order), np.moveaxis(error, *order)
-        if (first, second) not in self._cov:
-            known = [self._moment_of(name, self.compiled.families[name].ranges, Mixture.moment, 2)
-                     for name in (first, second)]  # fmt: skip
-            variances = [variance.reshape(-1) for variance, _ in known]
-            value, error = map(np.array, self._outputs.cov(first, second, variances))
-            self._cov[first, second] = value, error
-            if first == second:
-                size = known[0][0].size
-                for part, own in zip((value.reshape(size, size), error.reshape(size, size)), known[0], strict=True):
-                    part[:] = (part + part.T) / 2
-                    np.fill_diagonal(part, own)
-        value, error = self._cov[first, second]
-        return value.copy(), error.copy()
+        one, two = sorted((first, second))
+        if (one, two) not in self._cov:
+            families = self.compiled.families
+            known = [self._moment_of(name, families[name].ranges, Mixture.moment, 2) for name in (one, two)]
+            value, error = map(np.array, self._outputs.cov(one, two, [variance.reshape(-1) for variance, _ in known]))
+            self._cov[one, two] = value, error
+            size = known[0][0].size
+            for part, own in zip((value, error), known[0], strict=True) if one == two else ():
+                square = part.reshape(size, size)
+                square[:] = (square + square.T) / 2
+                np.fill_diagonal(square, own)
+        members = len(self.compiled.families[one].shape)
+        axes = np.roll(np.arange(self._cov[one, two][0].ndim), -members if first > second else 0)
+        value, error = (part.transpose(axes).copy() for part in self._cov[one, two])
+        return value, error
 
     # -- one-dimensional laws -----------------------------------------------------------------------------------
 
@@ -305,16 +300,12 @@ class NumericLaw(Marginals):
     def _known_variance(self, family: str, box: Box) -> tuple[Array, Array] | None:
         """The diagonal of the covariance of a vector that no score reaches; a linear one is an exact average too."""
         vector = self.compiled.families[family].kind == "vector"
-        if family in self.recursion.random or not vector or self.is_linear(family):
-            return None
-        try:
-            moment = self.recursion.centred(family, family, self.recursion.equal(family))
-        except NotCompiledError:
-            return None
-        grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij")
-        shape = tuple(b - a for a, b in box)
-        found = moment.at({f"{k}{copy}": grid for k, grid in enumerate(grids) for copy in ("", "_")})
-        return np.broadcast_to(found.value, shape).copy(), np.broadcast_to(found.error, shape).copy()
+        with suppress(NotCompiledError):
+            if vector and family not in self.recursion.random and not self.is_linear(family):
+                moment, places = self.recursion.centred(family, family, self.recursion.equal(family)), diagonal(box)
+                found, shape = moment.at(places), [b - a for a, b in box]
+                return np.broadcast_to(found.value, shape).copy(), np.broadcast_to(found.error, shape).copy()
+        return None
 
     # -- several variables --------------------------------------------------------------------------------------
 
@@ -427,17 +418,9 @@ class NumericLaw(Marginals):
             self._larger[key] = added, self.of(added.netsor)
         return self._larger[key]
 
-    def of(self, netsor: Netsor, expanded: bool | None = None) -> NumericLaw:
-        """The law of another program, with the same settings."""
-        return NumericLaw(
-            netsor,
-            grade=self.grade,
-            accuracy=self.accuracy,
-            max_memory=self._max_memory,
-            seed=self._seed,
-            expanded=self.recursion.expanded if expanded is None else expanded,
-            assumed=self.assumed,
-        )
+    def of(self, netsor: Netsor, **settings: Any) -> NumericLaw:
+        """The law of another program, with the same settings but for some."""
+        return NumericLaw(netsor, **(self._settings | settings))
 
     @budgeted
     def expectation(self, psi: str | Expr, *, with_error: bool = False) -> Any:
