@@ -190,10 +190,12 @@ class _Laws:
     def jumps(self) -> bool:
         """Whether f jumps at a kink: then it changes as much close to the kink as eight times further away."""
         places = np.where(np.isfinite(self.f.kinks), self.f.kinks, 0.0)
+        if not places.size:
+            return False
         step = np.where(places == 0, NEAR_ZERO, NEAR * np.abs(places))
         with np.errstate(all="ignore"):
             near, far = (np.abs(self.f.call(places + k * step) - self.f.call(places - k * step)) for k in (1, 8))
-        return bool(places.size and np.any(near > far / 2))
+        return bool(np.any(near > far / 2))
 
     @cached_property
     def series(self) -> HermiteSeries | None:
@@ -286,8 +288,8 @@ def _symmetric(both: Sequence[Sequence[Array | None]], pairs: int) -> bool:
 
 def _tiles(shape: tuple[int, ...], pairs: int) -> Iterator[tuple[Any, Any]]:
     """Members as places in the batch, not too many at once, and those with X and Y exchanged, which are the same."""
-    if not shape:
-        yield None, None
+    if not shape or (not pairs and math.prod(shape) <= PAIRS):
+        yield (..., ...) if shape else (None, None)
         return
     for start in range(0, math.prod(shape), PAIRS):
         at = np.unravel_index(np.arange(start, min(start + PAIRS, math.prod(shape))), shape)

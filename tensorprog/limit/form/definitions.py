@@ -305,16 +305,19 @@ def _read_beyond(netsor: Netsor, operand: Variable, fresh: Callable[[str], str])
 
     There the vector is a copy that ends at the boundary of g, whatever its own boundary is.
 
-    Raises    NotCompiledError where the weight depends on an index that is read beyond
+    Raises    NotCompiledError where the weight depends on an index that is read beyond, and does not end with it
     """
     positions = netsor.families[operand.name].statements
     statement = netsor.body[positions[0]] if len(positions) == 1 else None
     if not reads_beyond(netsor, operand) or not isinstance(statement, MatMul):
         return []
     names = {own.bare: slot for own, slot in zip(statement.target.slots, operand.slots, strict=True) if own.bare}
+    chosen = list(zip(netsor.weight[statement.weight.name].indices, statement.weight.slots, strict=True))
+    ends = {name: (netsor.ranges[name], index.boundary) for name, index in netsor.index.items()}
     for name, slot in names.items():
         (start, stop), (low, high) = netsor.ranges[name], slot.bounds(netsor.ranges)
-        if (low < start or high >= stop) and any(name in own.indices for own in statement.weight.slots):
+        alike = all(own.bare == name and ends[i] == ends[name] for i, own in chosen if name in own.indices)
+        if (low < start or high >= stop) and not alike:
             raise not_compiled(
                 statement,
                 f"{operand.name} is read beyond its boundary by a score, and {statement.weight} depends on {name}",

@@ -269,7 +269,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         self, p: WeightedFunction, q: WeightedFunction, moment: IndexedFormulas, local: Ranges, ranges: Ranges
     ) -> IndexedFormulas:
         """The recursion's own sum where an index is summed over; else coefficients multiply case by case."""
-        if p.bound or q.bound:
+        if p.bound or q.bound or (p.plain and q.plain):
             return super().summed(p, q, moment, local, ranges)
         factor = sp.Mul(*(self.number(part.coefficient, local) for part in (p, q)))
         return IndexedFormulas.of_cases({t.equations: factor * t.value for t in moment.terms}, ranges)

@@ -190,7 +190,10 @@ class Numbers(Recursion[Value, IndexedValues]):
         """The variance of a weight whose indices are affine forms of others."""
         declared = self.netsor.weight[weight]
         used = [n for n in declared.indices if any(n == m for m in indices_of(declared.variance, self.netsor.ranges))]
-        value = Value.of(index_array(self.netsor, declared.variance, used), used)
+        key = "variance", weight
+        if key not in self.program.known:
+            self.program.known[key] = Value.of(index_array(self.netsor, declared.variance, used), used)
+        value: Value = self.program.known[key]
         where = dict(zip(declared.indices, slots, strict=True))
         starts = {name: self.netsor.ranges[name][0] for name in used}
         return value.gather({name: where[name] for name in used}, ranges, starts)

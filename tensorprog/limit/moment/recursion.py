@@ -88,7 +88,7 @@ class _Prepared:
         self.netsor, self.summands = with_summands(netsor, self.scores)
         self.random = random_families(self.netsor)
         self.parts = SumsOfFunctions(self.netsor)
-        self.known: dict[str, Any] = {}  # what else is asked of it
+        self.known: dict[Any, Any] = {}  # what else is asked of it
 
 
 class Recursion(ABC, Generic[V, M]):
@@ -126,6 +126,7 @@ class Recursion(ABC, Generic[V, M]):
         self._averages: dict[str, V] = {}
         self._expectations: dict[Any, M] = {}
         self._large: dict[tuple[str, str], bool] = {}
+        self._ranges: dict[tuple[str, str], dict[str, Range]] = {}
         self._inside = 0
 
     @property
@@ -206,7 +207,9 @@ class Recursion(ABC, Generic[V, M]):
 
     def pair_ranges(self, f: str, g: str) -> dict[str, Range]:
         """Ranges of '0', '1', ... of f and '0_', '1_', ... of g."""
-        return self.over(position_names(self.netsor, f) | position_names(self.netsor, g, "_"))
+        if (f, g) not in self._ranges:
+            self._ranges[f, g] = self.over(position_names(self.netsor, f) | position_names(self.netsor, g, "_"))
+        return self._ranges[f, g]
 
     def nothing(self, ranges: Ranges) -> M:
         """Zero everywhere."""
@@ -439,9 +442,7 @@ class Recursion(ABC, Generic[V, M]):
         for p, q, again in self._meetings(first, second):
             local = {**ranges, **{f"{name}'": ranges[name] for name in again}} if again else ranges
             moment = self.replicated_covariance(p.inner[0][1], q.inner[0][1], local)
-            if moment.terms and not (p.plain and q.plain):
-                moment = self.summed(p, q, moment, local, ranges)
-            total = total + moment
+            total = total + (self.summed(p, q, moment, local, ranges) if moment.terms else moment)
         return total
 
     def _meetings(self, first: Inner, second: Inner) -> list[tuple[WeightedFunction, WeightedFunction, list[str]]]:
@@ -477,6 +478,8 @@ class Recursion(ABC, Generic[V, M]):
 
     def summed(self, p: WeightedFunction, q: WeightedFunction, moment: M, local: Ranges, ranges: Ranges) -> M:
         """A moment over all indices times the coefficients of two parts, summed over their bound indices."""
+        if p.plain and q.plain:
+            return self.kind(moment.terms, ranges)
         found, bound = [], (*q.bound, *p.bound)
         for equations, value in moment.overlapping():  # solved for bound indices first
             solution = solve(equations, bound, only=True)
