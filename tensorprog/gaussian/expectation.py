@@ -288,7 +288,7 @@ def _symmetric(both: Sequence[Sequence[Array | None]], pairs: int) -> bool:
 
 def _tiles(shape: tuple[int, ...], pairs: int) -> Iterator[tuple[Any, Any]]:
     """Members as places in the batch, not too many at once, and those with X and Y exchanged, which are the same."""
-    if not shape or (not pairs and math.prod(shape) <= PAIRS):
+    if not shape or (len(shape) == 1 and shape[0] <= PAIRS):
         yield (..., ...) if shape else (None, None)
         return
     for start in range(0, math.prod(shape), PAIRS):
