@@ -1,7 +1,6 @@
 """Programs from torch modules: captured, translated, folded, written, and compared with the module itself.
 
-    laws            the law of the entries of a parameter
-    initialisers    laws recorded while a module's own initialisers run
+    initialisers    laws of entries, recorded while a module's own initialisers run
     decompositions  operations that are written out as plainer ones
     capture         the module as operations at two widths
     refusals        what cannot be imported: where, why, and what to do

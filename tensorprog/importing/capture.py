@@ -10,7 +10,7 @@ from __future__ import annotations
 import linecache
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,8 +18,7 @@ import numpy as np
 import torch
 
 from tensorprog.importing.decompositions import table
-from tensorprog.importing.initialisers import built, measured
-from tensorprog.importing.laws import EntryLaw
+from tensorprog.importing.initialisers import EntryLaw, built
 from tensorprog.importing.refusals import SourcePlace, refusal
 from tensorprog.language.errors import fail
 
@@ -95,12 +94,21 @@ def capture(make: Callable[[int], Any], inputs: Any, widths: tuple[int, int], at
 
     Raises    ProgramError for modules that cannot be traced, or whose operations depend on the width
     """
-    traced = []
-    for width in widths:
-        module, laws = built(make, width)
-        tensors = inputs_at(inputs, width)
-        traced.append((_export(module.eval(), tensors, width), module, laws, tensors))
-    captured = _Graphs(make, traced, widths, at).captured
+    one, other = traces = _Trace(make, inputs, widths[0]), _Trace(make, inputs, widths[1])
+    captured = Captured(widths, module=one.module)
+    pairs = [*zip(one.nodes, other.nodes, strict=False)]
+    differing = [pair for pair in pairs if _kind(pair[0]) != _kind(pair[1])]
+    if differing or len(one.nodes) != len(other.nodes):
+        node, instead = (*differing, pairs[-1])[0]
+        raise refusal(
+            _place(node),
+            f"at the other width there stands {_kind(instead)}",
+            "let the width change sizes, not which operations there are",
+        )
+    _take_parameters(captured, make, traces, at)
+    for pair in pairs:
+        _take_operation(captured, traces, pair)
+    captured.known = {name: (_array(value), _array(other.values[name])) for name, value in one.values.items()}
     if all(entry.shapes[0] == entry.shapes[1] for entry in captured.parameters.values()):
         raise fail("no axis of a parameter grows with n", fix="let sizes of layers depend on n: lambda n: Net(n)")
     return captured
@@ -119,16 +127,8 @@ def frozen_at(captured: Captured, make: Callable[[int], Any], width: int) -> Cap
         wanted = tuple(one if one == other else one * width / n for one, other in pairs)
         if shapes.get(entry.name) != wanted:
             return None
-    _measure(make, width, laws)
     parameters = {node: replace(entry, frozen=laws[entry.name]) for node, entry in captured.parameters.items()}
     return replace(captured, parameters=parameters)
-
-
-def _measure(make: Callable[[int], Any], width: int, laws: dict[str, EntryLaw], unsure: Sequence[str] = ()) -> None:
-    """Measure laws that were not recorded."""
-    unsure = unsure or [name for name, law in laws.items() if law.kind == "unknown"]
-    for name, law in measured(make, width, unsure).items() if unsure else ():
-        laws[name] = replace(law, draw=laws[name].draw)
 
 
 def _export(module: Any, tensors: tuple[Any, ...], width: int) -> Any:
@@ -177,148 +177,108 @@ def _place(node: Any) -> SourcePlace:
 
 
 def _kind(node: Any) -> str:
-    if node.op != "call_function":
-        return str(node.op)
-    name = str(node.target)
-    if "getitem" in name:
-        return "getitem"
-    if "set_grad_enabled" in name:
-        return "set_grad_enabled"
+    name = str(node.target) if node.op == "call_function" else str(node.op)
+    for plain in ("getitem", "set_grad_enabled"):
+        if plain in name:
+            return plain
     name = name.removeprefix("aten.").split(".")[0]
     return name if name.startswith("__") else name.rstrip("_")
 
 
-class _Graphs:
-    """The two graphs, read side by side."""
+class _Trace:
+    """The graph of a module at one width, and tensors that are known: all that no random parameter enters."""
 
-    def __init__(
-        self, make: Callable[[int], Any], traced: Sequence[Any], widths: tuple[int, int], at: int | None
-    ) -> None:
-        self.captured = Captured(widths, module=type(traced[0][1]).__name__)
-        graphs = [list(exported.graph.nodes) for exported, *_ in traced]
-        self.values: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  # tensors that are known
-        if [(_kind(n), n.name) for n in graphs[0]] != [(_kind(n), n.name) for n in graphs[1]]:
-            one, other = next(
-                ((a, b) for a, b in zip(*graphs, strict=False) if _kind(a) != _kind(b)), (graphs[0][-1], graphs[1][-1])
-            )
-            raise refusal(
-                _place(one),
-                f"at the other width there stands {_kind(other)}",
-                "let the width change sizes, not which operations there are",
-            )
-        self._inputs(make, traced, at)
-        for one, other in zip(*graphs, strict=True):
-            self._node(traced, one, other)
-        for name in [name for name, value in self.values[0].items() if name not in self.captured.known]:
-            pair = self.values[0][name], self.values[1][name]
-            self.captured.known[name] = (_array(pair[0]), _array(pair[1]))
-
-    def _inputs(self, make: Callable[[int], Any], traced: Sequence[Any], at: int | None) -> None:
-        (one, _, laws_one, _), (_, _, laws_other, _) = traced
-        again = built(make, self.captured.widths[0])[1]
-        for name, law in laws_one.items():
-            if again.get(name) != law:
-                raise fail(
-                    f"{name} is drawn from another law each time that make is called",
-                    fix="let numbers that are drawn not enter the laws of others",
-                )
-        frozen = built(make, at)[1] if at else None
-        unsure = [name for name, law in laws_one.items() if law.kind == "unknown"]
-        for width, laws in zip((*self.captured.widths, at), (laws_one, laws_other, frozen), strict=True):
-            if width and unsure and laws is not None:
-                _measure(make, width, laws, unsure)
-        targets = {
-            **one.graph_signature.inputs_to_parameters,
-            **one.graph_signature.inputs_to_buffers,
-            **one.graph_signature.inputs_to_lifted_tensor_constants,
+    def __init__(self, make: Callable[[int], Any], inputs: Any, width: int) -> None:
+        module, self.laws = built(make, width)
+        self.module = type(module).__name__
+        given = inputs_at(inputs, width)
+        self.exported = _export(module.eval(), given, width)
+        self.nodes = list(self.exported.graph.nodes)
+        signature = self.exported.graph_signature
+        self.parameters = signature.inputs_to_parameters
+        self.states = {
+            **dict(module.named_parameters(remove_duplicate=False)),
+            **dict(module.named_buffers(remove_duplicate=False)),
+            **self.exported.constants,
+            **self.exported.state_dict,
         }
-        states = [
-            {
-                **dict(module.named_parameters(remove_duplicate=False)),
-                **dict(module.named_buffers(remove_duplicate=False)),
-                **exported.constants,
-                **exported.state_dict,
-            }
-            for exported, module, *_ in traced
-        ]
-        users = iter([list(entry[3]) for entry in traced])
-        free = [next(users), next(users)]
-        seen: dict[Any, str] = {}
-        drawn: dict[int, str] = {}
-        parameters = one.graph_signature.inputs_to_parameters.values()
-        for node in one.graph.nodes:
-            if node.op != "placeholder":
-                continue
-            target = targets.get(node.name)
-            if target is None:
-                self.values[0][node.name], self.values[1][node.name] = free[0].pop(0), free[1].pop(0)
-            elif target in parameters and laws_one[target].random:
-                shapes = tuple(states[0][target].shape), tuple(states[1][target].shape)
-                law = laws_one[target]
-                key = (law.draw, str(law))
-                if key in seen and all(torch.equal(state[target], state[targets[seen[key]]]) for state in states):
-                    self.captured.copies[node.name] = seen[key]
-                elif law.draw in drawn:  # which 0 never is
-                    raise fail(
-                        f"{target} and {drawn[law.draw]} are made of the same random numbers",
-                        fix="draw each parameter by itself, or use one parameter in both places",
-                    )
-                drawn |= {law.draw: target} if law.draw else {}
-                seen.setdefault(key, node.name)
-                self.captured.parameters[node.name] = Parameter(
-                    target, shapes, (law, laws_other[target]), frozen[target] if frozen else None
-                )
-            else:
-                self.values[0][node.name], self.values[1][node.name] = states[0][target], states[1][target]
-                if target in parameters:
-                    self.captured.constants[target] = str(laws_one[target])
+        targets = self.parameters | signature.inputs_to_buffers | signature.inputs_to_lifted_tensor_constants
+        free = iter(list(given))
+        self.values: dict[str, Any] = {
+            node.name: self.states[targets[node.name]] if node.name in targets else next(free)
+            for node in self.nodes
+            if node.op == "placeholder"
+        }
 
-    def _node(self, traced: Sequence[Any], one: Any, other: Any) -> None:
-        if one.op == "placeholder":
-            return
-        if one.op == "get_attr":
-            for k, (node, (exported, *_)) in enumerate(zip((one, other), traced, strict=True)):
-                self.values[k][node.name] = getattr(exported.graph_module, node.target)
-            return
-        if one.op == "output":
-            tensors = [name for name in traced[0][0].graph_signature.user_outputs if isinstance(name, str)]
-            if not tensors:
-                raise fail("the module returns no tensor", fix="return the tensor whose law is wanted")
-            self.captured.result, self.captured.results = tensors[0], len(tensors)
-            return
-        nodes = [a for a in torch.utils._pytree.tree_leaves((one.args, one.kwargs)) if isinstance(a, torch.fx.Node)]
-        kind = _kind(one)
-        if kind in ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size"):
-            return
-        if kind in _RANDOM:
-            raise refusal(
-                _place(one),
-                "random numbers are drawn in the forward pass",
-                "draw them in __init__ as a parameter, or give them as inputs",
+
+def _take_parameters(
+    captured: Captured, make: Callable[[int], Any], traces: tuple[_Trace, _Trace], at: int | None
+) -> None:
+    """Laws of parameters; those that are random are not known, and may be copies of others."""
+    (one, other), frozen = traces, built(make, at)[1] if at else None
+    module, again = built(make, captured.widths[0])
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        law = one.laws[name]
+        if again[name] != law:
+            raise fail(
+                f"{name} is drawn from another law each time that make is called",
+                fix="let numbers that are drawn not enter the laws of others",
             )
-        if kind in _DROPOUTS and [*one.args, *one.kwargs.values()][2]:
-            raise refusal(_place(one), "dropout in training mode", "call module.eval(), or set p=0")
-        if all(node.name in self.values[0] for node in nodes):
-            for k, node in enumerate((one, other)):
-                self.values[k][node.name] = _computed(node, self.values[k])
-            return
-        if kind in _OF_SHAPES or (kind == "type_as" and nodes[0].name in self.values[0]):
-            for k, node in enumerate((one, other)):
-                shapes = {a.name: torch.zeros(a.meta["val"].shape) for a in node.all_input_nodes}
-                self.values[k][node.name] = _computed(node, shapes | self.values[k])
-            return
-        converted = [_arguments(node) for node in (one, other)]
-        self.captured.operations.append(
-            Operation(
-                one.name,
-                kind,
-                (converted[0][0], converted[1][0]),
-                (converted[0][1], converted[1][1]),
-                (_shape(one.meta.get("val")), _shape(other.meta.get("val"))),
-                _place(one),
-                tuple(user.name for user in one.users),
+        if law.kind == "unknown" and torch.equal(parameter, one.states[name]):
+            one.laws[name] = EntryLaw("fixed")
+    seen: dict[Any, tuple[str, list[Any]]] = {}
+    drawn: dict[int, str] = {}
+    for node, name in one.parameters.items():
+        law = one.laws[name]
+        if not law.random:
+            captured.constants[name] = str(law)
+            continue
+        tensors = [trace.values.pop(node) for trace in traces]
+        first, before = seen.setdefault((law.draw, str(law)), (node, tensors))
+        if first != node and all(map(torch.equal, tensors, before)):
+            captured.copies[node] = first
+        elif law.draw in drawn:  # which 0 never is
+            raise fail(
+                f"{name} and {drawn[law.draw]} are made of the same random numbers",
+                fix="draw each parameter by itself, or use one parameter in both places",
             )
+        drawn |= {law.draw: name} if law.draw else {}
+        shapes = tuple(tensors[0].shape), tuple(tensors[1].shape)
+        captured.parameters[node] = Parameter(name, shapes, (law, other.laws[name]), frozen[name] if frozen else None)
+
+
+def _take_operation(captured: Captured, traces: tuple[_Trace, _Trace], pair: tuple[Any, Any]) -> None:
+    """An operation as one of the module, or its result where that is known."""
+    one, kind = pair[0], _kind(pair[0])
+    nodes = [a.name for a in torch.utils._pytree.tree_leaves((one.args, one.kwargs)) if isinstance(a, torch.fx.Node)]
+    known = all(name in traces[0].values for name in nodes)
+    if kind in ("placeholder", "_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size"):
+        return
+    if kind == "output":
+        tensors = [name for name in traces[0].exported.graph_signature.user_outputs if isinstance(name, str)]
+        if not tensors:
+            raise fail("the module returns no tensor", fix="return the tensor whose law is wanted")
+        captured.result, captured.results = tensors[0], len(tensors)
+    elif kind == "get_attr":
+        for node, trace in zip(pair, traces, strict=True):
+            trace.values[node.name] = getattr(trace.exported.graph_module, node.target)
+    elif kind in _RANDOM:
+        raise refusal(
+            _place(one),
+            "random numbers are drawn in the forward pass",
+            "draw them in __init__ as a parameter, or give them as inputs",
         )
+    elif kind in _DROPOUTS and [*one.args, *one.kwargs.values()][2]:
+        raise refusal(_place(one), "dropout in training mode", "call module.eval(), or set p=0")
+    elif known or kind in _OF_SHAPES or (kind == "type_as" and nodes[0] in traces[0].values):
+        for node, trace in zip(pair, traces, strict=True):
+            shapes = {} if known else {a.name: torch.zeros(a.meta["val"].shape) for a in node.all_input_nodes}
+            trace.values[node.name] = _computed(node, shapes | trace.values)
+    else:
+        args, kwargs = zip(*map(_arguments, pair), strict=True)
+        shapes = tuple(_shape(node.meta.get("val")) for node in pair)
+        users = tuple(user.name for user in one.users)
+        captured.operations.append(Operation(one.name, kind, args, kwargs, shapes, _place(one), users))
 
 
 _OF_SHAPES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")  # whatever the numbers

@@ -1,7 +1,7 @@
 """What a module's own initialisers do to its parameters, recorded while they run: kinds and numbers, not estimates.
 
 `Recorder` is a dispatch mode of torch: it sees every draw (`normal_`, `uniform_`, ..), whoever calls it, and carries
-laws along through copies, shifts and scalings, storage by storage.  What it cannot follow is measured, with an error.
+laws along through copies, shifts and scalings, storage by storage.  What it cannot follow is of an unknown law.
 """
 
 from __future__ import annotations
@@ -9,21 +9,81 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tensorprog.importing.laws import EntryLaw, constant_law, normal_law, truncated_law, uniform_law
 from tensorprog.language.errors import fail
 
-__all__ = ["built", "measured"]
+__all__ = ["EntryLaw", "built"]
 
-MEASURED, SHUFFLES = 8, 16  # modules that are drawn where a law is only measured; orders of their entries
-DEPENDENT = 12.0  # standard deviations from which entries are taken to depend on each other
-UNKNOWN, ZERO = EntryLaw("unknown"), constant_law(0.0)
+NEVER_CUT = 7.0  # standard deviations beyond which the bounds of a truncated normal are none, in double precision
+
+
+@dataclass(frozen=True)
+class EntryLaw:
+    """Independent entries of one law: its kind, mean and standard deviation."""
+
+    kind: str
+    mean: float = 0.0
+    deviation: float = 0.0
+    draw: int = field(default=0, compare=False)  # which draw it was: copies of one are the same numbers
+    padding: int | None = None  # a row that is zero instead
+
+    @property
+    def variance(self) -> float:
+        """The variance of an entry."""
+        return self.deviation**2
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether entries are exactly Gaussian, or one number."""
+        return self.kind in ("normal", "constant")
+
+    @property
+    def random(self) -> bool:
+        """Whether entries are random."""
+        return self.kind not in ("constant", "fixed")
+
+    def moved(self, factor: float = 1.0, shift: float = 0.0) -> EntryLaw:
+        """The law of factor * entry + shift."""
+        kind = self.kind if factor or self.kind == "unknown" else "constant"
+        return replace(self, kind=kind, mean=self.mean * factor + shift, deviation=self.deviation * abs(factor))
+
+    def __str__(self) -> str:
+        if self.kind == "fixed":
+            return "fixed numbers"
+        if self.kind == "constant":
+            return f"{self.mean:.6g}"
+        if self.kind == "uniform":
+            reach = math.sqrt(3) * self.deviation
+            return f"uniform({self.mean - reach:.6g}, {self.mean + reach:.6g})"
+        kind = {"unknown": "unknown law with", "truncated": "truncated normal with"}.get(self.kind, self.kind)
+        return f"{kind}({self.mean:.6g}, {self.deviation:.6g}**2)"
+
+
+def _normal(mean: float, deviation: float) -> EntryLaw:
+    return EntryLaw("normal" if deviation else "constant", mean, deviation)
+
+
+def _uniform(low: float, high: float) -> EntryLaw:
+    return EntryLaw("uniform" if low < high else "constant", (low + high) / 2, (high - low) / math.sqrt(12))
+
+
+def _truncated(mean: float, deviation: float, low: float, high: float) -> EntryLaw:
+    """Gaussian entries that are drawn again while they lie outside of the bounds; plain ones where bounds never act."""
+    from scipy.stats import truncnorm
+
+    a, b = (low - mean) / deviation, (high - mean) / deviation
+    if min(-a, b) > NEVER_CUT:
+        return _normal(mean, deviation)
+    law = truncnorm(a, b, mean, deviation)
+    return EntryLaw("truncated", float(law.mean()), float(law.std()))
+
+
+UNKNOWN, ZERO = EntryLaw("unknown"), _normal(0.0, 0.0)
 Pieces = tuple[tuple[int, int, EntryLaw], ...]  # entries of a storage from, to, and their law
 
 
@@ -64,61 +124,46 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         ]
         self.laws[place] = tuple(sorted([*kept, (low, high, law)], key=lambda piece: piece[0]))
 
-    def change(self, tensor: Any, change: Callable[[EntryLaw], EntryLaw]) -> None:
-        """Entries of a tensor are changed in place."""
-        pieces = self.of(tensor)
-        whole = tensor.untyped_storage().nbytes() // max(tensor.element_size(), 1)
-        if pieces is not None and tensor.numel() == whole:
-            self.laws[tensor.untyped_storage()._cdata] = tuple((a, b, change(law)) for a, b, law in pieces)
-        else:
-            self.write(tensor, change(pieces[0][2]) if pieces and len(pieces) == 1 else UNKNOWN)
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        name = str(func).removeprefix("aten.").split(".")[0]
         if isinstance(result, torch.Tensor) and result.is_floating_point():
-            self._record(name, result, args, kwargs)
+            self._record(str(func).removeprefix("aten.").split(".")[0], result, args, kwargs)
         return result
 
     def _record(self, name: str, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        plain, inplace = name.rstrip("_"), name.endswith("_")
+        plain = name.rstrip("_")
         if name in DRAWS:
             self.write(result, DRAWS[name](args[1:], kwargs))
         elif (kind := plain.removesuffix("_like").removeprefix("new_")) in FILLED:
             self.write(result, FILLED[kind])
         elif "full" in name:
-            self.write(result, constant_law(float(args[-1])))
+            self.write(result, _normal(float(args[-1]), 0.0))
         elif "empty" in name:
             self.alive.append(result.untyped_storage())
             self.laws.pop(result.untyped_storage()._cdata, None)
         elif plain in AFFINE and _plain(args[1:], kwargs):
             factor, shift = AFFINE[plain](*(1.0 if value is None else float(value) for value in args[1:2]))
-            self._through(result, args[0], lambda law: law.moved(factor, shift), inplace)
+            self._through(result, args[0], lambda law: law.moved(factor, shift))
         elif name in ("copy_", "clone", "_to_copy", "detach_", "lift_fresh_copy", "contiguous"):
-            self._through(result, args[name == "copy_"], lambda law: law, False)
-        elif inplace:
+            self._through(result, args[name == "copy_"], lambda law: law)
+        elif name.endswith("_"):
             self.write(result, UNKNOWN)
         elif result.untyped_storage()._cdata not in self.laws:  # made of other numbers, in a way that is not followed
             origins = [law.draw for value in args for *_, law in self.of(value) or () if law.draw]
             if origins:
                 self.write(result, replace(UNKNOWN, draw=origins[0]))
 
-    def _through(self, result: Any, source: Any, change: Callable[[EntryLaw], EntryLaw], inplace: bool) -> None:
-        if inplace:
-            self.change(result, change)
-            return
+    def _through(self, result: Any, source: Any, change: Callable[[EntryLaw], EntryLaw]) -> None:
+        """Entries of a tensor, or of a new one, are changed entries of a source."""
         pieces = self.of(source)
         laws = {law for _, _, law in pieces or ()}
         whole = result.untyped_storage().nbytes() // max(result.element_size(), 1)
         if pieces and result.numel() == pieces[-1][1] == whole and result.is_contiguous():
-            place = result.untyped_storage()._cdata
             self.alive.append(result.untyped_storage())
-            self.laws[place] = tuple((a, b, change(law)) for a, b, law in pieces)
-        elif len(laws) == 1:
-            self.write(result, change(laws.pop()))
+            self.laws[result.untyped_storage()._cdata] = tuple((a, b, change(law)) for a, b, law in pieces)
         else:
-            self.write(result, UNKNOWN)
+            self.write(result, change(laws.pop()) if len(laws) == 1 else UNKNOWN)
 
 
 def _two(args: Sequence[Any], kwargs: Mapping[str, Any], one: str, other: str) -> tuple[float, float]:
@@ -129,20 +174,20 @@ def _two(args: Sequence[Any], kwargs: Mapping[str, Any], one: str, other: str) -
 
 def _fill(args: Sequence[Any], kwargs: Mapping[str, Any]) -> EntryLaw:
     value = args[0] if args else kwargs["value"]
-    return UNKNOWN if getattr(value, "is_meta", False) else constant_law(float(value))
+    return UNKNOWN if getattr(value, "is_meta", False) else _normal(float(value), 0.0)
 
 
 DRAWS: Mapping[str, Callable[[Sequence[Any], Mapping[str, Any]], EntryLaw]] = {
-    "normal_": lambda args, kwargs: normal_law(*_two(args, kwargs, "mean", "std")),
-    "uniform_": lambda args, kwargs: uniform_law(*_two(args, kwargs, "from", "to")),
+    "normal_": lambda args, kwargs: _normal(*_two(args, kwargs, "mean", "std")),
+    "uniform_": lambda args, kwargs: _uniform(*_two(args, kwargs, "from", "to")),
     "fill_": _fill,
 }
 FILLED = {
-    "randn": normal_law(0.0, 1.0),
-    "rand": uniform_law(0.0, 1.0),
+    "randn": _normal(0.0, 1.0),
+    "rand": _uniform(0.0, 1.0),
     "zero": ZERO,
     "zeros": ZERO,
-    "ones": constant_law(1.0),
+    "ones": _normal(1.0, 0.0),
 }
 AFFINE: Mapping[str, Callable[..., tuple[float, float]]] = {
     "mul": lambda number: (number, 0.0),
@@ -176,7 +221,7 @@ def _recording() -> Iterator[Recorder]:
             result = originals[name](tensor, *args, **kwargs)
             if name == "_no_grad_trunc_normal_":
                 mean, std, low, high = args[:4]
-                recorder.write(tensor, truncated_law(float(mean), float(std), float(low), float(high)))
+                recorder.write(tensor, _truncated(float(mean), float(std), float(low), float(high)))
             else:
                 recorder.write(tensor, EntryLaw("orthogonal") if name == "orthogonal_" else UNKNOWN)
             return result
@@ -222,53 +267,3 @@ def _law(pieces: Pieces | None, parameter: Any) -> EntryLaw:
     if len(laws) == 1:
         return replace(laws.pop(), padding=padding[0] if len(padding) == 1 else None)
     return UNKNOWN if UNKNOWN in laws else EntryLaw("rows") if laws else ZERO
-
-
-def measured(make: Callable[[int], Any], width: int, names: Sequence[str]) -> dict[str, EntryLaw]:
-    """Mean and deviation of parameters whose law was not recorded, over several modules, with an error; that their
-    entries are the same each time, or that they depend on each other."""
-    drawn: dict[str, list[Any]] = {name: [] for name in names}
-    for _ in range(MEASURED):
-        parameters = dict(make(width).named_parameters(remove_duplicate=False))
-        for name in names:
-            drawn[name].append(parameters[name].detach().double().numpy())
-    found = {}
-    for name, draws in drawn.items():
-        entries = np.stack(draws)
-        mean, deviation = float(entries.mean()), float(entries.std())
-        if abs(mean) < 4 * deviation / math.sqrt(entries.size):
-            mean = 0.0
-        if deviation <= 1e-12 * abs(mean) or not deviation:
-            found[name] = constant_law(mean)
-        elif all(np.array_equal(draw, draws[0]) for draw in draws):
-            found[name] = EntryLaw("fixed", mean, deviation)
-        elif _structured([(draw - mean) / deviation for draw in draws]):
-            found[name] = EntryLaw("dependent", mean, deviation)
-        else:
-            found[name] = EntryLaw("measured", mean, deviation, error=deviation / math.sqrt(2 * entries.size))
-    return found
-
-
-def _structured(draws: Sequence[Any]) -> bool:
-    """Whether rows or columns of matrices differ more in size, are less orthogonal, or the matrices resemble their
-    transposes more, than the same entries in any other order."""
-    if draws[0].ndim < 2 or min(draws[0].shape[0], draws[0][0].size) < 2:
-        return False
-    matrices = np.stack([draw.reshape(len(draw), -1) for draw in draws])
-    shuffle = np.random.default_rng(0).permuted
-    others = np.array(
-        [_order(shuffle(matrices.reshape(len(matrices), -1), axis=1).reshape(matrices.shape)) for _ in range(SHUFFLES)]
-    )
-    return bool(np.any(_order(matrices) > others.mean(axis=0) + DEPENDENT * others.std(axis=0)))
-
-
-def _order(matrices: Any) -> Any:
-    """What grows with the structure of matrices, averaged over several."""
-    sides = (matrices, np.swapaxes(matrices, 1, 2))
-    found = [((side**2).mean(axis=2) ** 2).mean() for side in sides]
-    for side in sides:
-        products = (side @ np.swapaxes(side, 1, 2)) ** 2
-        found.append(products.mean() - np.trace(products, axis1=1, axis2=2).mean() / products[0].size)
-    if matrices.shape[1] == matrices.shape[2]:
-        found.append((sides[0] * sides[1]).mean() ** 2)
-    return np.array(found)

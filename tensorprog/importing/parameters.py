@@ -21,7 +21,6 @@ ONE = Fraction(1)
 _NOT_INDEPENDENT = {
     "orthogonal": "are orthogonal",
     "unknown": "are of an unknown law",
-    "dependent": "depend on each other",
     "rows": "are initialised differently from row to row",
 }
 
@@ -46,11 +45,6 @@ class Parameters(Sketch):
             raise self.refuse(
                 f"the entries of {entry.name} {_NOT_INDEPENDENT[entry.law.kind]}",
                 "initialise it with independent normal or uniform entries (torch.nn.init.normal_, kaiming_normal_, ..)",
-            )
-        if entry.law.kind == "measured":
-            self.note(
-                f"{entry.name}: its initialiser was not recognised; it is measured, {entry.law}, and its "
-                "entries are taken as independent and Gaussian"
             )
         return entry
 
@@ -88,7 +82,7 @@ class Parameters(Sketch):
             return found[1], found[2]
         law, (one, other) = entry.law, entry.laws
         number, power = self.law(entry, None)
-        moves = not one.error and abs(one.mean - other.mean) > 1e-9 * max(abs(one.mean), abs(other.mean))
+        moves = abs(one.mean - other.mean) > 1e-9 * max(abs(one.mean), abs(other.mean))
         if not self.at and law.mean and (moves or power):
             raise self.refuse(f"the mean of {entry.name} changes with the width", "keep it the same, or give at=")
         lasting = not self.exponents.get(entry.name)  # what vanishes with the width is small enough for a Gaussian

@@ -435,7 +435,7 @@ class Sketch:
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
-    def number(self, one: float, other: float, what: str = "", unsure: float = 0.0) -> Scale:
+    def number(self, one: float, other: float, what: str = "") -> Scale:
         """A number that stands at both widths as coefficient and power of n; one that is a power up to a share of 1/n,
         such as n/(n - 1), as it is in the limit or at the width that is frozen."""
         one, other = float(one), float(other)
@@ -456,8 +456,8 @@ class Sketch:
                 "scale by powers of the width, such as n**-0.5",
             )
         one, other = levelled
-        if abs(one / other - 1) <= (unsure and 8 * unsure) or limit == one:
-            return math.sqrt(one * other) if unsure else one, power
+        if limit == one:
+            return one, power
         self.note(
             f"{what or self.place.alike}: a number at widths {self.n[0]} and {self.n[1]} is no pure power of n; "
             f"the limit {limit:.6g} is extrapolated in 1/n"
@@ -563,8 +563,7 @@ class Sketch:
         one, other = (
             law.variance * (1.0 if fan is None else float(fan) * n) for law, n in zip(entry.laws, self.n, strict=True)
         )
-        unsure = sum(law.error / law.deviation for law in entry.laws if law.error)
-        limit, power = self.number(one, other, f"the variance of {entry.name}", unsure) if one else (0.0, Fraction(0))
+        limit, power = self.number(one, other, f"the variance of {entry.name}") if one else (0.0, Fraction(0))
         self.exponents[entry.name] = power
         if self.at and entry.frozen is not None:
             return entry.frozen.variance * (1.0 if fan is None else float(fan) * self.at), Fraction(0)

@@ -172,3 +172,9 @@ def test_statements_may_run_over_several_lines():
 
 def test_a_fully_masked_row_is_only_refused_where_every_entry_is_masked():
     loads(program("q[i] = Nonlin(sum[j](softmax[j](where(j < i + 1, m, -inf)) * x[i,j]))"))
+
+
+def test_a_program_may_begin_with_a_constant_state():
+    text = "program: a\nindices: {i: 1..3}\nweights: {W: 1}\nbody:\n  - h[0] = Nonlin(0)\n"
+    netsor = loads(f"{text}  - u[i] = MatMul(W, h[i - 1])\n  - h[i] = Nonlin(tanh(u[i]))\noutputs: [h]\n")
+    assert netsor.families["h"].kind == "vector"
