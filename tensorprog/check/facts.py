@@ -242,7 +242,7 @@ class Calculus:
 
     def _group(self, group: Sequence[int]) -> None:
         """The facts of a Nonlin, or of the Nonlins of a recurrence, round by round until they stay."""
-        loop, nonlins = self.structure.cyclic(group[0]), {p: self.netsor.body[p] for p in group}
+        loop, nonlins = group[0] in self.structure.cyclic, {p: self.netsor.body[p] for p in group}
         for rounds in range(ROUNDS if loop else 1):
             before = {p: self._found.get(p) for p in group}
             for p, statement in nonlins.items():

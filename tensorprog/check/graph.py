@@ -6,7 +6,7 @@ import, is for the graph that users see.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -16,10 +16,12 @@ from tensorprog.check.overlaps import System, marked
 from tensorprog.language.arrows import components, ordered
 from tensorprog.language.expr import Affine, Variable, slots_of
 from tensorprog.language.facts import HOLDS, Verdict
-from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Range, Weight
+from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Range, Statement, Weight
 from tensorprog.language.schedule import Loop, dependencies, schedule
 
-__all__ = ["Operand", "Structure", "build"]
+__all__ = ["SIDES", "Operand", "Structure", "build"]
+
+SIDES = ("left", "right")
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Operand:
     dot: int
     side: str  # "left" or "right"
     reference: Variable
-    definer: int | None  # None: an initial vector
+    definer: int = -1  # its position; none for an initial vector
+    statement: Statement | None = None  # that stands there
     bound: tuple[tuple[str, Range], ...] = field(default=(), kw_only=True)  # indices in it that are reduced over
 
 
@@ -39,10 +42,12 @@ class Structure:
     def __init__(self, netsor: Netsor) -> None:
         self.netsor = netsor
         self.initial: dict[str, Initial] = {initial.name: initial for initial in netsor.initial}
-        self.edges = dependencies(netsor.body, netsor.ranges, netsor.boundaries)
+        self.readers: dict[int, dict[int, None]] = {p: {} for p in range(len(netsor.body))}  # of what a statement makes
+        self.sources: dict[int, dict[int, None]] = {p: {} for p in range(len(netsor.body))}  # of what it reads
         self._definers: dict[tuple[int, Variable], dict[int, None]] = {}
-        for user, definer, reference in self.edges:
+        for user, definer, reference in dependencies(netsor.body, netsor.ranges, netsor.boundaries):
             self._definers.setdefault((user, reference), {})[definer] = None
+            self.readers[definer][user] = self.sources[user][definer] = None
 
     @classmethod
     def of(cls, netsor: Netsor) -> Structure:
@@ -63,22 +68,6 @@ class Structure:
         return statement if isinstance(statement, Nonlin) else None
 
     @cached_property
-    def readers(self) -> dict[int, dict[int, None]]:
-        """By position, the statements that read what a statement makes."""
-        found: dict[int, dict[int, None]] = {position: {} for position in range(len(self.netsor.body))}
-        for user, definer, _ in self.edges:
-            found[definer][user] = None
-        return found
-
-    @cached_property
-    def sources(self) -> dict[int, dict[int, None]]:
-        """By position, the statements that make what a statement reads."""
-        found: dict[int, dict[int, None]] = {position: {} for position in range(len(self.netsor.body))}
-        for user, definer, _ in self.edges:
-            found[user][definer] = None
-        return found
-
-    @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """Statements in an order in which Nonlins come after the Nonlins they use; recurrences are one group."""
         nonlins = {p for p, s in enumerate(self.netsor.body) if isinstance(s, Nonlin)}
@@ -86,14 +75,10 @@ class Structure:
         return tuple(map(tuple, ordered(after, int)))
 
     @cached_property
-    def _recurrent(self) -> frozenset[int]:
-        several = chain.from_iterable(group for group in self.groups if len(group) > 1)
-        itself = (p for p, s in enumerate(self.netsor.body) if isinstance(s, Nonlin) and p in self.readers[p])
-        return frozenset((*several, *itself))
-
-    def cyclic(self, position: int) -> bool:
-        """Whether a statement belongs to a recurrence of Nonlins."""
-        return position in self._recurrent
+    def cyclic(self) -> frozenset[int]:
+        """Statements that belong to a recurrence of Nonlins."""
+        nonlins = (group for group in self.groups if isinstance(self.netsor.body[group[0]], Nonlin))
+        return frozenset(p for group in nonlins for p in group if len(group) > 1 or p in self.readers[p])
 
     def ancestors(self, *positions: int) -> frozenset[int]:
         """Statements that some statements depend on, without themselves unless they recur, or one reads another."""
@@ -151,10 +136,8 @@ class Structure:
     @cached_property
     def relevant(self) -> frozenset[int]:
         """Statements that the outputs depend on."""
-        return _reached(self.sources, (p for name in self.netsor.outputs for p in self._statements(name)))
-
-    def _statements(self, name: str) -> tuple[int, ...]:
-        return self.netsor.families[name].statements
+        families = self.netsor.families
+        return _reached(self.sources, (p for name in self.netsor.outputs for p in families[name].statements))
 
     def _relevant(self, kind: type) -> list[tuple[int, Any]]:
         """Relevant statements of a kind, with their positions."""
@@ -209,21 +192,18 @@ class Structure:
     def operands(self) -> tuple[Operand, ...]:
         """Both sides of every score with the statements that define them."""
         return tuple(
-            Operand(p, side, reference, definer)
+            Operand(p, side, reference, definer, None if definer < 0 else self.netsor.body[definer])
             for p in self.scores
-            for side, reference in zip(("left", "right"), self.netsor.body[p].inputs, strict=True)
-            for definer in self.definers(p, reference) or (None,)
+            for side, reference in zip(SIDES, self.netsor.body[p].inputs, strict=True)
+            for definer in self.definers(p, reference) or (-1,)
         )
 
-    def weight_uses(self, name: str) -> tuple[int, ...]:
-        """Relevant MatMuls by a weight family."""
-        return tuple(self._uses.get(name, ()))
-
     @cached_property
-    def _uses(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+    def uses(self) -> Mapping[str, Sequence[int]]:
+        """By weight family, the relevant MatMuls by it."""
+        found: dict[str, list[int]] = {weight.name: [] for weight in self.netsor.weights}
         for position, product in self._relevant(MatMul):
-            found.setdefault(product.weight.name, []).append(position)
+            found[product.weight.name].append(position)
         return found
 
     # -- can two uses touch the same member? ---------------------------------------------------------------------------
@@ -236,49 +216,39 @@ class Structure:
         With `apart`, an index of both statements, the second's value of it must be larger; with `read_by` the first's
         product must be read by an operand.
         """
-        one, two = self.product(first), self.product(second)
-        if one.weight.name != two.weight.name:
+        if self.product(first).weight.name != self.product(second).weight.name:
             return HOLDS, {}
-        ranges = self.netsor.ranges
         system = System()
-        system.variables(ranges, _indices(one.weight), "")
-        system.variables(ranges, _indices(two.weight), "'")
-        system.all_equal(self._member(system, one.weight), self._member(system, two.weight, "'"))
-        if read_by is not None:
-            system.variables(ranges, _indices(one.target), "")
-            names = [*_indices(self.netsor.body[read_by.dot].target), *dict(read_by.bound)]
-            system.variables(ranges | dict(read_by.bound), names, '"')
-            system.all_equal(self._member(system, read_by.reference, '"'), one.target.slots)
+        system.all_equal(self._used(system, first, "", read_by, '"'), self._used(system, second, "'"))
         if apart:
-            start, stop = ranges[apart]
-            system.variables(ranges, [apart], "")
-            system.variables(ranges, [apart], "'")
+            start, stop = self.netsor.ranges[apart]
+            system.variables(self.netsor.ranges, [apart], "")
+            system.variables(self.netsor.ranges, [apart], "'")
             system.within(Affine.index(f"{apart}'") - Affine.index(apart), (1, stop - start))
         return system.solve()
 
     def same_weight_in_score(self, left: Operand, right: Operand) -> tuple[Verdict, dict[str, int]]:
         """Whether both sides of one member of a score can use one member of a weight family."""
-        assert left.definer is not None
-        assert right.definer is not None
-        one, two = self.product(left.definer), self.product(right.definer)
-        if one.weight.name != two.weight.name:
+        if self.product(left.definer).weight.name != self.product(right.definer).weight.name:
             return HOLDS, {}
         system = System()
-        bound = dict((*left.bound, *right.bound))
-        system.variables(self.netsor.ranges | bound, [*_indices(self.netsor.body[left.dot].target), *bound], "")
-        forms = []
-        for operand, product in ((left, one), (right, two)):
-            inside: dict[str, Affine] = {}
-            for value, target in zip(self._member(system, operand.reference), product.target.slots, strict=True):
-                if target.bare is None:
-                    system.equal(value, Affine((), target.offset))
-                else:
-                    inside[target.bare] = value
-                    system.within(value, self.netsor.ranges[target.bare])
-            family = self.netsor.families[product.weight.name]
-            forms.append(system.member(family, [slot.at(inside) for slot in product.weight.slots]))
-        system.all_equal(*forms)
+        used = (self._used(system, o.definer, mark, o, "") for o, mark in ((left, "'"), (right, "''")))
+        system.all_equal(*used)
         return system.solve()
+
+    def _used(
+        self, system: System, position: int, mark: str, read_by: Operand | None = None, inner: str = ""
+    ) -> list[Affine]:
+        """The member of its weight that a MatMul uses, what it makes being read by an operand; indices are marked."""
+        product, ranges = self.product(position), self.netsor.ranges
+        system.variables(ranges, _indices(product.weight), mark)
+        if read_by is not None:
+            system.variables(ranges, _indices(product.target), mark)
+            bound = dict(read_by.bound)
+            system.variables(ranges | bound, [*_indices(self.netsor.body[read_by.dot].target), *bound], inner)
+            target = [marked(slot, mark) for slot in product.target.slots]
+            system.all_equal(self._member(system, read_by.reference, inner), target)
+        return self._member(system, product.weight, mark)
 
     def product(self, position: int) -> MatMul:
         """The MatMul at a position."""
@@ -286,7 +256,7 @@ class Structure:
         assert isinstance(statement, MatMul)
         return statement
 
-    def _member(self, system: System, reference: Variable, mark: str = "") -> list[Affine]:
+    def _member(self, system: System, reference: Variable, mark: str) -> list[Affine]:
         """The member that a reference reads, whose indices carry a mark."""
         return system.member(self.netsor.families[reference.name], [marked(slot, mark) for slot in reference.slots])
 
@@ -335,7 +305,7 @@ def build(netsor: Netsor) -> Any:
             str(s.target), kind=type(s).__name__, name=s.target.name, text=str(s), position=position, **about
         )
     for position, s in enumerate(netsor.body):
-        parts = {MatMul: ("vector",), Dot: ("left", "right")}.get(type(s)) or ("argument",) * len(s.inputs)
+        parts = {MatMul: ("vector",), Dot: SIDES}.get(type(s)) or ("argument",) * len(s.inputs)
         arrows = {(nodes[s.weight.name], "weight"): None} if isinstance(s, MatMul) else {}
         for part, reference in zip(parts, s.inputs, strict=True):
             for source in _sources(structure, position, reference):
@@ -371,7 +341,7 @@ def roles(structure: Structure) -> dict[str | int, tuple[str, ...]]:
         found[initial.name] = ("initial", *stands) if initial.name in read else ("unused",)
     for weight in netsor.weights:
         role = "dedicated" if weight.name in dedicated else "weight"
-        found[weight.name] = (role,) if structure.weight_uses(weight.name) else ("unused",)
+        found[weight.name] = (role,) if structure.uses[weight.name] else ("unused",)
     for position, s in enumerate(netsor.body):
         own = ["operand"] * (position in standing)
         if isinstance(s, Dot):

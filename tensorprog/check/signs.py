@@ -25,7 +25,7 @@ from enum import Enum
 from functools import reduce
 from itertools import count
 
-from tensorprog.check.graph import Operand, Structure
+from tensorprog.check.graph import SIDES, Operand, Structure
 from tensorprog.check.overlaps import crossed
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.expr import (
@@ -43,9 +43,8 @@ from tensorprog.language.expr import (
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range, Statement, Table, Weight
 from tensorprog.language.schedule import upstream
 
-__all__ = ["SIDES", "Independence", "Sign", "coordinatewise", "independence", "with_copies"]
+__all__ = ["Independence", "Sign", "coordinatewise", "independence", "with_copies"]
 
-SIDES = ("left", "right")
 MOST = 2000  # ways from an operand to what it is a function of
 
 
@@ -153,12 +152,12 @@ def coordinatewise(structure: Structure, zeros: Collection[int] = ()) -> dict[in
     `zeros` are statements that make nothing but zeros.  There are none if a score of MatMul outputs stands beside them
     whose operands are both read elsewhere: these might depend on the coordinates of the others.
     """
-    body, made, others = structure.netsor.body, set[int](), dict[int, list[Operand]]()
+    made, others = set[int](), dict[int, list[Operand]]()
     for o in structure.operands:
         if structure.fixed(o.dot):
             continue
         others.setdefault(o.dot, []).append(o)
-        if o.definer is not None and isinstance(body[o.definer], Nonlin) and o.definer not in zeros:
+        if isinstance(o.statement, Nonlin) and o.definer not in zeros:
             made.add(o.dot)
     if not made:
         return {}
@@ -173,8 +172,7 @@ def coordinatewise(structure: Structure, zeros: Collection[int] = ()) -> dict[in
 
 def _weight(structure: Structure, operand: Operand) -> str:
     """The weight that makes an operand; none if no MatMul does."""
-    statement = None if operand.definer is None else structure.netsor.body[operand.definer]
-    return statement.weight.name if isinstance(statement, MatMul) else ""
+    return operand.statement.weight.name if isinstance(operand.statement, MatMul) else ""
 
 
 def _behind(structure: Structure, dot: int) -> tuple[Operand, ...]:
@@ -191,7 +189,7 @@ def _behind(structure: Structure, dot: int) -> tuple[Operand, ...]:
                 return ()  # scores are no parameters of other scores
             inside = {name for slot in leaf.slots for name in slot.indices}
             bound = tuple((name, span) for name, span in ranges.items() if name in inside)
-            found += [Operand(dot, side, leaf, position, bound=bound) for position in positions]
+            found += [Operand(dot, side, leaf, p, netsor.body[p], bound=bound) for p in positions]
     return tuple(dict.fromkeys(found))
 
 
@@ -210,7 +208,7 @@ def _leaves(
     if len(nonlins) < len(definers) or not definers:
         yield read
     wraps = "wrap" in crossed(netsor, written, netsor.ranges)  # what is read then does not go around with it
-    if any(map(structure.cyclic, nonlins)) or (nonlins and wraps):
+    if not structure.cyclic.isdisjoint(nonlins) or (nonlins and wraps):
         yield None
         return
     for definer in nonlins:
@@ -244,7 +242,7 @@ def _centred(structure: Structure, dot: int, operands: Collection[Operand]) -> b
 
 def _read_by_dots(structure: Structure, weight: str) -> bool:
     """Whether what a weight makes, and functions of it, are read by Dots alone."""
-    body, waiting, seen = structure.netsor.body, list(structure.weight_uses(weight)), set[int]()
+    body, waiting, seen = structure.netsor.body, list(structure.uses[weight]), set[int]()
     while waiting:
         position = waiting.pop()
         readers = structure.readers[position].keys() - seen

@@ -67,7 +67,7 @@ def check(netsor: Netsor, numbers: LimitNumbers | None = None) -> Report:
         context.rule = rule
         said = list(rule.apply(context))
         found = _once(entry for entry in said if isinstance(entry, Finding))
-        if rule.holds and context.scores and not found:
+        if rule.holds and context.sides and not found:
             found.append(context.finding("holds", (), rule.holds))
         findings += found
         claims += (entry for entry in said if isinstance(entry, Claim))
@@ -77,9 +77,10 @@ def check(netsor: Netsor, numbers: LimitNumbers | None = None) -> Report:
     consequence = next((k for k in (DIVERGES, NOT_COVERED) if k in follows), "")
     remarked = any(f.verdict == "remark" for f in findings)
     grade: Grade = "outside" if follows else "extension" if claims else "remark" if remarked else "theorem"
-    source = SAKAI if context.scored else YANG
+    scored = bool(structure.scores)
+    source = SAKAI if scored else YANG
     if grade == "extension" and any(c.name == averages.name for c in claims):
-        source = f"{SAKAI}, with {NETSOR_PLUS}" if context.scored else NETSOR_PLUS
+        source = f"{SAKAI}, with {NETSOR_PLUS}" if scored else NETSOR_PLUS
     if any(f.source == GRADIENTS for f in findings):
         source = f"{source}, with {GRADIENTS}"
     together = _together(claims) if grade == "extension" else ()

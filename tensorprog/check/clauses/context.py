@@ -11,11 +11,11 @@ import numpy as np
 
 from tensorprog.check.clauses.report import Claim, Finding, Says
 from tensorprog.check.facts import Calculus
-from tensorprog.check.graph import Operand, Structure
+from tensorprog.check.graph import SIDES, Operand, Structure
 from tensorprog.check.limit_numbers import LimitNumbers
 from tensorprog.check.rewrites import Rewritten
-from tensorprog.check.signs import SIDES, coordinatewise
-from tensorprog.language.expr import Expr, Number, Variable, rebuild, slots_of
+from tensorprog.check.signs import coordinatewise
+from tensorprog.language.expr import Number, Variable, replace_variables, slots_of
 from tensorprog.language.facts import FAILS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
 
@@ -28,8 +28,8 @@ __all__ = [
     "SAKAI",
     "YANG",
     "Context",
-    "Maker",
     "Rule",
+    "makers",
     "rule",
     "shown_place",
 ]
@@ -61,14 +61,6 @@ def rule(name: str, source: str, holds: str = "") -> Callable[[Callable[[Context
     return lambda apply: Rule(name, source, apply, holds)
 
 
-@dataclass(frozen=True)
-class Maker(Operand):
-    """One side of a score that a MatMul makes, which stands at a position."""
-
-    position: int
-    statement: MatMul
-
-
 @dataclass
 class Context:
     """What the rules read.
@@ -93,23 +85,10 @@ class Context:
         """What a statement defines, as written."""
         return self.rewritten.origin[position]
 
-    def makers(self, operands: Iterable[Operand]) -> Iterator[Maker]:
-        """The MatMuls that make some operands, with each operand that they make."""
-        for o in operands:
-            statement = None if o.definer is None else self.netsor.body[o.definer]
-            if o.definer is not None and isinstance(statement, MatMul):
-                yield Maker(o.dot, o.side, o.reference, o.definer, o.definer, statement, bound=o.bound)
-
-    def pairs(self, dot: int) -> Iterator[tuple[Maker, Maker]]:
-        """Pairs of MatMuls that make the left and the right operand of a score."""
-        made = list(self.makers(self.sides[dot]))
+    def pairs(self, dot: int) -> Iterator[tuple[Operand, Operand]]:
+        """The left and the right operands of a score, in pairs, as far as MatMuls make them."""
+        made = makers(self.sides[dot])
         yield from ((one, two) for one in made for two in made if (one.side, two.side) == SIDES)
-
-    def comparable(self, left: Maker, right: Maker) -> bool:
-        """Whether clause (b) asks for different weights: of initial vectors, transposes and zeros other rules speak."""
-        one, two = left.statement, right.statement
-        elsewhere = one.weight.name in self.rewritten.initials or one.transposed != two.transposed
-        return not elsewhere and self.zeros.isdisjoint((left.position, right.position))
 
     def finding(
         self,
@@ -168,7 +147,9 @@ class Context:
 
     def written_product(self, position: int) -> MatMul:
         """The MatMul as written that a MatMul comes from, or itself where that is a declaration."""
-        return _matmul(self.source(position))
+        statement = self.source(position)
+        assert isinstance(statement, MatMul)
+        return statement
 
     @cached_property
     def zeros(self) -> frozenset[int]:
@@ -181,7 +162,7 @@ class Context:
             elif isinstance(statement, Dot):
                 known = any(zero)
             else:
-                at_zero = rebuild(statement.expr, _zero_variable) if all(zero) else statement.expr
+                at_zero = replace_variables(statement.expr, lambda _: Number(0)) if all(zero) else statement.expr
                 with np.errstate(all="ignore"):
                     known = self.calculus.closed(at_zero) == (0, 0)
             if known:
@@ -210,28 +191,13 @@ class Context:
         return coordinatewise(self.structure, self.zeros)
 
     @property
-    def operands_of_scores(self) -> tuple[Operand, ...]:
-        """The operands of all scores, those over a fixed width too."""
-        return (*self.operands, *(o for o in self.structure.operands if o.dot not in self.sides))
-
-    @property
-    def scores(self) -> tuple[int, ...]:
-        """These scores."""
-        return tuple(self.sides)
-
-    @property
     def operands(self) -> tuple[Operand, ...]:
-        """Their operands."""
+        """The operands of these scores."""
         return tuple(chain.from_iterable(self.sides.values()))
 
     @cached_property
     def _written(self) -> Mapping[str, Statement]:
         return {str(s.target): s for s in self.written.body}
-
-    @property
-    def scored(self) -> bool:
-        """Whether an output depends on a score."""
-        return bool(self.structure.scores)
 
     def chain_text(self, chain: tuple[int, ...]) -> str:
         """A chain of statements as text, by what they come from in the program as written."""
@@ -252,16 +218,12 @@ class Context:
                 yield position
 
 
+def makers(operands: Iterable[Operand]) -> list[Operand]:
+    """The operands that MatMuls make."""
+    return [operand for operand in operands if isinstance(operand.statement, MatMul)]
+
+
 def shown_place(place: Mapping[str, int]) -> str:
     """Index values at which something happens, as text; without those of second copies and bound indices."""
     shown = {name: value for name, value in place.items() if "#" not in name and not name.endswith(("'", '"'))}
     return f" at {', '.join(f'{name}={value}' for name, value in sorted(shown.items()))}" if shown else ""
-
-
-def _zero_variable(node: Expr) -> Expr | None:
-    return Number(0) if isinstance(node, Variable) else None
-
-
-def _matmul(statement: Statement) -> MatMul:
-    assert isinstance(statement, MatMul)
-    return statement

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice, product
 
-from tensorprog.check.clauses.context import NETSOR_PLUS, Context, Maker, rule, shown_place
+from tensorprog.check.clauses.context import NETSOR_PLUS, Context, makers, rule, shown_place
 from tensorprog.check.clauses.report import Claim, Finding
+from tensorprog.check.graph import Operand
 from tensorprog.language.facts import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import MatMul
 
@@ -52,15 +53,16 @@ def one_layer(check: Context) -> Iterator[Finding | Claim]:
 
 def _reused(check: Context) -> Iterator[Finding]:
     """Weights that make an operand of a score and, in a layer that may depend on it, of another score."""
-    by_weight: dict[str, list[Maker]] = {}
-    for maker in check.makers(check.operands_of_scores):
-        by_weight.setdefault(maker.statement.weight.name, []).append(maker)
-    for makers in by_weight.values():
-        met = (found for first, second in product(makers, repeat=2) for found in _met(check, first, second))
+    by_weight: dict[str, list[Operand]] = {}
+    fixed = (o for o in check.structure.operands if o.dot not in check.sides)
+    for maker in makers((*check.operands, *fixed)):
+        by_weight.setdefault(check.structure.product(maker.definer).weight.name, []).append(maker)
+    for alike in by_weight.values():
+        met = (found for first, second in product(alike, repeat=2) for found in _met(check, first, second))
         yield from islice(met, 1)
 
 
-def _met(check: Context, first: Maker, second: Maker) -> Iterator[Finding]:
+def _met(check: Context, first: Operand, second: Operand) -> Iterator[Finding]:
     """Where a weight of a score operand is used again, in a later round of a recurrence or for a score behind it.
 
     Scores of one layer may share weights, unless one is of a recurrence: that might tie its rounds to each other.
@@ -71,7 +73,7 @@ def _met(check: Context, first: Maker, second: Maker) -> Iterator[Finding]:
     if max(layers) == 1 and not recurrent:
         return
     behind = layers[0] < layers[1] or (recurrent and layers[0] == layers[1] and first.dot < second.dot)
-    for verdict, _, index in _used_twice(check, first.position, second.position, behind):
+    for verdict, _, index in _used_twice(check, first.definer, second.definer, behind):
         yield _again(check, first, second, verdict, index)
 
 
@@ -86,8 +88,8 @@ def _used_twice(
             yield verdict, place, index
 
 
-def _again(check: Context, first: Maker, second: Maker, verdict: Verdict, apart: str = "") -> Finding:
-    old, new = check.written_product(first.position), check.written_product(second.position)
+def _again(check: Context, first: Operand, second: Operand, verdict: Verdict, apart: str = "") -> Finding:
+    old, new = check.written_product(first.definer), check.written_product(second.definer)
     where = f" at a later {apart}" if apart else ""
     may = "is used" if verdict is FAILS else "may be used"
     message = (
@@ -95,10 +97,10 @@ def _again(check: Context, first: Maker, second: Maker, verdict: Verdict, apart:
         f"for {new.target}, an operand of the score {check.text(second.dot)} in a layer behind it. Layers can be taken "
         "one after another only if no weight that made a score operand is used again"
     )
-    back = check.structure.chain(first.dot, second.position)
+    back = check.structure.chain(first.dot, second.definer)
     message += f"; the way there: {check.chain_text(back)}" if back else ""
-    ways = ((first.position, first.dot), back, (second.position, second.dot))
-    return check.used_again(verdict, first.position, second.position, message, ways, apart)
+    ways = ((first.definer, first.dot), back, (second.definer, second.dot))
+    return check.used_again(verdict, first.definer, second.definer, message, ways, apart)
 
 
 @rule("averages", NETSOR_PLUS)

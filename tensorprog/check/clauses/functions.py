@@ -35,7 +35,7 @@ ELSE = "an expression made of pseudo-Lipschitz functions"
 @rule("nonlinearities", "Sakai et al. 2025, Theorem 1; Yang 2019, Theorem 5.4")
 def nonlinearities(check: Context) -> Iterator[Finding | Claim]:
     """Every Nonlin is pseudo-Lipschitz (with scores) or controlled (without), or is assumed to be."""
-    name = "pseudo-Lipschitz" if check.scored else "controlled"
+    name = "pseudo-Lipschitz" if check.structure.scores else "controlled"
     seen = set()
     for position in check.sinks():
         verdict = check.calculus.verdict(name, position)
@@ -49,7 +49,7 @@ def nonlinearities(check: Context) -> Iterator[Finding | Claim]:
                 yield Claim(ASSUMED, "not shown", said)
             yield _not_regular(check, position, name, verdict, fault)
     if not seen:
-        yield check.finding("holds", (), f"every Nonlin is {name}", source=SAKAI if check.scored else YANG)
+        yield check.finding("holds", (), f"every Nonlin is {name}", source=SAKAI if check.structure.scores else YANG)
 
 
 def _not_regular(check: Context, position: int, name: str, verdict: Verdict, fault: Fault) -> Finding:
@@ -113,7 +113,9 @@ def limiting_values(check: Context) -> Iterator[Finding | Claim]:
             )
             said: Says = "fails" if wrong else "unknown"
             yield check.finding(said, (positions[0],), message, "keep it away from there", NOT_COVERED)
-    if check.structure.converging and not check.scored:  # beside scores a function that jumps is refused already
+    if (
+        check.structure.converging and not check.structure.scores
+    ):  # beside scores a function that jumps is refused already
         yield from _jumps(check)
 
 

@@ -14,7 +14,7 @@ from tensorprog.check.clauses.context import (
     GRADIENTS,
     NOT_COVERED,
     Context,
-    Maker,
+    makers,
     rule,
     shown_place,
 )
@@ -69,9 +69,8 @@ def _average_fix(dot: Statement) -> str:
 def _not_centred(check: Context) -> dict[int, str]:
     """Scores with parts that are products of initial or constant vectors, and whose mean is not zero; what it is."""
     found = {}
-    for dot in check.scores:
-        makers = [None if o.definer is None else check.netsor.body[o.definer] for o in check.sides[dot]]
-        if all(s is None or (isinstance(s, Nonlin) and not s.inputs) for s in makers):
+    for dot, sides in check.sides.items():
+        if all(o.statement is None or (isinstance(o.statement, Nonlin) and not o.statement.inputs) for o in sides):
             grows, why = _mean_of(check, dot)
             if grows:
                 found[dot] = why
@@ -90,12 +89,12 @@ def scales(check: Context) -> Iterator[Finding]:
             (_average_fix(check.source(dot)), independent),
             DIVERGES,
         )
-    for dot in check.scores:
+    for dot in check.sides:
         for left, right in check.pairs(dot):
-            weight = left.statement.weight.name
+            weight = check.structure.product(left.definer).weight.name
             name = check.rewritten.initials.get(weight)
             verdict, _ = check.structure.same_weight_in_score(left, right)
-            if name is None or verdict is HOLDS or {left.position, right.position} & check.zeros:
+            if name is None or verdict is HOLDS or {left.definer, right.definer} & check.zeros:
                 continue
             grows, why = _mean_of(check, dot)
             then = "so it grows like sqrt(n) and diverges" if grows else "and no theorem covers such a score"
@@ -106,7 +105,7 @@ def scales(check: Context) -> Iterator[Finding]:
                 f"{check.text(dot)}: its mean is {why}, {then}",
                 (_average_fix(check.source(dot)), independent),
                 DIVERGES if grows else NOT_COVERED,
-                ((left.position, dot), (right.position, dot)),
+                ((left.definer, dot), (right.definer, dot)),
                 (check.weight(weight),),
             )
 
@@ -130,8 +129,7 @@ def operands(check: Context) -> Iterator[Finding | Claim]:
         yield check.finding("holds", tuple(check.coordinatewise), said, source="Lindeberg's theorem (theory page)")
     made = {p for p, s in enumerate(check.netsor.body) if isinstance(s, MatMul)} | check.zeros
     diverging = {check.text(dot) for dot in _not_centred(check)}  # said there
-    for dot in check.scores:
-        sides = check.sides[dot]
+    for dot, sides in check.sides.items():
         wrong = [o for o in sides if o.definer not in made]
         if not wrong or check.text(dot) in diverging:
             continue
@@ -145,7 +143,7 @@ def operands(check: Context) -> Iterator[Finding | Claim]:
         if grows:
             message += f". Its mean is {why}, so the score grows like sqrt(n)"
             fixes.insert(0, _average_fix(check.source(dot)))
-        definers = [o.definer for o in wrong if o.definer is not None]
+        definers = [o.definer for o in wrong if o.statement is not None]
         verdict: Says = "fails" if check.rewritten.complete or grows else "unknown"
         consequence = DIVERGES if grows else NOT_COVERED
         yield check.finding(verdict, (dot, *definers), message, fixes, consequence, [(d, dot) for d in definers])
@@ -153,7 +151,7 @@ def operands(check: Context) -> Iterator[Finding | Claim]:
 
 def _kind(check: Context, operand: Operand) -> str:
     """What an operand is that is no MatMul output."""
-    if operand.definer is not None:
+    if operand.statement is not None:
         return "a Nonlin output"
     known = operand.reference.name in check.structure.initial
     return "an initial vector that is not centred, or correlated" if known else "zeros that are read beyond a boundary"
@@ -162,27 +160,27 @@ def _kind(check: Context, operand: Operand) -> str:
 @rule("operand inputs bounded", ASSUMPTION, "the input of every score operand is bounded")
 def bounded(check: Context) -> Iterator[Finding]:
     """The inputs of score operands are bounded; else the grade is `remark`."""
-    unbounded: dict[str, dict[int, Maker]] = {}
-    for maker in check.makers(check.operands):
-        vector = maker.statement.vector
-        if not check.calculus.vector(vector, maker.position).bounded:
-            unbounded.setdefault(vector.name, {}).setdefault(maker.position, maker)
-    for makers in unbounded.values():
-        position, first = next(iter(makers.items()))
-        vector = first.statement.vector
+    unbounded: dict[str, dict[int, Operand]] = {}
+    for maker in makers(check.operands):
+        vector = check.structure.product(maker.definer).vector
+        if not check.calculus.vector(vector, maker.definer).bounded:
+            unbounded.setdefault(vector.name, {}).setdefault(maker.definer, maker)
+    for made_of in unbounded.values():
+        position = next(iter(made_of))
+        vector = check.structure.product(position).vector
         definers = check.structure.definers(position, vector)
         made: dict[str, dict[str, None]] = {}  # operands by their score
-        for maker in makers.values():
-            made.setdefault(check.text(maker.dot), {})[str(maker.statement.target)] = None
+        for maker in made_of.values():
+            made.setdefault(check.text(maker.dot), {})[str(check.netsor.body[maker.definer].target)] = None
         read = ", ".join(f"{' and '.join(targets)} of {score}" for score, targets in made.items())
         name = check.text(definers[0]) if definers else str(vector)
         yield check.finding(
             "remark",
-            (*definers, *makers),
+            (*definers, *made_of),
             f"{name}, the input of {read}, is not known to be bounded; the remark after Theorem 1 says that this "
             "condition can be dropped",
             f"clip({name}, -{BOUND}, {BOUND}) in place of {name}",
-            ways=[(*definers, maker.position, maker.dot) for maker in makers.values()],
+            ways=[(*definers, maker.definer, maker.dot) for maker in made_of.values()],
             weights=() if definers else (check.weight(vector.name),),
         )
 
@@ -197,24 +195,24 @@ def bounded(check: Context) -> Iterator[Finding]:
 )
 def dedicated(check: Context) -> Iterator[Finding]:
     """Clause (a): a weight that makes a score operand makes nothing else."""
-    makers = list(check.makers(check.operands))
-    done = {maker.position for maker in makers}  # these, and what was told
-    for maker in makers:
-        for other in check.structure.weight_uses(maker.statement.weight.name):
+    made = makers(check.operands)
+    done = {maker.definer for maker in made}  # these, and what was told
+    for maker in made:
+        for other in check.structure.uses[check.structure.product(maker.definer).weight.name]:
             if other in done:
                 continue
-            verdict, witness = check.structure.same_member(maker.position, other, read_by=maker)
+            verdict, witness = check.structure.same_member(maker.definer, other, read_by=maker)
             if verdict is HOLDS:
                 continue
             done.add(other)
-            one, two = check.written_product(maker.position), check.written_product(other)
+            one, two = check.written_product(maker.definer), check.written_product(other)
             may = "makes" if verdict is FAILS else "may make"
             message = (
                 f"clause (a): {two.matrix} {may} {two.target}, which is no operand of a score, and {one.matrix} makes "
                 f"{one.target}, an operand of the score {check.text(maker.dot)}: the same matrix{shown_place(witness)}."
                 " A weight that makes a score operand may make nothing else"
             )
-            yield check.used_again(verdict, maker.position, other, message, [(maker.position, maker.dot)])
+            yield check.used_again(verdict, maker.definer, other, message, [(maker.definer, maker.dot)])
 
 
 @rule(
@@ -223,17 +221,17 @@ def dedicated(check: Context) -> Iterator[Finding]:
     "clause (b): the two weights of each score differ; sharing across scores is allowed",
 )
 def different(check: Context) -> Iterator[Finding]:
-    """Clause (b): the two weights of one score differ, for all values of its indices."""
-    for dot in check.scores:
-        for left, right in check.pairs(dot):
-            if check.comparable(left, right):
-                verdict, witness = check.structure.same_weight_in_score(left, right)
-                if verdict is not HOLDS:
-                    yield _tied(check, left, right, verdict, witness)
+    """Clause (b): the two weights of one score differ; of initial vectors, transposes and zeros other rules speak."""
+    for left, right in (pair for dot in check.sides for pair in check.pairs(dot)):
+        one, two = (check.structure.product(o.definer) for o in (left, right))
+        verdict, witness = check.structure.same_weight_in_score(left, right)
+        elsewhere = one.weight.name in check.rewritten.initials or one.transposed != two.transposed
+        if verdict is not HOLDS and not elsewhere and check.zeros.isdisjoint((left.definer, right.definer)):
+            yield _tied(check, left, right, verdict, witness)
 
 
-def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: dict[str, int]) -> Finding:
-    one, two, dot = check.written_product(left.position), check.written_product(right.position), check.source(left.dot)
+def _tied(check: Context, left: Operand, right: Operand, verdict: Verdict, witness: dict[str, int]) -> Finding:
+    one, two, dot = check.written_product(left.definer), check.written_product(right.definer), check.source(left.dot)
     assert isinstance(dot, Dot)
     alone = one.target == two.target
     pair = f"both operands, {dot.left} and {dot.right}," if alone else f"{one.target} and {two.target}"
@@ -245,16 +243,18 @@ def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: 
         + ("so the score grows like sqrt(n) and diverges" if grows else "and no theorem covers the score")
     )
     fixes = [f"separate weights: one for {dot.left}, and another for {dot.right}"]
-    makers = (maker for maker in check.makers(check.operands) if maker.statement.weight.name == one.weight.name)
-    if {check.text(maker.dot) for maker in makers} == {check.text(left.dot)}:  # in no score but this
+    uses = check.structure.uses[check.structure.product(left.definer).weight.name]
+    if {check.text(o.dot) for o in check.operands if o.definer in uses} == {
+        check.text(left.dot)
+    }:  # in no score but this
         fixes.insert(0, _average_fix(dot))
     return check.finding(
         FAILS if grows else verdict,
-        (left.position, right.position),
+        (left.definer, right.definer),
         message,
         fixes,
         DIVERGES if grows else NOT_COVERED,
-        ((left.position, left.dot), (right.position, right.dot)),
+        ((left.definer, left.dot), (right.definer, right.dot)),
         (check.weight(one.weight.name),),
     )
 
@@ -268,7 +268,7 @@ def transposes(check: Context) -> Iterator[Finding]:
     """
     independent = independence(check.netsor)
     if independent.holds:
-        read = [p for name in independent.weights for p in check.structure.weight_uses(name)]
+        read = [p for name in independent.weights for p in check.structure.uses[name]]
         turned = tuple(p for p in read if check.structure.product(p).transposed)
         yield check.finding(
             "holds",
@@ -281,7 +281,7 @@ def transposes(check: Context) -> Iterator[Finding]:
         return
     for weight in check.netsor.weights:
         uses: dict[bool, list[int]] = {False: [], True: []}
-        for position in check.structure.weight_uses(weight.name):
+        for position in check.structure.uses[weight.name]:
             uses[check.structure.product(position).transposed].append(position)
         for position in uses[True]:
             met = [(plain, *check.structure.same_member(plain, position)) for plain in uses[False]]

@@ -86,9 +86,9 @@ def _brought(found: Rewritten, expanded: bool) -> Rewritten:
 
 def _one_layer(structure: Structure) -> bool:
     """Whether no weight is behind a score, and no score is of functions of vectors that are."""
-    body, behind = structure.netsor.body, structure.score_dependent
+    behind = structure.score_dependent
     return not structure.behind_scores and not any(
-        o.definer in behind and isinstance(body[o.definer], Nonlin) for o in structure.operands if o.definer is not None
+        o.definer in behind and isinstance(o.statement, Nonlin) for o in structure.operands
     )
 
 

@@ -21,7 +21,7 @@ __all__ = ["biases"]
 
 def biases(editor: Editor) -> Iterator[Rewrite]:
     """Write score operands that are independent initial vectors of mean zero as MatMuls of the constant vector 1."""
-    operands = {o.reference.name for o in editor.structure.operands if o.definer is None}
+    operands = {o.reference.name for o in editor.structure.operands if o.statement is None}
     for initial in editor.netsor.initial:
         law = initial_law(editor.netsor, initial) if initial.name in operands else None
         if law is None or np.any(law.mean) or np.any(law.blocks * ~np.eye(law.blocks.shape[-1], dtype=bool)):

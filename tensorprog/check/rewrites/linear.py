@@ -39,14 +39,13 @@ __all__ = ["expand", "inline", "move"]
 
 def expand(editor: Editor) -> Iterator[Rewrite]:
     """Write scores of sums as sums of scores, one operand at a time."""
-    body, families = editor.netsor.body, editor.netsor.families
+    families = editor.netsor.families
     averaged = set[int]()  # scores with operands that read averages, by position
     made = set[int]()
     for o in editor.structure.operands:
-        statement = None if o.definer is None else body[o.definer]
-        if isinstance(statement, Nonlin):
+        if isinstance(o.statement, Nonlin):
             made.add(o.dot)
-            if any(families[v.name].kind == "scalar" for v in variables(statement.expr)):
+            if any(families[v.name].kind == "scalar" for v in variables(o.statement.expr)):
                 averaged.add(o.dot)
     kept = averaged & coordinatewise(editor.structure).keys() if averaged else set[int]()
     for position in sorted(made - kept):
