@@ -17,7 +17,7 @@ A program's way through the check, `check(netsor, numbers)` in `clauses`:
     remark if the inputs of operands are not bounded, else theorem.
 
 A few rules ask for numbers of the limit: the mean of a score, and values at the limits of averages.
-`limit_numbers` has the questions.  The check does not know who answers them; without answers it says what
+`clauses.context` has the questions.  The check does not know who answers them; without answers it says what
 structure alone can tell.  With the moments of the limit they are answered by `results.limit_answers`, which is what
 `Program.check` and `tp check` call.
 

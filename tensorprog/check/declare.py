@@ -101,58 +101,51 @@ def _array_problems(d: Declaration) -> list[Problem]:
 def _refuted(d: Declaration, function: DeclaredFunction) -> Iterator[Problem]:
     """Claims that do not hold at some points, or between neighbours; far out, values may be too large to compute."""
     x, v = POINTS, function(POINTS)
-    known = np.isfinite(v) | (np.abs(x) > 100)
-    if not known.all():
-        yield Problem(
-            f"{d.name} is no real number at x = {x[int(np.argmin(known))]:.6g}", fix="a function of all reals"
-        )
+    finite = np.isfinite(v)
+    lost = x[~finite & (np.abs(x) <= 100)]
+    if len(lost):
+        yield Problem(f"{d.name} is no real number at x = {lost[0]:.6g}", fix="a function of all reals")
         return
-    x, v = x[np.isfinite(v)], v[np.isfinite(v)]
-    slack = 1e-9 * (1 + np.abs(v))
-
-    def refute(wrong: Any, claim: str) -> Iterator[Problem]:
-        if np.any(wrong):
-            k = int(np.argmax(wrong))
-            beside = f" and {d.name}({x[k + 1]:.6g}) = {v[k + 1]:.9g}" if len(wrong) < len(x) else ""
-            yield Problem(
-                f"{d.name} {claim}: {d.name}({x[k]:.6g}) = {v[k]:.9g}{beside}", fix="claim what holds, or less"
-            )
-
-    if d.range is not None:
-        yield from refute((v < d.range[0] - slack) | (v > d.range[1] + slack), f"leaves the range {d.range}")
-    if d.growth is not None:
-        most, power = d.growth
-        yield from refute(
-            np.abs(v) > most * (1 + np.abs(x) ** power) + slack, f"outgrows {most:g} (1 + |x|**{power:g})"
+    x, v, mirrored = x[finite], v[finite], np.where(finite, v, 0)[::-1][finite]
+    slack, step, change = 1e-9 * (1 + np.abs(v)), np.diff(x), np.diff(v)
+    both, moved = slack[1:] + slack[:-1], np.abs(change)
+    (low, high), (most, power), (steep, rise) = d.range or (-INF, INF), d.growth or (INF, 0), d.modulus or (INF, 0)
+    lipschitz = INF if d.lipschitz is None else d.lipschitz
+    growing = 1 + np.abs(x[1:]) ** rise + np.abs(x[:-1]) ** rise
+    wrong = [
+        ((v < low - slack) | (v > high + slack), f"leaves the range {d.range}"),
+        (np.abs(v) > most * (1 + np.abs(x) ** power) + slack, f"outgrows {most:g} (1 + |x|**{power:g})"),
+        (d.monotone * change < -both, "is not increasing" if d.monotone > 0 else "is not decreasing"),
+        (moved > lipschitz * step + both, f"is steeper than {lipschitz:g}"),
+        (moved > steep * step * growing + both, f"is steeper than {steep:g} (1 + |x|**{rise:g} + |y|**{rise:g})"),
+        (abs(d.parity) * np.abs(v - d.parity * mirrored) > slack, "is not even" if d.parity > 0 else "is not odd"),
+    ]
+    for places, claim in wrong:
+        if np.any(places):
+            k = int(np.argmax(places))
+            beside = f" and {d.name}({x[k + 1]:.6g}) = {v[k + 1]:.9g}" if len(places) < len(x) else ""
+            said = f"{d.name} {claim}: {d.name}({x[k]:.6g}) = {v[k]:.9g}{beside}"
+            yield Problem(said, fix="claim what holds, or less")
+    if d.kinks is not None:
+        yield from (
+            Problem(f"{d.name} has a kink that is not declared near {x:.6g}", fix="claim what holds, or less")
+            for x in _kinks(d, function)[:1]
         )
-    step, change = np.diff(x), np.diff(v)
-    slack = slack[1:] + slack[:-1]
-    if d.monotone:
-        said = "is not increasing" if d.monotone > 0 else "is not decreasing"
-        yield from refute(d.monotone * change < -slack, said)
-    if d.lipschitz is not None:
-        yield from refute(np.abs(change) > d.lipschitz * step + slack, f"is steeper than {d.lipschitz:g}")
-    if d.modulus is not None:
-        most, power = d.modulus
-        bound = most * step * (1 + np.abs(x[1:]) ** power + np.abs(x[:-1]) ** power)
-        yield from refute(
-            np.abs(change) > bound + slack, f"is steeper than {most:g} (1 + |x|**{power:g} + |y|**{power:g})"
-        )
-    x, v = GRID, function(GRID)
-    if d.parity:
-        off = np.abs(v - d.parity * v[::-1]) > 1e-9 * (1 + np.abs(v))
-        yield from refute(off, "is not even" if d.parity > 0 else "is not odd")
-    slopes = np.diff(v) / np.diff(x)
-    middle = (x[1:] + x[:-1]) / 2
+
+
+def _kinks(d: Declaration, function: DeclaredFunction) -> list[float]:
+    """Places, apart from those declared, at which the slope changes by far more than around them, from near too."""
+    slopes = np.diff(function(GRID)) / np.diff(GRID)
+    middle = (GRID[1:] + GRID[:-1]) / 2
     clear = np.min(np.abs(middle[:, None] - np.asarray(d.kinks or (np.inf,))), axis=1, initial=np.inf) > 0.05
-    if d.kinks is not None:  # a slope that changes at one place, by far more than around it
-        bend = np.abs(np.diff(slopes))
-        around = np.maximum(np.roll(bend, 3), np.roll(bend, -3))
-        sharp = (bend > 0.02 * (1 + np.abs(slopes[1:]))) & (bend > 20 * around) & clear[1:]
-        for k in np.flatnonzero(sharp):  # what is only steep is smooth from near
-            fine = np.linspace(x[k], x[k + 2], 10_001)
-            sharp[k] = np.ptp(np.diff(np.diff(function(fine)) / np.diff(fine))) > bend[k] / 4
-        yield from refute(sharp, "has a kink that is not declared near")
+    bend = np.abs(np.diff(slopes))
+    around = np.maximum(np.roll(bend, 3), np.roll(bend, -3))
+    found = []
+    for k in np.flatnonzero((bend > 0.02 * (1 + np.abs(slopes[1:]))) & (bend > 20 * around) & clear[1:]):
+        fine = np.linspace(GRID[k], GRID[k + 2], 10_001)  # what is only steep is smooth from near
+        if np.ptp(np.diff(np.diff(function(fine)) / np.diff(fine))) > bend[k] / 4:
+            found.append(float(GRID[k + 1]))
+    return found
 
 
 def _name_problems(name: Any) -> Iterator[Problem]:
@@ -162,10 +155,6 @@ def _name_problems(name: Any) -> Iterator[Problem]:
         yield Problem(f"{name}: a trailing underscore is reserved for second copies of indices", fix=name.rstrip("_"))
     elif name in LANGUAGE or name in REDUCTIONS or (name in ATOMS and not ATOMS[name].declared):
         yield Problem(f"{name} is a name of the language already", fix=f'tp.atom("my_{name}", ...)')
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and not math.isnan(value)
 
 
 def _senseless(d: Declaration) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.blocks import Grid
 from tensorprog.check.graph import Structure
 from tensorprog.check.overlaps import crossed
 from tensorprog.check.refutation import Unread, refuted, value
@@ -45,7 +46,7 @@ from tensorprog.language.expr import (
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range
 
-__all__ = ["JUMPS", "PROPERTIES", "Calculus", "Facts", "Fault", "shown"]
+__all__ = ["JUMPS", "PROPERTIES", "Calculus", "Facts", "Fault", "facts_grid", "facts_table"]
 
 INF = math.inf
 ALL = (-INF, INF)
@@ -118,11 +119,6 @@ class Facts:
     def averages(self) -> bool:
         """Whether it is a function of averages alone, so a number in the limit."""
         return self.depends == {"average"}
-
-    @property
-    def order(self) -> float:
-        """The order of the papers: pseudo-Lipschitz of order modulus + 1."""
-        return self.modulus + 1
 
 
 PROPERTIES: Mapping[str, Callable[[Facts], bool]] = {
@@ -562,3 +558,27 @@ def _meet(one: Known, two: Known) -> dict[Expr, Interval]:
         least, most = both.get(part, ALL)
         both[part] = max(low, least), min(high, most)
     return both
+
+
+# -- as a table --------------------------------------------------------------------------------------------------------
+
+
+def facts_table(netsor: Netsor) -> list[dict[str, Any]]:
+    """`statement`, `range`, `growth` and `order` of each, as a function of MatMul outputs, scores and averages.
+
+    inf where nothing is known, or it may be no real number; pseudo-Lipschitz of order modulus + 1, as in the papers.
+    """
+    calculus = Calculus(netsor)
+    found = [(s, calculus.statement(position)) for position, s in enumerate(netsor.body)]
+    known = [(s, facts if facts.real else Facts(growth=INF, modulus=INF)) for s, facts in found]
+    return [
+        {"statement": str(s.target), "range": f.interval, "growth": f.growth, "order": f.modulus + 1} for s, f in known
+    ]
+
+
+def facts_grid(netsor: Netsor) -> Grid:
+    """What is certain of each statement."""
+    rows = facts_table(netsor)
+    cells = tuple((row["statement"], shown(row["range"]), f"{row['growth']:g}", f"{row['order']:g}") for row in rows)
+    note = "as functions of G-vars, initial vectors, scores and averages; order: pseudo-Lipschitz"
+    return Grid("", ("statement", "range", "growth", "order"), cells, note, text_columns=(0, 1))

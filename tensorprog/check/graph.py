@@ -329,12 +329,19 @@ def roles(structure: Structure) -> dict[str | int, tuple[str, ...]]:
     Scale     independent of the sizes of families
     Source    Sakai et al. 2025, Assumption 1
     """
-    netsor = structure.netsor
-    standing = _standing_in_scores(structure)
-    makers = [(p, s) for p in standing if isinstance(p, int) and isinstance(s := netsor.body[p], MatMul)]
+    netsor, body, standing = structure.netsor, structure.netsor.body, set[str | int]()
+    waiting: list[tuple[int, Variable]] = [(dot, side) for dot in structure.scores for side in body[dot].inputs]
+    while waiting:  # what stands in a score, directly or as a vector of a Nonlin that does
+        position, reference = waiting.pop()
+        if netsor.families[reference.name].kind == "vector":
+            new = set(_sources(structure, position, reference)) - standing
+            standing |= new
+            made = [p for p in new if isinstance(p, int) and isinstance(body[p], Nonlin)]
+            waiting += [(p, v) for p in made for v in body[p].inputs]
+    makers = [(p, s) for p in standing if isinstance(p, int) and isinstance(s := body[p], MatMul)]
     inputs = {source for position, maker in makers for source in _sources(structure, position, maker.vector)}
     dedicated = {maker.weight.name for _, maker in makers}
-    read = {v.name for position in structure.relevant for v in netsor.body[position].inputs}.union(netsor.outputs)
+    read = {v.name for position in structure.relevant for v in body[position].inputs}.union(netsor.outputs)
     found: dict[str | int, tuple[str, ...]] = {}
     for initial in netsor.initial:
         stands = ("input",) * (initial.name in inputs) + ("operand",) * (initial.name in standing)
@@ -342,7 +349,7 @@ def roles(structure: Structure) -> dict[str | int, tuple[str, ...]]:
     for weight in netsor.weights:
         role = "dedicated" if weight.name in dedicated else "weight"
         found[weight.name] = (role,) if structure.uses[weight.name] else ("unused",)
-    for position, s in enumerate(netsor.body):
+    for position, s in enumerate(body):
         own = ["operand"] * (position in standing)
         if isinstance(s, Dot):
             own.append("score" if s.scale == "n**-0.5" else "average")
@@ -361,17 +368,3 @@ def roles(structure: Structure) -> dict[str | int, tuple[str, ...]]:
 def _sources(structure: Structure, position: int, reference: Variable) -> tuple[str | int, ...]:
     """What a reference reads: an initial vector by name, or statements by position."""
     return (reference.name,) if reference.name in structure.initial else structure.definers(position, reference)
-
-
-def _standing_in_scores(structure: Structure) -> set[str | int]:
-    """What stands in a score, directly or as a vector of a Nonlin that does."""
-    body, found = structure.netsor.body, set[str | int]()
-    waiting: list[tuple[int, Variable]] = [(dot, side) for dot in structure.scores for side in body[dot].inputs]
-    while waiting:
-        position, reference = waiting.pop()
-        if structure.netsor.families[reference.name].kind == "vector":
-            new = set(_sources(structure, position, reference)) - found
-            found |= new
-            made = [p for p in new if isinstance(p, int) and isinstance(body[p], Nonlin)]
-            waiting += [(p, v) for p in made for v in body[p].inputs]
-    return found

@@ -10,7 +10,7 @@ from tensorprog.language.expr import Affine, Variable
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Verdict
 from tensorprog.language.ir import Family, Netsor, Range
 
-__all__ = ["System", "crossed", "marked", "reaches"]
+__all__ = ["System", "crossed", "marked"]
 
 Box = dict[str, Range]
 Confined = tuple[Affine, Range]
@@ -32,10 +32,6 @@ class System:
     def variables(self, ranges: Mapping[str, Range], names: Iterable[str], mark: str) -> None:
         """Let indices run over their ranges."""
         self.box |= {f"{name}{mark}": ranges[name] for name in names}
-
-    def equal(self, a: Affine, b: Affine) -> None:
-        """Ask for two forms to be equal."""
-        self.equations.append(a - b)
 
     def all_equal(self, some: Iterable[Affine], others: Iterable[Affine]) -> None:
         """Ask for forms to be equal, one by one."""
@@ -121,14 +117,9 @@ def _narrowed(box: Box, confined: list[Confined]) -> Box | None:
 # -- references beyond boundaries --------------------------------------------------------------------------------------
 
 
-def reaches(slot: Affine, span: Range, ranges: Mapping[str, Range]) -> tuple[bool, bool]:
-    """Whether a slot reads below a range, and whether above."""
-    low, high = slot.bounds(ranges)
-    return low < span[0], high >= span[1]
-
-
 def crossed(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range]) -> list[str]:
     """Rules of the boundaries beyond which a reference reads."""
     family = netsor.families[reference.name]
     places = zip(reference.slots, family.ranges, family.boundaries, strict=True)
-    return [rule for slot, span, rule in places if any(reaches(slot, span, ranges))]
+    ends = ((slot.bounds(ranges), span, rule) for slot, span, rule in places)
+    return [rule for (low, high), (start, stop), rule in ends if low < start or high >= stop]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorprog.check.clauses import Report, check
-from tensorprog.check.limit_numbers import LimitNumbers, ScoreMean
+from tensorprog.check.clauses.context import LimitNumbers, ScoreMean
 from tensorprog.gaussian.function import Left, at_most
 from tensorprog.language.averages import unused, with_averages
 from tensorprog.language.errors import Problem, TensorprogError

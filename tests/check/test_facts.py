@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensorprog import ProgramError
-from tensorprog.check.facts_table import facts_table
+from tensorprog.check.facts import facts_table
 from tensorprog.language.atoms import ATOMS
 from tests.reading import judge, loads
 
@@ -76,8 +76,8 @@ def row(expr: str):
 def test_what_is_certified(expr: str) -> None:
     found = row(expr)
     low, high, growth, order = KNOWN[expr]
-    assert found.range == pytest.approx((low, high), abs=1e-6)
-    assert (found.growth, found.order) == (growth, order)
+    assert found["range"] == pytest.approx((low, high), abs=1e-6)
+    assert (found["growth"], found["order"]) == (growth, order)
 
 
 @pytest.mark.parametrize("expr", FAILS)
@@ -135,15 +135,15 @@ def test_what_is_certified_of_random_expressions_is_true(seed: int) -> None:
         with np.errstate(all="ignore"):
             here = eval(expr, {**names, "u": u, "w": w}) + 0 * u
             there = eval(expr, {**names, "u": u + step, "w": w - step}) + 0 * u
-        assert np.isfinite(here).all() or found.growth == math.inf, expr
+        assert np.isfinite(here).all() or found["growth"] == math.inf, expr
         size = 1 + np.abs(u) + np.abs(w)
         finite = np.isfinite(here) & np.isfinite(there)
         slack = 1e-9 * (1 + np.abs(here[finite]))
-        assert (here[finite] >= found.range[0] - slack).all(), expr
-        assert (here[finite] <= found.range[1] + slack).all(), expr
-        if found.order < math.inf:
+        assert (here[finite] >= found["range"][0] - slack).all(), expr
+        assert (here[finite] <= found["range"][1] + slack).all(), expr
+        if found["order"] < math.inf:
             certified += 1
-            slope = np.abs(there - here) / step / size ** (found.order - 1)
-            rough = 1e-13 * (np.abs(here) + 1) / step / size ** (found.order - 1)
+            slope = np.abs(there - here) / step / size ** (found["order"] - 1)
+            rough = 1e-13 * (np.abs(here) + 1) / step / size ** (found["order"] - 1)
             assert (slope[finite] <= 1e4 + rough[finite]).all(), expr
     assert certified > 10

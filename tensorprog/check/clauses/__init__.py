@@ -15,15 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tensorprog.check.clauses.advice import WARNINGS
-from tensorprog.check.clauses.context import DIVERGES, GRADIENTS, NETSOR_PLUS, NOT_COVERED, SAKAI, YANG, Context, Rule
-from tensorprog.check.clauses.extensions import averages, coordinates, induction, one_layer, widths
+from tensorprog.check.clauses.context import (
+    DIVERGES,
+    GRADIENTS,
+    NETSOR_PLUS,
+    NOT_COVERED,
+    SAKAI,
+    YANG,
+    Context,
+    LimitNumbers,
+    Rule,
+)
+from tensorprog.check.clauses.extensions import averages, compiled, coordinates, induction, one_layer, unused, widths
 from tensorprog.check.clauses.functions import declared, limiting_values, nonlinearities
 from tensorprog.check.clauses.report import GRADES, Claim, Finding, Grade, Report, Standing
 from tensorprog.check.clauses.scores import bounded, dedicated, different, operands, scales, transposes, variance
 from tensorprog.check.facts import Calculus
 from tensorprog.check.graph import Structure
-from tensorprog.check.limit_numbers import LimitNumbers
 from tensorprog.check.rewrites import normalize
 from tensorprog.language.ir import Netsor
 
@@ -45,7 +53,8 @@ RULES: tuple[Rule, ...] = (
     widths,
     variance,
     declared,
-    *WARNINGS,
+    unused,
+    compiled,
 )
 ORDER = ("fails", "unknown", "remark", "warning", "holds")
 

@@ -14,13 +14,13 @@ from tensorprog.check.clauses.context import (
     GRADIENTS,
     NOT_COVERED,
     Context,
+    ScoreMean,
     makers,
     rule,
     shown_place,
 )
 from tensorprog.check.clauses.report import Claim, Finding, Says
 from tensorprog.check.graph import Operand
-from tensorprog.check.limit_numbers import ScoreMean
 from tensorprog.check.signs import independence
 from tensorprog.language.facts import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement
@@ -244,9 +244,8 @@ def _tied(check: Context, left: Operand, right: Operand, verdict: Verdict, witne
     )
     fixes = [f"separate weights: one for {dot.left}, and another for {dot.right}"]
     uses = check.structure.uses[check.structure.product(left.definer).weight.name]
-    if {check.text(o.dot) for o in check.operands if o.definer in uses} == {
-        check.text(left.dot)
-    }:  # in no score but this
+    met = {check.text(o.dot) for o in check.operands if o.definer in uses}
+    if met == {check.text(left.dot)}:  # in no score but this
         fixes.insert(0, _average_fix(dot))
     return check.finding(
         FAILS if grows else verdict,

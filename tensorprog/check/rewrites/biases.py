@@ -40,6 +40,5 @@ def biases(editor: Editor) -> Iterator[Rewrite]:
         ones = editor.ones(-1, initial.width, str(target))
         made = MatMul(target, Variable(weight, slots), ones, initial.span)
         editor.add(-1, made, str(target))
-        editor.replaced.add(initial.name)
         text = f"the initial vectors {target} become {made}"
         yield Rewrite("biases", str(target), initial.span.line, text, "equal in law at every n")

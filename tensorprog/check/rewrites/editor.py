@@ -57,8 +57,8 @@ class Editor:
     """One valid program, and the changes that lead to the next one.
 
     `origin` says what in the first program each statement comes from.  Steps enter what they change in `changed` (by
-    position), what they declare in `weights` and `constants`, what these stand in for in `replaced`, and weights made
-    for initial families in `initials`.
+    position), what they declare in `weights` and `constants`, and in `initials` the weights that stand for initial
+    families.
     """
 
     def __init__(self, netsor: Netsor, origin: Sequence[str]) -> None:
@@ -67,7 +67,6 @@ class Editor:
         self.changed: dict[int, Statement] = {}
         self.constants: list[ConstantDef] = []
         self.weights: list[Weight] = []
-        self.replaced: set[str] = set()
         self.initials: dict[str, str] = {}
         self._indices: dict[str, Index] = dict(netsor.index)
         self._taken = {
@@ -116,8 +115,11 @@ class Editor:
         Raises    Stuck if a softmax would have to be read at something else than an index of its own
         """
         kept = ((n, name) for n in walk(expr) if isinstance(n, Reduction) and not n.removes for name in n.indices)
-        if not all(_renamable(node, name, values, self.alike) for node, name in kept if name in values):
-            raise Stuck
+        for node, name in (entry for entry in kept if entry[1] in values):
+            new = values[name].bare
+            others = [values[other] for other in free_indices(node) if other != name and other in values]
+            if new is None or not self.alike(name, new) or any(new in other.indices for other in others):
+                raise Stuck
         bound = bound_indices(expr) - values.keys()
         names = {name: Affine(((self.copy_index(name), 1),)) for name in sorted(bound.intersection(taken))}
         return substitute(expr, {**values, **names}, along=True)
@@ -126,7 +128,13 @@ class Editor:
         """The expression of a Nonlin with the Nonlins that it reads written out, unless it would grow too long."""
         nodes = list(walk(statement.expr))
         taken = bound_indices(statement.expr) | {name for slot in statement.target.slots for name in slot.indices}
-        read = {v: nonlin for v in wanted if (nonlin := self._inlinable(position, v))}
+        read: dict[Variable, Nonlin] = {}
+        for v in wanted:
+            nonlin = self.structure.definition(position, v)
+            if nonlin is not None and self.vector(nonlin.expr) == self.vector(v):  # its expression alone shows which
+                latest = self.changed.get(self.structure.definers(position, v)[0], nonlin)
+                assert isinstance(latest, Nonlin)
+                read[v] = latest
         added = sum(len(list(walk(read[node].expr))) for node in nodes if isinstance(node, Variable) and node in read)
         if len(nodes) + added > min(MAX_NODES, MAX_TOTAL // len(self.netsor.body)):
             return statement.expr
@@ -138,16 +146,6 @@ class Editor:
                 return None
 
         return replace_variables(statement.expr, instance)
-
-    def _inlinable(self, position: int, reference: Variable) -> Nonlin | None:
-        """The Nonlin behind a reference, as it is now, if its expression alone shows whether it is a vector."""
-        nonlin = self.structure.definition(position, reference)
-        if nonlin is None or self.vector(nonlin.expr) != self.vector(reference):
-            return None
-        (definer,) = self.structure.definers(position, reference)
-        latest = self.changed.get(definer, nonlin)
-        assert isinstance(latest, Nonlin)
-        return latest
 
     def apart(self, expr: Expr, taken: Collection[str]) -> Expr:
         """An expression whose bound indices differ from those taken where it is to stand."""
@@ -226,11 +224,6 @@ class Editor:
             ("vector", vector), position, lambda: Nonlin(self.family(f"{whole}_x", vector), vector, "", span)
         )
 
-    @property
-    def size(self) -> int:
-        """Number of statements of the next program."""
-        return len(self.netsor.body) + sum(map(len, self._before.values()))
-
     def result(self) -> tuple[Netsor, tuple[str, ...]]:
         """The next program, and what in the first program each of its statements comes from."""
         entries = list(self._before.get(-1, ()))
@@ -242,15 +235,8 @@ class Editor:
             self.netsor,
             body=tuple(entries[position][0] for position in order),
             indices=tuple(self._indices.values()),
-            initial=tuple(v for v in self.netsor.initial if v.name not in self.replaced),
+            initial=tuple(v for v in self.netsor.initial if v.name not in self.initials.values()),
             constants=(*self.netsor.constants, *self.constants),
-            weights=tuple(w for w in (*self.netsor.weights, *self.weights) if w.name not in self.replaced),
+            weights=(*self.netsor.weights, *self.weights),
         )
         return made, tuple(entries[position][1] for position in order)
-
-
-def _renamable(node: Reduction, name: str, values: Mapping[str, Affine], alike: Callable[[str, str], bool]) -> bool:
-    """Whether a softmax over an index may run over what is put for it: an index that stands for nothing else there."""
-    new = values[name].bare
-    others = [values[other] for other in free_indices(node) if other != name and other in values]
-    return new is not None and alike(name, new) and all(new not in other.indices for other in others)

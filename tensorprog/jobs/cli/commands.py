@@ -145,7 +145,7 @@ def check(
 
     netsor = load(file, overrides)
     report = check_with_limit(netsor)
-    from tensorprog.check.facts_table import facts_blocks, facts_table
+    from tensorprog.check.facts import facts_grid, facts_table
     from tensorprog.check.rewrites import normalize, written_out
     from tensorprog.language.writing import shown
 
@@ -156,7 +156,7 @@ def check(
             steps = [step.to_json() for step in written.steps]
             found["rewritten"] = {"steps": steps, "program": shown(written.netsor)}
         if facts:
-            found["facts"] = [row.to_json() for row in facts_table(normalize(netsor).netsor)]
+            found["facts"] = facts_table(normalize(netsor).netsor)
         print_json(found)
     elif not quiet:
         show(report.blocks())
@@ -165,7 +165,7 @@ def check(
             lines = [f"  {step}" for step in written.steps[len(report.rewrites) :]]  # from the program judged
             echo("\n".join(["", head, *lines, "", shown(written.netsor).rstrip()]))
         if facts:
-            show(facts_blocks(normalize(netsor).netsor), apart=True)
+            show([facts_grid(normalize(netsor).netsor)], apart=True)
     return exit_code(report.grade, require)
 
 
