@@ -65,6 +65,7 @@ EXPLAINED = (  # parts of what YAML says, and the same in the words of a program
     ("expected ':'", "this line does not fit the lines around it", "an entry is written `name: value`"),
     ("<block end>", "this line does not fit the lines around it", "check the indentation, and dashes of statements"),
     ("single document", "a file holds one program", "remove the second `---`"),
+    ("are not allowed", "a character is not allowed in a program file", "remove it"),
 )
 DECLARING = {  # the sections of declarations, and what an entry of each is called
     "constants": "a constant",
@@ -141,16 +142,14 @@ def compose(text: str, file: str) -> MappingNode:
         raise fail(said, Span(file), "save large tables as .npy")
     try:
         root = yaml.compose(text, Loader=_Loader)  # type: ignore[no-untyped-call, unused-ignore]
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise fail(f"a character is not allowed in a program file: {error.reason}", Span(file, line)) from None
-    except yaml.MarkedYAMLError as error:
-        mark, said = error.problem_mark or error.context_mark, f"{error.context or ''} {error.problem or ''}"
+    except (yaml.YAMLError, RecursionError, MemoryError) as error:
+        context, problem = (str(getattr(error, part, None) or "") for part in ("context", "problem"))
+        said = f"{context} {problem} {getattr(error, 'reason', '')}"
         known = [(message, fix) for part, message, fix in EXPLAINED if part in said]
-        message, fix = known[0] if known else (str(error.problem), "programs/attention.yaml shows the form")
-        raise fail(message, _place(text.splitlines(), file, mark) if mark else Span(file), fix) from None
-    except (RecursionError, MemoryError, yaml.YAMLError):
-        raise fail("this cannot be read as YAML", Span(file)) from None
+        message, fix = known[0] if known else (problem or "this cannot be read as YAML", "`tp new` shows the form")
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        line = Span(file, text.count("\n", 0, getattr(error, "position", 0)) + 1)
+        raise fail(message, _place(text.splitlines(), file, mark) if mark else line, fix) from None
     if not isinstance(root, MappingNode):
         hint = "program: name, as in the shipped programs, which `tp list` names"
         raise fail("the file is empty" if root is None else "a program is a list of sections", Span(file), hint)
@@ -172,7 +171,6 @@ class _FileReader:
         self.file, self.base, self.overrides = file, base, overrides
         self.lines = text.splitlines()
         self.problems: list[Problem] = []
-        self.places: dict[str, Span] = {}  # of widths and outputs, whose records have no spans
         self.names = Names()
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
@@ -279,7 +277,7 @@ class _FileReader:
         self.done()
         given = {key: self.entries(sections.get(key), f"entry of {key}") for key in DECLARING}
         run = self.entries(sections.get("run"), "run option", RUN_KEYS)
-        parts: dict[str, Any] = {}
+        parts: dict[str, Any] = {"places": {}}
         for key, part in (("program", "name"), ("title", "title"), ("reference", "reference")):
             node = sections.get(key)
             with self.guard(node or root):
@@ -290,14 +288,15 @@ class _FileReader:
         self.names = Names(dict.fromkeys(short), frozenset(given["indices"]))
         tables = {key: entry for key, entry in given["constants"].items() if "[" in key}
         numbers = {key: entry for key, entry in given["constants"].items() if key not in tables}
-        scalars = self.numbers(numbers)
+        self.check_overrides(numbers)
+        scalars = self.each("constants", numbers, self.constant)
         self.done()
         parts["indices"] = self.each("indices", given["indices"], self.entry)
         self.done()
         for section in ("widths", "fixed_widths"):
-            self.places |= {width: self.span(key) for width, (key, _) in given[section].items()}
+            parts["places"] |= {width: self.span(key) for width, (key, _) in given[section].items()}
             parts[section] = self.each(section, given[section], self.width)
-        constants = [*scalars, *self.each("constants", tables, self.indexed)]
+        constants = [*scalars, *self.each("constants", tables, self.constant)]
         parts["constants"] = tuple(sorted(constants, key=lambda constant: (constant.span.line, constant.span.column)))
         parts["written"] = tuple(
             (key, value.value.strip())
@@ -307,23 +306,24 @@ class _FileReader:
         for section in ("initial", "weights"):
             parts[section] = self.each(section, given[section], self.entry)
         parts["run"] = self.each("run", run, self.default)
-        parts["outputs"] = self.outputs(sections["outputs"])
+        with self.guard(sections["outputs"]):
+            outputs = self.items(sections["outputs"], "outputs: is a list of names", "outputs: [y]")
+            parts["places"] |= {self.value(item, "an output"): self.span(item) for item in outputs}
+            parts["outputs"] = tuple(self.value(item, "an output").strip() for item in outputs)
         self.done()
-        parts["body"] = self.body(sections["body"])
+        body = self.items(sections["body"], "body: is a list of statements", "- u[i] = MatMul(W[i], h)")
+        parts["body"] = self.body(body[: MAX_STATEMENTS + 1])
         self.done()
-        try:
-            return Netsor(**parts)
-        except ProgramError as error:
-            raise ProgramError(in_order(map(self.placed, error.problems))) from None
+        return Netsor(**parts)
 
-    def placed(self, problem: Problem) -> Problem:
-        """A problem without a position gets that of the first width or output in its text, or at least the file."""
-        words = re.findall(r"\w+", problem.message)
-        span = next((self.places[word] for word in words if word in self.places), Span(self.file))
-        return problem if problem.span.line else replace(problem, span=span)
+    def items(self, node: Node, said: str, fix: str) -> list[Node]:
+        """The entries of a list."""
+        if not isinstance(node, SequenceNode) or not node.value:
+            raise fail(said, self.span(node), fix)
+        return list(node.value)
 
-    def numbers(self, given: Given) -> tuple[ConstantDef, ...]:
-        """Constants that are numbers, each with the constants above it; `overrides` replace values."""
+    def check_overrides(self, given: Given) -> None:
+        """What replaces values of constants are numbers, by names of constants."""
         for name, value in self.overrides.items():
             if name not in given:
                 fix = did_you_mean(name, list(given), "only constants that are numbers can be set")
@@ -332,27 +332,16 @@ class _FileReader:
                 said = f"{name}={value!r} is not a number that can be set"
                 self.problems.append(Problem(said, fix=f"--set {name}=2, or {name}=2 in Python"))
         self.done()
-        values: dict[str, int | float | None] = dict(self.names.constants)
 
-        def number_of(_: str, name: str, __: tuple[str, ...], node: Node, span: Span) -> ConstantDef:
+    def constant(self, _: str, name: str, indices: tuple[str, ...], node: Node, span: Span) -> ConstantDef:
+        """A number, made of the constants above it, or replaced; over indices a list, an expression or a file."""
+        if not indices:
             if not isinstance(node, ScalarNode):
                 raise fail(f"{name} is a list, so it needs an index", fix=f"{name}[i]: [..]")
             text = str(self.overrides[name]) if name in self.overrides else self.value(node, name)
-            names = Names(values, self.names.indices)
-            values[name] = number = scalar(text, names, f"constant {name}", self.span(node))
+            number = scalar(text, self.names, f"constant {name}", self.span(node))
+            self.names = replace(self.names, constants={**self.names.constants, name: number})
             return ConstantDef(name, number, (), span)
-
-        found = self.each("constants", given, number_of)
-        self.names = Names(values, self.names.indices)
-        return found
-
-    def width(self, section: str, name: str, _: tuple[str, ...], node: Node, span: Span) -> Any:
-        """A further width, or one that stays finite."""
-        make = make_ratio if section == "widths" else make_fixed
-        return make(name, self.value(node, f"width {name}"), self.names, self.span(node))
-
-    def indexed(self, _: str, name: str, indices: tuple[str, ...], node: Node, span: Span) -> ConstantDef:
-        """A constant over indices: a list, an expression or a file."""
         value: Any = self.table(node, f"constant {name}", len(indices))
         if value is None:
             value = expression(self.value(node, name), self.names, self.span(node))
@@ -360,6 +349,11 @@ class _FileReader:
             said = f"{name}[{','.join(indices)}] is one number for all indices"
             raise fail(said, fix=f"{name}: {value}, without indices")
         return ConstantDef(name, value, indices, span)
+
+    def width(self, section: str, name: str, _: tuple[str, ...], node: Node, span: Span) -> Any:
+        """A further width, or one that stays finite."""
+        make = make_ratio if section == "widths" else make_fixed
+        return make(name, self.value(node, f"width {name}"), self.names, self.span(node))
 
     def entry(self, section: str, name: str, indices: tuple[str, ...], node: Node, span: Span) -> Any:
         """An index, an initial vector or a weight, from its options."""
@@ -386,26 +380,10 @@ class _FileReader:
         """A default of `tp run`."""
         return name, make_option(name, self.data(node, name), self.span(node), self.names)
 
-    def outputs(self, node: Node) -> tuple[str, ...]:
-        """The section `outputs`."""
-        found = []
-        if not isinstance(node, SequenceNode) or not node.value:
-            raise fail("outputs: is a list of names", self.span(node), "outputs: [y]")
-        for item in node.value:
-            with self.guard(item):
-                name = self.value(item, "an output").strip()
-                if not name.isidentifier():
-                    raise fail(f"an output is the name of a whole family, not {name}", fix=name.split("[")[0])
-                self.places[name] = self.span(item)
-                found.append(name)
-        return tuple(found)
-
-    def body(self, node: Node) -> tuple[Statement, ...]:
-        """The section `body`."""
+    def body(self, items: Sequence[Node]) -> tuple[Statement, ...]:
+        """The statements."""
         found: list[Statement] = []
-        if not isinstance(node, SequenceNode):
-            raise fail("body: is a list of statements", self.span(node), "- u[i] = MatMul(W[i], h)")
-        for item in node.value[: MAX_STATEMENTS + 1]:
+        for item in items:
             with self.guard(item):
                 if not isinstance(item, ScalarNode):
                     said = "each entry of body: is one statement `name[indices] = Instruction(...)`"

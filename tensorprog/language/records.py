@@ -249,6 +249,7 @@ class Draft:
     reference: str = field(default="", compare=False)
     run: tuple[tuple[str, Any], ...] = field(default=(), compare=False)  # defaults of `tp run`
     written: tuple[tuple[str, str], ...] = field(default=(), compare=False)  # texts of constants and fixed widths
+    places: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)  # of widths and outputs
 
     # what the rules make of it: nothing as yet
     families: Mapping[str, Family] = field(init=False, compare=False, repr=False, default_factory=dict)

@@ -163,7 +163,8 @@ class _Checker:
         carrying: tuple[ConstantDef | Initial | Weight, ...] = (*netsor.constants, *netsor.initial, *netsor.weights)
         named = [(entry.name, entry.span) for entry in (*netsor.constants, *netsor.indices)]
         named += [(entry.name, entry.span) for entry in carrying[len(netsor.constants) :]]
-        named += [(width[0], Span()) for width in (*netsor.widths, *netsor.fixed_widths)]
+        widths = (width[0] for width in (*netsor.widths, *netsor.fixed_widths))
+        named += [(name, netsor.places.get(name, Span())) for name in widths]
         for name, span in [*named, *{s.target.name: s.span for s in reversed(netsor.body)}.items()]:
             if self.need(name.isidentifier(), f"{name!r} is not a name", span, "use letters, digits and _"):
                 self.need(name not in seen, f"{name} is bound twice", span, "give one of them another name")
@@ -551,9 +552,11 @@ class _Checker:
         outputs, known = self.netsor.outputs, list(dict.fromkeys(s.target.name for s in self.netsor.body))
         self.need(outputs, "the program has no outputs", Span(), "outputs: [y] in a file, P.outputs(y) in Python")
         for name in outputs:
-            family = name in self.families and self.families[name].kind != "weight"
-            self.need(family, f"the output {name} is not defined", Span(), did_you_mean(name, known))
-        self.need(len(set(outputs)) == len(outputs), "an output is named twice")
+            family, place = self.families.get(name), self.netsor.places.get(name, Span())
+            known_family = family is not None and family.kind != "weight"
+            fix = f"name the whole family {name.split('[')[0]}" if "[" in name else did_you_mean(name, known)
+            self.need(known_family, f"the output {name} is not defined", place, fix)
+            self.need(outputs.count(name) == 1, f"the output {name} is named twice", place)
 
     # -- values of functions -------------------------------------------------------------------------------------------
 

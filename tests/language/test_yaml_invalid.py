@@ -165,7 +165,7 @@ CASES = {
     "width text": (program(widths="{d: «m/2}"), "m is not a constant number"),
     "fixed width": (program(fixed_widths="{d: «0}"), "must lie between 1 and"),
     "output": (program(outputs="[y, «gg]"), "the output gg is not defined"),
-    "output member": (program(outputs='[g, "«y[1]"]'), "an output is the name of a whole family, not y[1]"),
+    "output member": (program(outputs='[g, "«y[1]"]'), "the output y[1] is not defined"),
     "output text": (program(outputs="«y"), "outputs: is a list of names"),
     "output weight": (program(outputs="[y, g, «V]"), "the output V is not defined"),
     "run key": (program() + "run: {«widht: 3}\n", "there is no run option widht"),
