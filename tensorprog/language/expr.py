@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
+from inspect import Parameter, Signature
 from typing import Any, TypeGuard, TypeVar, Union, cast
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
@@ -111,10 +112,7 @@ class Affine:
         terms: dict[str, int] = {}
         offset = self.offset
         for name, coefficient in self.terms:
-            value = values.get(name)
-            if value is None:
-                terms[name] = terms.get(name, 0) + coefficient
-                continue
+            value = values.get(name) or Affine.index(name)
             offset += coefficient * value.offset
             for inner, factor in value.terms:
                 terms[inner] = terms.get(inner, 0) + coefficient * factor
@@ -259,10 +257,7 @@ class Transposed(Expr):
 
     weight: Variable
 
-    @property
-    def usage_hint(self) -> str:
-        """Where it may stand."""
-        return f"only the weight of a MatMul may be transposed, g = MatMul({self}, x)"
+    usage_hint = "only the weight of a MatMul may be transposed, g = MatMul(W.T, x)"
 
     def __str__(self) -> str:
         return f"{self.weight}.T"
@@ -339,18 +334,25 @@ def as_expr(value: Any) -> Expr:
     """
     if isinstance(value, Expr) and not isinstance(value, Transposed):
         return value
+    value = value.item() if getattr(value, "ndim", None) == 0 else value
     if isinstance(value, bool):
         raise fail(f"{value} is not a number", fix="== compares expressions at once: tp.where(tp.equal(i, j), 1, 0)")
-    if getattr(value, "dtype", None) is not None and value.ndim == 0 and value.dtype.kind in "iuf":
-        value = value.item()  # an array of no dimensions has __index__, whatever it holds
-    if hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0:
-        if abs(int(value)) > MAX_INTEGER:
-            raise ProgramError("this integer is too large; write it as a float")
-        return Number(int(value))
-    if isinstance(value, float) or (hasattr(value, "__float__") and getattr(value, "ndim", None) == 0):
-        return Number(float(value))
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise ProgramError("this integer is too large; write it as a float")
+    if isinstance(value, int | float):
+        return Number(value)
     hint = getattr(value, "usage_hint", "write a number or an expression; arrays are constants with an index")
     raise fail(f"{value!r} cannot stand in an expression: {hint}")
+
+
+@cache
+def _signature(name: str) -> Signature:
+    """How an atom is called: its arguments by position, then its parameters by position or by name."""
+    atom = ATOMS[name]
+    plain = [Parameter(letter, Parameter.POSITIONAL_ONLY) for letter in ("x", "y", "z")[: atom.arity]]
+    missing = {key: Parameter.empty if value is None else value for key, value in atom.params.items()}
+    named = [Parameter(key, Parameter.POSITIONAL_OR_KEYWORD, default=value) for key, value in missing.items()]
+    return Signature([*plain, *named])
 
 
 def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operand] | None = None) -> Expr:
@@ -360,34 +362,24 @@ def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operan
 
     Raises    ProgramError naming the atom and how it is written
     """
-    atom = ATOMS[name]
-    given = [as_expr(arg) for arg in args]
-    if name == "negative" and len(given) == 1 and isinstance(given[0], Number):
+    try:
+        bound = _signature(name).bind(*args, **(params or {}))
+    except TypeError as error:
+        shown = str(_signature(name)).replace("/, ", "").replace(", /", "")
+        raise fail(f"{name} takes {shown}: {error}", fix=f"{name}{shown}") from None
+    bound.apply_defaults()
+    given, arity = [as_expr(value) for value in bound.arguments.values()], ATOMS[name].arity
+    if name == "negative" and isinstance(given[0], Number):
         return Number(-given[0].value)
-    names, params = list(atom.params), params or {}
-    takes = [*["x", "y", "z"][: atom.arity], *(p if d is None else f"{p}={d:g}" for p, d in atom.params.items())]
-    signature = f"{name}({', '.join(takes)})"
-    if not atom.arity <= len(given) <= atom.arity + len(names):
-        raise fail(f"{name} takes ({', '.join(takes)}), not {len(given)} arguments", fix=signature)
-    values = dict(zip(names, given[atom.arity :], strict=False))
-    for key, value in params.items():
-        if key not in names or key in values:
-            raise fail(
-                f"{name}: {key} is not one of its parameters ({', '.join(takes)}), or given twice", fix=signature
-            )
-        values[key] = as_expr(value)
-    for key, default in atom.params.items():
-        if key not in values and default is None:
-            raise fail(f"{name} takes ({', '.join(takes)}): {key} is missing", fix=signature)
-        values.setdefault(key, Number(default or 0))
-        other = next((node for node in walk(values[key]) if isinstance(node, Variable)), None)
+    for key, value in zip(ATOMS[name].params, given[arity:], strict=True):
+        other = next((node for node in walk(value) if isinstance(node, Variable)), None)
         if other is not None and name == "power" and not variables(given[0]):
-            return call("exp", call("multiply", values[key], call("log", given[0]), column=column), column=column)
+            return call("exp", call("multiply", value, call("log", given[0]), column=column), column=column)
         if other is not None:
             said = f"{name}: {key} must be made of numbers, constants and indices, and {other} is none of these"
             instead = "exp(y * log(x)) or a constant exponent" if name == "power" else "min and max"
             raise fail(said, fix=f"declare {other} under constants, or use {instead} if it is a vector or a score")
-    return Call(name, (*given[: atom.arity], *(values[key] for key in names)), column)
+    return Call(name, tuple(given), column)
 
 
 def function_names() -> list[str]:
@@ -680,19 +672,12 @@ def with_stars(ranges: Mapping[str, Range]) -> dict[str, Range]:
 def free_indices(expr: Expr) -> list[str]:
     """Indices that no reduction removes, in order of appearance, without repetition."""
 
-    def leaf(node: Expr) -> dict[str, None] | None:
-        return None if node.children else dict.fromkeys(index_names(node))
-
-    def reduced(node: Reduction, inside: dict[str, None]) -> dict[str, None]:
-        if not node.removes and not node.at:
-            return dict.fromkeys(node.indices) | inside
-        outside = dict.fromkeys(name for form in node.at for name in form.indices)
-        return outside | {name: None for name in inside if name not in node.indices}
-
-    def joined(_: Expr, *parts: dict[str, None]) -> dict[str, None]:
-        return {name: None for part in parts for name in part}
-
-    return list(fold(expr, dict.fromkeys(REDUCTIONS, reduced), leaf, joined))
+    own = index_names(expr)
+    inner = [name for child in expr.children for name in free_indices(child)]
+    if isinstance(expr, Reduction):
+        own = () if expr.removes else tuple(name for form in expr.at for name in form.indices) or expr.indices
+        inner = [name for name in inner if name not in expr.indices]
+    return list(dict.fromkeys((*own, *inner)))
 
 
 def bound_indices(expr: Expr) -> set[str]:

@@ -8,7 +8,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeGuard
+from functools import reduce
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -55,6 +56,7 @@ _OPERATORS: dict[type[ast.AST], str] = {
     ast.And: "logical_and",
     ast.Or: "logical_or",
     ast.USub: "negative",
+    ast.UAdd: "add",
     ast.Lt: "less",
     ast.LtE: "less_equal",
     ast.Gt: "greater",
@@ -101,15 +103,15 @@ class _Reader:
             first = error.problems[0]
             raise (error if first.span.text else self.error(first.message, node, first.fix)) from None
 
-    def tree(self, mode: str) -> ast.AST:
-        """The text as Python reads it, within bounds on length and depth."""
+    def body(self, mode: str = "eval") -> Any:
+        """The text as Python reads it, an expression or a list of statements, within bounds on length and depth."""
         if len(self.text) > MAX_LENGTH:
             raise self.error(f"the text has more than the {MAX_LENGTH} characters allowed")
         deep, characters = "this is nested too deeply: name the inner parts", self.text.encode(errors="replace")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                tree = ast.parse(self.text.replace("\n", " "), mode=mode)
+                tree: Any = ast.parse(self.text.replace("\n", " "), mode=mode)
         except SyntaxError as error:
             said = f"this cannot be read: {(error.msg or 'invalid syntax').split('. ')[0]}"
             raise fail(said, self.span.at(max((error.offset or 1) - 1, 0))) from None
@@ -124,7 +126,7 @@ class _Reader:
             if level > 2 * MAX_DEPTH:
                 raise self.error(deep, node)
             stack.extend((child, level + 1) for child in ast.iter_child_nodes(node))
-        return tree
+        return tree.body
 
     def expression(self, node: ast.AST) -> Expr:
         """The expression of a node."""
@@ -141,14 +143,11 @@ class _Reader:
             reference = self.target(node)
             constant = reference.name in self.names.constants
             return Constant(reference.name, reference.slots, node.col_offset) if constant else reference
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd):
-            return self.expression(node.operand)
         if isinstance(node, ast.UnaryOp):
             return self.apply(node.op, node, node.operand)
-        if isinstance(node, ast.BinOp):
-            return self.apply(node.op, node, node.left, node.right)
-        if isinstance(node, ast.BoolOp):
-            return self.apply(node.op, node, *node.values)
+        if isinstance(node, ast.BinOp | ast.BoolOp):
+            parts = node.values if isinstance(node, ast.BoolOp) else [node.left, node.right]
+            return self.apply(node.op, node, *parts)
         if isinstance(node, ast.Compare):
             if len(node.ops) != 1:
                 raise self.error("comparisons do not chain", node, "write (a < b) & (b < c)")
@@ -207,12 +206,12 @@ class _Reader:
             fix = "MatMul(W, x) for a weight times a vector, in a statement of its own; else + - * / **"
             raise self.error(f"the operator in {_text(node)} is not part of the language", node, fix)
         first, *others = map(self.expression, args)
+        if isinstance(operator, ast.UAdd):
+            return first
         with self.at(node):
             if not others:
                 return call(name, first, column=node.col_offset)
-            for other in others:
-                first = call(name, first, other, column=node.col_offset)
-            return first
+            return reduce(lambda one, other: call(name, one, other, column=node.col_offset), others, first)
 
     def function(self, node: ast.Call) -> Expr:
         """A function, over indices where they stand behind its name."""
@@ -296,14 +295,14 @@ def constant_value(expr: Expr, constants: Mapping[str, float | int | None]) -> i
     """
 
     def leaf(part: Expr) -> int | float | None:
-        if isinstance(part, Number) and not math.isfinite(part.value):
-            raise ProgramError(f"{part} is not a finite number")
-        if isinstance(part, Number | Call):
-            return part.value if isinstance(part, Number) else None
-        if isinstance(part, Constant) and not part.slots and constants.get(part.name) is not None:
-            return constants[part.name]
-        hint = did_you_mean(part.name, list(constants)) if isinstance(part, Variable) else ""
-        raise fail(f"{part} is not a constant number", fix=hint)
+        if isinstance(part, Call):
+            return None
+        number = constants.get(part.name) if isinstance(part, Constant) and not part.slots else None
+        number = part.value if isinstance(part, Number) else number
+        if number is None or not math.isfinite(number):
+            hint = did_you_mean(part.name, list(constants)) if isinstance(part, Variable) else ""
+            raise fail(f"{part} is not a {'constant' if number is None else 'finite'} number", fix=hint)
+        return number
 
     def value(part: Call, *args: int | float) -> int | float:
         integers = all(isinstance(arg, int) for arg in args)
@@ -327,17 +326,13 @@ def parse_expression(text: str, names: Names, span: Span = Span(), weight: bool 
     Raises    ProgramError with line and column
     """
     reader = _Reader(text, names, span)
-    tree = reader.tree("eval")
-    assert isinstance(tree, ast.Expression)
-    return reader.weight(tree.body) if weight else reader.expression(tree.body)
+    return reader.weight(reader.body()) if weight else reader.expression(reader.body())
 
 
 def parse_target(text: str, names: Names, span: Span = Span()) -> Variable:
     """Read the name of a family with its indices, such as `WQ[a]`."""
     reader = _Reader(text, names, span)
-    tree = reader.tree("eval")
-    assert isinstance(tree, ast.Expression)
-    return reader.target(tree.body)
+    return reader.target(reader.body())
 
 
 def parse_statement(
@@ -348,9 +343,7 @@ def parse_statement(
     Raises    ProgramError with line and column
     """
     reader = _Reader(text, names, span)
-    tree = reader.tree("exec")
-    assert isinstance(tree, ast.Module)
-    body = tree.body
+    body = reader.body("exec")
     if len(body) != 1 or not isinstance(body[0], ast.Assign) or len(body[0].targets) != 1:
         raise reader.error("a statement reads `name[indices] = Instruction(...)`", None, "u[i] = MatMul(W[i], h)")
     target, value = reader.target(body[0].targets[0]), body[0].value
