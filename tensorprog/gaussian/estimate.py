@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -82,6 +83,9 @@ class Estimate:
         return Estimate(value, np.asarray(error))
 
     __rmul__ = __mul__
+
+    def __getitem__(self, key: Any) -> Estimate:
+        return Estimate(np.asarray(self.value[key]), np.asarray(self.error[key]))
 
     def sum(self, axis: int | tuple[int, ...] | None = None) -> Estimate:
         """Sum over axes; the bounds add, and so does the rounding of the sum."""

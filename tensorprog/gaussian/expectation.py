@@ -7,9 +7,10 @@ seen by moving each argument by its error.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import RealFunction, evaluate
-from tensorprog.gaussian.kernels import Elementary, elementary, kernel, ordinary, steepness
-from tensorprog.gaussian.normal import CORRELATION_SLACK, correlation, refuse_correlation
+from tensorprog.gaussian.kernels import (
+    CORRELATION_SLACK,
+    Elementary,
+    correlation,
+    elementary,
+    kernel,
+    ordinary,
+    refuse_correlation,
+    steepness,
+)
 from tensorprog.gaussian.quadrature import Side, crude_norm, integrate_line, integrate_plane
 from tensorprog.gaussian.series import HermiteSeries, ProductSeries, hermite_series
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
+Places = NDArray[np.intp]
 
 __all__ = ["cross", "mean"]
 
@@ -47,7 +57,7 @@ def mean(f: RealFunction, mu: ArrayLike | Estimate, var: ArrayLike | Estimate) -
     """
     m, v = _number("mu", mu), _variance("var", var)
     ((laws, places),) = _variables((f,), (m.value, v.value))
-    result = Estimate(laws.means.value[places], laws.means.error[places])
+    result = laws.means[places]
     moved = np.maximum(_relative(m.error, np.sqrt(v.value)), _relative(v.error, v.value))
     if f.parity < 0 and not m.error.any():
         moved = np.where(m.value == 0, 0.0, moved)
@@ -72,9 +82,8 @@ def cross(
 
     `slack` is how far |cov| may exceed sqrt(var_f var_g), relatively; such a covariance counts as correlation +-1.
     `pairs` says that the last axes of the batch are (*i, *j) with so many indices i of X and as many j of Y, so that
-    for one function and symmetric arguments the result is symmetric: half of it is computed, the other half copied.
-    Where means, variances and the covariance are equal numbers, with pairs on their diagonal only, X and Y count as one
-    variable, whose moments move together.
+    for one function and symmetric arguments the result is symmetric.  Where means, variances and the covariance are
+    equal numbers, with pairs on their diagonal only, X and Y count as one variable, whose moments move together.
 
     Shapes    all arguments and the parameters of f and g broadcast to the batch -> Estimate of shape batch
     Scale     any units; zero variances and correlations of exactly +-1 are ordinary arguments
@@ -86,23 +95,19 @@ def cross(
     law = [_number("mu_f", mu_f), _number("mu_g", mu_g), _variance("var_f", var_f), _variance("var_g", var_g)]
     c = _number("cov", cov)
     (one, first), (two, second) = _variables((f, g), [law[k].value for k in (0, 2, 1, 3)], c.value.shape)
-    whole = first is ...  # functions with parameters of their own for each member see all members at once
-    shape = one.mu.shape if whole else np.broadcast_shapes(first.shape, second.shape, c.value.shape)
-    errors = [np.broadcast_to(each.error, shape) if each.error.any() else None for each in (*law, c)]
-    covs, diagonal = np.broadcast_to(c.value, shape), np.broadcast_to(_diagonal(shape, pairs), shape)
-    value, error = np.empty(shape), np.empty(shape)
-    tiles: Iterable[tuple[Any, Any]] = [(..., ...)]
-    if not whole:
-        first, second = np.broadcast_to(first, shape), np.broadcast_to(second, shape)
-        both = [(first, second), (covs, covs), errors[:2], errors[2:4], errors[4:] * 2]
-        tiles = _tiles(shape, pairs if one is two and _symmetric(both, pairs) else 0)
-    for at, exchanged in tiles:
-        i, j = (..., ...) if whole else (first[at], second[at])
-        known = tuple(None if each is None else each[at] for each in errors)
-        found = _Pairs(one, two, i, j, covs[at], known, diagonal[at]).answer(slack)
-        for members in (exchanged, at):
-            value[members], error[members] = found.value, found.error
-    return Estimate(value, error)
+    batch = np.broadcast_shapes(first.shape, second.shape, c.value.shape)
+    shape = batch or (1,)
+    covs, value, error = np.broadcast_to(c.value, shape), np.empty(shape), np.empty(shape)
+    errors = [each.error if each.error.any() else None for each in (*law, c)]
+    diagonal = None if all(each is None for each in errors) else _diagonal(shape, pairs)
+    for tile in _tiles(shape, PAIRS if one.shape is None else math.prod(shape)):
+        i, j, *known, same = (None if each is None else _cut(each, tile) for each in (first, second, *errors, diagonal))
+        found = _Pairs(one, two, np.atleast_1d(i), np.atleast_1d(j), covs[tile], tuple(known), same).answer(slack)
+        value[tile], error[tile] = found.value, found.error
+    result = Estimate(value, error)
+    if pairs and one is two:
+        result = _symmetric(result, pairs, (first, second), (c.value, c.value))
+    return Estimate(result.value.reshape(batch), result.error.reshape(batch))
 
 
 def _by_differences(call: Callable[[list[Array]], Estimate], result: Estimate, law: Sequence[Estimate]) -> Estimate:
@@ -145,32 +150,52 @@ def _relative(error: Array, size: Array) -> Array:
 class _Laws:
     """A function with the different laws of its variable; those of all members where its parameters vary over these.
 
-    Shapes    mu, var (m,), or the batch
+    Shapes    mu, var (m,); `shape` is that of the members where parameters vary
     """
 
     f: RealFunction
     mu: Array
     var: Array
-    varies: bool
+    shape: tuple[int, ...] | None = None
 
     @cached_property
     def sd(self) -> Array:
         """Deviations."""
         return np.sqrt(self.var)
 
+    def function(self, at: Any) -> RealFunction:
+        """The function at some places, one after the other."""
+        f, shape = self.f, self.shape
+        if shape is None:
+            return f
+
+        def call(x: Array) -> Array:
+            whole = np.zeros((len(self.mu), x.shape[-1]))
+            whole[at] = x
+            values = np.broadcast_to(f.call(whole.reshape((*shape, -1))), (*shape, x.shape[-1]))
+            return np.asarray(values.reshape(whole.shape)[at])
+
+        visible = [np.broadcast_to(a, (*shape, *a.shape[-k:])) for a, k in ((f.kinks, 1), (f.features, 2))]
+        kinks, features = (a.reshape((len(self.mu), *a.shape[len(shape) :]))[at] for a in visible)
+        return RealFunction(call, kinks, features, f.parity)
+
+    def side(self, at: Any) -> Side:
+        """The function with means and deviations of its variable, 1 in place of 0."""
+        return self.function(at), self.mu[at], np.where(self.sd[at] > 0, self.sd[at], 1.0)
+
     @cached_property
     def means(self) -> Estimate:
         """E f(X): the value where there is no variance, exactly 0 for odd functions at mean 0."""
         value, error = np.zeros((2, *self.mu.shape))
-        for cut in [...] if self.varies else _cuts(len(self.mu), LAWS):
-            mu, sd = self.mu[cut], self.sd[cut]
+        for cut in _cuts(len(self.mu), LAWS if self.shape is None else len(self.mu)):
+            f, mu, _ = side = self.side(cut)
             if self.f.parity < 0 and not mu.any():
                 continue
-            found = integrate_line([(self.f, mu, np.where(sd > 0, sd, 1.0))])
-            if not np.all(sd):
-                fixed = evaluate(self.f, mu[..., None])[..., 0]
-                rounding = np.where(np.isfinite(fixed), 4 * EPS * np.abs(fixed), np.inf)
-                found = Estimate(fixed, rounding).where(sd == 0, found)
+            found, fixed = integrate_line([side]), self.sd[cut] == 0
+            if fixed.any():
+                known = evaluate(f, mu[:, None])[:, 0]
+                rounding = np.where(np.isfinite(known), 4 * EPS * np.abs(known), np.inf)
+                found = Estimate(known, rounding).where(fixed, found)
             if self.f.parity < 0:
                 found = Estimate.exact(np.zeros(mu.shape)).where(mu == 0, found)
             value[cut], error[cut] = found.value, found.error
@@ -179,7 +204,7 @@ class _Laws:
     @cached_property
     def sizes(self) -> Array:
         """sqrt(E f^2), to a digit or so."""
-        return crude_norm(self.f, self.mu, np.where(self.sd > 0, self.sd, 1.0))
+        return crude_norm(*self.side(slice(None)))
 
     @cached_property
     def closed(self) -> Elementary | None:
@@ -190,17 +215,15 @@ class _Laws:
     def jumps(self) -> bool:
         """Whether f jumps at a kink: then it changes as much close to the kink as eight times further away."""
         places = np.where(np.isfinite(self.f.kinks), self.f.kinks, 0.0)
-        if not places.size:
-            return False
         step = np.where(places == 0, NEAR_ZERO, NEAR * np.abs(places))
         with np.errstate(all="ignore"):
             near, far = (np.abs(self.f.call(places + k * step) - self.f.call(places - k * step)) for k in (1, 8))
-        return bool(np.any(near > far / 2))
+        return bool(places.size and np.any(near > far / 2))
 
     @cached_property
     def series(self) -> HermiteSeries | None:
-        """Of a smooth function whose parameters do not vary."""
-        return None if self.varies else hermite_series(self.f, self.mu, self.sd)
+        """Of a function whose parameters do not vary."""
+        return None if self.shape else hermite_series(self.f, self.mu, self.sd)
 
     @cached_property
     def products(self) -> dict[int, ProductSeries]:
@@ -218,27 +241,31 @@ class _Laws:
 
 def _variables(
     functions: Sequence[RealFunction], laws: Sequence[Array], shape: tuple[int, ...] = ()
-) -> list[tuple[_Laws, Any]]:
-    """Each function with the laws of its variable, and places of these in the batch, Ellipsis for one after the other.
+) -> list[tuple[_Laws, Places]]:
+    """Each function with the laws of its variable, and the places of these in the batch, whose axes may have length 1.
 
     Functions whose parameters vary see the whole batch, which has this shape at least.
     """
-    plain, both = [_plain(f) for f in dict.fromkeys(functions)], list(zip(laws[::2], laws[1::2], strict=True))
-    if None in plain:
-        shape = _batch(functions, [shape, *(array.shape for array in laws)])
-        arrays = [(np.broadcast_to(m, shape), np.broadcast_to(v, shape)) for m, v in both]
-        return [(_Laws(f, m, v, True), ...) for f, (m, v) in zip(functions, arrays, strict=True)]
-    keys = [m + 1j * v for m, v in both]
-    joint = [np.concatenate([key.ravel() for key in keys])] if len(plain) == 1 else keys
-    found, places = [], []
-    for f, key in zip(plain, joint, strict=True):
-        different, numbers = np.unique(key, return_inverse=True)
+    plain = {f: _plain(f) for f in functions}
+    keys = [m + 1j * v for m, v in zip(laws[::2], laws[1::2], strict=True)]
+    found: list[tuple[_Laws, Places]] = []
+    if None in plain.values():
+        shape = _batch(functions, [shape, *(key.shape for key in keys)])
+        places = np.arange(math.prod(shape)).reshape(shape)
+        for f, key in zip(functions, keys, strict=True):
+            every = np.broadcast_to(key, shape).ravel()
+            found.append((_Laws(f, every.real, every.imag, shape), places))
+        return found
+    for f, own in zip(plain.values(), [keys] if len(plain) == 1 else [[key] for key in keys], strict=True):
+        different, numbers = np.unique(np.concatenate([key.ravel() for key in own]), return_inverse=True)
         assert f is not None
-        found.append(_Laws(f, different.real.copy(), different.imag.copy(), False))
-        places.append(numbers.ravel())
-    if len(plain) < len(keys):
-        found, places = found * 2, np.split(places[0], [keys[0].size])
-    return [(one, place.reshape(key.shape)) for one, place, key in zip(found, places, keys, strict=True)]
+        known = _Laws(f, different.real.copy(), different.imag.copy())
+        ends = np.cumsum([key.size for key in own])
+        found += [
+            (known, numbers.ravel()[end - key.size : end].reshape(key.shape))
+            for key, end in zip(own, ends, strict=True)
+        ]
+    return found
 
 
 def _zero(f: RealFunction, g: RealFunction, mu_f: Array, mu_g: Array, cov: Array) -> Mask:
@@ -271,33 +298,30 @@ def _batch(functions: Sequence[RealFunction], shapes: list[tuple[int, ...]]) -> 
     return np.broadcast_shapes(*shapes, *(f.shape for f in functions), *called)
 
 
-def _exchanged(shape: tuple[int, ...], pairs: int) -> tuple[int, ...]:
-    """The axes of a batch with those of X and of Y exchanged."""
+def _symmetric(result: Estimate, pairs: int, *both: tuple[Array, Array]) -> Estimate:
+    """The same with X and Y exchanged, where that changes nothing in what belongs to X and what belongs to Y."""
+    shape = result.value.shape
     shared, axes = len(shape) - 2 * pairs, range(len(shape))
-    return (*axes[:shared], *axes[shared + pairs :], *axes[shared : shared + pairs])
+    order = (*axes[:shared], *axes[shared + pairs :], *axes[shared : shared + pairs])
+    for one, two in both:
+        if not np.array_equal(np.broadcast_to(one, shape).transpose(order), np.broadcast_to(two, shape)):
+            return result
+    value, error = result.value, result.error
+    return Estimate((value + value.transpose(order)) / 2, np.maximum(error, error.transpose(order)))
 
 
-def _symmetric(both: Sequence[Sequence[Array | None]], pairs: int) -> bool:
-    """Whether what belongs to X and what belongs to Y is the same with both exchanged."""
-    given = [(one, two) for one, two in both if one is not None or two is not None]
-    return pairs > 0 and all(
-        one is not None and two is not None and np.array_equal(one, two.transpose(_exchanged(two.shape, pairs)))
-        for one, two in given
-    )
+def _tiles(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
+    """Parts of a batch, of so many members at most."""
+    steps: list[int] = []
+    for size in reversed(shape):
+        steps.insert(0, max(1, min(size, most // math.prod(steps))))
+    return product(*(_cuts(size, step) for size, step in zip(shape, steps, strict=True)))
 
 
-def _tiles(shape: tuple[int, ...], pairs: int) -> Iterator[tuple[Any, Any]]:
-    """Members as places in the batch, not too many at once, and those with X and Y exchanged, which are the same."""
-    if not shape or (len(shape) == 1 and shape[0] <= PAIRS):
-        yield (..., ...) if shape else (None, None)
-        return
-    for start in range(0, math.prod(shape), PAIRS):
-        at = np.unravel_index(np.arange(start, min(start + PAIRS, math.prod(shape))), shape)
-        exchanged = tuple(at[k] for k in _exchanged(shape, pairs))
-        if pairs:
-            lower = np.ravel_multi_index(exchanged, shape) >= np.arange(start, start + len(at[0]))
-            at, exchanged = (tuple(place[lower] for place in places) for places in (at, exchanged))
-        yield at, exchanged
+def _cut(array: Array, tile: tuple[slice, ...]) -> Array:
+    """What belongs to a part of the batch, of an array that broadcasts to it."""
+    own = tile[len(tile) - array.ndim :]
+    return array[tuple(part if size > 1 else slice(None) for part, size in zip(own, array.shape, strict=True))]
 
 
 def _diagonal(shape: tuple[int, ...], pairs: int) -> Mask:
@@ -309,20 +333,23 @@ def _diagonal(shape: tuple[int, ...], pairs: int) -> Mask:
 
 
 def _cuts(length: int, step: int) -> list[slice]:
-    return [slice(start, start + step) for start in range(0, length, step)]
+    return [slice(start, start + step) for start in range(0, length, max(step, 1))]
 
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Pairs of variables: places of their laws, covariances, errors of (means, variances, covariance), where known."""
+    """Pairs of variables: places of their laws, covariances, errors of (means, variances, covariance), where known.
+
+    Shapes    cov (batch), which all others broadcast to
+    """
 
     one: _Laws
     two: _Laws
-    first: Any
-    second: Any
+    first: Places
+    second: Places
     cov: Array
     errors: tuple[Array | None, ...]
-    diagonal: Mask  # where both may be one variable
+    diagonal: Mask | None  # where both may be one variable
 
     def answer(self, slack: float) -> Estimate:
         """E f(X) g(Y), with what errors of the law do to it."""
@@ -352,19 +379,19 @@ class _Pairs:
         result = Estimate(found.value, found.error + passed)
         if not uncertain.any():
             return result
+        uncertain = np.broadcast_to(uncertain, cov.shape)
+        at, also, one_variable = self._chosen(uncertain, self.first, self.second, same)
+        f, g = one.function(at), two.function(also)
+        arrays = np.broadcast_arrays(*means, var, two.var[self.second], cov, mu_f, mu_g, var_f, var_g, error)
+        law = [Estimate(arrays[k][uncertain], arrays[k + 5][uncertain]) for k in range(5)]
 
         def call(law: list[Array]) -> Estimate:
             a, b, v, w, c = law
             v, w = np.maximum(v, 0.0), np.maximum(w, 0.0)
             arguments = [a, np.where(one_variable, a, b), v, np.where(one_variable, v, w), np.where(one_variable, v, c)]
-            return cross(one.f, two.f, *arguments, slack=np.inf)
+            return cross(f, g, *arguments, slack=np.inf)
 
-        chosen = ... if one.varies else uncertain
-        arrays = np.broadcast_arrays(*means, var, two.var[self.second], cov, mu_f, mu_g, var_f, var_g, error)
-        law = [Estimate(arrays[k][chosen], arrays[k + 5][chosen]) for k in range(5)]
-        one_variable = same[chosen]
-        better = _by_differences(call, Estimate(found.value[chosen], found.error[chosen]), law)
-        result.error[uncertain] = better.error[uncertain] if one.varies else better.error
+        result.error[uncertain] = _by_differences(call, found[uncertain], law).error
         return result
 
     def _exact(self) -> tuple[Estimate, Array | None]:
@@ -381,14 +408,15 @@ class _Pairs:
         found = Estimate.exact(np.zeros(self.cov.shape)).where(zero, found)
         pending = self._pending(found)
         if pending.any():
-            better = self._on_panels(pending)
-            found = better.where((better.error < found.error) | np.isnan(found.value), found)
+            better, before = self._on_panels(pending), found[pending]
+            better = better.where((better.error < before.error) | np.isnan(before.value), before)
+            found.value[pending], found.error[pending] = better.value, better.error
         return found, slopes
 
     @cached_property
     def _elementary(self) -> tuple[Elementary, Elementary] | None:
         """Both functions as closed forms want them, at means 0."""
-        if self.one.varies or self.one.closed is None or self.two.closed is None:
+        if self.one.shape or self.one.closed is None or self.two.closed is None:
             return None
         return self.one.closed, self.two.closed
 
@@ -405,13 +433,17 @@ class _Pairs:
         series = one.times(two)
         assert series is not None and one.series is not None and two.series is not None
         f, g = one.series, two.series
-        single = f.scale[self.first] * g.norm[self.second] + f.norm[self.first] * g.scale[self.second]
-        error = np.asarray((turned + moved) * np.abs(slopes) + moved * single)
-        at = np.flatnonzero(same & (moved > 0))
-        first, second = self.first[at], self.second[at]
+        alone = f.scale[self.first] * g.norm[self.second] + f.norm[self.first] * g.scale[self.second]
+        error = np.asarray((turned + moved) * np.abs(slopes) + moved * alone)
+        single = np.broadcast_to(same & (moved > 0), error.shape)
+        first, second, moved = self._chosen(single, self.first, self.second, moved)
         rounding = EPS * len(f.coefficients) * f.norm[first] * g.norm[second]
-        error[at] = moved[at] * (series.spread(first, second) + rounding)
+        error[single] = moved * (series.spread(first, second) + rounding)
         return error
+
+    def _chosen(self, chosen: Mask, *arrays: Array) -> list[Any]:
+        """Arrays that broadcast to the pairs, at some pairs."""
+        return [np.broadcast_to(array, self.cov.shape)[chosen] for array in arrays]
 
     def _by_series(self) -> tuple[Estimate, Array | None]:
         """By Mehler's series, with the derivatives by the correlation; not a number where there is none."""
@@ -432,49 +464,38 @@ class _Pairs:
         return np.asarray(pending)
 
     def _on_panels(self, pending: Mask) -> Estimate:
-        """By quadrature for the pending members, each different one once; no answer for the others."""
-        result = Estimate(np.full(self.cov.shape, np.nan), np.full(self.cov.shape, np.inf))
-        if self.one.varies:
-            return self._quadrature().where(pending, result)
-        key = self.first[pending] * len(self.two.mu) + self.second[pending] + 1j * self.cov[pending]
+        """By quadrature for the pending members, each different one once."""
+        one, two, cov = self.one, self.two, self.cov[pending]
+        first, second = self._chosen(pending, self.first, self.second)
+        if one is two:
+            first, second = np.minimum(first, second), np.maximum(first, second)
+        key = first * len(two.mu) + second + 1j * cov
         _, chosen, places = np.unique(key, return_index=True, return_inverse=True)
-        chosen = np.flatnonzero(pending)[chosen]
         value, error = np.empty((2, len(chosen)))
-        for cut in _cuts(len(chosen), LAWS):
+        for cut in _cuts(len(chosen), LAWS if one.shape is None else len(chosen)):
             at = chosen[cut]
-            found = replace(self, first=self.first[at], second=self.second[at], cov=self.cov[at])._quadrature()
+            found = _by_quadrature(one, two, first[at], second[at], cov[at])
             value[cut], error[cut] = found.value, found.error
-        result.value[pending], result.error[pending] = value[places.ravel()], error[places.ravel()]
-        return result
+        return Estimate(value, error)[places.ravel()]
 
-    def _quadrature(self) -> Estimate:
-        """All members: products of means, integrals over a line at correlation +-1, over the plane elsewhere."""
-        one, two, shape = self.one, self.two, self.cov.shape
-        first, second = self._side(one, self.first), self._side(two, self.second)
-        law = correlation(one.var[self.first], two.var[self.second], self.cov, np.inf)
-        rho, s = np.broadcast_to(law.rho, shape), np.broadcast_to(law.s, shape)
-        result = Estimate(np.full(shape, np.nan), np.full(shape, np.inf))
-        apart = rho == 0
-        if apart.any():
-            f, g = (Estimate(laws.means.value[at], laws.means.error[at])
-                    for laws, at in ((one, self.first), (two, self.second)))  # fmt: skip
-            result = (f * g).reshape(shape).where(apart, result)
-        for chosen, line in ((s == 0, True), (~apart & (s > 0), False)):
-            if not chosen.any():
-                continue
-            r, t = (np.where(chosen, rho, 0.0), np.where(chosen, s, 1.0)) if one.varies else (rho[chosen], s[chosen])
-            left, right = ((h, m, d) if one.varies else (h, m[chosen], d[chosen]) for h, m, d in (first, second))
-            if line:
-                found = integrate_line([left, (right[0], right[1], right[2] * np.where(r < 0, -1.0, 1.0))])
-            else:
-                found = integrate_plane(left, right, r, t)
-            if one.varies:
-                result = found.where(chosen, result)
-            else:
-                result.value[chosen], result.error[chosen] = found.value, found.error
-        return result
 
-    def _side(self, laws: _Laws, at: Any) -> Side:
-        """A function with means and deviations of its variable, 1 in place of 0."""
-        mu, sd = laws.mu[at], np.where(laws.sd > 0, laws.sd, 1.0)[at]
-        return laws.f, np.broadcast_to(mu, self.cov.shape), np.broadcast_to(sd, self.cov.shape)
+def _by_quadrature(one: _Laws, two: _Laws, first: Places, second: Places, cov: Array) -> Estimate:
+    """Products of means, integrals over a line at correlation +-1, over the plane elsewhere.
+
+    Shapes    first, second, cov (n,) -> (n,)
+    """
+    rho, s = correlation(one.var[first], two.var[second], cov, np.inf)
+    result = Estimate(*np.zeros((2, *cov.shape)))
+    for number, chosen in enumerate((rho == 0, s == 0, (rho != 0) & (s > 0))):
+        if not chosen.any():
+            continue
+        at, also = first[chosen], second[chosen]
+        left, right = one.side(at), two.side(also)
+        if number == 0:
+            found = one.means[at] * two.means[also]
+        elif number == 1:
+            found = integrate_line([left, (*right[:2], right[2] * np.sign(rho[chosen]))])
+        else:
+            found = integrate_plane(left, right, rho[chosen], s[chosen])
+        result.value[chosen], result.error[chosen] = found.value, found.error
+    return result

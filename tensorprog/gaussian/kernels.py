@@ -22,15 +22,23 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.function import FunctionTerm, RealFunction
-from tensorprog.gaussian.normal import correlation
 
 Array = NDArray[np.floating]
 
-__all__ = ["Elementary", "elementary", "kernel", "ordinary", "steepness"]
+__all__ = [
+    "CORRELATION_SLACK",
+    "Elementary",
+    "correlation",
+    "elementary",
+    "kernel",
+    "ordinary",
+    "refuse_correlation",
+    "steepness",
+]
 
 MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
 # asin loses 1 / sqrt(1 - rho^2) of relative accuracy: beyond this correlation 1 - rho^2 comes from exact products
@@ -41,6 +49,9 @@ SMALL, LARGE = 1e-150, 1e150
 # argument by its slope, which is at most 22.4, four times that more
 ULPS, ULPS_ARC_SINE = 16.0, 106.0
 RAMP_SIZE = 1.39  # x erf(a x) has a root mean square up to sqrt(6 / pi) v / sqrt(v + h), h = 1 / (2 a^2)
+
+# covariances that are themselves estimates may exceed sqrt(var var) slightly; beyond this it is an error
+CORRELATION_SLACK = 1e-6
 
 
 @dataclass(frozen=True)
@@ -209,13 +220,62 @@ class _Correlated:
         if steep.any():
             v, w = (v[at] for v, at in zip(self.var, self.places, strict=True))
             v, w, c = (np.broadcast_to(array, angle.shape)[steep] for array in (v, w, self.cov))
-            plain = correlation(v, w, c, np.inf)  # beyond 1 counts as 1
+            r, s = correlation(v, w, c, np.inf)  # beyond 1 counts as 1
             p, q = h / v, k / w
             angle = angle.copy()
-            angle[steep] = np.arctan2(plain.rho, np.sqrt(plain.s**2 + (p + q + p * q)))
+            angle[steep] = np.arctan2(r, np.sqrt(s**2 + (p + q + p * q)))
         return angle
 
 
 def _inverse_root(values: Array) -> Array:
     """1 / sqrt, 0 for 0."""
     return np.asarray(np.where(values > 0, 1 / np.sqrt(np.where(values > 0, values, 1.0)), 0.0))
+
+
+def two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """Product and its rounding error: p + e = a b exactly (Dekker 1971), barring over- and underflow."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        p = a * b
+        split = 134217729.0  # 2^27 + 1
+        ah = split * a - (split * a - a)
+        bh = split * b - (split * b - b)
+        al, bl = a - ah, b - bh
+        e = ((ah * bh - p) + ah * bl + al * bh) + al * bl
+    return np.asarray(p), np.asarray(np.where(np.isfinite(e), e, 0.0))
+
+
+def correlation(
+    var_f: ArrayLike, var_g: ArrayLike, cov: ArrayLike, slack: float = CORRELATION_SLACK
+) -> tuple[Array, Array]:
+    """Correlation rho of two variables, 0 where a variance is 0, and s = sqrt(1 - rho^2), free of cancellation.
+
+    Shapes    batches that broadcast -> the same, twice
+    Accuracy  both to a few eps, relatively, even where s is 1e-8, taking the arguments as exact; a
+              covariance above sqrt(var_f var_g) by rounding counts as correlation +-1
+    Raises    ValueError if |cov| exceeds sqrt(var_f var_g) by more than `slack`, relatively
+    """
+    a, b, c = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (var_f, var_g, cov)))
+    degenerate = (a == 0) | (b == 0)
+    # scaled by powers of two into [1/4, 1), so that no product over- or underflows; exact
+    ea, eb = (-(-np.frexp(v)[1] // 2) for v in (a, b))
+    a, b, c = (np.ldexp(v, -k) for v, k in ((a, 2 * ea), (b, 2 * eb), (c, ea + eb)))
+    a, b, c = (np.where(degenerate, r, v) for v, r in ((a, 1.0), (b, 1.0), (c, 0.0)))
+    # var var - cov^2 from error-free products; where it is small the first difference is exact (Sterbenz)
+    p, pe = two_product(a, b)
+    q, qe = two_product(c, c)
+    det = (p - q) + (pe - qe)
+    worst = np.max(np.where(np.abs(c) > (1 + slack) * np.sqrt(p), np.abs(c) / np.sqrt(p), 0.0), initial=0.0)
+    refuse_correlation(worst, slack)
+    singular = np.asarray(det <= 0)
+    rho = np.where(singular, np.sign(c), c / np.sqrt(p))
+    s = np.where(singular, 0.0, np.sqrt(np.maximum(det, 0.0) / p))
+    return np.asarray(rho), np.asarray(s)
+
+
+def refuse_correlation(largest: float, slack: float) -> None:
+    """An error where the largest correlation is above 1 + slack."""
+    if largest > 1 + slack:
+        raise ValueError(
+            f"covariance is not positive semidefinite: correlation {largest:.17g} in absolute value\n"
+            f"  needed  |cov| <= sqrt(var_f var_g), up to {slack:g} relatively"
+        )

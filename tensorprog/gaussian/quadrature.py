@@ -1,22 +1,36 @@
 """E f(X) and E f(X) g(Y) by composite Gauss-Legendre rules in standard deviations, batched.
 
 All rules integrate against the standard normal density over a window around 0 that a probe of the function widens
-where the function grows (or lives) far out. Two orders on the same panels give value and error.
+where the function grows (or lives) far out.  Panels are split at kinks and graded towards localised structure.  Two
+orders on the same panels give value and error.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import RealFunction, density, evaluate
-from tensorprog.gaussian.rules import panel_edges, rule
 
 Array = NDArray[np.floating]
 Side = tuple[RealFunction, Array, Array]  # a function, mean and deviation of its variable
 
-__all__ = ["Side", "crude_norm", "integrate_line", "integrate_plane"]
+__all__ = [
+    "Side",
+    "crude_norm",
+    "gauss_legendre",
+    "integrate_line",
+    "integrate_plane",
+    "panel_edges",
+    "rule",
+    "structure",
+]
 
 # one even, one odd: a jump in the middle of a panel cannot look alike to both
 FINE, COARSE = 20, 15
@@ -37,8 +51,95 @@ LINE_REFINEMENTS, PLANE_REFINEMENTS = 5, 2
 LINE_TOLERANCE, PLANE_TOLERANCE = 1e-13, 1e-12
 # numbers evaluated at once: bounds memory to some ten arrays of this size
 CHUNK = 400_000
-# no further refinement of a plane integral beyond this many evaluations
-BUDGET = 60_000_000
+# no further refinement of an integral after this many evaluations
+BUDGET = 12_000_000
+
+# widest half-panel in standard deviations: exp(-(c + 1.8 t)^2 / 2) on [-1, 1] has Chebyshev coefficients below 1e-17
+# (relative to the centre of the Gaussian) from degree 30 on, and an 18-point rule is exact to degree 35
+WIDEST = 1.8
+# half-panel over distance to the centre of a feature: singularities near the real axis at distance d from the
+# midpoint of a panel with half-width 0.6 d lie on the Bernstein ellipse with parameter 5/3 + 4/3 = 3
+ANGLE = 0.6
+# a runaway guard: 2 log_4(1e300) panels resolve any one feature
+MOST_PANELS = 4000
+
+
+@lru_cache(maxsize=32)
+def gauss_legendre(n: int) -> tuple[Array, Array]:
+    """Nodes and weights of the n-point Gauss-Legendre rule on [-1, 1].
+
+    numpy's weights err by 7e-14 relatively at n = 20. Newton steps in long numbers on the recurrence
+    k P_k = (2 k - 1) x P_(k-1) - (k - 1) P_(k-2) square that away; w = 2 / ((1 - x^2) P_n'(x)^2).
+    """
+    x: NDArray[Any] = np.polynomial.legendre.leggauss(n)[0].astype(np.longdouble)
+    for _ in range(3):
+        before, here = np.ones_like(x), x
+        for k in range(2, n + 1):
+            before, here = here, ((2 * k - 1) * x * here - (k - 1) * before) / k
+        slope = n * (x * here - before) / (x * x - 1)
+        weights = 2 / ((1 - x * x) * slope * slope)
+        x = x - here / slope
+    found = x.astype(np.float64), weights.astype(np.float64)
+    for array in found:
+        array.flags.writeable = False
+    return found
+
+
+def panel_edges(lo: Array, hi: Array, kinks: Array, centres: Array, scales: Array, refine: float = 1.0) -> Array:
+    """Edges lo = e0 <= e1 <= ... <= eP = hi of panels on which an integrand with the given structure is smooth.
+
+    A panel [a, b] is admissible if no kink lies inside, its half-width is at most WIDEST / refine, and for every
+    feature (c, s) its half-width is at most s / refine or ANGLE times the distance from its midpoint to c. Members
+    of the batch that need fewer panels than others repeat their last edge: a panel without width adds nothing.
+
+    Shapes    lo, hi batch; kinks batch + (K,); centres, scales batch + (L,) -> batch + (P + 1,), P >= 1
+    Scale     everything in one unit, standard deviations
+    Accuracy  edges at kinks are exact copies of them
+    Raises    nothing; kinks and features that are infinite or nan are none
+    """
+    # wider than the widest panel or farther than any window: no constraint
+    valid = (np.abs(centres) < 1e3) & (scales < WIDEST)
+    kinks = np.sort(np.where(np.isfinite(kinks), kinks, np.inf), axis=-1)
+    centres = np.where(valid, centres, 0.0)
+    scales = np.where(valid, scales / refine, np.inf)
+    gamma = ANGLE / max(1.0, refine**0.5)
+    edges = [lo]
+    a = lo
+    for _ in range(MOST_PANELS):
+        b = np.minimum(a + 2 * WIDEST / refine, hi)
+        if kinks.shape[-1]:
+            b = np.minimum(b, np.where(kinks > a[..., None], kinks, np.inf).min(axis=-1))
+        if centres.shape[-1]:
+            # the farthest b with  b - a <= 2 s,  or  b - a <= gamma (b + a - 2 c)  right of the feature,
+            # or  b - a <= gamma (2 c - a - b)  left of it (which then implies b < c)
+            u = a[..., None] - centres
+            right = np.where(u > 0, u * (1 + gamma) / (1 - gamma) - u, 0.0)
+            left = np.where(u < 0, -2 * gamma * u / (1 + gamma), 0.0)
+            reach = np.maximum(np.maximum(2 * scales, right), left).min(axis=-1)
+            b = np.minimum(b, a + reach)
+        # progress even where a scale is below the spacing of floats
+        b = np.where(a < hi, np.maximum(b, np.nextafter(a, np.inf)), hi)
+        edges.append(b)
+        a = b
+        if not np.any(a < hi):
+            break
+    else:
+        edges.append(hi)
+    return np.stack(edges, axis=-1)
+
+
+def rule(edges: Array, n: int) -> tuple[Array, Array]:
+    """Nodes and weights of the composite n-point rule, without the Gaussian weight.
+
+    Shapes    edges batch + (P + 1,) -> two arrays batch + (P n,)
+    """
+    nodes, weights = gauss_legendre(n)
+    half = 0.5 * (edges[..., 1:] - edges[..., :-1])
+    middle = 0.5 * (edges[..., 1:] + edges[..., :-1])
+    z = middle[..., None] + half[..., None] * nodes
+    w = half[..., None] * weights
+    shape = (*edges.shape[:-1], -1)
+    return z.reshape(shape), w.reshape(shape)
 
 
 def crude_norm(f: RealFunction, mu: Array, sd: Array) -> Array:
@@ -91,12 +192,6 @@ def structure(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array, Arra
     return tuple(np.broadcast_to(v, mu.shape + v.shape[-1:]) for v in (kinks, centres, scales))  # type: ignore[return-value]
 
 
-def _weighted_sum(values: Array, weights: Array) -> tuple[Array, Array]:
-    """Sum of values * weights over the last axis, and of its absolute values; inf * 0 counts as overflow."""
-    product = values * weights
-    return np.asarray(product.sum(axis=-1)), np.asarray(np.abs(product).sum(axis=-1))
-
-
 def _finish(fine: Array, coarse: Array, absolute: Array, extra: Array | float = 0.0) -> Estimate:
     """Value of the finer rule; twice the difference and the rounding as its error; overflow has infinite error."""
     return Estimate(fine, np.asarray(2 * np.abs(fine - coarse) + 16 * EPS * absolute + extra + TINY)).settled()
@@ -128,7 +223,36 @@ def _argument_rounding(values: Array, z: Array, x_size: Array, sd: Array) -> Arr
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def integrate_line(parts: list[Side], refinements: int = LINE_REFINEMENTS) -> Estimate:
+def _refined(
+    integrand: Callable[[Array, int, float], tuple[Array, Array, int]], sides: Sequence[Side], window: Sequence[Array],
+    places: Sequence[Array], truncated: Array, refinements: int, tolerance: float,
+) -> Estimate:  # fmt: skip
+    """The integral of an integrand against the normal density, panels halved until two orders agree.
+
+    At nodes, for an order and a refinement, the integrand has values, bounds on them before what cancels inside, and
+    the number of evaluations.  `truncated` is what lies outside the window.
+    """
+    best: Estimate | None = None
+    pending = np.ones(window[0].shape, dtype=bool)
+    for level in range(refinements + 1):
+        edges = panel_edges(*window, *places, refine=2.0**level)
+        sums, cost = [], 0
+        for order in (COARSE, FINE):
+            z, w = rule(edges, order)
+            values, sizes, count = integrand(z, order, 2.0**level)
+            weights, cost = w * density(z), cost + count
+            sums.append([np.asarray((array * weights).sum(axis=-1)) for array in (values, np.abs(sizes))])
+        extra = sum((_argument_rounding(values, z, np.abs(m) + np.abs(d), np.abs(d)) for _, m, d in sides), truncated)
+        (coarse, _), (fine, absolute) = sums
+        rough = np.asarray(2 * np.abs(fine - coarse) > tolerance * absolute)
+        best, pending = _improve(best, pending, _finish(fine, coarse, absolute, extra), rough)
+        if not np.any(pending) or cost > BUDGET:
+            break
+    assert best is not None
+    return best
+
+
+def integrate_line(parts: Sequence[Side], refinements: int = LINE_REFINEMENTS) -> Estimate:
     """E of the product over parts of f(mu + sd z), z ~ N(0, 1): one variable behind all of them.
 
     A negative sd stands for correlation -1.
@@ -138,43 +262,25 @@ def integrate_line(parts: list[Side], refinements: int = LINE_REFINEMENTS) -> Es
               LINE_TOLERANCE times E |product| everywhere, at most `refinements` times
     Raises    FloatingPointError if a function returns nan
     """
-    batch = parts[0][1].shape
-    kinks, centres, scales = (
-        np.concatenate(arrays, axis=-1) for arrays in zip(*(structure(f, mu, sd) for f, mu, sd in parts), strict=True)
-    )
     # the product of two growing functions reaches farther than either: add up how far they push the window
+    batch = parts[0][1].shape
     lo, hi, truncated = np.full(batch, -REACH), np.full(batch, REACH), np.full(batch, TRUNCATION)
     for f, mu, sd in parts:
         left, right, more = probe_window(f, mu, sd)
         lo, hi = lo + (left + REACH), hi + (right - REACH)
         truncated = np.where(more, np.inf, truncated * crude_norm(f, mu, sd))
-    lo, hi = np.maximum(lo, -HORIZON), np.minimum(hi, HORIZON)
-    best: Estimate | None = None
-    pending = np.ones(batch, dtype=bool)
-    for level in range(refinements + 1):
-        edges = panel_edges(lo, hi, kinks, centres, scales, refine=2.0**level)
-        sums = []
-        for order in (FINE, COARSE):
-            z, w = rule(edges, order)
-            weights = w * density(z)
-            values = np.ones(z.shape)
-            for f, mu, sd in parts:
-                values = values * evaluate(f, mu[..., None] + sd[..., None] * z)
-            sums.append(_weighted_sum(values, weights))
-            if order == FINE:
-                extra = truncated
-                for _, mu, sd in parts:
-                    extra = extra + _argument_rounding(values, z, np.abs(mu) + np.abs(sd), np.abs(sd))
-        (fine, absolute), (coarse, _) = sums
-        rough = 2 * np.abs(fine - coarse) > LINE_TOLERANCE * absolute
-        best, pending = _improve(best, pending, _finish(fine, coarse, absolute, extra), np.asarray(rough))
-        if not np.any(pending) or edges.size * FINE > 4_000_000:
-            break
-    assert best is not None
-    return best
+
+    def integrand(z: Array, order: int, refine: float) -> tuple[Array, Array, int]:
+        values = np.ones(z.shape)
+        for f, mu, sd in parts:
+            values = values * evaluate(f, mu[..., None] + sd[..., None] * z)
+        return values, values, z.size
+
+    places = [np.concatenate(arrays, axis=-1) for arrays in zip(*(structure(*part) for part in parts), strict=True)]
+    window = np.maximum(lo, -HORIZON), np.minimum(hi, HORIZON)
+    return _refined(integrand, parts, window, places, truncated, refinements, LINE_TOLERANCE)
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def integrate_plane(first: Side, second: Side, rho: Array, s: Array) -> Estimate:
     """E f(mu_f + sd_f z) g(mu_g + sd_g (rho z + s w)) for independent standard normal z and w, s > 0.
 
@@ -186,58 +292,36 @@ def integrate_plane(first: Side, second: Side, rho: Array, s: Array) -> Estimate
     Accuracy  error: twice the difference of two orders (in both variables), plus rounding
     Raises    FloatingPointError if a function returns nan
     """
-    batch = rho.shape
     (f, mu_f, sd_f), (g, mu_g, sd_g) = first, second
     kinks, centres, scales = structure(*first)
     g_kinks, g_centres, g_scales = structure(*second)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         r = np.abs(rho)[..., None]
-        width = s[..., None] / r
         # the outer variable sees g through a Gaussian of this width: kinks become features
+        width = 1.5 * s[..., None] / r
         moved = np.concatenate([g_kinks, g_centres], axis=-1) / rho[..., None]
-        spread = np.concatenate(
-            [np.broadcast_to(1.5 * width, g_kinks.shape), np.hypot(1.5 * width, g_scales / r)], axis=-1
-        )
-    left_f, right_f, more_f = probe_window(*first)
-    left_g, right_g, more_g = probe_window(*second)
+        spread = np.concatenate([np.broadcast_to(width, g_kinks.shape), np.hypot(width, g_scales / r)], axis=-1)
+    left, right, more = probe_window(*first)
+    low, high, other = inner = probe_window(*second)
     # exp-like growth moves the mass: of z by up to sd_f + |rho| sd_g, of w by up to s sd_g
-    push_low = np.where(rho > 0, left_g + REACH, REACH - right_g) * np.abs(rho)
-    push_high = np.where(rho > 0, right_g - REACH, -REACH - left_g) * np.abs(rho)
-    lo = np.maximum(left_f + push_low, -HORIZON)
-    hi = np.minimum(right_f + push_high, HORIZON)
-    all_centres, all_scales = np.concatenate([centres, moved], axis=-1), np.concatenate([scales, spread], axis=-1)
-    truncated = np.where(more_f | more_g, np.inf, TRUNCATION * crude_norm(*first) * crude_norm(*second))
-    best: Estimate | None = None
-    pending = np.ones(batch, dtype=bool)
-    for level in range(PLANE_REFINEMENTS + 1):
-        edges = panel_edges(lo, hi, kinks, all_centres, all_scales, refine=2.0**level)
-        sums = []
-        extra: Array = np.zeros(batch)
-        cost = 0
-        for order in (FINE, COARSE):
-            z, w = rule(edges, order)
-            outer = evaluate(f, mu_f[..., None] + sd_f[..., None] * z)
-            mean = mu_g[..., None] + (sd_g * rho)[..., None] * z
-            value, size, count = _inner(g, mean, sd_g * s, (left_g, right_g), order, 2.0**level)
-            cost += count
-            weights = w * density(z)
-            total, _ = _weighted_sum(outer * value, weights)
-            absolute, _ = _weighted_sum(np.abs(outer) * size, weights)
-            sums.append((total, absolute))
-            if order == FINE:
-                extra = truncated + _argument_rounding(outer * value, z, np.abs(mu_f) + sd_f, sd_f)
-                extra = extra + _argument_rounding(outer * value, z, np.abs(mu_g) + sd_g, sd_g)
-        (fine, absolute), (coarse, _) = sums
-        rough = 2 * np.abs(fine - coarse) > PLANE_TOLERANCE * absolute
-        best, pending = _improve(best, pending, _finish(fine, coarse, absolute, extra), np.asarray(rough))
-        if not np.any(pending) or 5 * cost > BUDGET:
-            break
-    assert best is not None
-    return best
+    push = np.where(rho > 0, low + REACH, REACH - high), np.where(rho > 0, high - REACH, -REACH - low)
+    lo, hi = (edge + by * np.abs(rho) for edge, by in zip((left, right), push, strict=True))
+
+    def integrand(z: Array, order: int, refine: float) -> tuple[Array, Array, int]:
+        outer = evaluate(f, mu_f[..., None] + sd_f[..., None] * z)
+        mean = mu_g[..., None] + (sd_g * rho)[..., None] * z
+        value, size, count = _inner(g, mean, sd_g * s, inner[:2], order, refine)
+        return outer * value, outer * size, count
+
+    places = kinks, np.concatenate([centres, moved], axis=-1), np.concatenate([scales, spread], axis=-1)
+    truncated = np.where(more | other, np.inf, TRUNCATION * crude_norm(*first) * crude_norm(*second))
+    window = np.maximum(lo, -HORIZON), np.minimum(hi, HORIZON)
+    return _refined(integrand, (first, second), window, places, truncated, PLANE_REFINEMENTS, PLANE_TOLERANCE)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _inner(
-    g: RealFunction, mean: Array, sd: Array, window: tuple[Array, Array], order: int, refine: float
+    g: RealFunction, mean: Array, sd: Array, window: Sequence[Array], order: int, refine: float
 ) -> tuple[Array, Array, int]:
     """E g(mean + sd w) and E |g(mean + sd w)| for every outer node, in chunks of nodes.
 
@@ -245,8 +329,7 @@ def _inner(
     """
     batch, m = mean.shape[:-1], mean.shape[-1]
     value, size = np.empty(mean.shape), np.empty(mean.shape)
-    lifted_kinks = g.kinks[..., None, :]
-    lifted_features = g.features[..., None, :, :]
+    lifted = replace(g, kinks=g.kinks[..., None, :], features=g.features[..., None, :, :])
     count = 0
     members = max(1, int(np.prod(batch)))
     # 8 panels is the least; adapt to what the first chunk shows
@@ -254,19 +337,11 @@ def _inner(
     while start < m:
         stop = min(m, start + max(1, CHUNK // (members * per_node)))
         part = mean[..., start:stop]
-        deviation = np.broadcast_to(sd[..., None], part.shape)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            x, d = part[..., None], deviation[..., None]
-            kinks = np.broadcast_to((lifted_kinks - x) / d, part.shape + g.kinks.shape[-1:])
-            centres = np.broadcast_to((lifted_features[..., 0] - x) / d, part.shape + g.features.shape[-2:-1])
-            scales = np.broadcast_to(lifted_features[..., 1] / d, centres.shape)
-        lo = np.broadcast_to(window[0][..., None], part.shape)
-        hi = np.broadcast_to(window[1][..., None], part.shape)
-        w, weights = rule(panel_edges(lo, hi, kinks, centres, scales, refine), order)
-        weights = weights * density(w)
+        deviation, lo, hi = (np.broadcast_to(array[..., None], part.shape) for array in (sd, *window))
+        w, weights = rule(panel_edges(lo, hi, *structure(lifted, part, deviation), refine=refine), order)
         arguments = part[..., None] + deviation[..., None] * w
-        values = evaluate(g, arguments.reshape((*batch, -1))).reshape(w.shape)
-        value[..., start:stop], size[..., start:stop] = _weighted_sum(values, weights)
+        product = evaluate(g, arguments.reshape((*batch, -1))).reshape(w.shape) * (weights * density(w))
+        value[..., start:stop], size[..., start:stop] = product.sum(axis=-1), np.abs(product).sum(axis=-1)
         count += w.size
         per_node = max(per_node, w.shape[-1])
         start = stop

@@ -2,9 +2,12 @@
 
     E f(X) g(Y) = sum over k of rho^k a_k b_k,    a_k = E f(mu + sd z) h_k(z),
 
-h_k orthonormal under N(0, 1).  For f analytic in a strip of half-width L the a_k fall like exp(-L sqrt(k) / sd).  What
-is left out after order K is at most |rho|^K times the norms of what is left of f and g (Cauchy & Schwarz), and these
-norms are known: E f^2 minus the sum of a_k^2.
+h_k orthonormal under N(0, 1).  For f analytic in a strip of half-width L the a_k fall like exp(-L sqrt(k) / sd), with
+kinks like a power of k.  What is left out after order K is at most |rho|^K times the norms of what is left of f and g
+(Cauchy & Schwarz), and these norms are known: E f^2 minus the sum of a_k^2.
+
+All laws share their nodes: those of the trapezoidal rule, which converges geometrically for smooth functions, or those
+of panels.  Of these every law has the ones with kinks in pieces of its own.
 """
 
 from __future__ import annotations
@@ -12,14 +15,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import RealFunction, density, evaluate
-from tensorprog.gaussian.quadrature import structure
-from tensorprog.gaussian.rules import panel_edges, rule
+from tensorprog.gaussian.quadrature import gauss_legendre, structure
 
 Array = NDArray[np.floating]
 Places = NDArray[np.intp]
@@ -27,10 +30,8 @@ Places = NDArray[np.intp]
 __all__ = ["HermiteSeries", "ProductSeries", "hermite", "hermite_series", "series"]
 
 ORDERS = (48, 128, 256)
-BLOCK = 1024  # laws whose functions are evaluated at once
-FEW, FINE = 128, 8.0  # the same by panels, and how much narrower these are: a wave of the last polynomial fits in
-# laws from which coefficients are interpolated, the nodes that are tried, and what may be left out
-MANY_LAWS, NODES, CLOSE = 64, (12, 24, 48, 96), 2e-14
+BLOCK = 256  # laws whose functions are evaluated at once
+NODES, WIDTH = 24, 0.45  # of a panel: a wave of the last polynomial fits in
 # |h_k(z)| density(z)^(1/2) <= 1, and density(13.5)^(1/2) is below 1e-19
 REACH = 13.5
 # the trapezoidal rule errs by exp(-NEGLIGIBLE)
@@ -39,6 +40,7 @@ MOST_NODES = 4000
 # what is left of a function after ORDERS terms may weigh so much, relative to its norm, before a larger order is taken
 ENOUGH = 8e-8
 LEFT = 8 * EPS  # what is left out of a product, relative to the norms, that is rounding
+MOST, SEEN = 0.97, 4096  # the share of pairs that have no more orders than they need, and how many pairs tell
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +70,6 @@ class HermiteSeries:
         left = np.square(self.coefficients[order:]).sum(axis=0)
         return replace(self, coefficients=self.coefficients[:order], tail=np.sqrt(self.tail**2 + left))
 
-    @property
-    def enough(self) -> bool:
-        """Whether little enough is left of all members."""
-        return bool(np.all(self.tail <= ENOUGH * self.norm))
-
     def left(self) -> Array:
         """What the coefficients from each order on leave out, relative to the norm, at the worst law.
 
@@ -86,150 +83,130 @@ class HermiteSeries:
 def hermite_series(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
     """The series to the least order after which little enough is left, or to the largest; None where no rule serves.
 
-    Shapes    mu, sd (m,): different laws, in rising order of means and then of deviations
+    Shapes    mu, sd (m,): different laws
     """
-    if not mu.size:
-        return None
     found = None
-    if len(mu) >= MANY_LAWS and mu[0] == mu[-1] and sd[0] > 0:
-        found = _interpolated(f, float(mu[0]), sd)
-    if found is not None:
-        return found
-    if np.isfinite(f.kinks).any():
-        return _with_kinks(f, mu, sd)
-    for order in ORDERS:
-        found = series(f, mu, sd, order)
-        if found is None or found.enough:
+    for order in ORDERS[-1:] if np.isfinite(f.kinks).any() else ORDERS:
+        found = series(f, mu, sd, order) if mu.size else None
+        if found is None or np.all(found.tail <= ENOUGH * found.norm):
             break
     return found
 
 
-def _interpolated(f: RealFunction, mu: float, sd: Array) -> HermiteSeries | None:
-    """The series for many deviations, in rising order, from that for few: polynomials in log sd.
-
-    What is left out is taken to be less than what half of the polynomials' terms leave out.
-    """
-    low, high = np.log(sd[[0, -1]])
-    place = np.clip((2 * np.log(sd) - low - high) / max(high - low, TINY), -1.0, 1.0)
-    for count in [n for n in NODES if 2 * n <= sd.size]:
-        angles = np.pi * (np.arange(count) + 0.5) / count
-        nodes = np.exp(low + (high - low) * (np.cos(angles) + 1) / 2)
-        few = hermite_series(f, np.full(count, mu), nodes[::-1])
-        if few is None or not np.all(few.norm > 0):
-            return None
-        basis = np.cos(np.outer(angles, np.arange(count)))[::-1] * 2 / count
-        basis[:, 0] /= 2
-        terms = np.concatenate([few.coefficients / few.norm, np.log(few.norm)[None]]) @ basis
-        left = 2 * float(np.linalg.norm(terms[:, count // 2 :]))
-        if left <= CLOSE:
-            break
-    else:
-        return None
-    found = terms @ np.cos(np.outer(np.arange(count), np.arccos(place)))
-    shares, norm = found[:-1], np.exp(found[-1])
-    squares = np.square(shares)
-    rough = (1 + np.log(count)) * float(np.max(few.rough / few.norm)) + left + EPS * np.abs(found[-1]).max()
-    tail = np.sqrt(np.maximum(1 - squares.sum(axis=0), 0.0) + 2 * rough + 4 * EPS)
-    steep = np.sqrt(np.arange(2, len(shares) + 2) @ squares)
-    return HermiteSeries(shares * norm, norm, tail * norm, steep * norm, rough * norm)
-
-
 def series(f: RealFunction, mu: Array, sd: Array, order: int = ORDERS[-1]) -> HermiteSeries | None:
-    """Coefficients by the trapezoidal rule, which converges geometrically; None if f is not smooth enough for it.
+    """Coefficients by one rule for all laws; None if f is not smooth enough for it.
 
     Shapes    mu, sd (m,)
-    Accuracy  the norm of the coefficients' error is taken from a rule with twice the step
+    Accuracy  the norm of the coefficients' error is taken from a coarser rule
     """
     # how far the lines parallel to the real axis may be moved without meeting a singularity, at most 4 deviations
     length = float(f.features[..., 1].min()) if f.features.size else 1.0
-    most = float(sd.max(initial=0.0))
-    y = 0.9 * min(length / most, 4.0) if most > 0 else 3.6
-    found = _rule(2.0 ** (math.floor(8 * math.log2(y)) / 8), order)
-    if found is None:
-        return None
+    y = 0.9 * min(length / max(float(sd.max(initial=0.0)), length / 8), 4.0)
+    rule = (_panels if np.isfinite(f.kinks).any() else _trapezoidal)(2.0 ** (math.floor(8 * math.log2(y)) / 8), order)
     parts = []
     for start in range(0, len(mu), BLOCK):
         cut = slice(start, start + BLOCK)
-        part = _coefficients(f, mu[cut], sd[cut], *found)
+        part = None if rule is None else _coefficients(f, mu[cut], sd[cut], rule)
         if part is None:
             return None
-        parts.append(part)
-    return _joined(parts)
+        parts.append([getattr(part, each.name) for each in fields(part)])
+    return HermiteSeries(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
 
 
-def _coefficients(f: RealFunction, mu: Array, sd: Array, z: Array, step: float, basis: Array) -> HermiteSeries | None:
-    try:
-        values = evaluate(f, mu[:, None] + sd[:, None] * z)
-    except FloatingPointError:
-        return None
-    weights = step * density(z)
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = values**2 @ weights
-        edges = np.abs(values[:, [0, -1]]).max(axis=1)
-        if not (np.isfinite(squares).all() and np.all(edges * np.exp(-(REACH**2) / 4) <= EPS * np.sqrt(squares))):
-            return None
-    coefficients = (basis * weights) @ values.T
-    coarse = (basis[:, ::2] * (2 * weights[::2])) @ values[:, ::2].T
-    return _measured(f, mu, coefficients, squares, coarse)
+class _Rule(NamedTuple):
+    """Nodes with weights, those of a coarser rule, and Hermite polynomials there; edges of panels, if it has some.
 
+    Shapes    (m,), three times, (order, m), and (panels + 1,)
+    """
 
-def _with_kinks(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
-    """The series of a function with kinks, whose coefficients fall slowly, by panels: for correlations away from 1."""
-    parts = []
-    for start in range(0, len(mu), FEW):
-        m, d = mu[start : start + FEW], sd[start : start + FEW]
-        reach = np.full(m.shape, REACH)
-        edges = panel_edges(-reach, reach, *structure(f, m, d), refine=FINE)
-        found = []
-        for nodes in (20, 15):
-            z, w = rule(edges, nodes)
-            try:
-                values = evaluate(f, m[:, None] + d[:, None] * z)
-            except FloatingPointError:
-                return None
-            with np.errstate(over="ignore", invalid="ignore"):
-                weighted = values * (w * density(z))
-                squares = (values * weighted).sum(axis=1)
-            if not np.isfinite(squares).all():
-                return None
-            before, here, sums = np.zeros(z.shape), np.ones(z.shape), []
-            for k in range(ORDERS[-1]):
-                sums.append((weighted * here).sum(axis=1))
-                before, here = here, (z * here - math.sqrt(k) * before) / math.sqrt(k + 1)
-            found.append((np.array(sums), squares))
-        parts.append(_measured(f, m, *found[0], found[1][0]))
-    return _joined(parts)
-
-
-def _measured(f: RealFunction, mu: Array, coefficients: Array, squares: Array, coarse: Array) -> HermiteSeries:
-    """Coefficients with what bounds errors, from those of a coarser rule."""
-    if f.parity:  # exact zeros stay exact
-        for array in (coefficients, coarse):
-            array[int(f.parity > 0) :: 2, mu == 0] = 0.0
-    rough = np.sqrt(np.square(coefficients - coarse).sum(axis=0)) + 8 * EPS * np.sqrt(squares)
-    left = np.maximum(squares - np.square(coefficients).sum(axis=0), 0.0) + 4 * EPS * squares
-    steep = np.sqrt((np.arange(2, len(coefficients) + 2)[:, None] * np.square(coefficients)).sum(axis=0))
-    return HermiteSeries(coefficients, np.sqrt(squares), np.sqrt(left), steep, rough)
-
-
-def _joined(parts: list[HermiteSeries]) -> HermiteSeries:
-    """The series of one law after the other."""
-    names = [each.name for each in fields(HermiteSeries)]
-    return HermiteSeries(*(np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names))
+    z: Array
+    weights: Array
+    coarse: Array
+    basis: Array
+    edges: Array
 
 
 @lru_cache(maxsize=16)
-def _rule(y: float, order: int) -> tuple[Array, float, Array] | None:
-    """Nodes, their distance and Hermite polynomials there, for functions that are analytic up to y; None for too many.
-
-    Shapes    (m,), and (order, m)
-    """
+def _trapezoidal(y: float, order: int) -> _Rule | None:
+    """For functions that are analytic up to y; the coarser rule has twice the step.  None for too many nodes."""
     step = np.pi * y / (NEGLIGIBLE + y * y / 2 + y * np.sqrt(order))  # half of what is enough
     half = int(np.ceil(REACH / (2 * step)))
     if 4 * half > MOST_NODES:
         return None
-    z = step * np.arange(-2 * half, 2 * half + 1)
-    return z, step, hermite(z, order)
+    number = np.arange(-2 * half, 2 * half + 1)
+    weights = step * density(step * number)
+    return _Rule(step * number, weights, 2 * weights * (number % 2 == 0), hermite(step * number, order), np.zeros(0))
+
+
+@lru_cache(maxsize=4)
+def _panels(y: float, order: int) -> _Rule | None:
+    """For functions that are analytic up to y between their kinks; None for too many nodes."""
+    count = math.ceil(2 * REACH / min(WIDTH, 2 * y))
+    if count * NODES > MOST_NODES:
+        return None
+    edges = np.linspace(-REACH, REACH, count + 1)
+    z, weights, coarse = (array.ravel() for array in _on_pieces(edges[:-1], edges[1:]))
+    return _Rule(z, weights, coarse, hermite(z, order), edges)
+
+
+def _on_pieces(low: Array, high: Array) -> tuple[Array, Array, Array]:
+    """Nodes and weights with the density, and those of a rule that misses what the last two polynomials add.
+
+    Shapes    (...) -> (..., NODES), three times
+    """
+    nodes, weights = gauss_legendre(NODES)
+    half = ((high - low) / 2)[..., None]
+    z = ((high + low) / 2)[..., None] + half * nodes
+    w = half * weights * density(z)
+    return z, w, w * (1 - np.polynomial.legendre.legval(nodes, [0] * (NODES - 2) + [1, 1]))
+
+
+def _pieces(kinks: Array, edges: Array) -> tuple[Array, Array, Array]:
+    """The panels with kinks, and the pieces that these cut them into, one or none to each side of every kink.
+
+    Shapes    kinks (m, J) -> panels (m, J), begins and ends of pieces (m, 2 J)
+    """
+    kinks = np.sort(np.clip(kinks, edges[0], edges[-1]), axis=-1)
+    panel = np.clip(np.searchsorted(edges, kinks, side="right") - 1, 0, len(edges) - 2)
+    end, none = edges[panel + 1], np.full((len(kinks), 1), np.inf)
+    begin = np.maximum(edges[panel], np.concatenate([-none, kinks[:, :-1]], axis=-1))
+    last = np.concatenate([kinks[:, 1:], none], axis=-1) >= end
+    return panel, np.concatenate([begin, kinks], axis=-1), np.concatenate([kinks, np.where(last, end, kinks)], axis=-1)
+
+
+def _coefficients(f: RealFunction, mu: Array, sd: Array, rule: _Rule) -> HermiteSeries | None:
+    """Coefficients of the laws; None where values are not finite or reach too far."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = evaluate(f, mu[:, None] + sd[:, None] * rule.z)
+            squares = np.square(values)
+            edges = np.abs(values[:, [0, -1]]).max(axis=1)
+            weights = rule.weights, rule.weights - rule.coarse
+            if rule.edges.size:
+                panel, begin, end = _pieces(structure(f, mu, sd)[0], rule.edges)
+                for array in (values, squares):
+                    array.reshape(len(mu), -1, NODES)[np.arange(len(mu))[:, None], panel] = 0.0
+                z, w, coarse = (array.reshape(len(mu), -1) for array in _on_pieces(begin, end))
+                pieces = evaluate(f, mu[:, None] + sd[:, None] * z)
+            squares = squares @ rule.weights + ((w * np.square(pieces)).sum(axis=1) if rule.edges.size else 0.0)
+    except FloatingPointError:
+        return None
+    if not (np.isfinite(squares).all() and np.all(edges * np.exp(-(REACH**2) / 4) <= EPS * np.sqrt(squares))):
+        return None
+    found, rough = ((rule.basis * each) @ values.T for each in weights)
+    if rule.edges.size:
+        before, here, weighted = np.zeros(z.shape), np.ones(z.shape), np.stack([w * pieces, (w - coarse) * pieces])
+        for k in range(len(found)):
+            sums = np.einsum("aij,ij->ai", weighted, here)
+            found[k], rough[k] = found[k] + sums[0], rough[k] + sums[1]
+            before, here = here, (z * here - math.sqrt(k) * before) / math.sqrt(k + 1)
+    if f.parity:  # exact zeros stay exact
+        for array in (found, rough):
+            array[int(f.parity > 0) :: 2, mu == 0] = 0.0
+    error = np.sqrt(np.square(rough).sum(axis=0)) + 8 * EPS * np.sqrt(squares)
+    left = np.maximum(squares - np.square(found).sum(axis=0), 0.0) + 4 * EPS * squares
+    steep = np.sqrt(np.arange(2, len(found) + 2) @ np.square(found))
+    return HermiteSeries(found, np.sqrt(squares), np.sqrt(left), steep, error)
 
 
 def hermite(z: Array, order: int) -> Array:
@@ -246,65 +223,63 @@ def hermite(z: Array, order: int) -> Array:
 
 
 class ProductSeries:
-    """E f(X) g(Y) for pairs of laws, by as many orders as the correlation of each pair needs."""
+    """E f(X) g(Y) for pairs of laws, by as many orders as most of the correlations need, and by all for the others."""
 
     def __init__(self, f: HermiteSeries, g: HermiteSeries) -> None:
-        order = min(len(f.coefficients), len(g.coefficients))
-        self.f, self.g = f.cut(order), f.cut(order) if f is g else g.cut(order)
+        self.order = min(len(f.coefficients), len(g.coefficients))
+        self.f, self.g = f.cut(self.order), f.cut(self.order) if f is g else g.cut(self.order)
         left = (self.f.left() * self.g.left())[1:]
         # the largest correlation that needs no more than 1, 2, .. orders
         with np.errstate(divide="ignore"):
-            roots = (LEFT / left) ** (1 / np.arange(1, order + 1))
+            roots = (LEFT / left) ** (1 / np.arange(1, self.order + 1))
         self.reach = np.maximum.accumulate(np.minimum(roots, 1.0))
-        self.reach[-1] = 1.0
         # odd functions have odd orders only, even ones even
-        self.skipped = [not (self.f.coefficients[k].any() and self.g.coefficients[k].any()) for k in range(order)]
+        even, odd = ((self.f.coefficients[k::2].any(1) & self.g.coefficients[k::2].any(1)).any() for k in (0, 1))
+        self.first, self.step = int(not even), 1 + int(not (even and odd))
 
     def at(self, first: Places, second: Places, rho: Array) -> tuple[Estimate, Array]:
         """E f(X) g(Y) for members `first` of f and `second` of g at correlations rho, and its derivative by rho.
 
-        Shapes    rho (n,), the others (n,) or () -> (n,), (n,)
+        Shapes    rho of the shape that first and second broadcast to -> the same, twice
         Accuracy  rho^k has relative error k eps, each of K sums one rounding: eps times the sum of (k + 2) |a_k b_k|
         """
-        need = np.searchsorted(self.reach, np.abs(rho)).astype(np.uint16) + np.uint16(1)
-        rank = np.argsort(need, kind="stable")[::-1]  # those that need most orders first
-        r, one, two = rho[rank], *(place if place.ndim == 0 else place[rank] for place in (first, second))
-        begins = np.searchsorted(-need[rank].astype(np.int64), -np.arange(len(self.skipped)), side="left")
-        total, rise = np.zeros((2, len(r)))
-        for k in range(int(need.max(initial=0)) - 1, -1, -1):
-            cut = slice(0, int(begins[k]))
-            part, slope = total[cut], rise[cut]
-            slope *= r[cut]
-            slope += part
-            part *= r[cut]
-            if not self.skipped[k]:
-                a, b = (c.coefficients[k][p if p.ndim == 0 else p[cut]] for c, p in ((self.f, one), (self.g, two)))
-                part += a * b
-        value, slopes = np.empty((2, len(r)))
-        value[rank], slopes[rank] = total, rise
-        f, g = self.f, self.g
-        size, lost = f.norm[first] * g.norm[second], f.rough[first] * g.norm[second] + f.norm[first] * g.rough[second]
-        rounding = 4 * EPS * f.steep[first] * g.steep[second]
-        error = np.broadcast_to(LEFT * size + lost + rounding + TINY, value.shape).copy()
-        whole = need == len(self.skipped)
-        if whole.any():
-            tail = np.broadcast_to(f.tail[first] * g.tail[second], value.shape)[whole]
-            error[whole] += tail * np.abs(rho[whole]) ** len(self.skipped)
+        f, g, size = self.f, self.g, np.abs(rho)
+        seen = np.sort(size.ravel()[:: 1 + size.size // SEEN])
+        most = seen[int(MOST * (seen.size - 1))] if seen.size else 0.0
+        order = 1 + min(int(np.searchsorted(self.reach, most)), self.order - 1)
+        value, slopes = self._sums(first, second, rho, order)
+        far = size > self.reach[order - 1]
+        if order < self.order and far.any():
+            places = (np.broadcast_to(place, rho.shape)[far] for place in (first, second))
+            value[far], slopes[far] = self._sums(*places, rho[far], self.order)
+        error = f.norm[first] * (LEFT * g.norm + g.rough)[second] + f.rough[first] * g.norm[second]
+        error = np.broadcast_to(error + f.steep[first] * (4 * EPS * g.steep)[second] + TINY, rho.shape).copy()
+        if np.any(far := size > self.reach[-1]):
+            tail = np.broadcast_to(f.tail[first] * g.tail[second], rho.shape)
+            error[far] += tail[far] * size[far] ** self.order
         return Estimate(value, error), slopes
+
+    def _sums(self, first: Places, second: Places, rho: Array, order: int) -> tuple[Array, Array]:
+        """The sum of so many orders, and its derivative, by Horner's rule in rho, or in its square."""
+        total, rise = np.zeros((2, *rho.shape))
+        x = rho if self.step == 1 else rho * rho
+        for k in range(self.first + (order - 1 - self.first) // self.step * self.step, -1, -self.step):
+            rise *= x
+            rise += total
+            total *= x
+            total += self.f.coefficients[k][first] * self.g.coefficients[k][second]
+        slopes = rise if self.step == 1 else 2 * rho * rise
+        return (rho * total, total + rho * slopes) if self.first else (total, slopes)
 
     def spread(self, first: Places, second: Places) -> Array:
         """|d E f(X) g(X) / d log var| of one variable X: E (z^2 - 1) f(X) g(X) / 2.
 
         Shapes    (n,) -> (n,)
         """
-        up = np.sqrt(np.arange(1, len(self.skipped)))[:, None]
-        products = []
-        for series, place in ((self.f, first), (self.g, second)):
-            a = series.coefficients[:, place]
-            moved = np.zeros((len(a) + 1, a.shape[1]))  # of z f
-            moved[1:-1] += up * a[:-1]
-            moved[-1] = np.sqrt(len(a)) * a[-1]
-            moved[: len(up)] += up * a[1:]
+        roots, products = np.sqrt(np.arange(1, self.order + 1))[:, None], []
+        for a in (self.f.coefficients[:, first], self.g.coefficients[:, second]):
+            moved = np.concatenate([np.zeros((1, a.shape[1])), roots * a])  # of z f
+            moved[:-2] += roots[:-1] * a[1:]
             products.append((a, moved))
         (a, za), (b, zb) = products
         return np.asarray(np.abs((za * zb).sum(axis=0) - (a * b).sum(axis=0)) / 2)
