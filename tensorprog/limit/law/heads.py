@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import TINY
 from tensorprog.language.errors import NotCompiledError, ProgramError, did_you_mean
-from tensorprog.language.expr import Affine, Variable, index_names, product_of, walk
-from tensorprog.language.ir import Netsor
-from tensorprog.limit.form.definitions import Box, place
+from tensorprog.language.expr import Affine, Variable, index_names, product_of, replace_variables, walk
+from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Statement, Weight
+from tensorprog.limit.form.definitions import ONE, ZERO, Box, place
 from tensorprog.limit.form.sums_of_functions import Inner, WeightedFunction, position_names
 from tensorprog.limit.law.conditional_moments import diagonal, is_linear
 from tensorprog.limit.law.marginals import Marginals
@@ -46,6 +46,7 @@ class Heads:
     """A program with one of the alike heads that a vector is a sum over, and its parts that belong to no head."""
 
     recursion: NumericRecursion
+    name: str  # of the vector there
     sizes: Mapping[str, int] = field(default_factory=dict)  # of the indices of heads
     rest: Sequence[WeightedFunction] = ()
 
@@ -54,33 +55,98 @@ class Heads:
         """Number of heads."""
         return math.prod(self.sizes.values())
 
-    def shared(self, name: str, box: Box) -> tuple[Array | float, Array | float]:
+    def shared(self, box: Box) -> tuple[Array | float, Array | float]:
         """Means and variances of the rest of members in a box."""
         if not self.rest:
             return 0.0, 0.0
         places = diagonal(box)
-        mean = self.recursion.settle(self.recursion.first(name, self.rest)).at(places).value
-        return mean, self._moment(name).at(places).value
+        mean = self.recursion.settle(self.recursion.first(self.name, self.rest)).at(places).value
+        return mean, self._moment().at(places).value
 
-    def _moment(self, name: str) -> IndexedValues:
+    def _moment(self) -> IndexedValues:
         """The covariance of the rest."""
-        copies = {k: Affine.index(f"{k}_") for k in position_names(self.recursion.netsor, name)}
+        copies = {k: Affine.index(f"{k}_") for k in position_names(self.recursion.netsor, self.name)}
         second = _form([part.renamed(copies) for part in self.rest])
-        ranges = self.recursion.pair_ranges(name, name)
+        ranges = self.recursion.pair_ranges(self.name, self.name)
         found: IndexedValues = self.recursion.settle(self.recursion.covariance(_form(self.rest), second, ranges))
         return found
 
-    def added(self, name: str, value: Array, error: Array) -> tuple[Array, Array]:
+    def added(self, value: Array, error: Array) -> tuple[Array, Array]:
         """The covariance of the vector from that of one head, with its error."""
-        ranges = self.recursion.netsor.families[name].ranges
-        axes = [f"{k}{copy}" for copy in ("", "_") for k in range(len(ranges))]
-        rest = self._moment(name).dense(axes).value if self.rest else 0.0
+        members = len(self.recursion.netsor.families[self.name].ranges)
+        axes = [f"{k}{copy}" for copy in ("", "_") for k in range(members)]
+        rest = self._moment().dense(axes).value if self.rest else 0.0
         return self.count * value - (self.count - 1) * rest, self.count * error
+
+
+def apart(recursion: NumericRecursion, name: str) -> tuple[NumericRecursion, str]:
+    """The program in which a vector is linear given scores, where functions in it are of vectors apart from the rest.
+
+    In y = sigmoid(g) * z, z a sum of Gaussian vectors that g is independent of, a score stands for g: it is drawn, and
+    has the covariances of g.  The name is that of y there.
+    """
+    netsor, drawn = recursion.netsor, _drawn_apart(recursion, name)
+    if not drawn:
+        return recursion, name
+    width = netsor.families[name].width
+    weights = tuple(Weight(fresh, (), ONE, (width, width)) for fresh in ("apart_1", "apart_2"))
+    one, unit = Initial("apart_0", (), ZERO, ONE, width=width), Variable("apart_k")
+    ones, made = Variable("apart_n"), list[Nonlin]()
+    body: list[Statement] = [MatMul(unit, Variable("apart_2"), Variable("apart_0")), Nonlin(ones, ONE, width)]
+    for v, slots in drawn.items():
+        own = Variable(f"{v}_q", slots)
+        body += [MatMul(own, Variable("apart_1"), Variable(v, slots)), Dot(Variable(f"{v}_p", slots), own, unit)]
+    inlined, size = {name}, 0
+    while size < len(inlined):
+        size = len(inlined)
+        made = [s for s in netsor.body if isinstance(s, Nonlin) and s.target.name in inlined]
+        read = (v.name for s in made for v in s.inputs if netsor.families[v.name].kind == "vector")
+        inlined |= {v for v in read if not recursion.parts.is_base(v)}
+    names = {v: f"{v}_p" for v in drawn} | {v: f"{v}_y" for v in inlined}
+
+    def renamed(v: Variable) -> Variable:
+        return Variable(names.get(v.name, v.name), v.slots)
+
+    for s in made:
+        still = any(netsor.families[v.name].kind == "vector" and v.name not in drawn for v in s.inputs)
+        expr = product_of((replace_variables(s.expr, renamed), *([] if still else [ones])))  # a vector in any case
+        body.append(Nonlin(renamed(s.target), expr, "", s.span))
+    more = {"initial": (*netsor.initial, one), "weights": (*netsor.weights, *weights), "body": (*netsor.body, *body)}
+    with suppress(ProgramError, NotCompiledError):
+        larger = replace(netsor, **more, outputs=(names[name],))
+        return NumericRecursion(larger, recursion.expanded, recursion._held), names[name]
+    return recursion, name
+
+
+def _drawn_apart(recursion: NumericRecursion, name: str) -> dict[str, tuple[Affine, ...]]:
+    """The Gaussian vectors in functions that are apart from the rest of a vector, with their slots; none if not all."""
+    netsor, parts = recursion.netsor, recursion.parts
+    if netsor.families[name].kind != "vector" or recursion.is_finite(name) or is_linear(recursion, name):
+        return {}
+    linear, drawn = list[set[str]](), set[str]()
+    for part in parts.last(name):
+        factors = parts.factors_of(part)
+        read = [{v.name for _, v, _ in factor.inner} for factor in factors]
+        plain = [names for factor, names in zip(factors, read, strict=True) if factor.linear and names]
+        drawn |= {v for names in read for v in names}.difference(*plain[:1])
+        linear += plain[:1]
+    slots = {}
+    for v in drawn:
+        family = netsor.families[v]
+        made = [netsor.body[position].target.slots for position in family.statements]
+        initial = [entry for entry in netsor.initial if entry.name == v and entry.mean == ZERO]
+        made += [tuple(map(Affine.index, entry.indices)) for entry in initial]
+        rest = {other for names in linear for other in names}
+        whole = len(made) == 1 and len({slot.bare for slot in made[0]} - {None}) == len(made[0])
+        if not whole or family.width != netsor.families[name].width or not all(parts.independent(v, u) for u in rest):
+            return {}
+        slots[v] = made[0]
+    return slots if linear else {}
 
 
 def heads(program: Netsor, recursion: NumericRecursion, name: str) -> Heads:
     """The heads that a vector is a sum over given scores; the whole program as one where they are not alike."""
-    found = Heads(recursion)
+    found = Heads(recursion, name)
     if name not in recursion.random or recursion.layered or not is_linear(recursion, name):
         return found
     for index in program.indices:
@@ -93,7 +159,7 @@ def heads(program: Netsor, recursion: NumericRecursion, name: str) -> Heads:
                 known = not found.sizes or len(rest) == len(found.rest)
                 if known and _alike(found.recursion, smaller, name, index.name):
                     program = fewer
-                    found = Heads(smaller, {**found.sizes, index.name: index.stop - index.start}, rest)
+                    found = Heads(smaller, name, {**found.sizes, index.name: index.stop - index.start}, rest)
     return found
 
 

@@ -21,7 +21,7 @@ from tensorprog.language.ir import Netsor
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.law.conditional_moments import AIM, DrawSource, average, is_linear, pieces
-from tensorprog.limit.law.heads import Heads, heads
+from tensorprog.limit.law.heads import Heads, apart, heads
 from tensorprog.limit.law.mixture import ROUNDING, Joint, Mixture
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
@@ -54,16 +54,18 @@ class Outputs:
     def heads(self, name: str) -> Heads:
         """The alike heads that a vector is a sum over, of which one is averaged."""
         if name not in self._heads:
-            self._heads[name] = heads(self.program, self.recursion, name)
+            recursion, own = apart(self.recursion, name)
+            self._heads[name] = heads(self.program, recursion, name) if own == name else Heads(recursion, own)
         return self._heads[name]
 
-    def _values(self, names: Sequence[str]) -> list[str]:
+    @staticmethod
+    def _values(recursion: NumericRecursion, names: Sequence[str]) -> list[str]:
         """Vectors of which values are averaged: moments of functions for each draw cost much more.
 
         Behind several layers each draw costs much itself.
         """
-        vectors = [] if self.recursion.layered else [n for n in names if self.netsor.families[n].kind == "vector"]
-        return [name for name in vectors if name in self.recursion.random and not is_linear(self.recursion, name)]
+        vectors = [] if recursion.layered else [n for n in names if recursion.netsor.families[n].kind == "vector"]
+        return [name for name in vectors if name in recursion.random and not is_linear(recursion, name)]
 
     def _averaged(
         self, source: DrawSource, read: Callable[[Conditioned], tuple[Array, ...]],
@@ -108,12 +110,12 @@ class Outputs:
         The same draws give the covariance of a small family, where that takes no draws of its own.
         """
         heads = self.heads(name)
-        source = DrawSource(heads.recursion, [(name, box)], by_values=True)
-        rest = heads.shared(name, box)
+        source = DrawSource(heads.recursion, [(heads.name, box)], by_values=True)
+        rest = heads.shared(box)
         members = tuple(b - a for a, b in box)
         size = math.prod(members)
         whole = box == self.netsor.families[name].ranges and 1 < size <= TOGETHER
-        whole = whole and source.has_moments(name) and not variables_drawn(self.recursion.parts, name)
+        whole = whole and source.has_moments(heads.name) and not variables_drawn(heads.recursion.parts, heads.name)
         kept: list[Mixture] = []
 
         def read(found: Conditioned) -> tuple[Array, ...]:
@@ -125,7 +127,7 @@ class Outputs:
 
         def finish(results: Results) -> tuple[Array, Array]:
             if whole:
-                value, error = heads.added(name, *_covariance([each[-4:] for each in results]))
+                value, error = heads.added(*_covariance([each[-4:] for each in results]))
                 sds = 2 * [np.sqrt(np.maximum(np.diagonal(value.reshape(size, size)), 0.0))]
                 self._covs[name] = value, error + _rounding(source, 0, sds, heads.count).reshape(value.shape)
                 results = [each[:-4] for each in results]
@@ -217,9 +219,10 @@ class Outputs:
             self.mixture(first, families[first].ranges)
             if first in self._covs:
                 return self._covs[first]
-        variables = [(name, families[name].ranges) for name in dict.fromkeys((first, second))]
-        values = self._values([name for name, _ in variables])
-        heads = self.heads(first) if first == second else Heads(self.recursion)
+        heads = self.heads(first) if first == second else Heads(self.recursion, first)
+        names = {heads.name: first} if first == second else {first: first, second: second}
+        variables = [(name, families[own].ranges) for name, own in names.items()]
+        values = self._values(heads.recursion, [*names])
         source, other = DrawSource(heads.recursion, variables, drawn=values), len(variables) - 1
 
         def read(found: Conditioned) -> tuple[Array, ...]:
@@ -227,7 +230,7 @@ class Outputs:
             return one, source.mean(found, 1) if other else one, source.cov(found, 0, other)
 
         def finish(results: Results) -> tuple[Array, Array]:
-            value, error = heads.added(first, *_covariance(results))
+            value, error = heads.added(*_covariance(results))
             sds = [np.sqrt(variance) for variance in variances]
             return value, error + _rounding(source, other, sds, heads.count).reshape(shape)
 
