@@ -111,9 +111,9 @@ def apart(recursion: NumericRecursion, name: str) -> tuple[NumericRecursion, str
         still = any(netsor.families[v.name].kind == "vector" and v.name not in drawn for v in s.inputs)
         expr = product_of((replace_variables(s.expr, renamed), *([] if still else [ones])))  # a vector in any case
         body.append(Nonlin(renamed(s.target), expr, "", s.span))
-    more = {"initial": (*netsor.initial, one), "weights": (*netsor.weights, *weights), "body": (*netsor.body, *body)}
+    weights, initial, body = (*netsor.weights, *weights), (*netsor.initial, one), [*netsor.body, *body]
     with suppress(ProgramError, NotCompiledError):
-        larger = replace(netsor, **more, outputs=(names[name],))
+        larger = replace(netsor, initial=initial, weights=weights, body=tuple(body), outputs=(names[name],))
         return NumericRecursion(larger, recursion.expanded, recursion._held), names[name]
     return recursion, name
 
@@ -199,7 +199,7 @@ def _alike(whole: NumericRecursion, smaller: NumericRecursion, name: str, index:
             bare = bare and not (vector and own and not family.statements)  # initial vectors have means of their own
             if not bare or (random and not own) or slots.setdefault(v.name, at[0] if at else None) != (*at, None)[0]:
                 return False
-    return all(_apart(whole, smaller, pair, slots) for pair in product(slots, repeat=2))
+    return all(_apart(whole, smaller, (f, g), slots) for f, g in product(slots, repeat=2))
 
 
 def _apart(

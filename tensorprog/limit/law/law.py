@@ -6,12 +6,14 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.estimate import EPS
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import (
     AccuracyError,
@@ -23,7 +25,7 @@ from tensorprog.language.errors import (
     did_you_mean,
     fail,
 )
-from tensorprog.language.expr import Expr
+from tensorprog.language.expr import Call, Expr, Number
 from tensorprog.language.ir import Netsor
 from tensorprog.language.parse import Names, parse_target
 from tensorprog.language.samples import Samples
@@ -293,18 +295,45 @@ class NumericLaw(Marginals):
     def _moment_of(self, family: str, box: Box, which: Moment, order: int) -> tuple[Array, Array]:
         key = family, box, which, order
         if key not in self._moments:
-            found = self._known_variance(family, box) if (which, order) == (Mixture.moment, 2) else None
+            found = self._known_moment(family, box, order) if which is Mixture.moment else None
+            if which is Mixture.standardised and (known := self._known_moment(family, box, order)) is not None:
+                (value, error), (var, off) = known, self._moment_of(family, box, Mixture.moment, 2)
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    ratio = value / var ** (order / 2)
+                    found = ratio, np.nan_to_num(error / var ** (order / 2) + 0.5 * order * np.abs(ratio) * off / var)
             self._moments[key] = which(self._mixture(family, box), order) if found is None else found
         return self._moments[key]
 
-    def _known_variance(self, family: str, box: Box) -> tuple[Array, Array] | None:
-        """The diagonal of the covariance of a vector that no score reaches; a linear one is an exact average too."""
-        vector = self.compiled.families[family].kind == "vector"
+    def _known_moment(self, family: str, box: Box, order: int) -> tuple[Array, Array] | None:
+        """The central moment of a function of one Gaussian variable, by expectations of its powers; None of others.
+
+        A vector that is linear is an exact average.
+        """
+        recursion, vector = self.recursion, self.compiled.families[family].kind == "vector"
+        if family in recursion.random or not vector or self.is_linear(family):
+            return None
+        part, *more = recursion.parts.last(family)
+        if more or part.joint or part.bound or part.box or part.linear or recursion.needs_points(part):
+            return self._known_variance(family, box) if order == 2 else None
+        raw = [(np.ones([b - a for a, b in box]), np.zeros(()))]
         with suppress(NotCompiledError):
-            if vector and family not in self.recursion.random and not self.is_linear(family):
-                moment, places = self.recursion.centred(family, family, self.recursion.equal(family)), diagonal(box)
-                found, shape = moment.at(places), [b - a for a, b in box]
-                return np.broadcast_to(found.value, shape).copy(), np.broadcast_to(found.error, shape).copy()
+            for k in range(1, order + 1):
+                powers = (Call("power", (expr, Number(k))) for expr in (part.coefficient, part.function))
+                one = replace(part, **dict(zip(("coefficient", "function"), powers, strict=True)))
+                found = recursion.settle(recursion.first(family, [one])).at(diagonal(box))
+                raw.append((found.value, found.error))
+            signs = [math.comb(order, k) * (-raw[1][0]) ** (order - k) for k in range(order + 1)]
+            value = sum(c * v for c, (v, _) in zip(signs, raw, strict=True))
+            error = sum(np.abs(c) * (order * e + EPS * np.abs(v)) for c, (v, e) in zip(signs, raw, strict=True))
+            return np.asarray(value + 0 * raw[0][0]), np.asarray(error + 0 * raw[0][0])
+        return None
+
+    def _known_variance(self, family: str, box: Box) -> tuple[Array, Array] | None:
+        """The diagonal of the covariance of a vector that no score reaches."""
+        with suppress(NotCompiledError):
+            moment = self.recursion.centred(family, family, self.recursion.equal(family))
+            found, shape = moment.at(diagonal(box)), [b - a for a, b in box]
+            return np.broadcast_to(found.value, shape).copy(), np.broadcast_to(found.error, shape).copy()
         return None
 
     # -- several variables --------------------------------------------------------------------------------------
