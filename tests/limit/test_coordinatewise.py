@@ -261,7 +261,7 @@ outputs: [s]
 @pytest.mark.parametrize(("entry", "said"), [
     ("t: {grid: true, cov: 2}", "no other options"),
     ("t[i]: {grid: true}", "has no indices"),
-    ("t: {grid: maybe}", "is true or false"),
+    ("t: {grid: maybe}", "known names: false, true"),
     ("t: {grid: true}\n  u: {grid: true}", "is the coordinate vector of this width already"),
 ])  # fmt: skip
 def test_wrong_coordinate_vectors(entry: str, said: str) -> None:
