@@ -7,10 +7,10 @@ import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["BLAME", "REMARK", "marks_of", "to_dot", "to_mermaid", "to_svg"]
+__all__ = ["BLAME", "REMARK", "to_dot", "to_mermaid", "to_svg"]
 
 GREY = "#777777"
 CHARACTER, LINE, PAD, INCH = 6.1, 15.0, 8.0, 72.0  # points: of a letter, a line, around texts
@@ -32,7 +32,7 @@ class Style:
     fill: str
     border: str
     thick: float = 1.5
-    dash: str = ""
+    dashed: bool = False
     ink: str = "#000000"
 
 
@@ -51,65 +51,76 @@ ROLES = {name: KINDS[name] for name in ("initial", "weight")} | {
     "operand": Style("W^{i,j} x^{i,j}", "#f4e0ec", "#cc79a7", 2.0),
     "score": Style("p_i, scale n**-0.5", "#fbdfa6", "#e69f00", 2.0),
     "average": Style("scale 1/n", "#fbf7c4", "#a89a00"),
-    "later": Style("MatMul behind scores", "#d6e6f2", "#0072b2", 1.5, "6 3"),
+    "later": Style("MatMul behind scores", "#d6e6f2", "#0072b2", 1.5, True),
     "output": Style("h^j = phi^j(g; p)", "#ffffff", "#000000", 2.5),
-    "unused": Style("unused", "#ffffff", "#bbbbbb", 1.0, "3 3", "#767676"),
+    "unused": Style("unused", "#ffffff", "#bbbbbb", 1.0, True, "#767676"),
 }
 
 
 @dataclass(frozen=True)
-class Marks:
-    """What a report says, as a drawing shows it."""
+class Box:
+    """A node: its kind, or of a check its roles, the first of which decides how it looks; `fault`: on the path."""
 
-    sorts: Mapping[str, tuple[str, ...]]  # node -> its kind, or its roles if the drawing is of a check
-    judged: bool = False
-    path: frozenset[str] = frozenset()  # nodes at fault and between, or without faults those of the remarks
-    numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of the findings about a node
-    captions: tuple[str, ...] = ()  # the grade, what it rests on, and a line for each finding, faults first
-    colour: str = REMARK  # of the path
-
-    def joins(self, u: str, v: str) -> bool:
-        """Whether an edge belongs to the path; what a statement reads of itself, in an earlier round, does not."""
-        return u != v and {u, v} <= self.path
-
-    def style(self, node: str) -> Style:
-        """The style of a node: by its kind, or by its first role if the drawing is of a check."""
-        return (ROLES if self.judged else KINDS)[self.sorts[node][0]]
-
-    def lines(self, node: str, text: str) -> list[str]:
-        """The lines in the box of a node: numbers of findings and roles, if the program was checked, and the text."""
-        numbers = "".join(f"({number}) " for number in self.numbers.get(node, ()))
-        return [numbers + ", ".join(self.sorts[node]), text] if self.judged else [text]
+    sorts: tuple[str, ...]
+    lines: tuple[str, ...]
+    fault: bool
+    style: Style
 
 
-def marks_of(graph: Any, report: Any) -> Marks:
-    """The marks of a report: faults and remarks are numbered; the paths of faults, else of remarks, are drawn."""
-    if report is None:
-        return Marks({node: (kind,) for node, kind in graph.nodes(data="kind")})
-    failing = [f for f in report.findings if f.verdict in ("fails", "unknown")]
-    remarks = [f for f in report.findings if f.verdict == "remark"]
-    numbers = defaultdict[str, tuple[int, ...]](tuple)
-    claims = [*map(str, report.claims)]
-    claims += [f"{rewrite.kind}, line {rewrite.line}: {rewrite.text}" for rewrite in report.rewrites]
-    faults = []
+@dataclass(frozen=True)
+class Marked:
+    """What is drawn: boxes by node, edges with what is read and whether they are on the path, and what is said.
+
+    The path joins nodes at fault and those between, or without faults those of the remarks; its `colour` tells which.
+    The first caption is the title: the name, of a check also the grade.  A line for each finding follows, faults first.
+    """
+
+    boxes: Mapping[str, Box]
+    edges: tuple[tuple[str, str, str, bool], ...]
+    captions: tuple[str, ...]
+    colour: str
+
+    @property
+    def legend(self) -> dict[str, Style]:
+        """The styles of all kinds, or roles, that there are."""
+        shown = {sort for box in self.boxes.values() for sort in box.sorts}
+        judged = any(shown - KINDS.keys())
+        return {sort: style for sort, style in (ROLES if judged else KINDS).items() if sort in shown}
+
+
+def marked(graph: Any, report: Any) -> Marked:
+    """A graph with the marks of a report, if there is one: faults and remarks are numbered."""
+    findings = report.findings if report is not None else ()
+    failing = [finding for finding in findings if finding.verdict in ("fails", "unknown")]
+    remarks = [finding for finding in findings if finding.verdict == "remark"]
+    captions, numbers = [str(graph.graph.get("name", ""))], defaultdict[str, str](str)
+    if report is not None:
+        captions[0] += f" - {report.grade}"
+        if report.claims:
+            captions[0] += f": {', '.join(f'{claim.name} ({claim.standing})' for claim in report.claims)}"
+        if report.consequence:
+            captions[0] += f": {report.consequence}" + (f" like {report.rate}" if report.rate else "")
+        captions += map(str, report.claims)
+        captions += [f"{rewrite.kind}, line {rewrite.line}: {rewrite.text}" for rewrite in report.rewrites]
     for number, finding in enumerate([*failing, *remarks], 1):
         for node in finding.where.split(", "):
-            numbers[node] += (number,)
+            numbers[node] += f"({number}) "
         place = f", line {finding.line}" if finding.line else ""
         sentence = re.split(r"(?<!e\.g)(?<!i\.e)[.;] ", finding.message, maxsplit=1)[0]
-        faults.append(f"({number}) {finding.rule}{place}: {sentence}")
-    title = f"{graph.graph.get('name', '')} - {report.grade}"
-    if report.claims:
-        title += f": {', '.join(f'{claim.name} ({claim.standing})' for claim in report.claims)}"
-    if report.consequence:
-        title += f": {report.consequence}" + (f" like {report.rate}" if report.rate else "")
-    path = frozenset(node for finding in failing or remarks for node in finding.nodes)
-    return Marks(
-        dict(graph.nodes(data="roles")), True, path, numbers, (title, *claims, *faults), BLAME if failing else REMARK
-    )
+        captions.append(f"({number}) {finding.rule}{place}: {sentence}")
+    path = {node for finding in failing or remarks for node in finding.nodes}
+    boxes = {}
+    for node, data in graph.nodes(data=True):
+        sorts = (data["kind"],) if report is None else tuple(data["roles"])
+        above = () if report is None else (numbers[node] + ", ".join(sorts),)
+        style = (KINDS if report is None else ROLES)[sorts[0]]
+        boxes[node] = Box(sorts, tuple(map(_clean, (*above, data["text"]))), node in path, style)
+    # what a statement reads of itself, in an earlier round, is no part of the path
+    edges = tuple((u, v, role, u != v and {u, v} <= path) for u, v, role in graph.edges(data="role"))
+    return Marked(boxes, edges, tuple(map(_clean, captions)), BLAME if failing else REMARK)
 
 
-def clean(text: object) -> str:
+def _clean(text: object) -> str:
     """Drop the control characters that XML forbids."""
     return re.sub("[\\0-\\x08\\x0b-\\x1f\\ud800-\\udfff\\ufffe\\uffff]", "", str(text))
 
@@ -131,110 +142,71 @@ def to_svg(graph: Any, report: Any = None) -> str:
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 
-    marks, labels = marks_of(graph, report), {}
-    for node, text in graph.nodes(data="text"):
-        labels[node] = "\n".join(line for part in marks.lines(node, text) for line in _lines(part, WRAP))
-    places, sizes, width, height = _layout(graph, labels)
-    below = [line for text in marks.captions[1:] for line in _lines(text, int(width / CHARACTER))]
-    shown = {sort for sorts in marks.sorts.values() for sort in sorts}
-    styles = [(name, style) for name, style in (ROLES if marks.judged else KINDS).items() if name in shown]
+    drawn = marked(graph, report)
+    labels = {node: [part for line in box.lines for part in _wrapped(line, WRAP)] for node, box in drawn.boxes.items()}
+    sizes = {node: (CHARACTER * max(map(len, own)) + 2 * PAD, LINE * len(own) + PAD) for node, own in labels.items()}
+    places, width, height = _layout(graph, sizes)
+    columns = int(width / CHARACTER)
+    title, *below = ("\n".join(_wrapped(text, columns)) for text in drawn.captions)
     entries: list[Any] = [
         Patch(
-            facecolor=style.fill,
-            edgecolor=style.border,
-            linewidth=style.thick,
-            linestyle="--" if style.dash else "-",
-            label=f"{name}: {style.label}" if marks.judged and name not in style.label else style.label,
+            facecolor=style.fill, edgecolor=style.border, linewidth=style.thick, linestyle=_line(style.dashed),
+            label=style.label if report is None or name in style.label else f"{name}: {style.label}",
         )
-        for name, style in styles
-    ]
-    columns = max(1, int(width / CHARACTER / (6 + max(len(entry.get_label()) for entry in entries)))) if entries else 1
-    head, foot = LINE * (2 - -len(entries) // columns), LINE * (1 + len(below))
+        for name, style in drawn.legend.items()
+    ]  # fmt: skip
+    beside = max(1, columns // (6 + max((len(entry.get_label()) for entry in entries), default=0)))
+    head, foot = LINE * (2 - -len(entries) // beside), LINE * (1 + len("\n".join(below).split("\n")))
     figure = Figure(figsize=(width / INCH, (head + height + foot) / INCH))
     ax = figure.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, width), ylim=(height + foot, -head))
     ax.axis("off")
-    boxes = {}
-    for node, (x, y) in places.items():
-        style, fault, (w, h) = marks.style(node), node in marks.path, sizes[node]
-        boxes[node] = FancyBboxPatch(
-            (x - w / 2, y - h / 2),
-            w,
-            h,
-            boxstyle="round,pad=0,rounding_size=5",
-            facecolor=style.fill,
-            edgecolor=marks.colour if fault else style.border,
-            linewidth=2.5 if fault else style.thick,
-            linestyle="--" if style.dash and not fault else "-",
-            zorder=3,
-        )
-        ax.add_patch(boxes[node])
-        ax.text(x, y, plain(clean(labels[node])), ha="center", va="center", color=style.ink, zorder=4, **LETTERS)
-    for u, v, data in graph.edges(data=True):
-        blamed, back = marks.joins(u, v), places[u][1] >= places[v][1]
-        arrow = FancyArrowPatch(
-            places[u],
-            places[v],
-            patchA=boxes[u],
-            patchB=boxes[v],
-            arrowstyle="-|>",
-            mutation_scale=9,
-            connectionstyle=f"arc3,rad={0.5 if back else 0.05 if data['role'] in ('weight', 'left') else -0.05}",
-            color=marks.colour if blamed else GREY,
-            linewidth=2.2 if blamed else 0.9,
-            linestyle="--" if data["role"] == "weight" else "-",
-            zorder=2 if blamed else 1,
-        )
-        ax.add_patch(arrow)
-    title = clean(marks.captions[0] if marks.judged else graph.graph.get("name", ""))
-    ax.text(
-        PAD,
-        -head + LINE,
-        plain("\n".join(_lines(title, int(width / CHARACTER)))),
-        weight="bold",
-        va="center",
-        **LETTERS,
-    )
-    if entries:
-        ax.legend(
-            handles=entries, loc="upper left", bbox_to_anchor=(0, 1 - 1.6 * LINE / (head + height + foot)),
-            ncols=columns, frameon=False, prop=LETTERS,
+    patches = {}
+    for node, box in drawn.boxes.items():
+        (x, y), (w, h), style = places[node], sizes[node], box.style
+        patches[node] = ax.add_patch(
+            FancyBboxPatch(
+                (x - w / 2, y - h / 2), w, h, boxstyle="round,pad=0,rounding_size=5", facecolor=style.fill,
+                edgecolor=drawn.colour if box.fault else style.border, linewidth=2.5 if box.fault else style.thick,
+                linestyle=_line(style.dashed and not box.fault), zorder=3,
+            )
         )  # fmt: skip
-    for k, line in enumerate(below):
-        ax.text(PAD, height + LINE * (k + 0.5), plain(clean(line)), va="center", **LETTERS)
+        ax.text(x, y, plain("\n".join(labels[node])), ha="center", va="center", color=style.ink, zorder=4, **LETTERS)
+    for u, v, role, blamed in drawn.edges:
+        bend = 0.5 if places[u][1] >= places[v][1] else 0.05 if role in ("weight", "left") else -0.05
+        ax.add_patch(
+            FancyArrowPatch(
+                places[u], places[v], patchA=patches[u], patchB=patches[v], arrowstyle="-|>", mutation_scale=9,
+                connectionstyle=f"arc3,rad={bend}", color=drawn.colour if blamed else GREY,
+                linewidth=2.2 if blamed else 0.9, linestyle=_line(role == "weight"), zorder=2 if blamed else 1,
+            )
+        )  # fmt: skip
+    ax.text(PAD, -head + LINE, plain(title), weight="bold", va="center", **LETTERS)
+    ax.text(PAD, height, plain("\n".join(below)), va="top", linespacing=1.3, **LETTERS)
+    if entries:
+        top = 1 - 1.6 * LINE / (head + height + foot)
+        ax.legend(handles=entries, loc="upper left", bbox_to_anchor=(0, top), ncols=beside, frameon=False, prop=LETTERS)
     out = io.StringIO()
     with matplotlib.rc_context(SVG):
         figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return out.getvalue()
 
 
-def _lines(text: str, columns: int) -> list[str]:
+def _line(dashed: bool) -> str:
+    return "--" if dashed else "-"
+
+
+def _wrapped(text: str, columns: int) -> list[str]:
     return textwrap.wrap(text, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _layout(
-    graph: Any, labels: Mapping[str, str]
-) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]], float, float]:
-    """Places and sizes of the boxes in rows from what is declared to the outputs, width and height of the whole."""
-    rows = _rows(graph)
-    sizes = {
-        node: (CHARACTER * max(map(len, text.split("\n"))) + 2 * PAD, LINE * (1 + text.count("\n")) + PAD)
-        for node, text in labels.items()
-    }
-    width = max([NARROWEST, *(sum(sizes[node][0] + GAP for node in row) + GAP for row in rows)])
-    places, top = {}, GAP
-    for row in rows:
-        high = max(sizes[node][1] for node in row)
-        left = (width - sum(sizes[node][0] + GAP for node in row) + GAP) / 2
-        for node in row:
-            places[node] = left + sizes[node][0] / 2, top + high / 2
-            left += sizes[node][0] + GAP
-        top += high + BETWEEN
-    return places, sizes, width, top - BETWEEN + GAP
+    graph: Any, sizes: Mapping[str, tuple[float, float]]
+) -> tuple[dict[str, tuple[float, float]], float, float]:
+    """Places of the boxes in rows from what is declared to the outputs, width and height of the whole.
 
-
-def _rows(graph: Any) -> list[list[str]]:
-    """Nodes row by row: longest ways from what is declared, each below the middle of what it reads or is read by."""
+    Rows are longest ways from what is declared; each box is below the middle of what it reads or is read by.
+    """
     import networkx as nx
 
     position = nx.get_node_attributes(graph, "position")
@@ -247,12 +219,19 @@ def _rows(graph: Any) -> list[list[str]]:
             level[node] = min(level[v] for v in forward.successors(node)) - 1
     rows = [[node for node in graph if level[node] == row] for row in sorted(set(level.values()))]
     at = {node: k - (len(row) - 1) / 2 for row in rows for k, node in enumerate(row)}
-    for _ in range(SWEEPS):
-        for row in rows:
-            near = {node: [at[other] for other in nx.all_neighbors(forward, node)] or [at[node]] for node in row}
-            row.sort(key=lambda node: sum(near[node]) / len(near[node]))
-            at |= {node: k - (len(row) - 1) / 2 for k, node in enumerate(row)}
-    return rows
+    for row in rows * SWEEPS:
+        near = {node: [at[other] for other in nx.all_neighbors(forward, node)] or [at[node]] for node in row}
+        row.sort(key=lambda node: sum(near[node]) / len(near[node]))
+        at |= {node: k - (len(row) - 1) / 2 for k, node in enumerate(row)}
+    taken = [sum(sizes[node][0] + GAP for node in row) for row in rows]
+    width, places, top = max([NARROWEST, *(wide + GAP for wide in taken)]), {}, GAP
+    for row, wide in zip(rows, taken, strict=True):
+        high, left = max(sizes[node][1] for node in row), (width - wide + GAP) / 2
+        for node in row:
+            places[node] = left + sizes[node][0] / 2, top + high / 2
+            left += sizes[node][0] + GAP
+        top += high + BETWEEN
+    return places, width, top - BETWEEN + GAP
 
 
 # ---- text for other programs --------------------------------------------------------------------------------------
@@ -260,57 +239,44 @@ def _rows(graph: Any) -> list[list[str]]:
 
 def to_dot(graph: Any, report: Any = None) -> str:
     """Return the program in Graphviz's DOT language; with a report its roles, faults and the paths between them."""
-    marks = marks_of(graph, report)
+    drawn = marked(graph, report)
 
     def quoted(*texts: str) -> str:
-        return '"' + "\\n".join(clean(text).replace("\\", "\\\\").replace('"', '\\"') for text in texts) + '"'
+        return '"' + "\\n".join(text.replace("\\", "\\\\").replace('"', '\\"') for text in texts) + '"'
 
+    caption = quoted(*drawn.captions).replace("\\n", "\\l")[:-1]
     lines = [
-        f"digraph {quoted(graph.graph.get('name', ''))} {{",
+        f"digraph {quoted(_clean(graph.graph.get('name', '')))} {{",
         '  node [shape=box, style="rounded,filled", fontname=monospace];',
+        f'  graph [label={caption}\\l", labeljust=l, fontname=monospace];',
     ]
-    if marks.judged:
-        caption = quoted(*marks.captions).replace("\\n", "\\l")[:-1]
-        lines.append(f'  graph [label={caption}\\l", labeljust=l, fontname=monospace];')
-    for node, text in graph.nodes(data="text"):
-        style, fault = marks.style(node), node in marks.path
-        look = f'fillcolor="{style.fill}", color="{marks.colour if fault else style.border}", fontcolor="{style.ink}"'
-        look += ", penwidth=3" if fault else ""
-        look += ', style="rounded,filled,dashed"' if style.dash else ""
-        lines.append(f"  {quoted(node)} [label={quoted(*marks.lines(node, text))}, {look}];")
-    for u, v, data in graph.edges(data=True):
-        look = f', color="{marks.colour}", penwidth=3' if marks.joins(u, v) else ""
-        lines.append(f"  {quoted(u)} -> {quoted(v)} [label={quoted(data['role'])}{look}];")
+    for node, box in drawn.boxes.items():
+        style, border = box.style, drawn.colour if box.fault else box.style.border
+        look = f'fillcolor="{style.fill}", color="{border}", fontcolor="{style.ink}"'
+        look += ", penwidth=3" if box.fault else ""
+        look += ', style="rounded,filled,dashed"' if style.dashed else ""
+        lines.append(f"  {quoted(_clean(node))} [label={quoted(*box.lines)}, {look}];")
+    for u, v, role, blamed in drawn.edges:
+        look = f', color="{drawn.colour}", penwidth=3' if blamed else ""
+        lines.append(f"  {quoted(_clean(u))} -> {quoted(_clean(v))} [label={quoted(role)}{look}];")
     return "\n".join([*lines, "}"])
 
 
 def to_mermaid(graph: Any, report: Any = None) -> str:
     """Return the program as a Mermaid flowchart; with a report its roles, faults and the paths between them."""
-    marks = marks_of(graph, report)
-    names = {node: f"n{k}" for k, node in enumerate(graph)}
-    entities = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;"}
-
-    def text(value: str) -> str:
-        return "".join(entities.get(c, c) for c in clean(value))
-
-    def sort(node: str) -> str:
-        return marks.sorts[node][0].replace("-", "")
-
-    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in marks.captions)]
-    for node, said in graph.nodes(data="text"):
-        written = "<br/>".join(map(text, marks.lines(node, said)))
-        lines.append(f'  {names[node]}("{written}"):::{sort(node)}')
-    for u, v, data in graph.edges(data=True):
-        lines.append(f"  {names[u]} -->|{data['role']}| {names[v]}")
-    for sort_name, style in (ROLES if marks.judged else KINDS).items():
-        dash = f",stroke-dasharray:{style.dash}" if style.dash else ""
-        lines.append(
-            f"  classDef {sort_name.replace('-', '')} fill:{style.fill},stroke:{style.border},color:{style.ink}{dash}"
-        )
-    for node in graph:
-        if node in marks.path:
-            lines.append(f"  style {names[node]} stroke:{marks.colour},stroke-width:3px")
-    bad = [str(k) for k, (u, v) in enumerate(graph.edges()) if marks.joins(u, v)]
-    if bad:
-        lines.append(f"  linkStyle {','.join(bad)} stroke:{marks.colour},stroke-width:3px")
-    return "\n".join(lines)
+    drawn = marked(graph, report)
+    names = {node: f"n{k}" for k, node in enumerate(drawn.boxes)}
+    entities = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;"})
+    lines = ["flowchart TD", *(f"  %% {' '.join(line.split())}" for line in drawn.captions)]
+    for node, box in drawn.boxes.items():
+        written = "<br/>".join(line.translate(entities) for line in box.lines)
+        lines.append(f'  {names[node]}("{written}"):::{box.sorts[0].replace("-", "")}')
+    lines += [f"  {names[u]} -->|{role}| {names[v]}" for u, v, role, _ in drawn.edges]
+    for sort, style in drawn.legend.items():
+        dash = ",stroke-dasharray:4 3" if style.dashed else ""
+        look = f"fill:{style.fill},stroke:{style.border},color:{style.ink}{dash}"
+        lines.append(f"  classDef {sort.replace('-', '')} {look}")
+    mark = f"stroke:{drawn.colour},stroke-width:3px"
+    lines += [f"  style {names[node]} {mark}" for node, box in drawn.boxes.items() if box.fault]
+    blamed = ",".join(str(k) for k, edge in enumerate(drawn.edges) if edge[-1])
+    return "\n".join([*lines, f"  linkStyle {blamed} {mark}"] if blamed else lines)
