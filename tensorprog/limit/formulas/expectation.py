@@ -60,6 +60,11 @@ class Expectation(Node):
         """From sequences."""
         return cls(*(sp.Tuple(*map(sp.sympify, given)) for given in (factors, means, map(tuple, cov))))
 
+    @property
+    def several(self) -> bool:
+        """Whether a function reads several variables, or there are more than two."""
+        return len(self.args[0]) > 2 or any(len(places) != 1 for _, _, places in self.args[0])
+
     def doit(self, **hints: Any) -> Any:
         """The closed form, as far as there is one."""
         return self.func(*(arg.doit(**hints) for arg in self.args)).closed(float("inf"))
@@ -67,7 +72,7 @@ class Expectation(Node):
     def closed(self, most: float = LENGTH) -> Any:
         """As `doit`, for arguments that are closed already, unless the formula has more than `most` parts."""
         factors, means, cov = self.args
-        if any(len(places) != 1 for _, _, places in factors):
+        if self.several:
             return self
         if len(factors) == 1:
             return self._single(factors[0], means[0], cov[0][0], most)
@@ -92,7 +97,7 @@ class Expectation(Node):
     def settled(self) -> Any:
         """What holds for all members alike: independent factors part, and what is zero by symmetry is zero."""
         factors, means, cov = self.args
-        if any(len(places) != 1 for _, _, places in factors):
+        if self.several:
             return self
         if len(factors) == 1:
             return ZERO if self.closed() == 0 else self
@@ -109,7 +114,7 @@ class Expectation(Node):
         """The number, of functions of one variable each."""
         factors, means, cov = self.args
         size = len(means)
-        if any(len(places) != 1 for _, _, places in factors):
+        if self.several:
             raise NotCompiledError(
                 f"{self} is over a function of several variables and has no number as a formula; P.limit() gives it"
             )

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import sympy as sp
 
+from tensorprog.language.arrows import connected
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine, Expr, Variable, substitute
 from tensorprog.language.initials import initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range, Table
 from tensorprog.limit.form.definitions import refuse_steps
-from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, WeightedFunction, position_names
+from tensorprog.limit.form.sums_of_functions import FORMAL, WeightedFunction, position_names
 from tensorprog.limit.formulas.conversion import Converter, within
 from tensorprog.limit.formulas.expectation import Expectation, factor_of
 from tensorprog.limit.formulas.nodes import (
@@ -35,7 +36,7 @@ from tensorprog.limit.formulas.nodes import (
     summed,
 )  # fmt: skip
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, difference, patterns, solved
-from tensorprog.limit.moment.products import renamed
+from tensorprog.limit.moment.products import Factor, Factors, merged
 from tensorprog.limit.moment.recursion import Forms, Recursion
 
 __all__ = ["FormulaRecursion", "IndexedFormulas", "Ranges"]
@@ -243,15 +244,39 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         return None if mean == 0 else mean
 
     def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedFormulas:
-        """E[f(l) g(l')] without coefficients: one expectation of both functions."""
+        """E[f(l) g(l')] without coefficients: an expectation for each set of factors that are not independent."""
         for part in (p, q):
             if self.parts.reduces(part):
                 raise NotCompiledError(
                     f"{part.function} reads the members of a vector together, for which there are "
                     "no formulas yet; limit() without symbolic=True gives the numbers"
                 )
-        product = _OneExpectation(self, [part for part in (p, q) if part.function is not None], ranges)
-        return self.by_patterns(product.forms.equations, product.expectation, ranges, (*q.bound, *p.bound))
+        factors = Factors(self.parts, [factor for part in (p, q) for factor in self.parts.factors_of(part)])
+        forms = Forms(self, factors.forms, ranges)
+
+        def expectation(equations: Equations, solution: Mapping[str, Affine]) -> Any:
+            def cov(j: int, k: int) -> Any:
+                return forms.cov(j, k, equations, solution)
+
+            def tied(one: Factor, two: Factor) -> bool:
+                return any(j == k or cov(j, k) != 0 for j in one.places for k in two.places)
+
+            found = [self.number(substitute(number, solution), ranges) for number in factors.constants]
+            for block in connected(factors.placed(solution), tied):
+                places = sorted({place for factor in block for place in factor.places})
+                means = [forms.mean(k, solution) for k in places]
+                covs = [[cov(j, k) for k in places] for j in places]
+                linear = all(factor.plain == FORMAL for factor in block)
+                if linear and len(block) <= 2:
+                    own = [means[places.index(factor.places[0])] for factor in block]
+                    found.append(sp.Mul(*own) + (covs[0][-1] if len(block) == 2 else 0))
+                    continue
+                numbers = {Variable(f".{place}"): k for k, place in enumerate(places)}
+                parts = [factor_of(f.body, numbers, lambda expr: self.number(expr, ranges)) for f in merged(block)]
+                found.append(Expectation.of(parts, means, covs).settled())
+            return sp.Mul(*found)
+
+        return self.by_patterns(forms.equations, expectation, ranges, (*q.bound, *p.bound))
 
     def weighed(
         self, value: Any, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
@@ -346,14 +371,8 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
     def conditional(self, f: str, g: str) -> IndexedFormulas:
         """Cov(f, g | p-ring) of vectors that are linear in Gaussian ones given the scores."""
         self._refuse_nonlinear(f, g)
-        ranges = self.pair_ranges(f, g)
-        total = self.nothing(ranges)
-        for first in self.parts.of(f):
-            for second in self.parts.of(g):
-                if first.function is not None and second.function is not None:
-                    p, q, local = self.paired(first, second, ranges)
-                    total = total + self.summed(p, q, self.covariance(p.inner, q.inner, local), local, ranges)
-        return total
+        second = self._summed_parts(self.parts.of(f), self.parts.of(g), self.pair_ranges(f, g))
+        return self.without_means(second, f, g)
 
     def _refuse_nonlinear(self, *names: str) -> None:
         if not all(map(self.is_linear, names)):
@@ -365,13 +384,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
     def conditional_mean(self, name: str) -> IndexedFormulas:
         """E[f | p-ring], likewise."""
         self._refuse_nonlinear(name)
-        ranges = position_names(self.netsor, name)
-        total = self.nothing(ranges)
-        for part in self.parts.of(name):
-            p, q, local = self.paired(part, WeightedFunction(ONE), ranges)
-            mean = sp.S.One if p.function is None else self.centre(p.inner, local)
-            total = total + self.summed(p, q, IndexedFormulas.constant(mean, local), local, ranges)
-        return total
+        return self.first(name)
 
     # -- from names to formulas -----------------------------------------------------------------------------------
 
@@ -391,37 +404,3 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
                 _, symbols, value = self.definitions[node.args[0]]
                 self._known[node] = self.expand(value.xreplace(dict(zip(symbols, node.args[1:], strict=True))))
         return self._known[node]
-
-
-class _OneExpectation:
-    """One or two functions of Gaussian variables under one expectation."""
-
-    def __init__(self, recursion: FormulaRecursion, functions: Sequence[WeightedFunction], ranges: Ranges) -> None:
-        self.recursion, self.functions, self.ranges = recursion, functions, ranges
-        self.joint = any(part.joint for part in functions)
-        forms: Sequence[Inner] = [part.inner for part in functions]
-        if self.joint:  # where the equations make members equal, their variables are the same
-            if any(bound for part in functions if not part.joint for _, _, bound in part.inner):
-                raise NotCompiledError(
-                    "a function of several vectors times a function of a sum has no formula yet; limit() without "
-                    "symbolic=True gives the numbers"
-                )
-            forms = [((ONE, v, ()),) for v in dict.fromkeys(v for form in forms for _, v, _ in form)]
-        self.forms = Forms(recursion, forms, ranges)
-
-    def expectation(self, equations: Equations, solution: Mapping[str, Affine]) -> Any:
-        """A polynomial of moments, or an expectation that is not evaluated yet."""
-        placed = [renamed(form, solution) for form in self.forms.forms]
-        kept = [k for k, form in enumerate(placed) if not (self.joint and form in placed[:k])]
-        means = [self.forms.mean(k, solution) for k in kept]
-        cov = [[self.forms.cov(j, k, equations, solution) for k in kept] for j in kept]
-        if all(part.linear for part in self.functions):
-            return sp.Mul(*means) + (cov[0][1] if len(kept) == 2 else 0)
-        places = {placed[k][0][1]: number for number, k in enumerate(kept)} if self.joint else {}
-        factors = []
-        for number, part in enumerate(self.functions):
-            assert part.function is not None
-            function = part.renamed(solution).expression if self.joint else substitute(part.function, solution)
-            own = places if self.joint else {FORMAL: number}
-            factors.append(factor_of(function, own, lambda expr: self.recursion.number(expr, self.ranges)))
-        return Expectation.of(factors, means, cov).settled()

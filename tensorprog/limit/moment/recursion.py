@@ -366,8 +366,11 @@ class Recursion(ABC, Generic[V, M]):
     def _centred(self, f: str, g: str, where: Equations = NOTHING) -> M:
         if self.parts.is_base(f) and self.parts.is_base(g):
             return self.base(f, g, where)
-        second, ranges = self.replicated(f, g, where), self.pair_ranges(f, g)
-        one, two = self.first(f), self.first(g)
+        return self.without_means(self.replicated(f, g, where), f, g, where)
+
+    def without_means(self, second: M, f: str, g: str, where: Equations = NOTHING) -> M:
+        """A second moment less the product of the means."""
+        ranges, one, two = self.pair_ranges(f, g), self.first(f), self.first(g)
         if one.zero() or two.zero():
             return second
         copies = {name: Affine.index(f"{name}_").at(solve(where)) for name in position_names(self.netsor, g)}
