@@ -176,7 +176,8 @@ class Builder:
 
     def index(self, name: str, size: Any, boundary: str = "") -> IndexValue:
         """An index of a size (`4`, `"s"`, `2*P.s`) or a range (`"1..T"`); boundary "zero" or "wrap" pads families."""
-        return self._declare("indices", name, {"size": size, "boundary": boundary})
+        index: IndexValue = self._declare("indices", name, {"size": size, "boundary": boundary})
+        return index
 
     def second(self, index: IndexValue) -> IndexValue:
         """The second copy of an index, for covariances: `cov=P.rho ** abs(i - P.second(i))`."""

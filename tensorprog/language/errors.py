@@ -11,7 +11,6 @@ from typing import Any
 __all__ = [
     "AccuracyError",
     "MemoryLimitError",
-    "MissingPackageError",
     "NotCompiledError",
     "OutsideError",
     "Problem",
@@ -185,10 +184,6 @@ def check_precision(dtype: Any) -> None:
         raise ProgramError(f"dtype must be float64 or float32, not {dtype!r}")
 
 
-class MissingPackageError(TensorprogError):
-    """A package that only a part of tensorprog needs is not installed."""
-
-
 def how_to_install(extra: str) -> str:
     """The command that adds the packages of an extra."""
     return f'pip install "tensorprog[{extra}]"'
@@ -197,13 +192,13 @@ def how_to_install(extra: str) -> str:
 def need_package(package: str, what: str, extra: str) -> Any:
     """The module, which `what` need.
 
-    Raises    MissingPackageError with the command that installs the extra
+    Raises    TensorprogError with the command that installs the extra
     """
     try:
         return importlib.import_module(package)
     except ImportError:
         text = str(Problem(f"{what} need the package {package}", fix=how_to_install(extra)))
-        raise MissingPackageError(text) from None
+        raise TensorprogError(text) from None
 
 
 def need_xarray(what: str) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, in_order
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, in_order, shorten
 from tensorprog.language.evaluate import index_array
 from tensorprog.language.expr import (
     COMPARISONS,
@@ -118,6 +118,7 @@ class _Checker:
 
     def __init__(self, netsor: Draft, later: Collection[str] = ()) -> None:
         self.netsor, self.later = netsor, later
+        self.known_widths = ["n", *(name for name, *_ in netsor.widths), *dict(netsor.fixed_widths)]
         self.families: dict[str, Family] = {}
         self.problems: list[Problem] = []
 
@@ -161,10 +162,9 @@ class _Checker:
         """Names are bound once and not reserved; indices are declared where they are used."""
         netsor, seen = self.netsor, set[str]()
         carrying: tuple[ConstantDef | Initial | Weight, ...] = (*netsor.constants, *netsor.initial, *netsor.weights)
-        named = [(entry.name, entry.span) for entry in (*netsor.constants, *netsor.indices)]
-        named += [(entry.name, entry.span) for entry in carrying[len(netsor.constants) :]]
-        widths = (width[0] for width in (*netsor.widths, *netsor.fixed_widths))
-        named += [(name, netsor.places.get(name, Span())) for name in widths]
+        entries: tuple[Any, ...] = (*netsor.constants, *netsor.indices, *netsor.initial, *netsor.weights)
+        named = [(entry.name, entry.span) for entry in entries]
+        named += [(name, netsor.places.get(name, Span())) for name in self.known_widths[1:]]
         for name, span in [*named, *{s.target.name: s.span for s in reversed(netsor.body)}.items()]:
             if self.need(name.isidentifier(), f"{name!r} is not a name", span, "use letters, digits and _"):
                 self.need(name not in seen, f"{name} is bound twice", span, "give one of them another name")
@@ -208,7 +208,7 @@ class _Checker:
 
     def width(self, name: str, span: Span) -> None:
         """A width is declared where it is used."""
-        known = ["n", *(width[0] for width in (*self.netsor.widths, *self.netsor.fixed_widths))]
+        known = self.known_widths
         self.need(name in known, f"{name} is not a declared width", span, did_you_mean(name, known))
 
     def add(self, family: Family, span: Span) -> None:
@@ -455,8 +455,9 @@ class _Checker:
     ) -> None:
         """A name is known and of the right kind, and has the slots that it needs, within range."""
         name, place, netsor = reference.name, span.at(reference.column), self.netsor
-        family, constant = self.families.get(name), netsor.constant.get(name)
-        if name in self.later or (family if isinstance(reference, Variable) else constant) is None:
+        family = self.families.get(name) if isinstance(reference, Variable) else None
+        entry = netsor.constant.get(name) if isinstance(reference, Constant) else family
+        if entry is None or name in self.later:
             said, fix = f"{name} is not defined", did_you_mean(name, [*self.families, *netsor.constant])
             if name == "n":
                 said, fix = (
@@ -465,7 +466,9 @@ class _Checker:
                 )
             self.need(name in self.later, said, place, fix)
             return
-        ranges, rules = (family.ranges, family.boundaries) if family else self.slots(constant.indices)
+        ranges, rules = (
+            self.slots(entry.indices) if isinstance(entry, ConstantDef) else (entry.ranges, entry.boundaries)
+        )
         count = len(ranges)
         if not self.need(
             len(reference.slots) == count,
@@ -570,15 +573,15 @@ class _Checker:
             if is_call(node, "clip"):
                 place = self.first_place(Call("greater", node.params), ())
                 self.need(place is None, f"{node}: the lower bound is above the upper one{place}", span)
-            masking = isinstance(node, Reduction) and node.reducer in MASKED
-            for mask in walk(node) if masking else ():
+            over = node.indices if isinstance(node, Reduction) and node.reducer in MASKED else ()
+            for mask in walk(node) if over else ():
                 if is_call(mask, "where") and HIDDEN in mask.args[1:]:
                     condition, yes, _ = mask.args
                     hidden = condition if yes == HIDDEN else Call("equal", (condition, Number(0)))
-                    place = self.first_place(hidden, node.indices)
+                    place = self.first_place(hidden, over)
                     self.need(
                         place is None,
-                        f"{node.reducer}[{', '.join(node.indices)}]: every entry is masked{place}",
+                        f"{shorten(str(node))}: every entry is masked{place}",
                         span,
                         "leave at least one entry of each row unmasked",
                     )

@@ -34,7 +34,7 @@ def dump(netsor: Draft, schema: str = "") -> str:
     Raises    ProgramError if a table is too large to be written out
     """
     written = dict(netsor.written)
-    sections: list[tuple[str, list[tuple[str, str | _Block]]]] = [
+    sections: list[tuple[str, list[tuple[str, str | list[str]]]]] = [
         ("constants", [(_family(c.name, c.indices), _value(written.get(c.name, c.value))) for c in netsor.constants]),
         ("indices", [(index.name, _entry(index, "indices")) for index in netsor.indices]),
         ("widths", [(name, _scalar(text)) for name, _, text in netsor.widths]),
@@ -71,10 +71,6 @@ def shown(netsor: Netsor) -> str:
         return "\n".join(["body:", *(f"  - {s}" for s in netsor.body), "", f"not a whole file: {error}"])
 
 
-class _Block(list[str]):
-    """Lines that stand indented below their key."""
-
-
 def _scalar(text: str, flow: bool = True) -> str:
     """Text as a plain scalar where YAML allows that, else in double quotes."""
     text, forbidden = text.strip(), r"[,\[\]{}]|" if flow else ""
@@ -91,14 +87,14 @@ def _family(name: str, indices: Sequence[str]) -> str:
     return f"{name}[{','.join(indices)}]" if indices else name
 
 
-def _section(name: str, entries: Sequence[tuple[str, str | _Block]], flow: bool) -> list[str]:
+def _section(name: str, entries: Sequence[tuple[str, str | list[str]]], flow: bool) -> list[str]:
     """One line `name: {...}` where that is short and simple, else one entry per line."""
     line = f"{name}: {{{', '.join(f'{key}: {value}' for key, value in entries)}}}"
-    if flow and len(line) <= 100 and not any(isinstance(value, _Block) or "[" in key for key, value in entries):
+    if flow and len(line) <= 100 and not any(isinstance(value, list) or "[" in key for key, value in entries):
         return [line]
     lines = [f"{name}:"]
     for key, value in entries:
-        if isinstance(value, _Block):
+        if isinstance(value, list):
             lines += [f"  {key}:", *(f"    {part}" for part in value)]
         else:
             lines.append(f"  {key}: {value}")
@@ -114,33 +110,33 @@ def _rows(values: Any) -> str:
     return f"[{', '.join(map(_rows, values))}]" if isinstance(values, list) else _number(float(values))
 
 
-def _table(table: Table) -> str | _Block:
+def _table(table: Table) -> str | list[str]:
     if table.file:
         return _scalar(table.file)
     if math.prod(table.shape) > MAX_NODES // 2:
         raise fail(f"a table of shape {table.shape} is too large for a program file", fix="save it as a .npy file")
     values = table.array.tolist()
-    return _Block(f"- {_rows(row)}" for row in values) if len(table.shape) > 1 else _rows(values)
+    return [f"- {_rows(row)}" for row in values] if len(table.shape) > 1 else _rows(values)
 
 
-def _value(value: Any) -> str | _Block:
+def _value(value: Any) -> str | list[str]:
     """A value as the text behind its key: numbers of a table, a list of texts, texts by name, or one text."""
     if isinstance(value, Table):
         return _table(value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
-        return _Block(f"{name}: {_scalar(text, flow=False)}" for name, text in value)
+        return [f"{name}: {_scalar(text, flow=False)}" for name, text in value]
     return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else _scalar(str(value))
 
 
-def _entry(record: Index | Initial | Weight, section: str) -> str | _Block:
+def _entry(record: Index | Initial | Weight, section: str) -> str | list[str]:
     """An entry with its options, below each other where one is a matrix."""
     shown = {key: _value(value) for key, value in options_of(record).items()}
     if [*shown] == [SHORT.get(section)]:
         return next(iter(shown.values()))
-    if any(isinstance(value, _Block) for value in shown.values()):
-        return _Block(line[2:] for line in _section("", [*shown.items()], False)[1:])
+    if any(isinstance(value, list) for value in shown.values()):
+        return [line[2:] for line in _section("", [*shown.items()], False)[1:]]
     return f"{{{', '.join(f'{key}: {value}' for key, value in shown.items())}}}"
 
 
