@@ -72,9 +72,9 @@ def test_the_body_is_well_formed(name: str) -> None:
 
 
 def test_statements_show_the_parameters_of_functions() -> None:
-    assert r"\operatorname{clip}\left({u}_{i}, - C, C\right)" in SymbolicLaw(loads(TEXTS["attention"])).latex()
+    assert r"\operatorname{clip}{\left({u}_{i},- C,C \right)}" in SymbolicLaw(loads(TEXTS["attention"])).latex()
     leaky = SymbolicLaw(loads(TEXTS["mlp"].replace("tanh(u1[i] + b1)", "leaky_relu(u1[i] + b1, 0.3)"))).latex()
-    assert r"\frac{3}{10}\right)" in leaky
+    assert r"\frac{3}{10} \right)}" in leaky
 
 
 CROSSED = """

@@ -6,13 +6,13 @@ or LaTeX, and have numbers again.
     law            what users ask: means, covariances, both given the scores, and the derivation, line by line
     recursion      the algebra of formulas for `moment.recursion`, case by case
     conversion     expressions of the language as formulas
-    expectation    E f(X) and E f(X) g(Y), unevaluated; `closed` has the closed forms
-    nodes, functions   what sympy leaves as it is: scores, sums, softmaxes, with numbers; the normal distribution
+    expectation    E f(X) and E f(X) g(Y), unevaluated; `closed` has the closed forms, with phi and Phi
+    nodes          what sympy leaves as it is: scores, sums, softmaxes, with numbers
     writing        formulas as text, LaTeX and JSON; the derivation
 """
 
+from tensorprog.limit.formulas.closed import Phi, phi
 from tensorprog.limit.formulas.expectation import Expectation
-from tensorprog.limit.formulas.functions import Phi, phi
 from tensorprog.limit.formulas.law import FormulaArray, SymbolicLaw
 from tensorprog.limit.formulas.nodes import IndexSum, Softmax, estimate
 

@@ -22,21 +22,71 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import sympy as sp
 from sympy.utilities.iterables import sift
 
 from tensorprog.gaussian.function import FunctionTerm
-from tensorprog.limit.formulas.functions import Phi, phi
 
-__all__ = ["mean_moment", "pair_moment"]
+__all__ = ["Phi", "mean_moment", "pair_moment", "phi"]
 
 ZERO, ONE = sp.S.Zero, sp.S.One
 ROOT_2PI = sp.sqrt(2 * sp.pi)
 Terms = tuple[FunctionTerm, ...]
 NO_FUNCTION: Terms = (FunctionTerm(ONE, 0),)
 SIGNS, WAVES = ("step", "erf"), ("sin", "cos")
+
+
+class _Normal(sp.Function):  # type: ignore[misc]
+    """A function with a name in LaTeX."""
+
+    tex: ClassVar[str]
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = f"^{{{exp}}}" if exp else ""
+        return rf"{self.tex}{power}\left({', '.join(map(printer._print, self.args))}\right)"
+
+    def _eval_evalf(self, prec: int) -> Any:
+        return self.rewrite(sp.erf)._eval_evalf(prec)
+
+
+class phi(_Normal):
+    """Density of N(0, 1) at x."""
+
+    nargs = 1
+    tex = r"\varphi"
+
+    @classmethod
+    def eval(cls, x: Any) -> Any:
+        """Even."""
+        return 1 / sp.sqrt(2 * sp.pi) if x.is_zero else cls(-x) if x.could_extract_minus_sign() else None
+
+    def fdiff(self, argindex: int = 1) -> Any:
+        """phi' = -x phi."""
+        return -self.args[0] * self
+
+    def _eval_rewrite_as_erf(self, x: Any, **_: Any) -> Any:
+        return sp.exp(-(x**2) / 2) / sp.sqrt(2 * sp.pi)
+
+
+class Phi(_Normal):
+    """Distribution function of N(0, 1) at x."""
+
+    nargs = 1
+    tex = r"\Phi"
+
+    @classmethod
+    def eval(cls, x: Any) -> Any:
+        """Phi(-x) is 1 - Phi(x)."""
+        return sp.S.Half if x.is_zero else 1 - cls(-x) if x.could_extract_minus_sign() else None
+
+    def fdiff(self, argindex: int = 1) -> Any:
+        """Phi' = phi."""
+        return phi(self.args[0])
+
+    def _eval_rewrite_as_erf(self, x: Any, **_: Any) -> Any:
+        return (1 + sp.erf(x / sp.sqrt(2))) / 2
 
 
 class AffineFactor(NamedTuple):

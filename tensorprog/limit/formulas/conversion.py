@@ -34,7 +34,7 @@ from tensorprog.language.expr import (
 )  # fmt: skip
 from tensorprog.language.ir import Netsor, Range, Table
 from tensorprog.limit.form.univariate import TermExpansion, whole_number
-from tensorprog.limit.formulas.nodes import Called, Choice, Data, Lookup, Reduced, affine, index_symbol, softmax, summed
+from tensorprog.limit.formulas.nodes import Choice, Lookup, Reduced, affine, index_symbol, softmax, summed
 
 __all__ = [
     "Converter", "SymbolicExpansion", "converted", "exact", "expand_terms", "kept_constants", "within", "written",
@@ -149,7 +149,7 @@ def written(expr: Expr, reference: Callable[[Any], Any]) -> Any:
             isinstance(p, Number) and p.value == value for p, value in zip(node.params, defaults, strict=True)
         )
         shown = args[: len(node.arguments)] if default else args
-        return Called(sp.Symbol(node.atom), *map(as_number, shown))
+        return sp.Function(node.atom, real=True)(*map(as_number, shown))
 
     def reduced(node: Reduction, arg: Any) -> Any:
         return Reduced(sp.Symbol(node.reducer), as_number(arg), *map(index_symbol, node.indices))
@@ -201,8 +201,8 @@ class Converter:
                     f"{node.name} is read beyond a boundary, for which there are no formulas yet; limit() without "
                     "symbolic=True gives the numbers"
                 )
-            data = Data.of(node.name, definition.value, tuple(index.start for index in indices))
-            return Lookup(data, *(affine(slot) for slot in node.slots))
+            starts = tuple(index.start for index in indices)
+            return Lookup.of(node.name, definition.value, starts, list(map(affine, node.slots)))
         if isinstance(definition.value, Expr):
             values = dict(zip(definition.indices, node.slots, strict=True))
             return self.number(substitute(definition.value, values), scalar, ranges)

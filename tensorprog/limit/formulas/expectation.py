@@ -10,7 +10,6 @@ import sympy as sp
 
 from tensorprog.gaussian import cross, mean
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.function import FunctionTerm
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.evaluate import Open, Scope
 from tensorprog.language.expr import Call, Expr, Number, Variable, rebuild, replace_variables, walk
@@ -74,24 +73,20 @@ class Expectation(Node):
         factors, means, cov = self.args
         if self.several:
             return self
-        if len(factors) == 1:
-            return self._single(factors[0], means[0], cov[0][0], most)
-        apart = self.settled()
+        i, j = (int(factor[2][0]) for factor in (factors[0], factors[-1]))
+        if len(factors) == 1 and cov[i][i] == 0:
+            return converted(factors[0][0].held, _values(factors[0], [means[i]]).get)
+        apart = self.settled() if len(factors) == 2 else self
         if apart != self:
             return apart.replace(lambda e: isinstance(e, Expectation), lambda e: e.closed(most), simultaneous=False)
-        i, j = (int(factor[2][0]) for factor in factors)
-        law = means[i], means[j], cov[i][i], cov[j][j], cov[i][j]
-        f, g = map(_terms, factors)
-        found = None if f is None or g is None else pair_moment(f, g, law, most, i == j)
-        return self if found is None else found
-
-    def _single(self, factor: sp.Tuple, mean: Any, variance: Any, most: float) -> Any:
-        if variance == 0:
-            return converted(factor[0].held, _values(factor, [mean]).get)
-        if mean == 0 and _parity(factor) < 0:
+        if len(factors) == 1 and means[i] == 0 and _parity(factors[0]) < 0:
             return ZERO
-        terms = _terms(factor)
-        found = None if terms is None else mean_moment(terms, mean, variance, most)
+        terms = [expand_terms(factor[0].held, _letters(factor)) for factor in factors]
+        if None in terms:
+            return self
+        law = means[i], means[j], cov[i][i], cov[j][j], cov[i][j]
+        single = len(factors) == 1
+        found = mean_moment(*terms, means[i], cov[i][i], most) if single else pair_moment(*terms, law, most, i == j)
         return self if found is None else found
 
     def settled(self) -> Any:
@@ -186,11 +181,6 @@ def _apart(factor: Any, number: int) -> Expr:
     return replace_variables(
         factor[0].held, lambda v: Variable(f".p{number}.{v.name[2:]}") if v.name.startswith(".p") else None
     )
-
-
-def _terms(factor: sp.Tuple) -> tuple[FunctionTerm, ...] | None:
-    """The expansion of a factor of one argument."""
-    return expand_terms(factor[0].held, _letters(factor))
 
 
 def _parity(factor: sp.Tuple) -> int:

@@ -15,8 +15,8 @@ from tensorprog.language.errors import MemoryLimitError, ProgramError, did_you_m
 from tensorprog.language.formats import name_of, selected
 from tensorprog.language.ir import Netsor
 from tensorprog.limit.form.sums_of_functions import position_names
+from tensorprog.limit.formulas.closed import Phi, phi
 from tensorprog.limit.formulas.conversion import kept_constants
-from tensorprog.limit.formulas.functions import Phi, phi
 from tensorprog.limit.formulas.nodes import readable
 from tensorprog.limit.formulas.recursion import FormulaRecursion, IndexedFormulas
 from tensorprog.limit.formulas.writing import blocks, cases_latex, cases_text, escaped
@@ -100,16 +100,6 @@ class SymbolicLaw(Shown):
     def outputs(self) -> tuple[str, ...]:
         """Names of the outputs."""
         return self.netsor.outputs
-
-    @property
-    def scores(self) -> tuple[str, ...]:
-        """Names of the scores that are random in the limit."""
-        return tuple(self.formulas.scores)
-
-    @property
-    def families(self) -> tuple[str, ...]:
-        """Names of vectors and scalars, in the order of the program."""
-        return self.formulas.families
 
     def __repr__(self) -> str:
         symbols = ", ".join(self.symbols) or "none"

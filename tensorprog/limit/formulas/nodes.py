@@ -7,7 +7,7 @@ Conditions on such indices must not leave their node, as those of a Piecewise do
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range, Table
 
 __all__ = [
-    "Bound", "Called", "Choice", "Data", "Entry", "IndexSum", "Lookup", "Named", "Node", "Opaque", "Reduced", "Score",
+    "Bound", "Choice", "Entry", "IndexSum", "Lookup", "Named", "Node", "Opaque", "Reduced", "Score",
     "ScoreAverage", "Softmax", "affine", "carried", "estimate", "index_symbol", "outermost", "readable", "same",
     "softmax", "summed",
 ]  # fmt: skip
@@ -134,39 +134,20 @@ class Entry(Named):
 class Lookup(Named):
     """An entry of an array of numbers, args (data, *indices); the number itself once the indices are numbers."""
 
-    def __new__(cls, data: Data, *indices: Any) -> Any:
-        """A lookup, or the number."""
+    @classmethod
+    def of(cls, name: str, table: Table, starts: tuple[int, ...], indices: Sequence[Any]) -> Any:
+        """From a table and the first values of its indices."""
+        return cls(Opaque(table.array, name, table.shape, table.data, starts), *indices)
+
+    def __new__(cls, data: Opaque, *indices: Any) -> Any:
+        """A lookup, or the number there; outside, where conditions make it count for nothing, the nearest."""
         given = list(map(sp.sympify, indices))
         if not all(index.is_Integer for index in given):
             return super().__new__(cls, data, *given)
-        value = data.read(*map(int, given))
+        _, shape, _, starts = data.key
+        places = (min(max(int(i) - a, 0), size - 1) for i, a, size in zip(given, starts, shape, strict=True))
+        value = float(data.held[tuple(places)])
         return sp.Integer(int(value)) if value == int(value) else sp.Float(value)
-
-
-class Data(Opaque):
-    """An array of numbers with a name, and the first values of its indices."""
-
-    @classmethod
-    def of(cls, name: str, table: Table, starts: tuple[int, ...]) -> Any:
-        """From a table."""
-        return cls(table.array, name, table.shape, table.data, starts)
-
-    def read(self, *indices: int) -> float:
-        """The number there; outside, where conditions make it count for nothing, that of the nearest place."""
-        _, shape, _, starts = self.key
-        places = (min(max(i - start, 0), size - 1) for i, start, size in zip(indices, starts, shape, strict=True))
-        return float(self.held[tuple(places)])
-
-
-class Called(Node):
-    """A function by its name, args (name, *arguments)."""
-
-    def _sympystr(self, printer: Any) -> str:
-        return f"{self.args[0].name}({', '.join(map(printer._print, self.args[1:]))})"
-
-    def _latex(self, printer: Any) -> str:
-        name = self.args[0].name.replace("_", r"\_")
-        return rf"\operatorname{{{name}}}\left({', '.join(map(printer._print, self.args[1:]))}\right)"
 
 
 class Reduced(Node):
@@ -286,6 +267,10 @@ class Binder(Node):
         """The same term by term."""
         raise NotImplementedError
 
+    def value(self) -> Estimate:
+        """The number of the same term by term."""
+        return _estimate(self.written_out())
+
     def doit(self, **hints: Any) -> Any:
         """The same term by term, each of them done."""
         return self.written_out().doit(**hints)
@@ -297,11 +282,6 @@ class IndexSum(Binder):
     def written_out(self) -> Any:
         """All terms."""
         return sp.Add(*self.terms())
-
-    def value(self) -> Estimate:
-        """The sum of the numbers."""
-        found = [_estimate(term) for term in self.terms()]
-        return Estimate(np.array([term.value for term in found]), np.array([term.error for term in found])).sum()
 
     def _sympystr(self, printer: Any) -> str:
         return str(printer._print(Reduced(sp.Symbol("sum"), self.args[0], self.args[1][0][0])))
@@ -330,10 +310,6 @@ class Softmax(Binder):
     def written_out(self) -> Any:
         """exp over the sum of all exp; masked entries are exactly zero."""
         return sp.exp(self.here) / sp.Add(*map(sp.exp, self.terms()))
-
-    def value(self) -> Estimate:
-        """Of the formula written out."""
-        return _estimate(self.written_out())
 
     def _sympystr(self, printer: Any) -> str:
         bare = all(place.is_Symbol for place in self.args[2])

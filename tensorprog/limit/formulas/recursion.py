@@ -24,7 +24,6 @@ from tensorprog.limit.formulas.conversion import Converter, within
 from tensorprog.limit.formulas.expectation import Expectation, factor_of
 from tensorprog.limit.formulas.nodes import (
     Choice,
-    Data,
     Entry,
     Lookup,
     Named,
@@ -212,15 +211,14 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         own = {index: Affine.index(str(k)) for k, index in enumerate(initial.indices)}
         other = {f"{index}_": Affine.index(f"{k}_") for k, index in enumerate(initial.indices)}
         everywhere = [affine(form) for form in (*own.values(), *other.values())]
-        shape = self.netsor.families[name].shape
-        if isinstance(initial.cov, Table):
-            array = initial.cov.array.reshape((*shape, *shape))
-            return IndexedFormulas.constant(self._entry(f"K_{name}", array, name, 2, everywhere), ranges)
-        value = self.number(substitute(initial.cov, own | other), ranges)
-        if initial.data is not None:
-            data = initial.data.array
-            gram = ((data @ data.T) / data.shape[1]).reshape((*shape, *shape))
-            return IndexedFormulas.constant(value * self._entry(f"G_{name}", gram, name, 2, everywhere), ranges)
+        shape, table = self.netsor.families[name].shape, isinstance(initial.cov, Table)
+        value = sp.S.One if table else self.number(substitute(initial.cov, own | other), ranges)
+        if table or initial.data is not None:
+            array = initial.cov.array if table else initial.data.array @ initial.data.array.T / initial.data.shape[1]
+            label = f"{'K' if table else 'G'}_{name}"
+            return IndexedFormulas.constant(
+                value * self._entry(label, array.reshape((*shape, *shape)), name, everywhere), ranges
+            )
         same = {difference(own[i], other[f"{i}_"]) for i in initial.indices if i not in self.joint[name]}
         equations = frozenset(form for form in same if form is not None)
         return IndexedFormulas.of_cases({NOTHING: sp.S.Zero, equations: value}, ranges)
@@ -228,9 +226,9 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
     def _declared(self, name: str) -> Initial:
         return next(entry for entry in self.netsor.initial if entry.name == name)
 
-    def _entry(self, label: str, array: Any, family: str, copies: int, places: Sequence[Any]) -> Any:
-        starts = tuple(start for start, _ in self.netsor.families[family].ranges) * copies
-        return Lookup(Data.of(label, Table.of(array), starts), *places)
+    def _entry(self, label: str, array: Any, family: str, places: Sequence[Any]) -> Any:
+        starts = [start for start, _ in self.netsor.families[family].ranges]
+        return Lookup.of(label, Table.of(array), tuple(starts * (len(places) // max(len(starts), 1))), places)
 
     def initial_mean(self, reference: Variable, ranges: Ranges) -> Any:
         """The mean of an initial vector: an expression, or an entry of a table; None where it is zero."""
@@ -239,7 +237,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             if not np.any(initial.mean.array):
                 return None
             places = [affine(slot) for slot in reference.slots]
-            return self._entry(f"mu_{reference.name}", initial.mean.array, reference.name, 1, places)
+            return self._entry(f"mu_{reference.name}", initial.mean.array, reference.name, places)
         mean = self.number(substitute(initial.mean, dict(zip(initial.indices, reference.slots, strict=True))), ranges)
         return None if mean == 0 else mean
 

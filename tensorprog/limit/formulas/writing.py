@@ -13,7 +13,6 @@ from typing import Any
 
 import sympy as sp
 from sympy.printing.latex import LatexPrinter
-from sympy.printing.str import StrPrinter
 
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Dot, Initial, MatMul, Statement, Table
@@ -36,13 +35,6 @@ Case = tuple[list[Any], Any]  # equations between indices, and the formula where
 # ---- printers -------------------------------------------------------------------------------------------------------
 
 
-class _TextPrinter(StrPrinter):  # type: ignore[misc]
-    """Text with the names of the program."""
-
-    def _print_Equality(self, expr: Any) -> str:
-        return f"{self._print(expr.lhs)} = {self._print(expr.rhs)}"
-
-
 class _TexPrinter(LatexPrinter):  # type: ignore[misc]
     """LaTeX with the names of the program."""
 
@@ -55,8 +47,8 @@ class _TexPrinter(LatexPrinter):  # type: ignore[misc]
 
 
 def text(formula: Any) -> str:
-    """One formula as text."""
-    return str(_TextPrinter().doprint(formula))
+    """One formula, or an equation of two, as text."""
+    return f"{formula.lhs} = {formula.rhs}" if isinstance(formula, sp.Eq) else str(formula)
 
 
 def tex(formula: Any) -> str:
