@@ -33,7 +33,7 @@ from typing import Any
 
 import tensorprog
 from tensorprog import Program, TensorprogError, compare
-from tensorprog.blocks.text import to_text
+from tensorprog.blocks import to_text
 from tensorprog.language.reading import loads
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"

@@ -22,7 +22,7 @@ from tensorprog.limit.law.heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw
 from tensorprog.limit.law.marginals import check_order
 from tensorprog.limit.law.summary import blocks_of
-from tensorprog.show.progress import watched
+from tensorprog.show.terminal import watched
 
 if TYPE_CHECKING:
     from tensorprog.results.selfcheck import LawCheck

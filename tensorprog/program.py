@@ -19,7 +19,7 @@ from tensorprog.language.expr import Expr
 from tensorprog.language.memory import parse_memory
 from tensorprog.results.conditional import with_conditional
 from tensorprog.shipped import resolve
-from tensorprog.show.progress import watched
+from tensorprog.show.terminal import watched
 
 if TYPE_CHECKING:
     from tensorprog.check.clauses import Report

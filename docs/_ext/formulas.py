@@ -5,7 +5,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from tensorprog.blocks.formulas import displayed, mathml
+from tensorprog.blocks.html import displayed, mathml
 
 
 def inline(writer: Any, node: nodes.math) -> None:

@@ -102,7 +102,7 @@ FIGURES = {
 def make(figure: Figure, settings: Settings, out: Path, told: Any = None) -> dict[str, Any]:
     """Compute a figure and write it: tables first, pictures last; gives the content of the JSON file.
 
-    Raises    ProgramError where files cannot be written, PlotsUnavailableError without matplotlib
+    Raises    ProgramError where files cannot be written, MissingPackageError without matplotlib
     """
     told = told or Listener()
     pictures = [f"{figure.name}{kind}" for kind in PICTURES]

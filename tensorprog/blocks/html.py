@@ -1,20 +1,25 @@
 """Blocks as HTML, for notebooks and the page, by a template that escapes every text.
 
-Pictures stand in it as images, in which nothing is executed.
+Pictures stand in it as images, in which nothing is executed; formulas in LaTeX as MathML, which browsers show without
+scripts or fonts of their own.
 """
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tensorprog.blocks import COLOURS, Block, badge
-from tensorprog.blocks.text import to_text
+from tensorprog.blocks import COLOURS, Block, badge, to_text
 
-__all__ = ["Printed", "Shown", "template", "to_html"]
+__all__ = ["Printed", "Shown", "displayed", "mathml", "template", "to_html"]
+
+
+PIECE = re.compile(r"(\\\[.*?\\\]|\\begin\{multline\*\}.*?\\end\{multline\*\}|\$[^$]+\$)", re.DOTALL)
+AROUND = re.compile(r"\\\[|\\\]|\\(begin|end)\{multline\*\}|\$")
 
 
 class Shown:
@@ -41,8 +46,6 @@ def to_html(blocks: Iterable[Block]) -> Any:
     """Blocks one below the other, as markup that templates take as it is."""
     from markupsafe import Markup
 
-    from tensorprog.blocks.formulas import displayed
-
     helpers = {"badge": badge, "colours": COLOURS, "displayed": displayed, "base64": _base64}
     named = [(type(block).__name__, block) for block in blocks]
     return Markup(template(Path(__file__).with_name("blocks.html.j2")).render(blocks=named, **helpers))
@@ -58,3 +61,33 @@ def template(path: Path) -> Any:
 
 def _base64(text: str) -> str:
     return b64encode(text.encode()).decode()
+
+
+# ---- formulas --------------------------------------------------------------------------------------------------------
+
+
+def displayed(text: str) -> Any:
+    """Prose with formulas in $ $, and displayed ones; all else is text."""
+    from markupsafe import Markup
+
+    shown = []
+    for number, piece in enumerate(PIECE.split(text)):
+        if number % 2:
+            shown.append(mathml(AROUND.sub("", piece), block=not piece.startswith("$")))
+        else:
+            shown.append(Markup("<br>").join(filter(None, map(str.strip, piece.splitlines()))))
+    return Markup(" ").join(shown)
+
+
+def mathml(formula: str, block: bool = False) -> Any:
+    """One formula, of several lines where backslashes break it; what is not understood is shown as it is written."""
+    from latex2mathml.converter import convert
+    from markupsafe import Markup
+
+    lines = (
+        formula if r"\begin" in formula or r"\\" not in formula else rf"\begin{{array}}{{l}} {formula} \end{{array}}"
+    )
+    try:
+        return Markup(convert(lines, display="block" if block else "inline"))
+    except Exception:  # of a converter that has no error of its own
+        return Markup("<code>{}</code>").format(formula.strip())

@@ -20,7 +20,13 @@ from tensorprog.finite.plan import Job, make_job
 from tensorprog.finite.run import Resources, batching, draw
 from tensorprog.finite.store import Store
 from tensorprog.language.averages import Averages, with_averages
-from tensorprog.language.errors import NotCompiledError, OutsideError, ProgramError, TensorprogError
+from tensorprog.language.errors import (
+    MissingPackageError,
+    NotCompiledError,
+    OutsideError,
+    ProgramError,
+    TensorprogError,
+)
 from tensorprog.language.files import json_text, whole, write_text, writing
 from tensorprog.language.formats import label, members, split
 from tensorprog.language.ir import Netsor
@@ -33,7 +39,7 @@ from tensorprog.results.expansion import first_orders
 from tensorprog.results.reference import MAX_COVARIANCE, Reference, limit_density
 from tensorprog.results.study import Settings, Study, finite_json
 from tensorprog.show import plots
-from tensorprog.show.progress import Listener
+from tensorprog.show.terminal import Progress
 
 __all__ = ["run"]
 
@@ -47,7 +53,7 @@ def run(
     program: Any,
     settings: Settings,
     out: Path | None = None,
-    listener: Listener | None = None,
+    listener: Progress | None = None,
     *,
     executor: Executor | None = None,
     stream: bool = False,
@@ -62,7 +68,7 @@ def run(
 
     Raises    ProgramError, MemoryLimitError, WorkerError
     """
-    told = listener or Listener()
+    told = listener or Progress(notes=False)
     netsor: Netsor = program.netsor
     told.stage("checking")
     report = program.check()
@@ -137,7 +143,7 @@ def _beforehand(study: Study, jobs: Mapping[int, Job], resources: Mapping[int, R
     return f"{samples:,} networks at each of {widths}; drawing takes up to {memory / 2**20:.0f} MiB of memory"
 
 
-def _start(study: Study, out: Path, told: Listener) -> bool:
+def _start(study: Study, out: Path, told: Progress) -> bool:
     from tensorprog.check.graph import build
     from tensorprog.show.graphs import to_svg
 
@@ -145,7 +151,7 @@ def _start(study: Study, out: Path, told: Listener) -> bool:
         out.mkdir(parents=True, exist_ok=True)
     try:
         study.drawing = to_svg(build(study.netsor), study.report)
-    except plots.PlotsUnavailableError as error:
+    except MissingPackageError as error:
         told.note(f"there will be no pictures: {error}")
         return False
     _write(study, out, "program.svg", lambda path: write_text(path, study.drawing))
@@ -155,7 +161,7 @@ def _start(study: Study, out: Path, told: Listener) -> bool:
 # ---- the limit -------------------------------------------------------------------------------------------------------
 
 
-def _limit(study: Study, program: Any, told: Listener) -> None:
+def _limit(study: Study, program: Any, told: Progress) -> None:
     """Compile the limit and ask it for its numbers; networks of finite width do not depend on it."""
     if study.report.grade == "outside":
         study.refusal = OutsideError(str(study.report))
@@ -177,12 +183,12 @@ def _limit(study: Study, program: Any, told: Listener) -> None:
         told.note(f"there is no limit of {name} to compare with: {reference.failed[name]}")
 
 
-def _refused(study: Study, error: Exception, told: Listener) -> None:
+def _refused(study: Study, error: Exception, told: Progress) -> None:
     study.refusal = error
     told.note(f"there is no limit to compare with: {study.reason}")
 
 
-def _note_averages(study: Study, added: Averages, told: Listener) -> None:
+def _note_averages(study: Study, added: Averages, told: Progress) -> None:
     """Say where psi is not certified to be as the theorem asks, and where its limit cannot be had.
 
     With scores that is Theorem 1 of Sakai et al. 2025, without them Theorem 5.4 of Yang 2019.
@@ -212,7 +218,7 @@ def _note_averages(study: Study, added: Averages, told: Listener) -> None:
 # ---- networks --------------------------------------------------------------------------------------------------------
 
 
-def _compare(study: Study, samples: Samples, stream: bool, told: Listener) -> None:
+def _compare(study: Study, samples: Samples, stream: bool, told: Progress) -> None:
     told.stage(f"comparing n = {samples.width}")
     shown = _head(study, samples) if stream else samples
     if shown.samples < samples.samples:
@@ -248,7 +254,7 @@ def _head(study: Study, samples: Samples) -> Samples:
     return replace(samples, arrays=arrays, averages=averages, conditional=laws, samples=count)
 
 
-def _first_orders(study: Study, told: Listener) -> None:
+def _first_orders(study: Study, told: Progress) -> None:
     told.stage("first order in 1/n")
     variable = study.pictured[0]
     with suppress(TensorprogError, FloatingPointError):
@@ -275,13 +281,13 @@ def _save_report(study: Study, out: Path | None) -> None:
         _write(study, out, "report.json", lambda path: write_text(path, json_text(study.to_json())))
 
 
-def _page(study: Study, out: Path | None, page: Callable[[Study], str] | None, told: Listener) -> None:
+def _page(study: Study, out: Path | None, page: Callable[[Study], str] | None, told: Progress) -> None:
     if out is not None and page is not None:
         told.stage("writing the report")
         _write(study, out, "report.html", lambda path: write_text(path, page(study)))
 
 
-def _pictures(study: Study, out: Path, told: Listener) -> None:
+def _pictures(study: Study, out: Path, told: Progress) -> None:
     first = study.pictured[0]
     for variable in study.pictured:
         if study.compared is not None and study.limit_of(variable):

@@ -37,6 +37,7 @@ from tensorprog.jobs.choices import Choice, choices, choices_of, said
 from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import (
     MemoryLimitError,
+    MissingPackageError,
     NotCompiledError,
     OutsideError,
     ProgramError,
@@ -57,7 +58,7 @@ from tensorprog.results.conditional import with_conditional
 from tensorprog.results.rates import Rate, rate
 from tensorprog.results.reference import Reference
 from tensorprog.show import plots
-from tensorprog.show.progress import watched
+from tensorprog.show.terminal import watched
 from tensorprog.version import __version__, libraries
 
 __all__ = ["no_limit", "summary", "sweep", "tables"]
@@ -370,5 +371,5 @@ def _write(found: Any, out: Path) -> None:
         comparisons = _means(found, choice)
         panels = plots.STATISTICS if comparisons[0].reference == "nothing" else plots.DISTANCES
         path = out / f"{'-'.join(['convergence', *(f'{key}={value:.15g}' for key, value in choice.items())])}.png"
-        with writing(path), suppress(plots.PlotsUnavailableError):
+        with writing(path), suppress(MissingPackageError):
             plots.save(path, partial(plots.convergence, comparisons, first), len(panels))

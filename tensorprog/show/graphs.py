@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tensorprog.language.errors import need_package
+from tensorprog.show.plots import plain
+
 __all__ = ["BLAME", "REMARK", "to_dot", "to_mermaid", "to_svg"]
 
 GREY = "#777777"
@@ -133,12 +136,9 @@ def to_svg(graph: Any, report: Any = None) -> str:
 
     With a report the title has the grade, and statements at fault are numbered, with the path between them, and listed.
 
-    Raises    PlotsUnavailableError without matplotlib
+    Raises    MissingPackageError without matplotlib
     """
-    from tensorprog.show.plots import need_matplotlib, plain
-
-    need_matplotlib()
-    import matplotlib
+    matplotlib = need_package("matplotlib", "pictures", "plot")
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import ProgramError, TensorprogError, did_you_mean, how_to_install
+from tensorprog.language.errors import ProgramError, did_you_mean, need_package
 from tensorprog.language.files import whole
 from tensorprog.language.formats import label, members, name_of, one_or_several, selected, short, split
 from tensorprog.language.samples import column, samples_of
@@ -28,7 +28,6 @@ from tensorprog.results.reference import LimitDensity, Reference, limit_density
 __all__ = [
     "FORMATS",
     "STYLES",
-    "PlotsUnavailableError",
     "convergence",
     "covariance",
     "density",
@@ -61,25 +60,10 @@ LOOKS: dict[Any, Any] = {
 }
 
 
-class PlotsUnavailableError(TensorprogError):
-    """matplotlib is not installed."""
-
-
-def need_matplotlib() -> None:
-    """Nothing where pictures can be drawn.
-
-    Raises    PlotsUnavailableError without matplotlib
-    """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise PlotsUnavailableError(f"pictures need matplotlib: {how_to_install('plot')}") from None
-
-
 def axes_of(ax: Any, columns: int, width: float, height: float) -> list[Any]:
     """One axes object per panel: those given, or those of a new figure."""
     if ax is None:
-        need_matplotlib()
+        need_package("matplotlib", "pictures", "plot")
         from matplotlib.pyplot import figure
 
         made = figure(figsize=(width, height), layout="constrained")
@@ -96,7 +80,7 @@ def save(path: str | os.PathLike[str], draw: Callable[[Any], Any], panels: int =
     The ending of the path says how it is written: .png, .svg or .pdf; text in the last two stays text.  With the style
     "column" or "page" the figure has the width of a column (3.3 inches) or of a page (6.9 inches) of a paper.
 
-    Raises    PlotsUnavailableError without matplotlib, ProgramError for another style or ending
+    Raises    MissingPackageError without matplotlib, ProgramError for another style or ending
     """
     kind = Path(path).suffix.removeprefix(".").lower()
     if kind not in FORMATS:
@@ -116,7 +100,7 @@ def save(path: str | os.PathLike[str], draw: Callable[[Any], Any], panels: int =
 def svg(draw: Callable[[Any], Any], panels: int = 1) -> str:
     """A row of panels as SVG text, for a page: `draw(axes)` gets the axes, or one if there is one.
 
-    Raises    PlotsUnavailableError without matplotlib
+    Raises    MissingPackageError without matplotlib
     """
     text = io.StringIO()
     with _looks({"svg.fonttype": "path"}):
@@ -127,10 +111,7 @@ def svg(draw: Callable[[Any], Any], panels: int = 1) -> str:
 
 
 def _looks(more: Mapping[Any, Any] | None = None) -> Any:
-    need_matplotlib()
-    import matplotlib
-
-    return matplotlib.rc_context({**LOOKS, **(more or {})})
+    return need_package("matplotlib", "pictures", "plot").rc_context({**LOOKS, **(more or {})})
 
 
 def _figure(panels: int, rows: int, width: float, height: float) -> tuple[Any, list[Any]]:

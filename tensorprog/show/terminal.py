@@ -1,19 +1,27 @@
-"""Terminals: blocks that fit the screen a person looks at; in a pipe the same as plain text."""
+"""Screens: blocks that fit them, in a pipe the same as plain text; notes and bars while something takes long.
+
+In notebooks a bar stands below a cell that takes long.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TextIO
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any, Self, TextIO
 
-from tensorprog.blocks import COLOURS, Block, Grid, Judgements, Paragraph, Styled, badge
-from tensorprog.blocks.text import to_text
+from tensorprog.blocks import COLOURS, Block, Grid, Judgements, Paragraph, Styled, badge, to_text
 
-__all__ = ["console", "is_styled", "is_terminal", "prepare", "show"]
+__all__ = ["Progress", "is_styled", "is_terminal", "prepare", "show", "watched"]
 
 PIPE = 1000  # columns of what is no screen
+PATIENCE = 1.0  # seconds until a notebook shows a bar
+_shown = threading.Lock()  # by the outermost of what is watched: its parts stay silent
 
 
 # ---- the screen ------------------------------------------------------------------------------------------------------
@@ -106,3 +114,77 @@ def _ink(word: str) -> str:
     if not isinstance(word, Styled) or word.look == "code":
         return ""
     return f"bold {COLOURS.get(word, '')}" if word.look == "badge" else "bold"
+
+
+# ---- while something takes long --------------------------------------------------------------------------------------
+
+
+class Progress:
+    """What long work tells: notes on stderr, and a bar for each step if it is a terminal; without `notes` nothing."""
+
+    def __init__(self, notes: bool = True, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
+        self.notes = notes
+        self.bar: Any = None
+        self.task: Any = None
+
+    @contextmanager
+    def shown(self) -> Iterator[Self]:
+        """Show the bar inside the block, and take it away at the end."""
+        if not (self.notes and is_terminal(self.stream)):
+            yield self
+            return
+        self.bar = _bar(console=console(self.stream))
+        with self.bar:
+            self.task = self.bar.add_task("", total=None)
+            yield self
+        self.bar = None
+
+    def stage(self, text: str) -> None:
+        """Name the step that begins."""
+        if self.bar is not None:
+            self.bar.reset(self.task, total=None, description=text)
+
+    def note(self, text: str) -> None:
+        """Print a line above the bar."""
+        if self.notes and self.bar is not None:
+            self.bar.console.print(text, markup=False, highlight=False)
+        elif self.notes:
+            print(text, file=self.stream, flush=True)
+
+    def progress(self, done: int, total: int) -> None:
+        """Move the bar."""
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done, total=total)
+
+
+@contextmanager
+def watched(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar in a notebook for what takes long inside the block; the function given takes how much of how much is done.
+
+    Elsewhere, and without ipywidgets, nothing is shown.
+    """
+    if "ipykernel" not in sys.modules or find_spec("ipywidgets") is None or not _shown.acquire(blocking=False):
+        yield None
+        return
+    started, bar = time.monotonic(), _bar()
+    task = bar.add_task(what, total=None)
+
+    def tell(done: int, total: int) -> None:
+        bar.update(task, completed=done, total=total)
+        if time.monotonic() - started > PATIENCE:
+            bar.start()
+
+    try:
+        yield tell
+    finally:
+        bar.stop()
+        _shown.release()
+
+
+def _bar(**options: Any) -> Any:
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    text = TextColumn("{task.description}", markup=False)
+    return Bar(text, BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn(), transient=True, **options)

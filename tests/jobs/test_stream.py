@@ -29,11 +29,11 @@ run: {width: [8, 32], samples: 4000}
 """
 SLOWLY = """
 import sys, time
-from tensorprog.show import progress
+from tensorprog.show import terminal
 from tensorprog.jobs.cli import main
 from tensorprog.finite import plan, store
 plan.MAX_BLOCK, store.SYNC_SECONDS = 64, 0.02
-progress.Progress.progress = lambda *_: time.sleep(0.05)
+terminal.Progress.progress = lambda *_: time.sleep(0.05)
 main.main(args=sys.argv[1:])
 """
 Tp = Callable[..., tuple[int, str, str]]

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
+from tensorprog.blocks import to_text
 from tensorprog.blocks.html import to_html
-from tensorprog.blocks.text import to_text
 from tensorprog.jobs import run as job
 from tensorprog.language.formats import chance, quantity
 from tensorprog.results.study import Study, settings_of

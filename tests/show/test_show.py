@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.blocks import Code, Grid, Heading, Mathematics, Picture, code, paragraph
+from tensorprog.blocks import Code, Grid, Heading, Mathematics, Picture, code, paragraph, to_text
 from tensorprog.blocks.html import to_html
-from tensorprog.blocks.text import to_text
 from tensorprog.jobs.run import run
 from tensorprog.results.study import Settings
 from tensorprog.show import graphs

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tensorprog.blocks import Block, Judgement, Judgements, Paragraph, badge, paragraph, strong
+from tensorprog.blocks import Block, Judgement, Judgements, Paragraph, badge, judgement_text, paragraph, strong, to_text
 from tensorprog.blocks.html import Shown
-from tensorprog.blocks.text import judgement_text, to_text
 from tensorprog.check.rewrites import Rewrite
 
 __all__ = ["ASSUMED", "Claim", "Finding", "Grade", "Report", "Says", "Standing"]

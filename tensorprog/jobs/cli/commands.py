@@ -93,7 +93,7 @@ def run(
     from tensorprog.jobs import run as job
     from tensorprog.results.study import default_out, settings_of
     from tensorprog.show.page import report_page
-    from tensorprog.show.progress import Progress
+    from tensorprog.show.terminal import Progress
 
     settings = settings_of(program.netsor, given | {"averages": tuple(average.items()) or None})
     folder = out or default_out(program.netsor)

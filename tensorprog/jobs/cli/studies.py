@@ -36,7 +36,7 @@ from tensorprog.jobs.cli.frame import (
     print_json,
     show,
 )
-from tensorprog.language.errors import did_you_mean, fail
+from tensorprog.language.errors import MissingPackageError, did_you_mean, fail, need_package
 
 __all__ = ["depth", "paper", "solve", "sweep"]
 
@@ -106,7 +106,7 @@ def sweep(
     from tensorprog.jobs.sweeps import no_limit, summary, tables
     from tensorprog.jobs.sweeps import sweep as perform
     from tensorprog.results.study import default_out, settings_of
-    from tensorprog.show.progress import Progress
+    from tensorprog.show.terminal import Progress
 
     chosen = settings_of(program.netsor, {"width": width, "samples": samples, "seed": seed})
     asked: dict[str, Any] = {"repeats": repeats, "samples": chosen.samples, "seed": chosen.seed, "workers": workers}
@@ -186,8 +186,7 @@ def depth(
     from tensorprog.jobs.depths.results import depth_json, save_picture, tables
     from tensorprog.language.files import json_text, write_text, writing
     from tensorprog.results.study import default_out
-    from tensorprog.show.plots import PlotsUnavailableError
-    from tensorprog.show.progress import Progress
+    from tensorprog.show.terminal import Progress
 
     asked: dict[str, Any] = {"index": index, "to": to, "over": {n: v for n, v in given.items() if len(v) > 1}}
     drawn: dict[str, Any] = {"width": width or (), "draws": draws, "samples": samples, "seed": seed or 0}
@@ -204,7 +203,7 @@ def depth(
         with writing(folder / "depth.png"):
             save_picture(folder / "depth.png", found)
         written.append("depth.png")
-    except PlotsUnavailableError as error:
+    except MissingPackageError as error:
         notice(f"there is no picture: {error}")
     if form == "json":
         print_json(text)
@@ -315,10 +314,9 @@ def paper(
         elif not quiet:
             show([Grid("", ("figure", "in the paper", "what"), rows, text_columns=(0, 1, 2))])
         return DONE
-    from tensorprog.show.plots import need_matplotlib
-    from tensorprog.show.progress import Progress
+    from tensorprog.show.terminal import Progress
 
-    need_matplotlib()
+    need_package("matplotlib", "pictures", "plot")
     settings = example.Settings(samples, seed or 0, repeats)
     chosen = [known[name] for name in (known if ALL in names else dict.fromkeys(names))]
     made = []

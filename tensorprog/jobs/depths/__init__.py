@@ -22,7 +22,7 @@ from tensorprog.jobs.depths.results import dataset, part
 from tensorprog.jobs.depths.solving import NoSolutionError, Search
 from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, need_xarray
 from tensorprog.program import Program
-from tensorprog.show.progress import watched
+from tensorprog.show.terminal import watched
 
 __all__ = ["DRAWS", "NETWORKS", "NoSolutionError", "depth", "searched", "solve"]
 

@@ -167,7 +167,7 @@ def depth_json(found: Any, report: Any, base: Netsor) -> dict[str, Any]:
 def save_picture(path: Path, found: Any) -> None:
     """A panel for each quantity: curves over the layers, or a map of the last one over two constants.
 
-    Raises    PlotsUnavailableError without matplotlib
+    Raises    MissingPackageError without matplotlib
     """
     names = [name for name in LONG_NAMES if name in found or f"{name}_finite" in found]
     varied = [str(name) for name, size in found.sizes.items() if name not in ("layer", "width") and size > 1]
