@@ -11,6 +11,7 @@ from typing import Any
 __all__ = [
     "AccuracyError",
     "MemoryLimitError",
+    "MissingPackageError",
     "NotCompiledError",
     "OutsideError",
     "Problem",
@@ -189,16 +190,20 @@ def how_to_install(extra: str) -> str:
     return f'pip install "tensorprog[{extra}]"'
 
 
+class MissingPackageError(TensorprogError):
+    """A package that is needed is not installed."""
+
+
 def need_package(package: str, what: str, extra: str) -> Any:
     """The module, which `what` need.
 
-    Raises    TensorprogError with the command that installs the extra
+    Raises    MissingPackageError with the command that installs the extra
     """
     try:
         return importlib.import_module(package)
     except ImportError:
         text = str(Problem(f"{what} need the package {package}", fix=how_to_install(extra)))
-        raise TensorprogError(text) from None
+        raise MissingPackageError(text) from None
 
 
 def need_xarray(what: str) -> Any:
