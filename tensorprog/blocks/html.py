@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ AROUND = re.compile(r"\\\[|\\\]|\\(begin|end)\{multline\*\}|\$")
 class Shown:
     """A result that notebooks show: its blocks say what."""
 
-    def blocks(self) -> Sequence[Block]:
+    def blocks(self) -> Iterable[Block]:
         """What is to be seen, as blocks of `tensorprog.blocks`."""
         raise NotImplementedError
 

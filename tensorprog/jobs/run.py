@@ -6,15 +6,14 @@ import json
 import math
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tensorprog.finite.plan import Job, make_job
 from tensorprog.finite.run import Resources, batching, draw
@@ -27,7 +26,7 @@ from tensorprog.language.errors import (
     ProgramError,
     TensorprogError,
 )
-from tensorprog.language.files import json_text, whole, write_text, writing
+from tensorprog.language.files import json_text, locked, whole, write_text, writing
 from tensorprog.language.formats import label, members, split
 from tensorprog.language.ir import Netsor
 from tensorprog.language.memory import parse_memory
@@ -36,17 +35,17 @@ from tensorprog.language.writing import pack
 from tensorprog.results.comparison import MAX_MEMBERS, compare
 from tensorprog.results.conditional import ConditionalProgram, with_conditional
 from tensorprog.results.expansion import first_orders
-from tensorprog.results.reference import MAX_COVARIANCE, Reference, limit_density
+from tensorprog.results.reference import MAX_COVARIANCE, Reference
 from tensorprog.results.study import Settings, Study, finite_json
 from tensorprog.show import plots
 from tensorprog.show.terminal import Progress
 
 __all__ = ["run"]
 
-Array = NDArray[Any]
-
 MAX_PRECISE = 16  # members of outputs together up to which precise divergences are shown: each takes a second or so
 DRAWS = 1 << 12  # of the first order in 1/n
+FILES = ("program.svg", "report.json", "samples.npz", "report.html", "density.png", "convergence.png")
+UNDONE = ".unfinished"  # a folder in that of an earlier run, until its files replace those
 
 
 def run(
@@ -62,60 +61,93 @@ def run(
     """Check, compile, run, compare and write; without `out` nothing is written.
 
     A program outside the theory is run at finite width all the same.  What is finished when an exception passes is on
-    disk: report.json and samples.npz hold the widths that are complete.  With `stream` samples go to folders
-    samples/n64, .. as they are drawn, instead of samples.npz, and a run that was stopped goes on where it was.  `page`
-    makes report.html of what is known at the end, or where the run is stopped.
+    disk: report.json and samples.npz hold the widths that are complete; the files of an earlier run are replaced all
+    together.  With `stream` samples go to folders samples/n64, .. as they are drawn, instead of samples.npz, and a run
+    that was stopped goes on where it was.  `page` makes report.html of what is known at the end, or where the run is
+    stopped.
 
     Raises    ProgramError, MemoryLimitError, WorkerError
     """
     told = listener or Progress(notes=False)
-    netsor: Netsor = program.netsor
     told.stage("checking")
     report = program.check()
-    added = with_averages(netsor, dict(settings.averages))
+    added = with_averages(program.netsor, dict(settings.averages))
     beside = _conditional(added.netsor) if report.grade != "outside" else None
-    study = Study(netsor, report, replace(settings, conditional=beside is not None))
-    folders = {width: out / "samples" / f"n{width}" for width in settings.width if out is not None and stream}
+    study = Study(program.netsor, report, settings, conditional=beside is not None)
     drawn = added.netsor if beside is None else beside.netsor
-    jobs = {
-        width: make_job(
-            drawn, width, settings.seed, settings.method, settings.coordinates, settings.keep, settings.dtype
-        )
-        for width in settings.width
-    }
-    resources = {
-        width: Resources(settings.threads, settings.max_memory, executor, folders.get(width)) for width in jobs
-    }
-    told.note(_beforehand(study, jobs, resources))
-    try:
-        pictures = out is not None
-        if out is not None:
-            pictures = _start(study, out, told)
-            study.written += list(folders.values()) if stream else [out / "samples.npz"]
-        _limit(study, program, told)
-        if settings.averages:
-            _note_averages(study, added, told)
-        _save_report(study, out)
-        for number, width in enumerate(settings.width, 1):
-            told.stage(f"drawing {number} of {len(settings.width)}, n = {width}")
-            samples = draw(jobs[width], settings.samples, resources[width], told.progress)
-            samples = added.separate(samples if beside is None else beside.separate(samples))
-            if out is not None and not stream:  # first, since comparing may be interrupted
-                _store(study, samples, out / "samples.npz")
-            _compare(study, samples, stream, told)
-            _save_report(study, out)
-        if study.compared is not None and study.comparisons:
-            _first_orders(study, told)
-        if out is not None and pictures:
-            told.stage("drawing pictures")
-            _pictures(study, out, told)
-        _save_report(study, out)
-    except BaseException:
-        with suppress(ProgramError):  # which is not the first thing to be told
-            _page(study, out, page, told)
-        raise
-    _page(study, out, page, told)
+    chosen = settings.seed, settings.method, settings.coordinates, settings.keep, settings.dtype
+    jobs = {width: make_job(drawn, width, *chosen) for width in settings.width}
+    stores = {width: out / "samples" / f"n{width}" for width in settings.width if out is not None and stream}
+    limits = settings.threads, settings.max_memory, executor
+    resources = {width: Resources(*limits, stores.get(width)) for width in jobs}
+    told.note(_beforehand(settings.samples, jobs, resources))
+    with nullcontext() if out is None else _replaced(out, stream) as folder:
+
+        def save(name: str, write: Callable[[Path], None]) -> None:
+            if folder is not None:
+                with writing(folder / name):
+                    write(folder / name)
+
+        def report_page() -> None:
+            if page is not None and folder is not None:
+                told.stage("writing the report")
+                save("report.html", lambda path: write_text(path, page(study)))
+
+        def report_json() -> None:
+            save("report.json", lambda path: write_text(path, json_text(study.to_json())))
+
+        try:
+            pictures = folder is not None and _graph(study, save, told)
+            _limit(study, program, added, told)
+            report_json()
+            for number, width in enumerate(settings.width, 1):
+                told.stage(f"drawing {number} of {len(settings.width)}, n = {width}")
+                samples = draw(jobs[width], settings.samples, resources[width], told.progress)
+                samples = added.separate(samples if beside is None else beside.separate(samples))
+                if not stream:  # first, since comparing may be interrupted
+                    save("samples.npz", lambda path, samples=samples: _store(study, samples, path))  # type: ignore[misc]
+                _compare(study, samples, stream, told)
+                report_json()
+            if study.compared is not None and study.comparisons:
+                _first_orders(study, told)
+            if pictures:
+                told.stage("drawing pictures")
+                _pictures(study, save, told)
+            report_json()
+        except BaseException:
+            with suppress(ProgramError):  # which is not the first thing to be told
+                report_page()
+            raise
+        report_page()
+    if out is not None:
+        study.written = [out / name for name in FILES if (out / name).exists()] + list(stores.values())
     return study
+
+
+@contextmanager
+def _replaced(out: Path, stream: bool) -> Iterator[Path]:
+    """Where the files of a run go until it ends: into the folder itself, or if an earlier run is there into one beside
+    its files, which they then replace all together; nothing is replaced where no width was finished.
+
+    Raises    ProgramError if another run is writing there
+    """
+    with locked(out):
+        if stream or not (out / "report.json").exists():
+            for name in FILES:
+                (out / name).unlink(missing_ok=True)
+            yield out
+            return
+        folder = out / UNDONE
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            for name in FILES if (folder / "samples.npz").exists() else ():
+                (out / name).unlink(missing_ok=True)
+                if (folder / name).exists():
+                    (folder / name).replace(out / name)
+            shutil.rmtree(folder)
 
 
 # ---- before anything is drawn ----------------------------------------------------------------------------------------
@@ -129,12 +161,11 @@ def _conditional(netsor: Netsor) -> ConditionalProgram | None:
     return None
 
 
-def _beforehand(study: Study, jobs: Mapping[int, Job], resources: Mapping[int, Resources]) -> str:
+def _beforehand(samples: int, jobs: Mapping[int, Job], resources: Mapping[int, Resources]) -> str:
     """What will be drawn, after a look at whether it can be.
 
     Raises    MemoryLimitError, ProgramError for settings no width could run with
     """
-    samples = study.settings.samples
     memory = max(batching(job, samples, resources[width]).memory for width, job in jobs.items())
     for width, job in jobs.items():
         if (folder := resources[width].store) is not None:
@@ -143,25 +174,24 @@ def _beforehand(study: Study, jobs: Mapping[int, Job], resources: Mapping[int, R
     return f"{samples:,} networks at each of {widths}; drawing takes up to {memory / 2**20:.0f} MiB of memory"
 
 
-def _start(study: Study, out: Path, told: Progress) -> bool:
+def _graph(study: Study, save: Callable[..., None], told: Progress) -> bool:
+    """Write program.svg, unless pictures cannot be drawn."""
     from tensorprog.check.graph import build
     from tensorprog.show.graphs import to_svg
 
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
     try:
         study.drawing = to_svg(build(study.netsor), study.report)
     except MissingPackageError as error:
         told.note(f"there will be no pictures: {error}")
         return False
-    _write(study, out, "program.svg", lambda path: write_text(path, study.drawing))
+    save("program.svg", lambda path: write_text(path, study.drawing))
     return True
 
 
 # ---- the limit -------------------------------------------------------------------------------------------------------
 
 
-def _limit(study: Study, program: Any, told: Progress) -> None:
+def _limit(study: Study, program: Any, added: Averages, told: Progress) -> None:
     """Compile the limit and ask it for its numbers; networks of finite width do not depend on it."""
     if study.report.grade == "outside":
         study.refusal = OutsideError(str(study.report))
@@ -171,16 +201,22 @@ def _limit(study: Study, program: Any, told: Progress) -> None:
     try:
         reference = Reference(program.limit(max_memory=study.settings.max_memory))
         found = reference.to_json(study.settings.keep)
+        missing = [name for name in study.netsor.outputs if found["outputs"][name].get("refused")]
+        if len(missing) == len(study.netsor.outputs):
+            raise reference.failed[missing[0]]
     except Exception as error:
         _refused(study, error, told)
-        return
-    missing = [name for name in study.netsor.outputs if found["outputs"][name].get("refused")]
-    if len(missing) == len(study.netsor.outputs):
-        _refused(study, reference.failed[missing[0]], told)
         return
     study.limit, study.reference = found, reference
     for name in missing:
         told.note(f"there is no limit of {name} to compare with: {reference.failed[name]}")
+    if not added.psi:
+        return
+    _note_averages(added, told)
+    try:
+        reference.averages(added.psi, study.settings.samples)
+    except TensorprogError as error:
+        told.note(f"there is no limit of the averages to compare with: {error}")
 
 
 def _refused(study: Study, error: Exception, told: Progress) -> None:
@@ -188,19 +224,18 @@ def _refused(study: Study, error: Exception, told: Progress) -> None:
     told.note(f"there is no limit to compare with: {study.reason}")
 
 
-def _note_averages(study: Study, added: Averages, told: Progress) -> None:
+def _note_averages(added: Averages, told: Progress) -> None:
     """Say where psi is not certified to be as the theorem asks, and where its limit cannot be had.
 
     With scores that is Theorem 1 of Sakai et al. 2025, without them Theorem 5.4 of Yang 2019.
     """
     from tensorprog.check.facts import PROPERTIES, Calculus
 
-    calculus = Calculus(added.netsor)
+    netsor, calculus = added.netsor, Calculus(added.netsor)
     asked = ("bounded", "pseudo-Lipschitz") if added.original.scores else ("controlled",)
     for target, family in zip(added.psi, added.families.values(), strict=True):
-        dot = added.netsor.body[added.netsor.families[family].statements[0]]
-        position = added.netsor.families[dot.inputs[0].name].statements[0]
-        facts = calculus.statement(position)
+        dot = netsor.body[netsor.families[family].statements[0]]
+        facts = calculus.statement(netsor.families[dot.inputs[0].name].statements[0])
         known = {"bounded": facts.bounded} | {name: holds(facts) for name, holds in PROPERTIES.items()}
         missing = [name for name in asked if not known[name]]
         if missing:
@@ -208,11 +243,6 @@ def _note_averages(study: Study, added: Averages, told: Progress) -> None:
                 f"average {target}: the theorem takes psi that is {' and '.join(asked)}; {added.psi[target]} cannot be "
                 f"shown to be {' or '.join(missing)}"
             )
-    if study.compared is not None:
-        try:
-            study.compared.averages(added.psi, study.settings.samples)
-        except TensorprogError as error:
-            told.note(f"there is no limit of the averages to compare with: {error}")
 
 
 # ---- networks --------------------------------------------------------------------------------------------------------
@@ -248,8 +278,7 @@ def _head(study: Study, samples: Samples) -> Samples:
     count = max(1000, parse_memory(study.settings.max_memory) // (8 * samples.coordinates * copies))
     if count >= samples.samples:
         return samples
-    arrays = {name: array[:count] for name, array in samples.arrays.items()}
-    averages = {name: array[:count] for name, array in samples.averages.items()}
+    arrays, averages = ({k: v[:count] for k, v in held.items()} for held in (samples.arrays, samples.averages))
     laws = {name: (mean[:count], variance[:count]) for name, (mean, variance) in samples.conditional.items()}
     return replace(samples, arrays=arrays, averages=averages, conditional=laws, samples=count)
 
@@ -269,44 +298,18 @@ def _first_orders(study: Study, told: Progress) -> None:
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-def _write(study: Study, out: Path, name: str, write: Callable[[Path], None]) -> None:
-    with writing(out / name):
-        write(out / name)
-    if out / name not in study.written:
-        study.written.append(out / name)
-
-
-def _save_report(study: Study, out: Path | None) -> None:
-    if out is not None:
-        _write(study, out, "report.json", lambda path: write_text(path, json_text(study.to_json())))
-
-
-def _page(study: Study, out: Path | None, page: Callable[[Study], str] | None, told: Progress) -> None:
-    if out is not None and page is not None:
-        told.stage("writing the report")
-        _write(study, out, "report.html", lambda path: write_text(path, page(study)))
-
-
-def _pictures(study: Study, out: Path, told: Progress) -> None:
+def _pictures(study: Study, save: Callable[..., None], told: Progress) -> None:
     first = study.pictured[0]
     for variable in study.pictured:
         if study.compared is not None and study.limit_of(variable):
             try:
                 draws = [x for _, x in study.columns[variable]]
-                study.densities[variable] = limit_density(study.compared, variable, draws)
+                study.densities[variable] = study.compared.limit_density(variable, draws)
             except Exception as error:
                 _refused(study, error, told)
-    limited = study.limit_of(first)
-    panels = tuple(plots.DISTANCES if limited else plots.STATISTICS)
-
-    def density(axes: Any) -> None:
-        plots.density_of(study.columns[first], first, study.densities[first] if limited else None, axes)
-
-    def convergence(axes: Any) -> None:
-        plots.convergence(study.comparisons, first, axes, panels, study.first_orders.get(first))
-
-    _write(study, out, "density.png", lambda path: plots.save(path, density, 2))
-    _write(study, out, "convergence.png", lambda path: plots.save(path, convergence, len(panels)))
+    density, convergence, panels = study.figures(first)
+    save("density.png", lambda path: plots.save(path, density, 2))
+    save("convergence.png", lambda path: plots.save(path, convergence, len(panels)))
 
 
 def _store(study: Study, samples: Samples, path: Path) -> None:
@@ -322,7 +325,7 @@ def _store(study: Study, samples: Samples, path: Path) -> None:
     arrays = {f"{name}_n{samples.width}": samples[name] for name in study.names}
     arrays |= {f"averages/{name}_n{samples.width}": values for name, values in samples.averages.items()}
     arrays |= tables | {"meta.json": np.array(json.dumps(meta))}
-    with writing(path), whole(path) as partial, zipfile.ZipFile(partial, "w") as file:
+    with whole(path) as partial, zipfile.ZipFile(partial, "w") as file:
         for name, array in arrays.items():
             with file.open(f"{name}.npy", "w", force_zip64=True) as stream:
                 np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)

@@ -128,9 +128,8 @@ def sweep(
         tell = held.enter_context(nullcontext(progress) if progress else watched("cells of the sweep"))
         held.enter_context(one_blas_thread())
         if folder is not None:
-            with writing(folder):
-                held.enter_context(locked(folder))
-                (folder / "cells").mkdir(exist_ok=True)
+            held.enter_context(locked(folder))
+            (folder / "cells").mkdir(exist_ok=True)
         total = len(picked) * len(widths) * repeats
         for values, netsor in picked:
             limit = cache(partial(_limit, netsor, names))

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,18 +83,22 @@ def locked(folder: Path) -> Iterator[None]:
 
     Raises    ProgramError if another run holds it
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        try:
-            _lock_file(descriptor)
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
-                raise
-            fix = "wait for its end, or name another folder"
-            raise fail(f"another run is writing to {folder}", fix=fix) from None
+        _lock_file(descriptor)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+            raise
+        fix = "wait for its end, or name another folder"
+        raise fail(f"another run is writing to {folder}", fix=fix) from None
+    try:
         yield
     finally:
+        with suppress(OSError):  # nobody else has it, and not every system removes what is open
+            (folder / "lock").unlink()
         os.close(descriptor)
 
 

@@ -223,15 +223,21 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
     two_samples = is_samples(law)
     samples_of(samples, "compare takes samples first, then a law or other samples")
     against = law if two_samples or law is None else Reference.of(law, "compare takes a law or samples second")
-    if law is not None and _law_text(samples.netsor) != _law_text(law.netsor):
-        raise ProgramError("the samples and what they are compared with belong to different programs")
     netsor: Netsor = samples.netsor
+    parts = ("constants", "indices", "initial", "weights", "body", "widths", "outputs")
+    if law is not None and any(getattr(netsor, part) != getattr(law.netsor, part) for part in parts):
+        raise ProgramError("the samples and what they are compared with belong to different programs")
     chosen = None if variables is None else one_or_several(variables, name_of)
     means = [name for name in samples.averages if chosen is None or name in chosen]
-    if chosen is not None:
-        chosen = [name for name in chosen if name not in samples.averages]
-    rows = []
-    for number, (name, position, variable) in enumerate(_variables(netsor, samples.outputs, chosen)):
+    wanted, rows = list[tuple[str, int, str]](), list[Row]()
+    for variable in samples.outputs if chosen is None else [name for name in chosen if name not in means]:
+        family = netsor.families.get(variable)
+        if family is not None and family.kind != "weight":  # a whole family
+            index = members(netsor, variable, MAX_MEMBERS if chosen is None else None)
+            wanted += [(variable, k, label(variable, at)) for k, at in enumerate(index)]
+        else:
+            wanted.append((*split(netsor, variable), variable))
+    for number, (name, position, variable) in enumerate(wanted):
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(0, spawn_key=(number,))))
         rows.append(_row(samples, against, name, position, variable, rng))
     kind = "nothing" if law is None else "samples" if two_samples else "limit"
@@ -267,10 +273,6 @@ def _statistics(own: Mapping[str, Number], target: Mapping[str, Number]) -> dict
     return found
 
 
-def _law_text(netsor: Netsor) -> tuple[Any, ...]:
-    return netsor.constants, netsor.indices, netsor.initial, netsor.weights, netsor.body, netsor.widths, netsor.outputs
-
-
 def _row(samples: Any, against: Any, name: str, position: int, variable: str, rng: np.random.Generator) -> Row:
     values = column(samples, name, position)
     own, size = moments(values), effective_size(values)
@@ -303,15 +305,3 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
     found = distances(values, other, size, other_size, rng) if other is not None and values.size > 1 else {}
     return Row(variable, len(values), size, **_statistics(own, target), **found, kl_method=method,
                kl_precise=precise[0], kl_precise_se=precise[1])  # fmt: skip
-
-
-def _variables(netsor: Netsor, outputs: Iterable[str], wanted: Sequence[str] | None) -> list[tuple[str, int, str]]:
-    most = MAX_MEMBERS if wanted is None else None
-    chosen = []
-    for variable in outputs if wanted is None else wanted:
-        family = netsor.families.get(variable)
-        if family is not None and family.kind != "weight":  # a whole family
-            chosen += [(variable, k, label(variable, at)) for k, at in enumerate(members(netsor, variable, most))]
-        else:
-            chosen.append((*split(netsor, variable), variable.replace(" ", "")))
-    return chosen

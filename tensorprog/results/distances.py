@@ -87,54 +87,40 @@ def effective_size(values: Array) -> float:
     return float(count * coordinates / min(effect, coordinates))
 
 
-class _Nodes:
-    """A fine grid around low..high, on which samples are binned; every few nodes one is on the coarse grid."""
-
-    def __init__(self, low: float, high: float, bandwidth: float) -> None:
-        coarse = (high - low) / (KL_POINTS - 1)
-        finest = MAX_NODES // KL_POINTS  # which only outliers want that no sample of a few millions has
-        self.refinement = min(max(REFINEMENT, math.ceil(8 * coarse / bandwidth)), finest)
-        self.step = coarse / self.refinement
-        self.first = min(math.ceil(4 * bandwidth / self.step), self.refinement * KL_POINTS)
-        self.start = low - self.first * self.step
-        self.size = (KL_POINTS - 1) * self.refinement + 1 + 2 * self.first
-        self.nodes = self.start + self.step * np.arange(self.size)
-
-    def coarse(self, values: Array) -> Array:
-        """Values at the coarse grid's points (last axis)."""
-        return values[..., self.first : self.first + (KL_POINTS - 1) * self.refinement + 1 : self.refinement]
-
-    def bin(self, x: Array) -> Array:
-        """Share each draw between its two neighbouring nodes: total len(x)."""
-        place = (x.ravel() - self.start) / self.step
-        left = np.clip(place.astype(np.int64), 0, self.size - 2)
-        share = place - left
-        counts = np.bincount(left, 1 - share, self.size)
-        counts[1:] += np.bincount(left, share, self.size)[:-1]
-        return np.asarray(counts, dtype=np.float64)
-
-    def smooth(self, counts: Array, bandwidth: float) -> Array:
-        """Gaussian kernel estimate on all nodes from counts (last axis), normalised to density one."""
-        from scipy.fft import irfft, next_fast_len, rfft
-
-        bandwidth = max(bandwidth, self.step)
-        reach = min(self.size - 1, int(8.5 * bandwidth / self.step) + 1)
-        length = next_fast_len(self.size + reach, real=True)
-        distance = np.minimum(np.arange(length), length - np.arange(length)) * self.step
-        kernel = np.exp(-0.5 * (distance / bandwidth) ** 2) / (bandwidth * math.sqrt(2 * math.pi))
-        density = irfft(rfft(counts, length) * rfft(kernel), length)[..., : self.size]
-        total = counts.sum(axis=-1, keepdims=True)
-        smooth: Array = np.maximum(density, 0.0) / np.maximum(total, 1e-300)
-        return smooth
-
-
 def _bandwidth(x: Array) -> float:
     """Scott's rule, as in scipy.stats.gaussian_kde: n**-0.2 times the standard deviation."""
     return float(x.std(ddof=1) * x.size ** (-0.2)) if x.size > 1 else 0.0
 
 
+def _nodes(low: float, high: float, bandwidth: float) -> tuple[Array, int]:
+    """A fine grid on which samples are counted, and every how many nodes is one of the 500 points."""
+    finest = MAX_NODES // KL_POINTS  # which only outliers want that no sample of a few millions has
+    every = min(max(REFINEMENT, math.ceil(8 * (high - low) / (KL_POINTS - 1) / bandwidth)), finest)
+    return np.linspace(low, high, (KL_POINTS - 1) * every + 1), every
+
+
+def _counts(x: Array, nodes: Array) -> Array:
+    """How many draws are nearest to each node."""
+    place = np.rint((x - nodes[0]) / (nodes[1] - nodes[0])).astype(np.int64)
+    return np.bincount(np.clip(place, 0, nodes.size - 1), minlength=nodes.size).astype(np.float64)
+
+
+def _smoothed(counts: Array, nodes: Array, bandwidth: float) -> Array:
+    """Gaussian kernel estimate on all nodes from counts (last axis), normalised to density one."""
+    from scipy.signal import fftconvolve
+
+    step = float(nodes[1] - nodes[0])
+    bandwidth = max(bandwidth, step)
+    reach = min(nodes.size - 1, int(8.5 * bandwidth / step) + 1)
+    kernel = np.exp(-0.5 * (step * np.arange(-reach, reach + 1) / bandwidth) ** 2) / (
+        bandwidth * math.sqrt(2 * math.pi)
+    )
+    density = fftconvolve(counts, np.expand_dims(kernel, tuple(range(counts.ndim - 1))), "same", axes=-1)
+    return np.asarray(np.maximum(density, 0.0) / np.maximum(counts.sum(axis=-1, keepdims=True), 1e-300))
+
+
 def binned_kde(x: Array, low: float, high: float) -> Array:
-    """Gaussian kernel density estimate at 500 points over low..high; Scott's bandwidth.
+    """Gaussian kernel density estimate at 500 points over low..high of the draws there; Scott's bandwidth.
 
     Shapes    x (samples,) -> (500,), nan for samples of one value
     Accuracy  scipy.stats.gaussian_kde to about 1e-3 of its largest value, at the cost of one FFT
@@ -143,10 +129,9 @@ def binned_kde(x: Array, low: float, high: float) -> Array:
     bandwidth = _bandwidth(x)
     if not (bandwidth > 0 and high > low):
         return np.full(KL_POINTS, NAN)
-    nodes = _Nodes(low, high, bandwidth)
-    inside = x[(x >= nodes.nodes[0]) & (x <= nodes.nodes[-1])]
-    density: Array = nodes.coarse(nodes.smooth(nodes.bin(inside), bandwidth)) * (inside.size / x.size)
-    return density
+    nodes, every = _nodes(low, high, bandwidth)
+    inside = x[(x >= low) & (x <= high)]
+    return np.asarray(_smoothed(_counts(inside, nodes), nodes, bandwidth)[::every] * (inside.size / x.size))
 
 
 def _kl(p: Array, q: Array) -> Any:
@@ -197,37 +182,40 @@ def distances(
     result = kolmogorov(x, y, size, math.inf if isinstance(y, LawCurve) else other_size)
     if not result:
         return {}
-    bandwidth, draws = _bandwidth(x), max(2, round(size))
-    if isinstance(y, LawCurve):
-        (low, high), bandwidth_y = _typical_range(y, len(x)), math.inf
+    curve, draws, bandwidth = (y if isinstance(y, LawCurve) else None), max(2, round(size)), _bandwidth(x)
+    if curve is not None:
+        at = curve.cdf(curve.grid)
+        typical = curve.grid[(at > 1 / len(x)) & (at < 1 - 1 / len(x))]  # of the extremes of so many draws
+        low, high, bandwidth_y = *((typical[0], typical[-1]) if typical.size else (x.min(), x.max())), math.inf
     else:
-        (low, high), bandwidth_y = (float(y.min()), float(y.max())), _bandwidth(y)
-    nodes = _Nodes(min(low, x.min()), max(high, x.max()), min(bandwidth, bandwidth_y))
-    counts, at = nodes.bin(x), nodes.nodes
-    if isinstance(y, LawCurve):
-        smooth, q = np.diff(y.cdf(at + nodes.step / 2), prepend=0.0), y.pdf(nodes.coarse(at))
+        low, high, bandwidth_y = y.min(), y.max(), _bandwidth(y)
+    nodes, every = _nodes(float(min(low, x.min())), float(max(high, x.max())), min(bandwidth, bandwidth_y))
+    counts = _counts(x, nodes)
+    if curve is not None:
+        edges = np.append(nodes, 2 * nodes[-1] - nodes[-2]) - (nodes[1] - nodes[0]) / 2
+        chances, q = np.maximum(np.diff(curve.cdf(edges)), 0.0), curve.pdf(nodes[::every])
     else:
-        smooth = nodes.smooth(nodes.bin(y), bandwidth_y)
-        q = nodes.coarse(smooth)
+        chances = _smoothed(_counts(y, nodes), nodes, bandwidth_y)
+        q = chances[::every]
 
     def estimate(counts: Array, bandwidth: float) -> Array:
-        return nodes.coarse(nodes.smooth(counts, bandwidth))
+        return _smoothed(counts, nodes, bandwidth)[..., ::every]
 
-    result["kl"] = float(_kl(estimate(counts, bandwidth), q))
     # bootstrap over (effectively independent) draws, on the bins
     replicas = _multinomial(rng, draws, counts, REPLICATES)
-    result["kl_se"] = float(_kl(estimate(replicas, bandwidth), q).std(ddof=1))
     # the noise floor: the same estimator on samples of the reference itself
-    fresh = _multinomial(rng, draws, np.maximum(smooth, 0), FLOOR_REPLICATES)
-    if isinstance(y, LawCurve):
+    fresh = _multinomial(rng, draws, chances, FLOOR_REPLICATES)
+    if curve is not None:
         shares = fresh.sum(axis=0) / fresh.sum()
-        scott = math.sqrt(shares @ (at - shares @ at) ** 2) * draws ** (-0.2)
-        floor = _kl(estimate(fresh, scott), q)
+        floor = _kl(estimate(fresh, math.sqrt(shares @ (nodes - shares @ nodes) ** 2) * draws ** (-0.2)), q)
     else:
-        again = _multinomial(rng, max(2, round(other_size)), smooth, FLOOR_REPLICATES)
+        again = _multinomial(rng, max(2, round(other_size)), chances, FLOOR_REPLICATES)
         floor = _kl(estimate(fresh, bandwidth), estimate(again, bandwidth_y))
-    result["kl_floor"] = float(floor.mean())
-    return result
+    return result | {
+        "kl": float(_kl(estimate(counts, bandwidth), q)),
+        "kl_se": float(_kl(estimate(replicas, bandwidth), q).std(ddof=1)),
+        "kl_floor": float(floor.mean()),
+    }
 
 
 def _multinomial(rng: np.random.Generator, draws: int, weights: Array, replicates: int) -> Array:
@@ -240,11 +228,3 @@ def _multinomial(rng: np.random.Generator, draws: int, weights: Array, replicate
     result = np.zeros((replicates, len(weights)))
     result[:, used] = rng.multinomial(draws, chances / chances.sum(), size=replicates)
     return result
-
-
-def _typical_range(curve: LawCurve, count: int) -> tuple[float, float]:
-    """Where the extremes of `count` draws typically lie."""
-    at = curve.cdf(curve.grid)
-    inside = np.flatnonzero((at > 1 / count) & (at < 1 - 1 / count))
-    first, last = (inside[0], inside[-1]) if len(inside) else (0, -1)
-    return float(curve.grid[first]), float(curve.grid[last])

@@ -18,7 +18,7 @@ from tensorprog.language.errors import ProgramError, TensorprogError
 from tensorprog.language.formats import covariance_table, label, law_number, members, split
 from tensorprog.language.ir import Netsor
 
-__all__ = ["MAX_COVARIANCE", "MAX_LISTED", "LawCurve", "LimitDensity", "Reference", "limit_density"]
+__all__ = ["MAX_COVARIANCE", "MAX_LISTED", "LawCurve", "LimitDensity", "Reference"]
 
 Array = NDArray[Any]
 
@@ -87,15 +87,6 @@ class LimitDensity:
         """The numbers; `at` and `density` are null where the law has no density."""
         at, density = (None, None) if self.curve is None else (self.curve.grid, self.curve.density)
         return {"mean": self.mean, "deviation": self.deviation, "at": at, "density": density}
-
-
-def limit_density(reference: Reference, variable: str, draws: Iterable[Array]) -> LimitDensity:
-    """The density of a member such as "y[0]", as far out as draws of it lie."""
-    mean, deviation = reference.centre(variable)
-    held = [x for x in draws if x.size]
-    low = min([mean - REACH * deviation, *(float(x.min()) for x in held)])
-    high = max([mean + REACH * deviation, *(float(x.max()) for x in held)])
-    return LimitDensity(mean, deviation, reference.curve(variable, low, high))
 
 
 class Reference(Shown):
@@ -172,6 +163,13 @@ class Reference(Shown):
         (mean, _), (variance, _) = (self.moments(name)[key] for key in ("mean", "variance"))
         return float(mean[position]), math.sqrt(max(0.0, float(variance[position])))
 
+    def limit_density(self, variable: str, draws: Iterable[Array]) -> LimitDensity:
+        """The density of a member such as "y[0]", as far out as draws of it lie."""
+        mean, deviation = self.centre(variable)
+        ends = [mean - REACH * deviation, mean + REACH * deviation]
+        ends += [float(end(x)) for x in draws if x.size for end in (np.min, np.max)]
+        return LimitDensity(mean, deviation, self.curve(variable, min(ends), max(ends)))
+
     def averages(self, psi: Mapping[str, str], draws: int) -> Mapping[str, Array]:
         """Draws of E[psi | p-ring], at least so many up to `MAX_DRAWS`; those asked for first are used again.
 
@@ -197,29 +195,21 @@ class Reference(Shown):
         if (variable, reach) in self._curves:  # what a sample is given does not depend on those before it
             return self._curves[variable, reach]
         # points crowd at the centre and grow exponentially apart in the tails
-        t = np.linspace(-1, 1, CURVE_POINTS) * math.asinh(reach / 0.3)
-        grid = centre + spread * 0.3 * np.sinh(t)
-        self._curves[variable, reach] = self._on(grid, variable)
-        return self._curves[variable, reach]
-
-    def _on(self, grid: Array, variable: str) -> LawCurve | None:
-        try:
+        grid = centre + spread * 0.3 * np.sinh(np.linspace(-1, 1, CURVE_POINTS) * math.asinh(reach / 0.3))
+        self._curves[variable, reach] = None
+        with suppress(TensorprogError):
             smoothed = getattr(self.law, "density_method", lambda _: "conditional")(variable) == "kernel"
             density = np.asarray(self.law.density(variable, grid), dtype=np.float64)
             exact = None if smoothed else np.asarray(self.law.cdf(variable, grid), dtype=np.float64)
-        except TensorprogError:
-            return None
-        curve = LawCurve(grid, np.maximum(density, 0.0), exact)
-        return curve if np.isfinite(density).all() and curve.whole else None
+            curve = LawCurve(grid, np.maximum(density, 0.0), exact)
+            if np.isfinite(density).all() and curve.whole:
+                self._curves[variable, reach] = curve
+        return self._curves[variable, reach]
 
     # -- what is shown and written ------------------------------------------------------------------------------
 
-    def blocks(self) -> list[Block]:
-        """Means, variances and kurtosis of each family, and covariances."""
-        return list(self.each_block())
-
-    def each_block(self) -> Iterator[Block]:
-        """The same one by one, each computed when asked for."""
+    def blocks(self) -> Iterator[Block]:
+        """Means, variances and kurtosis of each family, and covariances, each computed when asked for."""
         for name in (*self.law.outputs, *self.law.scores):
             kind = "output" if name in self.law.outputs else "score"
             size = math.prod(self.netsor.families[name].shape)

@@ -96,10 +96,10 @@ class LawCheck(Printed):
     @property
     def verdict(self) -> str:
         """The outcome in a sentence."""
-        count = f"{len(self.rows)} numbers compared with {self.samples:,} draws"
-        if self.agrees:
-            return f"{count}: no |z| above {self.threshold:.1f}; the law agrees with them"
-        return f"{count}: {len(self.contradicted)} have |z| above {self.threshold:.1f}; the law contradicts them"
+        found = f"{wrong} have" if (wrong := len(self.contradicted)) else "no"
+        said = "the law contradicts them" if wrong else "the law agrees with them"
+        head = f"{len(self.rows)} numbers compared with {self.samples:,} draws"
+        return f"{head}: {found} |z| above {self.threshold:.1f}; {said}"
 
     def blocks(self) -> list[Block]:
         """The largest disagreement of each kind of number, those beyond the threshold marked; then the outcome."""
@@ -123,13 +123,8 @@ class LawCheck(Printed):
 def check_law(law: NumericLaw, samples: int = 2**16, seed: int = 0) -> LawCheck:
     """What `Law.check` gives."""
     samples, seed = check_count("samples", samples, 2), check_count("seed", seed, 0)
-    missing: list[str] = []
-    rows = tuple(_rows(law, law.sample(samples, seed=seed), missing))
-    return LawCheck(law.netsor.name, rows, samples, seed, tuple(missing))
-
-
-def _rows(law: NumericLaw, drawn: Samples, missing: list[str]) -> Iterator[LawRow]:
-    reference = Reference(law)
+    rows, missing = list[LawRow](), list[str]()
+    drawn, reference = law.sample(samples, seed=seed), Reference(law)
     for name in (*law.outputs, *law.scores):
         size = math.prod(law.netsor.families[name].shape)
         if size > LARGEST:
@@ -137,9 +132,10 @@ def _rows(law: NumericLaw, drawn: Samples, missing: list[str]) -> Iterator[LawRo
             continue
         try:
             reference.moments(name)
-            yield from _of_family(reference, drawn, name, np.unique(np.linspace(0, size - 1, MEMBERS).astype(int)))
+            rows += _of_family(reference, drawn, name, np.unique(np.linspace(0, size - 1, MEMBERS).astype(int)))
         except (NotCompiledError, MemoryLimitError) as reason:
             missing.append(f"{name}: {reason}")
+    return LawCheck(law.netsor.name, tuple(rows), samples, seed, tuple(missing))
 
 
 def _of_family(reference: Reference, drawn: Samples, name: str, places: Array) -> Iterator[LawRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -44,17 +44,11 @@ class Settings:
     dtype: str = "float64"
     keep: tuple[str, ...] = ()
     averages: tuple[tuple[str, str], ...] = ()  # name, psi as text
-    conditional: bool = False  # decided by `run`, where it is cheap
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Keyword arguments of `Program.run` besides width and progress."""
-        return {key: value for key, value in vars(self).items() if key != "width"} | {"averages": dict(self.averages)}
 
 
 def settings_of(netsor: Netsor, given: Mapping[str, Any]) -> Settings:
     """Merge options given (those not None) with the program's defaults and ours."""
-    known = {field.name for field in fields(Settings)} - {"conditional"}
+    known = {field.name for field in fields(Settings)}
     chosen = {key: value for key, value in netsor.run if key in known}
     chosen |= {key: value for key, value in given.items() if value is not None}
     chosen["keep"] = kept_families(netsor, chosen.get("keep", ()))
@@ -70,6 +64,7 @@ class Study(Shown):
     netsor: Netsor
     report: Any  # of the check
     settings: Settings
+    conditional: bool = False  # whether networks are drawn with the conditional laws of their outputs
     reference: Reference | None = None
     refusal: Exception | None = None  # why there is no limit, or none to compare with
     comparisons: list[Comparison] = field(default_factory=list)
@@ -104,6 +99,20 @@ class Study(Shown):
     def pictured(self) -> tuple[str, ...]:
         """What is shown in pictures: of the first few outputs the first member each."""
         return tuple(label(name, members(self.netsor, name, 1)[0]) for name in self.netsor.outputs[:MAX_PICTURED])
+
+    def figures(self, variable: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[str, ...]]:
+        """What draws its density, what draws its convergence in the width, and the panels of the latter."""
+        from tensorprog.show import plots
+
+        limited = self.limit_of(variable)
+        law = self.densities.get(variable, self.compared) if limited else None
+        panels = tuple(plots.DISTANCES if limited else plots.STATISTICS)
+        first = self.first_orders.get(variable)
+        return (
+            lambda axes: plots.density_of(self.columns[variable], variable, law, axes),
+            lambda axes: plots.convergence(self.comparisons, variable, axes, panels, first),
+            panels,
+        )
 
     def blocks(self) -> list[Block]:
         """One table per output family, the widths against the limit; then averages."""
@@ -153,10 +162,10 @@ class Study(Shown):
         return f"{type(self.refusal).__name__}: {self.refusal}"
 
 
-def default_out(netsor: Netsor) -> Path:
-    """runs/<program>, with a name that is safe as that of a folder."""
+def default_out(netsor: Netsor, kind: str = "") -> Path:
+    """runs/<program><kind>, with a name that is safe as that of a folder."""
     name = re.sub(r"[^\w.-]+", "_", netsor.name).strip(".") or "program"
-    return Path("runs") / name
+    return Path("runs") / f"{name}{kind}"
 
 
 # ---- numbers as JSON -------------------------------------------------------------------------------------------------

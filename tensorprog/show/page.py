@@ -25,7 +25,6 @@ from tensorprog.results.reference import Reference
 from tensorprog.results.study import Study, default_out
 from tensorprog.show import plots
 from tensorprog.show.graphs import to_svg
-from tensorprog.show.plots import DISTANCES, STATISTICS
 from tensorprog.version import __version__, libraries
 
 __all__ = ["derived", "report_page"]
@@ -99,7 +98,7 @@ def _limit(study: Study) -> Blocks:
     yield from derived(study.netsor)
     yield Heading("Numbers")
     with suppress(TensorprogError):  # tables of what report.json holds, which is known by now
-        yield from reference.each_block()
+        yield from reference.blocks()
     yield paragraph(
         "In brackets: the error of the last digits. Largest error of any number of the limit: "
         f"{reference.law.error:.1e}.",
@@ -160,17 +159,8 @@ def _widths(study: Study) -> Blocks:
         yield paragraph("No width is complete.")
         return
     for number, of in enumerate(study.pictured):
-        limited = study.limit_of(of)
-        law = study.densities.get(of) or (study.compared if limited else None)
-        panels = list(DISTANCES if limited else STATISTICS)
+        density, convergence, panels = study.figures(of)
         yield Heading(f"Density of {of}, and convergence in the width")
-
-        def density(axes: Any, of: str = of, law: Any = law) -> None:
-            plots.density_of(study.columns[of], of, law, axes)
-
-        def convergence(axes: Any, of: str = of, panels: list[str] = panels) -> None:
-            plots.convergence(study.comparisons, of, axes, panels, study.first_orders.get(of))
-
         yield _picture(density, f"density of {of}, linear and log scale", 2)
         if number == 0:
             yield _picture(convergence, f"{', '.join(panels)} of {of} against the width", len(panels))
@@ -195,7 +185,8 @@ def _reproduce(study: Study) -> Blocks:
     yield paragraph("Save the program above as ", code(file), extra, " and run")
     yield Code(shlex.join(words), "command")
     yield paragraph("The same program, seed and versions give the same numbers, whatever the number of threads.")
-    options = {key: value for key, value in settings.options.items() if value not in ((), {}, None)}
+    options = vars(settings) | {"averages": dict(settings.averages), "conditional": study.conditional}
+    options = {key: value for key, value in options.items() if key != "width" and value not in ((), {}, None)}
     rows = tuple((key, ", ".join(map(str, v)) if isinstance(v, tuple) else str(v)) for key, v in options.items())
     yield Grid("Settings", ("setting", "value"), rows, text_columns=(0, 1))
     versions = {"Python": platform.python_version(), **libraries(), "system": platform.platform(terse=True)}

@@ -23,7 +23,7 @@ from tensorprog.language.formats import label, members, name_of, one_or_several,
 from tensorprog.language.samples import column, samples_of
 from tensorprog.results.comparison import Comparison, Row
 from tensorprog.results.distances import KL_POINTS, binned_kde
-from tensorprog.results.reference import LimitDensity, Reference, limit_density
+from tensorprog.results.reference import LimitDensity, Reference
 
 __all__ = [
     "FORMATS",
@@ -256,7 +256,7 @@ def density_of(
     limit = law
     if law is not None and not isinstance(law, LimitDensity):
         reference = Reference.of(law, "density takes a law second")
-        limit = limit_density(reference, variable, [x for _, x in draws])
+        limit = reference.limit_density(variable, [x for _, x in draws])
     axes = axes_of(ax, len(scales), 5.0 * len(scales), 4.2)
     with np.errstate(over="ignore", invalid="ignore"):
         last = draws[-1][1] if draws else np.zeros(1)

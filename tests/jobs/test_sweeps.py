@@ -97,7 +97,7 @@ def test_the_folder_holds_the_result_and_goes_on(small: Path, compared: list[int
         place = {name: int(row[name]) for name in ("c", "width", "repeat")}
         assert float(row["kl"]) == float(one.sel(place | {"variable": row["variable"]})["kl"])
     names = {path.name for path in Path("a").iterdir()}
-    assert names == {"cells", "lock", "sweep.nc", "sweep.csv", "convergence-c=1.png", "convergence-c=2.png"}
+    assert names == {"cells", "sweep.nc", "sweep.csv", "convergence-c=1.png", "convergence-c=2.png"}
     told: list[tuple[int, int]] = []
     next(Path("a/cells").iterdir()).unlink()
     assert tp.sweep(small, [8, 4], over={"c": [1, 2.0]}, out="a", progress=lambda *n: told.append(n), **SIZES) == one

@@ -283,7 +283,7 @@ def test_runs_ask_for_conditional_laws_where_they_can_be_had(name: str, precise:
     program = tp.load(name, **({"s": 2, "H": 1} if name == "attention" else {}))
     found = job.run(program, settings_of(program.netsor, {"width": (8, 16), "samples": 300}))
     (entry,) = found.finite[1]["outputs"].values()
-    assert found.settings.conditional is precise
+    assert found.conditional is precise
     if precise:
         assert np.isfinite(entry["kl_precise"] + entry["kl_precise_se"]).all()
         table = found.blocks()[0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,10 @@ from tensorprog.jobs.cli.frame import (
     SET,
     WIDTH,
     Command,
+    answer,
+    asked,
     cluster,
     complain,
-    echo,
     exit_code,
     header,
     load,
@@ -37,8 +40,7 @@ from tensorprog.jobs.cli.frame import (
     out,
     pairs,
     places,
-    print_json,
-    show,
+    watching,
     writable,
 )
 from tensorprog.language.errors import NotCompiledError, TensorprogError, fail
@@ -79,9 +81,6 @@ def run(
     stream: bool,
     scheduler: str | None,
     out: Path | None,
-    form: str,
-    quiet: bool,
-    require: str | None,
     **given: Any,
 ) -> int:
     """Check FILE, compile its limit, run it at each width, compare, and write pictures.
@@ -93,27 +92,23 @@ def run(
     from tensorprog.jobs import run as job
     from tensorprog.results.study import default_out, settings_of
     from tensorprog.show.page import report_page
-    from tensorprog.show.terminal import Progress
 
     settings = settings_of(program.netsor, given | {"averages": tuple(average.items()) or None})
     folder = out or default_out(program.netsor)
-    with Progress(notes=not quiet).shown() as listener, cluster(scheduler) as executor:
+    with watching() as listener, cluster(scheduler) as executor:
         study = job.run(program, settings, folder, listener, executor=executor, stream=stream, page=report_page)
-    if form == "json":
-        print_json(study.to_json())
-    elif not quiet:
-        said = tuple(finding for finding in study.report.findings if finding.verdict != "holds")
-        show(replace(study.report, findings=said).blocks())
-        show(study.blocks(), apart=True)
-        echo("\n" + places(folder, (path.relative_to(folder) for path in study.written)))
+    said = tuple(finding for finding in study.report.findings if finding.verdict != "holds")
+    tables = chain.from_iterable(("", block) for block in study.blocks())
+    files = [path.relative_to(folder) for path in study.written]
+    answer(study.to_json, lambda: [replace(study.report, findings=said).blocks(), *tables, "", places(folder, files)])
     if study.reason is not None:
-        if quiet:  # else it has been said when it happened
+        if asked("quiet"):  # else it has been said when it happened
             complain(f"there is no limit to compare with: {study.reason}")
         if not isinstance(study.refusal, TensorprogError):
             return OUR_BUG
         if not isinstance(study.refusal, NotCompiledError):  # which the check says, and its grade is what it is
             return study.refusal.exit_code
-    return exit_code(study.report.grade, require)
+    return exit_code(study.report.grade)
 
 
 @click.command(
@@ -137,9 +132,7 @@ def run(
     help="Show what is known of each statement: range, growth and pseudo-Lipschitz order.",
 )
 @options(FORMAT, QUIET, REQUIRE)
-def check(
-    file: str, overrides: dict[str, str], rewritten: bool, facts: bool, form: str, quiet: bool, require: str | None
-) -> int:
+def check(file: str, overrides: dict[str, str], rewritten: bool, facts: bool) -> int:
     """Check FILE against the theorem's assumptions and say what fails, where, and what to write instead."""
     from tensorprog.results.limit_answers import check_with_limit
 
@@ -150,32 +143,26 @@ def check(
     from tensorprog.language.writing import shown
 
     written = written_out(netsor) if rewritten else None
-    if form == "json":
-        found = header(netsor, report)
-        if written is not None:
-            steps = [step.to_json() for step in written.steps]
-            found["rewritten"] = {"steps": steps, "program": shown(written.netsor)}
-        if facts:
-            found["facts"] = facts_table(normalize(netsor).netsor)
-        print_json(found)
-    elif not quiet:
-        show(report.blocks())
-        if written is not None:
-            head = "in the theorem's form:" if report.grade in ("theorem", "remark") else "rewritten:"
-            lines = [f"  {step}" for step in written.steps[len(report.rewrites) :]]  # from the program judged
-            echo("\n".join(["", head, *lines, "", shown(written.netsor).rstrip()]))
-        if facts:
-            show([facts_grid(normalize(netsor).netsor)], apart=True)
-    return exit_code(report.grade, require)
+    found, lines = header(netsor, report), list[Any]()
+    if written is not None:
+        text = shown(written.netsor)
+        found["rewritten"] = {"steps": [step.to_json() for step in written.steps], "program": text}
+        head = "in the theorem's form:" if report.grade in ("theorem", "remark") else "rewritten:"
+        own = [f"  {step}" for step in written.steps[len(report.rewrites) :]]  # from the program judged
+        lines += ["\n".join(["", head, *own, "", text.rstrip()])]
+    if facts:
+        found["facts"] = facts_table(normalize(netsor).netsor)
+        lines += ["", facts_grid(normalize(netsor).netsor)]
+    answer(lambda: found, lambda: [report.blocks(), *lines])
+    return exit_code(report.grade)
 
 
-def _refused(program: Any, require: str | None, form: str) -> int:
+def _refused(program: Any) -> int:
     """0 if the program may have a limit; else the reason is on stderr."""
     report = program.check()
-    code = exit_code(report.grade, require)
+    code = exit_code(report.grade)
     if code:
-        if form == "json":
-            print_json(header(program.netsor, report) | {"limit": None})
+        answer(lambda: header(program.netsor, report) | {"limit": None}, tuple)
         complain(str(report))
     return code
 
@@ -216,82 +203,62 @@ def limit(
     samples: int,
     seed: int | None,
     max_memory: str | None,
-    form: str,
-    quiet: bool,
-    require: str | None,
 ) -> int:
     """Compile the infinite-width limit of FILE and print means, covariances and kurtosis with their errors,
     formulas with --symbolic or --latex, or with --self-check what the limit's own draws say of it.
     """
     program = open_program(file, overrides)
-    code = _refused(program, require, form)
+    code = _refused(program)
     if code:
         return code
-    formulas = symbolic or latex
+    formulas, report, told = symbolic or latex, program.check(), header(program.netsor, program.check())
     if sum((symbolic, latex, self_check, infinite is not None)) > 1 or (formulas and accuracy is not None):
         raise fail(
             "--symbolic, --latex, --self-check and --infinite print different things; --accuracy is about numbers",
             fix="one of them",
         )
     if formulas:
-        return _formulas(program, form, quiet, latex)
+        from tensorprog.limit.formulas.writing import document, law_json, law_text
+
+        known = program.limit(symbolic=True)
+        texts = {"symbols": list(known.symbols), "formulas": law_json(known.formulas), "latex": known.latex()}
+        plain = (str(report).splitlines()[0], *known.assumed)
+        answer(
+            lambda: told | {"limit": texts},
+            lambda: (
+                [document(known.formulas, known.grade, known.assumed).rstrip("\n")]
+                if latex
+                else ["\n".join(plain), f"\n{law_text(known.formulas)}"]
+            ),
+        )
+        return DONE
     from tensorprog.results.reference import Reference
 
     law = program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
     if self_check:
-        return _self_check(law, program, samples, seed or 0, form, quiet)
+        found = law.check(samples, seed or 0)
+        answer(lambda: told | {"self_check": found.to_json()}, lambda: [report.blocks()[0], "", found.blocks()])
+        if found.agrees:
+            return DONE
+        worst, count = found.contradicted[0], f"{len(found.contradicted)} of {len(found.rows)}"
+        complain(f"the limit is contradicted by its own draws in {count} numbers, most in {worst.quantity}")
+        return NOT_MET
     reference = Reference(law if infinite is None else law.infinite_heads(infinite))
-    refused = reference.refused()
-    whole = len(refused) == len(reference.law.outputs)
-    if form == "json":
-        print_json(header(program.netsor, program.check()) | {"limit": None if whole else reference.to_json()})
-    elif not quiet and not whole:
-        show(program.check().blocks()[:1])
-        if len(law.widths) > 1:
-            from tensorprog.limit.law.law import widths_text
+    whole = len(reference.refused()) == len(reference.law.outputs)
 
-            show([paragraph(widths_text(law.widths))])
+    def numbers() -> Iterator[Any]:
+        yield report.blocks()[0]
         if infinite is not None:
-            show([paragraph(f"the range of {infinite} to infinity, after the widths (extension: a conjecture)")])
-        show(reference.each_block(), apart=True)
+            yield paragraph(f"the range of {infinite} to infinity, after the widths (extension: a conjecture)")
+        for block in reference.blocks():
+            yield from ("", block)
         last = f"in brackets: the error of the last digits; largest error: {reference.law.error:.1e}"
-        show([paragraph(last)], apart=True)
+        yield from ("", paragraph(last))
+
+    answer(lambda: told | {"limit": None if whole else reference.to_json()}, tuple if whole else numbers)
     if refused := reference.refused():  # some of them only now
         raise reference.failed[refused[0]]
     return DONE
-
-
-def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
-    law = program.limit(symbolic=True)
-    from tensorprog.limit.formulas.writing import document, law_json, law_text
-
-    if form == "json":
-        found = {"symbols": list(law.symbols), "formulas": law_json(law.formulas), "latex": law.latex()}
-        print_json(header(program.netsor, program.check()) | {"limit": found})
-    elif latex and not quiet:
-        echo(document(law.formulas, law.grade, law.assumed).rstrip("\n"))
-    elif not quiet:
-        echo("\n".join([str(program.check()).splitlines()[0], *law.assumed]))
-        echo(f"\n{law_text(law.formulas)}")
-    return DONE
-
-
-def _self_check(law: Any, program: Any, samples: int, seed: int, form: str, quiet: bool) -> int:
-    found = law.check(samples, seed)
-    if form == "json":
-        print_json(header(program.netsor, program.check()) | {"self_check": found.to_json()})
-    elif not quiet:
-        show(program.check().blocks()[:1])
-        echo()
-        show(found.blocks())
-    if found.agrees:
-        return DONE
-    worst = found.contradicted[0]
-    complain(
-        f"the limit is contradicted by its own draws in {len(found.contradicted)} of {len(found.rows)} "
-        f"numbers, most in {worst.quantity}"
-    )
-    return NOT_MET
 
 
 @click.command(
@@ -308,9 +275,6 @@ def sample(
     seed: int | None,
     max_memory: str | None,
     out: Path,
-    form: str,
-    quiet: bool,
-    require: str | None,
 ) -> int:
     """Draw outputs and scores of FILE from its limit into an .npz file."""
     if out.suffix not in ("", ".npz"):
@@ -318,7 +282,7 @@ def sample(
     writable(out)
     out = out if out.suffix else out.with_name(f"{out.name}.npz")
     program = open_program(file, overrides)
-    code = _refused(program, require, form)
+    code = _refused(program)
     if code:
         return code
     from tensorprog.language.files import writing
@@ -327,8 +291,7 @@ def sample(
     with writing(out):
         draws.save(out)
     shapes = {name: list(draws[name].shape) for name in draws}
-    if form == "json":
-        print_json({"program": program.netsor.name, "file": str(out), "seed": seed or 0, "shapes": shapes})
-    elif not quiet:
-        echo(f"written to {out}: {', '.join(f'{name} {tuple(shape)}' for name, shape in shapes.items())}")
+    about = {"program": program.netsor.name, "file": str(out), "seed": seed or 0, "shapes": shapes}
+    said = f"written to {out}: {', '.join(f'{name} {tuple(shape)}' for name, shape in shapes.items())}"
+    answer(lambda: about, lambda: [said])
     return DONE

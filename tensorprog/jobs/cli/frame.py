@@ -138,9 +138,14 @@ def complain(text: str) -> None:
 
 def notice(text: str) -> None:
     """Print on stderr what is no error; nothing if the command was told to be quiet."""
-    context = click.get_current_context(silent=True)
-    if context is None or not context.params.get("quiet"):
+    if not asked("quiet"):
         complain(text)
+
+
+def asked(name: str) -> Any:
+    """What an option says that every command has, such as `quiet`."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(name)
 
 
 @contextlib.contextmanager
@@ -164,17 +169,27 @@ def cluster(scheduler: str | None) -> Iterator[Executor | None]:
         yield client.get_executor(pure=False)
 
 
-def show(blocks: Iterable[Block], apart: bool = False) -> None:
-    """Print what is to be seen of a result, each block after an empty line if they stand `apart`.
-
-    Blocks that are apart are printed as they come, so that those before one that fails are seen.
+def answer(found: Callable[[], Mapping[str, Any]], shown: Callable[[], Iterable[str | Block | list[Block]]]) -> None:
+    """Print a result as it was asked for: one JSON object, or lines, blocks and groups of blocks, each as it comes, so
+    that those before one that fails are seen; nothing if the command was told to be quiet.
     """
-    from tensorprog.show.terminal import show as print_blocks
+    from tensorprog.show.terminal import show
 
-    for group in ([block] for block in blocks) if apart else [blocks]:
-        if apart:
-            echo()
-        print_blocks(group, echo)
+    if asked("form") == "json":
+        print_json(found())
+    elif not asked("quiet"):
+        for part in shown():
+            if isinstance(part, str):
+                echo(part)
+            else:
+                show(part if isinstance(part, list) else [part], echo)
+
+
+def watching() -> Any:
+    """Notes on stderr and a bar on terminals, inside a `with` block."""
+    from tensorprog.show.terminal import Progress
+
+    return Progress(notes=not asked("quiet")).shown()
 
 
 def places(folder: Path, names: Iterable[object]) -> str:
@@ -200,9 +215,9 @@ def open_program(file: str, overrides: Mapping[str, str]) -> Any:
     return Program.from_netsor(load(file, overrides))
 
 
-def exit_code(grade: str, required: str | None) -> int:
+def exit_code(grade: str) -> int:
     """0 if a grade reaches the bar, which by default is any but outside, else 1, after saying why if it is inside."""
-    order = (*REQUIRED, "outside")
+    order, required = (*REQUIRED, "outside"), asked("require")
     if order.index(grade) <= order.index(required or "extension"):
         return DONE
     if grade != "outside":
@@ -299,6 +314,10 @@ def memory(_: click.Context, __: click.Parameter, text: str | None) -> str | Non
     return text
 
 
+def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+    context.meta[str(option.name)] = value
+
+
 def _place(_: click.Context, __: click.Parameter, text: str | None) -> Path | None:
     if text == "":
         raise fail("the path is empty; . is the folder you are in")
@@ -353,11 +372,15 @@ FORMAT = option(
     default="text",
     show_default=True,
     help="text, or json: one object and nothing else, with --quiet too.",
+    callback=_keep,
+    expose_value=False,
 )
-QUIET = option("--quiet", is_flag=True, help="Print nothing but errors.")
+QUIET = option("--quiet", is_flag=True, help="Print nothing but errors.", callback=_keep, expose_value=False)
 REQUIRE = option(
     "--require",
     type=click.Choice(REQUIRED),
+    callback=_keep,
+    expose_value=False,
     help="Leave with exit code 1 if the check's grade is below theorem, remark or extension.",
 )
 SEED = number("--seed", 0, "Seed of the random streams.")

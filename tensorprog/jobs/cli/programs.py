@@ -21,15 +21,14 @@ from tensorprog.jobs.cli.frame import (
     QUIET,
     SET,
     Command,
-    complain,
+    answer,
     echo,
     load,
+    notice,
     number,
     option,
     options,
     out,
-    print_json,
-    show,
     writable,
     write_files,
 )
@@ -55,7 +54,7 @@ MODELINE = "# yaml-language-server: $schema="
 )
 @option("--atoms", is_flag=True, help="List the nonlinearities that programs may use instead.")
 @options(FORMAT, QUIET)
-def list_(atoms: bool, form: str, quiet: bool) -> int:
+def list_(atoms: bool) -> int:
     """List the shipped programs with the grade of each."""
     from tensorprog.language.atoms import ATOMS, REDUCTIONS
 
@@ -67,10 +66,10 @@ def list_(atoms: bool, form: str, quiet: bool) -> int:
             written = ", ".join([*"xyz"[: atom.arity], *given])
             rows.append((atom.name, f"x {atom.operator} y" if atom.operator and "," in written else written, atom.doc))
         rows += [(f"{reducer.name}[i]", "x", reducer.doc) for reducer in REDUCTIONS.values()]
-    if form == "json":
-        print_json({"atoms" if atoms else "programs": [dict(zip(columns, row, strict=True)) for row in rows]})
-    elif not quiet:
-        show([Grid("", columns, tuple(rows), text_columns=tuple(range(len(columns))))])
+    answer(
+        lambda: {"atoms" if atoms else "programs": [dict(zip(columns, row, strict=True)) for row in rows]},
+        lambda: [Grid("", columns, tuple(rows), text_columns=tuple(range(len(columns))))],
+    )
     return DONE
 
 
@@ -94,7 +93,7 @@ def list_(atoms: bool, form: str, quiet: bool) -> int:
     help="Copy this program, shipped or a file, with the data it reads; default a small attention layer.",
 )
 @options(out("The file to write, or the folder to put it into; default NAME.yaml.", "FILE"), FORCE, QUIET)
-def new(name: str, source: str | None, out: Path | None, force: bool, quiet: bool) -> int:
+def new(name: str, source: str | None, out: Path | None, force: bool) -> int:
     """Write NAME.yaml, a small program with a comment on every section, ready to be checked, run and changed.
 
     Its first line leads editors to the schema of program files.
@@ -118,11 +117,10 @@ def new(name: str, source: str | None, out: Path | None, force: bool, quiet: boo
         for each in files
     }
     write_files({target: _text(path, name).encode()} | data, force)
-    if not quiet:
-        shown, picture = shlex.quote(str(target)), shlex.quote(str(target.with_suffix(".svg")))
-        commands = (f"tp check {shown}", f"tp-run {shown}", f"tp graph {shown} -o {picture}")
-        written = [f"written to {each}" for each in (target, *data)]
-        echo("\n".join([*written, "next:", *(f"  {text}" for text in commands)]))
+    shown, picture = shlex.quote(str(target)), shlex.quote(str(target.with_suffix(".svg")))
+    commands = (f"tp check {shown}", f"tp-run {shown}", f"tp graph {shown} -o {picture}")
+    written = [f"written to {each}" for each in (target, *data)]
+    answer(dict, lambda: [*written, "next:", *(f"  {text}" for text in commands)])
     return DONE
 
 
@@ -156,7 +154,7 @@ def _text(path: Path, name: str) -> str:
     out("The file to write: .svg, .dot, or .mmd for Mermaid; without it Mermaid text is printed.", "FILE"),
     QUIET,
 )
-def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, quiet: bool) -> int:
+def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None) -> int:
     """Draw the program as a graph, one node per statement, initial vector and weight.
 
     With --check boxes tell what they are in Assumption 1 (operands, their inputs and weights, scores, outputs), the
@@ -176,8 +174,7 @@ def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, 
     text = draw(build(netsor), check_with_limit(netsor) if judged else None)
     if out is not None:
         write_text(out, text)
-    if not quiet:
-        echo(text.rstrip() if out is None else f"written to {out}")
+    answer(dict, lambda: [text.rstrip() if out is None else f"written to {out}"])
     return DONE
 
 
@@ -221,7 +218,6 @@ def import_(
     no_check: bool,
     out: Path | None,
     force: bool,
-    quiet: bool,
 ) -> int:
     """Run FILE.py, and write what MAKE(n), a torch.nn.Module of width n, is at initialisation as a program.
 
@@ -253,15 +249,13 @@ def import_(
             np.save(stream := io.BytesIO(), array)
             files[target.parent / key] = stream.getvalue()
         write_files(files, force)
-    if not quiet:
-        show(told.blocks())
-        grade = program.check().grade
-        echo(f"grade: {grade}" + (f"; written to {', '.join(map(str, files))}" if files else ""))
+    where = f"; written to {', '.join(map(str, files))}" if files else ""
+    answer(dict, lambda: [told.blocks(), f"grade: {program.check().grade}{where}"])
     if against is not None:
         found = compare_torch(program, make, given, against, samples or 2000)
-        show(found.blocks())
-        if found.refused and not quiet:
-            complain(f"no limit to compare with: {found.refused}")
+        answer(dict, lambda: [found.blocks()])
+        if found.refused:
+            notice(f"no limit to compare with: {found.refused}")
     return DONE
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from tensorprog.jobs.cli.frame import (
     SET,
     WIDTH,
     Command,
+    answer,
     cluster,
-    echo,
     exit_code,
     header,
     interval,
@@ -33,8 +34,7 @@ from tensorprog.jobs.cli.frame import (
     out,
     pairs,
     places,
-    print_json,
-    show,
+    watching,
 )
 from tensorprog.language.errors import MissingPackageError, did_you_mean, fail, need_package
 
@@ -86,8 +86,6 @@ def sweep(
     workers: int | None,
     scheduler: str | None,
     out: Path | None,
-    form: str,
-    quiet: bool,
 ) -> int:
     """Run FILE at each width and each choice of constants, several times over, and compare each with its limit.
 
@@ -103,33 +101,28 @@ def sweep(
     if workers is not None and scheduler is not None:
         raise fail("--workers and --scheduler both say who draws", fix="one of them")
     program = open_program(file, overrides)
-    from tensorprog.jobs.sweeps import no_limit, summary, tables
+    from tensorprog.jobs.choices import choices_of
+    from tensorprog.jobs.sweeps import AXES, no_limit, summary, tables
     from tensorprog.jobs.sweeps import sweep as perform
     from tensorprog.results.study import default_out, settings_of
-    from tensorprog.show.terminal import Progress
 
     chosen = settings_of(program.netsor, {"width": width, "samples": samples, "seed": seed})
-    asked: dict[str, Any] = {"repeats": repeats, "samples": chosen.samples, "seed": chosen.seed, "workers": workers}
-    asked |= {"over": over, "variables": variables or None}
-    usual = default_out(program.netsor)
-    folder = out or usual.with_name(f"{usual.name}-sweep")
-    with Progress(notes=not quiet).shown() as told, cluster(scheduler) as executor:
+    keys: dict[str, Any] = {"samples": chosen.samples, "seed": chosen.seed, "repeats": repeats}
+    given: dict[str, Any] = keys | {"over": over, "variables": variables or None, "workers": workers}
+    folder = out or default_out(program.netsor, "-sweep")
+    with watching() as told, cluster(scheduler) as executor:
         told.stage("cells of the sweep")
         try:
-            found = perform(program, chosen.width, **asked, out=folder, executor=executor, progress=told.progress)
+            found = perform(program, chosen.width, **given, out=folder, executor=executor, progress=told.progress)
         except KeyboardInterrupt:
             told.note("the same command goes on from there")
             raise
     files = sorted(path.name for path in folder.iterdir() if path.suffix in (".nc", ".csv", ".png"))
-    if form == "json":
-        keys = {"program": program.name, "samples": chosen.samples, "seed": chosen.seed, "repeats": repeats}
-        print_json(keys | {"sweep": summary(found), "files": files})
-    elif not quiet:
-        for table in tables(found):
-            show([table])
-            echo()
-        echo(places(folder, files))
-    return DONE if len(no_limit(found)) < len(summary(found)) else OUTSIDE
+    answer(
+        lambda: {"program": program.name, **keys, "sweep": summary(found), "files": files},
+        lambda: [*chain.from_iterable((table, "") for table in tables(found)), places(folder, files)],
+    )
+    return DONE if len(no_limit(found)) < len(choices_of(found, AXES)) else OUTSIDE
 
 
 # ---- layers ----------------------------------------------------------------------------------------------------------
@@ -170,9 +163,6 @@ def depth(
     seed: int | None,
     draws: int,
     out: Path | None,
-    form: str,
-    quiet: bool,
-    require: str | None,
 ) -> int:
     """Follow the tokens of a family Z of FILE, such as z of z[t,i], through the layers of the limit.
 
@@ -186,15 +176,12 @@ def depth(
     from tensorprog.jobs.depths.results import depth_json, save_picture, tables
     from tensorprog.language.files import json_text, write_text, writing
     from tensorprog.results.study import default_out
-    from tensorprog.show.terminal import Progress
 
     asked: dict[str, Any] = {"index": index, "to": to, "over": {n: v for n, v in given.items() if len(v) > 1}}
     drawn: dict[str, Any] = {"width": width or (), "draws": draws, "samples": samples, "seed": seed or 0}
-    with Progress(notes=not quiet).shown() as listener:
+    with watching() as listener:
         found = profile(program, family, gradients=gradients, progress=listener.progress, **asked, **drawn)
-    usual = default_out(program.netsor)
-    folder = out or usual.with_name(f"{usual.name}-depth")
-    report = program.check()
+    folder, report = out or default_out(program.netsor, "-depth"), program.check()
     written, text = ["depth.json"], depth_json(found, report, program.netsor)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -205,12 +192,9 @@ def depth(
         written.append("depth.png")
     except MissingPackageError as error:
         notice(f"there is no picture: {error}")
-    if form == "json":
-        print_json(text)
-    elif not quiet:
-        show(tables(found, report), apart=True)
-        echo("\n" + places(folder, written))
-    return exit_code(report.grade, require)
+    blocks = chain.from_iterable(("", block) for block in tables(found, report))
+    answer(lambda: text, lambda: [*blocks, "", places(folder, written)])
+    return exit_code(report.grade)
 
 
 @click.command(
@@ -250,9 +234,6 @@ def solve(
     between: tuple[float, float] | None,
     seed: int | None,
     draws: int,
-    form: str,
-    quiet: bool,
-    require: str | None,
 ) -> int:
     """Find the CONSTANT of FILE for which a quantity of the last layer of a family has a value.
 
@@ -268,14 +249,15 @@ def solve(
     question = ask(program, family, index, to, quantity == "gradient_norm")
     search = searched(question, constant, quantity, value, growth, draws, seed or 0)
     report, found = program.check(), search.find(between)
-    if form == "json":
-        about = {"constant": constant, "quantity": quantity, "growth": growth, "of": family, "index": question.index}
-        print_json(header(program.netsor, report) | about | {"layer": question.layers[search.places[0]]} | found)
-    elif not quiet:
-        show([summary(program.netsor.name, report)])
-        error = found["error"] if found["error"] > 1e-9 * abs(found["value"]) else 0.0
-        echo(f"{constant} = {number(found['value'], error)}: {search.said} of {search.place} is {value:g}")
-    return exit_code(report.grade, require)
+    about = {"constant": constant, "quantity": quantity, "growth": growth, "of": family, "index": question.index}
+    error = found["error"] if found["error"] > 1e-9 * abs(found["value"]) else 0.0
+    told = f"{constant} = {number(found['value'], error)}: {search.said} of {search.place} is {value:g}"
+    layer = {"layer": question.layers[search.places[0]]}
+    answer(
+        lambda: header(program.netsor, report) | about | layer | found,
+        lambda: [summary(program.netsor.name, report), told],
+    )
+    return exit_code(report.grade)
 
 
 # ---- tp paper --------------------------------------------------------------------------------------------------------
@@ -290,9 +272,7 @@ def solve(
 @options(number("--samples", 100, "Networks drawn at each width.", "50000"))
 @options(number("--repeats", 2, "Trials of the figures on KL divergence.", "10"), SEED)
 @options(out("Where files go.", default=Path("runs/paper"), show_default=True), FORMAT, QUIET)
-def paper(
-    names: tuple[str, ...], samples: int, repeats: int, seed: int | None, out: Path, form: str, quiet: bool
-) -> int:
+def paper(names: tuple[str, ...], samples: int, repeats: int, seed: int | None, out: Path) -> int:
     """Make figures of Sakai, Karakida & Imaizumi 2025: fig1a, fig1b, fig2a, fig2b, fig3, relu, or all.
 
     Without a FIGURE they are listed. For each the folder receives the picture as .png, .svg and .pdf, tables of
@@ -307,27 +287,25 @@ def paper(
         hint = did_you_mean(wrong[0], [*known, ALL]).replace("known names", "figures")
         raise fail(f"there is no figure {', '.join(wrong)}", fix=hint)
     if not names:
-        rows = tuple((figure.name, figure.title, figure.shows) for figure in known.values())
-        if form == "json":
-            keys = ("figure", "title", "shows")
-            print_json({"figures": [dict(zip(keys, row, strict=True)) for row in rows]})
-        elif not quiet:
-            show([Grid("", ("figure", "in the paper", "what"), rows, text_columns=(0, 1, 2))])
+        rows, keys = tuple((one.name, one.title, one.shows) for one in known.values()), ("figure", "title", "shows")
+        answer(
+            lambda: {"figures": [dict(zip(keys, row, strict=True)) for row in rows]},
+            lambda: [Grid("", ("figure", "in the paper", "what"), rows, text_columns=(0, 1, 2))],
+        )
         return DONE
-    from tensorprog.show.terminal import Progress
-
     need_package("matplotlib", "pictures", "plot")
-    settings = example.Settings(samples, seed or 0, repeats)
+    settings, made = example.Settings(samples, seed or 0, repeats), list[Any]()
     chosen = [known[name] for name in (known if ALL in names else dict.fromkeys(names))]
-    made = []
-    with Progress(notes=not quiet).shown() as listener:
+    with watching() as listener:
         for count, figure in enumerate(chosen, 1):
             listener.stage(f"figure {count} of {len(chosen)}, {figure.name}")
             made.append(example.make(figure, settings, out, listener))
-    if form == "json":
-        print_json({"figures": made})
-    elif not quiet:
-        for found in made:
-            lines = [f"{found['title']}: {found['shows']}", *(f"  {line}" for line in found["summary"])]
-            echo("\n".join([*lines, places(out, found["files"])]))
+    answer(
+        lambda: {"figures": made},
+        lambda: [
+            "\n".join([f"{one['title']}: {one['shows']}", *(f"  {line}" for line in one["summary"])])
+            + f"\n{places(out, one['files'])}"
+            for one in made
+        ],
+    )
     return DONE
