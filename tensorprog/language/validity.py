@@ -506,8 +506,8 @@ class _Checker:
         """Which families are vectors, and of what width: a fixpoint, because definitions may be mutual."""
         netsor, before = self.netsor, {"": ""}
         width = {name: family.width for name, family in self.families.items() if family.kind == "vector"}
-        while width != before:
-            before = dict(width)
+        while known < len(width):
+            known = len(width)
             for statement in netsor.body:
                 name, given = statement.target.name, [width[v.name] for v in statement.inputs if v.name in width]
                 if isinstance(statement, MatMul):
@@ -541,8 +541,8 @@ class _Checker:
                 need(found in ("", own), f"{name} has width {own}, but {operand.name} has width {found}", place)
         if isinstance(statement, Dot):
             need(
-                "" in given or given[0] == given[1],
-                f"Dot of {inputs[0].name} (width {given[0]}) and {inputs[1].name} (width {given[1]})",
+                "" in given or given[0] == given[-1],
+                f"Dot of {inputs[0].name} (width {given[0]}) and {inputs[-1].name} (width {given[-1]})",
                 span,
                 "both operands need the same width",
             )

@@ -5,7 +5,7 @@ A score on the scale n**-0.5 has a limit only if its mean is 0: else it grows li
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tensorprog.check.clauses.context import (
@@ -258,12 +258,12 @@ def _tied(check: Context, left: Operand, right: Operand, verdict: Verdict, witne
     )
 
 
-@rule("transposes", "Yang 2020 (arXiv 2006.14548), NetsorT")
-def transposes(check: Context) -> Iterator[Finding]:
-    """No matrix is used both as it is and transposed.
+@rule("transposes", "Yang 2020 (arXiv 2009.10685), NetsorT")
+def transposes(check: Context) -> Iterator[Finding | Claim]:
+    """A matrix beside its transpose: their products have Onsager terms, unless gradient independence takes them away.
 
-    Source    Yang 2020 (arXiv 2006.14548), NetsorT: the limit of W^T y is a Gaussian variable plus, for each W x that y
-              depends on, a multiple of E[dZ^y / dZ^(W x)] Z^x
+    Source    Yang 2020 (arXiv 2009.10685), NetsorT, for pseudo-Lipschitz functions: the limit of W^T y is a Gaussian
+              variable plus, for each W x that y depends on, a multiple of E[dZ^y / dZ^(W x)] Z^x
     """
     independent = independence(check.netsor)
     if independent.holds:
@@ -278,28 +278,50 @@ def transposes(check: Context) -> Iterator[Finding]:
             source=GRADIENTS,
         )
         return
-    for weight in check.netsor.weights:
-        uses: dict[bool, list[int]] = {False: [], True: []}
-        for position in check.structure.uses[weight.name]:
-            uses[check.structure.product(position).transposed].append(position)
-        for position in uses[True]:
-            met = [(plain, *check.structure.same_member(plain, position)) for plain in uses[False]]
-            possible = [entry for entry in met if entry[1] is not HOLDS]
-            if not possible:
-                continue
-            plain, verdict, witness = next((entry for entry in possible if entry[1] is FAILS), possible[0])
-            one, two = check.structure.product(plain), check.structure.product(position)
-            chain = check.structure.chain(plain, position) or check.structure.chain(position, plain)
-            message = (
-                f"{two} and {one} {'use' if verdict is FAILS else 'may use'} the same matrix{shown_place(witness)}"
-                + (f", and one depends on the other through {check.chain_text(chain)}" if chain else "")
-                + ". A matrix and its transpose together need NetsorT, where the limit of "
-                f"{two.target} has a further term: for each {one.weight} x that {two.vector} depends on, "
-                "a multiple of Z^x"
-            )
-            if independent.reason:
-                message += f"; the multiples do not vanish by gradient independence: {independent.reason}"
-            yield check.used_again(verdict, plain, position, message, (chain,) if chain else ())
+    found = [entry for weight in check.netsor.weights for entry in _both_ways(check, weight.name)]
+    beside = _beside_transposes(check) if found else ""
+    for verdict, plain, position, place in found if beside else ():
+        one, two = check.structure.product(plain), check.structure.product(position)
+        message = (
+            f"{two} and {one} {'use' if verdict is FAILS else 'may use'} the same matrix{shown_place(place)}, beside "
+            f"{beside}: there the limit of products with a matrix and its transpose is not known"
+        )
+        chain = check.structure.chain(plain, position) or check.structure.chain(position, plain)
+        yield check.used_again(verdict, plain, position, message, (chain,) if chain else ())
+    if found and not beside:
+        positions = tuple(position for _, _, position, _ in found)
+        names = ", ".join(dict.fromkeys(str(check.structure.product(p).matrix) for p in positions))
+        rough = [p for p, _ in check.nonlins() if check.calculus.verdict("pseudo-Lipschitz", p) is not HOLDS]
+        said = f"{names}: products with a matrix and its transpose are Gaussian vectors and Onsager terms (NetsorT)"
+        if rough:
+            texts = ", ".join(dict.fromkeys(map(check.text, rough)))
+            said += f"; {texts}: not pseudo-Lipschitz, as the theorem asks, so the terms are in Stein's form"
+        yield Claim("transposes", "conjecture" if rough else "proved", said)
+        yield check.finding("holds", positions, said)
+
+
+def _both_ways(check: Context, weight: str) -> Iterator[tuple[Verdict, int, int, Mapping[str, int]]]:
+    """The transposed products of a weight, each with a plain one that may use the same matrix, and where."""
+    uses: dict[bool, list[int]] = {False: [], True: []}
+    for position in check.structure.uses[weight]:
+        uses[check.structure.product(position).transposed].append(position)
+    for position in uses[True]:
+        met = [(plain, *check.structure.same_member(plain, position)) for plain in uses[False]]
+        possible = [entry for entry in met if entry[1] is not HOLDS]
+        if possible:
+            plain, verdict, place = next((entry for entry in possible if entry[1] is FAILS), possible[0])
+            yield verdict, plain, position, place
+
+
+def _beside_transposes(check: Context) -> str:
+    """What stands beside transposes for which the limit is not known; empty if nothing does."""
+    body = [check.netsor.body[p] for p in check.structure.relevant]
+    read = {v.name for s in body for v in (s.target, *s.inputs)}
+    if check.scored:
+        return "a score"
+    if {check.netsor.families[name].width for name in read} & dict(check.netsor.fixed_widths).keys():
+        return "a width that stays finite"
+    return "a coordinate vector" if any(v.grid for v in check.netsor.initial if v.name in read) else ""
 
 
 # -- variances ---------------------------------------------------------------------------------------------------------

@@ -386,14 +386,19 @@ class Conditioned(NumericRecursion):
         """
         self.recurrences.ensure(name)
         if name not in self._coordinates and name in self.parts.carried:
-            self._carry()
+            self._carry(name)
         if name not in self._coordinates:
             self._draw(name, self.netsor.families[name].ranges)
         return self._coordinates[name]
 
-    def _carry(self) -> None:
-        """One coordinate of all that recurrences carry along without a MatMul, step by step."""
-        names = {name for name in self.parts.carried if self.netsor.families[name].kind == "vector"}
+    def _carry(self, name: str) -> None:
+        """One coordinate of a vector that is carried along, and of those that it is a function of, step by step."""
+        names, waiting = {name}, [name]
+        while waiting:
+            statements = map(self.parts.statement, self.netsor.families[waiting.pop()].statements)
+            new = {v.name for expr in statements for v in variables(expr)} & self.parts.carried - names
+            waiting += new
+            names |= new
         for name in names:
             self._coordinates[name] = np.zeros((self.normals.draws, *self.netsor.families[name].shape, 1))
         for step in self.recurrences.steps:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from itertools import count, product
 
-from tensorprog.check.signs import with_copies
+from tensorprog.check.signs import transposed_weight, with_copies
 from tensorprog.language.arrows import acyclic
 from tensorprog.language.errors import NotCompiledError, Problem
 from tensorprog.language.expr import (
@@ -22,12 +22,12 @@ from tensorprog.language.expr import (
     reindexed,
     slots_of,
 )
-from tensorprog.language.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
+from tensorprog.language.ir import Dot, Family, Index, MatMul, Netsor, Nonlin, Range, Statement
 from tensorprog.language.schedule import Loop, positions, schedule, upstream
 
 __all__ = [
-    "ONE", "ZERO", "Box", "Condition", "Reading",
-    "at_positions", "carried", "depth", "indicator", "is_layered", "not_compiled", "place",
+    "ONE", "ZERO", "Box", "Condition", "Corrected", "Reading",
+    "at_positions", "carried", "depth", "indicator", "is_layered", "looped", "not_compiled", "place",
     "random_families", "readings", "reads_beyond", "reductions", "refuse_steps",
     "single", "target_box", "with_summands", "without_transposes",
 ]  # fmt: skip
@@ -144,20 +144,100 @@ def is_layered(netsor: Netsor, random: frozenset[str]) -> bool:
     return bool(netsor.fixed_widths) or any(s.vector.name in random for s in products)
 
 
-def without_transposes(netsor: Netsor) -> Netsor:
-    """The program without what transposed weights make, if no output depends on that, or with weights of their own.
+@dataclass(frozen=True)
+class Onsager(Dot):
+    """A coefficient of an Onsager term: E[dZ^left / dZ^right], right the Gaussian hat of a product the other way."""
 
-    Raises    NotCompiledError if an output depends on a transpose that is not independent of its weight in the limit
+    @property
+    def inputs(self) -> tuple[Variable, ...]:
+        """What is made before: the hats of later products have the coefficient 0."""
+        return (self.left,)
+
+
+@dataclass(frozen=True)
+class Corrected(Nonlin):
+    """A product of a weight that is used both ways: a Gaussian vector, its hat, and Onsager terms, `coefficients * y`.
+
+    `product` makes the hat; `other` is the weight that stands for the other way.
+    """
+
+    product: MatMul = field(kw_only=True)
+    other: str = field(kw_only=True)
+    coefficients: tuple[Onsager, ...] = field(kw_only=True)
+
+    @property
+    def inputs(self) -> tuple[Variable, ...]:
+        """What is made before: the terms of later products are 0."""
+        return (self.product.target, *(coefficient.target for coefficient in self.coefficients))
+
+
+def without_transposes(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
+    """The program with weights of their own in the place of transposes.
+
+    Hats of W and of W^T are independent; where a product depends on one the other way, it is `Corrected`.  Beside
+    scores, widths that stay finite and coordinate vectors, what transposes make is left out.
+
+    Raises    NotCompiledError where outputs depend on that
     """
     netsor = with_copies(netsor)
-    transposed = [s for s in netsor.body if isinstance(s, MatMul) and s.transposed]
-    used = upstream(netsor, netsor.outputs) if transposed else frozenset()
-    for statement in transposed:
-        if statement.target.name in used:
-            raise not_compiled(statement, f"{statement.matrix} is a transposed weight", "a weight of its own")
-    made = {statement.target.name for statement in transposed}
-    body = tuple(s for s in netsor.body if s.target.name in used or not made & upstream(netsor, [s.target.name]))
-    return replace(netsor, body=body) if transposed else netsor
+    turned = {s.weight.name: s for s in netsor.body if isinstance(s, MatMul) and s.transposed}
+    beside = (
+        "a score" if netsor.scores else "a width that stays finite" if netsor.fixed_widths
+        else "a coordinate vector" if any(v.grid for v in netsor.initial) else ""
+    )  # fmt: skip
+    if turned and beside:
+        used = upstream(netsor, netsor.outputs)
+        for statement in netsor.body:
+            if isinstance(statement, MatMul) and statement.transposed and statement.target.name in used:
+                said = f"{statement.matrix} is a transposed weight, beside {beside}"
+                raise not_compiled(statement, said, "a weight of its own")
+        made = {s.target.name for s in netsor.body if isinstance(s, MatMul) and s.transposed}
+        kept = (s for s in netsor.body if s.target.name in used or not made & upstream(netsor, [s.target.name]))
+        return replace(netsor, body=tuple(kept))
+    return _corrected(netsor, list(turned), fresh) if turned else netsor
+
+
+def _corrected(netsor: Netsor, turned: Sequence[str], fresh: Callable[[str], str]) -> Netsor:
+    """The program with weights in the place of transposes, and Onsager terms where products depend on each other."""
+    weights = {name: (name, fresh(name)) for name in turned}  # as it is, and transposed
+    copies = [transposed_weight(netsor, netsor.weight[name], own) for name, (_, own) in weights.items()]
+    products = [s for s in netsor.body if isinstance(s, MatMul) and s.weight.name in weights]
+    met: dict[MatMul, list[MatMul]] = {}
+    for s in products:
+        before = upstream(netsor, [s.vector.name])
+        opposite = (o for o in products if o.weight.name == s.weight.name and o.transposed != s.transposed)
+        met[s] = [o for o in opposite if o.target.name in before]
+    hats = {
+        s: Variable(fresh(f"{s.target.name}_hat"), tuple(slot for slot in s.target.slots if slot.bare))
+        if met[s]
+        else s.target
+        for s in products
+    }
+    second: dict[str, Index] = {}
+    made: list[Statement] = []
+    for s in netsor.body:
+        if not isinstance(s, MatMul) or s.weight.name not in weights:
+            made.append(s)
+            continue
+        own, other = weights[s.weight.name][:: -1 if s.transposed else 1]
+        product = replace(s, target=hats[s], weight=replace(s.weight, name=own), transposed=False)
+        made.append(product)
+        terms, coefficients = [hats[s]], list[Onsager]()
+        for o in met[s]:
+            names = [str(slot.bare) for slot in hats[o].slots if slot.bare]
+            for name in names:
+                second.setdefault(name, replace(netsor.index[name], name=fresh(name), boundary="", text=""))
+            moved = {name: Affine.index(second[name].name) for name in names}
+            slots = (*(slot for slot in s.target.slots if slot.bare), *moved.values())
+            found = Variable(fresh(f"onsager_{s.target.name}_{o.target.name}"), slots)
+            coefficients.append(Onsager(found, s.vector, reindexed(hats[o], moved), "1/n", s.span))
+            term = Call("multiply", (found, reindexed(o.vector, moved)))
+            terms.append(Reduction("sum", tuple(second[name].name for name in names), term) if names else term)
+        if met[s]:
+            expr, given = reduce(lambda one, two: Call("add", (one, two)), terms), tuple(coefficients)
+            made += [*given, Corrected(s.target, expr, "", s.span, product=product, other=other, coefficients=given)]
+    indices = (*netsor.indices, *second.values())
+    return replace(netsor, body=tuple(made), weights=(*netsor.weights, *copies), indices=indices)
 
 
 def depth(expr: Expr) -> int:
@@ -174,15 +254,20 @@ def reductions(expr: Expr) -> list[Reduction]:
     return found + [node for child in expr.children for node in reductions(child)]
 
 
+def looped(netsor: Netsor, statements: Sequence[Statement]) -> set[str]:
+    """Families that recur by some statements."""
+    order, _ = schedule(statements, netsor.ranges, netsor.boundaries)
+    loops = (entry for entry in order if isinstance(entry, Loop))
+    return {statements[position].target.name for loop in loops for position in positions(loop.body)}
+
+
 def carried(netsor: Netsor) -> frozenset[str]:
     """Families in a recurrence that no MatMul or Dot interrupts, as the cells of an LSTM: functions of all steps.
 
     Of families that are carried along together, as few as every cycle passes through; the others are written into them.
     """
     nonlins = [s for s in netsor.body if isinstance(s, Nonlin)]
-    order, _ = schedule(nonlins, netsor.ranges, netsor.boundaries)
-    looped = [position for entry in order if isinstance(entry, Loop) for position in positions(entry.body)]
-    found = {nonlins[position].target.name for position in looped}
+    found = looped(netsor, nonlins)
     reads = {name: {v.name for s in nonlins if s.target.name == name for v in s.inputs} & found for name in found}
     written: set[str] = set()
     for name in sorted(found):
@@ -210,7 +295,7 @@ def single(netsor: Netsor) -> Netsor:
     A MatMul that is one of several definitions gets a family of its own, of which the family is a copy there; an
     operand of a score that is read beyond a boundary becomes a MatMul at the slots that are read.
 
-    Raises    NotCompiledError for transposed weights, and scores with several definitions
+    Raises    NotCompiledError for transposed weights beside scores, and scores with several definitions
     """
     taken = {*netsor.families, *netsor.index, *netsor.constant, *(width for width, *_ in netsor.widths)}
     taken |= set(dict(netsor.fixed_widths))
@@ -220,7 +305,7 @@ def single(netsor: Netsor) -> Netsor:
         taken.add(own)
         return own
 
-    netsor = uniform_coordinates(without_transposes(netsor), fresh)
+    netsor = uniform_coordinates(without_transposes(netsor, fresh), fresh)
     body: list[Statement] = []
     for statement in netsor.body:
         several = len(netsor.families[statement.target.name].statements) > 1

@@ -45,10 +45,12 @@ from tensorprog.limit.form.definitions import (
     ZERO,
     Box,
     Condition,
+    Corrected,
     Reading,
     carried,
     depth,
     indicator,
+    looped,
     not_compiled,
     positions_of,
     random_families,
@@ -186,9 +188,16 @@ class SumsOfFunctions:
         self.spelled: dict[str, list[int]] = {}
         made = {s.target.name for s in netsor.body if isinstance(s, Nonlin)}
         self._bases = {n for n, family in netsor.families.items() if family.kind == "vector" and n not in made}
-        self.carried = carried(netsor)
+        corrected = dict.fromkeys(s.target.name for s in netsor.body if isinstance(s, Corrected))
+        self.carried = carried(netsor) | corrected.keys()
+        recur = looped(netsor, netsor.body)
+        for name in corrected:  # those that are linear in Gaussian vectors are Gaussian
+            written = [part for p in netsor.families[name].statements for part in self.split(self.statement(p))]
+            self.carried -= {name} if name not in recur and all(map(self.gaussian, written)) else set()
         known: dict[tuple[int, Step], Expr] = {}
-        while sums := {name: found for name in sorted(self.carried) if (found := running_sum(self, name))}:
+        while sums := {
+            name: found for name in sorted(self.carried - corrected.keys()) if (found := running_sum(self, name))
+        }:
             known |= {(position, ()): expr for position, expr in sums.values()}
             self.carried -= sums.keys()
             self._inlined = dict(known)

@@ -177,6 +177,11 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
                 "scores behind scores and widths that stay finite have no formulas yet; limit() without symbolic=True "
                 "gives their numbers"
             )
+        if self.program.corrected:
+            raise NotCompiledError(
+                "Onsager terms of a matrix beside its transpose have no formulas yet; limit() without symbolic=True gives "
+                "their numbers"
+            )
         self.joint = {name: law.joint for name, law in initial_laws(self.netsor).items()}
         self.converter = Converter(self.netsor, kept)
         self.definitions: dict[Any, Definition] = {}  # by name

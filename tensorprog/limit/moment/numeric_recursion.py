@@ -19,10 +19,11 @@ from tensorprog.limit.form.definitions import reductions
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.moment.indexed import NOTHING, Equations, solve
 from tensorprog.limit.moment.numbers import Numbers
+from tensorprog.limit.moment.onsager import exact_coefficients
 from tensorprog.limit.moment.points import NUMBERS, VectorsAtPoints
 from tensorprog.limit.moment.products import Factors, ProductOfFunctions
 from tensorprog.limit.moment.recurrences import Recurrences
-from tensorprog.limit.moment.values import IndexedValues, Value
+from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
 
 __all__ = ["NumericRecursion"]
 
@@ -184,10 +185,23 @@ class NumericRecursion(Numbers):
         return self._compute(f, g, self.over(held), solve(self.wanted(f, g, names)))
 
     def _average(self, name: str) -> Value:
+        if name in self.program.corrected:
+            return self._coefficient(name)
         self.ready(name)
         if name in self.recurrences.active and name not in self._averages:  # as far as it is known
             return self.recurrences.averages.get(name, Value.of(0.0))
         return super()._average(name)
+
+    def _coefficient(self, name: str) -> Value:
+        """The coefficients of an Onsager term: with the vectors at points, or from exact moments."""
+        statement = self.program.corrected[name]
+        product, places = statement.target.name, position_names(self.netsor, name)
+        if product not in self.parts.carried:
+            if name not in self._averages:
+                self._averages |= exact_coefficients(self, statement)
+            return self._averages[name]
+        self.points.values(product, tuple(self.netsor.families[product].ranges))
+        return Value.of(self.points.coefficients[name], (REPLICATE, *places))
 
     def whole_average(self, name: str) -> Value:
         """All averages of a family, of those in recurrences as they have been filled in."""

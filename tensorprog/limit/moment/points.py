@@ -42,11 +42,12 @@ from tensorprog.language.expr import Affine, Variable, product_of
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import Step
-from tensorprog.limit.form.definitions import Box, place, target_box
+from tensorprog.limit.form.definitions import Box, Corrected, place, target_box
 from tensorprog.limit.form.sums_of_functions import ONE, SumsOfFunctions, WeightedFunction
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import need, numbers_at_once
 from tensorprog.limit.moment.numbers import Numbers, initial_draws
+from tensorprog.limit.moment.onsager import coefficients_at_points
 from tensorprog.limit.moment.values import REPLICATE, Value
 
 __all__ = ["FEWEST", "VectorsAtPoints", "variables_drawn"]
@@ -82,6 +83,7 @@ class VectorsAtPoints:
         self.numbers, self.netsor, self.parts = numbers, numbers.netsor, numbers.parts
         self.steps, self.vectors, self._held = steps, vectors, held
         self._values: dict[str, Array] = {}
+        self.coefficients: dict[str, Array] = {}  # of Onsager terms, over (replicates, *members)
         self._done: set[int] = set()
         self._closures: dict[str, tuple[set[str], list[int]]] = {}
         self._limit = len(steps)  # steps from here on are not to be made yet
@@ -123,6 +125,7 @@ class VectorsAtPoints:
                 other = waiting.pop()
                 statements = [self.netsor.body[p] for p in self.netsor.families[other].statements]
                 read = {v.name for s in statements if not isinstance(s, MatMul) for v in s.inputs}
+                read |= {s.product.vector.name for s in statements if isinstance(s, Corrected)}
                 waiting += [v for v in read - found if self.netsor.families[v].kind == "vector"]
                 found |= set(waiting)
             steps = [k for k, step in enumerate(self.steps) if step.statement.target.name in found]
@@ -202,7 +205,7 @@ class VectorsAtPoints:
         for number in (k for k in waiting if k <= last):  # no step reads what later ones make
             before, self._limit = self._limit, number
             try:
-                self._make(self.steps[number])
+                self._make(number)
             finally:
                 self._limit = before
             self._done.add(number)
@@ -213,13 +216,16 @@ class VectorsAtPoints:
         both = zip(target_box(statement, ranges), box, strict=False)
         return statement.target.name == name and all(a < stop and start < b for (a, b), (start, stop) in both)
 
-    def _make(self, step: Step) -> None:
+    def _make(self, number: int) -> None:
         """The members that a step makes, at the points."""
+        step = self.steps[number]
         statement, ranges = step.statement, step.ranges(self.netsor.ranges)
         name, box = statement.target.name, target_box(statement, ranges)
         if isinstance(statement, Nonlin):
             axes = (REPLICATE, *(slot.bare or f"={k}" for k, slot in enumerate(statement.target.slots)), COORDINATE)
-            found = align(evaluate(statement.expr, Scope(self.netsor, ranges, self._read)), axes)
+            if isinstance(statement, Corrected):
+                coefficients_at_points(self, statement, ranges, number)
+            found = align(evaluate(statement.expr, Scope(self.netsor, ranges, self.read)), axes)
         else:
             found = self._product(name, box)
         shape = (self.lead, *self.netsor.families[name].shape, self.total)
@@ -234,13 +240,13 @@ class VectorsAtPoints:
         members, back = np.unique(member, return_inverse=True)
         stop = int(column.max(initial=-1)) + 1
         normals = self.normals[weight][:, members, :stop]
-        factor = self._factor(weight, members, stop).astype(np.float32)
+        factor = self.factor(weight, members, stop).astype(np.float32)
         if len(members) == 1:
             rows = factor[:, 0, column.reshape(-1)] @ normals[:, 0]
             return rows.reshape(len(rows), *flat.shape, -1)
         return (factor @ normals)[:, back.reshape(flat.shape), column]
 
-    def _factor(self, weight: str, members: Array, stop: int) -> Array:
+    def factor(self, weight: str, members: Array, stop: int) -> Array:
         """Triangular factors of the covariance of the first products of some weight members."""
         owner, places = (table[weight][members, :stop] for table in (self.columns.owner, self.columns.place))
         families = self.columns.families[weight]
@@ -261,8 +267,12 @@ class VectorsAtPoints:
         self.numbers.relative = max(self.numbers.relative, float(np.max(relative, initial=0.0)))
         return triangular(cov)
 
-    def _read(self, reference: Variable, ranges: Ranges) -> Open:
+    def read(self, reference: Variable, ranges: Ranges) -> Open:
+        """What a reference means at the points, over the indices in its slots."""
         family = self.netsor.families[reference.name]
+        if reference.name in self.coefficients:
+            starts, values = [start for start, _ in family.ranges], self.coefficients[reference.name]
+            return take(values, (REPLICATE,), starts, reference.slots, (), ranges)
         if family.kind == "scalar":
             return self.numbers.average_at(reference, ranges).value
         box = tuple(slot.span(ranges) for slot in reference.slots)
@@ -278,7 +288,7 @@ class VectorsAtPoints:
         sides = []
         for side in (p, q):
             body = product_of([factor.expression for factor in side] or [ONE])
-            value = evaluate(body, Scope(self.netsor, own, self._read))
+            value = evaluate(body, Scope(self.netsor, own, self.read))
             lead = [axis for axis in (REPLICATE, COORDINATE) if axis not in value.axes]
             axes = (REPLICATE, *(axis for axis in value.axes if axis not in (REPLICATE, COORDINATE)), COORDINATE)
             sizes = dict(zip(value.axes, value.data.shape, strict=True)) | {REPLICATE: self.lead}

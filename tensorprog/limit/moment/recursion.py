@@ -35,6 +35,7 @@ from tensorprog.language.expr import Affine, Expr, Number, Variable, reindexed, 
 from tensorprog.language.ir import Dot, MatMul, Netsor, Range, Statement
 from tensorprog.limit.form.definitions import (
     Condition,
+    Corrected,
     Reading,
     at_positions,
     indicator,
@@ -88,6 +89,8 @@ class _Prepared:
         self.netsor, self.summands = with_summands(netsor, self.scores)
         self.random = random_families(self.netsor)
         self.parts = SumsOfFunctions(self.netsor)
+        corrected = (s for s in self.netsor.body if isinstance(s, Corrected))
+        self.corrected = {c.target.name: s for s in corrected for c in s.coefficients}
         self.known: dict[Any, Any] = {}  # what else is asked of it
 
 
