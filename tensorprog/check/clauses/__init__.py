@@ -92,6 +92,8 @@ def check(netsor: Netsor, numbers: LimitNumbers | None = None) -> Report:
         source = f"{SAKAI}, with {NETSOR_PLUS}" if scored else NETSOR_PLUS
     if any(f.source == GRADIENTS for f in findings):
         source = f"{source}, with {GRADIENTS}"
+    if grade == "extension" and any(c.name == transposes.name for c in claims):
+        source = f"{source}, with {transposes.source}"
     together = _together(claims) if grade == "extension" else ()
     rate = "sqrt(n)" if consequence == DIVERGES else ""
     return Report(netsor.name, grade, source, tuple(findings), together, consequence, rate, rewritten.steps)

@@ -9,7 +9,7 @@ from functools import lru_cache, reduce
 from itertools import count, product
 
 from tensorprog.check.signs import transposed_weight, with_copies
-from tensorprog.language.arrows import acyclic
+from tensorprog.language.arrows import acyclic, components
 from tensorprog.language.errors import NotCompiledError, Problem
 from tensorprog.language.expr import (
     Affine,
@@ -27,7 +27,7 @@ from tensorprog.language.schedule import Loop, positions, schedule, upstream
 
 __all__ = [
     "ONE", "ZERO", "Box", "Condition", "Corrected", "Reading",
-    "at_positions", "carried", "depth", "indicator", "is_layered", "looped", "not_compiled", "place",
+    "at_positions", "carried", "circular", "depth", "indicator", "is_layered", "not_compiled", "place",
     "random_families", "readings", "reads_beyond", "reductions", "refuse_steps",
     "single", "target_box", "with_summands", "without_transposes",
 ]  # fmt: skip
@@ -254,11 +254,11 @@ def reductions(expr: Expr) -> list[Reduction]:
     return found + [node for child in expr.children for node in reductions(child)]
 
 
-def looped(netsor: Netsor, statements: Sequence[Statement]) -> set[str]:
-    """Families that recur by some statements."""
-    order, _ = schedule(statements, netsor.ranges, netsor.boundaries)
-    loops = (entry for entry in order if isinstance(entry, Loop))
-    return {statements[position].target.name for loop in loops for position in positions(loop.body)}
+def circular(netsor: Netsor) -> set[str]:
+    """Families that depend on themselves, by their names: those of recurrences, of a single step too."""
+    body = netsor.body
+    after = {name: {v.name for p in f.statements for v in body[p].inputs} for name, f in netsor.families.items()}
+    return {name for group in components(after) for name in group if len(group) > 1 or name in after[name]}
 
 
 def carried(netsor: Netsor) -> frozenset[str]:
@@ -267,7 +267,9 @@ def carried(netsor: Netsor) -> frozenset[str]:
     Of families that are carried along together, as few as every cycle passes through; the others are written into them.
     """
     nonlins = [s for s in netsor.body if isinstance(s, Nonlin)]
-    found = looped(netsor, nonlins)
+    order, _ = schedule(nonlins, netsor.ranges, netsor.boundaries)
+    loops = (entry for entry in order if isinstance(entry, Loop))
+    found = {nonlins[position].target.name for loop in loops for position in positions(loop.body)}
     reads = {name: {v.name for s in nonlins if s.target.name == name for v in s.inputs} & found for name in found}
     written: set[str] = set()
     for name in sorted(found):

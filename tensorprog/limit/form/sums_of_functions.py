@@ -48,9 +48,9 @@ from tensorprog.limit.form.definitions import (
     Corrected,
     Reading,
     carried,
+    circular,
     depth,
     indicator,
-    looped,
     not_compiled,
     positions_of,
     random_families,
@@ -190,7 +190,7 @@ class SumsOfFunctions:
         self._bases = {n for n, family in netsor.families.items() if family.kind == "vector" and n not in made}
         corrected = dict.fromkeys(s.target.name for s in netsor.body if isinstance(s, Corrected))
         self.carried = carried(netsor) | corrected.keys()
-        recur = looped(netsor, netsor.body)
+        recur = circular(netsor)
         for name in corrected:  # those that are linear in Gaussian vectors are Gaussian
             written = [part for p in netsor.families[name].statements for part in self.split(self.statement(p))]
             self.carried -= {name} if name not in recur and all(map(self.gaussian, written)) else set()

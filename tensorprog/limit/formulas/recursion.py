@@ -179,8 +179,8 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             )
         if self.program.corrected:
             raise NotCompiledError(
-                "Onsager terms of a matrix beside its transpose have no formulas yet; limit() without symbolic=True gives "
-                "their numbers"
+                "Onsager terms of a matrix beside its transpose have no formulas yet; limit() without symbolic=True "
+                "gives their numbers"
             )
         self.joint = {name: law.joint for name, law in initial_laws(self.netsor).items()}
         self.converter = Converter(self.netsor, kept)

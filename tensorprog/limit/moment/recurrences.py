@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
-from tensorprog.limit.form.definitions import Box, at_positions, readings, target_box
+from tensorprog.limit.form.definitions import Box, at_positions, circular, readings, target_box
 from tensorprog.limit.moment.indexed import Equations, Term, difference, solve
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.values import IndexedValues, Value
@@ -41,8 +41,10 @@ class Recurrences:
         self.netsor = numbers.netsor
         order, _ = schedule(self.netsor.body, self.netsor.ranges, self.netsor.boundaries)
         self._group = {p: number for number, entry in enumerate(order) for p in positions([entry])}
-        self.loops = {number for number, entry in enumerate(order) if isinstance(entry, Loop)}
-        looped = [p for entry in order if isinstance(entry, Loop) for p in positions([entry])]
+        looped = {p for entry in order if isinstance(entry, Loop) for p in positions([entry])}
+        once = circular(self.netsor) - {self.netsor.body[p].target.name for p in looped}  # of a single step
+        looped |= {p for p in self._group if self.netsor.body[p].target.name in once}
+        self.loops = {self._group[p] for p in looped}
         self._recurrent = {self.netsor.body[p].target.name for p in looped}
         self.steps = steps(self.netsor)
         self._steps: dict[int, list[Step]] = {}
@@ -57,6 +59,11 @@ class Recurrences:
         self.averages: dict[str, Value] = {}
         self._filled: dict[str, list[Box]] = {}
         self._waiting = set(self.loops)
+
+    @property
+    def given(self) -> frozenset[str]:
+        """Families that are not filled in here: random ones, and coefficients of Onsager terms."""
+        return self.numbers.random | self.numbers.program.corrected.keys()
 
     def afresh(self, numbers: Numbers) -> Recurrences:
         """The recurrences of the same program, of which nothing is known yet."""
@@ -76,7 +83,7 @@ class Recurrences:
         for name in names if self._waiting else ():
             for position in self.netsor.families[name].statements:
                 for number in sorted(self._waiting) if self._group[position] in self._waiting else ():
-                    if number <= self._group[position]:
+                    if number in self._waiting and number <= self._group[position]:
                         self._waiting.remove(number)
                         outermost = not self.active
                         try:
@@ -94,7 +101,7 @@ class Recurrences:
         own = self._steps[number]
         for step in own:
             name, product = step.statement.target.name, isinstance(step.statement, MatMul)
-            if name in self.numbers.random or not (product or self.netsor.families[name].kind == "scalar"):
+            if name in self.given or not (product or self.netsor.families[name].kind == "scalar"):
                 continue
             box = target_box(step.statement, step.ranges(self.netsor.ranges))
             if not isinstance(step.statement, MatMul):
@@ -105,7 +112,7 @@ class Recurrences:
 
     def _base_cases(self) -> None:
         """What is defined outside of recurrences of averages."""
-        for name in sorted(self.active - self.numbers.random):
+        for name in sorted(self.active - self.given):
             if self.netsor.families[name].kind == "scalar":
                 self.rest_of(name)
 

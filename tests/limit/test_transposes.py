@@ -1,0 +1,122 @@
+"""Limits of programs with a matrix and its transpose: values known otherwise, and networks drawn by their matrices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import tensorprog as tp
+from tests.reading import loads
+
+PROGRAMS: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").with_name("transposes.yaml").read_text())
+BEYOND = 4.9  # a two-sided normal exceeds it once in a million
+
+
+def program(text: str) -> tp.Program:
+    found = tp.Program.from_netsor(loads(text))
+    assert isinstance(found, tp.Program)
+    return found
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values_known_from_state_evolution_and_long_simulation(name: str) -> None:
+    law = program(PROGRAMS[name]["text"]).limit()
+    for output, (expected, known) in PROGRAMS[name]["values"].items():
+        value, error = law.mean(output, with_error=True)
+        assert abs(float(value) - expected) <= 2 * float(error) + known, output
+        assert float(error) < 1e-3, output
+
+
+def test_what_is_linear_is_exact() -> None:
+    law = tp.load("power_iteration").limit()
+    for output, moment in (("m1", 1 / 2), ("m2", 3 / 4), ("m3", 11 / 8), ("m4", 45 / 16)):
+        assert float(law.mean(output)) == pytest.approx(moment, rel=1e-10)
+    assert law.kurtosis("y3") == 3
+
+
+FAMILY = """
+program: family
+indices: {i: 2, k: 2, l: 2}
+widths: {d: 2*n}
+initial:
+  x[i]: {mean: 0.3, cov: 0.5**abs(i-i_)}
+weights:
+  W[k]: {variance: 1 + k, shape: [d, n]}
+body:
+  - u[k,i]   = MatMul(W[k], x[i])
+  - r[k,i]   = Nonlin(tanh(u[k,i] + u[k,0]))
+  - y[k,l,i] = MatMul(W[k].T, r[l,i])
+  - z[l,i]   = Nonlin(relu(sum[k](y[k,l,i])) + x[i])
+  - v[l,i]   = MatMul(W[l], z[0,i])
+  - w[i]     = MatMul(W[1].T, v[0,i])
+  - p[i]     = Dot(w[i], z[0,0], scale=1/n)
+  - m[l,i]   = Dot(v[l,i], u[l,0], scale=1/n)
+  - q[l,i]   = Dot(v[l,i], v[0,i], scale=1/n)
+outputs: [p, m, q]
+"""
+
+THROUGH_TIME = """
+program: through_time
+constants: {T: 4}
+indices: {t: 1..T}
+initial:
+  e[t]: {cov: 1}
+  c: {cov: 1}
+weights: {W: 1.4}
+body:
+  - s[0] = Nonlin(0)
+  - u[t] = MatMul(W, s[t-1])
+  - s[t] = Nonlin(tanh(u[t] + e[t] + c))
+  - b[0] = Nonlin(s[T] * (1 - s[T]**2))
+  - g[t] = MatMul(W.T, b[t-1])
+  - b[t] = Nonlin(g[t] * (1 - s[T-t]**2))
+  - a[t] = Dot(g[t], g[t], scale=1/n)
+  - o[t] = Dot(g[t], s[1], scale=1/n)
+outputs: [a, o]
+"""
+
+
+@pytest.mark.parametrize("text", [FAMILY, THROUGH_TIME])
+def test_families_and_recurrences_are_where_networks_go(text: str) -> None:
+    """A straight line in 1/n through two widths, its error and that of what is of order 1/n**2 beside it."""
+    P = program(text)
+    law = P.limit()
+    narrow, wide = (P.run(width, samples, seed=width) for width, samples in ((256, 2000), (1024, 600)))
+    for name in P.netsor.outputs:
+        limit, error = (np.asarray(part) for part in law.mean(name, with_error=True))
+        means = [np.asarray(net[name]).mean(axis=0) for net in (narrow, wide)]
+        spread = [np.asarray(net[name]).std(axis=0) / len(net[name]) ** 0.5 for net in (narrow, wide)]
+        line = (4 * means[1] - means[0]) / 3
+        away = np.hypot(np.hypot(4 * spread[1], spread[0]) / 3, error / 4)
+        assert (np.abs(line - limit) < BEYOND * away + 1e-3 * np.abs(limit)).all(), name
+
+
+def test_message_passing_is_one_recurrence() -> None:
+    """State evolution (Bayati & Montanari 2011) with the Onsager term; another limit without it."""
+    values = tp.load("amp_lasso", T=2).limit().mean("mse", with_error=True)
+    for value, error, expected in zip(*map(np.asarray, values), (0.92223138, 0.86836096), strict=True):
+        assert abs(value - expected) < 2 * error < 2e-3
+    without = tp.load("amp_lasso", T=2, onsager=0).limit().mean("mse")
+    assert abs(float(np.asarray(without)[1]) - 0.86836096) > 0.01
+
+
+def test_coordinates_have_densities_and_draws() -> None:
+    P = program(PROGRAMS["tied"]["text"].replace("outputs: [m1, l1, m2, m3, l3]", "outputs: [u1, y1]"))
+    law, net = P.limit(), P.run(512, 4000, seed=3, coordinates=8)
+    drawn = law.sample(100_000, seed=1)
+    for name in ("u1", "y1"):
+        variance, error = law.var(name, with_error=True)
+        assert drawn[name].var() == pytest.approx(float(variance), rel=0.03, abs=2 * float(error))
+        networks = (np.asarray(net[name]) ** 2).mean(axis=1)
+        assert abs(networks.mean() - variance) < BEYOND * networks.std() / 4000**0.5 + 4 / 512 * variance
+    assert law.kurtosis("u1") == pytest.approx(2.2462, abs=3e-3)
+    assert law.density("u1", [0.0])[0] > 0.1
+
+
+def test_formulas_are_refused_in_a_sentence() -> None:
+    with pytest.raises(tp.NotCompiledError, match="Onsager"):
+        tp.load("autoencoder_tied").limit(symbolic=True)
