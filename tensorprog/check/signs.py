@@ -43,7 +43,7 @@ from tensorprog.language.expr import (
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range, Statement, Table, Weight
 from tensorprog.language.schedule import upstream
 
-__all__ = ["Independence", "Sign", "coordinatewise", "independence", "with_copies"]
+__all__ = ["Independence", "Sign", "coordinatewise", "independence", "transposed_weight", "with_copies"]
 
 MOST = 2000  # ways from an operand to what it is a function of
 
@@ -260,19 +260,14 @@ def _read_by_dots(structure: Structure, weight: str) -> bool:
 
 @dataclass(frozen=True)
 class Independence:
-    """Weights that are used both ways, and why their transposes are independent of them in the limit, or not.
+    """Weights that are used both ways, and whether their transposes are independent of them in the limit.
 
-    `seeds` are the initial vectors and weights whose signs decide; `reason` says what fails, and is empty if nothing.
+    `seeds` are the initial vectors and weights whose signs decide that; `holds` is false where nothing does.
     """
 
     weights: tuple[str, ...] = ()
     seeds: tuple[str, ...] = ()
-    reason: str = ""
-
-    @property
-    def holds(self) -> bool:
-        """Whether there are such weights, and all their transposes may be replaced by copies."""
-        return bool(self.weights) and not self.reason
+    holds: bool = False
 
 
 def independence(netsor: Netsor) -> Independence:
@@ -300,7 +295,7 @@ def with_copies(netsor: Netsor) -> Netsor:
             while made in netsor.families or made in netsor.index or made in netsor.constant or made in names.values():
                 made += "2"
             names[weight.name] = made
-    copies = tuple(_transposed(netsor, netsor.weight[name], made) for name, made in names.items())
+    copies = tuple(transposed_weight(netsor, netsor.weight[name], made) for name, made in names.items())
     body = tuple(
         replace(s, weight=replace(s.weight, name=names[s.weight.name]), transposed=False)
         if isinstance(s, MatMul) and s.transposed and s.weight.name in names
@@ -320,10 +315,9 @@ def _found(netsor: Netsor) -> Independence:
     weights = tuple(name for name, found in ways.items() if len(found) == 2)
     if not weights:
         return Independence()
-    if any(isinstance(s, Dot) and s.scale != "1/n" for s in body):
-        return Independence(weights, (), "a score stands beside them, for which this is not proved")
-    if any(netsor.families[name].width in dict(netsor.fixed_widths) for name in used):
-        return Independence(weights, (), "a width beside them stays finite, for which this is not proved")
+    score = any(isinstance(s, Dot) and s.scale != "1/n" for s in body)
+    if score or any(netsor.families[name].width in dict(netsor.fixed_widths) for name in used):
+        return Independence(weights)
     plain = [s.vector.name for s in products if s.weight.name in weights and not s.transposed]
     before = upstream(netsor, plain)
     multiplied = {s.weight.name for s in body if isinstance(s, MatMul) and s.target.name in before}
@@ -341,7 +335,7 @@ def _decided(body: Sequence[Statement], weights: tuple[str, ...], seeds: Sequenc
         right = {transposed: (Sign.ZERO, Sign.ODD if transposed else Sign.EVEN) for transposed in (True, False)}
         wrong = next((s for s in products if found[s.vector.name] not in right[s.transposed]), None)
         if wrong is None:
-            return Independence(weights, tuple(seeds))
+            return Independence(weights, tuple(seeds), True)
         mixed = (s for s in body if found[s.target.name] is Sign.MIXED)
         blamed = next((s.inputs for s in mixed if all(found[v.name] is not Sign.MIXED for v in s.inputs)), ())
         behind, before = {v.name for v in blamed if found[v.name] is Sign.ODD}, -1
@@ -350,12 +344,7 @@ def _decided(body: Sequence[Statement], weights: tuple[str, ...], seeds: Sequenc
             behind |= {reference.name for s in body if s.target.name in behind for reference in s.references}
         rest = [name for name in seeds if name not in behind]
         if len(rest) == len(seeds):
-            change = "change its sign" if wrong.transposed else "stay as it is"
-            reason = (
-                f"{wrong.vector} in {wrong} does not {change} when fresh Gaussian vectors of mean zero, on which the "
-                "other products do not depend, change theirs"
-            )
-            return Independence(weights, tuple(seeds), reason)
+            return Independence(weights)
         seeds = rest
 
 
@@ -363,7 +352,7 @@ def _of_mean_zero(mean: Expr | Table) -> bool:
     return not mean.array.any() if isinstance(mean, Table) else mean == Number(0)
 
 
-def _transposed(netsor: Netsor, weight: Weight, name: str) -> Weight:
+def transposed_weight(netsor: Netsor, weight: Weight, name: str) -> Weight:
     """The weight with the law of a transpose: entries N(0, v / columns) = N(0, v' / rows)."""
     rows, columns = (netsor.width_of(width, 1) for width in weight.shape)
     ratio = rows / columns

@@ -504,7 +504,7 @@ class _Checker:
 
     def widths(self) -> None:
         """Which families are vectors, and of what width: a fixpoint, because definitions may be mutual."""
-        netsor, before = self.netsor, {"": ""}
+        netsor, known = self.netsor, -1
         width = {name: family.width for name, family in self.families.items() if family.kind == "vector"}
         while known < len(width):
             known = len(width)

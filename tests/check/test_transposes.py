@@ -40,19 +40,29 @@ def test_functions_that_jump_between_transposes_are_a_conjecture() -> None:
 
 
 @pytest.mark.parametrize(("width", "score", "beside"), [
-    (", widths: {}", "p = Dot(q, k)", "a score"),
+    ("", "p = Dot(q, k)", "a score"),
     ("fixed", "p = Dot(q, q, scale=1/n)", "a width that stays finite"),
 ])  # fmt: skip
 def test_what_is_not_known_beside_transposes(width: str, score: str, beside: str) -> None:
-    body = ["u = MatMul(V, x)", "h = Nonlin(tanh(u))", "y = MatMul(V.T, h)", "q = MatMul(W[0], x)", "k = MatMul(W[1], x)"]
+    body = [
+        "u = MatMul(V, x)",
+        "h = Nonlin(tanh(u))",
+        "y = MatMul(V.T, h)",
+        "q = MatMul(W[0], x)",
+        "k = MatMul(W[1], x)",
+    ]
     weights = "W[a]: {variance: 1, shape: [d, n]} & V: 1" if width == "fixed" else "W[a]: 1 & V: 1"
     lines = program(*body[:3], weights="V: 1")  # alone it is covered
     assert check(lines).grade == "extension"
-    text = "\n".join(
-        ["program: p", "indices: {a: 2}", "fixed_widths: {d: 3}" if width == "fixed" else "", "initial: {x: {cov: 1}}"]
-        + ["weights:", *(f"  {entry}" for entry in weights.split(" & ")), "body:", *(f"  - {line}" for line in body)]
-        + [f"  - {score}", "  - z = Nonlin(y * tanh(p))", "outputs: [z]"]
-    )
+    head = [
+        "program: p",
+        "indices: {a: 2}",
+        "fixed_widths: {d: 3}" if width == "fixed" else "",
+        "initial: {x: {cov: 1}}",
+    ]
+    declared = ["weights:", *(f"  {entry}" for entry in weights.split(" & "))]
+    rest = ["body:", *(f"  - {line}" for line in (*body, score, "z = Nonlin(y * tanh(p))")), "outputs: [z]"]
+    text = "\n".join([*head, *declared, *rest])
     report = check(loads(text))
     (finding,) = found(report)
     assert report.grade == "outside" and finding.verdict == "fails" and beside in finding.message

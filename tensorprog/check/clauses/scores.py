@@ -317,7 +317,7 @@ def _beside_transposes(check: Context) -> str:
     """What stands beside transposes for which the limit is not known; empty if nothing does."""
     body = [check.netsor.body[p] for p in check.structure.relevant]
     read = {v.name for s in body for v in (s.target, *s.inputs)}
-    if check.scored:
+    if check.structure.scores:
         return "a score"
     if {check.netsor.families[name].width for name in read} & dict(check.netsor.fixed_widths).keys():
         return "a width that stays finite"
