@@ -94,13 +94,13 @@ def cross(
     """
     law = [_number("mu_f", mu_f), _number("mu_g", mu_g), _variance("var_f", var_f), _variance("var_g", var_g)]
     c = _number("cov", cov)
-    (one, first), (two, second) = _variables((f, g), [law[k].value for k in (0, 2, 1, 3)], c.value.shape)
+    (one, first), (two, second) = _variables((f, g), [law[k].value for k in (0, 2, 1, 3)])
     batch = np.broadcast_shapes(first.shape, second.shape, c.value.shape)
     shape = batch or (1,)
     covs, value, error = np.broadcast_to(c.value, shape), np.empty(shape), np.empty(shape)
     errors = [each.error if each.error.any() else None for each in (*law, c)]
     diagonal = None if all(each is None for each in errors) else _diagonal(shape, pairs)
-    for tile in _tiles(shape, PAIRS if one.shape is None else math.prod(shape)):
+    for tile in _tiles(shape, PAIRS):
         i, j, *known, same = (None if each is None else _cut(each, tile) for each in (first, second, *errors, diagonal))
         found = _Pairs(one, two, np.atleast_1d(i), np.atleast_1d(j), covs[tile], tuple(known), same).answer(slack)
         value[tile], error[tile] = found.value, found.error
@@ -148,9 +148,9 @@ def _relative(error: Array, size: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Laws:
-    """A function with the different laws of its variable; those of all members where its parameters vary over these.
+    """A function with the different laws of its variable; with all laws where its parameters vary over these.
 
-    Shapes    mu, var (m,); `shape` is that of the members where parameters vary
+    Shapes    mu, var (m,); `shape` is that of the laws where parameters vary
     """
 
     f: RealFunction
@@ -209,7 +209,8 @@ class _Laws:
     @cached_property
     def closed(self) -> Elementary | None:
         """f as closed forms want it, where all means are 0."""
-        return elementary(self.f) if ordinary(self.var) and not self.mu.any() else None
+        usual = self.shape is None and ordinary(self.var) and not self.mu.any()
+        return elementary(self.f) if usual else None
 
     @cached_property
     def jumps(self) -> bool:
@@ -222,8 +223,8 @@ class _Laws:
 
     @cached_property
     def series(self) -> HermiteSeries | None:
-        """Of a function whose parameters do not vary."""
-        return None if self.shape else hermite_series(self.f, self.mu, self.sd)
+        """The Hermite coefficients for all laws."""
+        return hermite_series(self.function, self.mu, self.sd)
 
     @cached_property
     def products(self) -> dict[int, ProductSeries]:
@@ -239,32 +240,22 @@ class _Laws:
         return self.products[id(other)]
 
 
-def _variables(
-    functions: Sequence[RealFunction], laws: Sequence[Array], shape: tuple[int, ...] = ()
-) -> list[tuple[_Laws, Places]]:
-    """Each function with the laws of its variable, and the places of these in the batch, whose axes may have length 1.
-
-    Functions whose parameters vary see the whole batch, which has this shape at least.
-    """
-    plain = {f: _plain(f) for f in functions}
+def _variables(functions: Sequence[RealFunction], laws: Sequence[Array]) -> list[tuple[_Laws, Places]]:
+    """Each function with the laws of its variable, and the places of these in the batch; axes may have length 1."""
     keys = [m + 1j * v for m, v in zip(laws[::2], laws[1::2], strict=True)]
+    known: dict[RealFunction, tuple[Array, _Laws]] = {}
     found: list[tuple[_Laws, Places]] = []
-    if None in plain.values():
-        shape = _batch(functions, [shape, *(key.shape for key in keys)])
-        places = np.arange(math.prod(shape)).reshape(shape)
-        for f, key in zip(functions, keys, strict=True):
+    for f, key in zip(functions, keys, strict=True):
+        plain = _plain(f)
+        if plain is None:
+            shape = _batch(f, key.shape)
             every = np.broadcast_to(key, shape).ravel()
-            found.append((_Laws(f, every.real, every.imag, shape), places))
-        return found
-    for f, own in zip(plain.values(), [keys] if len(plain) == 1 else [[key] for key in keys], strict=True):
-        different, numbers = np.unique(np.concatenate([key.ravel() for key in own]), return_inverse=True)
-        assert f is not None
-        known = _Laws(f, different.real.copy(), different.imag.copy())
-        ends = np.cumsum([key.size for key in own])
-        found += [
-            (known, numbers.ravel()[end - key.size : end].reshape(key.shape))
-            for key, end in zip(own, ends, strict=True)
-        ]
+            found.append((_Laws(f, every.real, every.imag, shape), np.arange(every.size).reshape(shape)))
+            continue
+        if f not in known:
+            different = np.unique(np.concatenate([k.ravel() for h, k in zip(functions, keys, strict=True) if h is f]))
+            known[f] = different, _Laws(plain, different.real.copy(), different.imag.copy())
+        found.append((known[f][1], np.asarray(np.searchsorted(known[f][0], key))))
     return found
 
 
@@ -290,12 +281,11 @@ def _plain(f: RealFunction) -> RealFunction | None:
     return replace(f, kinks=kinks, features=features, terms=terms)
 
 
-def _batch(functions: Sequence[RealFunction], shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
-    """The batch that arguments and function parameters, visible or inside `call`, span together."""
-    ndim = max(map(len, shapes))
+def _batch(f: RealFunction, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The batch that laws and parameters of a function, visible or inside `call`, span together."""
     with np.errstate(all="ignore"):
-        called = [np.shape(f.call(np.ones((1,) * (ndim + 1))))[:-1] for f in functions]
-    return np.broadcast_shapes(*shapes, *(f.shape for f in functions), *called)
+        called = np.shape(f.call(np.ones((1,) * (len(shape) + 1))))[:-1]
+    return np.broadcast_shapes(shape, f.shape, called)
 
 
 def _symmetric(result: Estimate, pairs: int, *both: tuple[Array, Array]) -> Estimate:
@@ -416,7 +406,7 @@ class _Pairs:
     @cached_property
     def _elementary(self) -> tuple[Elementary, Elementary] | None:
         """Both functions as closed forms want them, at means 0."""
-        if self.one.shape or self.one.closed is None or self.two.closed is None:
+        if self.one.closed is None or self.two.closed is None:
             return None
         return self.one.closed, self.two.closed
 
@@ -472,7 +462,7 @@ class _Pairs:
         key = first * len(two.mu) + second + 1j * cov
         _, chosen, places = np.unique(key, return_index=True, return_inverse=True)
         value, error = np.empty((2, len(chosen)))
-        for cut in _cuts(len(chosen), LAWS if one.shape is None else len(chosen)):
+        for cut in _cuts(len(chosen), LAWS if one.shape is two.shape is None else len(chosen)):
             at = chosen[cut]
             found = _by_quadrature(one, two, first[at], second[at], cov[at])
             value[cut], error[cut] = found.value, found.error

@@ -13,6 +13,7 @@ of panels.  Of these every law has the ones with kinks in pieces of its own.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -80,33 +81,36 @@ class HermiteSeries:
         return np.asarray(np.sqrt(np.square(later).cumsum(axis=0).max(axis=1, initial=0.0))[::-1])
 
 
-def hermite_series(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
+def hermite_series(function: Callable[[slice], RealFunction], mu: Array, sd: Array) -> HermiteSeries | None:
     """The series to the least order after which little enough is left, or to the largest; None where no rule serves.
 
-    Shapes    mu, sd (m,): different laws
+    Shapes    mu, sd (m,): different laws, for parts of which there is a function
     """
     found = None
-    for order in ORDERS[-1:] if np.isfinite(f.kinks).any() else ORDERS:
-        found = series(f, mu, sd, order) if mu.size else None
+    for order in ORDERS[-1:] if np.isfinite(function(slice(None)).kinks).any() else ORDERS:
+        found = series(function, mu, sd, order) if mu.size else None
         if found is None or np.all(found.tail <= ENOUGH * found.norm):
             break
     return found
 
 
-def series(f: RealFunction, mu: Array, sd: Array, order: int = ORDERS[-1]) -> HermiteSeries | None:
-    """Coefficients by one rule for all laws; None if f is not smooth enough for it.
+def series(
+    function: Callable[[slice], RealFunction], mu: Array, sd: Array, order: int = ORDERS[-1]
+) -> HermiteSeries | None:
+    """Coefficients by one rule for all laws; None if the function is not smooth enough for it.
 
     Shapes    mu, sd (m,)
     Accuracy  the norm of the coefficients' error is taken from a coarser rule
     """
     # how far the lines parallel to the real axis may be moved without meeting a singularity, at most 4 deviations
+    f = function(slice(None))
     length = float(f.features[..., 1].min()) if f.features.size else 1.0
     y = 0.9 * min(length / max(float(sd.max(initial=0.0)), length / 8), 4.0)
     rule = (_panels if np.isfinite(f.kinks).any() else _trapezoidal)(2.0 ** (math.floor(8 * math.log2(y)) / 8), order)
     parts = []
     for start in range(0, len(mu), BLOCK):
         cut = slice(start, start + BLOCK)
-        part = None if rule is None else _coefficients(f, mu[cut], sd[cut], rule)
+        part = None if rule is None else _coefficients(function(cut), mu[cut], sd[cut], rule)
         if part is None:
             return None
         parts.append([getattr(part, each.name) for each in fields(part)])
@@ -178,7 +182,7 @@ def _coefficients(f: RealFunction, mu: Array, sd: Array, rule: _Rule) -> Hermite
     """Coefficients of the laws; None where values are not finite or reach too far."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            values = evaluate(f, mu[:, None] + sd[:, None] * rule.z)
+            values = np.array(evaluate(f, mu[:, None] + sd[:, None] * rule.z))
             squares = np.square(values)
             edges = np.abs(values[:, [0, -1]]).max(axis=1)
             weights = rule.weights, rule.weights - rule.coarse

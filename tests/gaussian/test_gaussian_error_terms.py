@@ -98,7 +98,7 @@ def test_rounding_of_arguments_counts_where_the_mean_is_far():
 def test_series_bound_what_they_leave_out():
     """Coefficients and norms of tanh(8 x): what the last ones leave, and the whole, are known."""
     f = RealFunction(lambda x: np.tanh(4 * x), NONE, np.array([[0.0, np.pi / 8]]))
-    found = series(f, np.zeros(1), np.ones(1))
+    found = series(lambda _: f, np.zeros(1), np.ones(1))
     assert found is not None
     short = found.cut(48)
     with mp.workdps(25):
@@ -181,7 +181,7 @@ def test_mass_so_far_out_that_functions_overflow_there_is_no_small_error(sd, kno
 def test_what_a_series_leaves_out_is_in_the_error_of_a_product(rho):
     """tanh(4 X) tanh(4 Y) by 48 coefficients against 256 of them."""
     f = RealFunction(lambda x: np.tanh(4 * x), NONE, np.array([[0.0, np.pi / 8]]))
-    whole = series(f, np.zeros(1), np.ones(1))
+    whole = series(lambda _: f, np.zeros(1), np.ones(1))
     assert whole is not None
     first = np.zeros(1, dtype=int)
     found = ProductSeries(whole.cut(48), whole.cut(48)).at(first, first, np.full(1, rho))[0]

@@ -24,7 +24,7 @@ def test_hermite_polynomials_are_orthonormal() -> None:
 
 @pytest.mark.parametrize("k", [0, 1, 2, 7, 20, 41])
 def test_coefficients_are_the_integrals(k: int) -> None:
-    found = series(FUNCTIONS["tanh"], np.array([0.4]), np.array([1.3]))
+    found = series(lambda _: FUNCTIONS["tanh"], np.array([0.4]), np.array([1.3]))
     assert found is not None
     with mp.workdps(30):
         norm = mp.sqrt(mp.factorial(k) * mp.mpf(2) ** k)
@@ -40,7 +40,7 @@ def test_coefficients_are_the_integrals(k: int) -> None:
 @pytest.mark.parametrize("g", SMOOTH)
 def test_the_series_agrees_with_quadrature_within_both_errors(f: str, g: str) -> None:
     one, two = FUNCTIONS[f], FUNCTIONS[g]
-    first, second = series(one, LAW_MU, LAW_SD), series(two, LAW_MU, LAW_SD)
+    first, second = series(lambda _: one, LAW_MU, LAW_SD), series(lambda _: two, LAW_MU, LAW_SD)
     assert first is not None
     assert second is not None
     i, j = (index.ravel() for index in np.indices((LAW_MU.size, LAW_MU.size)))
@@ -58,8 +58,8 @@ def test_the_series_agrees_with_quadrature_within_both_errors(f: str, g: str) ->
 
 def test_what_the_series_cannot_answer_is_left_to_quadrature() -> None:
     tanh = FUNCTIONS["tanh"]
-    assert series(tanh, np.zeros(1), np.full(1, 1e4)) is None
-    wide = series(tanh, np.zeros(1), np.full(1, 8.0))
+    assert series(lambda _: tanh, np.zeros(1), np.full(1, 1e4)) is None
+    wide = series(lambda _: tanh, np.zeros(1), np.full(1, 8.0))
     assert wide is not None
     assert wide.tail[0] > 1e-6  # the coefficients fall slowly
     found = cross(tanh, tanh, 0.0, 0.0, [1.0, 64.0], [64.0, 64.0], [4.0, 63.9])
