@@ -392,7 +392,7 @@ class _Pairs:
             return Estimate.exact(np.zeros(self.cov.shape)), None
         forms = self._elementary
         if forms is not None:
-            found = kernel(*forms, one.var, two.var, self.cov, self.first, self.second)
+            found = kernel(*forms, one.var[self.first], two.var[self.second], self.cov)
             return Estimate(found.value, np.where(zero, 0.0, found.error)), None
         found, slopes = self._by_series()
         found = Estimate.exact(np.zeros(self.cov.shape)).where(zero, found)
@@ -417,7 +417,7 @@ class _Pairs:
             size, forms = one.sizes[self.first] * two.sizes[self.second], self._elementary
             both = np.maximum(turned, moved)
             if forms is not None:
-                steep = steepness(*forms, one.var, two.var, self.cov, both, self.first, self.second)
+                steep = steepness(*forms, one.var[self.first], two.var[self.second], self.cov, both)
                 size = size + np.where(same, 0.0, steep)
             return np.asarray(both * size)
         series = one.times(two)

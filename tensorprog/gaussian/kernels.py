@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -137,94 +136,75 @@ def ordinary(var: Array) -> bool:
     return bool(np.all((var == 0) | ((var > SMALL) & (var < LARGE))))
 
 
-def kernel(
-    f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array, first: Any = ..., second: Any = ...
-) -> Estimate:
-    """E f(X) g(Y) for (X, Y) Gaussian of mean zero, of covariances that may exceed sqrt(var var).
+def kernel(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array) -> Estimate:
+    """E f(X) g(Y) for (X, Y) Gaussian of mean zero, of variances v and w and of covariances that may exceed sqrt(v w).
 
-    Shapes    var_f[first], var_g[second] and cov broadcast to the batch -> batch
+    Shapes    v, w and cov broadcast to the batch -> batch
     Accuracy  rounding, relative to the product of the sizes, taking the arguments as exact
     """
-    at = _Correlated(var_f, var_g, cov, first, second)
-    total = np.zeros(np.broadcast_shapes(var_f[first].shape, var_g[second].shape, cov.shape))
+    total = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape))
     # in an order that does not depend on which function comes first, so that both orders round alike
     for (a, h), (b, k) in sorted(product(f.ramps, g.ramps), key=sorted):
-        total += MEAN_ABS**2 * (a * b) * (np.sqrt(var_f + h)[first] * np.sqrt(var_g + k)[second]) * at.ramps(h, k)
+        total += MEAN_ABS**2 * (a * b) * (np.sqrt(v + h) * np.sqrt(w + k)) * _of_ramps(v, w, cov, h, k)
     for (a, h), (b, k) in sorted(product(f.sigmoids, g.sigmoids), key=sorted):
-        total += (2 / np.pi * (a * b)) * at.arc_sine(h, k)
+        total += (2 / np.pi * (a * b)) * _arc_sine(v, w, cov, h, k)
     if (f.linear or f.sigmoids) and (g.linear or g.sigmoids):
-        mixed = f.linear * g.linear + (f.linear * g.tilt(var_g)[second] + g.linear * f.tilt(var_f)[first])
-        total += cov * mixed
+        total += cov * (f.linear * g.linear + (f.linear * g.tilt(w) + g.linear * f.tilt(v)))
     if any((f.constant, f.at_zero, g.constant, g.at_zero)):
-        one, two = f.offset(var_f)[first], g.offset(var_g)[second]
-        total += one * two + (one * g.mean(var_g)[second] + two * f.mean(var_f)[first])
+        one, two = f.offset(v), g.offset(w)
+        total += one * two + (one * g.mean(w) + two * f.mean(v))
     ulps = ULPS_ARC_SINE if f.sigmoids and g.sigmoids else ULPS
-    return Estimate(total, ulps * EPS * (f.size(var_f)[first] * g.size(var_g)[second]))
+    return Estimate(total, ulps * EPS * (f.size(v) * g.size(w)))
 
 
-def steepness(
-    f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array, moved: Array, first: Any, second: Any
-) -> Array:
+def steepness(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: Array) -> Array:
     """By how much the arc sines of a kernel multiply relative errors of their arguments, of that size at most.
 
-    Shapes    var_f[first], var_g[second], cov and moved broadcast to the batch -> batch
+    Shapes    v, w, cov and moved broadcast to the batch -> batch
     """
-    total = np.zeros(np.broadcast_shapes(var_f[first].shape, var_g[second].shape, cov.shape))
-    for a, h in f.sigmoids:
-        for b, k in g.sigmoids:
-            rho = np.clip(cov * (_inverse_root(var_f + h)[first] * _inverse_root(var_g + k)[second]), -1, 1)
-            total += 2 / np.pi * abs(a * b * rho) / np.maximum(np.sqrt((1 - rho) * (1 + rho)), np.sqrt(moved) + SMALL)
+    total = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape))
+    for (a, h), (b, k) in product(f.sigmoids, g.sigmoids):
+        rho, square, _ = _correlated(v, w, cov, h, k)
+        total += 2 / np.pi * abs(a * b * rho) / np.maximum(np.sqrt(square), np.sqrt(moved) + SMALL)
     return total
 
 
-class _Correlated:
-    """Correlations of X + dX and Y + dY, dX ~ N(0, h) and dY ~ N(0, k), and their arc sines."""
+def _correlated(v: Array, w: Array, cov: Array, h: float, k: float) -> tuple[Array, Array, Array]:
+    """The correlation r of X + dX and Y + dY, kept in [-1, 1], 1 - r^2 without cancellation, and asin r."""
+    rho = np.clip(cov * (_inverse_root(v + h) * _inverse_root(w + k)), -1, 1)
+    return rho, (1 - rho) * (1 + rho), np.arcsin(rho)
 
-    def __init__(self, var_f: Array, var_g: Array, cov: Array, first: Any, second: Any) -> None:
-        self.var, self.cov, self.places = (var_f, var_g), cov, (first, second)
-        self._known: dict[tuple[float, float], tuple[Array, Array, Array]] = {}
 
-    def angle(self, h: float, k: float) -> tuple[Array, Array, Array]:
-        """The correlation r, rounded a few times and kept in [-1, 1], 1 - r^2 without cancellation, and asin r."""
-        if (h, k) not in self._known:
-            one, two = (_inverse_root(v + m)[at] for v, m, at in zip(self.var, (h, k), self.places, strict=True))
-            rho = np.clip(self.cov * (one * two), -1, 1)
-            self._known[h, k] = rho, (1 - rho) * (1 + rho), np.arcsin(rho)
-        return self._known[h, k]
+def _of_ramps(v: Array, w: Array, cov: Array, h: float, k: float) -> Array:
+    """r asin r + (p q + r^2 (1 - p - q)) / s with s^2 = 1 - r^2, for r^2 <= p q.
 
-    def ramps(self, h: float, k: float) -> Array:
-        """r asin r + (p q + r^2 (1 - p - q)) / s with s^2 = 1 - r^2, for r^2 <= p q.
+    With t = p + q - 1 the dividend is t s^2 + (1 - p) (1 - q), and p q - t r^2: of both all summands are positive,
+    for t > 0 and for t < 0. The derivative by r is bounded, so that its rounding costs little anywhere, provided
+    that s belongs to the same rounded r.
+    """
+    rho, square, angle = _correlated(v, w, cov, h, k)
+    if not h and not k:
+        return np.asarray(rho * angle + np.sqrt(square))
+    p, q = v / np.maximum(v + h, SMALL), w / np.maximum(w + k, SMALL)
+    rest, other = (np.where(a > 0, m / np.maximum(a + m, SMALL), float(m > 0)) for a, m in ((v, h), (w, k)))
+    tilt = np.minimum(p, q) - np.minimum(rest, other)
+    top = np.maximum(tilt, 0.0) * square - np.minimum(tilt, 0.0) * np.square(rho) + np.minimum(rest * other, p * q)
+    return np.asarray(top / np.maximum(np.sqrt(square), EPS) + rho * angle)
 
-        With t = p + q - 1 the dividend is t s^2 + (1 - p) (1 - q), and p q - t r^2: of both all summands are positive,
-        for t > 0 and for t < 0. The derivative by r is bounded, so that its rounding costs little anywhere, provided
-        that s belongs to the same rounded r.
-        """
-        rho, square, angle = self.angle(h, k)
-        root = np.sqrt(square)
-        if not h and not k:
-            return np.asarray(rho * angle + root)
-        spreads = [(np.maximum(v + m, SMALL), v, m, at) for v, m, at in zip(self.var, (h, k), self.places, strict=True)]
-        p, q = ((v / total)[at] for total, v, _, at in spreads)
-        rest, other = (np.where(v > 0, m / total, float(m > 0))[at] for total, v, m, at in spreads)
-        tilt = np.minimum(p, q) - np.minimum(rest, other)
-        top = np.maximum(tilt, 0.0) * square - np.minimum(tilt, 0.0) * np.square(rho) + np.minimum(rest * other, p * q)
-        return np.asarray(top / np.maximum(root, EPS) + rho * angle)
 
-    def arc_sine(self, h: float, k: float) -> Array:
-        """asin r: d asin = d r / s, so that small s are refined.
+def _arc_sine(v: Array, w: Array, cov: Array, h: float, k: float) -> Array:
+    """asin r: d asin = d r / s, so that small s are refined.
 
-        With r, s of X and Y themselves, the tangent of the angle is r / sqrt(s^2 + p + q + p q), p = h / v, q = k / w.
-        """
-        _, square, angle = self.angle(h, k)
-        steep = square < 1 - STEEP**2
-        if steep.any():
-            v, w = (v[at] for v, at in zip(self.var, self.places, strict=True))
-            v, w, c = (np.broadcast_to(array, angle.shape)[steep] for array in (v, w, self.cov))
-            r, s = correlation(v, w, c, np.inf)  # beyond 1 counts as 1
-            p, q = h / v, k / w
-            angle = angle.copy()
-            angle[steep] = np.arctan2(r, np.sqrt(s**2 + (p + q + p * q)))
-        return angle
+    With r, s of X and Y themselves, the tangent of the angle is r / sqrt(s^2 + p + q + p q), p = h / v, q = k / w.
+    """
+    _, square, angle = _correlated(v, w, cov, h, k)
+    steep = square < 1 - STEEP**2
+    if steep.any():
+        v, w, cov = (np.broadcast_to(array, angle.shape)[steep] for array in (v, w, cov))
+        r, s = correlation(v, w, cov, np.inf)  # beyond 1 counts as 1
+        p, q = h / v, k / w
+        angle[steep] = np.arctan2(r, np.sqrt(s**2 + (p + q + p * q)))
+    return angle
 
 
 def _inverse_root(values: Array) -> Array:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import RealFunction, density, evaluate
@@ -64,25 +64,7 @@ ANGLE = 0.6
 MOST_PANELS = 4000
 
 
-@lru_cache(maxsize=32)
-def gauss_legendre(n: int) -> tuple[Array, Array]:
-    """Nodes and weights of the n-point Gauss-Legendre rule on [-1, 1].
-
-    numpy's weights err by 7e-14 relatively at n = 20. Newton steps in long numbers on the recurrence
-    k P_k = (2 k - 1) x P_(k-1) - (k - 1) P_(k-2) square that away; w = 2 / ((1 - x^2) P_n'(x)^2).
-    """
-    x: NDArray[Any] = np.polynomial.legendre.leggauss(n)[0].astype(np.longdouble)
-    for _ in range(3):
-        before, here = np.ones_like(x), x
-        for k in range(2, n + 1):
-            before, here = here, ((2 * k - 1) * x * here - (k - 1) * before) / k
-        slope = n * (x * here - before) / (x * x - 1)
-        weights = 2 / ((1 - x * x) * slope * slope)
-        x = x - here / slope
-    found = x.astype(np.float64), weights.astype(np.float64)
-    for array in found:
-        array.flags.writeable = False
-    return found
+gauss_legendre = lru_cache(maxsize=32)(special.roots_legendre)  # nodes and weights on [-1, 1]
 
 
 def panel_edges(lo: Array, hi: Array, kinks: Array, centres: Array, scales: Array, refine: float = 1.0) -> Array:
