@@ -301,6 +301,8 @@ class Conditioned(NumericRecursion):
         """The covariance of members of families, by their places in it and in the family: see `_covariances`."""
         moments = [(one, two, moment(one[0], two[0])) for one, two in product(entries, repeat=2)]
         draws = 1 if all(same_for_all(found) for *_, found in moments) else self.normals.draws
+        names = ", ".join(dict.fromkeys(name for name, *_ in entries))
+        need(6 * draws * size**2, f"factoring the covariance of {size} members ({names}) that depend on each other")
         cov, error = np.zeros((draws, size, size)), np.zeros((size, size))
         for (f, rows, flat), (g, columns, other), found in moments:
             at = {name: values[:, None] for name, values in self.columns.positions(f, flat, "").items()}
@@ -345,11 +347,8 @@ class Conditioned(NumericRecursion):
         known.append(own)
         places = [(other, self._flat(other, box).reshape(-1)) for other, box in drawn]
         ends = np.cumsum([0, *(flat.size for _, flat in places)])
-        names, total = ", ".join(dict.fromkeys(other for other, _ in places)), int(ends[-1])
-        what = f"factoring the covariance of {total} scores ({names}) that depend on each other"
-        need(6 * self.normals.draws * total**2, what)
         entries = [(other, ends[k] + np.arange(flat.size), flat) for k, (other, flat) in enumerate(places)]
-        cov, error = self._blocks(self.score_covariance, entries, total)
+        cov, error = self._blocks(self.score_covariance, entries, int(ends[-1]))
         self.relative = max(self.relative, relative_error(cov, error))
         normals = np.concatenate([self.normals.of(("scores", other), flat) for other, flat in places], axis=-1)
         values = np.matmul(triangular(cov)[:, ends[-2] :], normals[..., None])

@@ -2,18 +2,16 @@
 
 Of y = y' + sum over a of softmax(p[a]) . o[a] / sqrt(H), y' Gaussian, the cumulants are those of y' plus H times those
 that one head adds, and draws of the sum are sums of draws of one head.  The program is compiled once more with one
-head.  Heads are alike and independent where nothing depends on their index but scores and Gaussian vectors, and the
-covariances of these say so.
+head.  Heads are alike and independent where weights of their own stand behind all that depends on their index.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,14 +19,14 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import TINY
 from tensorprog.language.errors import NotCompiledError, ProgramError, did_you_mean
-from tensorprog.language.expr import Affine, Variable, index_names, product_of, replace_variables, walk
+from tensorprog.language.expr import Affine, Expr, Reduction, Variable, index_names, product_of, replace_variables, walk
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Statement, Weight
+from tensorprog.language.schedule import upstream
 from tensorprog.limit.form.definitions import ONE, ZERO, Box, place
 from tensorprog.limit.form.sums_of_functions import Inner, WeightedFunction, position_names
 from tensorprog.limit.law.conditional_moments import diagonal, is_linear
 from tensorprog.limit.law.marginals import Marginals
 from tensorprog.limit.law.mixture import Mixture
-from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import IndexedValues
 
@@ -157,7 +155,8 @@ def heads(program: Netsor, recursion: NumericRecursion, name: str) -> Heads:
                 smaller = NumericRecursion(fewer, recursion.expanded, recursion._held)
                 rest = [part for part in smaller.parts.of(name) if not _own(part, index.name)]
                 known = not found.sizes or len(rest) == len(found.rest)
-                if known and _alike(found.recursion, smaller, name, index.name):
+                same = _said(found.recursion, name) == _said(smaller, name)  # as not of a mean
+                if known and same and _Families(found.recursion, name, index.name).alike:
                     program = fewer
                     found = Heads(smaller, name, {**found.sizes, index.name: index.stop - index.start}, rest)
     return found
@@ -178,54 +177,84 @@ def _said(recursion: NumericRecursion, name: str) -> tuple[Any, ...]:
     return recursion.netsor.families[name].ranges, *written
 
 
-def _alike(whole: NumericRecursion, smaller: NumericRecursion, name: str, index: str) -> bool:
-    """Whether the summands of a vector over an index are independent, each with the law that one alone has."""
-    if _said(whole, name) != _said(smaller, name):  # as of a mean
-        return False
-    slots: dict[str, str | None] = {}  # of the index in scores and Gaussian vectors; None in those of no head
-    for part in whole.parts.of(name):
-        own = _own(part, index)
+def _mentioned(expr: Any) -> set[str]:
+    """Names of the indices in an expression; none of a table."""
+    return {name for node in walk(expr) for name in index_names(node)} if isinstance(expr, Expr) else set()
+
+
+class _Families:
+    """Whether the summands of a vector over an index are independent, with one law, whatever else is in the program.
+
+    Families of heads have a weight of each head behind them: `places` of the index in their slots.
+    """
+
+    def __init__(self, recursion: NumericRecursion, name: str, index: str) -> None:
+        self.recursion, self.netsor = recursion, recursion.netsor
+        self.places: dict[str, int] = {}
+        self.weights: set[str] = set()
+        self.outside: set[str] = set()  # what is read besides
+        self.alike = all(self._of_head(part, index) for part in recursion.parts.of(name)) and self._apart(name, index)
+
+    def _of_head(self, part: WeightedFunction, index: str) -> bool:
+        own = [*_own(part, index), ""]
         nodes = [node for expr in (part.coefficient, *(weight for weight, *_ in part.inner)) for node in walk(expr)]
-        read = [*(n for n in nodes if isinstance(n, Variable)), *(v for _, v, _ in part.inner)]
-        if len(own) > 1 or any(set(own) & {*index_names(n)} for n in nodes if not isinstance(n, Variable)):
-            return False
-        for v in read:
-            at = [str(k) for k, slot in enumerate(v.slots) if set(own) & {*slot.indices}]
-            family, random = whole.netsor.families[v.name], v.name in whole.random
-            vector = family.kind == "vector"
-            if not vector and not random and not at:
-                continue
-            bare = [v.slots[int(k)].bare for k in at] == own and (vector or v.name in whole.scores)
-            bare = bare and not (vector and own and not family.statements)  # initial vectors have means of their own
-            if not bare or (random and not own) or slots.setdefault(v.name, at[0] if at else None) != (*at, None)[0]:
+        gaussian = [v for _, v, _ in part.inner]
+        shared = [v for v in gaussian if not any(own[0] in slot.indices for slot in v.slots)]
+        return len(own) <= 2 and not (own[0] and shared) and self._reads([*nodes, *gaussian], own[0])
+
+    def _reads(self, nodes: Iterable[Expr], index: str) -> bool:
+        """Whether nothing depends on an index but families of heads, at it."""
+        for node in nodes:
+            at = [k for k, slot in enumerate(node.slots) if index in slot.indices] if isinstance(node, Variable) else []
+            if not isinstance(node, Variable) and index in index_names(node):
                 return False
-    return all(_apart(whole, smaller, (f, g), slots) for f, g in product(slots, repeat=2))
+            if isinstance(node, Variable) and not at:
+                self.outside.add(node.name)
+            if isinstance(node, Variable) and at and not (node.slots[at[0]].bare and self._own(node.name, *at)):
+                return False
+        return True
 
+    def _own(self, name: str, place: int, *more: int) -> bool:
+        """Whether a family is one of heads, of which a slot counts."""
+        positions = self.netsor.families[name].statements
+        if name in self.places or more or len(positions) > 1:
+            return self.places.get(name) == place and not more
+        self.places[name] = place
+        if not positions:
+            initial = next(entry for entry in self.netsor.initial if entry.name == name)
+            centred = initial.mean == ZERO and isinstance(initial.cov, Expr) and initial.data is None
+            return centred and not _mentioned(initial.cov) & {initial.indices[place], f"{initial.indices[place]}_"}
+        statement = self.netsor.body[positions[0]]
+        index = statement.target.slots[place].bare or ""
+        if isinstance(statement, MatMul):
+            at = [k for k, slot in enumerate(statement.weight.slots) if index in slot.indices]
+            weight = self.netsor.weight[statement.weight.name]
+            self.weights.add(weight.name)
+            own = len(at) == 1 and statement.weight.slots[at[0]].bare == index
+            alike = own and weight.indices[at[0]] not in _mentioned(weight.variance)
+            return alike and self._reads([statement.vector], index)
+        if not isinstance(statement, Dot):
+            return self._reads(walk(statement.expr), index) and bool(
+                self.places.keys() & {v.name for v in statement.inputs}
+            )
+        products = {v.name for v in statement.inputs if any(index in slot.indices for slot in v.slots)}
+        return any(map(self.recursion.parts.is_base, products)) and self._reads(statement.inputs, index)
 
-def _apart(
-    whole: NumericRecursion, smaller: NumericRecursion, pair: tuple[str, str], slots: Mapping[str, str | None]
-) -> bool:
-    """Whether two families are independent but for the same head, and do not tell how many heads there are."""
-    scores = whole.scores.keys() & {*pair}
-    if scores and not {*pair} <= scores:
-        return True  # scores are independent of Gaussian vectors
-    one, two = (r.score_covariance(*pair) if scores else r.centred(*pair) for r in (whole, smaller))
-    first, second = (slots[name] for name in pair)
-    if first is None or second is None:
-        return (first is second or not one.terms) and _same(one, two)
-    equal = difference(Affine.index(first), Affine.index(f"{second}_"))
-    alike = (equal in term.equations and not {first, f"{second}_"} & {*term.value.axes} for term in one.terms)
-    return all(alike) and _same(one, two)
-
-
-def _same(one: IndexedValues, two: IndexedValues) -> bool:
-    """Whether two moments have the same numbers."""
-    if [term.equations for term in one.terms] != [term.equations for term in two.terms]:
-        return False
-    values = [[factor for term in moment.terms for factor in term.value.factors] for moment in (one, two)]
-    return [v.axes for v in values[0]] == [v.axes for v in values[1]] and all(
-        np.array_equal(a.estimate.value, b.estimate.value) for a, b in zip(*values, strict=True)
-    )
+    def _apart(self, name: str, index: str) -> bool:
+        """Whether what is read besides depends on no head, nor on how many there are."""
+        read, tied, size = upstream(self.netsor, [name]), {*self.places}, 0
+        body = [s for s in self.netsor.body if s.target.name in read]
+        for s in body:
+            nodes = walk(s.expr) if isinstance(s, Nonlin) else ()
+            counts = any(isinstance(node, Reduction) and index in node.indices for node in nodes)
+            shared = isinstance(s, MatMul) and s.weight.name in self.weights
+            if (counts and s.target.name in self.places) or (shared and s.target.name not in self.places):
+                return False
+            tied |= {s.target.name} if counts else set()
+        while size < len(tied):
+            size = len(tied)
+            tied |= {s.target.name for s in body if any(v.name in tied for v in s.inputs)}
+        return not self.outside & (tied | self.recursion.random)
 
 
 class InfiniteHeads(Marginals):
