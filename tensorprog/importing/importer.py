@@ -26,8 +26,6 @@ from tensorprog.results.imported import Fate, Imported
 
 __all__ = ["imported_program"]
 
-MAX_STATEMENTS = 100  # of a program whose layers are written out, where their recurrence has no compiled limit
-
 
 def imported_program(
     make: Callable[[int], Any], inputs: Any, widths: Sequence[int], at: int | None, name: str, check: bool = True
@@ -43,10 +41,6 @@ def imported_program(
     except InvalidText:  # of layers that are alike, but cannot be told as one
         fold = False
         chosen = _made(captured, at, name, fold)[0]
-    if fold and len(chosen.netsor.body) <= MAX_STATEMENTS and _not_compiled(chosen):
-        unrolled = _made(captured, at, name, fold=False)[0]
-        if len(unrolled.netsor.body) <= MAX_STATEMENTS and not _not_compiled(unrolled):
-            chosen, fold = unrolled, False
 
     def at_width(width: int) -> AtWidth | None:
         own = frozen_at(captured, make, width)
@@ -63,11 +57,6 @@ def imported_program(
     return chosen
 
 
-def _not_compiled(program: Program) -> bool:
-    """Whether the limit of a program is claimed but not compiled."""
-    return any(finding.rule == "compiled limit" and finding.verdict != "holds" for finding in program.check().findings)
-
-
 def _made(
     captured: Captured, at: int | None, name: str, fold: bool, exact: bool = False
 ) -> tuple[Program, Sketch, Traced]:
@@ -82,7 +71,7 @@ def _made(
         pruned(sketch, result)
     result = finished(sketch, result)
     if not fold:
-        sketch.note("layers are written out one by one: their recurrence has no limit yet")
+        sketch.note("layers are written out one by one: they are alike, but no family of the language")
     netsor, names = named(sketch, result, _name(name or captured.module), f"{captured.module} at initialisation")
     at_n = f"; variances as they are at n = {at}." if at else "."
     head = [f"Imported from the torch module {captured.module} at widths {one} and {other}{at_n}"]

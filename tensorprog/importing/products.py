@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Inner, Traced, atoms_of, product, scaled
-from tensorprog.language.expr import Call, Expr, Number, Variable, call, free_indices, is_call
+from tensorprog.language.expr import Expr, Number, Variable, call, free_indices, is_call
 from tensorprog.language.ir import MatMul
 from tensorprog.language.recognised import recognised
 
@@ -166,33 +166,20 @@ def _mentions(expr: Expr, atom: AxisPart) -> bool:
 
 
 def _over_width(sketch: Parameters, value: Traced, width: AxisPart, indices: Sequence[AxisPart], axes: Axes) -> Traced:
-    ratio = sketch.ratio(width)
-    factor, left, right = _factors(value.expr)
-    if right is None or not (sketch.holds_vector(left) and sketch.holds_vector(right)):
-        left, right = _without_number(value.expr, factor), None
-    one = sketch.vector(Traced(((width,),), left))
-    other = sketch.one(ratio) if right is None else one
-    if right is not None and right != left:
-        other = sketch.vector(Traced(((width,),), right))
-    inner = Inner(one, other, ratio, tuple(atom for atom in indices if _mentions(one, atom) or _mentions(other, atom)))
-    repeated = math.prod(atom.size for atom in indices if atom not in inner.over)
-    return Traced(axes, Number(1 if factor * repeated == 1 else factor * repeated), value.power, inner)
-
-
-def _without_number(expr: Expr, factor: float) -> Expr:
-    return expr.args[1] if is_call(expr, "multiply") and isinstance(expr.args[0], Number) and factor != 1 else expr
-
-
-def _factors(expr: Expr) -> tuple[float, Expr, Expr | None]:
-    """A number and two factors, if an expression is a product or a square."""
-    factor = 1.0
-    if is_call(expr, "multiply") and isinstance(expr.args[0], Number):
-        factor, expr = float(expr.args[0].value), expr.args[1]
-    if is_call(expr, "power") and expr.args[1] == Number(2):
-        return factor, expr.args[0], expr.args[0]
-    if isinstance(expr, Call) and expr.atom == "multiply":
-        return factor, expr.args[0], expr.args[1]
-    return factor, expr, None
+    """An inner product of two factors that are vectors, or of a vector with ones."""
+    (factor, expr), ratio = number_of(value.expr), sketch.ratio(width)
+    pair = (expr.args[0],) * 2 if is_call(expr, "power") and expr.args[1] == Number(2) else ()
+    pair = expr.args if is_call(expr, "multiply") else pair
+    if not pair or not all(map(sketch.holds_vector, pair)):
+        vectors = [sketch.vector(Traced(((width,),), expr)), sketch.one(ratio)]
+    else:
+        numbers, parts = zip(*map(number_of, pair), strict=True)
+        factor *= math.prod(numbers)
+        made = {part: sketch.vector(Traced(((width,),), part), "operand") for part in dict.fromkeys(parts)}
+        vectors = [made[part] for part in parts]
+    over = tuple(atom for atom in indices if any(_mentions(vector, atom) for vector in vectors))
+    factor *= math.prod(atom.size for atom in indices if atom not in over)
+    return Traced(axes, Number(_plain(factor)), value.power, Inner(vectors[0], vectors[1], ratio, over))
 
 
 def einsum(sketch: Parameters, left: Operand, one: Labels, right: Operand, other: Labels, out: Labels) -> Traced:
@@ -238,10 +225,7 @@ def _summed_product(sketch: Parameters, left: Operand, right: Operand, lead: int
     """The product summed over the axes behind the first ones."""
     left, right, axes = together(sketch, left, right)
     left, right = (sketch.settled(x) if isinstance(x, Traced) else x for x in (left, right))
-    over = atoms_of(axes[lead:])
-    if any(atom.is_width for atom in over) and all(isinstance(x, Traced) and x.is_vector for x in (left, right)):
-        return _inner(sketch, left, right, [atom for atom in over if atom.is_width], over, axes[:lead])  # type: ignore[arg-type]
-    return summed(sketch, multiplied(sketch, left, right), over, axes[:lead])
+    return summed(sketch, multiplied(sketch, left, right), atoms_of(axes[lead:]), axes[:lead])
 
 
 def _renewed(sketch: Parameters, value: Traced, taken: Sequence[AxisPart]) -> Traced:
@@ -252,25 +236,6 @@ def _renewed(sketch: Parameters, value: Traced, taken: Sequence[AxisPart]) -> Tr
             tuple(sketch.atom(atom.sizes, atom.key) if atom.is_width and atom.name in names else atom for atom in axis)
             for axis in value.axes
         )
-    )
-
-
-def _inner(
-    sketch: Parameters,
-    left: Traced,
-    right: Traced,
-    widths: Sequence[AxisPart],
-    contracted: Sequence[AxisPart],
-    axes: Axes,
-) -> Traced:
-    if len(widths) > 1:
-        raise sketch.refuse("a sum over two widths", "sum over one after the other")
-    (factor, a), (other, b) = (number_of(value.expr) for value in (left, right))
-    one = sketch.vector(replace(left, expr=a), "operand")
-    two = one if a == b else sketch.vector(replace(right, expr=b), "operand")
-    over = tuple(atom for atom in contracted if not atom.is_width)
-    return Traced(
-        axes, Number(_plain(factor * other)), left.power + right.power, Inner(one, two, sketch.ratio(widths[0]), over)
     )
 
 
