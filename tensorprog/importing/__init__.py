@@ -4,21 +4,15 @@
     decompositions  operations that are written out as plainer ones
     capture         the module as operations at two widths
     refusals        what cannot be imported: where, why, and what to do
-    values          tensors as axes and expressions
-    sketch          the program while it is drawn up
-    parameters      parameters as weights, initial vectors or numbers
-    products        linear layers, inner products, einsum
-    masks           fixed masks as conditions on indices
-    waves           fixed cosines and sines of rotary positions
+    values          tensors as axes and expressions; cosines and sines of rotary positions
+    sketch          the program while it is drawn up; parameters as weights, initial vectors or numbers
     operations      the table of rules
-    views, elementwise, layers, convolutions, recurrent   its rules
-    translation     the module, operation by operation
+    layers, elementwise, views, convolutions, recurrent   its rules
     parts           parts that are read one by one get a name each
     folding         layers that are alike become an index
-    text            names and letters: the program, and its file
-    importer        all of this in order
-    agreement       program and module at small widths, before the program is given
-    beside          the module itself beside the program
+    text            names and letters
+    importer        the module, operation by operation, and all of this in order
+    agreement       program and module at small widths, before the program is given; the module beside the program
 
 What is here is called without torch too, and says that it is needed; the files import it.
 """
@@ -32,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from tensorprog.language.errors import fail, how_to_install
 
 if TYPE_CHECKING:
-    from tensorprog.importing.beside import ModuleComparison
+    from tensorprog.importing.agreement import ModuleComparison
     from tensorprog.program import Program
 
 __all__ = ["compare_torch", "from_torch", "needed"]
@@ -85,7 +79,7 @@ def compare_torch(
     Raises    ProgramError for a program that was not made by `from_torch`
     """
     needed()
-    from tensorprog.importing.beside import compared
+    from tensorprog.importing.agreement import compared
 
     return compared(program, make, inputs, width, samples, seed, limit)
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tensorprog.importing.layers import averaged, biased, column
+from tensorprog.importing.layers import averaged, biased, column, einsum
 from tensorprog.importing.operations import Result, TracedCall, random, rule
-from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.products import einsum
+from tensorprog.importing.sketch import Sketch
 from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, shapes_of
 from tensorprog.language.expr import Affine, Reduction, is_call
 from tensorprog.language.ir import Nonlin
@@ -31,7 +30,7 @@ def _several(value: Any, count: int, default: int) -> list[int]:
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution")
-def convolution(sketch: Parameters, operation: TracedCall) -> Result:
+def convolution(sketch: Sketch, operation: TracedCall) -> Result:
     """A convolution with weights of its own for each offset."""
     x, weight, bias = operation.tensor(0), operation.tensor(1, "weight"), operation.tensor(2, "bias")
     if not isinstance(weight, Traced):
@@ -82,7 +81,7 @@ def _patches(array: Any, kernel: Numbers, stride: Numbers, pads: Numbers, dilati
 
 
 def _shifted(
-    sketch: Parameters,
+    sketch: Sketch,
     value: Traced,
     kernel: Numbers,
     stride: Numbers,
@@ -129,7 +128,7 @@ def _shifted(
     return sketch.read_at(value, slots, tuple(found))
 
 
-def _window(sketch: Parameters, operation: TracedCall, value: Traced, reducer: str) -> Traced:
+def _window(sketch: Sketch, operation: TracedCall, value: Traced, reducer: str) -> Traced:
     """A reduction over windows of positions."""
     count = len(value.axes) - 2
     kernel = _several(operation.plain(1, "kernel_size"), count, 1)
@@ -156,7 +155,7 @@ def _window(sketch: Parameters, operation: TracedCall, value: Traced, reducer: s
 
 
 @rule("max_pool1d", "max_pool2d", "max_pool2d_with_indices")
-def max_pool(sketch: Parameters, operation: TracedCall) -> Result:
+def max_pool(sketch: Sketch, operation: TracedCall) -> Result:
     """The largest of a window."""
     if any(d != 1 for d in _several(operation.plain(4, "dilation", 1), 1, 1)):
         raise sketch.refuse("pooling with dilation", "use dilation=1")
@@ -165,7 +164,7 @@ def max_pool(sketch: Parameters, operation: TracedCall) -> Result:
 
 
 @rule("avg_pool1d", "avg_pool2d")
-def average_pool(sketch: Parameters, operation: TracedCall) -> Result:
+def average_pool(sketch: Sketch, operation: TracedCall) -> Result:
     """The mean of a window."""
     if operation.plain(6, "divisor_override") is not None or any(_several(operation.plain(3, "padding", 0), 1, 0)):
         raise sketch.refuse("a mean over windows with a border or a divisor of its own", "use the kernel size alone")
@@ -173,7 +172,7 @@ def average_pool(sketch: Parameters, operation: TracedCall) -> Result:
 
 
 @rule("adaptive_avg_pool1d", "adaptive_avg_pool2d")
-def adaptive_pool(sketch: Parameters, operation: TracedCall) -> Result:
+def adaptive_pool(sketch: Sketch, operation: TracedCall) -> Result:
     """The mean over all positions."""
     value = random(sketch, operation.tensor(0))
     if any(size != 1 for size in operation.shapes[0][2:]):

@@ -1,4 +1,4 @@
-"""Arithmetic and functions, coordinate by coordinate."""
+"""Arithmetic and functions, coordinate by coordinate; fixed masks as conditions on indices, else as tables."""
 
 from __future__ import annotations
 
@@ -6,15 +6,76 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-from tensorprog.importing.masks import NEVER, condition, masked, unchanging
+from tensorprog.importing.layers import added, met_on, multiplied, number_of, together
 from tensorprog.importing.operations import RULES, Result, Rule, TracedCall, random, rule
-from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.products import added, met_on, multiplied, number_of, together
-from tensorprog.importing.values import FixedTensor, Traced, scaled
-from tensorprog.language.expr import Expr, Number, call, is_call
+from tensorprog.importing.sketch import Sketch
+from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Traced, scaled
+from tensorprog.language.expr import Expr, IndexValue, Number, call, is_call
+
+NEVER = -1e30  # what is added to a score that no one may read: finite minima of a type count as minus infinity
+PATTERNS: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
+    ("less_equal", np.less_equal),
+    ("less", np.less),
+    ("greater_equal", np.greater_equal),
+    ("greater", np.greater),
+    ("equal", np.equal),
+    ("not_equal", np.not_equal),
+)
+
+
+def unchanging(sketch: Sketch, one: Any, other: Any) -> Any:
+    """A mask that is the same at both widths, as far as it differs from entry to entry."""
+    small = [np.asarray(one, bool), np.asarray(other, bool)]
+    for k in range(small[0].ndim):
+        if all((mask == mask.take([0], k)).all() for mask in small):
+            small = [mask.take([0], k) for mask in small]
+    if not np.array_equal(small[0], small[1]):
+        raise sketch.refuse("a mask changes with the width", "use the same mask at every width")
+    return one
+
+
+def condition(sketch: Sketch, mask: Any, axes: Axes) -> Expr | bool:
+    """Where a boolean array is true, in indices; True or False if that is everywhere or nowhere."""
+    mask = np.asarray(mask, bool)
+    if mask.all() or not mask.any():
+        return bool(mask.all())
+    lead = len(axes) - mask.ndim
+    kept: list[AxisPart] = []
+    index: list[Any] = []
+    for k, size in enumerate(mask.shape):
+        if size == 1 or (mask == mask.take([0], k)).all():
+            index.append(0)
+        else:
+            kept += axes[lead + k]
+            index.append(slice(None))
+    if any(atom.is_width for atom in kept):
+        raise sketch.refuse("a mask differs from coordinate to coordinate of a vector", "mask indices, not coordinates")
+    small = mask[tuple(index)].reshape([atom.size for atom in kept])
+    if len(kept) == 2:
+        rows, columns = np.indices(small.shape)
+        for name, compare in PATTERNS:
+            if (compare(columns, rows) == small).all():
+                return call(name, IndexValue(kept[1].name), IndexValue(kept[0].name))
+    return call("equal", sketch.table(small.astype(float), kept), Number(1))
+
+
+def masked(sketch: Sketch, value: Traced, array: Any) -> tuple[Traced, Any]:
+    """The value with -inf where a fixed tensor that is added has it, and what is left to be added."""
+    array = np.asarray(array, float)
+    never = array <= NEVER
+    if not never.any():
+        return value, array
+    where = condition(sketch, ~never, value.axes)
+    value = sketch.level(value, "a score")
+    if where is False:
+        raise sketch.refuse("a mask hides everything", "let each token see at least one")
+    expr = value.expr if where is True else call("where", where, value.expr, Number(-np.inf))
+    return Traced(value.axes, expr, copies=value.copies), np.where(never, 0.0, array)
+
 
 HOMOGENEOUS = {"relu", "abs", "neg", "leaky_relu"}  # a power of n passes through
 
@@ -25,7 +86,7 @@ PLAIN = ("relu", "tanh", "sigmoid", "erf", "exp", "log", "sin", "cos", "abs", "s
 def _function(act: Callable[[Expr, TracedCall], Expr]) -> Rule:
     """The rule of a function."""
 
-    def apply(sketch: Parameters, operation: TracedCall) -> Result:
+    def apply(sketch: Sketch, operation: TracedCall) -> Result:
         value = sketch.settled(random(sketch, operation.tensor(0)))
         if operation.operation.kind not in HOMOGENEOUS:
             value = sketch.level(value, f"the argument of {operation.operation.kind}")
@@ -77,7 +138,7 @@ RULES.update(
 
 
 @rule("clamp_min", "clamp", "clip")
-def at_least(sketch: Parameters, operation: TracedCall) -> Result:
+def at_least(sketch: Sketch, operation: TracedCall) -> Result:
     """Between bounds; the larger of a tensor and a number, which what grows with the width does not meet."""
     value, least = sketch.settled(random(sketch, operation.tensor(0))), operation.plain(1, "min")
     if operation.plain(2, "max") is not None or not isinstance(least, int | float):
@@ -92,7 +153,7 @@ def at_least(sketch: Parameters, operation: TracedCall) -> Result:
     return replace(value, expr=scaled(call("sqrt", made), factor) if root else made)
 
 
-def raised(sketch: Parameters, value: Traced, exponent: float) -> Traced:
+def raised(sketch: Sketch, value: Traced, exponent: float) -> Traced:
     """A power; of an inner product in its power of n too."""
     value = sketch.settled(value)
     if value.power and Fraction(exponent).limit_denominator(8) != Fraction(exponent):
@@ -107,7 +168,7 @@ def raised(sketch: Parameters, value: Traced, exponent: float) -> Traced:
 
 
 @rule("pow")
-def powered(sketch: Parameters, operation: TracedCall) -> Result:
+def powered(sketch: Sketch, operation: TracedCall) -> Result:
     """A power with a number as exponent."""
     exponent = operation.plain(1, "exponent")
     if not isinstance(exponent, int | float):
@@ -123,7 +184,7 @@ RULES.update({"sqrt": _root(0.5), "rsqrt": _root(-0.5), "reciprocal": _root(-1.0
 
 
 @rule("add", "sub", "rsub", "__add__", "__radd__", "subtract")
-def sums(sketch: Parameters, operation: TracedCall) -> Result:
+def sums(sketch: Sketch, operation: TracedCall) -> Result:
     """A sum or a difference; what is minus infinity in a fixed tensor hides a score."""
     left, right = operation.tensor(0), operation.tensor(1, "other")
     factor = float(operation.plain(2, "alpha", 1) or 1)
@@ -144,13 +205,13 @@ def sums(sketch: Parameters, operation: TracedCall) -> Result:
 
 
 @rule("mul", "multiply", "__mul__", "__rmul__")
-def products_(sketch: Parameters, operation: TracedCall) -> Result:
+def products_(sketch: Sketch, operation: TracedCall) -> Result:
     """A product."""
     return multiplied(sketch, operation.tensor(0), operation.tensor(1, "other"))
 
 
 @rule("div", "divide", "true_divide")
-def quotients(sketch: Parameters, operation: TracedCall) -> Result:
+def quotients(sketch: Sketch, operation: TracedCall) -> Result:
     """A quotient."""
     if operation.plain(9, "rounding_mode") is not None:
         raise sketch.refuse("a quotient is rounded", "divide without rounding")
@@ -158,7 +219,7 @@ def quotients(sketch: Parameters, operation: TracedCall) -> Result:
 
 
 @rule("maximum", "minimum")
-def extremes(sketch: Parameters, operation: TracedCall) -> Result:
+def extremes(sketch: Sketch, operation: TracedCall) -> Result:
     """The larger or the smaller of two."""
     one, other, axes = met_on(sketch, operation.tensor(0), operation.tensor(1, "other"))
     one, other = sketch.level(one, "an argument"), sketch.level(other, "an argument")
@@ -166,7 +227,7 @@ def extremes(sketch: Parameters, operation: TracedCall) -> Result:
 
 
 @rule("prelu")
-def leaky(sketch: Parameters, operation: TracedCall) -> Result:
+def leaky(sketch: Sketch, operation: TracedCall) -> Result:
     """A relu with a slope that is a parameter, which begins as one number."""
     slope = operation.tensor(1, "weight")
     if not isinstance(slope, FixedTensor) or len(np.unique(np.concatenate([np.ravel(a) for a in slope.arrays]))) != 1:
@@ -176,7 +237,7 @@ def leaky(sketch: Parameters, operation: TracedCall) -> Result:
 
 
 @rule("where")
-def chosen(sketch: Parameters, operation: TracedCall) -> Result:
+def chosen(sketch: Sketch, operation: TracedCall) -> Result:
     """One of two tensors, by a fixed mask."""
     mask, yes, no = (operation.tensor(k) for k in range(3))
     if not isinstance(mask, FixedTensor):

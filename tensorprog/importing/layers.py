@@ -1,17 +1,321 @@
-"""Linear layers, matrix products, embeddings, attention, normalisation, reductions."""
+"""Sums of products: linear layers, matrix products, einsum, embeddings; products and sums of tensors; reductions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
 from tensorprog.importing.operations import Result, TracedCall, random, rule
-from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.products import added, einsum, multiplied, summed
-from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Traced, atoms_of, sizes_of
-from tensorprog.language.expr import Number, Reduction, free_indices
+from tensorprog.importing.sketch import Sketch
+from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Inner, Traced, atoms_of, product, scaled, sizes_of
+from tensorprog.language.expr import Expr, Number, Reduction, Variable, call, free_indices, is_call
+from tensorprog.language.ir import MatMul
+from tensorprog.language.recognised import recognised
+
+__all__ = ["added", "einsum", "met_on", "multiplied", "number_of", "summed", "together"]
+
+SHORT = ("gelu_tanh", "gelu", "silu")  # that modules spell out, with constants in single precision
+
+Operand = Traced | FixedTensor
+Labels = Sequence[Hashable]
+EXACT_INPUTS = 8  # features up to which an input layer that is not Gaussian is written out
+
+
+def together(sketch: Sketch, left: Operand, right: Operand) -> tuple[Operand, Operand, Axes]:
+    """Two tensors on the same axes, as broadcasting has it."""
+    ranks = [len(x.axes) if isinstance(x, Traced) else len(x.shapes[0]) for x in (left, right)]
+    rank = max(ranks)
+    if isinstance(left, FixedTensor) or isinstance(right, FixedTensor):
+        known, value = (left, right) if isinstance(left, FixedTensor) else (right, left)
+        assert isinstance(value, Traced) and isinstance(known, FixedTensor)
+        axes = list(((),) * (rank - len(value.axes)) + value.axes)
+        for k, (one, other) in enumerate(zip(*known.shapes, strict=True), start=rank - len(known.shapes[0])):
+            if not axes[k] and (one, other) != (1, 1):
+                axes[k] = sketch.axis((sketch.operation, "fixed", k), one, other)
+        moved = value.on(tuple(axes))
+        return (known, moved, tuple(axes)) if isinstance(left, FixedTensor) else (moved, known, tuple(axes))
+    left, right = (x.on(((),) * (rank - len(x.axes)) + x.axes) for x in (left, right))
+    right = sketch.apart(right, left.atoms)
+    axes_of: list[tuple[AxisPart, ...]] = []
+    first: dict[str, object] = {}
+    second: dict[str, object] = {}
+    first_axes, second_axes = list(left.axes), list(right.axes)
+    for k, (a, b) in enumerate(zip(left.axes, right.axes, strict=True)):
+        if a and b:
+            both, sub_a, sub_b = sketch.unified(a, b)
+            first |= sub_a
+            second |= sub_b
+            first_axes[k] = second_axes[k] = both
+            axes_of.append(both)
+        else:
+            axes_of.append(a or b)
+    left = sketch.read_at(left, first, tuple(first_axes))  # type: ignore[arg-type]
+    right = sketch.read_at(right, second, tuple(second_axes))  # type: ignore[arg-type]
+    return left, right, tuple(axes_of)
+
+
+def met_on(sketch: Sketch, left: Operand, right: Operand) -> tuple[Traced, Traced, Axes]:
+    """The same, with fixed tensors as expressions."""
+    left, right, axes = together(sketch, left, right)
+    one = left if isinstance(left, Traced) else sketch.constant(left, axes)
+    other = right if isinstance(right, Traced) else sketch.constant(right, axes)
+    return one, other, axes
+
+
+def multiplied(sketch: Sketch, left: Operand, right: Operand, divide: bool = False) -> Traced:
+    """left * right, or left / right."""
+    one, other, axes = met_on(sketch, left, right)
+    sign = -1 if divide else 1
+    if one.parameter and isinstance(other.expr, Number) and not other.parameter:
+        factor = float(other.expr.value) ** sign
+        return replace(one, axes=axes, scale=one.scale * factor, power=one.power + sign * other.power)
+    if other.parameter and isinstance(one.expr, Number) and not divide and not one.parameter:
+        return replace(other, axes=axes, scale=other.scale * float(one.expr.value), power=one.power + other.power)
+    one, other = (sketch.settled(x) if x.parameter else x for x in (one, other))
+    scalars = not (one.is_vector or other.is_vector or one.copies or other.copies)
+    if other.inner is not None and (divide or one.inner is not None or not scalars):
+        other = sketch.settled(other)
+    if one.inner is not None and not scalars:
+        one = sketch.settled(one)
+    copies = sketch.met(one, other)
+    inner = one.inner or other.inner
+    expr = _quotient(one.expr, other.expr) if divide else product(one.expr, other.expr)
+    expr = recognised(expr, 1e-6, SHORT)
+    return Traced(axes, expr, one.power + sign * other.power, inner, copies)
+
+
+def _quotient(left: Expr, right: Expr) -> Expr:
+    if isinstance(right, Number):
+        return (
+            scaled(left, 1 / right.value)
+            if not _short(right.value) or isinstance(left, Number)
+            else (left if right.value == 1 else call("divide", left, right))
+        )
+    return call("divide", left, right)
+
+
+def _short(value: float) -> bool:
+    return float(value).is_integer() and abs(value) < 1e6
+
+
+def added(sketch: Sketch, left: Operand, right: Operand, factor: float = 1.0) -> Traced:
+    """left + factor * right; what has the smaller power of n vanishes in the limit, and is left out."""
+    if isinstance(right, FixedTensor) and not np.any(right.arrays[0]) and not np.any(right.arrays[1]):
+        _, other, axes = together(sketch, left, right)
+        assert isinstance(left, Traced)
+        return left.on(axes)
+    one, other, axes = met_on(sketch, left, right)
+    one, other = sketch.settled(one), sketch.settled(other)
+    copies = sketch.met(one, other)
+    if one.power != other.power and sketch.at:
+        one, other = sketch.level(one, "a term"), sketch.level(other, "a term")
+    if one.power != other.power and not (one.expr == Number(0) or other.expr == Number(0)):
+        for square, number in ((one, other), (other, one)):
+            if (
+                factor > 0
+                and isinstance(number.expr, Number)
+                and not number.power
+                and sketch.without_eps(square, float(number.expr.value))
+            ):
+                return replace(square, axes=axes)
+        small, large = sorted((one, other), key=lambda value: value.power)
+        sketch.note(
+            f"a term that falls like n**({small.power - large.power}) beside another is left out of the limit: "
+            f"{sketch.place.alike}"
+        )
+        kept = large if large is one else replace(other, expr=scaled(other.expr, factor))
+        return replace(kept, axes=axes, copies=copies)
+    power = other.power if one.expr == Number(0) else one.power
+    return Traced(axes, _sum(one.expr, other.expr, factor), power, copies=copies)
+
+
+def _sum(left: Expr, right: Expr, factor: float) -> Expr:
+    if right == Number(0):
+        return left
+    if left == Number(0):
+        return scaled(right, factor)
+    if factor < 0:
+        return call("subtract", left, scaled(right, -factor))
+    return call("add", left, scaled(right, factor))
+
+
+def summed(sketch: Sketch, value: Traced, atoms: Sequence[AxisPart], axes: Axes) -> Traced:
+    """The sum over some atoms; over a width it is an inner product, whose scale is still to come."""
+    value = sketch.settled(value)
+    if value.expr == Number(0):
+        return value.on(axes)
+    indices = [atom for atom in atoms if not atom.is_width]
+    widths = [atom for atom in atoms if atom.is_width]
+    if len(widths) > 1:
+        raise sketch.refuse("a sum over two widths", "sum over one after the other")
+    if widths:
+        return _over_width(sketch, value, widths[0], indices, axes)
+    expr, power = value.expr, value.power
+    mentioned = [atom for atom in indices if _mentions(expr, atom)]
+    repeated = math.prod(atom.size for atom in indices if atom not in mentioned)
+    if mentioned:
+        expr = sketch.reduced("sum", mentioned, expr)
+    return replace(value, axes=axes, expr=scaled(expr, repeated), power=power)
+
+
+def _mentions(expr: Expr, atom: AxisPart) -> bool:
+    return atom.name in free_indices(expr)
+
+
+def _over_width(sketch: Sketch, value: Traced, width: AxisPart, indices: Sequence[AxisPart], axes: Axes) -> Traced:
+    """An inner product of two factors that are vectors, or of a vector with ones."""
+    (factor, expr), ratio = number_of(value.expr), sketch.ratio(width)
+    pair = (expr.args[0],) * 2 if is_call(expr, "power") and expr.args[1] == Number(2) else ()
+    pair = expr.args if is_call(expr, "multiply") else pair
+    if not pair or not all(map(sketch.holds_vector, pair)):
+        vectors = [sketch.vector(Traced(((width,),), expr)), sketch.one(ratio)]
+    else:
+        numbers, parts = zip(*map(number_of, pair), strict=True)
+        factor *= math.prod(numbers)
+        made = {part: sketch.vector(Traced(((width,),), part), "operand") for part in dict.fromkeys(parts)}
+        vectors = [made[part] for part in parts]
+    over = tuple(atom for atom in indices if any(_mentions(vector, atom) for vector in vectors))
+    factor *= math.prod(atom.size for atom in indices if atom not in over)
+    return Traced(axes, Number(_plain(factor)), value.power, Inner(vectors[0], vectors[1], ratio, over))
+
+
+def einsum(sketch: Sketch, left: Operand, one: Labels, right: Operand, other: Labels, out: Labels) -> Traced:
+    """sum over labels that are not in `out` of left[one] * right[other]."""
+    labels = [*out, *(label for label in dict.fromkeys([*one, *other]) if label not in out)]
+    left, right = _aligned(left, one, labels), _aligned(right, other, labels)
+    known, value = (left, right) if isinstance(left, FixedTensor) else (right, left)
+    if isinstance(known, FixedTensor) and isinstance(value, Traced):
+        if not np.any(known.arrays[0]) and not np.any(known.arrays[1]):  # such as the state before the first step
+            return Traced(together(sketch, known, value)[2][: len(out)], Number(0))
+        found = _input_layer(sketch, known, value, len(out)) if value.parameter else None
+        return found or _summed_product(sketch, left, right, len(out))
+    assert isinstance(left, Traced) and isinstance(right, Traced)
+    if left.parameter and right.parameter:  # vectors that are parameters, under a matrix
+        left = sketch.settled(left) if len(left.widths) < len(right.widths) else left
+        right = sketch.settled(right) if len(right.widths) < len(left.widths) else right
+    if right.parameter:  # a square matrix may act on what it gave before
+        right = _renewed(sketch, right, left.atoms)
+    elif left.parameter:
+        left = _renewed(sketch, left, right.atoms)
+    weight = right if right.parameter else left
+    fans = [atom for atom in atoms_of(weight.axes[len(out) :]) if atom.is_width] if weight.parameter else []
+    if not fans:
+        return _summed_product(sketch, left, right, len(out))
+    first, second, axes = together(sketch, left, right)
+    assert isinstance(first, Traced) and isinstance(second, Traced)
+    value, weight = (first, second) if second.parameter else (second, first)
+    if value.parameter:
+        raise sketch.refuse("two parameters are multiplied with each other", "apply one after the other to the vector")
+    return _weighted(sketch, value, weight, fans, atoms_of(axes[len(out) :]), axes[: len(out)])
+
+
+def _aligned(value: Operand, own: Labels, labels: Labels) -> Operand:
+    """A tensor on the axes of labels, of size 1 where it has none."""
+    if isinstance(value, Traced):
+        return value.on(tuple(value.axes[own.index(label)] if label in own else () for label in labels))
+    order = [own.index(label) for label in labels if label in own]
+    new = [k for k, label in enumerate(labels) if label not in own]
+    return value.each(lambda array: np.expand_dims(array.transpose(order), new))
+
+
+def _summed_product(sketch: Sketch, left: Operand, right: Operand, lead: int) -> Traced:
+    """The product summed over the axes behind the first ones."""
+    left, right, axes = together(sketch, left, right)
+    left, right = (sketch.settled(x) if isinstance(x, Traced) else x for x in (left, right))
+    return summed(sketch, multiplied(sketch, left, right), atoms_of(axes[lead:]), axes[:lead])
+
+
+def _renewed(sketch: Sketch, value: Traced, taken: Sequence[AxisPart]) -> Traced:
+    """A parameter with names of its own for widths that another tensor has too."""
+    names = {atom.name for atom in taken}
+    return value.on(
+        tuple(
+            tuple(sketch.atom(atom.sizes, atom.key) if atom.is_width and atom.name in names else atom for atom in axis)
+            for axis in value.axes
+        )
+    )
+
+
+def number_of(expr: Expr) -> tuple[float, Expr]:
+    """A number and what it multiplies."""
+    if is_call(expr, "multiply") and isinstance(expr.args[0], Number):
+        return float(expr.args[0].value), expr.args[1]
+    if is_call(expr, "divide") and isinstance(expr.args[1], Number):
+        return 1 / float(expr.args[1].value), expr.args[0]
+    return 1.0, expr
+
+
+def _plain(value: float) -> float | int:
+    return int(value) if value.is_integer() else value
+
+
+def _weighted(
+    sketch: Sketch,
+    value: Traced,
+    weight: Traced,
+    fans: Sequence[AxisPart],
+    contracted: Sequence[AxisPart],
+    axes: Axes,
+) -> Traced:
+    """A weight matrix times vectors."""
+    if len(fans) > 1 or len([atom for atom in contracted if atom.is_width]) > 1:
+        raise sketch.refuse("a sum over two widths", "let the width be one axis")
+    (fan,) = (atom for atom in contracted if atom.is_width)
+    rows = [atom for atom in weight.widths if atom not in contracted]
+    if len(rows) > 1:
+        raise sketch.refuse("a weight with three widths", "use matrices, n by n")
+    value = sketch.settled(value)
+    x = sketch.vector(value, "input")
+    entry = sketch.entry(weight)
+    fan_own = replace(fan, key=fans[0].key)
+    if not rows and weight.parameter in sketch.decisions.scores:
+        made, power = _score(sketch, weight, fan_own, x)
+        copies: frozenset[str] = frozenset()
+    else:
+        matrix, power = sketch.weight(weight, fan_own, sketch.ratio(rows[0]) if rows else Fraction(1))
+        made = sketch.state(MatMul, matrix, x, role="product")
+        copies = frozenset() if rows else frozenset([weight.parameter])
+    if copies and value.copies:
+        raise sketch.refuse(f"{entry.name} acts on readouts", "let vectors keep their width")
+    over = [atom for atom in contracted if not atom.is_width]
+    whole = Traced((*axes, tuple(over)), scaled(made, weight.scale), value.power + power, copies=copies)
+    return summed(sketch, whole, over, axes) if over else whole.on(axes)
+
+
+def _score(sketch: Sketch, weight: Traced, fan: AxisPart, x: Variable) -> tuple[Variable, Fraction]:
+    """A readout that is one number for all coordinates."""
+    matrix, power = sketch.weight(weight, fan, Fraction(1))
+    return sketch.as_score(sketch.state(MatMul, matrix, x, role="product")), power
+
+
+def _input_layer(sketch: Sketch, known: FixedTensor, value: Traced, lead: int) -> Traced | None:
+    """Fixed features times a parameter: random vectors with the Gram matrix of the features; None for other cases."""
+    features = atoms_of(value.axes[lead:])
+    sizes = known.shapes[0]
+    count = math.prod(atom.size for atom in features)
+    exact = not sketch.entry(value).law.gaussian and count <= EXACT_INPUTS
+    shared = any(axis and size > 1 for axis, size in zip(value.axes[:lead], sizes, strict=False))
+    if shared or exact or not features or any(atom.is_width for atom in features) or math.prod(sizes[lead:]) != count:
+        return None
+    if not np.array_equal(*known.arrays):
+        raise sketch.refuse("the fixed inputs of a layer change with the width", "use the same inputs at every width")
+    array = np.asarray(known.arrays[0], float)
+    kept = [k for k in range(lead) if sizes[k] > 1 and not (array == array.take([0], k)).all()]
+    key = ("input", value.parameter)
+    axes = [axis or sketch.axis((*key, k), sizes[k], sizes[k]) for k, axis in enumerate(value.axes[:lead])]
+    flat = sum(len(axes[k]) for k in kept if k > 0) if key in sketch.decisions.flat else 0
+    data = array[tuple(slice(None) if k in kept or k >= lead else 0 for k in range(array.ndim))].reshape(-1, count)
+    rest = atoms_of(value.axes[:lead])
+    own = [atom for atom in rest if not atom.is_width]
+    width = next((atom for atom in rest if atom.is_width), None)
+    batch = [atom for k in kept for atom in axes[k]]
+    made = sketch.rows_of(value, batch, own, width, data, data @ data.T, flat)
+    return replace(made, axes=tuple(axes), expr=scaled(made.expr, value.scale))
+
 
 Operand = Traced | FixedTensor
 
@@ -21,13 +325,13 @@ def rank_of(operand: Operand) -> int:
     return len(operand.axes) if isinstance(operand, Traced) else len(operand.shapes[0])
 
 
-def biased(sketch: Parameters, value: Traced, bias: Operand | None) -> Traced:
+def biased(sketch: Sketch, value: Traced, bias: Operand | None) -> Traced:
     """A bias added."""
     return value if bias is None else added(sketch, value, bias)
 
 
 @rule("linear")
-def linear(sketch: Parameters, operation: TracedCall) -> Result:
+def linear(sketch: Sketch, operation: TracedCall) -> Result:
     """x W^T + b."""
     x, weight, bias = operation.tensor(0), operation.tensor(1, "weight"), operation.tensor(2, "bias")
     lead = [f"b{k}" for k in range(rank_of(x) - 1)]
@@ -36,12 +340,12 @@ def linear(sketch: Parameters, operation: TracedCall) -> Result:
 
 
 @rule("matmul", "mm", "bmm", "mv", "dot", "__matmul__")
-def matmul(sketch: Parameters, operation: TracedCall) -> Result:
+def matmul(sketch: Sketch, operation: TracedCall) -> Result:
     """A matrix product."""
     return matrix_product(sketch, operation.tensor(0), operation.tensor(1))
 
 
-def matrix_product(sketch: Parameters, left: Operand, right: Operand) -> Traced:
+def matrix_product(sketch: Sketch, left: Operand, right: Operand) -> Traced:
     """left @ right, with broadcasting of leading axes."""
     ranks = rank_of(left), rank_of(right)
     width = max(max(ranks) - 2, 0)
@@ -53,7 +357,7 @@ def matrix_product(sketch: Parameters, left: Operand, right: Operand) -> Traced:
 
 
 @rule("einsum")
-def einsums(sketch: Parameters, operation: TracedCall) -> Result:
+def einsums(sketch: Sketch, operation: TracedCall) -> Result:
     """torch.einsum with one or two operands."""
     text, operands = operation.plain(0), operation.plain(1)
     left, _, out = text.replace(" ", "").partition("->")
@@ -65,7 +369,7 @@ def einsums(sketch: Parameters, operation: TracedCall) -> Result:
 
 
 @rule("embedding")
-def embedding(sketch: Parameters, operation: TracedCall) -> Result:
+def embedding(sketch: Sketch, operation: TracedCall) -> Result:
     """RandomRows of a table at fixed places: random vectors, equal where the places are."""
     table, places = operation.tensor(0), operation.tensor(1, "indices")
     if not isinstance(places, FixedTensor):
@@ -102,7 +406,7 @@ def _left(value: Traced, dims: Sequence[int], keep: bool) -> Axes:
     return tuple(() if k in dims else axis for k, axis in enumerate(value.axes) if keep or k not in dims)
 
 
-def averaged(sketch: Parameters, value: Traced, atoms: Sequence[AxisPart], axes: Axes) -> Traced:
+def averaged(sketch: Sketch, value: Traced, atoms: Sequence[AxisPart], axes: Axes) -> Traced:
     """The mean over some atoms."""
     value = sketch.settled(value)
     if not any(atom.is_width for atom in atoms):
@@ -114,7 +418,7 @@ def averaged(sketch: Parameters, value: Traced, atoms: Sequence[AxisPart], axes:
 
 
 @rule("mean", "sum")
-def means(sketch: Parameters, operation: TracedCall) -> Result:
+def means(sketch: Sketch, operation: TracedCall) -> Result:
     """Sums and means over axes."""
     value = random(sketch, operation.tensor(0))
     dims = _dims(operation, 1, len(value.axes))
@@ -124,7 +428,7 @@ def means(sketch: Parameters, operation: TracedCall) -> Result:
 
 
 @rule("amax", "amin", "logsumexp", "softmax", "_softmax", "max", "min")
-def over_indices(sketch: Parameters, operation: TracedCall) -> Result:
+def over_indices(sketch: Sketch, operation: TracedCall) -> Result:
     """What acts over indices: largest entries, softmax."""
     kind = operation.operation.kind.lstrip("_")
     if kind in ("max", "min") and not isinstance(operation.plain(1, "dim"), int):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorprog.importing.capture import Operation, Ref
-from tensorprog.importing.parameters import Parameters
 from tensorprog.importing.refusals import refusal
+from tensorprog.importing.sketch import Sketch
 from tensorprog.importing.values import FixedTensor, Traced
 
 __all__ = ["RULES", "Result", "Rule", "TracedCall", "rule"]
@@ -69,7 +69,7 @@ class TracedCall:
         return tuple(map(self._looked_up, value)) if isinstance(value, tuple) else value
 
 
-Rule = Callable[[Parameters, TracedCall], Result]
+Rule = Callable[[Sketch, TracedCall], Result]
 RULES: dict[str, Rule] = {}
 
 
@@ -83,7 +83,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return enter
 
 
-def random(sketch: Parameters, value: Any) -> Traced:
+def random(sketch: Sketch, value: Any) -> Traced:
     """A tensor that must be random here."""
     if isinstance(value, Traced):
         return value

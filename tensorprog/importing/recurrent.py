@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tensorprog.importing.layers import added, einsum
 from tensorprog.importing.operations import Result, TracedCall, rule
-from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.products import added, einsum
+from tensorprog.importing.sketch import Sketch
 from tensorprog.importing.values import AxisPart, FixedTensor, Traced, shapes_of
 from tensorprog.importing.views import join, reshaped
 from tensorprog.language.expr import Affine, Expr, Number, Variable, call, free_indices
@@ -35,7 +35,7 @@ class _Cell:
 
 
 @rule("lstm", "gru", "rnn_tanh", "rnn_relu")
-def recurrent(sketch: Parameters, operation: TracedCall) -> Result:
+def recurrent(sketch: Sketch, operation: TracedCall) -> Result:
     """nn.RNN, nn.GRU, nn.LSTM, with several layers and both directions."""
     kind = operation.operation.kind
     x, start, flat = operation.tensor(0), operation.plain(1), operation.plain(2)
@@ -72,13 +72,13 @@ def recurrent(sketch: Parameters, operation: TracedCall) -> Result:
     return (x, *states)
 
 
-def _stacked(sketch: Parameters, ends: Sequence[Traced], key: str) -> Traced:
+def _stacked(sketch: Sketch, ends: Sequence[Traced], key: str) -> Traced:
     ends = [end.on(((), *end.axes)) for end in ends]
     return ends[0] if len(ends) == 1 else join(sketch, ends, 0, key)
 
 
 def _layer(
-    sketch: Parameters, kind: str, x: Any, flat: Sequence[Any], first: bool, backward: bool
+    sketch: Sketch, kind: str, x: Any, flat: Sequence[Any], first: bool, backward: bool
 ) -> tuple[Traced, tuple[Traced, Traced]]:
     """One layer in one direction: its output, and its last states."""
     count = GATES[kind]
@@ -160,7 +160,7 @@ def _layer(
     return output, (ends[0], ends[1])
 
 
-def _by_gate(sketch: Parameters, parameter: Any, count: int) -> Any:
+def _by_gate(sketch: Sketch, parameter: Any, count: int) -> Any:
     """The rows of a parameter by gates, on an axis of their own."""
     if isinstance(parameter, FixedTensor):
         return parameter.each(lambda array: array.reshape(count, -1, *array.shape[1:]))

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from tensorprog.importing.operations import Result, TracedCall, random, rule
-from tensorprog.importing.parameters import Parameters
-from tensorprog.importing.sketch import Again
+from tensorprog.importing.sketch import Again, Sketch
 from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, shapes_of, sizes_of
 from tensorprog.language.expr import Affine, Constant, Expr, Variable, free_indices, rebuild
 from tensorprog.language.ir import Nonlin
@@ -36,7 +35,7 @@ WHOLE = {f"torch.{name}" for name in ("bool", "uint8", "int8", "int16", "int32",
     "lift_fresh_copy",
     "alpha_dropout",
 )
-def same(sketch: Parameters, call: TracedCall) -> Result:
+def same(sketch: Sketch, call: TracedCall) -> Result:
     """The same numbers."""
     if "dropout" in call.operation.kind and call.plain(2, "train", False):
         raise sketch.refuse("dropout in training mode", "call module.eval(), or set p=0")
@@ -47,12 +46,12 @@ def same(sketch: Parameters, call: TracedCall) -> Result:
 
 
 @rule("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as")
-def regrouped(sketch: Parameters, call: TracedCall) -> Result:
+def regrouped(sketch: Sketch, call: TracedCall) -> Result:
     """The same numbers on other axes, in the same order."""
     return reshaped(sketch, random(sketch, call.tensor(0)), call.shapes)
 
 
-def reshaped(sketch: Parameters, value: Traced, shapes: tuple[Shape, Shape]) -> Traced:
+def reshaped(sketch: Sketch, value: Traced, shapes: tuple[Shape, Shape]) -> Traced:
     """The value on axes of these sizes; axes are split where that is needed."""
     while True:
         flat = list(value.atoms)
@@ -85,7 +84,7 @@ def reshaped(sketch: Parameters, value: Traced, shapes: tuple[Shape, Shape]) -> 
 
 
 @rule("transpose", "swapaxes", "t", "permute", "movedim", "numpy_T", "mT", "adjoint")
-def permuted(sketch: Parameters, call: TracedCall) -> Result:
+def permuted(sketch: Sketch, call: TracedCall) -> Result:
     """Axes in another order."""
     value = random(sketch, call.tensor(0))
     rank = len(value.axes)
@@ -103,7 +102,7 @@ def permuted(sketch: Parameters, call: TracedCall) -> Result:
 
 
 @rule("expand", "expand_as", "broadcast_to")
-def expanded(sketch: Parameters, call: TracedCall) -> Result:
+def expanded(sketch: Sketch, call: TracedCall) -> Result:
     """Axes of size 1 repeated."""
     value = random(sketch, call.tensor(0))
     axes: list[tuple[AxisPart, ...]] = []
@@ -115,7 +114,7 @@ def expanded(sketch: Parameters, call: TracedCall) -> Result:
 
 
 @rule("select")
-def selected(sketch: Parameters, call: TracedCall) -> Result:
+def selected(sketch: Sketch, call: TracedCall) -> Result:
     """One place of an axis."""
     value = random(sketch, call.tensor(0))
     dim = call.plain(1, "dim") % len(value.axes)
@@ -125,7 +124,7 @@ def selected(sketch: Parameters, call: TracedCall) -> Result:
 
 
 @rule("slice", "narrow")
-def cut(sketch: Parameters, call: TracedCall) -> Result:
+def cut(sketch: Sketch, call: TracedCall) -> Result:
     """A range of an axis."""
     value = random(sketch, call.tensor(0))
     dim = call.plain(1, "dim", 0) % len(value.axes)
@@ -141,7 +140,7 @@ def _within(place: int | None, size: int) -> int:
 
 
 def sliced(
-    sketch: Parameters, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int], step: int = 1
+    sketch: Sketch, value: Traced, dim: int, starts: tuple[int, int], lengths: tuple[int, int], step: int = 1
 ) -> Result:
     """Entries from a place on, so many, of one axis; none of them are a fixed tensor without numbers."""
     sizes = sizes_of(value.axes[dim])
@@ -197,19 +196,19 @@ def _with(value: Traced, dim: int, atoms: Sequence[AxisPart]) -> tuple[tuple[Axi
 
 
 @rule("getitem")
-def item(sketch: Parameters, call: TracedCall) -> Result:
+def item(sketch: Sketch, call: TracedCall) -> Result:
     """One of several results."""
     return call.plain(0)[call.plain(1)]
 
 
 @rule("view_as_complex", "complex")
-def refused(sketch: Parameters, call: TracedCall) -> Result:
+def refused(sketch: Sketch, call: TracedCall) -> Result:
     """Complex numbers."""
     raise sketch.refuse("it makes complex numbers", "write rotary positions by cosines and sines of real numbers")
 
 
 @rule("cat", "concat")
-def joined(sketch: Parameters, call: TracedCall) -> Result:
+def joined(sketch: Sketch, call: TracedCall) -> Result:
     """Tensors one after the other along an axis."""
     given = call.plain(0)
     values = [random(sketch, entry) if isinstance(entry, Traced) else entry for entry in given]
@@ -222,7 +221,7 @@ def joined(sketch: Parameters, call: TracedCall) -> Result:
     return join(sketch, values, dim, call.name)
 
 
-def join(sketch: Parameters, values: Sequence[Any], dim: int, key: str) -> Traced:
+def join(sketch: Sketch, values: Sequence[Any], dim: int, key: str) -> Traced:
     """One family, defined part by part along an axis."""
     frame = next(v for v in values if isinstance(v, Traced))
     made: list[Traced] = []
@@ -280,7 +279,7 @@ def join(sketch: Parameters, values: Sequence[Any], dim: int, key: str) -> Trace
     return replace(made[0], axes=axes, expr=Variable(target, (*(a.slot for a in outer), new.slot)), copies=copies)
 
 
-def _in_one_row(sketch: Parameters, value: Traced, dim: int) -> Traced:
+def _in_one_row(sketch: Sketch, value: Traced, dim: int) -> Traced:
     """Positions in several dimensions as one index, on an axis that is joined with others."""
     atoms = value.axes[dim]
     if len(atoms) < 2 or any(atom.is_width for atom in atoms):
@@ -312,7 +311,7 @@ def _in_one_row(sketch: Parameters, value: Traced, dim: int) -> Traced:
 
 
 def _common_rest(
-    sketch: Parameters, made: Sequence[Traced], dim: int, sizes: Sequence[tuple[int, int]]
+    sketch: Sketch, made: Sequence[Traced], dim: int, sizes: Sequence[tuple[int, int]]
 ) -> tuple[AxisPart, ...]:
     """The width that parts of an axis have in common; none if the axis is an index."""
     if all(len(v.axes[dim]) <= 1 and not any(a.is_width for a in v.axes[dim]) for v in made):
