@@ -161,9 +161,11 @@ outputs: [y]
 """
 
 
-def test_scores_that_read_weights_of_their_own_beyond_a_boundary_are_refused() -> None:
+def test_scores_read_weights_beyond_a_boundary_where_these_end_with_their_vectors() -> None:
+    assert np.allclose(Law(loads(AROUND)).cov("p"), np.eye(3), atol=1e-9)
+    apart = AROUND.replace("k: 3}", "k: 3, e: 3}").replace('"U[w]"', '"U[e]"')
     with pytest.raises(NotCompiledError, match=r"g is read beyond its boundary by a score, and U\[w\] depends on w"):
-        Law(loads(AROUND))
+        Law(loads(apart))
 
 
 # -- lags that are ranges --------------------------------------------------------------------------------------------

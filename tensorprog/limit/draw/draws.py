@@ -52,7 +52,7 @@ class Draws:
         self.wanted, self.bases = tuple(wanted), self._gaussian(bases)
         self.inner = 0.0  # the largest error of the averages drawn so far
         read = upstream(self.netsor, [*self.wanted, *self.bases]) & recursion.random
-        refuse_cells(recursion, filter(self._is_vector, read))
+        refuse_cells(recursion.parts, recursion.random, filter(self._is_vector, read))
         groups = dependent(recursion, [*recursion.summands])
         self.columns = Columns(
             self.netsor, recursion.recurrences.steps, {name: k for k, group in enumerate(groups) for name in group}

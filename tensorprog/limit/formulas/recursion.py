@@ -127,7 +127,8 @@ class IndexedFormulas(Indexed[Any]):
         """Whether all formulas are zero."""
         return all(term.value == 0 for term in self.terms)
 
-    def _placed(self, value: Any, names: Mapping[str, Affine], ranges: Ranges) -> Any:
+    def placed(self, value: Any, names: Mapping[str, Affine], ranges: Ranges) -> Any:
+        """A formula at affine forms of other indices."""
         return place(value, names)
 
     def _gathered(self, terms: Sequence[tuple[Equations, Term[Any]]], ranges: Ranges) -> IndexedFormulas:
@@ -301,10 +302,6 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             return super().summed(p, q, moment, local, ranges)
         factor = sp.Mul(*(self.number(part.coefficient, local) for part in (p, q)))
         return IndexedFormulas.of_cases({t.equations: factor * t.value for t in moment.terms}, ranges)
-
-    def place(self, value: Any, names: Mapping[str, Affine], ranges: Ranges) -> Any:
-        """A formula at affine forms of other indices."""
-        return place(value, names)
 
     def value_of(self, moment: IndexedFormulas) -> Any:
         """All cases as one formula in index symbols."""

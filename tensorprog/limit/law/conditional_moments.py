@@ -349,7 +349,7 @@ class ConditionalLaw:
                 f"vectors of width {width}, which stays finite, are random given the scores: laws "
                 "given scores are not computed for them; law.sample draws them"
             )
-        refuse_cells(recursion)
+        refuse_cells(recursion.parts, recursion.random)
         numbers = sum(math.prod(value.data.shape[1:]) for value in self._values.values())
         size = max(1, min(GIVEN_DRAWS, numbers_at_once(GIVEN_NUMBERS, 2 * ARRAYS) // max(1, numbers)))
         for start in range(0, max(math.prod(self._lead), 1), size):

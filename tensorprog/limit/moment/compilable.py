@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Protocol
 
 from tensorprog.language.errors import NotCompiledError, Problem
 from tensorprog.language.ir import Dot, Netsor
@@ -19,24 +18,6 @@ from tensorprog.limit.form.sums_of_functions import SumsOfFunctions, WeightedFun
 __all__ = ["bases_of", "refuse_cells", "uncompiled"]
 
 
-class Compiled(Protocol):
-    """What the rules read, of the recursion or without one."""
-
-    netsor: Netsor
-    parts: SumsOfFunctions
-    random: frozenset[str]
-
-
-class Shape:
-    """A program as the recursion takes it, without what no output depends on, and without any numbers."""
-
-    def __init__(self, netsor: Netsor) -> None:
-        names = upstream(netsor, netsor.outputs)
-        self.netsor = single(replace(netsor, body=tuple(s for s in netsor.body if s.target.name in names)))
-        self.parts = SumsOfFunctions(self.netsor)
-        self.random = random_families(self.netsor)
-
-
 def uncompiled(netsor: Netsor) -> list[Problem]:
     """What the limit of a program, rewritten as the check rewrites it, refuses of what its outputs depend on.
 
@@ -44,19 +25,21 @@ def uncompiled(netsor: Netsor) -> list[Problem]:
     """
     found: dict[Problem, None] = {}
     try:
-        shape = Shape(netsor)
-        for name, family in shape.netsor.families.items():
+        names = upstream(netsor, netsor.outputs)
+        netsor = single(replace(netsor, body=tuple(s for s in netsor.body if s.target.name in names)))
+        parts, random = SumsOfFunctions(netsor), random_families(netsor)
+        for name, family in netsor.families.items():
             if family.kind == "vector":
                 try:
-                    shape.parts.of(name)
+                    parts.of(name)
                 except NotCompiledError as error:
                     found[error.problem] = None
-        layered = is_layered(shape.netsor, shape.random)
-        if not found and (layered or shape.random & shape.parts.carried):
-            refuse_cells(shape)
-        for s in shape.netsor.body if not (found or layered) else ():
-            if isinstance(s, Dot) and s.scale == "1/n" and s.target.name in shape.random:
-                refuse_cells(shape, [v.name for v in s.inputs])
+        layered = is_layered(netsor, random)
+        if not found and (layered or random & parts.carried):
+            refuse_cells(parts, random)
+        for s in netsor.body if not (found or layered) else ():
+            if isinstance(s, Dot) and s.scale == "1/n" and s.target.name in random:
+                refuse_cells(parts, random, [v.name for v in s.inputs])
     except NotCompiledError as error:
         return [error.problem]
     return list(found)
@@ -67,18 +50,18 @@ def bases_of(parts: Iterable[WeightedFunction]) -> set[str]:
     return {variable.name for part in parts for _, variable, _ in part.inner}
 
 
-def refuse_cells(shape: Compiled, names: Iterable[str] | None = None) -> None:
+def refuse_cells(parts: SumsOfFunctions, random: frozenset[str], names: Iterable[str] | None = None) -> None:
     """Refuse gated cells of a recurrence that depend on scores, or that vectors which do, or `names`, read.
 
     Raises    NotCompiledError
     """
-    families, parts = shape.netsor.families, shape.parts
-    vectors = {name for name in shape.random if families[name].kind == "vector"} if names is None else set(names)
+    families = parts.netsor.families
+    vectors = {name for name in random if families[name].kind == "vector"} if names is None else set(names)
     read = bases_of(part for name in sorted(vectors - parts.carried) for part in parts.of(name)) | vectors
-    spelled = set(parts.spelled) if is_layered(shape.netsor, shape.random) else set[str]()
+    spelled = set(parts.spelled) if is_layered(parts.netsor, random) else set[str]()
     for name in sorted((parts.carried - spelled) & read):
         raise not_compiled(
-            shape.netsor.body[families[name].statements[-1]],  # which reads earlier members
+            parts.netsor.body[families[name].statements[-1]],  # which reads earlier members
             f"{name} is carried along a recurrence without a MatMul, and depends on scores or is read together with "
             "vectors that do",
             f"a MatMul in the recurrence, or {name} affine in its earlier members with numbers as coefficients, as in "

@@ -193,7 +193,7 @@ class Indexed(ABC, Generic[V]):
         return type(self)(self.terms, ranges)
 
     @abstractmethod
-    def _placed(self, value: V, names: Mapping[str, Affine], ranges: Ranges) -> V:
+    def placed(self, value: V, names: Mapping[str, Affine], ranges: Ranges) -> V:
         """A value read at affine forms of other indices."""
 
     @abstractmethod
@@ -214,7 +214,7 @@ class Indexed(ABC, Generic[V]):
             if equations:
                 solution = solve(equations)
                 at = solution | {name: form.at(solution) for name, form in names.items()}
-            found.append((term.equations, Term(equations, self._placed(term.value, at, ranges))))
+            found.append((term.equations, Term(equations, self.placed(term.value, at, ranges))))
         return self._gathered(found, ranges)
 
     def mapped(self, change: Callable[[V], V]) -> Self:

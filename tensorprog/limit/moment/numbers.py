@@ -33,7 +33,7 @@ from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_n
 from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.indexed import Equations, difference, patterns
 from tensorprog.limit.moment.recursion import Recursion
-from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Settled, Value, check_memory
+from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, check_memory
 
 __all__ = ["EXACT", "Numbers", "initial_draws"]
 
@@ -84,11 +84,6 @@ class Numbers(Recursion[Value, IndexedValues]):
     def settle(self, found: Settled) -> Settled:
         """One number for all replicates."""
         return found.settled()
-
-    @property
-    def in_part(self) -> bool:
-        """Whether moments are computed at the positions that are asked for: where nothing is averaged over draws."""
-        return self.replicates is None or self.each
 
     def by_patterns(
         self, equations: Iterable[Equations], expectation: Callable[[Equations, Mapping[str, Affine]], Value],
@@ -276,19 +271,11 @@ class Numbers(Recursion[Value, IndexedValues]):
             value = value.contracted(Value.of(size), [name] if name in value.axes else [])
         return value
 
-    def place(self, value: Value, names: Mapping[str, Affine], ranges: Ranges) -> Value:
-        """A value at affine forms of other indices."""
-        return value.gather(names, ranges, {name: span[0] for name, span in ranges.items()})
-
     def value_of(self, moment: IndexedValues) -> Value:
         """All terms as one array, over the axes that matter."""
         axes = {name: None for term in moment.terms for name in term.value.axes}
         axes |= {name: None for term in moment.terms for form in term.equations for name in form.indices}
         return Value(tuple(axes), moment.dense(tuple(axes)))
-
-    def product(self, factors: Sequence[Value]) -> Value:
-        """The product of values, kept apart."""
-        return factors[0] if len(factors) == 1 else Factored(factors)
 
     # -- means ----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ axis of all values, until a number leaves the recursion.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
@@ -28,6 +29,7 @@ from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
 __all__ = ["NumericRecursion"]
 
 Ranges = Mapping[str, Range]
+SMALL = 1 << 14  # numbers of a whole covariance that are computed even where fewer are asked for
 
 
 class NumericRecursion(Numbers):
@@ -57,6 +59,7 @@ class NumericRecursion(Numbers):
         self.reset()
         self.recurrences = recurrences
         self._points: VectorsAtPoints | None = None
+        self._large: dict[tuple[str, str], bool] = {}
 
     def start_again(self) -> None:
         """Nothing is computed yet: filling in a recurrence did not finish."""
@@ -123,14 +126,14 @@ class NumericRecursion(Numbers):
             sides = [self.parts.factors_of(part) for part in (p, q)]
             alone = self._apart(p, q, sides)
             known[key] = Factors(self.parts, alone), *([f for f in s if all(f is not a for a in alone)] for s in sides)
-        factors, *at_points = known[key]
-        if any(at_points):
-            found = IndexedValues.constant(self.points.of_factors(*at_points, ranges), ranges)
+        factors, first, second = known[key]
+        if first or second:
+            found = IndexedValues.constant(self.points.of_factors(first, second, ranges), ranges)
             if not (factors.forms or factors.constants):
                 return found
         product = ProductOfFunctions(self, factors, ranges)
         others = self.by_patterns(product.forms.equations, product.expectation, ranges, (*q.bound, *p.bound))
-        return found * others if any(at_points) else others
+        return found * others if first or second else others
 
     def _apart(
         self, p: WeightedFunction, q: WeightedFunction, sides: Sequence[Sequence[WeightedFunction]]
@@ -156,9 +159,14 @@ class NumericRecursion(Numbers):
         """Fill the recurrences that define these families, unless that is under way."""
         self.recurrences.ensure(*names)
 
-    def recurrent(self, name: str) -> bool:
-        """Whether a family belongs to a recurrence."""
-        return self.recurrences.recurrent(name)
+    def in_part(self, f: str, g: str) -> bool:
+        """Whether only what is asked for is computed: of large families, where nothing is averaged over draws."""
+        if (f, g) not in self._large:
+            families = [self.netsor.families[name] for name in (f, g)]
+            large = math.prod(size for family in families for size in family.shape) > SMALL
+            plain = not any(len(own.statements) > 1 or self.recurrences.recurrent(own.name) for own in families)
+            self._large[f, g] = large and plain and (self.replicates is None or self.each)
+        return self._large[f, g]
 
     def base(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
         """Covariance of two Gaussian families; of those in recurrences, as far as it is known."""

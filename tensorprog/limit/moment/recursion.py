@@ -21,7 +21,6 @@ algebra: numbers with errors (`numbers`) or formulas (`formulas.recursion`).
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -69,7 +68,6 @@ M = TypeVar("M", bound=Indexed[Any])
 K = TypeVar("K")
 W = TypeVar("W")
 Ranges = Mapping[str, Range]
-SMALL = 1 << 14  # numbers of a whole covariance that are computed even where fewer are asked for
 DEEP = 20  # covariances and averages that are computed inside each other
 
 
@@ -128,7 +126,6 @@ class Recursion(ABC, Generic[V, M]):
         self._base: dict[tuple[str, str], dict[Equations, M]] = {}
         self._averages: dict[str, V] = {}
         self._expectations: dict[Any, M] = {}
-        self._large: dict[tuple[str, str], bool] = {}
         self._ranges: dict[tuple[str, str], dict[str, Range]] = {}
         self._inside = 0
 
@@ -167,17 +164,8 @@ class Recursion(ABC, Generic[V, M]):
         """A value times coefficients, and 1 where forms stay in ranges, summed over indices."""
 
     @abstractmethod
-    def place(self, value: V, names: Mapping[str, Affine], ranges: Ranges) -> V:
-        """A value at affine forms of other indices."""
-
-    @abstractmethod
     def value_of(self, moment: M) -> V:
         """All terms as one value."""
-
-    def product(self, factors: Sequence[V]) -> V:
-        """The product of values."""
-        found: V = math.prod(factors[1:], start=factors[0])
-        return found
 
     # what an algebra may do besides
 
@@ -197,13 +185,8 @@ class Recursion(ABC, Generic[V, M]):
         """What is computed inside for these families is told by their statements where it fails."""
         return nullcontext()
 
-    @property
-    def in_part(self) -> bool:
-        """Whether moments are computed at the positions that are asked for, where that is less work."""
-        return False
-
-    def recurrent(self, name: str) -> bool:
-        """Whether a family is filled in step by step, apart from this recursion."""
+    def in_part(self, f: str, g: str) -> bool:
+        """Whether moments of two families are computed at the positions that are asked for, where that is less work."""
         return False
 
     # -- ranges ---------------------------------------------------------------------------------------------------
@@ -248,9 +231,10 @@ class Recursion(ABC, Generic[V, M]):
                 names |= {f"{k}_": slot.at(solution) for k, slot in enumerate(two)}
                 moment = self.products(a.vector.name, b.vector.name, names, ranges).read(names, ranges)
                 inside = dict.fromkeys((form.at(solution), span) for form, span in (*held, *also))
-                factors = [self.variance(a.weight.name, weight, ranges)]
-                factors += [self.number(indicator([condition]), ranges) for condition in inside]
-                total = total + moment.times(self.product(factors), same)
+                moment = moment.times(self.variance(a.weight.name, weight, ranges), same)
+                for condition in inside:
+                    moment = moment.times(self.number(indicator([condition]), ranges))
+                total = total + moment
         return total
 
     def _products(
@@ -394,7 +378,7 @@ class Recursion(ABC, Generic[V, M]):
 
     def wanted(self, f: str, g: str, names: Mapping[str, Affine]) -> Equations:
         """The equations between positions that hold wherever these forms are read, if it is worth to ask for them."""
-        if not self._in_part(f, g):
+        if not self.in_part(f, g):
             return NOTHING
         found = set[Affine | None]()
         firsts = [str(k) for k in range(len(self.netsor.families[f].ranges))]
@@ -411,21 +395,12 @@ class Recursion(ABC, Generic[V, M]):
         forms = (difference(Affine.index(k), Affine.index(f"{k}_")) for k in position_names(self.netsor, f))
         return frozenset(form for form in forms if form is not None)
 
-    def _in_part(self, f: str, g: str) -> bool:
-        """Whether moments of two families may be computed at some positions only, and are worth it."""
-        if (f, g) not in self._large:
-            families = [self.netsor.families[name] for name in (f, g)]
-            large = self.in_part and math.prod(size for family in families for size in family.shape) > SMALL
-            plain = not any(len(family.statements) > 1 or self.recurrent(family.name) for family in families)
-            self._large[f, g] = large and plain
-        return self._large[f, g]
-
     def _found(
         self, moments: dict[tuple[str, str], dict[Equations, M]], f: str, g: str, where: Equations
     ) -> tuple[M | None, dict[Equations, M], Equations]:
         """What is known where these equations hold, or fewer of them; and where else to put it, and for which."""
         known = moments.setdefault((f, g), {})
-        where = where if self._in_part(f, g) else NOTHING
+        where = where if self.in_part(f, g) else NOTHING
         ranges = self.pair_ranges(f, g)
         if where and solved(where, ranges) is None:  # the equations contradict each other
             return self.nothing(ranges), known, where
@@ -472,9 +447,10 @@ class Recursion(ABC, Generic[V, M]):
     ) -> tuple[WeightedFunction, WeightedFunction, dict[str, Range]]:
         """Give the second part second-copy names; ranges with the bound indices of both."""
         bound = self.parts.bound_ranges
-        copies = "copies", q, *(name[:-1] for name in ranges if name.endswith("_"))
+        names = [name[:-1] for name in ranges if name.endswith("_")]
+        copies = "copies", q, *names
         if copies not in self.program.known:
-            names = (*copies[2:], *q.all_bound)
+            names += q.all_bound
             self.program.known[copies] = q.renamed({name: Affine.index(f"{name}_") for name in names})
         local = dict(ranges) | {name: bound.get(name) or self.netsor.ranges[name] for name in p.all_bound}
         local |= {f"{name}_": bound.get(name) or self.netsor.ranges[name] for name in q.all_bound}
@@ -504,7 +480,7 @@ class Recursion(ABC, Generic[V, M]):
             ]
             over, at = [name for name in (*p.bound, *q.bound) if name not in solution], solution | free
             coefficients = [substitute(part.coefficient, at) for part in (p, q) if part.coefficient != ONE]
-            value = self.weighed(self.place(value, at, local), coefficients, inside, over, local)
+            value = self.weighed(moment.placed(value, at, local), coefficients, inside, over, local)
             found.append((remaining, value))
         return self.kind.of_overlapping(found, ranges)
 
@@ -644,7 +620,8 @@ class Forms(Generic[V]):
 
     def mean(self, k: int, solution: Mapping[str, Affine]) -> V:
         """Mean of one form, some indices eliminated."""
-        return self.recursion.place(self.means[k], solution, self.ranges)
+        found: V = self.recursion.nothing(self.ranges).placed(self.means[k], solution, self.ranges)
+        return found
 
     def cov(self, j: int, k: int, equations: Equations, solution: Mapping[str, Affine]) -> V:
         """Covariance of two forms where exactly these equations hold."""

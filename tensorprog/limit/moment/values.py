@@ -268,7 +268,8 @@ class IndexedValues(Indexed[Value]):
             found.append(Term(both, one * value.gather(solution, self.ranges, starts)))
         return IndexedValues(tuple(found), self.ranges)
 
-    def _placed(self, value: Value, names: Mapping[str, Affine], ranges: Ranges) -> Value:
+    def placed(self, value: Value, names: Mapping[str, Affine], ranges: Ranges) -> Value:
+        """A value read at affine forms of other indices."""
         return value.gather(names, ranges, _starts(self.ranges))
 
     def _gathered(self, terms: Sequence[tuple[Equations, Term[Value]]], ranges: Ranges) -> IndexedValues:
