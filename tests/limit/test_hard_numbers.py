@@ -135,3 +135,29 @@ def test_errors_hold_where_layers_part_inputs_that_nearly_agree(gain: float, apa
                     kernel[j, k] = gain * mpmath.exp(-(v[j] + v[k]) / 2) * mpmath.sinh(kernel[j, k])
         truth = np.array(kernel.tolist(), dtype=float)
     assert np.abs(np.asarray(found) - truth).max() <= found.error
+
+
+@pytest.mark.parametrize(
+    ("function", "weight", "depth"),
+    [
+        ("tanh(u)", 9, 40),
+        ("gelu(u)", 2.5, 40),
+        ("softplus(u)", 2, 40),
+        ("relu(u) - 0.4", 2, 50),
+        ("relu(u) - 0.5", 4, 50),
+    ],
+)
+def test_deep_networks_state_errors_of_rounding(function: str, weight: float, depth: int) -> None:
+    text = f"""
+program: deep
+indices: {{l: 1..{depth}}}
+initial: {{x: {{cov: 1}}}}
+weights: {{"W[l]": {weight}}}
+body:
+  - h[0] = Nonlin(x)
+  - g[l] = MatMul(W[l], h[l-1])
+  - h[l] = Nonlin({function.replace("(u)", "(g[l])")})
+outputs: [g]
+"""
+    found = Law(loads(text)).second_moment("g")
+    assert found.error <= 1e-11 * np.abs(np.asarray(found)).max()
