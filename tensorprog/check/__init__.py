@@ -2,14 +2,15 @@
 
 A program's way through the check, `check(netsor, numbers)` in `clauses`:
 
-1.  `rewrites` brings it to its normal form by rewrites that are exact at every width, one to a file: constants put in,
+1.  `rewrites` brings it to its normal form by rewrites that are exact at every width: constants put in,
     weights behind scores moved inside sums, initial vectors in scores written as MatMuls, and scores of sums expanded
     where an operand needs it.  All rules judge the normal form, and speak of the program as it was written.
 2.  `graph` answers who depends on whom, which vectors are score operands, and whether two uses of a weight can touch
     the same matrix (`overlaps`).  Families stay families, so that 96 heads take no longer than one.
 3.  `facts` gives each expression its facts, range, growth, and how steep it is, by composition.  A property holds,
-    fails, or is not shown; what is not shown is assumed, and a claim says so.
-4.  `signs` follows changes of sign of weights: for operands that are functions (`operands`), and for gradients.
+    fails, or is not shown; what is not shown is assumed, and a claim says so.  That a function jumps, has a pole, is
+    too steep or grows too fast, `refutation` decides, by its values along lines.
+4.  `signs` follows changes of sign of weights: for operands that are functions, and for gradients.
 5.  `clauses` holds the rules, in the tuple `RULES`: one for each clause of Assumption 1, for what results beyond it
     cover, and for warnings.  A rule reads a `Context` and yields findings, and claims where it rests on another
     result.  A finding has its place, its reason, its source and what to write instead.

@@ -25,8 +25,7 @@ from tensorprog.check.graph import Structure
 from tensorprog.check.overlaps import crossed
 from tensorprog.check.refutation import Unread, refuted, value
 from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom, Interval, Regularity
-from tensorprog.language.errors import ProgramError
-from tensorprog.language.evaluate import Open, Scope, evaluate
+from tensorprog.language.evaluate import Open, index_values
 from tensorprog.language.expr import (
     LOGICAL,
     Call,
@@ -44,7 +43,7 @@ from tensorprog.language.expr import (
     with_stars,
 )
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Verdict
-from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range
+from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 
 __all__ = ["JUMPS", "PROPERTIES", "Calculus", "Facts", "Fault", "facts_grid", "facts_table"]
 
@@ -218,29 +217,26 @@ class Calculus:
     def __init__(self, netsor: Netsor) -> None:
         self.netsor, self.structure = netsor, Structure.of(netsor)
         self.ranges = netsor.ranges
-        self._found: dict[int, Facts] = {}
+        self.statements: dict[int, Facts] = {}  # by position, as functions of MatMul outputs, scores and averages
         self._closed: dict[Expr, tuple[float, float, bool] | None] = {}
         self._known: dict[Expr, Interval] = {}  # ranges of parts inside a branch of `where`
-        for position, statement in enumerate(netsor.body):
-            if not isinstance(statement, Nonlin):
-                self._found[position] = self._given(position, statement)
+        for p, s in enumerate(netsor.body):
+            if isinstance(s, MatMul):
+                self.statements[p] = Facts()
+            elif isinstance(s, Dot):
+                low = 0.0 if s.left == s.right and s.scale == "1/n" else -INF
+                number = replace(_number(low, INF), depends=frozenset({"average"}))
+                random = s.scale == "n**-0.5" or p in self.structure.random
+                self.statements[p] = Facts(low, depends=frozenset({"score"})) if random else number
         for group in self.structure.groups:
-            if group[0] not in self._found:
+            if group[0] not in self.statements:
                 self._group(group)
-
-    def _given(self, position: int, statement: MatMul | Dot) -> Facts:
-        if isinstance(statement, MatMul):
-            return Facts()
-        low = 0.0 if statement.left == statement.right and statement.scale == "1/n" else -INF
-        if statement.scale == "n**-0.5" or position in self.structure.random:
-            return Facts(low, depends=frozenset({"score"}))
-        return replace(_number(low, INF), depends=frozenset({"average"}))
 
     def _group(self, group: Sequence[int]) -> None:
         """The facts of a Nonlin, or of the Nonlins of a recurrence, round by round until they stay."""
         loop, nonlins = group[0] in self.structure.cyclic, {p: self.netsor.body[p] for p in group}
         for rounds in range(ROUNDS if loop else 1):
-            before = {p: self._found.get(p) for p in group}
+            before = {p: self.statements.get(p) for p in group}
             for p, statement in nonlins.items():
                 assert isinstance(statement, Nonlin)
                 old, new = before[p], self.expression(statement.expr, p)
@@ -248,16 +244,12 @@ class Calculus:
                 if old is not None and rounds >= SETTLING:
                     low, high = old.low if new.low >= old.low else -INF, old.high if new.high <= old.high else INF
                     new = _tidy(new, low=low, high=high)
-                self._found[p] = new
-            if not loop or before == {p: self._found[p] for p in group}:
+                self.statements[p] = new
+            if not loop or before == {p: self.statements[p] for p in group}:
                 return
         for p, statement in nonlins.items():
-            lost = self._unknown(statement.target, p, "the recurrence does not settle", (self._found[p],))
-            self._found[p] = replace(lost, partial=None)
-
-    def statement(self, position: int) -> Facts:
-        """Facts of what a statement defines, as a function of MatMul outputs, initial vectors, scores and averages."""
-        return self._found[position]
+            lost = self._unknown(statement.target, p, "the recurrence does not settle", (self.statements[p],))
+            self.statements[p] = replace(lost, partial=None)
 
     def vector(self, reference: Variable, position: int) -> Facts:
         """Facts of what a reference in a statement reads."""
@@ -270,7 +262,7 @@ class Calculus:
             definers = self.structure.definers(position, reference)
             if not definers and reference not in self.netsor.body[position].references:
                 definers = self.netsor.families[reference.name].statements
-            found = _either(*([self._found[d] for d in definers if d in self._found] or [_number(0.0, 0.0)]))
+            found = _either(*([self.statements[d] for d in definers if d in self.statements] or [_number(0.0, 0.0)]))
         beyond = "zero" in crossed(self.netsor, reference, self.ranges)
         return _either(found, _number(0.0, 0.0)) if beyond else found
 
@@ -299,7 +291,7 @@ class Calculus:
         nodes = list(walk(expr))
         if any(isinstance(n, Variable) for n in nodes) or self._size({m for n in nodes for m in index_names(n)}) > MOST:
             return np.empty(0)
-        return np.atleast_1d(np.asarray(evaluate(expr, Scope(self.netsor, self.ranges, _refuse)).data, dtype=float))
+        return np.atleast_1d(np.asarray(index_values(self.netsor, expr).data, dtype=float))
 
     def _size(self, names: Collection[str]) -> int:
         spans = (self.ranges[name.rstrip("*")] for name in names)
@@ -519,7 +511,7 @@ class Calculus:
 
     def verdict(self, name: str, position: int) -> Verdict:
         """Whether a statement's value has one of the `PROPERTIES`."""
-        found = self._found[position]
+        found = self.statements[position]
         if PROPERTIES[name](found):
             return HOLDS
         if found.masked or self.blame(name, position).certain:
@@ -538,17 +530,13 @@ class Calculus:
 
     def blame(self, name: str, position: int) -> Fault:
         """The smallest part at fault for a property that a statement's value lacks."""
-        found, statement = self._found[position], self.netsor.body[position]
+        found, statement = self.statements[position], self.netsor.body[position]
         if found.partial is not None:
             return found.partial
         if found.masked:
             return Fault(statement.target, position, "the value is -inf where it is masked", True)
         fault = found.rough if name == "pseudo-Lipschitz" else found.wild
         return fault or Fault(statement.target, position, "nothing is known of it")
-
-
-def _refuse(reference: Variable, ranges: Mapping[str, Range]) -> Open:
-    raise ProgramError(f"{reference} is no constant")
 
 
 def _meet(one: Known, two: Known) -> dict[Expr, Interval]:
@@ -569,7 +557,7 @@ def facts_table(netsor: Netsor) -> list[dict[str, Any]]:
     inf where nothing is known, or it may be no real number; pseudo-Lipschitz of order modulus + 1, as in the papers.
     """
     calculus = Calculus(netsor)
-    found = [(s, calculus.statement(position)) for position, s in enumerate(netsor.body)]
+    found = [(s, calculus.statements[position]) for position, s in enumerate(netsor.body)]
     known = [(s, facts if facts.real else Facts(growth=INF, modulus=INF)) for s, facts in found]
     return [
         {"statement": str(s.target), "range": f.interval, "growth": f.growth, "order": f.modulus + 1} for s, f in known

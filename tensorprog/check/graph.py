@@ -224,7 +224,7 @@ class Structure:
             start, stop = self.netsor.ranges[apart]
             system.variables(self.netsor.ranges, [apart], "")
             system.variables(self.netsor.ranges, [apart], "'")
-            system.within(Affine.index(f"{apart}'") - Affine.index(apart), (1, stop - start))
+            system.confined.append((Affine.index(f"{apart}'") - Affine.index(apart), (1, stop - start)))
         return system.solve()
 
     def same_weight_in_score(self, left: Operand, right: Operand) -> tuple[Verdict, dict[str, int]]:

@@ -37,10 +37,6 @@ class System:
         """Ask for forms to be equal, one by one."""
         self.equations += [a - b for a, b in zip(some, others, strict=True)]
 
-    def within(self, confined: Affine, span: Range) -> None:
-        """Confine a form to a range."""
-        self.confined.append((confined, span))
-
     def member(self, family: Family, slots: Iterable[Affine]) -> list[Affine]:
         """The member that is read where these forms stand: slots may wrap; beyond a boundary of zeros there is none."""
         found = []
@@ -52,7 +48,7 @@ class System:
                 self.box[rounds] = ((low - span[0]) // size, (high - span[0]) // size + 1)
                 read = slot - size * Affine.index(rounds)
             if rule:
-                self.within(read, span)
+                self.confined.append((read, span))
             found.append(read)
         return found
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tensorprog.check.graph import Structure
 from tensorprog.check.overlaps import crossed
 from tensorprog.language.evaluate import BATCH, Open, Scope, affine_values, align, evaluate, gather, union
-from tensorprog.language.expr import Affine, Call, Expr, Variable, walk, with_stars
+from tensorprog.language.expr import Call, Expr, Variable, walk, with_stars
 from tensorprog.language.ir import MatMul, Nonlin, Range
 
 __all__ = ["Leaf", "Unread", "lines", "refuted", "value"]
@@ -53,35 +53,30 @@ def value(
     def read(reference: Variable, inside: Mapping[str, Range]) -> Open:
         definers = structure.definers(at, reference)
         spans = [slot.bounds(inside) for slot in reference.slots]
-        found = next((d for d in definers if _covers(structure, d, spans)), None)
-        statement = None if found is None else netsor.body[found]
-        if not deep or (found is None and definers) or crossed(netsor, reference, inside):
+        if not deep or crossed(netsor, reference, inside):
             raise Unread
-        if found is None or statement is None:
-            return leaf(reference, inside, reference)
-        slots = list(zip(statement.target.slots, reference.slots, spans, strict=True))
-        forms = {own.bare: slot for own, slot, _ in slots if own.bare is not None}
-        if not isinstance(statement, Nonlin):
-            return leaf(reference, inside, _product(statement, forms) if isinstance(statement, MatMul) else reference)
-        starts = {own.bare: low for own, _, (low, _) in slots if own.bare is not None}
-        own_ranges = {own.bare: (low, high + 1) for own, _, (low, high) in slots if own.bare is not None}
-        made = value(structure, statement.expr, found, with_stars(netsor.ranges) | own_ranges, leaf, deep - 1)
-        return gather(made, forms, inside, starts)
+        for definer in definers:  # the one that defines all members between these ends
+            statement = netsor.body[definer]
+            slots = list(zip(statement.target.slots, reference.slots, spans, strict=True))
+            ends = ((own.bounds(netsor.ranges), span) for own, _, span in slots)
+            if not all(first <= low and high <= last for (first, last), (low, high) in ends):
+                continue
+            forms = {own.bare: slot for own, slot, _ in slots if own.bare is not None}
+            if isinstance(statement, MatMul):  # members of a weight and a vector decide: equal products are equal
+                name = f"{statement.weight.name} {statement.vector.name} {statement.transposed}"
+                read = (*statement.weight.slots, *statement.vector.slots)
+                return leaf(reference, inside, Variable(name, tuple(slot.at(forms) for slot in read)))
+            if not isinstance(statement, Nonlin):
+                return leaf(reference, inside, reference)
+            starts = {own.bare: low for own, _, (low, _) in slots if own.bare is not None}
+            own_ranges = {own.bare: (low, high + 1) for own, _, (low, high) in slots if own.bare is not None}
+            made = value(structure, statement.expr, definer, with_stars(netsor.ranges) | own_ranges, leaf, deep - 1)
+            return gather(made, forms, inside, starts)
+        if definers:
+            raise Unread
+        return leaf(reference, inside, reference)
 
     return evaluate(expr, Scope(netsor, ranges, read))
-
-
-def _product(product: MatMul, forms: Mapping[str, Affine]) -> Variable:
-    """What decides the value of a MatMul, members of a weight and a vector: equal products are equal."""
-    slots = (slot.at(forms) for slot in (*product.weight.slots, *product.vector.slots))
-    return Variable(f"{product.weight.name} {product.vector.name} {product.transposed}", tuple(slots))
-
-
-def _covers(structure: Structure, definer: int, spans: list[Range]) -> bool:
-    """Whether a statement defines all members between some ends."""
-    target = structure.netsor.body[definer].target
-    own = [slot.bounds(structure.netsor.ranges) for slot in target.slots]
-    return all(first <= low and high <= last for (first, last), (low, high) in zip(own, spans, strict=True))
 
 
 def lines(structure: Structure, position: int, spread: Spread) -> Iterator[Line]:

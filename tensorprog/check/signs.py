@@ -321,7 +321,8 @@ def _found(netsor: Netsor) -> Independence:
     plain = [s.vector.name for s in products if s.weight.name in weights and not s.transposed]
     before = upstream(netsor, plain)
     multiplied = {s.weight.name for s in body if isinstance(s, MatMul) and s.target.name in before}
-    vectors = [v.name for v in netsor.initial if v.name in used - before and not v.grid and _of_mean_zero(v.mean)]
+    means = {v: v.mean.array.any() if isinstance(v.mean, Table) else v.mean != Number(0) for v in netsor.initial}
+    vectors = [v.name for v, mean in means.items() if v.name in used - before and not v.grid and not mean]
     once = [name for name, found in ways.items() if len(found) == 1 and name not in multiplied]
     decided = [_decided(body, weights, seeds) for seeds in (vectors, once)]
     return next((found for found in decided if found.holds), decided[0])
@@ -346,10 +347,6 @@ def _decided(body: Sequence[Statement], weights: tuple[str, ...], seeds: Sequenc
         if len(rest) == len(seeds):
             return Independence(weights)
         seeds = rest
-
-
-def _of_mean_zero(mean: Expr | Table) -> bool:
-    return not mean.array.any() if isinstance(mean, Table) else mean == Number(0)
 
 
 def transposed_weight(netsor: Netsor, weight: Weight, name: str) -> Weight:

@@ -1,7 +1,8 @@
 """Gaussian expectations of functions of one, two and several variables, each with value and stated error.
 
 In go functions (`RealFunction`, or any callable of several variables) and batches of laws; out comes an `Estimate` for
-each law: `expectation` for one and two variables, `several` for more.
+each law: `expectation` for one and two variables, `several` for more.  Two functions, relu and tanh say, of two
+correlated variables meet in `expectation.cross`.
 """
 
 from __future__ import annotations

@@ -247,7 +247,8 @@ def chosen(sketch: Sketch, operation: TracedCall) -> Result:
     where = condition(sketch, unchanging(sketch, *mask.arrays), axes)
     if isinstance(where, bool):
         return (one if where else other).on(axes)
-    one, other = sketch.level(one, "a choice"), sketch.level(other, "a choice")
+    hidden = any(isinstance(branch.expr, Number) and branch.expr.value <= -1000 for branch in (one, other))
+    one, other = (sketch.level(branch, "a score" if hidden else "a branch of where") for branch in (one, other))
     branches = [
         Number(-math.inf) if isinstance(branch.expr, Number) and branch.expr.value <= NEVER else branch.expr
         for branch in (one, other)

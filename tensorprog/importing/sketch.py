@@ -350,8 +350,9 @@ class Sketch:
         if value.power < 0:
             self.note(f"what {self.place.alike} reads vanishes like n**({value.power}) and is 0 in the limit")
             return replace(value, expr=Number(0), power=Fraction(0))
+        rate = {"1": "n", "1/2": "sqrt(n)"}.get(str(value.power), f"n**({value.power})")
         raise self.refuse(
-            f"{what} diverges like n**({value.power}) with the width{self.blame()}",
+            f"{what} diverges like {rate} with the width{self.blame()}",
             "scale the initialisation with the width (variance 1/fan_in), or give at=, the width of "
             "your own network, at which all variances are then taken",
         )

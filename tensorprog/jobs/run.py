@@ -235,7 +235,7 @@ def _note_averages(added: Averages, told: Progress) -> None:
     asked = ("bounded", "pseudo-Lipschitz") if added.original.scores else ("controlled",)
     for target, family in zip(added.psi, added.families.values(), strict=True):
         dot = netsor.body[netsor.families[family].statements[0]]
-        facts = calculus.statement(netsor.families[dot.inputs[0].name].statements[0])
+        facts = calculus.statements[netsor.families[dot.inputs[0].name].statements[0]]
         known = {"bounded": facts.bounded} | {name: holds(facts) for name, holds in PROPERTIES.items()}
         missing = [name for name in asked if not known[name]]
         if missing:

@@ -13,8 +13,6 @@ Source    the theory page, "When it holds"; Sakai et al. 2025 (arXiv 2506.00846)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tensorprog.check.clauses.context import (
     DIVERGES,
     GRADIENTS,
@@ -26,7 +24,7 @@ from tensorprog.check.clauses.context import (
     LimitNumbers,
     Rule,
 )
-from tensorprog.check.clauses.extensions import averages, compiled, coordinates, induction, one_layer, unused, widths
+from tensorprog.check.clauses.extensions import averages, compiled, coordinates, one_layer, unused, widths
 from tensorprog.check.clauses.functions import declared, limiting_values, nonlinearities
 from tensorprog.check.clauses.report import GRADES, Claim, Finding, Grade, Report, Standing
 from tensorprog.check.clauses.scores import bounded, dedicated, different, operands, scales, transposes, variance
@@ -44,7 +42,6 @@ RULES: tuple[Rule, ...] = (
     dedicated,
     different,
     scales,
-    induction,
     one_layer,
     transposes,
     averages,
@@ -71,45 +68,33 @@ def check(netsor: Netsor, numbers: LimitNumbers | None = None) -> Report:
     structure = Structure.of(rewritten.netsor)
     context = Context(netsor, rewritten, structure, Calculus(rewritten.netsor), numbers or LimitNumbers())
     findings: list[Finding] = []
-    claims: list[Claim] = []
+    texts: dict[tuple[str, Standing], list[str]] = {}  # of claims, those of one name and standing together
     for rule in RULES:
         context.rule = rule
-        said = list(rule.apply(context))
-        found = _once(entry for entry in said if isinstance(entry, Finding))
-        if rule.holds and context.sides and not found:
-            found.append(context.finding("holds", (), rule.holds))
-        findings += found
-        claims += (entry for entry in said if isinstance(entry, Claim))
-        context.failing |= any(finding.failing for finding in found)
+        kept: dict[tuple[str, ...], Finding] = {}  # one for each place: parts of one score may all have the same fault
+        for said in rule.apply(context):
+            if isinstance(said, Claim):
+                texts.setdefault((said.name, said.standing), []).append(said.text)
+            else:
+                warning = said.message if said.verdict == "warning" else ""
+                kept.setdefault((said.verdict, said.where, said.consequence, warning), said)
+        if rule.holds and context.sides and not kept:
+            kept["holds",] = context.finding("holds", (), rule.holds)
+        findings += kept.values()
+        context.failing |= any(finding.failing for finding in kept.values())
     findings.sort(key=lambda f: ORDER.index(f.verdict))
     follows = {finding.consequence for finding in findings if finding.failing}
     consequence = next((k for k in (DIVERGES, NOT_COVERED) if k in follows), "")
     remarked = any(f.verdict == "remark" for f in findings)
-    grade: Grade = "outside" if follows else "extension" if claims else "remark" if remarked else "theorem"
+    grade: Grade = "outside" if follows else "extension" if texts else "remark" if remarked else "theorem"
     scored = bool(structure.scores)
     source = SAKAI if scored else YANG
-    if grade == "extension" and any(c.name == averages.name for c in claims):
+    if grade == "extension" and any(name == averages.name for name, _ in texts):
         source = f"{SAKAI}, with {NETSOR_PLUS}" if scored else NETSOR_PLUS
     if any(f.source == GRADIENTS for f in findings):
         source = f"{source}, with {GRADIENTS}"
-    if grade == "extension" and any(c.name == transposes.name for c in claims):
+    if grade == "extension" and any(name == transposes.name for name, _ in texts):
         source = f"{source}, with {transposes.source}"
-    together = _together(claims) if grade == "extension" else ()
+    claims = tuple(Claim(*key, "; ".join(found)) for key, found in texts.items()) if grade == "extension" else ()
     rate = "sqrt(n)" if consequence == DIVERGES else ""
-    return Report(netsor.name, grade, source, tuple(findings), together, consequence, rate, rewritten.steps)
-
-
-def _together(claims: Iterable[Claim]) -> tuple[Claim, ...]:
-    """Claims, those of one name and standing as one."""
-    texts: dict[tuple[str, Standing], list[str]] = {}
-    for claim in claims:
-        texts.setdefault((claim.name, claim.standing), []).append(claim.text)
-    return tuple(Claim(*key, "; ".join(found)) for key, found in texts.items())
-
-
-def _once(found: Iterable[Finding]) -> list[Finding]:
-    """One finding for each place, but for warnings: parts of one score may all have the same fault."""
-    kept: dict[tuple[str, ...], Finding] = {}
-    for f in found:
-        kept.setdefault((f.verdict, f.where, f.consequence, f.message if f.verdict == "warning" else ""), f)
-    return list(kept.values())
+    return Report(netsor.name, grade, source, tuple(findings), claims, consequence, rate, rewritten.steps)

@@ -210,7 +210,9 @@ class Context:
         """Statements that make nothing but zeros, at every width, because what they read is zero or a variance is."""
         found: set[int] = set()
         for position, statement in enumerate(self.netsor.body):
-            zero = [self._zero(v, position, found) for v in statement.inputs]
+            profiles = [(v, self.calculus.vector(v, position)) for v in statement.inputs]
+            made = {v: self.structure.definers(position, v) for v in statement.inputs}
+            zero = [(f.constant and f.low == 0) or (made[v] != () and found.issuperset(made[v])) for v, f in profiles]
             if isinstance(statement, MatMul):
                 known = zero[0] or self.calculus.closed(self.netsor.weight[statement.weight.name].variance) == (0, 0)
             elif isinstance(statement, Dot):
@@ -222,10 +224,6 @@ class Context:
             if known:
                 found.add(position)
         return frozenset(found)
-
-    def _zero(self, read: Variable, position: int, zeros: set[int]) -> bool:
-        profile, definers = self.calculus.vector(read, position), self.structure.definers(position, read)
-        return (profile.constant and profile.low == 0) or (bool(definers) and zeros.issuperset(definers))
 
     @cached_property
     def sides(self) -> Mapping[int, tuple[Operand, ...]]:

@@ -1,4 +1,4 @@
-"""What results beyond Assumption 1 cover: several layers of scores, averages, several widths; induction; warnings.
+"""What results beyond Assumption 1 cover: several layers of scores, averages, several widths; and warnings.
 
 Each finding that rests on such a result comes with a claim, which says how it is proved.
 
@@ -16,7 +16,7 @@ from tensorprog.check.graph import Operand, Structure
 from tensorprog.language.facts import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import MatMul
 
-__all__ = ["averages", "compiled", "coordinates", "induction", "one_layer", "unused", "widths"]
+__all__ = ["averages", "compiled", "coordinates", "one_layer", "unused", "widths"]
 
 ITERATED = "iterated layers"
 ADVICE = "advice, no clause of Assumption 1"
@@ -75,8 +75,19 @@ def _met(check: Context, first: Operand, second: Operand) -> Iterator[Finding]:
     if max(layers) == 1 and not recurrent:
         return
     behind = layers[0] < layers[1] or (recurrent and layers[0] == layers[1] and first.dot < second.dot)
-    for verdict, _, index in _used_twice(check, first.definer, second.definer, behind):
-        yield _again(check, first, second, verdict, index)
+    for verdict, _, apart in _used_twice(check, first.definer, second.definer, behind):
+        old, new = check.written_product(first.definer), check.written_product(second.definer)
+        where = f" at a later {apart}" if apart else ""
+        may = "is used" if verdict is FAILS else "may be used"
+        message = (
+            f"{old.matrix} makes {old.target}, an operand of the score {check.text(first.dot)}, and {may} again{where} "
+            f"for {new.target}, an operand of the score {check.text(second.dot)} in a layer behind it. Layers can be "
+            "taken one after another only if no weight that made a score operand is used again"
+        )
+        back = structure.chain(first.dot, second.definer)
+        message += f"; the way there: {check.chain_text(back)}" if back else ""
+        ways = ((first.definer, first.dot), back, (second.definer, second.dot))
+        yield check.used_again(verdict, first.definer, second.definer, message, ways, apart)
 
 
 def _used_twice(
@@ -88,21 +99,6 @@ def _used_twice(
         verdict, place = check.structure.same_member(first, second, apart=index)
         if verdict is not HOLDS:
             yield verdict, place, index
-
-
-def _again(check: Context, first: Operand, second: Operand, verdict: Verdict, apart: str = "") -> Finding:
-    old, new = check.written_product(first.definer), check.written_product(second.definer)
-    where = f" at a later {apart}" if apart else ""
-    may = "is used" if verdict is FAILS else "may be used"
-    message = (
-        f"{old.matrix} makes {old.target}, an operand of the score {check.text(first.dot)}, and {may} again{where} "
-        f"for {new.target}, an operand of the score {check.text(second.dot)} in a layer behind it. Layers can be taken "
-        "one after another only if no weight that made a score operand is used again"
-    )
-    back = check.structure.chain(first.dot, second.definer)
-    message += f"; the way there: {check.chain_text(back)}" if back else ""
-    ways = ((first.definer, first.dot), back, (second.definer, second.dot))
-    return check.used_again(verdict, first.definer, second.definer, message, ways, apart)
 
 
 @rule("averages", NETSOR_PLUS)
@@ -191,16 +187,6 @@ def _behind_fixed(check: Context) -> Iterator[Finding | Claim]:
     if behind:
         names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
         yield Claim(ITERATED, "conjecture", f"{names}: weights behind vectors of finite width")
-
-
-@rule("inductive definitions", "Sakai et al. 2025, footnote 2")
-def induction(check: Context) -> Iterator[Finding]:
-    """Definitions are inductive; the program's construction has checked it."""
-    yield check.finding(
-        "holds",
-        (),
-        "every vector is made of earlier ones; recurrences decrease along an index",
-    )
 
 
 # -- warnings beside Assumption 1: what does nothing, what this version does not compute -------------------------------

@@ -58,7 +58,7 @@ def _not_regular(check: Context, position: int, name: str, verdict: Verdict, fau
     message = f"{check.text(fault.position)} {is_not}: {fault.reason}"
     if len(chain) > 1:
         message += f"; it reaches {check.text(position)} through {check.chain_text(chain)}"
-    if name == "pseudo-Lipschitz" and PROPERTIES["controlled"](check.calculus.statement(fault.position)):
+    if name == "pseudo-Lipschitz" and PROPERTIES["controlled"](check.calculus.statements[fault.position]):
         message += f". Without scores it would be admitted: it is controlled ({YANG})"
     elif name == "controlled":
         message += f". Needed: |phi(x)| <= exp(C |x|**r + c) with r < 2 ({YANG})"
@@ -102,7 +102,7 @@ def limiting_values(check: Context) -> Iterator[Finding | Claim]:
     """
     needed: dict[tuple[str, Expr], list[int]] = {}
     for position in check.sinks():
-        found = check.calculus.statement(position)
+        found = check.calculus.statements[position]
         for need in found.assumes:
             needed.setdefault(need, []).append(position)
     for (text, expr), positions in needed.items():
@@ -123,7 +123,7 @@ def _jumps(check: Context) -> Iterator[Finding | Claim]:
     """Functions that jump, of vectors whose laws have an atom there which the limits of averages may have made."""
     for position, nonlin in check.nonlins():
         behind = check.structure.converging & check.structure.ancestors(position)
-        found = check.calculus.statement(position)
+        found = check.calculus.statements[position]
         if not behind or found.rough is None or found.averages:
             continue
         for node in (n for n in walk(nonlin.expr) if isinstance(n, Call)):

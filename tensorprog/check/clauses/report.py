@@ -92,11 +92,6 @@ class Report(Shown):
     rewrites: tuple[Rewrite, ...] = ()  # exact, made before judging
 
     @property
-    def exit_code(self) -> int:
-        """1 if no limit is claimed, else 0."""
-        return int(self.grade == "outside")
-
-    @property
     def failing(self) -> tuple[Finding, ...]:
         """Findings that put the program outside."""
         return tuple(finding for finding in self.findings if finding.failing)

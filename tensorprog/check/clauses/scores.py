@@ -29,6 +29,7 @@ __all__ = ["bounded", "dedicated", "different", "operands", "scales", "transpose
 
 COORDINATEWISE = "coordinatewise operands"
 EXACT = 1e-9  # an error that is rounding
+BEYOND = "zeros that are read beyond a boundary"
 BOUND = 10  # stands for any bound of a clip
 
 
@@ -133,7 +134,10 @@ def operands(check: Context) -> Iterator[Finding | Claim]:
         wrong = [o for o in sides if o.definer not in made]
         if not wrong or check.text(dot) in diverging:
             continue
-        names = " and ".join(dict.fromkeys(f"{o.reference}, {_kind(check, o)}," for o in wrong))
+        initial = "an initial vector that is not centred, or correlated"
+        kinds = [initial if o.reference.name in check.structure.initial else BEYOND for o in wrong]
+        kinds = [kind if o.statement is None else "a Nonlin output" for o, kind in zip(wrong, kinds, strict=True)]
+        names = " and ".join(dict.fromkeys(f"{o.reference}, {k}," for o, k in zip(wrong, kinds, strict=True)))
         message = (
             f"{names} in the score {check.text(dot)}: a score takes two MatMul outputs, or functions of such whose "
         )
@@ -147,14 +151,6 @@ def operands(check: Context) -> Iterator[Finding | Claim]:
         verdict: Says = "fails" if check.rewritten.complete or grows else "unknown"
         consequence = DIVERGES if grows else NOT_COVERED
         yield check.finding(verdict, (dot, *definers), message, fixes, consequence, [(d, dot) for d in definers])
-
-
-def _kind(check: Context, operand: Operand) -> str:
-    """What an operand is that is no MatMul output."""
-    if operand.statement is not None:
-        return "a Nonlin output"
-    known = operand.reference.name in check.structure.initial
-    return "an initial vector that is not centred, or correlated" if known else "zeros that are read beyond a boundary"
 
 
 @rule("operand inputs bounded", ASSUMPTION, "the input of every score operand is bounded")
