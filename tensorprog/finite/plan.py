@@ -28,7 +28,7 @@ from tensorprog.finite.vectors import (
     has_constant,
     without_inactive,
 )
-from tensorprog.language.errors import ProgramError, check_count, check_precision, did_you_mean, fail
+from tensorprog.language.errors import ProgramError, UnknownNameError, check_count, check_precision, did_you_mean, fail
 from tensorprog.language.expr import Expr, free_indices, is_call, variables, walk
 from tensorprog.language.formats import name_of, selected
 from tensorprog.language.initials import initial_laws
@@ -486,7 +486,7 @@ def kept_families(netsor: Netsor, keep: Sequence[str]) -> tuple[str, ...]:
     for variable in keep:
         name = name_of(variable).partition("[")[0]
         if name not in readable:
-            raise ProgramError(
+            raise UnknownNameError(
                 f"keep: {variable} is not a vector or scalar of the program; {did_you_mean(name, readable)}"
             )
     return tuple(dict.fromkeys(selected(netsor, variable)[0] for variable in keep))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
-from tensorprog.language.errors import Problem, ProgramError, Span, fail
+from tensorprog.language.errors import Problem, ProgramError, Span, WrongTypeError, fail
 from tensorprog.language.expr import Affine, Expr, Number, Variable, as_expr, free_indices, slots_of, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin
 from tensorprog.language.parse import parse_expression, parse_target
@@ -55,7 +55,7 @@ def with_averages(netsor: Netsor, averages: Mapping[str, str | Expr]) -> Average
     Raises    ProgramError with every mistake found
     """
     if not isinstance(averages, Mapping):
-        raise fail("averages are written by name", fix='averages={"m": "tanh(y[0])**2"}')
+        raise fail("averages are written by name", fix='averages={"m": "tanh(y[0])**2"}', kind=WrongTypeError)
     taken = {*netsor.families, *netsor.index, *netsor.constant, *dict(netsor.fixed_widths)}
     taken |= {name for name, *_ in netsor.widths}
     problems: list[Problem] = []

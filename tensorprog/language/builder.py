@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tensorprog.language.errors import ProgramError, Span, did_you_mean, fail, shorten
+from tensorprog.language.errors import ProgramError, Span, UnknownNameError, did_you_mean, fail, shorten
 from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
 from tensorprog.language.ir import ConstantDef, Draft, Initial, Netsor, Weight
 from tensorprog.language.parse import Names, affine, parse_expression, parse_target
@@ -150,7 +150,8 @@ class Builder:
         """Constant, index or family by name."""
         count = self._counts().get(name)
         if count is None:
-            raise fail(f"{name} is not defined", fix=did_you_mean(str(name), list(self._counts())))
+            fix = did_you_mean(str(name), list(self._counts()))
+            raise fail(f"{name} is not defined", fix=fix, kind=UnknownNameError)
         if name in self._draft.index:
             return IndexValue(name)
         if name in self._draft.constant:

@@ -18,7 +18,9 @@ __all__ = [
     "ProgramError",
     "Span",
     "TensorprogError",
+    "UnknownNameError",
     "WorkerError",
+    "WrongTypeError",
     "check_count",
     "check_precision",
     "did_you_mean",
@@ -81,8 +83,10 @@ class TensorprogError(Exception):
     exit_code = 2
 
 
-class ProgramError(TensorprogError):
+class ProgramError(TensorprogError, ValueError):
     """A program, file or argument is not valid; `problems` lists every mistake found."""
+
+    __str__ = Exception.__str__  # where it is a KeyError, too
 
     def __init__(self, problems: Problem | str | Iterable[Problem]) -> None:
         if isinstance(problems, str):
@@ -92,6 +96,14 @@ class ProgramError(TensorprogError):
         if len(self.problems) > MAX_SHOWN:
             shown.append(f"... and {len(self.problems) - MAX_SHOWN} more problems")
         super().__init__("\n".join(shown))
+
+
+class UnknownNameError(ProgramError, KeyError):
+    """Nothing has this name."""
+
+
+class WrongTypeError(ProgramError, TypeError):
+    """An argument is of another type than the one asked for."""
 
 
 class FullDiskError(ProgramError):
@@ -157,9 +169,9 @@ def did_you_mean(name: str, known: Sequence[str], otherwise: str | None = None) 
     return f"did you mean {close[0]}?" if close else listed
 
 
-def fail(message: str, span: Span = Span(), fix: str = "") -> ProgramError:
+def fail(message: str, span: Span = Span(), fix: str = "", kind: type[ProgramError] = ProgramError) -> ProgramError:
     """One problem as an exception, ready to raise."""
-    return ProgramError(Problem(message, span, fix))
+    return kind(Problem(message, span, fix))
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
@@ -174,8 +186,10 @@ def shorten(text: str) -> str:
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
     """A whole number; raise ProgramError for anything else."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-        raise fail(f"{name} must be a whole number of at least {least}, not {value!r}")
+    whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not whole or value < least:
+        said = f"{name} must be a whole number of at least {least}, not {value!r}"
+        raise fail(said, kind=ProgramError if whole else WrongTypeError)
     return int(value)
 
 

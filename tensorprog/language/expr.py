@@ -19,7 +19,7 @@ from inspect import Parameter, Signature
 from typing import Any, TypeGuard, TypeVar, Union, cast
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.errors import ProgramError, did_you_mean, fail
+from tensorprog.language.errors import ProgramError, WrongTypeError, did_you_mean, fail
 from tensorprog.language.meant import function_meant, not_here
 
 __all__ = [
@@ -342,7 +342,7 @@ def as_expr(value: Any) -> Expr:
     if isinstance(value, int | float):
         return Number(value)
     hint = getattr(value, "usage_hint", "write a number or an expression; arrays are constants with an index")
-    raise fail(f"{value!r} cannot stand in an expression: {hint}")
+    raise fail(f"{value!r} cannot stand in an expression: {hint}", kind=WrongTypeError)
 
 
 @cache
@@ -366,7 +366,7 @@ def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operan
         bound = _signature(name).bind(*args, **(params or {}))
     except TypeError as error:
         shown = str(_signature(name)).replace("/, ", "").replace(", /", "")
-        raise fail(f"{name} takes {shown}: {error}", fix=f"{name}{shown}") from None
+        raise fail(f"{name} takes {shown}: {error}", fix=f"{name}{shown}", kind=WrongTypeError) from None
     bound.apply_defaults()
     given, arity = [as_expr(value) for value in bound.arguments.values()], ATOMS[name].arity
     if name == "negative" and isinstance(given[0], Number):

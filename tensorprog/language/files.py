@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tensorprog.language.errors import FullDiskError, Problem, ProgramError, fail
+from tensorprog.language.errors import FullDiskError, Problem, ProgramError, WrongTypeError, fail
 
 __all__ = ["FULL", "json_text", "locked", "partial_name", "whole", "write_text", "writing"]
 
@@ -25,7 +25,7 @@ def writing(path: str | os.PathLike[str], fix: str = "choose another place with 
     Raises    ProgramError
     """
     if not isinstance(path, str | os.PathLike):
-        raise fail(f"a file is named by text, not by {path!r}", fix='"file.npz"')
+        raise fail(f"a file is named by text, not by {path!r}", fix='"file.npz"', kind=WrongTypeError)
     try:
         yield
     except OSError as error:

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from tensorprog.blocks import Grid
 from tensorprog.blocks.html import Shown
-from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.builder import FamilyHandle
+from tensorprog.language.errors import ProgramError, UnknownNameError, WrongTypeError, did_you_mean
+from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Netsor
 
 __all__ = [
@@ -45,13 +47,13 @@ def members(netsor: Netsor, name: str, limit: int | None = None) -> list[tuple[i
 
 
 def name_of(variable: Any) -> str:
-    """The name of a variable, without spaces.
+    """The name of a variable, given as text or as a handle, without spaces.
 
-    Raises    ProgramError
+    Raises    WrongTypeError
     """
-    if not isinstance(variable, str):
-        raise ProgramError(f"a variable is named by text, such as 'y[0]', not {variable!r}")
-    return variable.replace(" ", "")
+    if not isinstance(variable, str | Variable | FamilyHandle):
+        raise WrongTypeError(f"a variable is named by text, such as 'y[0]', not {variable!r}")
+    return str(variable).replace(" ", "")
 
 
 def split(netsor: Netsor, variable: str) -> tuple[str, int]:
@@ -63,7 +65,7 @@ def split(netsor: Netsor, variable: str) -> tuple[str, int]:
     family = netsor.families.get(name)
     if family is None or family.kind == "weight":
         known = [key for key, value in netsor.families.items() if value.kind != "weight"]
-        raise ProgramError(f"{variable} is not a variable of {netsor.name}; {did_you_mean(name, known)}")
+        raise UnknownNameError(f"{variable} is not a variable of {netsor.name}; {did_you_mean(name, known)}")
     try:
         index = [int(part) for part in rest.removesuffix("]").split(",")] if bracket else []
     except ValueError:

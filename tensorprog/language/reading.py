@@ -251,8 +251,9 @@ class _FileReader:
 
         span = self.span(node)
         if isinstance(node, SequenceNode):
+            numbers = listed(node)
             try:
-                array = np.array(listed(node), dtype=float)
+                array = np.array(numbers, dtype=float)
             except ValueError:
                 raise fail(f"{what}: the rows have different lengths", span) from None
             if not array.size:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from tensorprog.blocks import Block, Grid, code
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import declared_function
-from tensorprog.language.errors import ProgramError, did_you_mean, need_package
+from tensorprog.language.errors import UnknownNameError, WrongTypeError, did_you_mean, need_package
 from tensorprog.language.files import whole, writing
-from tensorprog.language.formats import BRACKETS, label, quantity, split
+from tensorprog.language.formats import BRACKETS, label, name_of, quantity, split
 from tensorprog.language.ir import Netsor
 
 __all__ = ["Samples", "column", "is_samples", "program_text", "samples_of"]
@@ -56,15 +56,16 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
     conditional: Mapping[str, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
+        name = name_of(name)
         if name in self.arrays:
             return self.arrays[name]
-        family, bracket, _ = str(name).partition("[")
+        family, bracket, _ = name.partition("[")
         if bracket and family in self.arrays:
             family, position = split(self.netsor, name)
             place: Any = (..., *np.unravel_index(position, self.netsor.families[family].shape))
             return np.asarray(self.arrays[family][place])
         hint = f"pass keep=('{name}',)" if name in self.netsor.families else did_you_mean(str(name), list(self.arrays))
-        raise ProgramError(f"{name} was not kept; {hint}")
+        raise UnknownNameError(f"{name} was not kept; {hint}")
 
     def __contains__(self, name: object) -> bool:
         return name in self.arrays
@@ -178,7 +179,7 @@ def samples_of(value: Any, wanted: str) -> Any:
     Raises    ProgramError
     """
     if not is_samples(value):
-        raise ProgramError(f"{wanted}, not {type(value).__name__}")
+        raise WrongTypeError(f"{wanted}, not {type(value).__name__}")
     return value
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from tensorprog.language.errors import ProgramError, Span, did_you_mean, fail
+from tensorprog.language.errors import ProgramError, Span, WrongTypeError, did_you_mean, fail
 from tensorprog.language.expr import MAX_INTEGER, Expr, Number, Transposed, Variable, as_expr
 from tensorprog.language.parse import Names, constant_value, parse_expression, parse_target
 from tensorprog.language.records import Dot, Index, Initial, MatMul, Nonlin, Statement, Table, Weight
@@ -185,6 +185,7 @@ def make_table(value: Any, what: str) -> Table:
         raise fail(
             f"{what}: an array of real numbers is needed, not {type(value).__name__}",
             fix="numpy.asarray(...), every row of the same length",
+            kind=WrongTypeError,
         ) from None
 
 

@@ -18,6 +18,7 @@ from tensorprog.language.errors import (
     MemoryLimitError,
     NotCompiledError,
     ProgramError,
+    UnknownNameError,
     did_you_mean,
     need_package,
 )
@@ -129,7 +130,7 @@ class Comparison(Printed):
         rows = {row.variable: row for row in (*self.rows, *self.averages)}
         if (name := name_of(variable)) in rows:
             return rows[name]
-        raise ProgramError(f"{variable} was not compared; {did_you_mean(variable, list(rows))}")
+        raise UnknownNameError(f"{variable} was not compared; {did_you_mean(name, list(rows))}")
 
     def to_json(self) -> dict[str, Any]:
         """Rows as dictionaries, with what was compared."""

@@ -335,3 +335,43 @@ def test_the_builder_takes_the_options_of_files(method, section):
 
 def test_a_program_shows_its_name_and_size() -> None:
     assert repr(Program.from_netsor(load(PROGRAMS / "attention.yaml"))) == "Program('attention', 8 statements)"
+
+
+def test_handles_are_names_and_mistakes_are_those_of_python_too():
+    P = Program("p")
+    i = P.index("i", 3)
+    h, W = P.initial("h[i]"), P.weight("W")
+    u = P.matmul("u[i]", W, h[i])
+    y = P.nonlin("y[i]", tp.tanh(u[i]))
+    P.outputs(y)
+    law, net = P.limit(), P.run(width=8, samples=4, seed=0, keep=(u,))
+    assert law.var(y[0]) == law.var("y[0]")
+    assert law.mean(y).shape == (3,)
+    assert np.array_equal(net[u][:, 1], net[u[1]])
+    assert net.get("z") is None
+    for act, kind in [
+        (lambda: law.var("z"), KeyError),
+        (lambda: P["z"], KeyError),
+        (lambda: law.var(3), TypeError),
+        (lambda: P.run(width=8, samples="4"), TypeError),
+        (lambda: P.run(width=0, samples=4), ValueError),
+    ]:
+        with pytest.raises(kind) as caught:
+            act()
+        assert isinstance(caught.value, ProgramError)
+
+
+@pytest.mark.parametrize("weight", ["softmax[j](where(j <= i, -p, -inf))", "where(j <= i, sigmoid(-p), 0)"])
+def test_scores_may_be_negated_under_a_mask(weight):
+    """Scores are as likely to be negative."""
+
+    def law(expr):
+        text = "program: p\nindices: {i: 2, j: 2}\ninitial:\n  x[i]: {cov: 1}\nweights: {Q: 1, K: 1, V: 1}\nbody:\n"
+        text += "  - q[i] = MatMul(Q, x[i])\n  - k[j] = MatMul(K, x[j])\n  - v[j] = MatMul(V, x[j])\n"
+        text += f"  - p[i,j] = Dot(q[i], k[j])\n  - y[i] = Nonlin(sum[j]({expr} * v[j]))\noutputs: [y]\n"
+        return Program.from_netsor(loads(text)).limit()
+
+    negated, plain = (
+        law(weight.replace("-p", sign)).kurtosis("y[1]", with_error=True) for sign in ("-p[i,j]", "p[i,j]")
+    )
+    assert abs(negated[0] - plain[0]) < 4 * (negated[1] + plain[1])

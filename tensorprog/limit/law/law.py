@@ -21,11 +21,13 @@ from tensorprog.language.errors import (
     NotFiniteError,
     Problem,
     ProgramError,
+    UnknownNameError,
     check_count,
     did_you_mean,
     fail,
 )
 from tensorprog.language.expr import Call, Expr, Number
+from tensorprog.language.formats import name_of
 from tensorprog.language.ir import Netsor
 from tensorprog.language.parse import Names, parse_target
 from tensorprog.language.samples import Samples
@@ -121,16 +123,14 @@ class NumericLaw(Marginals):
 
     def member(self, text: str) -> tuple[str, Box, bool]:
         """Family, box of members, and whether one member is meant."""
-        if not isinstance(text, str):
-            raise ProgramError(f"a variable is named by text, such as 'y[0]', not {text!r}")
         names = Names(self.compiled.scalars, frozenset())
-        reference = parse_target(text, names)
+        reference = parse_target(name_of(text), names)
         family = self.compiled.families.get(reference.name)
         if family is None or family.kind == "weight":
             known = [name for name, f in self.compiled.families.items() if f.kind != "weight"]
             if family is None and reference.name in self.netsor.families:
                 raise ProgramError(f"{reference.name} reaches no output with these constants: it is not in the limit")
-            raise ProgramError(
+            raise UnknownNameError(
                 f"{reference.name} is not a vector or scalar of the program; {did_you_mean(reference.name, known)}"
             )
         if not reference.slots:
@@ -345,7 +345,7 @@ class NumericLaw(Marginals):
         Raises    AccuracyError when the accuracy of the law cannot be met; ProgramError for mixed moments of variables
                   that have no joint law
         """
-        if isinstance(name, str):
+        if not isinstance(name, list | tuple):
             return super().moment(name, order, with_error=with_error)
         joint, powers = self._joint(name), list(order) if np.ndim(order) == 1 else []
         if len(powers) != joint.size or not all(isinstance(k, int | np.integer) and k >= 0 for k in powers):
@@ -353,7 +353,7 @@ class NumericLaw(Marginals):
         if sum(powers) > 16:
             raise ProgramError(f"mixed moments go up to a total order of 16, not {sum(powers)}")
         value, error = joint.moment([int(k) for k in powers])
-        self._note(error, value, f"the mixed moment of {', '.join(name)}")
+        self._note(error, value, f"the mixed moment of {', '.join(map(str, name))}")
         return (value, error) if with_error else value
 
     def density(self, name: str | Sequence[str], grid: Any, *, with_error: bool = False) -> Any:
@@ -362,21 +362,21 @@ class NumericLaw(Marginals):
         Shapes    one name, grid (...) -> (...); d names, grid (..., d) -> (...)
         Raises    ProgramError for several variables that have no joint density
         """
-        if isinstance(name, str):
+        if not isinstance(name, list | tuple):
             return super().density(name, grid, with_error=with_error)
         joint, points = self._joint(name), check_points("points of a grid", grid)
         if points.shape[-1:] != (joint.size,):
             raise ProgramError(f"{joint.size} variables need points (..., {joint.size}), not {points.shape}")
         try:
-            return self._on_grid(*joint.density(points), points.shape[:-1], ", ".join(name), with_error)
+            return self._on_grid(*joint.density(points), points.shape[:-1], ", ".join(map(str, name)), with_error)
         except np.linalg.LinAlgError:
             raise ProgramError(
-                f"{', '.join(name)}: linearly dependent given some scores, so that there is no joint density"
+                f"{', '.join(map(str, name))}: linearly dependent given some scores, so that there is no joint density"
             ) from None
 
     @budgeted
     def _joint(self, names: Any) -> Joint:
-        if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
+        if not isinstance(names, list | tuple) or not names:
             raise ProgramError(f'a name such as "y[0]", or a list of at least one, is needed here, not {names!r}')
         members = tuple(self._one(name) for name in names)
         if members not in self._joints:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import NotCompiledError, ProgramError
+from tensorprog.language.errors import NotCompiledError, ProgramError, WrongTypeError
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.law.mixture import Mixture, Moment, crossing
 from tensorprog.limit.memory import Budget, budgeted
@@ -152,7 +152,7 @@ def check_points(what: str, values: Any) -> NDArray[np.float64]:
     try:
         points = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ProgramError(f"{what} must be real numbers, not {values!r}") from None
+        raise WrongTypeError(f"{what} must be real numbers, not {values!r}") from None
     if np.isnan(points).any():
         raise ProgramError(f"{what} must be real numbers, and some are nan")
     return points
