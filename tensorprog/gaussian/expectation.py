@@ -97,17 +97,22 @@ def cross(
     (one, first), (two, second) = _variables((f, g), [law[k].value for k in (0, 2, 1, 3)])
     batch = np.broadcast_shapes(first.shape, second.shape, c.value.shape)
     shape = batch or (1,)
-    covs, value, error = np.broadcast_to(c.value, shape), np.empty(shape), np.empty(shape)
-    errors = [each.error if each.error.any() else None for each in (*law, c)]
-    diagonal = None if all(each is None for each in errors) else _diagonal(shape, pairs)
-    for tile in _tiles(shape, PAIRS):
-        i, j, *known, same = (None if each is None else _cut(each, tile) for each in (first, second, *errors, diagonal))
-        found = _Pairs(one, two, np.atleast_1d(i), np.atleast_1d(j), covs[tile], tuple(known), same).answer(slack)
-        value[tile], error[tile] = found.value, found.error
-    result = Estimate(value, error)
-    if pairs and one is two:
-        result = _symmetric(result, pairs, (first, second), (c.value, c.value))
-    return Estimate(result.value.reshape(batch), result.error.reshape(batch))
+    errors = [each.error if each.error.any() else np.zeros(()) for each in (*law, c)]
+    given = [
+        array.reshape((1,) * (len(shape) - array.ndim) + array.shape) for array in (first, second, c.value, *errors)
+    ]
+    diagonal = _diagonal(shape, pairs) if any(array.any() for array in errors) else np.ones((), bool)
+    both = [given[:2], given[3:5], given[5:7], given[2:3] * 2, given[7:] * 2]
+    if one is not two or not all(np.array_equal(_exchanged(left, pairs), right) for left, right in both):
+        pairs = 0
+    covs, value, error = np.broadcast_to(given[2], shape), np.empty(shape), np.empty(shape)
+    for tile in _tiles(shape, pairs):
+        i, j, _, *known = (_cut(array, tile) for array in given)
+        found = _Pairs(one, two, i, j, covs[tile], known, _cut(diagonal, tile)).answer(slack)
+        for array, part in ((value, found.value), (error, found.error)):
+            _exchanged(array, pairs)[tile] = part
+            array[tile] = part
+    return Estimate(value.reshape(batch), error.reshape(batch))
 
 
 def _by_differences(call: Callable[[list[Array]], Estimate], result: Estimate, law: Sequence[Estimate]) -> Estimate:
@@ -288,30 +293,27 @@ def _batch(f: RealFunction, shape: tuple[int, ...]) -> tuple[int, ...]:
     return np.broadcast_shapes(shape, f.shape, called)
 
 
-def _symmetric(result: Estimate, pairs: int, *both: tuple[Array, Array]) -> Estimate:
-    """The same with X and Y exchanged, where that changes nothing in what belongs to X and what belongs to Y."""
-    shape = result.value.shape
-    shared, axes = len(shape) - 2 * pairs, range(len(shape))
-    order = (*axes[:shared], *axes[shared + pairs :], *axes[shared : shared + pairs])
-    for one, two in both:
-        if not np.array_equal(np.broadcast_to(one, shape).transpose(order), np.broadcast_to(two, shape)):
-            return result
-    value, error = result.value, result.error
-    return Estimate((value + value.transpose(order)) / 2, np.maximum(error, error.transpose(order)))
+def _exchanged(array: Array, pairs: int) -> Array:
+    """An array over a batch with X and Y exchanged."""
+    shared, axes = array.ndim - 2 * pairs, range(array.ndim)
+    return array.transpose((*axes[:shared], *axes[shared + pairs :], *axes[shared : shared + pairs]))
 
 
-def _tiles(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
-    """Parts of a batch, of so many members at most."""
+def _tiles(shape: tuple[int, ...], pairs: int) -> Iterator[tuple[slice, ...]]:
+    """Parts of a batch, of PAIRS members at most; with pairs without those that others are with X and Y exchanged."""
     steps: list[int] = []
     for size in reversed(shape):
-        steps.insert(0, max(1, min(size, most // math.prod(steps))))
-    return product(*(_cuts(size, step) for size, step in zip(shape, steps, strict=True)))
+        steps.insert(0, max(1, min(size, PAIRS // math.prod(steps))))
+    one, two = len(shape) - 2 * pairs, len(shape) - pairs
+    for tile in product(*(_cuts(size, step) for size, step in zip(shape, steps, strict=True))):
+        later = slice(max(tile[one].start, tile[two].start), tile[two].stop) if pairs else slice(0, 1)
+        if later.start < later.stop:
+            yield (*tile[:two], later, *tile[two + 1 :]) if pairs else tile
 
 
 def _cut(array: Array, tile: tuple[slice, ...]) -> Array:
     """What belongs to a part of the batch, of an array that broadcasts to it."""
-    own = tile[len(tile) - array.ndim :]
-    return array[tuple(part if size > 1 else slice(None) for part, size in zip(own, array.shape, strict=True))]
+    return array[tuple(part if size > 1 else slice(None) for part, size in zip(tile, array.shape, strict=False))]
 
 
 def _diagonal(shape: tuple[int, ...], pairs: int) -> Mask:
@@ -328,7 +330,7 @@ def _cuts(length: int, step: int) -> list[slice]:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Pairs of variables: places of their laws, covariances, errors of (means, variances, covariance), where known.
+    """Pairs of variables: places of their laws, covariances, and errors of means, variances and covariances.
 
     Shapes    cov (batch), which all others broadcast to
     """
@@ -338,8 +340,8 @@ class _Pairs:
     first: Places
     second: Places
     cov: Array
-    errors: tuple[Array | None, ...]
-    diagonal: Mask | None  # where both may be one variable
+    errors: Sequence[Array]
+    diagonal: Mask  # where both may be one variable
 
     def answer(self, slack: float) -> Estimate:
         """E f(X) g(Y), with what errors of the law do to it."""
@@ -352,9 +354,9 @@ class _Pairs:
         refuse_correlation(float(_relative(np.abs(cov), size).max(initial=0.0)), slack)
         fixed = replace(self, cov=cov)
         found, slopes = fixed._exact()
-        if all(error is None for error in self.errors):
+        if not any(error.any() for error in self.errors):
             return found
-        mu_f, mu_g, var_f, var_g, error = (np.zeros(()) if each is None else each for each in self.errors)
+        mu_f, mu_g, var_f, var_g, error = self.errors
         means, var = (one.mu[self.first], two.mu[self.second]), one.var[self.first]
         turned, sides = _relative(error, size), ((mu_f, var_f, one, self.first), (mu_g, var_g, two, self.second))
         moved = reduce(np.maximum, (_relative(m, s.sd[at]) for m, _, s, at in sides))
