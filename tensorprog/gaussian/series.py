@@ -200,7 +200,7 @@ def _coefficients(f: RealFunction, mu: Array, sd: Array, rule: _Rule) -> Hermite
         return None
     if not (np.isfinite(squares).all() and np.all(edges * np.exp(-(REACH**2) / 4) <= EPS * np.sqrt(squares))):
         return None
-    own = slice(int(f.parity < 0), None, 2 if f.parity and not mu.any() else 1)
+    own = slice(int(f.parity < 0), None, 2) if f.parity and not mu.any() else slice(None)
     found = np.zeros((len(rule.basis), len(mu)))
     found[own] = (rule.basis[own] * rule.weights) @ values.T
     rough = (rule.basis[::SHARE] * (rule.weights - rule.coarse)) @ values.T
