@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,13 @@ from tensorprog.limit.draw.factors import Points
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.marginals import check_points
-from tensorprog.limit.memory import Budget, budgeted, need, numbers_at_once
+from tensorprog.limit.memory import budgeted, need, numbers_at_once
 from tensorprog.limit.moment.compilable import bases_of, refuse_cells
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import Value
+
+if TYPE_CHECKING:
+    from tensorprog.limit.law.law import NumericLaw
 
 __all__ = ["ConditionalLaw", "DrawSource", "average", "coefficients", "diagonal", "in_box", "is_linear", "pieces"]
 
@@ -298,18 +301,14 @@ def _covariances(netsor: Netsor, statement: MatMul) -> int:
 
 
 GIVEN_NUMBERS, GIVEN_DRAWS = 1 << 20, 4096  # that are worked on together
-Extended = Callable[[str | Expr], tuple[NumericRecursion, str]]  # a program with an average, and the average's name
 
 
 class ConditionalLaw:
     """The Gaussian law of the outputs given scores; leading axes of the scores are draws."""
 
-    def __init__(
-        self, recursion: NumericRecursion, scores: Mapping[str, Array], linear: Callable[[str], bool],
-        extended: Extended,
-        budget: Budget,
-    ) -> None:  # fmt: skip
-        self._recursion, self._is_linear, self._extended, self.budget = recursion, linear, extended, budget
+    def __init__(self, law: NumericLaw, scores: Mapping[str, Array]) -> None:
+        self._law, self._scores, self._recursion, self.budget = law, scores, law.recursion, law.budget
+        recursion = law.recursion
         self._families = families = recursion.netsor.families
         known = [name for name in recursion.netsor.scores if name in recursion.random]
         if not isinstance(scores, Mapping) or set(scores) != set(known):
@@ -328,6 +327,9 @@ class ConditionalLaw:
             shape = families[name].shape
             flat = np.broadcast_to(array, (*self._lead, *shape)).reshape(-1, *shape)
             self._values[name] = Open((BATCH, *(str(k) for k in range(len(shape)))), flat)
+
+    def __reduce__(self) -> Any:
+        return ConditionalLaw, (self._law, self._scores)
 
     def _one(self, name: str | None) -> tuple[str, Any]:
         """The output meant, and where a member of it stands; () for all."""
@@ -362,7 +364,7 @@ class ConditionalLaw:
 
     def _linear(self, name: str, read: Callable[[Conditioned], Array]) -> Array:
         """Numbers of an output for every draw."""
-        if not self._is_linear(name):
+        if not self._law.is_linear(name):
             raise ProgramError(
                 f"{name} is not linear in the vectors, and not Gaussian given the scores; law.sample draws it"
             )
@@ -397,8 +399,9 @@ class ConditionalLaw:
         Shapes    (*draws, *free indices of psi)
         Source    Sakai et al. 2025, Theorem 1
         """
-        recursion, name = self._extended(psi)
-        pairs = [(found.means(name), found.average(name).estimate.error) for found in self._parts(recursion)]
+        added, law = self._law._extended({"expectation": psi})
+        name = added.families["expectation"]
+        pairs = [(found.means(name), found.average(name).estimate.error) for found in self._parts(law.recursion)]
         data, error = np.concatenate([means for means, _ in pairs]), max(np.max(e, initial=0.0) for _, e in pairs)
         data = data.reshape((*self._lead, *data.shape[1:]))
         result = data if data.shape else float(data)

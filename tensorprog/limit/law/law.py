@@ -315,11 +315,12 @@ class NumericLaw(Marginals):
         part, *more = recursion.parts.last(family)
         if more or part.joint or part.bound or part.box or part.linear or recursion.needs_points(part):
             return self._known_variance(family, box) if order == 2 else None
-        raw = [(np.ones([b - a for a, b in box]), np.zeros(()))]
+        raw: list[tuple[Array, Array]] = [(np.ones([b - a for a, b in box]), np.zeros(()))]
+        assert part.function is not None  # a number is linear
         with suppress(NotCompiledError):
             for k in range(1, order + 1):
-                powers = (Call("power", (expr, Number(k))) for expr in (part.coefficient, part.function))
-                one = replace(part, **dict(zip(("coefficient", "function"), powers, strict=True)))
+                coefficient, function = (Call("power", (expr, Number(k))) for expr in (part.coefficient, part.function))
+                one = replace(part, coefficient=coefficient, function=function)
                 found = recursion.settle(recursion.first(family, [one])).at(diagonal(box))
                 raw.append((found.value, found.error))
             signs = [math.comb(order, k) * (-raw[1][0]) ** (order - k) for k in range(order + 1)]
@@ -488,13 +489,7 @@ class NumericLaw(Marginals):
     def given(self, scores: Mapping[str, Any]) -> ConditionalLaw:
         """The Gaussian law of the outputs given scores: {"p": values}, leading axes of the values are draws."""
         as_written = self.netsor.scores != self.compiled.scores and set(scores) <= set(self.netsor.scores)
-        law = self.of(self.netsor, expanded=False) if as_written else self
-
-        def extended(psi: str | Expr) -> tuple[NumericRecursion, str]:
-            added, larger = law._extended({"expectation": psi})
-            return larger.recursion, added.families["expectation"]
-
-        return ConditionalLaw(law.recursion, scores, law.is_linear, extended, law.budget)
+        return ConditionalLaw(self.of(self.netsor, expanded=False) if as_written else self, scores)
 
 
 def widths_text(widths: Mapping[str, float]) -> str:
