@@ -15,7 +15,7 @@ import numpy as np
 from tensorprog.blocks import Block
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import check_sketch, declared_function
-from tensorprog.language.errors import NotCompiledError, ProgramError, fail, need_package
+from tensorprog.language.errors import NotCompiledError, OutsideError, ProgramError, fail, need_package
 from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import label, members
 from tensorprog.limit.law.heads import InfiniteHeads
@@ -31,9 +31,9 @@ __all__ = ["Law"]
 
 ENTRY = "law.json"
 MAX_ENTRY = 16_000_000  # bytes, four for a character: far more than a program file may have
+MAX_TABLES = 400_000_000  # bytes of all arrays, which are held twice
 NUMBER = (float, int, NoneType)
-KINDS: dict[str, Any] = {"program": str, "grade": str, "accuracy": NUMBER, "seed": int, "functions": dict}
-KINDS["assumed"] = (list, NoneType)  # laws of older versions have none
+KINDS: dict[str, Any] = {"program": str, "accuracy": NUMBER, "seed": int, "functions": dict}
 
 
 class Law(NumericLaw, Shown):
@@ -55,15 +55,18 @@ class Law(NumericLaw, Shown):
         """What converges to what, and the numbers that are known or come at once."""
         return blocks_of(self)
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self, every: bool = False) -> Any:
         """Mean, variance and kurtosis with errors as a pandas.DataFrame: a row for each member of outputs, scores.
+
+        With `every`, of every vector and scalar in the order of the statements: variances layer by layer of any model.
 
         Raises    NotCompiledError where one of them has no limit, TensorprogError where pandas is not installed
         """
         from tensorprog.results.reference import Reference
 
         pandas, reference, parts = need_package("pandas", "tables of limits", "sweep"), Reference(self), []
-        for name in (*self.outputs, *self.scores):
+        made = dict.fromkeys(s.target.name for s in self.netsor.body if s.target.name in self.compiled.families)
+        for name in made if every else (*self.outputs, *self.scores):
             pairs = reference.moments(name).items()
             numbers = {key: x for what, pair in pairs for key, x in zip((what, f"{what}_error"), pair, strict=True)}
             parts.append(pandas.DataFrame(numbers, [label(name, index) for index in members(self.netsor, name)]))
@@ -167,8 +170,6 @@ class Law(NumericLaw, Shown):
         text, tables = pack(self.netsor)
         settings = {
             "program": text,
-            "grade": self.grade,
-            "assumed": self.assumed,
             "accuracy": self.accuracy,
             "seed": self._seed,
             "version": __version__,
@@ -180,14 +181,19 @@ class Law(NumericLaw, Shown):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Law:
-        """Read a law written by `save`; nothing in the file is executed.
+        """Read a law written by `save`; nothing in the file is executed, and the program is checked again.
 
-        Raises    ProgramError if the file is not one, or calls a function that is not declared, or declared otherwise
+        Raises    ProgramError if the file is not one, or too large, or calls a function that is not declared, or is
+                  declared otherwise; OutsideError with the findings when no limit is claimed
         """
         from tensorprog.language.writing import read_tables, unpack
+        from tensorprog.results.limit_answers import check_with_limit
 
         try:
             with zipfile.ZipFile(path) as archive:
+                size = sum(entry.file_size for entry in archive.infolist())
+                if size > MAX_TABLES:
+                    raise ValueError(f"it holds {size:,} bytes, and {MAX_TABLES:,} are allowed")
                 found = _settings(archive)
                 tables = read_tables(archive)
         except Exception as error:  # of an archive that is damaged, or none
@@ -195,8 +201,11 @@ class Law(NumericLaw, Shown):
         netsor = unpack(found["program"], tables)
         for name in netsor.own:
             check_sketch(name, found["functions"].get(name))
-        assumed = tuple(map(str, found.get("assumed") or ()))
-        return cls(netsor, grade=found["grade"], accuracy=found["accuracy"], seed=found["seed"], assumed=assumed)
+        report = check_with_limit(netsor)
+        if report.grade == "outside":
+            raise OutsideError(f"no limit is claimed for {netsor.name}:\n{report}")
+        settings = {"accuracy": found["accuracy"], "seed": found["seed"], "assumed": report.assumed}
+        return cls(netsor, grade=report.grade, **settings)
 
 
 def _settings(archive: zipfile.ZipFile) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Members are taken wherever a name is: standard deviations, covariances and draws of "y[0]"."""
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,21 @@ def test_covariances_of_members_are_entries(program: tp.Program) -> None:
     assert law.cov("y[0]") == pytest.approx(law.var("y[0]"), rel=1e-12)
     with pytest.raises(tp.ProgramError, match="is not a number in"):
         law.cov("y[0]", "y[7]")
+
+
+def test_names_that_scipy_has_and_copies(program: tp.Program) -> None:
+    law = program.limit()
+    assert law.corr("y[0]", "y[1]") == pytest.approx(law.cov("y[0]", "y[1]") / law.std("y[0]") / law.std("y[1]"))
+    low, high = law.interval("y[0]", 0.9)
+    assert law.sf("y[0]", high) == pytest.approx(0.05) and law.cdf("y[0]", low) == pytest.approx(0.05)
+    assert law.logpdf("y[0]", 0.3) == pytest.approx(np.log(law.density("y[0]", 0.3)))
+    given = law.given({"p": np.ones((1, 2, 2))})
+    for found, ask in (
+        (law, lambda own: own.kurtosis("y[0]")),
+        (law.cov("p"), np.asarray),
+        (given, lambda own: own.cov("y")),
+    ):
+        np.testing.assert_array_equal(ask(pickle.loads(pickle.dumps(found))), ask(found))
 
 
 Ask = Callable[[tp.Program, str], Any]  # what is asked of a name, as an array over the members and whatever is behind

@@ -125,6 +125,18 @@ def test_a_file_from_somebody_else_is_refused_in_words(case: str, tmp_path: Path
     assert message in str(caught.value)
 
 
+def test_a_file_neither_grades_itself_nor_takes_what_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tp.Law(loads((PROGRAMS / "attention_tied.yaml").read_text(encoding="utf-8")), grade="theorem").save(
+        tmp_path / "a.npz"
+    )
+    with pytest.raises(tp.OutsideError, match="no limit is claimed"):
+        tp.Law.load(tmp_path / "a.npz")
+    tp.Law(small(), grade="theorem").save(tmp_path / "b.npz")
+    monkeypatch.setattr("tensorprog.law.MAX_TABLES", 100)
+    with pytest.raises(tp.ProgramError, match="bytes, and 100 are allowed"):
+        tp.Law.load(tmp_path / "b.npz")
+
+
 @pytest.mark.parametrize("cut", [10, 200, 500])
 def test_a_damaged_file_is_refused(cut: int, tmp_path: Path) -> None:
     path = tmp_path / "law.npz"

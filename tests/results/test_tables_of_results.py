@@ -47,6 +47,7 @@ def test_limits_as_tables():
     shown = frame.loc["y[1]", "kurtosis"], frame.loc["y[1]", "kurtosis_error"]
     assert shown == pytest.approx(law.kurtosis("y[1]", with_error=True), rel=1e-9)
     assert frame.loc["p[0,2,2]", "variance"] == law.var("p[0,2,2]")
+    assert list(law.to_dataframe(every=True).index[:4]) == ["u[0]", "u[1]", "u[2]", "x[0]"]
 
 
 def test_without_the_packages_the_command_is_named(monkeypatch):

@@ -232,6 +232,12 @@ class NumericLaw(Marginals):
             return value
         return value, error if isinstance(value, float) else np.broadcast_to(error, value.shape)
 
+    def corr(self, first: str, second: str | None = None) -> Any:
+        """Correlations of two families or members: `cov` over standard deviations; nan beside a constant."""
+        sds = np.multiply.outer(self.std(first), self.std(first if second is None else second))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(self.cov(first, second)) / sds
+
     def _known_cov(self, first: str, second: str) -> IndexedValues | None:
         """The covariance of two families, unless it takes averages over draws."""
         random = {first, second} & self.recursion.random

@@ -132,6 +132,19 @@ class Marginals(ABC):
         found = crossing(lambda y: curve.cdf(y)[0], levels.reshape(-1), curve.spread[0], 1.001 * curve.within(38.0))
         return np.asarray(found).reshape(levels.shape)  # at an atom the distribution function jumps there
 
+    def interval(self, name: str, confidence: float) -> Array:
+        """The two quantiles of one member that leave as much on either side, with so much between them."""
+        return self.quantile(name, [0.5 - 0.5 * confidence, 0.5 + 0.5 * confidence])
+
+    def sf(self, name: Any, grid: Any) -> Any:
+        """One minus the distribution function of one member at the grid points."""
+        return 1 - np.asarray(self.cdf(name, grid))
+
+    def logpdf(self, name: Any, grid: Any) -> Any:
+        """The logarithm of the density of one member at the grid points, or of the joint density of several."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.density(name, grid))
+
 
 def answer(value: Array, error: Array, single: bool, with_error: bool) -> Any:
     """What a question is answered with: arrays, or numbers for one member, with or without the error."""
