@@ -15,6 +15,7 @@ from itertools import count
 from typing import cast
 
 from tensorprog.language.atoms import REDUCTIONS
+from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import (
     Affine,
     Call,
@@ -182,7 +183,7 @@ class SumsOfFunctions:
         self.netsor = netsor
         self.bound_ranges: dict[str, Range] = {}
         self._parts: dict[tuple[str, Box], tuple[WeightedFunction, ...]] = {}
-        self._inlined: dict[tuple[int, Step], Expr] = {}
+        self._inlined: dict[tuple[int, Step], Expr | NotCompiledError] = {}
         self._sources: dict[str, str] = {}
         self._fresh = count(1)
         self.spelled: dict[str, list[int]] = {}
@@ -244,8 +245,14 @@ class SumsOfFunctions:
             waiting += reversed(reads)
             if not reads:
                 last = waiting.pop()
-                self._inlined[last] = self._written(*last)
-        return self._inlined[key]
+                try:
+                    self._inlined[last] = self._written(*last)
+                except NotCompiledError as error:  # nor is what it is written into
+                    self._inlined[last] = error
+        found = self._inlined[key]
+        if isinstance(found, NotCompiledError):
+            raise found
+        return found
 
     def _source(self, position: int, step: Step) -> Expr:
         """A right side over position names before others are written in; that of a step has all but earlier steps."""
