@@ -31,7 +31,7 @@ from tensorprog.finite.vectors import (
 from tensorprog.language.errors import ProgramError, UnknownNameError, check_count, check_precision, did_you_mean, fail
 from tensorprog.language.expr import Expr, free_indices, is_call, variables, walk
 from tensorprog.language.formats import name_of, selected
-from tensorprog.language.initials import initial_laws
+from tensorprog.language.initials import covariance_size, initial_laws
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
 from tensorprog.language.schedule import Step, steps
 from tensorprog.language.weight_members import Grouping, variances
@@ -139,12 +139,7 @@ class Plan(Printed):
         self.left_out = left_out  # statements drawn without a clip that never acts: as written, and as drawn
         self.full = self._full()  # vectors in all coordinates
         self.order = self._order()
-        self.groups = tuple(
-            Grouping(step.statement, netsor.families[step.statement.weight.name], step.ranges(netsor.ranges))
-            if isinstance(step.statement, MatMul)
-            else None
-            for step in self.order
-        )
+        self.groups = tuple(map(self._grouping, self.order))  # of the MatMul steps
         self.histories = self._histories()  # of the MatMul steps
         self.lengths: dict[str, int] = {}  # numbers per vector of every family
         self.frames: dict[str, Layout] = {}  # of the families that have one
@@ -181,6 +176,16 @@ class Plan(Printed):
         never = f" never acts: it would in one network of 1e{-LEAST}, at most"
         left_out = [paragraph(code(str(clip)), never, note=True) for clip, _ in self.left_out]
         return [Grid(f"{title} per network", header, cells, text_columns=(0, 1)), *left_out]
+
+    def _grouping(self, step: Step) -> Grouping | None:
+        statement, known = step.statement, self.netsor.remembered
+        if not isinstance(statement, MatMul):
+            return None
+        if step not in known:  # plans that are compared share them
+            family = self.netsor.families[statement.weight.name]
+            known[step] = Grouping(statement, family, step.ranges(self.netsor.ranges))
+        grouping: Grouping = known[step]
+        return grouping
 
     def group(self, op: Op) -> Grouping:
         """The grouping of an op that belongs to a MatMul."""
@@ -395,7 +400,9 @@ class Job:
     @property
     def memory(self) -> int:
         """Bytes that drawing one block takes, results included, within a factor of 2."""
-        return self.block * self.network + OVERHEAD
+        drawn = [initial for initial in self.netsor.initial if initial.name in self.plan.lengths]
+        covariances = sum(covariance_size(self.netsor, initial) for initial in drawn)  # and their factors
+        return self.block * self.network + 24 * covariances + OVERHEAD
 
     @property
     def seconds(self) -> float:
@@ -447,16 +454,25 @@ class Job:
         """Numbers that an op needs in passing."""
         plan = self.plan
         if op.kind == "nonlin":
-            step = plan.order[op.at]
-            assert isinstance(step.statement, Nonlin)
-            ranges = step.ranges(plan.netsor.ranges)
-            return 2 * _largest(step.statement.expr, plan, {k: stop - start for k, (start, stop) in ranges.items()})
+            return 2 * self._largest[plan.order[op.at].position]
         if op.kind == "matmul":
             group = plan.group(op)
             vectors = plan.fresh[op.at] + (0 if op.key and group.separable else 2 * group.columns)
             packed = 0 if op.key else 2 * group.sets * group.columns * plan.lengths[group.statement.vector.name]
             return len(group.members) * vectors * plan.lengths[op.writes] + packed
         return sum(self._made(op).values())
+
+    @cached_property
+    def _largest(self) -> dict[int, int]:
+        """Numbers of the largest array on the way to the values of each Nonlin, for all rounds of a recurrence."""
+        first = {step.position: step for step in reversed(self.plan.order) if isinstance(step.statement, Nonlin)}
+        found = {}
+        for at, step in first.items():
+            assert isinstance(step.statement, Nonlin)
+            ranges = step.ranges(self.plan.netsor.ranges)
+            sizes = {name: stop - start for name, (start, stop) in ranges.items()}
+            found[at] = _largest(step.statement.expr, self.plan, sizes)
+        return found
 
     @cached_property
     def deviations(self) -> dict[str, Array]:

@@ -340,7 +340,7 @@ class Frames:
     def _aligned(self, weight: str) -> bool:
         """Whether all products of a weight use the same members, each by its own indices."""
         same = [group for _, _, group in self.steps if group.weight.name == weight]
-        return all(group.separable and list(group.members) == list(same[0].members) for group in same)
+        return all(group.separable and np.array_equal(group.members, same[0].members) for group in same)
 
 
 def _apart(names: Sequence[str], slots: Mapping[str, int], links: Sequence[Link]) -> list[dict[str, int]]:
@@ -410,7 +410,9 @@ def without_inactive(netsor: Netsor, widths: Mapping[str, int], kept: Collection
         reach[name] = far, mean + deviation * math.sqrt(1 + 2 * math.sqrt(ratio) + 2 * ratio) * SLACK
 
     for name, law in initial_laws(netsor).items():
-        gaussian(name, float(np.abs(law.mean).max()), math.sqrt(float((law.factor**2).sum(-1).max())))
+        known = law.at(law.initial.indices)  # variances, unless covariances are given as a whole
+        variance = np.diagonal(law.blocks) if known is None else known[0].data
+        gaussian(name, float(np.abs(law.mean).max()), math.sqrt(float(variance.max())))
     found = []
     for statement in netsor.body:
         name = statement.target.name

@@ -13,6 +13,8 @@ from tensorprog.language.records import Draft, Range, Statement
 
 __all__ = ["Loop", "Step", "dependencies", "lag", "positions", "rearranged", "schedule", "steps", "upstream"]
 
+MOST_STEPS = 30_000  # of a network: planning takes a few seconds for them
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -193,9 +195,20 @@ def upstream(netsor: Draft, names: Iterable[str]) -> frozenset[str]:
 
 
 def steps(netsor: Draft, key: Callable[[int], Any] | None = None) -> list[Step]:
-    """All steps in an order of execution (see `schedule`); their number grows with recurrence indices only."""
+    """All steps in an order of execution (see `schedule`); their number grows with recurrence indices only.
+
+    Raises    ProgramError for more than MOST_STEPS
+    """
     order, _ = schedule(netsor.body, netsor.ranges, netsor.boundaries, key)
     result: list[Step] = []
+
+    def count(entries: Sequence[int | Loop]) -> int:
+        return sum((e.stop - e.start) * count(e.body) if isinstance(e, Loop) else 1 for e in entries)
+
+    if count(order) > MOST_STEPS:
+        longest = max((entry for entry in order if isinstance(entry, Loop)), key=lambda loop: loop.stop - loop.start)
+        what = f"{count(order):,} steps one after the other, and {MOST_STEPS:,} are the most"
+        raise fail(f"a network of {netsor.name} takes {what}", fix=f"give the index {longest.index} a smaller range")
 
     def run(entry: int | Loop, fixed: tuple[tuple[str, int], ...]) -> None:
         if isinstance(entry, int):

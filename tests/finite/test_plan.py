@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -143,6 +145,24 @@ def test_the_size_of_a_plan_does_not_depend_on_the_sizes_of_families() -> None:
     assert len(small.recipes) == len(large.recipes)
     assert len(small.ops) == len(large.ops)
     assert len(str(large).splitlines()) == len(str(small).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "refused"),
+    [
+        ("attention_tied", {"H": 10**6}, ""),
+        ("deep_attention", {"s": 10**4}, ""),
+        ("resnet", {"T": 10**6}, "steps one after the other"),
+    ],
+)
+def test_plans_of_large_sizes_come_at_once_or_are_refused(name: str, sizes: dict[str, float], refused: str) -> None:
+    began = time.process_time()
+    with pytest.raises(tp.ProgramError, match=refused) if refused else nullcontext():
+        tp.load(name, **sizes).plan(64)
+    if sizes.get("s"):
+        with pytest.raises(tp.MemoryLimitError):
+            tp.load(name, **sizes).run(16, 2)
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(
