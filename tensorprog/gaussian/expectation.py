@@ -31,7 +31,7 @@ from tensorprog.gaussian.kernels import (
 from tensorprog.gaussian.quadrature import Side, crude_norm, integrate_line, integrate_plane
 from tensorprog.gaussian.series import HermiteSeries, ProductSeries, hermite_series
 
-Array = NDArray[np.floating]
+Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 Places = NDArray[np.intp]
 

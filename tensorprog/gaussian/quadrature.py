@@ -217,7 +217,7 @@ def _refined(
     best: Estimate | None = None
     pending = np.ones(window[0].shape, dtype=bool)
     for level in range(refinements + 1):
-        edges = panel_edges(*window, *places, refine=2.0**level)
+        edges = panel_edges(window[0], window[1], places[0], places[1], places[2], 2.0**level)
         sums, cost = [], 0
         for order in (COARSE, FINE):
             z, w = rule(edges, order)

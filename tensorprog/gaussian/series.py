@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import RealFunction, density, evaluate
 from tensorprog.gaussian.quadrature import gauss_legendre, structure
 
-Array = NDArray[np.floating]
+Array = NDArray[Any]
 Places = NDArray[np.intp]
 
 __all__ = ["HermiteSeries", "ProductSeries", "hermite", "hermite_series", "series"]
@@ -83,7 +83,7 @@ class HermiteSeries:
         return np.asarray(np.sqrt(np.square(later).cumsum(axis=0).max(axis=1, initial=0.0))[::-1])
 
 
-def hermite_series(function: Callable[[slice], RealFunction], mu: Array, sd: Array) -> HermiteSeries | None:
+def hermite_series(function: Callable[[Any], RealFunction], mu: Array, sd: Array) -> HermiteSeries | None:
     """The series to the least order after which little enough is left, or to the largest; None where no rule serves.
 
     Shapes    mu, sd (m,): different laws, for parts of which there is a function
@@ -99,7 +99,7 @@ def hermite_series(function: Callable[[slice], RealFunction], mu: Array, sd: Arr
 
 
 def series(
-    function: Callable[[slice], RealFunction], mu: Array, sd: Array, order: int = ORDERS[-1]
+    function: Callable[[Any], RealFunction], mu: Array, sd: Array, order: int = ORDERS[-1]
 ) -> HermiteSeries | None:
     """Coefficients by one rule for all laws; None if the function is not smooth enough for it.
 
@@ -261,8 +261,8 @@ class ProductSeries:
         value, slopes = self._sums(first, second, rho, order)
         far = size > self.reach[order - 1]
         if order < self.order and far.any():
-            places = (np.broadcast_to(place, rho.shape)[far] for place in (first, second))
-            value[far], slopes[far] = self._sums(*places, rho[far], self.order)
+            one, two = (np.broadcast_to(place, rho.shape)[far] for place in (first, second))
+            value[far], slopes[far] = self._sums(one, two, rho[far], self.order)
         error = f.norm[first] * (LEFT * g.norm + g.rough)[second] + f.rough[first] * g.norm[second]
         error = np.broadcast_to(error + f.steep[first] * (4 * EPS * g.steep)[second] + TINY, rho.shape).copy()
         if np.any(far := size > self.reach[-1]):

@@ -81,12 +81,11 @@ class Expectation(Node):
             return apart.replace(lambda e: isinstance(e, Expectation), lambda e: e.closed(most), simultaneous=False)
         if len(factors) == 1 and means[i] == 0 and _parity(factors[0]) < 0:
             return ZERO
-        terms = [expand_terms(factor[0].held, _letters(factor)) for factor in factors]
-        if None in terms:
+        f, g = (expand_terms(factor[0].held, _letters(factor)) for factor in (factors[0], factors[-1]))
+        if f is None or g is None:
             return self
         law = means[i], means[j], cov[i][i], cov[j][j], cov[i][j]
-        single = len(factors) == 1
-        found = mean_moment(*terms, means[i], cov[i][i], most) if single else pair_moment(*terms, law, most, i == j)
+        found = mean_moment(f, means[i], cov[i][i], most) if len(factors) == 1 else pair_moment(f, g, law, most, i == j)
         return self if found is None else found
 
     def settled(self) -> Any:

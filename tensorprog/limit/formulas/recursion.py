@@ -144,15 +144,6 @@ class IndexedFormulas(Indexed[Any]):
         holds = frozenset(e for key in self.table for e in key if e.at(fixed).offset == 0)
         return place(self.case(holds), fixed)
 
-    def expression(self) -> Any:
-        """All cases as one formula in index symbols."""
-        value, *others = (term for term in sorted(self.terms, key=lambda term: len(term.equations)))
-        total = value.value
-        for term in others:
-            where = sp.And(*(sp.Eq(affine(e), 0) for e in sorted(term.equations, key=str)))
-            total = Choice(where, term.value, total)
-        return total
-
 
 class Definition(NamedTuple):
     """A formula that has a name: of which families, in which positions."""
@@ -217,17 +208,19 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         own = {index: Affine.index(str(k)) for k, index in enumerate(initial.indices)}
         other = {f"{index}_": Affine.index(f"{k}_") for k, index in enumerate(initial.indices)}
         everywhere = [affine(form) for form in (*own.values(), *other.values())]
-        shape, table = self.netsor.families[name].shape, isinstance(initial.cov, Table)
-        value = sp.S.One if table else self.number(substitute(initial.cov, own | other), ranges)
-        if table or initial.data is not None:
-            array = initial.cov.array if table else initial.data.array @ initial.data.array.T / initial.data.shape[1]
-            label = f"{'K' if table else 'G'}_{name}"
-            return IndexedFormulas.constant(
-                value * self._entry(label, array.reshape((*shape, *shape)), name, everywhere), ranges
-            )
+        factor, array, label = sp.S.One, None, "K"
+        if isinstance(initial.cov, Table):
+            array = initial.cov.array
+        else:
+            factor = self.number(substitute(initial.cov, own | other), ranges)
+        if initial.data is not None:
+            array, label = initial.data.array @ initial.data.array.T / initial.data.shape[1], "G"
+        if array is not None:
+            array = array.reshape(self.netsor.families[name].shape * 2)
+            return IndexedFormulas.constant(factor * self._entry(f"{label}_{name}", array, name, everywhere), ranges)
         same = {difference(own[i], other[f"{i}_"]) for i in initial.indices if i not in self.joint[name]}
         equations = frozenset(form for form in same if form is not None)
-        return IndexedFormulas.of_cases({NOTHING: sp.S.Zero, equations: value}, ranges)
+        return IndexedFormulas.of_cases({NOTHING: sp.S.Zero, equations: factor}, ranges)
 
     def _declared(self, name: str) -> Initial:
         return next(entry for entry in self.netsor.initial if entry.name == name)
@@ -294,18 +287,14 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             value = summed(value, name, ranges[name])
         return value
 
-    def summed(
-        self, p: WeightedFunction, q: WeightedFunction, moment: IndexedFormulas, local: Ranges, ranges: Ranges
-    ) -> IndexedFormulas:
-        """The recursion's own sum where an index is summed over; else coefficients multiply case by case."""
-        if p.bound or q.bound or (p.plain and q.plain):
-            return super().summed(p, q, moment, local, ranges)
-        factor = sp.Mul(*(self.number(part.coefficient, local) for part in (p, q)))
-        return IndexedFormulas.of_cases({t.equations: factor * t.value for t in moment.terms}, ranges)
-
     def value_of(self, moment: IndexedFormulas) -> Any:
         """All cases as one formula in index symbols."""
-        return moment.expression()
+        value, *others = (term for term in sorted(moment.terms, key=lambda term: len(term.equations)))
+        total = value.value
+        for term in others:
+            where = sp.And(*(sp.Eq(affine(e), 0) for e in sorted(term.equations, key=str)))
+            total = Choice(where, term.value, total)
+        return total
 
     def finished(self, moment: IndexedFormulas, f: str, g: str) -> IndexedFormulas:
         """Formulas with expectations stand by name in later lines."""
@@ -358,7 +347,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             mean: Any = Named(sp.Symbol(name), *map(index_symbol, own))
             if linear:
                 again = {new.rstrip("_"): Affine.index(new) for new in own}
-                mean = self.conditional_mean(name).read(again, ranges).expression()
+                mean = self.value_of(self.conditional_mean(name).read(again, ranges))
             found.append(mean)
         apart = sp.Mul(*(ScoreAverage(mean) if mean != 0 else mean for mean in found))
         if len(names) == 1:
