@@ -145,6 +145,25 @@ def _glu(x: Any, dim: int = -1) -> Any:
     return one * other.sigmoid()
 
 
+def _padded(x: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+    """A number before and behind the entries of the last axes."""
+    if mode != "constant":
+        raise ValueError(f"padding of mode {mode}: use zeros, or torch.cat with parts of the tensor")
+    for k in range(len(pad) // 2):
+        dim, shape = x.dim() - 1 - k, [*x.shape]
+        low, high = pad[2 * k : 2 * k + 2]
+        x = x.narrow(dim, max(-low, 0), shape[dim] + min(low, 0) + min(high, 0))
+        sides = [x.new_full([*shape[:dim], max(s, 0), *shape[dim + 1 :]], value or 0.0) for s in (low, high)]
+        x = torch.cat([sides[0], x, sides[1]], dim)
+    return x
+
+
+def _cumulated(x: Any, dim: int, **_: Any) -> Any:
+    """Sums of all entries up to each."""
+    size = x.shape[dim]
+    return (x.transpose(dim, -1) @ torch.ones(size, size, dtype=x.dtype).triu()).transpose(dim, -1)
+
+
 def table() -> dict[Any, Callable[..., Any]]:
     """What is written out as what."""
     aten = torch.ops.aten
@@ -176,6 +195,10 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.norm.ScalarOpt_dim: _length,
         aten.log_softmax.int: lambda x, dim, dtype=None: x - x.logsumexp(dim, keepdim=True),
         aten.glu.default: _glu,
+        aten.pad.default: _padded,
+        aten.constant_pad_nd.default: lambda x, pad, value=0: _padded(x, pad, "constant", value),
+        aten.cumsum.default: _cumulated,
+        aten.nan_to_num.default: lambda x, *_: x,
         aten.unbind.int: lambda x, dim=0: [x.select(dim, k) for k in range(x.shape[dim])],
         aten.chunk.default: lambda x, count, dim=0: _split(x, -(-x.shape[dim] // count), dim),
         aten.split.Tensor: _split,

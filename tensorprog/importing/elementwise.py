@@ -13,7 +13,7 @@ import numpy as np
 from tensorprog.importing.layers import added, met_on, multiplied, number_of, together
 from tensorprog.importing.operations import RULES, Result, Rule, TracedCall, random, rule
 from tensorprog.importing.sketch import Sketch
-from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Traced, scaled
+from tensorprog.importing.values import Axes, FixedTensor, Traced, along, atoms_of, scaled, varying
 from tensorprog.language.expr import Expr, IndexValue, Number, call, is_call
 
 NEVER = -1e30  # what is added to a score that no one may read: finite minima of a type count as minus infinity
@@ -29,11 +29,8 @@ PATTERNS: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
 
 def unchanging(sketch: Sketch, one: Any, other: Any) -> Any:
     """A mask that is the same at both widths, as far as it differs from entry to entry."""
-    small = [np.asarray(one, bool), np.asarray(other, bool)]
-    for k in range(small[0].ndim):
-        if all((mask == mask.take([0], k)).all() for mask in small):
-            small = [mask.take([0], k) for mask in small]
-    if not np.array_equal(small[0], small[1]):
+    masks = [np.asarray(one, bool), np.asarray(other, bool)]
+    if not np.array_equal(*(along(mask, varying(*masks)) for mask in masks)):
         raise sketch.refuse("a mask changes with the width", "use the same mask at every width")
     return one
 
@@ -43,18 +40,11 @@ def condition(sketch: Sketch, mask: Any, axes: Axes) -> Expr | bool:
     mask = np.asarray(mask, bool)
     if mask.all() or not mask.any():
         return bool(mask.all())
-    lead = len(axes) - mask.ndim
-    kept: list[AxisPart] = []
-    index: list[Any] = []
-    for k, size in enumerate(mask.shape):
-        if size == 1 or (mask == mask.take([0], k)).all():
-            index.append(0)
-        else:
-            kept += axes[lead + k]
-            index.append(slice(None))
+    places = varying(mask)
+    kept = atoms_of(tuple(axes[len(axes) - mask.ndim + k] for k in places))
     if any(atom.is_width for atom in kept):
         raise sketch.refuse("a mask differs from coordinate to coordinate of a vector", "mask indices, not coordinates")
-    small = mask[tuple(index)].reshape([atom.size for atom in kept])
+    small = along(mask, places).reshape([atom.size for atom in kept])
     if len(kept) == 2:
         rows, columns = np.indices(small.shape)
         for name, compare in PATTERNS:

@@ -69,13 +69,10 @@ def _read(captured: Captured, decisions: Decisions, at: int | None, exact: bool)
                 f"write it with other operations{f', such as {close[0]}' if close else ''}",
             )
         result = _applied(rule, sketch, TracedCall(operation, tensors))
-        if isinstance(result, Traced) and not result.parameter and len(result.widths) > 1:
-            raise sketch.refuse(
-                "it makes a matrix of two widths out of vectors",
-                "multiply vectors first: (q @ k.T) @ v and not q @ (k.T @ v)",
-            )
+        if isinstance(result, Traced) and not result.parameter and not result.outer and len(result.widths) > 1:
+            raise sketch.two_widths()
         named = len(operation.users) > 1 or operation.name == captured.result or _leaves(operation, places, blocks)
-        if named and isinstance(result, Traced) and result.inner is None and not result.parameter:
+        if named and isinstance(result, Traced) and result.inner is None and not result.parameter and not result.outer:
             result = sketch.named(result) if result.expr.children else result
         tensors[operation.name] = result
     found = tensors[captured.result]

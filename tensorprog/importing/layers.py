@@ -11,7 +11,20 @@ import numpy as np
 
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.sketch import Sketch
-from tensorprog.importing.values import Axes, AxisPart, FixedTensor, Inner, Traced, atoms_of, product, scaled, sizes_of
+from tensorprog.importing.values import (
+    Axes,
+    AxisPart,
+    FixedTensor,
+    Inner,
+    Outer,
+    Traced,
+    along,
+    atoms_of,
+    product,
+    scaled,
+    sizes_of,
+    varying,
+)
 from tensorprog.language.expr import Expr, Number, Reduction, Variable, call, free_indices, is_call
 from tensorprog.language.ir import MatMul
 from tensorprog.language.recognised import recognised
@@ -22,6 +35,7 @@ SHORT = ("gelu_tanh", "gelu", "silu")  # that modules spell out, with constants 
 
 Operand = Traced | FixedTensor
 Labels = Sequence[Hashable]
+DOTS = "ABCDEF"  # labels of what an einsum calls ...
 EXACT_INPUTS = 8  # features up to which an input layer that is not Gaussian is written out
 
 
@@ -76,6 +90,9 @@ def multiplied(sketch: Sketch, left: Operand, right: Operand, divide: bool = Fal
     if other.parameter and isinstance(one.expr, Number) and not divide and not one.parameter:
         return replace(other, axes=axes, scale=other.scale * float(one.expr.value), power=one.power + other.power)
     one, other = (sketch.settled(x) if x.parameter else x for x in (one, other))
+    places = [[k for k, axis in enumerate(x.axes) if any(atom.is_width for atom in axis)] for x in (one, other)]
+    if one.outer or other.outer or (all(places) and places[0] != places[1]):
+        return _waiting(sketch, one, other, axes, divide)
     scalars = not (one.is_vector or other.is_vector or one.copies or other.copies)
     if other.inner is not None and (divide or one.inner is not None or not scalars):
         other = sketch.settled(other)
@@ -86,6 +103,63 @@ def multiplied(sketch: Sketch, left: Operand, right: Operand, divide: bool = Fal
     expr = _quotient(one.expr, other.expr) if divide else product(one.expr, other.expr)
     expr = recognised(expr, 1e-6, SHORT)
     return Traced(axes, expr, one.power + sign * other.power, inner, copies)
+
+
+def _waiting(sketch: Sketch, one: Traced, other: Traced, axes: Axes, divide: bool) -> Traced:
+    """A product of vectors of two widths, or of such a product and another tensor."""
+    if divide and (other.outer or not one.outer):
+        raise sketch.two_widths()
+    if not one.outer and not other.outer:
+        (a,), (b,) = one.widths, other.widths
+        b = sketch.like([b])[b.name] if a == b else b
+        axes = tuple(
+            mine or tuple(b if atom.is_width else atom for atom in axis)
+            for mine, axis in zip(one.axes, other.axes, strict=True)
+        )
+        return Traced(axes, Number(1), outer=(Outer(one.on(((a,),)), other.on(((b,),))),))
+    value, factor = (one, other) if one.outer else (other, one)
+    if factor.outer:
+        raise sketch.two_widths()
+    widths = factor.widths if sketch.holds_vector(factor.expr) else ()
+    factor = factor.on(tuple(tuple(a for a in axis if not a.is_width or a in widths) for axis in factor.axes))
+    terms = []
+    for term in value.outer:
+        sides = [term.left, term.right]
+        k = next((k for k, side in enumerate(sides) if side.widths == widths), 0)
+        if widths and sides[k].widths != widths:
+            raise sketch.two_widths()
+        made = multiplied(
+            sketch, _on(sides[k], axes, term.over), factor.on((*factor.axes, *(() for _ in term.over))), divide
+        )
+        sides[k] = made.on((sides[k].widths,))
+        terms.append(Outer(sides[0], sides[1], term.over))
+    return replace(value, axes=axes, outer=tuple(terms))
+
+
+def _on(factor: Traced, axes: Axes, over: Sequence[AxisPart]) -> Traced:
+    """One of two factors on the axes of their product, and on those over which it is summed."""
+    own = (tuple(atom for atom in axis if not atom.is_width or atom in factor.widths) for axis in axes)
+    return factor.on((*own, *((atom,) for atom in over)))
+
+
+def _collapsed(sketch: Sketch, value: Traced, atoms: Sequence[AxisPart], axes: Axes) -> Traced:
+    """The sum over some atoms of products that wait: of one width, that of the other factor times an inner product."""
+    width = next((atom for atom in atoms if atom.is_width), None)
+    new = sketch.like(atom for atom in atoms if not atom.is_width)
+    outer = sketch.read_at(value, {name: atom.slot for name, atom in new.items()}).outer
+    outer = tuple(replace(term, over=(*term.over, *new.values())) for term in outer)
+    if width is None:
+        return replace(value, axes=axes, outer=outer)
+    found: Traced | None = None
+    for term in outer:
+        sides = [_on(side, value.axes, term.over) for side in (term.left, term.right)]
+        left, right = sides if width in sides[0].widths else reversed(sides)
+        inner = summed(sketch, left, [width], tuple(tuple(a for a in axis if a != width) for axis in left.axes))
+        rest = [atom for atom in atoms if atom.is_width and atom != width]
+        made = summed(sketch, multiplied(sketch, inner, right), [*term.over, *rest], axes)
+        found = made if found is None else added(sketch, found, made)
+    assert found is not None
+    return found
 
 
 def _quotient(left: Expr, right: Expr) -> Expr:
@@ -109,6 +183,8 @@ def added(sketch: Sketch, left: Operand, right: Operand, factor: float = 1.0) ->
         assert isinstance(left, Traced)
         return left.on(axes)
     one, other, axes = met_on(sketch, left, right)
+    if one.outer and other.outer and factor == 1:
+        return replace(one, axes=axes, outer=(*one.outer, *other.outer))
     one, other = sketch.settled(one), sketch.settled(other)
     copies = sketch.met(one, other)
     if one.power != other.power and sketch.at:
@@ -145,6 +221,8 @@ def _sum(left: Expr, right: Expr, factor: float) -> Expr:
 
 def summed(sketch: Sketch, value: Traced, atoms: Sequence[AxisPart], axes: Axes) -> Traced:
     """The sum over some atoms; over a width it is an inner product, whose scale is still to come."""
+    if value.outer:
+        return _collapsed(sketch, value, atoms, axes)
     value = sketch.settled(value)
     if value.expr == Number(0):
         return value.on(axes)
@@ -225,7 +303,7 @@ def _aligned(value: Operand, own: Labels, labels: Labels) -> Operand:
 def _summed_product(sketch: Sketch, left: Operand, right: Operand, lead: int) -> Traced:
     """The product summed over the axes behind the first ones."""
     left, right, axes = together(sketch, left, right)
-    left, right = (sketch.settled(x) if isinstance(x, Traced) else x for x in (left, right))
+    left, right = (sketch.settled(x) if isinstance(x, Traced) and not x.outer else x for x in (left, right))
     return summed(sketch, multiplied(sketch, left, right), atoms_of(axes[lead:]), axes[:lead])
 
 
@@ -304,11 +382,11 @@ def _input_layer(sketch: Sketch, known: FixedTensor, value: Traced, lead: int) -
     if not np.array_equal(*known.arrays):
         raise sketch.refuse("the fixed inputs of a layer change with the width", "use the same inputs at every width")
     array = np.asarray(known.arrays[0], float)
-    kept = [k for k in range(lead) if sizes[k] > 1 and not (array == array.take([0], k)).all()]
+    kept = [k for k in varying(array) if k < lead]
     key = ("input", value.parameter)
     axes = [axis or sketch.axis((*key, k), sizes[k], sizes[k]) for k, axis in enumerate(value.axes[:lead])]
     flat = sum(len(axes[k]) for k in kept if k > 0) if key in sketch.decisions.flat else 0
-    data = array[tuple(slice(None) if k in kept or k >= lead else 0 for k in range(array.ndim))].reshape(-1, count)
+    data = along(array, [*kept, *range(lead, array.ndim)]).reshape(-1, count)
     rest = atoms_of(value.axes[:lead])
     own = [atom for atom in rest if not atom.is_width]
     width = next((atom for atom in rest if atom.is_width), None)
@@ -358,14 +436,24 @@ def matrix_product(sketch: Sketch, left: Operand, right: Operand) -> Traced:
 
 @rule("einsum")
 def einsums(sketch: Sketch, operation: TracedCall) -> Result:
-    """torch.einsum with one or two operands."""
+    """torch.einsum, two operands after the other."""
     text, operands = operation.plain(0), operation.plain(1)
-    left, _, out = text.replace(" ", "").partition("->")
+    left, arrow, out = text.replace(" ", "").partition("->")
     inputs = left.split(",")
-    if "..." in text or len(inputs) != 2 or any(len(set(labels)) < len(labels) for labels in inputs):
-        raise sketch.refuse(f"einsum {text}", "use two operands, distinct letters and no dots")
-    out = out if "->" in text else "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
-    return einsum(sketch, operands[0], list(inputs[0]), operands[1], list(inputs[1]), list(out))
+    out = out if arrow else "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
+    ranks = [
+        rank_of(operand) - len(labels.replace("...", "")) for labels, operand in zip(inputs, operands, strict=True)
+    ]
+    inputs = [labels.replace("...", DOTS[len(DOTS) - rank :]) for labels, rank in zip(inputs, ranks, strict=True)]
+    out = out.replace("...", DOTS[len(DOTS) - max(ranks) :])
+    if len(inputs) < 2 or any(len(set(labels)) < len(labels) for labels in inputs):
+        raise sketch.refuse(f"einsum {text}", "use several operands, and distinct letters in each")
+    made, have = operands[0], inputs[0]
+    for k in range(1, len(inputs)):
+        kept = {*out, *"".join(inputs[k + 1 :])}
+        new = out if k == len(inputs) - 1 else "".join(c for c in dict.fromkeys(have + inputs[k]) if c in kept)
+        made, have = einsum(sketch, made, list(have), operands[k], list(inputs[k]), list(new)), new
+    return made
 
 
 @rule("embedding")
@@ -383,8 +471,8 @@ def embedding(sketch: Sketch, operation: TracedCall) -> Result:
     if not table.parameter:
         raise sketch.refuse("a table that is computed", "use nn.Embedding")
     axes: list[tuple[AxisPart, ...]] = [(sketch.atom((size, size)),) if size > 1 else () for size in ids.shape]
-    kept = [k for k, size in enumerate(ids.shape) if size > 1 and not (ids == ids.take([0], k)).all()]
-    small = ids[tuple(slice(None) if k in kept else 0 for k in range(ids.ndim))].reshape(-1)
+    kept = varying(ids)
+    small = along(ids, kept).reshape(-1)
     seen = small != sketch.entry(table).law.padding
     gram = (small[:, None] == small[None, :]).astype(float) * seen[:, None] * seen[None, :]
     width = [atom for atom in table.axes[1] if atom.is_width]
@@ -408,7 +496,7 @@ def _left(value: Traced, dims: Sequence[int], keep: bool) -> Axes:
 
 def averaged(sketch: Sketch, value: Traced, atoms: Sequence[AxisPart], axes: Axes) -> Traced:
     """The mean over some atoms."""
-    value = sketch.settled(value)
+    value = value if value.outer else sketch.settled(value)
     if not any(atom.is_width for atom in atoms):
         mentioned = [atom for atom in atoms if atom.name in free_indices(value.expr)]
         expr = sketch.reduced("mean", mentioned, value.expr) if mentioned else value.expr

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,27 +10,12 @@ import numpy as np
 from tensorprog.importing.layers import added, einsum
 from tensorprog.importing.operations import Result, TracedCall, rule
 from tensorprog.importing.sketch import Sketch
-from tensorprog.importing.values import AxisPart, FixedTensor, Traced, shapes_of
+from tensorprog.importing.values import FixedTensor, Traced, shapes_of
 from tensorprog.importing.views import join, reshaped
-from tensorprog.language.expr import Affine, Expr, Number, Variable, call, free_indices
+from tensorprog.language.expr import Affine, Expr, Number, Variable, call, free_indices, sum_of, summands
 from tensorprog.language.ir import MatMul, Nonlin
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-
-
-@dataclass(frozen=True)
-class _Cell:
-    """What one step of a layer reads: gates of the input, of the state before, and its bias, each by its number."""
-
-    x: Callable[[int], Expr]
-    u: Callable[[int], Expr]
-    b: Callable[[int], Expr]
-    state: Expr
-    memory: Expr
-
-    def gate(self, k: int) -> Expr:
-        """All that enters a gate."""
-        return self.x(k) + self.u(k) if self.b(k) == Number(0) else self.x(k) + self.u(k) + self.b(k)
 
 
 @rule("lstm", "gru", "rnn_tanh", "rnn_relu")
@@ -125,31 +109,30 @@ def _layer(
     if bias is not None:
         bias = sketch.level(bias, "a bias") if not bias.power or sketch.at else None
 
-    def read(value: Traced | None, atoms: Sequence[AxisPart], k: int, **more: Affine) -> Expr:
-        if value is None:
-            return Number(0)
-        at_gate = {atom.name: Affine((), k) for atom in atoms}
-        return sketch.read_at(value, {**at_gate, **more}).expr
+    def x(k: int) -> Expr:
+        return sketch.read_at(inputs, {**{atom.name: Affine((), k) for atom in gates}, steps.name: at}).expr
 
-    cell = _Cell(
-        x=lambda k: read(inputs, gates, k, **{steps.name: at}),
-        u=lambda k: Variable(u.name, ((Affine((), k),) if own else ()) + u.slots[1 if own else 0 :]),
-        b=lambda k: read(bias, bias.axes[0] if bias else (), k),
-        state=before,
-        memory=Variable(c, (*slots, step.slot + -1)),
-    )
+    def state(k: int) -> Expr:
+        """What comes of the state before, with its bias."""
+        mine = Variable(u.name, (*((Affine((), k),) if own else ()), *slots, step.slot))
+        if bias is None:
+            return mine
+        return sum_of([mine, sketch.read_at(bias, {atom.name: Affine((), k) for atom in bias.axes[0]}).expr])
+
+    def gate(k: int) -> Expr:
+        return sum_of([x(k), *summands(state(k))])
+
     if kind == "lstm":
-        i, f, g, o = (cell.gate(k) for k in range(4))
-        memory = call("sigmoid", f) * cell.memory + call("sigmoid", i) * call("tanh", g)
+        i, f, g, o = map(gate, range(4))
+        memory = call("sigmoid", f) * Variable(c, (*slots, step.slot + -1)) + call("sigmoid", i) * call("tanh", g)
         sketch.state(Nonlin, memory, role="memory", slots=now, name=c)
         new = call("sigmoid", o) * call("tanh", Variable(c, now))
     elif kind == "gru":
-        z = sketch.state(Nonlin, call("sigmoid", cell.gate(1)), role="update", slots=now)
-        hidden = cell.u(2) if cell.b(2) == Number(0) else cell.u(2) + cell.b(2)
-        fresh = call("tanh", cell.x(2) + call("sigmoid", cell.gate(0)) * hidden)
-        new = (Number(1) - z) * fresh + z * cell.state
+        z = sketch.state(Nonlin, call("sigmoid", gate(1)), role="update", slots=now)
+        fresh = call("tanh", sum_of([x(2), call("sigmoid", gate(0)) * state(2)]))
+        new = (Number(1) - z) * fresh + z * before
     else:
-        new = call(kind.removeprefix("rnn_"), cell.gate(0))
+        new = call(kind.removeprefix("rnn_"), gate(0))
     sketch.state(Nonlin, new, role="hidden", slots=now, name=h)
     out = sketch.atom((length, length))
     seen = (out.slot + 1) if not backward else (-1 * out.slot + length)

@@ -17,7 +17,20 @@ import numpy as np
 
 from tensorprog.importing.capture import Captured, Parameter
 from tensorprog.importing.refusals import SourcePlace, refusal
-from tensorprog.importing.values import AxisKey, AxisPart, FixedTensor, Traced, Wave, product, recognised, scaled
+from tensorprog.importing.values import (
+    AxisKey,
+    AxisPart,
+    FixedTensor,
+    Outer,
+    Traced,
+    Wave,
+    along,
+    atoms_of,
+    product,
+    recognised,
+    scaled,
+    varying,
+)
 from tensorprog.language.evaluate import index_values
 from tensorprog.language.expr import (
     Affine,
@@ -180,6 +193,13 @@ class Sketch:
         """The error for the operation that is being read."""
         return refusal(self.place, why, fix)
 
+    def two_widths(self) -> Exception:
+        """The error for what no vector holds."""
+        return self.refuse(
+            "it makes a matrix of two widths out of vectors",
+            "sum over one of the widths before anything else: (q @ k.T) @ v, or q @ (k.T @ v)",
+        )
+
     # -- records ------------------------------------------------------------------------------------------------
 
     def state(
@@ -325,6 +345,8 @@ class Sketch:
         """The value with its inner product stated, if one waited for its scale; parameters become vectors."""
         if value.parameter:
             return self.as_vector(value)
+        if value.outer:
+            raise self.two_widths()
         inner = value.inner
         if inner is None:
             return value
@@ -372,6 +394,8 @@ class Sketch:
         slots = {name: slot for name, slot in slots.items() if slot != Affine.index(name)}
         if not slots:
             return value if axes is None else value.on(axes)
+        if value.outer:
+            return replace(value, axes=value.axes if axes is None else axes, outer=self._outer_at(value.outer, slots))
         new = {index for slot in slots.values() for index in slot.indices}
         parts = [value.expr, *((value.inner.left, value.inner.right) if value.inner else ())]
         kept = {
@@ -395,6 +419,16 @@ class Sketch:
         )
         expr = substitute(value.expr, slots, along=True)
         return replace(value, expr=expr, inner=inner, axes=value.axes if axes is None else axes)
+
+    def _outer_at(self, outer: Sequence[Outer], slots: Mapping[str, Affine]) -> tuple[Outer, ...]:
+        """The same, of products that wait; widths get other names too."""
+
+        def moved(factor: Traced) -> Traced:
+            (width,) = factor.widths
+            name = slots[width.name].bare if width.name in slots else None
+            return self.read_at(factor, slots, ((self.atoms[name or width.name],),))
+
+        return tuple(Outer(moved(term.left), moved(term.right), term.over) for term in outer)
 
     def reduced(self, reducer: str, atoms: Sequence[AxisPart], expr: Expr) -> Expr:
         """A reduction over indices, which get names of their own: the same indices may be read beside it."""
@@ -476,47 +510,35 @@ class Sketch:
         one, other = (np.asarray(array) for array in known.arrays)
         if one.dtype == bool:
             one, other = one.astype(float), other.astype(float)
-        lead = len(axes) - one.ndim
-        wave = self._wave(one, other, axes[lead:])
+        own = axes[len(axes) - one.ndim :]
+        wave = self._wave(one, other, own)
         if wave is not None:
             return Traced(axes, wave)
-        kept: list[AxisPart] = []
-        index: list[Any] = []
-        for k, size in enumerate(one.shape):
-            axis = axes[lead + k]
-            constant = size == 1 or all(bool((array == array.take([0], k)).all()) for array in (one, other))
-            if constant:
-                index.append(0)
-            elif any(atom.is_width for atom in axis):
-                raise self.refuse(
-                    "a fixed tensor differs from coordinate to coordinate of a vector",
-                    "of such vectors only cosines and sines of positions are known, with frequencies "
-                    "f * base**(-k/m), not those that are scaled in parts (llama3, yarn); make them "
-                    "random, or leave them out",
-                )
-            else:
-                kept += axis
-                index.append(slice(None))
-        small, large = one[tuple(index)], other[tuple(index)]
+        places = varying(one, other)
+        kept = atoms_of(tuple(own[k] for k in places))
+        if any(atom.is_width for atom in kept):
+            raise self.refuse(
+                "a fixed tensor differs from coordinate to coordinate of a vector",
+                "of such vectors only cosines and sines of positions are known, with frequencies "
+                "f * base**(-k/m), not those that are scaled in parts (llama3, yarn); make them "
+                "random, or leave them out",
+            )
+        small, large = along(one, places), along(other, places)
         if not kept:
             coefficient, power = self.number(float(small), float(large))
             return Traced(axes, Number(_tidy(coefficient)), power)
         if not np.array_equal(small, large):
             raise self.refuse("a fixed table changes with the width", "keep tables the same at every width")
-        table = small.reshape([atom.size for atom in kept])
-        return Traced(axes, self.table(table, kept))
+        return Traced(axes, self.table(small.reshape([atom.size for atom in kept]), kept))
 
     def _wave(self, one: Any, other: Any, axes: Any) -> Expr | None:
         """Rotary positions: functions of an index and of the coordinate; None for what is no wave."""
-        varying = [k for k, size in enumerate(one.shape) if size > 1 and not (one == one.take([0], k)).all()]
-        wide = [k for k in varying if any(atom.is_width for atom in axes[k])]
-        if len(varying) != 2 or wide != varying[1:] or len(axes[varying[0]]) != 1:
+        places = varying(one, other)
+        wide = [k for k in places if any(atom.is_width for atom in axes[k])]
+        if len(places) != 2 or wide != places[1:] or len(axes[places[0]]) != 1:
             return None
-        tables = [
-            array.transpose([*varying, *(k for k in range(array.ndim) if k not in varying)]) for array in (one, other)
-        ]
-        tables = [table.reshape(*table.shape[:2], -1)[..., 0] for table in tables]
-        atoms, position = axes[wide[0]], axes[varying[0]][0]
+        tables = [along(array, places) for array in (one, other)]
+        atoms, position = axes[wide[0]], axes[places[0]][0]
         for cut, at_first in ((lambda m: [slice(m)], False), (_halves, True), (_pairs, False)):
             parts = [[table[:, where] for where in cut(table.shape[1])] for table in tables]
             if len(parts[0]) > 1 and any(table.shape[1] % 2 for table in tables):

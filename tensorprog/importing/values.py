@@ -21,14 +21,17 @@ __all__ = [
     "AxisPart",
     "FixedTensor",
     "Inner",
+    "Outer",
     "Traced",
     "Wave",
+    "along",
     "atoms_of",
     "product",
     "recognised",
     "scaled",
     "shapes_of",
     "sizes_of",
+    "varying",
 ]
 
 AxisKey = tuple[Any, ...]
@@ -75,11 +78,21 @@ class Inner:
 
 
 @dataclass(frozen=True)
+class Outer:
+    """Products of vectors of two widths, summed over indices, that wait for a sum over one of the widths."""
+
+    left: Traced
+    right: Traced
+    over: tuple[AxisPart, ...] = ()
+
+
+@dataclass(frozen=True)
 class Traced:
     """A random tensor: n**power * expr, coordinate by coordinate.
 
     `inner` multiplies it by an inner product that waits for its scale; `copies` names readouts, whose vectors hold
     independent copies of a number in their coordinates; `parameter` names a parameter that nothing has used yet.
+    With `outer` it is a sum of these, whatever its expression.
     """
 
     axes: Axes
@@ -89,6 +102,7 @@ class Traced:
     copies: frozenset[str] = frozenset()
     parameter: str = ""
     scale: float = 1.0  # of a parameter
+    outer: tuple[Outer, ...] = ()
 
     @property
     def atoms(self) -> tuple[AxisPart, ...]:
@@ -197,3 +211,13 @@ def recognised(one: Any, other: Any) -> Wave | None:
             if wave.matches(one) and wave.matches(other):
                 return wave
     return None
+
+
+def varying(*arrays: Any) -> list[int]:
+    """Axes along which one of several arrays differs."""
+    return [k for k in range(arrays[0].ndim) if not all((a == a.take([0], k)).all() for a in arrays)]
+
+
+def along(array: Any, axes: Sequence[int]) -> Any:
+    """The array on these axes, at the first place of all others."""
+    return array[tuple(slice(None) if k in axes else 0 for k in range(array.ndim))]

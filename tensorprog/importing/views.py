@@ -135,6 +135,46 @@ def cut(sketch: Sketch, call: TracedCall) -> Result:
     return sliced(sketch, value, dim, (starts[0], starts[1]), (call.shapes[0][dim], call.shapes[1][dim]), steps)
 
 
+@rule("index", "index_select", "flip", "roll")
+def picked(sketch: Sketch, call: TracedCall) -> Result:
+    """Entries of an axis by a fixed list, or in another order."""
+    value, kind = random(sketch, call.tensor(0)), call.operation.kind
+    rank = len(value.axes)
+    if kind == "index":
+        given = {k: places for k, places in enumerate(call.plain(1)) if places is not None}
+    elif kind == "index_select":
+        given = {call.plain(1): call.plain(2)}
+    else:
+        dims, shifts = (call.plain(1), ()) if kind == "flip" else (call.plain(2, "dims", ()), call.plain(1))
+        if kind == "roll" and len(dims) != len(shifts):
+            raise sketch.refuse("all axes are rolled as one", "name the axis: roll(shift, dim)")
+        given = {}
+        for k, dim in enumerate(dims):
+            places = np.arange(sizes_of(value.axes[dim])[0])
+            given[dim] = FixedTensor((np.roll(places, shifts[k]) if shifts else places[::-1],) * 2)
+    for dim, places in given.items():
+        if (len(given) > 1 and kind == "index") or np.ndim(places.arrays[0]) > 1 or places.arrays[0].dtype == bool:
+            raise sketch.refuse(
+                "entries are picked by several lists, or by a mask", "pick them axis by axis: x[:, [2, 0]]"
+            )
+        dim = dim % rank
+        size = sizes_of(value.axes[dim])
+        if size[0] != size[1]:
+            raise sketch.refuse(
+                "coordinates of a vector are picked or moved", "cut vectors into equal parts: chunk, view"
+            )
+        runs: list[list[int]] = []
+        for place in np.atleast_1d(places.arrays[0]) % size[0]:
+            last = runs[-1] if runs else []
+            if (len(last) == 1 and place != last[0]) or (len(last) > 1 and place - last[-1] == last[1] - last[0]):
+                last.append(int(place))
+            else:
+                runs.append([int(place)])
+        parts = [sliced(sketch, value, dim, (r[0],) * 2, (len(r),) * 2, r[1] - r[0] if len(r) > 1 else 1) for r in runs]
+        value = parts[0] if len(parts) == 1 else join(sketch, parts, dim, f"{call.name}.{dim}")
+    return value
+
+
 def _within(place: int | None, size: int) -> int:
     return 0 if place is None else min(place + size if place < 0 else place, size)
 

@@ -48,16 +48,17 @@ def linear(net: Any, q: Any, k: Any, v: Any) -> Any:
     return q @ (k.transpose(1, 2) @ v) * net.n**-0.5
 
 
+def outer(k: Any, v: Any) -> Any:
+    return k[..., :, None] * v[..., None, :]
+
+
 TWO = "makes a matrix of two widths"
 WRONG: dict[str, tuple[Act, str]] = {
-    "keys and values first": (linear, TWO),
-    "by einsum": (
-        lambda net, q, k, v: torch.einsum("bia,bac->bic", q, torch.einsum("bja,bjc->bac", k, v)) * net.n**-0.5,
-        TWO,
-    ),
-    "an outer product": (lambda net, q, k, v: (k[..., :, None] * v[..., None, :]).sum(1), TWO),
     "a matrix": (lambda net, q, k, v: (k.transpose(1, 2) @ v).flatten(1), TWO),
+    "a function of a matrix": (lambda net, q, k, v: q @ torch.tanh(k.transpose(1, 2) @ v), TWO),
+    "a diagonal": (lambda net, q, k, v: torch.diagonal(outer(k, v), dim1=-2, dim2=-1), "cannot be imported"),
     "uniform numbers": (lambda net, q, k, v: net.mix(v.transpose(1, 2)), r"share the numbers mix\.weight"),
+    "a picked coordinate": (lambda net, q, k, v: v[..., [2, 0]], "coordinates of a vector are picked"),
 }
 
 
@@ -95,12 +96,26 @@ RIGHT: dict[str, Act] = {
     "deviations": lambda net, q, k, v: v / (v.std(-1, keepdim=True) + 1e-6),
     "latents": lambda net, q, k, v: scores(net, net.q(net.latents), k, 0.0) @ v,
     "zeros": lambda net, q, k, v: v * (1 + net.zero(q).chunk(2, -1)[0]),
+    "keys and values first": linear,
+    "an outer product": lambda net, q, k, v: (
+        (q[:, :1, :, None] * outer(k, v).sum(1, keepdim=True)).sum(-2) / net.n**0.5
+    ),
+    "three operands": lambda net, q, k, v: torch.einsum("...ja,...jc,...ia->...ic", k, v, q) * net.n**-0.5,
+    "fast weights": lambda net, q, k, v: (q[..., None, :] @ outer(k, v).cumsum(1))[..., 0, :] * net.n**-0.5,
+    "moved": lambda net, q, k, v: v[:, [2, 0, 0]] + q.roll(1, 1) + nn.functional.pad(k.flip(1), (0, 0, 1, -1)),
+    "no numbers": lambda net, q, k, v: scores(net, q, k, 0.0).nan_to_num(0.0) @ v,
 }
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_people_write_agrees(name: str) -> None:
     assert "not compared" not in str(imported(RIGHT[name]).imported)
+
+
+def test_keys_and_values_first_are_scores() -> None:
+    law = imported(linear, check=False).limit()
+    value, error = law.kurtosis("y[0]", with_error=True)
+    assert abs(value - 5.0) < 4 * error + 0.05
 
 
 def test_an_axis_grows() -> None:
