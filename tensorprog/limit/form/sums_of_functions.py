@@ -192,6 +192,7 @@ class SumsOfFunctions:
         corrected = dict.fromkeys(s.target.name for s in netsor.body if isinstance(s, Corrected))
         self.carried = carried(netsor) | corrected.keys()
         recur = circular(netsor)
+        self.corrected = corrected.keys() - recur  # which are variables only where functions read them
         for name in corrected:  # those that are linear in Gaussian vectors are Gaussian
             written = [part for p in netsor.families[name].statements for part in self.split(self.statement(p))]
             self.carried -= {name} if name not in recur and all(map(self.gaussian, written)) else set()
@@ -370,7 +371,7 @@ class SumsOfFunctions:
         if (name, ()) not in self._parts:
             family = self.netsor.families[name]
             parts: list[WeightedFunction] = []
-            if self.is_base(name) or name in self.carried:
+            if self.is_base(name) or name in self.carried - self.corrected:
                 slots = tuple(Affine.index(str(k)) for k in range(len(family.ranges)))
                 parts = [WeightedFunction(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))]
             for position in family.statements if not parts else ():

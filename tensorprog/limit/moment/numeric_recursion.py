@@ -16,7 +16,7 @@ from tensorprog.language.arrows import connected
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Netsor, Nonlin, Range
-from tensorprog.limit.form.definitions import reductions
+from tensorprog.limit.form.definitions import Corrected, reductions
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.moment.indexed import NOTHING, Equations, solve
 from tensorprog.limit.moment.numbers import Numbers
@@ -200,16 +200,21 @@ class NumericRecursion(Numbers):
             return self.recurrences.averages.get(name, Value.of(0.0))
         return super()._average(name)
 
+    def by_moments(self, statement: Corrected) -> bool:
+        """Whether the coefficients of a product follow from moments, and not with the vectors at points."""
+        read = statement.product.vector.name
+        return read not in self.pointed_families and not self.recurrences.recurrent(statement.target.name)
+
     def _coefficient(self, name: str) -> Value:
-        """The coefficients of an Onsager term: with the vectors at points, or from exact moments."""
+        """The coefficients of an Onsager term."""
         statement = self.program.corrected[name]
-        product, places = statement.target.name, position_names(self.netsor, name)
-        if product not in self.parts.carried:
+        if self.by_moments(statement):
             if name not in self._averages:
                 self._averages |= exact_coefficients(self, statement)
             return self._averages[name]
+        product = statement.target.name
         self.points.values(product, tuple(self.netsor.families[product].ranges))
-        return Value.of(self.points.coefficients[name], (REPLICATE, *places))
+        return Value.of(self.points.coefficients[name], (REPLICATE, *position_names(self.netsor, name)))
 
     def whole_average(self, name: str) -> Value:
         """All averages of a family, of those in recurrences as they have been filled in."""

@@ -223,7 +223,7 @@ class VectorsAtPoints:
         name, box = statement.target.name, target_box(statement, ranges)
         if isinstance(statement, Nonlin):
             axes = (REPLICATE, *(slot.bare or f"={k}" for k, slot in enumerate(statement.target.slots)), COORDINATE)
-            if isinstance(statement, Corrected):
+            if isinstance(statement, Corrected) and not self.numbers.by_moments(statement):
                 coefficients_at_points(self, statement, ranges, number)
             found = align(evaluate(statement.expr, Scope(self.netsor, ranges, self.read)), axes)
         else:
