@@ -82,6 +82,7 @@ def sweep(
     out: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     executor: Executor | None = None,
+    max_memory: str | int = "1GiB",
     progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """Run a program (or the path of one) at several widths and constants and compare each with its limit.
@@ -132,14 +133,16 @@ def sweep(
             (folder / "cells").mkdir(exist_ok=True)
         total = len(picked) * len(widths) * repeats
         for values, netsor in picked:
-            limit = cache(partial(_limit, netsor, names))
+            limit = cache(partial(_limit, netsor, names, max_memory))
             for n, repeat in itertools.product(widths, range(repeats)):
                 if tell is not None:
                     tell(len(rows) // len(names), total)
                 cell = ", ".join(filter(None, (said(values), f"n = {n}", f"repeat {repeat}")))
                 identity = _identity(netsor, n, repeat, samples, seed, names)
                 try:
-                    known = _known(folder, cell, identity, partial(_measured, netsor, identity, executor, limit))
+                    known = _known(
+                        folder, cell, identity, partial(_measured, netsor, identity, limit, executor, max_memory)
+                    )
                 except Exception as error:
                     error.add_note(f"in the cell {cell} of the sweep")
                     raise
@@ -226,8 +229,9 @@ def _sound(found: Any, identity: dict[str, Any]) -> bool:
 def _measured(
     netsor: Netsor,
     identity: dict[str, Any],
-    executor: Executor | None,
     limit: Callable[[], tuple[Reference | None, str]],
+    executor: Executor | None,
+    max_memory: str | int,
 ) -> tuple[dict[str, dict[str, Any]], str]:
     """Draw the networks of a cell and compare each variable with the limit."""
     reference, refused = limit()
@@ -243,15 +247,16 @@ def _measured(
         keep=keep,
         conditional=conditional,
         executor=executor,
+        max_memory=max_memory,
     )
     found = {name: compare(drawn, reference, [name])[name].to_json() for name in identity["variables"]}
     return {variable: {name: row[name] for name in NUMBERS} for variable, row in found.items()}, refused
 
 
-def _limit(netsor: Netsor, variables: tuple[str, ...]) -> tuple[Reference | None, str]:
+def _limit(netsor: Netsor, variables: tuple[str, ...], max_memory: str | int) -> tuple[Reference | None, str]:
     missing = []
     try:
-        reference = Reference(Program.from_netsor(netsor).limit())
+        reference = Reference(Program.from_netsor(netsor).limit(max_memory=max_memory))
         for name in dict.fromkeys(split(netsor, variable)[0] for variable in variables):
             try:
                 reference.moments(name)

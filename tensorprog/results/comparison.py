@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from tensorprog.language.errors import (
     ProgramError,
     UnknownNameError,
     did_you_mean,
-    need_package,
 )
 from tensorprog.language.formats import (
     BRACKETS,
@@ -158,16 +157,6 @@ class Comparison(Printed):
                 variables, count = [row.variable for row in rows], f"; {rows[0].samples:,} networks"
                 shown.append(table_of_widths(self.title, [self], variables, against, names, further=count))
         return shown or [paragraph(self.title)]
-
-    def to_dataframe(self) -> Any:
-        """All numbers of the variables as a pandas.DataFrame, one row for each; averages are in `averages`.
-
-        Raises    TensorprogError where pandas is not installed
-        """
-        pandas = need_package("pandas", "tables of comparisons", "sweep")
-        return pandas.DataFrame([vars(row) for row in self.rows], columns=[f.name for f in fields(Row)]).set_index(
-            "variable"
-        )
 
 
 def table_of_widths(

@@ -71,7 +71,20 @@ def kl_gaussian(source: Any, variable: str) -> tuple[float, float]:
     """
     if is_samples(source):
         return kl_to_gaussian(GaussianDraws.of(source, variable))
-    return _law_gaussian(Reference.of(source, "kl_gaussian takes a law or samples").law.averaged(variable))
+    curve = Reference.of(source, "kl_gaussian takes a law or samples").law.averaged(variable)
+    centre, deviation = curve.spread[0], math.sqrt(curve.spread[1])
+    if not deviation > 0 or curve.atoms:
+        return math.inf, 0.0
+
+    def functional(p: Array, grid: Array, weights: Array) -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_normal = -0.5 * ((grid - centre) / deviation) ** 2 - math.log(deviation * math.sqrt(2 * math.pi))
+            shared = np.where(p[0] > 0, curve.uncertainty(grid) * p[0] * np.abs(np.log(p[0]) - log_normal), 0.0)
+        return np.append(_to_gaussian(p, grid, weights), shared @ weights)
+
+    grid = centre, 0.5 * deviation, curve.within(DEVIATIONS)
+    found, moved = _integrate(curve.densities, functional, grid, FINE)
+    return float(found[0]), float(standard_errors(found[1:-1])) + float(found[-1]) + moved
 
 
 def kl(samples: Any, law: Any, variable: str) -> tuple[float, float]:
@@ -218,22 +231,6 @@ def _to_gaussian(p: Array, grid: Array, weights: Array) -> Array:
 
 
 # ---- the three divergences ------------------------------------------------------------------------------------------
-
-
-def _law_gaussian(curve: Any) -> tuple[float, float]:
-    centre, deviation = curve.spread[0], math.sqrt(curve.spread[1])
-    if not deviation > 0 or curve.atoms:
-        return math.inf, 0.0
-
-    def functional(p: Array, grid: Array, weights: Array) -> Array:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_normal = -0.5 * ((grid - centre) / deviation) ** 2 - math.log(deviation * math.sqrt(2 * math.pi))
-            shared = np.where(p[0] > 0, curve.uncertainty(grid) * p[0] * np.abs(np.log(p[0]) - log_normal), 0.0)
-        return np.append(_to_gaussian(p, grid, weights), shared @ weights)
-
-    grid = centre, 0.5 * deviation, curve.within(DEVIATIONS)
-    found, moved = _integrate(curve.densities, functional, grid, FINE)
-    return float(found[0]), float(standard_errors(found[1:-1])) + float(found[-1]) + moved
 
 
 def kl_to_gaussian(draws: GaussianDraws) -> tuple[float, float]:

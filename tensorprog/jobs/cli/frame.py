@@ -176,7 +176,7 @@ def answer(found: Callable[[], Mapping[str, Any]], shown: Callable[[], Iterable[
     from tensorprog.show.terminal import show
 
     if asked("form") == "json":
-        print_json(found())
+        echo(json_text(found(), ascii_only=True).rstrip("\n"))  # which every terminal and pipe leaves as it is
     elif not asked("quiet"):
         for part in shown():
             if isinstance(part, str):
@@ -230,11 +230,6 @@ def header(netsor: Netsor, report: Any) -> dict[str, Any]:
     from tensorprog.results.study import constants_json
 
     return {"program": netsor.name, "constants": constants_json(netsor), "assumptions": report.to_json()}
-
-
-def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object, in ASCII, which every terminal and pipe leaves as it is."""
-    echo(json_text(value, ascii_only=True).rstrip("\n"))
 
 
 def writable(path: Path) -> None:

@@ -13,6 +13,7 @@ from tensorprog.jobs.cli.frame import (
     DONE,
     FILE,
     FORMAT,
+    MEMORY,
     OUTSIDE,
     QUIET,
     REQUIRE,
@@ -72,7 +73,7 @@ DRAWS = number("--draws", 16, "Draws of the scores, the same for all values of c
     multiple=True,
     help="A member such as y[0], may be repeated; default the first of each output.",
 )
-@options(number("--workers", 1, "Processes that draw networks; default one, on all cores."), SCHEDULER)
+@options(number("--workers", 1, "Processes that draw networks; default one, on all cores."), SCHEDULER, MEMORY)
 @options(out("Where files go; default runs/<program>-sweep."), FORMAT, QUIET)
 def sweep(
     file: str,
@@ -85,6 +86,7 @@ def sweep(
     variables: tuple[str, ...],
     workers: int | None,
     scheduler: str | None,
+    max_memory: str | None,
     out: Path | None,
 ) -> int:
     """Run FILE at each width and each choice of constants, several times over, and compare each with its limit.
@@ -106,9 +108,10 @@ def sweep(
     from tensorprog.jobs.sweeps import sweep as perform
     from tensorprog.results.study import default_out, settings_of
 
-    chosen = settings_of(program.netsor, {"width": width, "samples": samples, "seed": seed})
+    chosen = settings_of(program.netsor, {"width": width, "samples": samples, "seed": seed, "max_memory": max_memory})
     keys: dict[str, Any] = {"samples": chosen.samples, "seed": chosen.seed, "repeats": repeats}
     given: dict[str, Any] = keys | {"over": over, "variables": variables or None, "workers": workers}
+    given |= {"max_memory": chosen.max_memory}
     folder = out or default_out(program.netsor, "-sweep")
     with watching() as told, cluster(scheduler) as executor:
         told.stage("cells of the sweep")
@@ -149,7 +152,7 @@ def sweep(
     help="Replace a constant of the program, by one value or by several that are compared; may be repeated.",
 )
 @option("--gradients", is_flag=True, help="Squared norms of gradients too, by the adjoint program.")
-@options(WIDTH, number("--samples", 32, "Networks drawn at each width.", "1024"), SEED, DRAWS)
+@options(WIDTH, number("--samples", 32, "Networks drawn at each width.", "1024"), SEED, DRAWS, MEMORY)
 @options(out("Where files go; default runs/<program>-depth."), FORMAT, QUIET, REQUIRE)
 def depth(
     file: str,
@@ -162,6 +165,7 @@ def depth(
     samples: int,
     seed: int | None,
     draws: int,
+    max_memory: str | None,
     out: Path | None,
 ) -> int:
     """Follow the tokens of a family Z of FILE, such as z of z[t,i], through the layers of the limit.
@@ -179,6 +183,7 @@ def depth(
 
     asked: dict[str, Any] = {"index": index, "to": to, "over": {n: v for n, v in given.items() if len(v) > 1}}
     drawn: dict[str, Any] = {"width": width or (), "draws": draws, "samples": samples, "seed": seed or 0}
+    drawn |= {"max_memory": max_memory or "1GiB"}
     with watching() as listener:
         found = profile(program, family, gradients=gradients, progress=listener.progress, **asked, **drawn)
     folder, report = out or default_out(program.netsor, "-depth"), program.check()
@@ -220,7 +225,7 @@ def depth(
 @option("--growth", is_flag=True, help="Make the factor from the last layer but one to the last so large.")
 @options(INDEX, TO, SET)
 @option("--between", metavar="A,B", callback=interval, help="Look from A to B instead of around the program's value.")
-@options(SEED, DRAWS, FORMAT, QUIET, REQUIRE)
+@options(SEED, DRAWS, MEMORY, FORMAT, QUIET, REQUIRE)
 def solve(
     file: str,
     constant: str,
@@ -234,6 +239,7 @@ def solve(
     between: tuple[float, float] | None,
     seed: int | None,
     draws: int,
+    max_memory: str | None,
 ) -> int:
     """Find the CONSTANT of FILE for which a quantity of the last layer of a family has a value.
 
@@ -241,13 +247,13 @@ def solve(
     draws of the scores; the nearest that fits is given with its error. The exit code is 3 where none fits.
     """
     program = open_program(file, overrides)
-    from tensorprog.jobs.depths import searched
     from tensorprog.jobs.depths.question import ask
     from tensorprog.jobs.depths.results import summary
+    from tensorprog.jobs.depths.solving import Search
     from tensorprog.language.formats import quantity as number
 
-    question = ask(program, family, index, to, quantity == "gradient_norm")
-    search = searched(question, constant, quantity, value, growth, draws, seed or 0)
+    question = ask(program, family, index, to, quantity == "gradient_norm", max_memory or "1GiB")
+    search = Search(question, constant, quantity, value, growth, draws, seed or 0)
     report, found = program.check(), search.find(between)
     about = {"constant": constant, "quantity": quantity, "growth": growth, "of": family, "index": question.index}
     error = found["error"] if found["error"] > 1e-9 * abs(found["value"]) else 0.0

@@ -9,25 +9,23 @@ solving     `solve`: the constant for which a quantity has a value
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
 from tensorprog.finite.run import one_blas_thread
 from tensorprog.jobs.choices import said
-from tensorprog.jobs.depths.quantities import of_limit, of_networks
-from tensorprog.jobs.depths.question import Question, Variant, ask
+from tensorprog.jobs.depths.quantities import GROUPS, REPLICATES, measured, of_networks, per_replicate
+from tensorprog.jobs.depths.question import Variant, ask
 from tensorprog.jobs.depths.results import dataset, part
 from tensorprog.jobs.depths.solving import NoSolutionError, Search
 from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, need_xarray
 from tensorprog.program import Program
 from tensorprog.show.terminal import watched
 
-__all__ = ["DRAWS", "NETWORKS", "NoSolutionError", "depth", "searched", "solve"]
+__all__ = ["DRAWS", "NETWORKS", "NoSolutionError", "depth", "solve"]
 
 DRAWS, NETWORKS = 4096, 1024
-REPLICATES = 16
 
 
 def depth(
@@ -42,6 +40,7 @@ def depth(
     draws: int = DRAWS,
     samples: int = NETWORKS,
     seed: int = 0,
+    max_memory: str | int = "1GiB",
     progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """What happens to the tokens of a family in every layer of the limit: `of` is its name, z of z[t,i].
@@ -69,13 +68,13 @@ def depth(
     Accuracy  errors over `draws` draws of the scores hold with a probability of 99.9 %; without scores they are those
               of the moments; beside networks stand standard errors
     Raises    ProgramError for mistakes, with place and advice; OutsideError, NotCompiledError where there is no limit,
-              unless networks are asked for
+              unless networks are asked for; MemoryLimitError where `max_memory` does not suffice
     """
     need_xarray("depth profiles")
-    question, each = ask(program, of, index, to, gradients), _per_replicate(draws)
+    question, each = ask(program, of, index, to, gradients, max_memory), per_replicate(draws)
     variants = question.variants(over)
     widths = dict.fromkeys(check_count("width", n) for n in ([width] if not isinstance(width, Iterable) else width))
-    check_count("samples", samples, 2 * REPLICATES), check_count("seed", seed, 0)
+    check_count("samples", samples, 2 * GROUPS), check_count("seed", seed, 0)
     report = Program.from_netsor(question.base).check()
     attributes: dict[str, Any] = {"grade": report.grade, "claims": json.dumps([str(claim) for claim in report.claims])}
     attributes |= {"draws": REPLICATES * each, "seed": str(seed)} | ({"samples": samples} if widths else {})
@@ -88,7 +87,9 @@ def depth(
                 checked = Program.from_netsor(choice.netsor).check()
                 if checked.grade == "outside":
                     raise OutsideError(f"no limit is claimed for {choice.netsor.name}:\n{checked}")
-                curves = of_limit(question, choice, each, seed, with_gradients)
+                kinds = [False, True] if with_gradients else [False]
+                found = [measured(question, choice, each, seed, backward) for backward in kinds]
+                curves = {name: value.curve() for kind in found for name, value in kind.items()}
                 parts.append(part(choice.values, question.layers, curves, ("", "_error")))
             except (OutsideError, NotCompiledError) as error:
                 if not widths:
@@ -115,14 +116,6 @@ def _gradients(choice: Variant) -> dict[str, str]:
     return found | {"no_gradients": said}
 
 
-def _per_replicate(draws: int) -> int:
-    """Draws of each of the replicates: a power of 2.
-
-    Raises    ProgramError
-    """
-    return 1 << max(0, round(math.log2(check_count("draws", draws, REPLICATES) / REPLICATES)))
-
-
 def solve(
     program: Any,
     constant: str,
@@ -136,6 +129,7 @@ def solve(
     between: tuple[float, float] | None = None,
     draws: int = DRAWS,
     seed: int = 0,
+    max_memory: str | int = "1GiB",
 ) -> tuple[float, float]:
     """The constant for which a quantity of the last layer of the limit has a value, and the error of that constant.
 
@@ -151,13 +145,6 @@ def solve(
               first order, with the probability of that error
     Raises    ProgramError for mistakes; NoSolutionError, with the values seen, where the quantity is never so large
     """
-    question = ask(program, of, index, to, quantity == "gradient_norm")
-    found = searched(question, constant, quantity, value, growth, draws, seed).find(between)
+    question = ask(program, of, index, to, quantity == "gradient_norm", max_memory)
+    found = Search(question, constant, quantity, float(value), growth, draws, seed).find(between)
     return found["value"], found["error"]
-
-
-def searched(
-    question: Question, constant: str, quantity: str, value: float, growth: bool, draws: int, seed: int
-) -> Search:
-    """The search of `solve`, which has what is found in words too."""
-    return Search(question, constant, quantity, float(value), growth, _per_replicate(draws), seed)

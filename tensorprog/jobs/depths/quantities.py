@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.several import REPLICATES, deviations, standard_errors
 from tensorprog.jobs.depths.question import Question, Variant
 from tensorprog.language.averages import unused
+from tensorprog.language.errors import check_count
 from tensorprog.language.expr import Variable, slots_of
 from tensorprog.language.ir import Index, Netsor
 from tensorprog.limit.law.by_layer import LayerDraws, ordered
 from tensorprog.limit.law.law import NumericLaw
 from tensorprog.program import Program
 
-__all__ = ["LONG_NAMES", "Curves", "Measured", "measured", "of_limit", "of_networks"]
+__all__ = ["GROUPS", "LONG_NAMES", "REPLICATES", "Curves", "Measured", "measured", "of_networks", "per_replicate"]
 
 Array = NDArray[np.float64]
 Curves = dict[str, tuple[Array, Array]]  # quantity -> values and errors, each (layers,)
@@ -135,15 +136,16 @@ def measured(question: Question, choice: Variant, draws: int, seed: int, backwar
     """The quantities in the limit over replicates of so many draws, one where nothing is random; `backward` the norms
     of gradients, by the adjoint program: coordinates of its families are those of gradients.
     """
-    if backward:
-        assert choice.backward is not None
-        source = LayerDraws(NumericLaw(choice.backward), question.gradient, (), seed, moments=False)
-    else:
-        source = LayerDraws(NumericLaw(choice.larger), question.axes, choice.entropies, seed)
-    found = _gathered(
-        (piece.replicate, piece.gram, piece.raw, _entropies(question, choice, piece.scalars), piece.relative)
-        for piece in source.replicates(draws, REPLICATES)
-    )
+    law = NumericLaw((choice.backward if backward else None) or choice.larger, max_memory=question.max_memory)
+    with law.budget.within():
+        if backward:
+            source = LayerDraws(law, question.gradient, (), seed, moments=False)
+        else:
+            source = LayerDraws(law, question.axes, choice.entropies, seed)
+        found = _gathered(
+            (piece.replicate, piece.gram, piece.raw, _entropies(question, choice, piece.scalars), piece.relative)
+            for piece in source.replicates(draws, REPLICATES)
+        )
     return {"gradient_norm": _placed(question, choice, found["variance"])} if backward else found
 
 
@@ -157,11 +159,12 @@ def _placed(question: Question, choice: Variant, norm: Measured) -> Measured:
     return Measured(*(np.pad(x, [(0, 0)] * (x.ndim - 1) + [ends], constant_values=math.nan) for x in parts))
 
 
-def of_limit(question: Question, choice: Variant, draws: int, seed: int, gradients: bool) -> Curves:
-    """The quantities in the limit, with errors that hold with a probability of 99.9 % where draws are averaged."""
-    found = measured(question, choice, draws, seed)
-    found |= measured(question, choice, draws, seed, backward=True) if gradients else {}
-    return {name: value.curve() for name, value in found.items()}
+def per_replicate(draws: int) -> int:
+    """Draws of each of the replicates: a power of 2.
+
+    Raises    ProgramError
+    """
+    return 1 << max(0, round(math.log2(check_count("draws", draws, REPLICATES) / REPLICATES)))
 
 
 def _entropies(question: Question, choice: Variant, scalars: Mapping[str, Array]) -> Array | None:
@@ -196,7 +199,7 @@ def of_networks(question: Question, choice: Variant, width: int, samples: int, s
     averages |= {f"{own}[{','.join(places)}]": str(one**k) for own, k in zip(raw, ORDERS, strict=True)}
 
     def run(netsor: Netsor, **asked: Any) -> Any:
-        return Program.from_netsor(netsor).run(width, GROUPS * size, seed=seed, **asked)
+        return Program.from_netsor(netsor).run(width, GROUPS * size, seed=seed, max_memory=question.max_memory, **asked)
 
     def found(gram: Array, raw: Array | None, entropy: Array | None) -> dict[str, Measured]:
         cuts = [slice(k * size, (k + 1) * size) for k in range(GROUPS)]

@@ -12,6 +12,7 @@ from tensorprog.language.averages import unused
 from tensorprog.language.errors import Span, did_you_mean, fail
 from tensorprog.language.expr import Reduction, Variable, call, free_indices, slots_of, variables, walk
 from tensorprog.language.ir import Netsor, Nonlin
+from tensorprog.language.memory import parse_memory
 from tensorprog.limit.law.by_layer import Axes
 from tensorprog.program import netsor_of
 
@@ -42,6 +43,7 @@ class Question:
     token: str  # empty for a family of single vectors
     layers: tuple[int, ...]
     gradients: bool
+    max_memory: int
 
     @property
     def gradient(self) -> Axes:
@@ -57,26 +59,34 @@ class Question:
 
         Raises    ProgramError where it has other layers then
         """
-        return [self._variant(values, netsor) for values, netsor in choices(self.base, over, TAKEN)]
+        name, found = self.axes.name, list[Variant]()
+        for values, netsor in choices(self.base, over, TAKEN):
+            if tuple(range(*netsor.families[name].ranges[self.axes.layer])) != self.layers:
+                raise fail(
+                    f"{', '.join(values)} changes how many layers {name} has",
+                    self.base.index[self.index].span,
+                    "the number of layers with to=, --to in a command, and other constants",
+                )
+            backward = None
+            if self.gradients:
+                from tensorprog.gradients.assembly import adjoint
 
-    def _variant(self, values: Choice, netsor: Netsor) -> Variant:
-        name, backward = self.axes.name, None
-        if tuple(range(*netsor.families[name].ranges[self.axes.layer])) != self.layers:
-            raise fail(
-                f"{', '.join(values)} changes how many layers {name} has",
-                self.base.index[self.index].span,
-                "the number of layers with to=, --to in a command, and other constants",
-            )
-        if self.gradients:
-            from tensorprog.gradients.assembly import adjoint
-
-            backward = adjoint(netsor)
-            if self.gradient.name not in backward.families:
-                raise fail(f"no output of {netsor.name} depends on {name}: there are no gradients", _span(netsor, name))
-        return Variant(values, netsor, *_with_entropies(netsor, self.index), backward)
+                backward = adjoint(netsor)
+                if self.gradient.name not in backward.families:
+                    said = f"no output of {netsor.name} depends on {name}: there are no gradients"
+                    raise fail(said, _span(netsor, name))
+            found.append(Variant(values, netsor, *_with_entropies(netsor, self.index), backward))
+        return found
 
 
-def ask(program: Any, name: str, index: str | None = None, to: int | None = None, gradients: bool = False) -> Question:
+def ask(
+    program: Any,
+    name: str,
+    index: str | None = None,
+    to: int | None = None,
+    gradients: bool = False,
+    max_memory: str | int = "1GiB",
+) -> Question:
     """Read and check what is asked of a program.
 
     Raises    ProgramError with place and advice
@@ -88,7 +98,7 @@ def ask(program: Any, name: str, index: str | None = None, to: int | None = None
     token = next((k for k in reversed(range(len(slots))) if k != slot), None)
     layers = tuple(range(*base.families[name].ranges[slot]))
     about = "" if token is None else slots[token] or str(token)
-    return Question(base, Axes(name, slot, token), slots[slot], about, layers, gradients)
+    return Question(base, Axes(name, slot, token), slots[slot], about, layers, gradients, parse_memory(max_memory))
 
 
 def _layer_index(netsor: Netsor, name: str, index: str | None) -> tuple[list[str], int]:

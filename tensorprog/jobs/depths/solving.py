@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tensorprog.gaussian.several import standard_errors
-from tensorprog.jobs.depths.quantities import LONG_NAMES, measured
+from tensorprog.jobs.depths.quantities import LONG_NAMES, measured, per_replicate
 from tensorprog.jobs.depths.question import Question
 from tensorprog.language.errors import (
     AccuracyError,
@@ -60,7 +60,7 @@ class Search:
     known: dict[float, tuple[float, float]] = field(default_factory=dict)  # values and errors by constant
 
     def __post_init__(self) -> None:
-        base, constant = self.question.base, self.constant
+        base, constant, self.draws = self.question.base, self.constant, per_replicate(self.draws)
         if self.quantity not in LONG_NAMES:
             raise fail(f"there is no quantity {self.quantity}", fix=did_you_mean(self.quantity, list(LONG_NAMES)))
         if not math.isfinite(self.wanted):
