@@ -65,7 +65,7 @@ def test_same_seed_same_averages_whatever_the_threads_and_a_longer_run_begins_wi
         ({"m": "tanh(y)"}, "average m: y has 1 index, 0 given"),
         ({"m": "y[4]"}, "average m: y: the index 4 runs over 4..4, outside 0..3"),
         ({"m": "y[i+1]"}, "average m: y: the index i \\+ 1 runs over 1..4"),
-        ({"m": "y[i_]"}, "left side takes plain indices or whole numbers, not i_"),
+        ({"m": "y[i_]"}, "left side takes plain indices or whole numbers"),
         ({"m": "p[0,0,0]**2"}, "average m: there is no vector in it"),
         ({"m": "2"}, "average m: there is no vector in it"),
         ({"m": "W[0]"}, r"average m: W is a weight"),

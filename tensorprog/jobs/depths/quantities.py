@@ -94,7 +94,7 @@ def _quantities(means: dict[str, Array]) -> dict[str, Array]:
     if "raw" not in means or not np.isfinite(means["raw"]).any():
         return {name: value for name, value in means.items() if name != "raw"}
     mean, second, third, fourth = np.moveaxis(means.pop("raw"), -4, 0)
-    with np.errstate(over="ignore", invalid="ignore"):  # nan where the fourth moment is no number
+    with np.errstate(all="ignore"):  # nan where the fourth moment is no number
         central = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4
         kurtosis = central / np.maximum(second - mean**2, TINY) ** 2
     return means | {"kurtosis": np.asarray(kurtosis.mean(axis=(-2, -1)))}

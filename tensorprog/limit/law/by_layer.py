@@ -22,7 +22,6 @@ from tensorprog.language.expr import Affine
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.law.conditional_moments import DrawSource, is_linear, pieces
 from tensorprog.limit.law.law import NumericLaw
-from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import REPLICATE
 
@@ -124,22 +123,28 @@ class LayerDraws:
         ranges = tuple(self.law.compiled.families[name].ranges)
         shared = [k for k in range(len(ranges)) if k != token]
         order = [self.axes.layer, *(k for k in shared if k != self.axes.layer)]
-        forms = (difference(Affine.index(str(k)), Affine.index(f"{k}_")) for k in shared)
-        moment = recursion.replicated(name, name, frozenset(form for form in forms if form is not None))
+        names = {f"{k}{end}": Affine.index(f"{k}{end}" if k == token else str(k)) for k in range(len(ranges))
+                 for end in ("", "_")}  # fmt: skip
         places: dict[str, NDArray[np.int64]] = {}
         for where, k in enumerate(order, 1):
-            places[str(k)] = places[f"{k}_"] = _along(np.arange(*ranges[k]), where, len(order) + 3)
+            places[str(k)] = _along(np.arange(*ranges[k]), where, len(order) + 3)
         own = (0, 1) if token is None else ranges[token]
         for suffix, where in (("", len(order) + 1), ("_", len(order) + 2)) if token is not None else ():
             places[f"{token}{suffix}"] = _along(np.arange(*own), where, len(order) + 3)
         if isinstance(recursion, Conditioned):
             places[REPLICATE] = _along(np.arange(draws), 0, len(order) + 3)
-        else:
-            moment = recursion.settle(moment)
-        found, tokens = moment.at(places), own[1] - own[0]
-        shape = (draws, *(ranges[k][1] - ranges[k][0] for k in order), tokens, tokens)
-        value, error = (np.broadcast_to(part, shape).reshape(draws, shape[1], -1, tokens, tokens)
-                        for part in (found.value, found.error))  # fmt: skip
+        tokens, layer, parts = own[1] - own[0], str(self.axes.layer), list[Any]()
+        whole = {name: ranges[int(name.rstrip("_"))] for name in places if name != REPLICATE}
+        first, last = ranges[self.axes.layer]
+        for start in range(first, last) if isinstance(recursion, Conditioned) else (first,):
+            stop = start + 1 if isinstance(recursion, Conditioned) else last  # of draws a layer is known by itself
+            local = recursion.over(whole | {layer: (start, stop)})
+            moment = recursion.settle(recursion.between(name, name, names, local)).read(names, local)
+            found = moment.at(places | {layer: _along(np.arange(start, stop), 1, len(order) + 3)})
+            shape = (draws, stop - start, *(ranges[k][1] - ranges[k][0] for k in order[1:]), tokens, tokens)
+            parts.append([np.broadcast_to(part, shape) for part in (found.value, found.error)])
+        value, error = (np.concatenate(part, axis=1).reshape(draws, last - first, -1, tokens, tokens)
+                        for part in zip(*parts, strict=True))  # fmt: skip
         root = np.sqrt(np.maximum(np.einsum("...ii->...i", value), TINY))
         relative = error / (root[..., :, None] * root[..., None, :])
         largest = np.einsum("...ii->...i", relative).max(axis=(-2, -1)), relative.max(axis=(-3, -2, -1))
