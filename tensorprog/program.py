@@ -6,7 +6,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
 
 from tensorprog.blocks import Block, Code, Picture, code, paragraph, strong
 from tensorprog.blocks.html import Shown
@@ -16,8 +19,10 @@ from tensorprog.language.averages import with_averages
 from tensorprog.language.builder import Builder
 from tensorprog.language.errors import OutsideError, ProgramError, check_count, fail
 from tensorprog.language.expr import Expr
+from tensorprog.language.files import whole, write_text, writing
 from tensorprog.language.memory import parse_memory
 from tensorprog.results.conditional import with_conditional
+from tensorprog.results.study import default_out
 from tensorprog.shipped import resolve
 from tensorprog.show.terminal import watched
 
@@ -80,6 +85,31 @@ class Program(Builder, Shown):
         from tensorprog.language.writing import dump
 
         return dump(self.netsor)
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the program into a folder, and beside it the numbers that it only names; returns the path of its file.
+
+        Arrays of more than a hundred numbers get files of their own; `load` reads an equal program.
+
+        Raises    ProgramError where files cannot be written
+        """
+        from tensorprog.language.writing import FOLDER, pack
+
+        text, tables = pack(self.netsor)
+        path = Path(folder) / f"{default_out(self.netsor).name}.yaml"
+        for name, array in tables.items():
+            file = path.parent / name.removeprefix(FOLDER)
+            with writing(file, "name another folder"):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with whole(file) as partial, partial.open("wb") as stream:
+                    if file.suffix.lower() == ".csv":
+                        np.savetxt(stream, np.atleast_2d(array), fmt="%.17g", delimiter=",")
+                    else:
+                        np.save(stream, array, allow_pickle=False)
+        with writing(path, "name another folder"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
+        return path
 
     def check(self) -> Report:
         """Judge the program by Assumption 1: grade and findings.

@@ -72,6 +72,25 @@ def test_it_clones_pickles_and_moves() -> None:
     with pytest.raises(TypeError, match="widths"):
         first.set_params(widths=3)
     assert repr(moved) == "ProgramKernel(relu_network, w=3, v=1)"
+    assert first.set_params(w=3.0).constants == {"w": 3.0, "v": 1.0}
+
+
+def test_inputs_beyond_the_memory_are_taken_in_halves() -> None:
+    many = RNG.standard_normal((600, 3))
+    whole, parts = kernel(), kernel(max_memory="10MB")
+    with pytest.raises(tp.MemoryLimitError):
+        relu_network(many).limit(max_memory="10MB").cov("f", with_error=True)
+    assert np.allclose(parts(many), whole(many), rtol=0, atol=1e-12)
+    assert np.allclose(parts(many, Y), whole(many, Y), rtol=0, atol=1e-12)
+
+
+def test_inputs_are_arrays_of_any_shape() -> None:
+    def flat(inputs: Array, w: float, v: float) -> tp.Program:
+        return relu_network(inputs.reshape(len(inputs), -1), w, v)
+
+    images = RNG.standard_normal((5, 2, 3))
+    found = tp.sklearn.ProgramKernel(flat, {"w": 2.0, "v": 1.0})(images, images[:2])
+    assert np.allclose(found, kernel()(images.reshape(5, -1), images[:2].reshape(2, -1)), rtol=0, atol=1e-12)
 
 
 def test_it_composes() -> None:

@@ -38,10 +38,10 @@ Blocks = Iterator[Block]
 def report_page(study: Study) -> str:
     """report.html of one run as text, of what is known so far."""
     sections = [
-        ("program", "Program", to_html(_program(study))),
-        ("check", "Check", to_html(study.report.basis)),
-        ("limit", "Infinite-width limit", to_html(_limit(study))),
         ("widths", "Finite widths", to_html(_widths(study))),
+        ("limit", "Infinite-width limit", to_html(_limit(study))),
+        ("check", "Check", to_html(study.report.basis)),
+        ("program", "Program", to_html(_program(study))),
         ("reproduce", "To reproduce this", to_html(_reproduce(study))),
     ]
     text: str = template(Path(__file__).with_name("page.html.j2")).render(
@@ -86,7 +86,7 @@ def _limit(study: Study) -> Blocks:
     reference = study.reference
     if reference is None:
         outside = study.report.grade == "outside"
-        reason = "is claimed for this program, for the reasons above" if outside else "is shown, for the reason below"
+        reason = "is claimed for this program, for the reasons below" if outside else "is shown, for this reason"
         yield paragraph(f"No limit {reason}. Networks of finite width are drawn all the same.")
         if not outside:
             yield Code(study.reason or "", "reason")
@@ -158,6 +158,8 @@ def _widths(study: Study) -> Blocks:
     if not study.comparisons:
         yield paragraph("No width is complete.")
         return
+    yield Heading("Results")
+    yield from study.blocks()
     for number, of in enumerate(study.pictured):
         density, convergence, panels = study.figures(of)
         yield Heading(f"Density of {of}, and convergence in the width")
@@ -167,8 +169,6 @@ def _widths(study: Study) -> Blocks:
     left_out = study.netsor.outputs[len(study.pictured) :]
     if left_out:
         yield paragraph(f"Not drawn, but in the tables: {', '.join(left_out)}.", note=True)
-    yield Heading("Results")
-    yield from study.blocks()
 
 
 # ---- to reproduce ---------------------------------------------------------------------------------------------------
@@ -182,9 +182,12 @@ def _reproduce(study: Study) -> Blocks:
     for name, psi in settings.averages:
         words += ["--average", f"{name}={psi}"]
     extra = ", with its data files beside it," if pack(study.netsor)[1] else ""
-    yield paragraph("Save the program above as ", code(file), extra, " and run")
+    yield paragraph("Save the program as ", code(file), extra, " and run")
     yield Code(shlex.join(words), "command")
-    yield paragraph("The same program, seed and versions give the same numbers, whatever the number of threads.")
+    yield paragraph(
+        "The same program, seed and versions draw the same networks, whatever the number of threads. Last digits of "
+        "the limit may depend on the processor and its linear algebra."
+    )
     options = vars(settings) | {"averages": dict(settings.averages), "conditional": study.conditional}
     options = {key: value for key, value in options.items() if key != "width" and value not in ((), {}, None)}
     rows = tuple((key, ", ".join(map(str, v)) if isinstance(v, tuple) else str(v)) for key, v in options.items())

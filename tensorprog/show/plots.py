@@ -227,12 +227,14 @@ def density(
     variable: str | None = None,
     ax: Any = None,
     scale: str = "both",
+    labels: Sequence[str] = (),
 ) -> Any:
     """Densities at finite width against the limit and against the Gaussian of equal variance.
 
     `samples` is one or several results of `run`; `scale` is "linear", "log" or "both" (then `ax` holds two axes).  On
     the linear scale finite widths are kernel estimates; on the log scale histograms with their counting errors, as far
-    out as a bin of one standard deviation holds ten networks.
+    out as a bin of one standard deviation holds ten networks.  `labels` name the samples in the legend instead of their
+    widths.
     """
     runs = one_or_several(samples, lambda run: samples_of(run, "density takes samples first, one or several"))
     if not runs and law is None:
@@ -241,8 +243,12 @@ def density(
     if variable is None:
         variable = label(netsor.outputs[0], members(netsor, netsor.outputs[0], 1)[0])
     place = split(netsor, variable)
-    draws = [(f"n = {run.width}" if run.width else "draws from the limit", column(run, *place)) for run in runs]
-    return density_of(draws, variable, law, ax, scale)
+    names = list(labels) or [f"n = {run.width}" if run.width else "draws from the limit" for run in runs]
+    if len(names) != len(runs):
+        raise ProgramError(f"there are {len(runs)} samples and {len(names)} labels")
+    if len(set(names)) < len(names):  # of several programs
+        names = [f"{run.netsor.name}, {name}" for run, name in zip(runs, names, strict=True)]
+    return density_of([(n, column(run, *place)) for n, run in zip(names, runs, strict=True)], variable, law, ax, scale)
 
 
 def density_of(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from front_end_programs import program
 
+import tensorprog as tp
 from tensorprog import ProgramError
 from tensorprog.language.builder import Builder
 from tests.battery.generator import write
@@ -125,3 +126,16 @@ def test_titles_survive(title):
     netsor = Builder.from_netsor(replace(loads(program()), title=title)).netsor
     assert isinstance(netsor, Netsor)
     assert loads(dump(netsor)).title == title
+
+
+def test_a_folder_holds_the_program_and_its_numbers(tmp_path: Path) -> None:
+    P = tp.Program("saved")
+    i = P.index("i", 40)
+    u = P.initial("u[i]", data=np.random.default_rng(0).standard_normal((40, 3)), variance=2)
+    P.outputs(P.nonlin("y[i]", tp.tanh(u[i])))
+    path = P.save(tmp_path / "new" / "folder")
+    assert tp.load(path) == P
+    assert {file.name for file in path.parent.iterdir()} == {"saved.yaml", "u.data.npy"}
+    (tmp_path / "file").touch()
+    with pytest.raises(tp.ProgramError, match="cannot be written"):
+        P.save(tmp_path / "file")

@@ -76,6 +76,7 @@ def test_the_page_is_complete_and_harmless(small: tp.Program, tmp_path: Path) ->
     assert "&lt;script&gt;alert(1)" in text
     for section in ("program", "check", "limit", "widths", "reproduce"):
         assert f'<section id="{section}"' in text
+    assert text.index('id="widths"') < text.index(">Results<") < text.index('id="program"')
     assert "tp run small.yaml --width 8,32 --samples 400" in text
     assert text == report_page(study)  # made again
     for name in ("density.png", "convergence.png"):
@@ -126,6 +127,10 @@ def test_pictures(small: tp.Program, tmp_path: Path) -> None:
     assert right.get_yscale() == "log"
     names = [line.get_label() for line in left.lines]
     assert names == ["n = 8", "n = 32", "limit", "Gaussian, equal variance"]
+    two = tp.plots.density([nets[0], tp.load("attention").run(8, 50)], None, "y[0]")[0]
+    assert [line.get_label() for line in two.lines][:2] == ["small, n = 8", "attention, n = 8"]
+    named = tp.plots.density(nets, law, "y[0]", labels=["narrow", "wide"])[0]
+    assert [line.get_label() for line in named.lines][:2] == ["narrow", "wide"]
     panels = tp.plots.convergence(rows, "y[0]", first_order={"kurtosis": (1.0, 0.1)})
     assert len(panels) == 3
     assert [label.get_text() for label in panels[0].get_xticklabels()] == ["8", "32"]
@@ -141,6 +146,7 @@ def test_pictures(small: tp.Program, tmp_path: Path) -> None:
         lambda: tp.plots.density([], None),
         lambda: tp.plots.density(nets, law, "z[0]"),
         lambda: tp.plots.density(nets, law, scale="cubic"),
+        lambda: tp.plots.density(nets, law, labels=["one"]),
         lambda: tp.plots.convergence(rows, "y[0]", panels=["w1"]),
         lambda: tp.plots.convergence(nets),
         lambda: tp.plots.covariance(law, "Q"),
