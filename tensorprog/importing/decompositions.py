@@ -160,8 +160,9 @@ def _padded(x: Any, pad: Sequence[int], mode: str = "constant", value: float | N
 
 def _cumulated(x: Any, dim: int, **_: Any) -> Any:
     """Sums of all entries up to each."""
-    size = x.shape[dim]
-    return (x.transpose(dim, -1) @ torch.ones(size, size, dtype=x.dtype).triu()).transpose(dim, -1)
+    size, kind = x.shape[dim], x.dtype if x.is_floating_point() else torch.int64
+    before = torch.ones(size, size, dtype=kind).triu()
+    return (x.transpose(dim, -1)[..., None] * before).sum(-2).transpose(dim, -1)
 
 
 def table() -> dict[Any, Callable[..., Any]]:
