@@ -313,7 +313,8 @@ def _tiles(shape: tuple[int, ...], pairs: int) -> Iterator[tuple[slice, ...]]:
 
 def _cut(array: Array, tile: tuple[slice, ...]) -> Array:
     """What belongs to a part of the batch, of an array that broadcasts to it."""
-    return array[tuple(part if size > 1 else slice(None) for part, size in zip(tile, array.shape, strict=False))]
+    own = tile[len(tile) - array.ndim :]
+    return array[tuple(part if size > 1 else slice(None) for part, size in zip(own, array.shape, strict=True))]
 
 
 def _diagonal(shape: tuple[int, ...], pairs: int) -> Mask:

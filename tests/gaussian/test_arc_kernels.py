@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gaussian_functions import FUNCTIONS
 
-from tensorprog.gaussian import FunctionTerm, RealFunction, cross
+from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, cross
 from tensorprog.gaussian.kernels import elementary
 from tensorprog.language.atoms import ATOMS
 from tests.terms import from_terms
@@ -140,6 +140,8 @@ def test_pairs_of_several_indices():
     half = cross(clip, clip, 0, 0, v[:, :, None, None], v, c, pairs=2)
     np.testing.assert_allclose(half.value, whole.value, rtol=0, atol=1e-15)
     assert np.array_equal(half.value, half.value.transpose(0, 3, 4, 1, 2))
+    inexact = cross(clip, clip, 0, 0, v[:, :, None, None], v, Estimate(c, 1e-14 * np.ones_like(c)), pairs=2)
+    assert np.all(inexact.error > half.error)
 
 
 def clip(lo, hi):
