@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
+from itertools import product
 from typing import Any, ClassVar, NamedTuple
 
 import sympy as sp
@@ -291,22 +292,17 @@ def size(formula: Any) -> int:
 @cache
 def _moment(f: Terms, g: Terms, letters: tuple[Any, ...], one: bool = False) -> Any:
     """E f(X) g(Y), None where there is no closed form; `one` variable may stand behind both."""
-    try:
-        return _sum_of_moments(f, g, letters, one)
-    except _Open:
-        return None
-
-
-def _sum_of_moments(f: Terms, g: Terms, letters: tuple[Any, ...], one: bool) -> Any:
     law, total = SymbolicGaussian(*letters), ZERO
-    for first, left in _groups(f):
-        for second, right in _groups(g):
-            if one and first.kind == second.kind == "step" and not first.noise and not second.noise:
-                along = _two_steps(law, first, second)
-                total += sum(a * b * along(p + q) for p, a in left.items() for q, b in right.items())
-            else:
-                moments = Moments(law, first, second)
-                total += sum(a * b * moments(p, q) for p, a in left.items() for q, b in right.items())
+    for (first, left), (second, right) in product(_groups(f), _groups(g)):
+        if one and first.kind == second.kind == "step" and not first.noise and not second.noise:
+            along = _two_steps(law, first, second)
+            total += sum(a * b * along(p + q) for p, a in left.items() for q, b in right.items())
+            continue
+        moments = Moments(law, first, second)
+        try:
+            total += sum(a * b * moments(p, q) for p, a in left.items() for q, b in right.items())
+        except _Open:
+            return None
     return _tidy(_real(total) if total.has(sp.I) else total)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import add, mul
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sympy as sp
@@ -145,14 +145,6 @@ class IndexedFormulas(Indexed[Any]):
         return place(self.case(holds), fixed)
 
 
-class Definition(NamedTuple):
-    """A formula that has a name: of which families, in which positions."""
-
-    families: tuple[str, str]
-    symbols: tuple[Any, ...]
-    value: Any
-
-
 class FormulaRecursion(Recursion[Any, IndexedFormulas]):
     """Definition 1 in formulas, made when asked for and remembered.
 
@@ -176,7 +168,9 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             )
         self.joint = {name: law.joint for name, law in initial_laws(self.netsor).items()}
         self.converter = Converter(self.netsor, kept)
-        self.definitions: dict[Any, Definition] = {}  # by name
+        self.definitions: dict[
+            Any, tuple[tuple[str, str], tuple[Any, ...], Any]
+        ] = {}  # name: families, indices, formula
         self._known: dict[Any, Any] = {}  # closed forms
         self.reset()
 
@@ -302,10 +296,10 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         def named(value: Any) -> Any:
             if not value.has(Expectation):
                 return value
-            number = sum(known.families == (f, g) for known in self.definitions.values())
+            number = sum(families == (f, g) for families, _, _ in self.definitions.values())
             name = sp.Symbol(f"K_{f}" + (f"_{g}" if g != f else "") + "'" * number)
             symbols = tuple(sorted((s for s in value.free_symbols if s.is_integer), key=str))
-            self.definitions[name] = Definition((f, g), symbols, value)
+            self.definitions[name] = (f, g), symbols, value
             return Entry(name, *symbols)
 
         return IndexedFormulas.of_cases({t.equations: named(t.value) for t in moment.terms}, moment.ranges)

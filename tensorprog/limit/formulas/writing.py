@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import sympy as sp
+from sympy.printing.conventions import split_super_sub
 from sympy.printing.latex import LatexPrinter
 
 from tensorprog.language.expr import Affine
@@ -59,12 +60,10 @@ def tex(formula: Any) -> str:
 def tex_name(name: str) -> str:
     """A name of a program in mathematics: Greek letters, subscripts after underscores, primes for second copies."""
     bare = name.rstrip("_'")
-    head, *subs = [piece for piece in bare.split("_") if piece] or ["?"]
-    match = re.fullmatch(r"(.*?\D)(\d+)", head)
-    if match:
-        head, subs = match[1], [match[2], *subs]
+    head, above, below = split_super_sub(bare)
+    subs = [*above, *below]
     sub = f"_{{{','.join(map(_piece, subs))}}}" if subs else ""
-    return f"{_piece(head)}{sub}{chr(39) * (len(name) - len(bare))}"
+    return f"{_piece(head or '?')}{sub}{chr(39) * (len(name) - len(bare))}"
 
 
 def _piece(name: str) -> str:
