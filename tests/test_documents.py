@@ -4,7 +4,7 @@ Of what commands print, a page shows lines, and `...` for those left out.  Numbe
 their brackets, to the last digit where a seed fixes them; times and sizes of memory are not.  With
 TENSORPROG_WRITE_PAGES=1 lines whose numbers differ are written into the pages instead:
 
-    TENSORPROG_WRITE_PAGES=1 python -m pytest tests/test_documents.py -k "a_page"
+    TENSORPROG_WRITE_PAGES=1 python -m pytest tests/test_documents.py -k "a_page or generated"
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LONG = {
 # what becomes of each kind of block; there is no other
 RUN = ("python", "yaml", "console", "sh", "text")  # by `walk`: executed, loaded, compared
 # when the site is built
-BUILT = ("{code-cell}", "{picture}", "{eval-rst}", "{generated}", "{toctree}", "{figure}", "{image}")
+BUILT = ("{code-cell}", "{picture}", "{eval-rst}", "{toctree}", "{figure}", "{image}")
 PLAIN = {"command-line.md": 1, "development.md": 2}  # without a kind: outlines, and the import order
 
 
@@ -250,6 +250,18 @@ def _rewrite(block: Block, line: str, printed: str) -> None:
     assert place < block.line - 1 + block.text.count("\n")
     lines[place] = printed
     block.page.write_text("\n".join(lines), encoding="utf-8")
+
+
+def test_generated_parts_are_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    tables = importlib.import_module("tables")
+    marks = re.compile(r"(?<=<!-- generated: )(\w+) -->\n\n(.*?)\n\n(?=<!-- end of generated -->)", re.DOTALL)
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        current = marks.sub(lambda found: f"{found[1]} -->\n\n{getattr(tables, found[1])().strip()}\n\n", text)
+        if WRITE and current != text:
+            page.write_text(current, encoding="utf-8")
+        assert WRITE or current == text, f"{page.name}: TENSORPROG_WRITE_PAGES=1 writes it anew"
 
 
 DEAR = ("programs.md", "program-files.md", "python.md", "width.md", "depth.md")  # whose Python takes long
