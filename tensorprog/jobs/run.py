@@ -307,7 +307,7 @@ def _pictures(study: Study, save: Callable[..., None], told: Progress) -> None:
                 study.densities[variable] = study.compared.limit_density(variable, draws)
             except Exception as error:
                 _refused(study, error, told)
-    density, convergence, panels = study.figures(first)
+    density, convergence, panels = plots.of_study(study, first)
     save("density.png", lambda path: plots.save(path, density, 2))
     save("convergence.png", lambda path: plots.save(path, convergence, len(panels)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -99,20 +99,6 @@ class Study(Shown):
     def pictured(self) -> tuple[str, ...]:
         """What is shown in pictures: of the first few outputs the first member each."""
         return tuple(label(name, members(self.netsor, name, 1)[0]) for name in self.netsor.outputs[:MAX_PICTURED])
-
-    def figures(self, variable: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[str, ...]]:
-        """What draws its density, what draws its convergence in the width, and the panels of the latter."""
-        from tensorprog.show import plots
-
-        limited = self.limit_of(variable)
-        law = self.densities.get(variable, self.compared) if limited else None
-        panels = tuple(plots.DISTANCES if limited else plots.STATISTICS)
-        first = self.first_orders.get(variable)
-        return (
-            lambda axes: plots.density_of(self.columns[variable], variable, law, axes),
-            lambda axes: plots.convergence(self.comparisons, variable, axes, panels, first),
-            panels,
-        )
 
     def blocks(self) -> list[Block]:
         """One table per output family, the widths against the limit; then averages."""

@@ -161,7 +161,7 @@ def _widths(study: Study) -> Blocks:
     yield Heading("Results")
     yield from study.blocks()
     for number, of in enumerate(study.pictured):
-        density, convergence, panels = study.figures(of)
+        density, convergence, panels = plots.of_study(study, of)
         yield Heading(f"Density of {of}, and convergence in the width")
         yield _picture(density, f"density of {of}, linear and log scale", 2)
         if number == 0:

@@ -439,6 +439,19 @@ def _guide(ax: Any, widths: Array, start: float, slope: int) -> None:
         ax.set_ylim(limits)
 
 
+def of_study(study: Any, variable: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[str, ...]]:
+    """What draws the density of a variable, what draws its convergence in the width, and the panels of the latter."""
+    limited = study.limit_of(variable)
+    law = study.densities.get(variable, study.compared) if limited else None
+    panels = tuple(DISTANCES if limited else STATISTICS)
+    first = study.first_orders.get(variable)
+    return (
+        lambda axes: density_of(study.columns[variable], variable, law, axes),
+        lambda axes: convergence(study.comparisons, variable, axes, panels, first),
+        panels,
+    )
+
+
 # ---- covariances ----------------------------------------------------------------------------------------------------
 
 
