@@ -11,7 +11,18 @@ from tensorprog.language.errors import Problem, ProgramError, fail
 from tensorprog.language.expr import Affine, Variable
 from tensorprog.language.records import Draft, Range, Statement
 
-__all__ = ["Loop", "Step", "dependencies", "lag", "positions", "rearranged", "schedule", "steps", "upstream"]
+__all__ = [
+    "Loop",
+    "Step",
+    "dependencies",
+    "lag",
+    "positions",
+    "rearranged",
+    "schedule",
+    "steps",
+    "steps_of",
+    "upstream",
+]
 
 MOST_STEPS = 30_000  # of a network: planning takes a few seconds for them
 
@@ -173,6 +184,11 @@ def positions(entries: Sequence[int | Loop]) -> Iterator[int]:
             yield from positions(entry.body)
         else:
             yield entry
+
+
+def steps_of(entries: Sequence[int | Loop]) -> int:
+    """The number of steps of a schedule, which is not unrolled."""
+    return sum((e.stop - e.start) * steps_of(e.body) if isinstance(e, Loop) else 1 for e in entries)
 
 
 def rearranged(

@@ -19,7 +19,7 @@ from tensorprog.language.errors import Problem, TensorprogError
 from tensorprog.language.evaluate import Open, Scope, align, evaluate, take, union
 from tensorprog.language.expr import Call, Expr, Number, Variable, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
-from tensorprog.language.schedule import upstream
+from tensorprog.language.schedule import schedule, steps_of, upstream
 
 __all__ = ["check_with_limit"]
 
@@ -30,6 +30,7 @@ JUMP = 1e-3
 VANISHED = 1e-12  # a second moment that counts as 0
 ATOM = 1e-6  # what counts as 0, in units of the root of the second moment
 
+STEPS = 450  # of recurrences that are followed for a check
 VALUES = 100_000_000  # of functions, that quadrature computes for one check; a few seconds
 RARE = 1e-4  # a probability that a variable with a density has of being that small, and much more
 
@@ -52,8 +53,9 @@ def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
         key = method, id(netsor), str(asked)
         if key not in self._known:
             self._known[key] = None
+            quick = steps_of(schedule(netsor.body, netsor.ranges, netsor.boundaries)[0]) <= STEPS
             with suppress(TensorprogError, FloatingPointError), np.errstate(all="ignore"), at_most(self._left):
-                self._known[key] = method(self, netsor, asked)
+                self._known[key] = method(self, netsor, asked) if quick else None
         return self._known[key]
 
     return answer

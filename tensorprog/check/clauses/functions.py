@@ -107,12 +107,11 @@ def limiting_values(check: Context) -> Iterator[Finding | Claim]:
             needed.setdefault(need, []).append(position)
     for (text, expr), positions in needed.items():
         wrong = check.numbers.singular(check.written, expr)
-        if wrong or wrong is None:
-            message = f"it is needed that {text}" + (
-                f", but {wrong}: no theorem gives a limit there" if wrong else "; that is not known"
-            )
-            said: Says = "fails" if wrong else "unknown"
-            yield check.finding(said, (positions[0],), message, "keep it away from there", NOT_COVERED)
+        if wrong:
+            message = f"it is needed that {text}, but {wrong}: no theorem gives a limit there"
+            yield check.finding("fails", (positions[0],), message, "keep it away from there", NOT_COVERED)
+        elif wrong is None:
+            yield Claim(ASSUMED, "not shown", f"{text} (not shown)")
     if (
         check.structure.converging and not check.structure.scores
     ):  # beside scores a function that jumps is refused already
