@@ -66,7 +66,7 @@ HOSTILE = [
     ["run", "nosuch"],
     ["run", "no/such.yaml"],
     ["check", "atention"],
-    ["check", "."],
+    ["limit", "."],
     ["check", "\0"],
     ["check", ""],
     ["check", "broken.yaml"],
@@ -578,3 +578,15 @@ def test_help_and_check_import_nothing_heavy(folder):
         command = [sys.executable, "-c", script.format(args=args)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         assert result.stderr.strip() == "[]", (args, result.stderr)
+
+
+def test_many_files_are_checked_in_a_line_for_each_fault(tp, folder) -> None:
+    code, out, _ = tp("check", "small.yaml", "tied.yaml", "broken.yaml")
+    assert code == 2
+    lines = out.splitlines()
+    assert lines[0] == "small.yaml: theorem"
+    assert lines[1].startswith("tied.yaml:10:5: weights of one score differ: clause (b)")
+    assert lines[2] == "tied.yaml: outside"
+    assert lines[3].startswith("broken.yaml:7:") and lines[-1] == "broken.yaml: not valid"
+    code, out, _ = tp("check", ".", "--format", "json")
+    assert {row["file"] for row in json.loads(out)["programs"]} >= {"small.yaml", "empty.yaml"}

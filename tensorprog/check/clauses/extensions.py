@@ -20,6 +20,7 @@ __all__ = ["averages", "compiled", "coordinates", "one_layer", "unused", "widths
 
 ITERATED = "iterated layers"
 ADVICE = "advice, no clause of Assumption 1"
+MANY = 300  # statements, whose sums are not written out for a check, which is quick
 FEW = 12  # statements that are never too large when they are written into each other
 
 
@@ -208,9 +209,11 @@ def unused(check: Context) -> Iterator[Finding]:
 
 @rule("compiled limit", "this version of tensorprog")
 def compiled(check: Context) -> Iterator[Finding]:
-    """Numbers of the limit that this version does not compute, where the limit exists."""
+    """Numbers of the limit that this version does not compute, where the limit exists; not in long programs."""
     netsor, structure = check.netsor, check.structure
-    if check.failing or (  # so little that all of it is compiled, and the recursion need not be loaded
+    if check.failing or len(netsor.body) > MANY:
+        return
+    if (  # so little that all of it is compiled, and the recursion need not be loaded
         len(netsor.body) <= FEW
         and not structure.behind_scores
         and not structure.converging & structure.random

@@ -137,8 +137,8 @@ def _run(first: Rewritten, rewrites: tuple[ExactRewrite, ...]) -> Rewritten | No
             return None
         if not done:
             return found
-        netsor, origin = editor.result()
-        if len(netsor.body) > most:
+        if editor.size > most:
             return replace(found, complete=False)
+        netsor, origin = editor.result()
         found = Rewritten(netsor, (*found.steps, *done), origin, {**found.initials, **editor.initials}, found.complete)
     return replace(found, complete=False)

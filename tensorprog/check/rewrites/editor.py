@@ -224,6 +224,11 @@ class Editor:
             ("vector", vector), position, lambda: Nonlin(self.family(f"{whole}_x", vector), vector, "", span)
         )
 
+    @property
+    def size(self) -> int:
+        """Number of statements of the next program."""
+        return len(self.netsor.body) + sum(map(len, self._before.values()))
+
     def result(self) -> tuple[Netsor, tuple[str, ...]]:
         """The next program, and what in the first program each of its statements comes from."""
         entries = list(self._before.get(-1, ()))

@@ -43,7 +43,7 @@ from tensorprog.jobs.cli.frame import (
     watching,
     writable,
 )
-from tensorprog.language.errors import NotCompiledError, TensorprogError, fail
+from tensorprog.language.errors import NotCompiledError, ProgramError, TensorprogError, fail
 
 __all__ = ["check", "limit", "run", "sample"]
 
@@ -118,9 +118,11 @@ def run(
         ("attention", "the grade, and what it rests on"),
         ("attention_natural --rewritten", "the program in the theorem's form"),
         ("mine.yaml --require theorem --quiet", "for scripts: the exit code tells"),
+        ("mine.yaml models", "files, and those of a folder, in a line for each fault, as linters print them"),
     ],
 )
-@options(FILE, SET)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@options(SET)
 @option(
     "--rewritten",
     is_flag=True,
@@ -132,11 +134,16 @@ def run(
     help="Show what is known of each statement: range, growth and pseudo-Lipschitz order.",
 )
 @options(FORMAT, QUIET, REQUIRE)
-def check(file: str, overrides: dict[str, str], rewritten: bool, facts: bool) -> int:
-    """Check FILE against the theorem's assumptions and say what fails, where, and what to write instead."""
+def check(files: tuple[str, ...], overrides: dict[str, str], rewritten: bool, facts: bool) -> int:
+    """Check FILE against the theorem's assumptions and say what fails, where, and what to write instead.
+
+    Several files, or a folder: a line FILE:LINE:COLUMN for each fault, and the grades.  `-` is standard input.
+    """
     from tensorprog.results.limit_answers import check_with_limit
 
-    netsor = load(file, overrides)
+    if len(files) > 1 or (files[0] and Path(files[0]).is_dir()):
+        return _check_files(files, overrides)
+    netsor = load(files[0], overrides)
     report = check_with_limit(netsor)
     from tensorprog.check.facts import facts_grid, facts_table
     from tensorprog.check.rewrites import normalize, written_out
@@ -155,6 +162,36 @@ def check(file: str, overrides: dict[str, str], rewritten: bool, facts: bool) ->
         lines += ["", facts_grid(normalize(netsor).netsor)]
     answer(lambda: found, lambda: [report.blocks(), *lines])
     return exit_code(report.grade)
+
+
+def _check_files(files: tuple[str, ...], overrides: dict[str, str]) -> int:
+    """Judge files and those of folders, in a line for each mistake and each fault; the exit code of the worst."""
+    from tensorprog.results.limit_answers import check_with_limit
+
+    rows: list[dict[str, Any]] = []
+    lines, worst = list[str](), DONE
+    parts = (sorted(map(str, Path(f).rglob("*.y*ml"))) if f and Path(f).is_dir() else [f] for f in files)
+    for name in chain.from_iterable(parts):
+        try:
+            netsor = load(name, overrides)
+            report = check_with_limit(netsor)
+        except ProgramError as error:
+            places = [(p.span.line, p.span.column, p.message, p.fix) for p in error.problems]
+            rows.append({"file": name, "error": str(error)})
+            code, last = error.exit_code, f"{name}: not valid"
+        else:
+            columns = {statement.span.line: statement.span.column for statement in netsor.body}
+            found = [f for f in report.findings if f.failing]
+            places = [(f.line, columns.get(f.line, 0), f"{f.rule}: {f.message}", f.fix) for f in found]
+            rows.append({"file": name} | header(netsor, report))
+            code, last = exit_code(report.grade), f"{name}: {report.grade}"
+        said = ((line, column, f"{text}; {fix}" if fix else text) for line, column, text, fix in places)
+        lines += [*(f"{name}:{line or 1}:{column or 1}: {' '.join(text.split())}" for line, column, text in said), last]
+        worst = max(worst, code)
+    if not rows:
+        raise fail(f"there are no program files in {', '.join(files)}", fix="a folder with files that end in .yaml")
+    answer(lambda: {"programs": rows}, lambda: lines)
+    return worst
 
 
 def _refused(program: Any) -> int:

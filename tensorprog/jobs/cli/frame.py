@@ -198,11 +198,15 @@ def places(folder: Path, names: Iterable[object]) -> str:
 
 
 def load(file: str, overrides: Mapping[str, str]) -> Netsor:
-    """The program meant by FILE; its warnings go to stderr."""
+    """The program meant by FILE, `-` being standard input; its warnings go to stderr."""
     from tensorprog.language.reading import load as read
+    from tensorprog.language.reading import loads
     from tensorprog.shipped import resolve
 
-    netsor = read(resolve(file), overrides, file=file)
+    if file == "-":
+        netsor = loads(sys.stdin.read(), overrides, file="-", base=Path.cwd())
+    else:
+        netsor = read(resolve(file), overrides, file=file)
     for warning in netsor.warnings:
         notice(f"warning: {warning}")
     return netsor
