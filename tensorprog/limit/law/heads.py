@@ -237,8 +237,17 @@ class _Families:
             return self._reads(walk(statement.expr), index) and bool(
                 self.places.keys() & {v.name for v in statement.inputs}
             )
-        products = {v.name for v in statement.inputs if any(index in slot.indices for slot in v.slots)}
-        return any(map(self.recursion.parts.is_base, products)) and self._reads(statement.inputs, index)
+        read = {v.name for v in statement.inputs if any(index in slot.indices for slot in v.slots)}
+        return self._reads(statement.inputs, index) and any(map(self._centred, read))
+
+    def _centred(self, name: str) -> bool:
+        """Whether a vector of heads is linear in Gaussian ones, so that those of two heads are uncorrelated."""
+        for part in self.recursion.parts.of(name):
+            read = [(f.linear, {v.name for _, v, _ in f.inner}) for f in self.recursion.parts.factors_of(part)]
+            own = [linear and names <= self.places.keys() for linear, names in read if names & self.places.keys()]
+            if own != [True]:
+                return False
+        return True
 
     def _apart(self, name: str, index: str) -> bool:
         """Whether what is read besides depends on no head, nor on how many there are."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.estimate import EPS
+from tensorprog.gaussian.estimate import EPS, TINY
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import (
     AccuracyError,
@@ -296,6 +296,10 @@ class NumericLaw(Marginals):
         if family.kind == "scalar" and name not in self.recursion.random | self.recursion.scores.keys():
             value, _ = in_box(self.recursion, self.recursion.mean(name), name, box)
             return Mixture.gaussian(value, np.zeros_like(value))
+        if name not in self.recursion.random and self.is_linear(name):
+            mean, known = self._known_mean(name, box), self._known_variance(name, box)
+            if mean is not None and known is not None:
+                return Mixture.gaussian(mean[0], np.maximum(known[0], 0.0), known[1] / np.maximum(known[0], TINY))
         return self._outputs.mixture(name, box)
 
     def _moment_of(self, family: str, box: Box, which: Moment, order: int) -> tuple[Array, Array]:
