@@ -394,16 +394,19 @@ def constant_array(netsor: Draft, node: Constant, ranges: Mapping[str, Range]) -
     )
 
 
-def index_array(netsor: Draft, expr: Expr, axes: Sequence[str]) -> NDArray[Any]:
-    """Evaluate an expression of constants and indices over the full grid of the axes named.
+def index_array(
+    netsor: Draft, expr: Expr, axes: Sequence[str], ranges: Mapping[str, Range] | None = None
+) -> NDArray[Any]:
+    """Evaluate an expression of constants and indices over the full grid of the axes named, or over other `ranges`.
 
     Raises    ProgramError if a vector or scalar of the program occurs in it
     """
-    sizes = {name: netsor.ranges[name][1] - netsor.ranges[name][0] for name in axes}
-    return broadcast(index_values(netsor, expr), axes, sizes)
+    ranges = netsor.ranges if ranges is None else ranges
+    sizes = {name: ranges[name][1] - ranges[name][0] for name in axes}
+    return broadcast(index_values(netsor, expr, ranges), axes, sizes)
 
 
-def index_values(netsor: Draft, expr: Expr) -> Open:
+def index_values(netsor: Draft, expr: Expr, ranges: Mapping[str, Range] | None = None) -> Open:
     """An expression of constants and indices over the indices that matter; truth values as 0 and 1.
 
     Raises    ProgramError if a vector or scalar of the program occurs in it
@@ -412,5 +415,5 @@ def index_values(netsor: Draft, expr: Expr) -> Open:
     def refuse(node: Variable, _: Mapping[str, Range]) -> Open:
         raise ProgramError(f"{node} is not a constant or an index here")
 
-    found = evaluate(expr, Scope(netsor, netsor.ranges, refuse))
+    found = evaluate(expr, Scope(netsor, netsor.ranges if ranges is None else ranges, refuse))
     return replace(found, data=found.data.astype(float)) if found.data.dtype == bool else found

@@ -14,7 +14,8 @@ from tensorprog.language.errors import fail
 from tensorprog.language.evaluate import COORDINATE, Open, contract, index_array, index_values, multiply
 from tensorprog.language.expr import Affine, Expr, substitute
 from tensorprog.language.ir import Initial, Netsor, Table
-from tensorprog.language.linalg import nearest_semidefinite, psd_cholesky, unit_roundoff
+from tensorprog.language.linalg import fault_of_covariance, nearest_semidefinite, psd_cholesky, unit_roundoff
+from tensorprog.language.validity import LOOKED_AT, MAX_JOINT
 
 __all__ = ["InitialLaw", "covariance_size", "initial_law", "initial_laws"]
 
@@ -66,7 +67,12 @@ class InitialLaw:
             return gram, _rounding(data.shape[1]) * np.outer(size, size)
         axes = (*self.independent, *self.joint, *(f"{name}_" for name in self.joint))
         values = index_array(self.netsor, initial.cov, axes)
-        return values.reshape(*self.shape, self.shape[-1]), np.zeros(())
+        blocks = values.reshape(*self.shape, self.shape[-1])
+        if self.shape[-1] > MAX_JOINT or blocks.size * self.shape[-1] > LOOKED_AT:  # more than validity looks at
+            for block in blocks.reshape(-1, *blocks.shape[-2:]):
+                if fault := fault_of_covariance(block):
+                    raise fail(f"initial vector {initial.name}: cov {fault}", initial.span)
+        return blocks, np.zeros(())
 
     @property
     def _variance(self) -> float:

@@ -55,6 +55,7 @@ MAX_MEMBERS = 10**12  # members of one family
 MAX_INDEX = 10_000_000  # values of one index
 MAX_STATEMENTS = 2000
 MAX_TABLE = 10**8  # entries of a constant given by an expression
+MAX_JOINT, LOOKED_AT = 2000, 2 * 10**10  # members of a covariance, and operations, for which it is looked at here
 MAX_CHECKED = 10**7  # entries evaluated to check their values; larger ones are checked where they are used
 RESERVED = {"n", "inf", "pi", "MatMul", "Nonlin", "Dot", "min", "max", *REDUCTIONS}
 MASKED = ("softmax", "logsumexp", "max")
@@ -285,10 +286,19 @@ class _Checker:
         else:
             axes = [index for index in indices if index not in entry.joint]
             axes += [*entry.joint, *(f"{index}_" for index in entry.joint)]
-            values, size = self.values(cov, axes, called, span), math.prod(self.shape(entry.joint))
-            if values is not None and size <= 2000:  # larger ones are looked at where they are used
-                blocks = values.reshape(-1, size, size)[: max(1, 10**9 // size**3)]
-                fault = next(filter(None, map(fault_of_covariance, blocks)), "")
+            problems = len(self.problems)
+            self.values(cov, axes, called, span)
+            most, ranges = max(1, int(MAX_JOINT ** (1 / len(entry.joint)))), dict(self.netsor.ranges)
+            for index in entry.joint:  # the first members of many: the others are looked at where they are used
+                start, stop = ranges[index]
+                ranges[index] = ranges[f"{index}_"] = start, min(stop, start + most)
+            size = math.prod(ranges[index][1] - ranges[index][0] for index in entry.joint)
+            if (
+                len(self.problems) == problems
+                and members // math.prod(self.shape(entry.joint)) * size**2 <= MAX_CHECKED
+            ):
+                blocks = index_array(self.netsor, cov, axes, ranges).reshape(-1, size, size)
+                fault = next(filter(None, map(fault_of_covariance, blocks[: max(1, LOOKED_AT // size**3)])), "")
                 self.need(not fault, f"{what}: cov {fault}", span, MENDED)
 
     # -- left sides ----------------------------------------------------------------------------------------------------

@@ -133,6 +133,10 @@ CASES = {
     "negative cov": (program(initial="\n  «h: {cov: -1}"), "the cov of h must not be negative"),
     "not symmetric": (program(initial="\n  h: {cov: 1}\n  «q[i]: {cov: i - i_}"), "cov is not symmetric"),
     "not semidefinite": (program(initial="\n  h: {cov: 1}\n  «q[i]: {cov: abs(i - i_)}"), "not positive semidefinite"),
+    "not semidefinite, of many members": (
+        program(indices="{i: s, j: s, t: 1..s, k: 9000}", initial="\n  h: {cov: 1}\n  «q[k]: {cov: 1 - 2*abs(k - k_)}"),
+        "not positive semidefinite",
+    ),
     "cov shape": (
         program(initial="\n  h: {cov: 1}\n  «q[i]: {cov: [[1, 0], [0, 1]]}"),
         "cov has shape (2, 2), not (3, 3)",
