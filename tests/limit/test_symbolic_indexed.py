@@ -40,7 +40,7 @@ BODIES = {
   - y[i] = Nonlin(sum[j](softmax[j](q[i,j])*b[j]))
 """,
     "choice": "  - y[i] = Nonlin(where(i < 2, u[i], 0))\n",
-    "condition": "  - m[i] = Nonlin(i < 2)\n  - y[i] = Nonlin(relu(u[i]) + m[i]*c*u[i])\n",
+    "condition": "  - m[i] = Nonlin(where(i < 2, 1, 0))\n  - y[i] = Nonlin(relu(u[i]) + m[i]*c*u[i])\n",
 }
 
 

@@ -35,7 +35,7 @@ from tensorprog.limit.formulas.nodes import (
     summed,
 )  # fmt: skip
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, difference, patterns, solved
-from tensorprog.limit.moment.products import Factor, Factors, merged
+from tensorprog.limit.moment.products import NumberedFactor, Factors, merged
 from tensorprog.limit.moment.recursion import Forms, Recursion
 
 __all__ = ["FormulaRecursion", "IndexedFormulas", "Ranges"]
@@ -249,7 +249,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             def cov(j: int, k: int) -> Any:
                 return forms.cov(j, k, equations, solution)
 
-            def tied(one: Factor, two: Factor) -> bool:
+            def tied(one: NumberedFactor, two: NumberedFactor) -> bool:
                 return any(j == k or cov(j, k) != 0 for j in one.places for k in two.places)
 
             found = [self.number(substitute(number, solution), ranges) for number in factors.constants]

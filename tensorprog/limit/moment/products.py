@@ -37,14 +37,14 @@ from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.recursion import Forms
 from tensorprog.limit.moment.values import REPLICATE, Value, check_memory
 
-__all__ = ["Factor", "Factors", "ProductOfFunctions", "merged"]
+__all__ = ["NumberedFactor", "Factors", "ProductOfFunctions", "merged"]
 
 Array = NDArray[Any]
 SEVERAL = 1e-10  # asked of functions of several variables, relative to their size
 
 
 @dataclass(frozen=True)
-class Factor:
+class NumberedFactor:
     """A function of numbered variables, written ".0", ".1", ..."""
 
     body: Expr
@@ -78,20 +78,20 @@ class Factors:
         self.constants = [factor.coefficient for factor in found if factor.function is None]
         self._numbered = [_numbered(parts, factor) for factor in found if factor.function is not None]
         self.forms = list(dict.fromkeys(form for _, forms in self._numbered for form in forms))
-        self._placed: dict[Any, list[Factor]] = {}
+        self._placed: dict[Any, list[NumberedFactor]] = {}
 
-    def placed(self, solution: Mapping[str, Affine]) -> list[Factor]:
+    def placed(self, solution: Mapping[str, Affine]) -> list[NumberedFactor]:
         """The factors with some indices eliminated; forms that become equal have one number, the first."""
         key = tuple(solution.items())
         if key not in self._placed:
             forms = [renamed(form, solution) for form in self.forms]
             place = {form: forms.index(own) for form, own in zip(self.forms, forms, strict=True)}
-            found = self._placed[key] = list[Factor]()
+            found = self._placed[key] = list[NumberedFactor]()
             for body, own in self._numbered:
                 places = [place[form] for form in own]
                 written = {Variable(f".{k}"): Variable(f".{place}") for k, place in enumerate(places)}
                 body = substitute(replace_variables(body, written.get), solution)
-                found.append(Factor(body, tuple(dict.fromkeys(places))))
+                found.append(NumberedFactor(body, tuple(dict.fromkeys(places))))
         return self._placed[key]
 
 
@@ -103,14 +103,14 @@ def _numbered(parts: SumsOfFunctions, factor: WeightedFunction) -> tuple[Expr, l
     return replace_variables(factor.function, lambda v: Variable(".0") if v == FORMAL else None), [factor.inner]
 
 
-def merged(block: Sequence[Factor]) -> Sequence[Factor]:
+def merged(block: Sequence[NumberedFactor]) -> Sequence[NumberedFactor]:
     """Two factors at most, or one for each set of variables."""
     if len(block) <= 2:
         return block
     bodies: dict[tuple[int, ...], list[Expr]] = {}
     for factor in block:
         bodies.setdefault(factor.places, []).append(factor.body)
-    return [Factor(product_of(own), places) for places, own in bodies.items()]
+    return [NumberedFactor(product_of(own), places) for places, own in bodies.items()]
 
 
 class ProductOfFunctions:
@@ -145,17 +145,17 @@ class _Law:
         """Covariance of two variables."""
         return self._cov(min(j, k), max(j, k))
 
-    def tied(self, one: Factor, two: Factor) -> bool:
+    def tied(self, one: NumberedFactor, two: NumberedFactor) -> bool:
         """Whether two factors are not independent: a variable is in both, or two have a covariance."""
         return any(j == k or not self.cov(j, k).zero() for j in one.places for k in two.places)
 
-    def expectation(self, block: Sequence[Factor]) -> Value:
+    def expectation(self, block: Sequence[NumberedFactor]) -> Value:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
         block = merged(block)
         averages = dict.fromkeys(v for factor in block for v in factor.averages)
         return self.numbers.of_averages(averages, self.ranges, lambda scope: self._expectation(block, scope))
 
-    def _expectation(self, block: Sequence[Factor], scope: Scope) -> Value:
+    def _expectation(self, block: Sequence[NumberedFactor], scope: Scope) -> Value:
         bodies = [factor.plain for factor in block]
         if len(block) > 2 or any(len(factor.places) > 1 for factor in block):
             return self._several(block, scope)
@@ -191,13 +191,13 @@ class _Law:
             known[body] = found
         return found
 
-    def _axes(self, moments: Sequence[Value], block: Sequence[Factor]) -> tuple[str, ...]:
+    def _axes(self, moments: Sequence[Value], block: Sequence[NumberedFactor]) -> tuple[str, ...]:
         read = [name for factor in block for name in factor.indices if name in self.ranges]
         if REPLICATE in self.ranges and any(factor.averages for factor in block):
             read.append(REPLICATE)  # scores and averages have a value for each
         return union(*(moment.axes for moment in moments), read)
 
-    def _several(self, block: Sequence[Factor], scope: Scope) -> Value:
+    def _several(self, block: Sequence[NumberedFactor], scope: Scope) -> Value:
         """Of functions that read more than two variables together, or of one that cannot be taken apart."""
         places = list(dict.fromkeys(place for factor in block for place in factor.places))
         means = [self.mean(place) for place in places]
@@ -219,7 +219,7 @@ class _Law:
 
 
 def _call(
-    block: Sequence[Factor], number: Mapping[str, int], axes: tuple[str, ...], scope: Scope
+    block: Sequence[NumberedFactor], number: Mapping[str, int], axes: tuple[str, ...], scope: Scope
 ) -> Callable[[Array], Array]:
     """The product as a function of z of shape batch + (dim, m)."""
 
