@@ -35,7 +35,7 @@ from tensorprog.limit.formulas.nodes import (
     summed,
 )  # fmt: skip
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, difference, patterns, solved
-from tensorprog.limit.moment.products import NumberedFactor, Factors, merged
+from tensorprog.limit.moment.products import Factors, NumberedFactor, merged
 from tensorprog.limit.moment.recursion import Forms, Recursion
 
 __all__ = ["FormulaRecursion", "IndexedFormulas", "Ranges"]

@@ -37,7 +37,7 @@ from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.recursion import Forms
 from tensorprog.limit.moment.values import REPLICATE, Value, check_memory
 
-__all__ = ["NumberedFactor", "Factors", "ProductOfFunctions", "merged"]
+__all__ = ["Factors", "NumberedFactor", "ProductOfFunctions", "merged"]
 
 Array = NDArray[Any]
 SEVERAL = 1e-10  # asked of functions of several variables, relative to their size
