@@ -17,6 +17,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future,
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 
@@ -40,6 +41,7 @@ Array = NDArray[Any]
 Progress = Callable[[int, int], None]
 Drawn = list[dict[str, Array]]  # of each block of a task
 TASK_SECONDS, OUTSIDE_SECONDS, MAX_TASK = 0.1, 1.0, 1024  # aimed at for one task, and its blocks at most
+PATIENCE = 20.0  # seconds without any worker of a cluster
 OUTSIDE_WORKERS = 64  # presumed of an executor that does not tell
 _lock = threading.Lock()
 _inside = 0  # how many are inside `one_blas_thread`
@@ -260,6 +262,26 @@ def draw_packed(packed: bytes, blocks: Sequence[int]) -> Drawn:
         return draw_blocks(opened(packed), blocks)
 
 
+def _result(future: Future[Drawn], client: Any) -> Drawn:
+    """The result of a task.
+
+    Raises    WorkerError where the workers of a dask client have been gone for a while
+    """
+    known, gone = [*client.nthreads()] if client is not None else [], 0
+    while True:
+        try:
+            return future.result(None if client is None else PATIENCE / 4)
+        except TimeoutError:
+            if future.done():  # it is the task's own
+                raise
+            workers = [*client.nthreads()]
+            known, gone = workers or known, 0 if workers else gone + 1
+            if gone > 3:
+                who = f"the workers {', '.join(known)} are gone" if known else "there is no worker"
+                fix = "start workers, and give the command again"
+                raise WorkerError(Problem(f"{who}, and none came for {PATIENCE:g} seconds", fix=fix)) from None
+
+
 def _execute(
     job: Job, blocks: Iterable[int], way: Batching, resources: Resources, normals: float
 ) -> Generator[tuple[Sequence[int], Drawn]]:
@@ -280,6 +302,12 @@ def _execute(
         return
     draw: Callable[..., Drawn] = draw_blocks if resources.inside else draw_packed
     what = job if resources.inside else pack(job, normals)
+    client = getattr(executor, "_client", None)  # of dask, which waits for workers without end
+    if client is not None:
+        without = [worker for worker, found in client.run(find_spec, "tensorprog").items() if found is None]
+        if without:
+            fix = "install the same tensorprog there"
+            raise WorkerError(Problem(f"workers have no tensorprog: {', '.join(without)}", fix=fix))
     flying: deque[tuple[Sequence[int], Future[Drawn]]] = deque()
     with ThreadPoolExecutor(way.workers) if executor is None else nullcontext(executor) as pool:
         try:
@@ -288,7 +316,7 @@ def _execute(
                 flying.extend((task, pool.submit(draw, what, task)) for task in ahead)
                 if not flying:
                     return
-                yield flying[0][0], flying.popleft()[1].result()  # and nothing here keeps the result
+                yield flying[0][0], _result(flying.popleft()[1], client)  # and nothing here keeps the result
         except ImportError as error:
             fix = "install the same tensorprog there"
             raise WorkerError(Problem(f"a worker cannot load what it needs: {error}", fix=fix)) from error

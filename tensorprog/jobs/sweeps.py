@@ -370,10 +370,19 @@ def _write(found: Any, out: Path) -> None:
         file.write_bytes(bytes(found.to_netcdf(engine="scipy")))
     frame = found.to_dataframe(dim_order=list(found["samples"].dims)).astype({"samples": int})
     write_text(out / "sweep.csv", str(frame.to_csv(columns=list(NUMBERS), lineterminator="\n")))
-    first = found["variable"].values.tolist()[0]
-    for choice in choices_of(found, AXES) if found.sizes["width"] > 1 else ():
-        comparisons = _means(found, choice)
+    first, each = found["variable"].values.tolist()[0], choices_of(found, AXES)
+    pictures: dict[str, Any] = {}
+    varied = [str(name) for name, size in found.sizes.items() if name not in AXES and size > 1]
+    if found.sizes["width"] > 1:
+        for choice in each:
+            name = "-".join(["convergence", *(f"{key}={value:.15g}" for key, value in choice.items())])
+            pictures[name] = _means(found, choice), None
+    elif len(varied) == 1:  # of one width, against the only constant
+        values = varied[0], [choice[varied[0]] for choice in each]
+        pictures[f"over-{varied[0]}"] = [one for choice in each for one in _means(found, choice)], values
+    for name, (comparisons, over) in pictures.items():
         panels = plots.STATISTICS if comparisons[0].reference == "nothing" else plots.DISTANCES
-        path = out / f"{'-'.join(['convergence', *(f'{key}={value:.15g}' for key, value in choice.items())])}.png"
+        path = out / f"{name}.png"
         with writing(path), suppress(MissingPackageError):
-            plots.save(path, partial(plots.convergence, comparisons, first), len(panels))
+            draw = partial(plots.convergence, comparisons, first, over=over)
+            plots.save(path, draw, len(panels))

@@ -246,8 +246,11 @@ def density(
     names = list(labels) or [f"n = {run.width}" if run.width else "draws from the limit" for run in runs]
     if len(names) != len(runs):
         raise ProgramError(f"there are {len(runs)} samples and {len(names)} labels")
-    if len(set(names)) < len(names):  # of several programs
-        names = [f"{run.netsor.name}, {name}" for run, name in zip(runs, names, strict=True)]
+    told = [{"": run.netsor.name, **run.netsor.scalars, "seed": run.seed} for run in runs]
+    for key in told[0] if told and not labels else ():  # as far as it takes to tell them apart
+        more = [f"{key} = {one.get(key)}" if key else str(one[""]) for one in told]
+        if len(set(more)) > 1 and len(set(names)) < len(names):
+            names = [f"{name}, {text}" for name, text in zip(names, more, strict=True)]
     return density_of([(n, column(run, *place)) for n, run in zip(names, runs, strict=True)], variable, law, ax, scale)
 
 
@@ -347,6 +350,7 @@ def convergence(
     ax: Any = None,
     panels: Sequence[str] | None = None,
     first_order: Mapping[str, tuple[float, float]] | None = None,
+    over: tuple[str, Sequence[float]] | None = None,
 ) -> Any:
     """Distances to the limit against the width n, on log axes, with standard errors and noise floors.
 
@@ -354,7 +358,8 @@ def convergence(
     Kolmogorov-Smirnov), "excess" (distance of the kurtosis from the limit's), "variance" and "kurtosis"; by default the
     first three, without a limit the last two.  The noise floor is what draws of the limit would show, for the kurtosis
     its standard error.  Other members of the same comparisons are drawn faintly.  `first_order` has a and its error
-    where a quantity is its limit + a/n + .. (`law.correction`).
+    where a quantity is its limit + a/n + .. (`law.correction`).  With `over`, the name of a constant and its values,
+    comparisons of one width stand against the constant.
 
     Shapes    one axes object for each panel, as `ax` and as what is returned
     """
@@ -375,7 +380,8 @@ def convergence(
         if kind not in known:
             raise ProgramError(f"there is no panel {kind!r} here; {did_you_mean(kind, list(known))}")
     axes = axes_of(ax, len(chosen), 3.6 * len(chosen), 3.8)
-    widths = np.array([float(c.width or 0) for c in ordered])
+    name, at = ("width n", [float(c.width or 0) for c in ordered]) if over is None else over
+    widths = np.array(at, dtype=np.float64)
     rows = [c[variable] for c in ordered]
     others = [row.variable for row in ordered[0].rows[:8] if row.variable != variable]
     for kind, panel in zip(chosen, axes, strict=True):
@@ -390,12 +396,11 @@ def convergence(
         if kind == "excess" and first_order and "kurtosis" in first_order:
             a = abs(first_order["kurtosis"][0])
             panel.plot(widths, a / widths, color=VERMILION, linestyle=DASHED, label="|a|/n, first order")
-        elif kind in DISTANCES:
+        elif kind in DISTANCES and over is None:
             _guide(panel, widths, float(_of(rows, kind)[0]), -2 if kind == "kl" else -1)
-        width_axis(panel, list(widths))
-        frame(
-            panel, "width n", known[kind] if kind in DISTANCES else known[kind].replace(kind, f"{kind} of {variable}")
-        )
+        if over is None or widths.min() > 0:
+            width_axis(panel, list(widths))
+        frame(panel, name, known[kind] if kind in DISTANCES else known[kind].replace(kind, f"{kind} of {variable}"))
     legend(axes)
     return np.asarray(axes, dtype=object)
 

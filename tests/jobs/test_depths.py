@@ -376,3 +376,13 @@ def test_gradients_behind_scores_are_those_of_networks(tmp_path: Path) -> None:
     assert "none is claimed" in found.attrs["no_gradients"]
     finite = found["gradient_norm_finite"].values
     assert np.all(np.abs(finite[:, -1] - 1) < 0.1)  # of the output itself
+
+
+def test_a_function_of_sums_is_followed(tmp_path: Path) -> None:
+    old = RELU.replace("z[l,i] = MatMul(W[l], r[l,i])", "z[l,i] = Nonlin(relu(z[l - 1,i] + r[l,i]))").replace(
+        "r[l,i] = Nonlin(relu(z[l - 1,i]))", "r[l,i] = MatMul(W[l], z[l - 1,i])")  # fmt: skip
+    found = tp.depth(program(old, tmp_path), "z", to=2, width=64, samples=512, max_memory="200MB")
+    for name in ("variance", "token_correlation"):
+        limit, error = found[name].values, found[f"{name}_error"].values
+        drawn, se = found[f"{name}_finite"].values[0], found[f"{name}_finite_se"].values[0]
+        assert np.all(np.abs(limit - drawn) < 5 * se + error + 0.02 * np.abs(limit)), name

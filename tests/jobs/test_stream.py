@@ -104,3 +104,28 @@ def test_a_scheduler_that_is_not_there(tp: Tp, address: str) -> None:
     assert (code, out) == (2, "")
     assert "no scheduler answers" in err
     assert not Path("runs").exists()
+
+
+def test_a_run_replaces_a_folder_as_a_whole(tp: Tp, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorprog.jobs import run
+    from tensorprog.language.files import locked
+
+    assert tp("run", "small.yaml", "--out", "a", "--width", "8")[0] == 0
+    before = {path.name: path.read_bytes() for path in Path("a").iterdir()}
+    with locked(Path("a")):
+        code, _, err = tp("run", "small.yaml", "--out", "a", "--seed", "1")
+    assert code == 2
+    assert "another run is writing to a" in err
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "draw", interrupted)
+        assert tp("run", "small.yaml", "--out", "a", "--seed", "1")[0] == 130
+    assert {path.name: path.read_bytes() for path in Path("a").iterdir()} == before
+    assert tp("run", "small.yaml", "--out", "a", "--seed", "1", "--samples", "100")[0] == 0
+    assert {path.name for path in Path("a").iterdir()} == set(before)
+    with np.load("a/samples.npz") as data:
+        assert json.loads(str(data["meta.json"]))["seed"] == 1
+    assert json.loads(Path("a/report.json").read_text())["finite"][0]["seed"] == 1

@@ -106,9 +106,14 @@ def test_the_folder_holds_the_result_and_goes_on(small: Path, compared: list[int
     tp.sweep(small, [8, 4, 16], out="a", repeats=3, samples=200)
     assert len(compared) == 9 + 9 - 4
     assert Path("a/convergence.png").exists()
+    tp.sweep(small, [4], over={"c": [1, 2]}, out="b", **SIZES)
+    assert Path("b/over-c.png").exists()
+    next(Path("b/cells").iterdir()).write_text('{"numbers": {}}')
+    with pytest.raises(tp.ProgramError, match=r"cells.*\.json is damaged"):
+        tp.sweep(small, [4], over={"c": [1, 2]}, out="b", **SIZES)
     for change in ({"seed": 1}, {"samples": 201}, {"variables": "y[1]"}):
         tp.sweep(small, [4], out="a", **(SIZES | {"repeats": 1} | change))
-    assert len(compared) == 14 + 3
+    assert len(compared) == 14 + 4 + 3
 
 
 def test_without_a_limit_networks_are_swept_all_the_same() -> None:

@@ -163,3 +163,14 @@ def test_the_tail_of_a_density_is_that_of_the_draws() -> None:
     truth = np.exp(-(places**2) / 2) / np.sqrt(2 * np.pi)
     assert np.abs(places).max() > 3.2
     assert np.all(np.abs(heights - truth) < 4.9 * errors + 0.02 * truth)
+
+
+def test_runs_of_one_width_are_told_apart(small: tp.Program) -> None:
+    nets = [small.run(8, 50, seed=seed) for seed in (0, 1)]
+    assert _names(tp.plots.density(nets, scale="linear"))[:2] == ["n = 8, seed = 0", "n = 8, seed = 1"]
+    one, two = (tp.load("attention", H=heads).run(8, 50, seed=heads) for heads in (1, 2))
+    assert _names(tp.plots.density([one, two], scale="linear"))[:2] == ["n = 8, H = 1", "n = 8, H = 2"]
+
+
+def _names(ax: object) -> list[str]:
+    return [str(line.get_label()) for line in ax.lines]  # type: ignore[attr-defined]
