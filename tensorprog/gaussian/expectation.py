@@ -94,6 +94,10 @@ def cross(
     """
     law = [_number("mu_f", mu_f), _number("mu_g", mu_g), _variance("var_f", var_f), _variance("var_g", var_g)]
     c = _number("cov", cov)
+    if f.degree and g.degree and not (elementary(f) and elementary(g)):
+        scaled = _by_degree(f, g, law, c, slack, pairs)
+        if scaled is not None:
+            return scaled
     (one, first), (two, second) = _variables((f, g), [law[k].value for k in (0, 2, 1, 3)])
     batch = np.broadcast_shapes(first.shape, second.shape, c.value.shape)
     shape = batch or (1,)
@@ -113,6 +117,27 @@ def cross(
             _exchanged(array, pairs)[tile] = part
             array[tile] = part
     return Estimate(value.reshape(batch), error.reshape(batch))
+
+
+def _by_degree(
+    f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate, slack: float, pairs: int
+) -> Estimate | None:
+    """The same of homogeneous functions at means 0: that of variances 1, times powers of both deviations.
+
+    None where a mean is not 0 or a variance not positive, or all variances are 1.
+    """
+    v, w = law[2].value, law[3].value
+    if any(m.value.any() or m.error.any() for m in law[:2]) or not (np.all(v * w > 0) and np.any(v * w != 1)):
+        return None
+    size, (moved, other) = np.sqrt(v) * np.sqrt(w), (_relative(each.error, each.value) for each in law[2:])
+    batch = np.broadcast_shapes(size.shape, c.value.shape)
+    one = _diagonal(batch, pairs) & (v == w) & (v == c.value)  # one variable, whose moments move together
+    rho, error = np.where(one, 1.0, c.value / size), np.where(one, 0.0, c.error / size)
+    error = error + np.where(one, 0.0, np.abs(rho) * (moved + other) / 2)
+    found = cross(f, g, 0.0, 0.0, 1.0, 1.0, Estimate(rho, error), slack=slack, pairs=pairs)
+    scale, passed = v ** (f.degree / 2) * w ** (g.degree / 2), (f.degree * moved + g.degree * other) / 2
+    value = found.value * scale
+    return Estimate(value, found.error * scale + np.abs(value) * (passed + 4 * EPS))
 
 
 def _by_differences(call: Callable[[list[Array]], Estimate], result: Estimate, law: Sequence[Estimate]) -> Estimate:

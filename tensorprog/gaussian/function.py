@@ -88,6 +88,14 @@ class RealFunction:
         shapes = [np.shape(self.kinks)[:-1], np.shape(self.features)[:-2]]
         return np.broadcast_shapes(*shapes, *(term.shape for term in self.terms or ()))
 
+    @property
+    def degree(self) -> int:
+        """d > 0 where f(s x) = s**d f(x) for all s > 0, as its terms say; 0 for all others."""
+        terms = self.terms or ()
+        plain = all(t.kind == "one" or (t.kind == "step" and not np.any(t.shift)) for t in terms)
+        powers = {t.power for t in terms}
+        return powers.pop() if plain and len(powers) == 1 else 0
+
     def affine(self, a: Array | float, b: Array | float = 0.0) -> RealFunction:
         """x -> f(a x + b), without parity and terms.
 
@@ -134,16 +142,17 @@ def terms_scaled(terms: Sequence[FunctionTerm], factor: Any) -> tuple[FunctionTe
 
 
 def terms_product(f: Sequence[FunctionTerm], g: Sequence[FunctionTerm]) -> tuple[FunctionTerm, ...] | None:
-    """Terms of f(x) g(x), which there are where one of the two is a polynomial."""
-    for polynomial, other in ((f, g), (g, f)):
-        if all(term.kind == "one" for term in polynomial) and (len(polynomial) - 1) * len(other) <= MOST_TERMS:
-            return merged(
-                [
-                    replace(t, coefficient=p.coefficient * t.coefficient, power=p.power + t.power)
-                    for p, t in product(polynomial, other)
-                ]
-            )
-    return None
+    """Terms of f(x) g(x), which there are for products of polynomials with any terms, and of equal steps."""
+    if (min(len(f), len(g)) - 1) * max(len(f), len(g)) > MOST_TERMS:
+        return None
+    found = []
+    for one, two in product(f, g):
+        p, t = (one, two) if one.kind == "one" else (two, one)
+        steps = p.kind == t.kind == "step" and np.all(p.scale == t.scale) and np.all(p.shift == t.shift)
+        if p.kind != "one" and not steps:
+            return None
+        found.append(replace(t, coefficient=p.coefficient * t.coefficient, power=p.power + t.power))
+    return merged(found)
 
 
 def terms_affine(terms: Sequence[FunctionTerm], a: Any, b: Any) -> tuple[FunctionTerm, ...]:

@@ -189,3 +189,15 @@ def test_random_bounds_and_laws(seed):
             truth = integral(first, second, [mpmath.mpf(m) for m in mu], sd, correlation)
         assert abs(found.value - float(truth)) <= found.error + 1e-20 + 1e-16 * abs(truth), (first, second, mu, cov)
         assert found.error <= 1e-11 * (1 + abs(float(truth)))
+
+
+def test_homogeneous_functions_need_the_correlation_alone() -> None:
+    square = RealFunction(lambda x: np.maximum(x, 0.0) ** 2, np.zeros(1), terms=(FunctionTerm(1, 2, "step"),))
+    v, w = np.array([0.3, 1.7, 2.0, 1e-3]), np.array([0.5, 1.7, 2.0, 4e5])
+    cov = np.array([0.2, 1.7, -1.9, 3.0])
+    rho = cov / np.sqrt(v * w)
+    angle = np.arccos(np.clip(rho, -1, 1))
+    exact = v * w / (2 * np.pi) * (3 * np.sin(angle) * rho + (np.pi - angle) * (1 + 2 * rho**2))
+    found = cross(square, square, 0, 0, v, w, cov)
+    assert np.all(np.abs(found.value - exact) <= found.error + 1e-14 * v * w)
+    assert np.all(found.error <= 1e-12 * v * w)

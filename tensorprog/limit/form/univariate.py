@@ -115,10 +115,10 @@ class TermExpansion(ABC):
         return TermsAndParity(self._inside(atom, terms[0], params), parity)
 
     def _inside(self, atom: Atom, terms: Any, params: Sequence[Any]) -> tuple[FunctionTerm, ...] | None:
-        """A function of one argument, of a polynomial."""
+        """A function of one argument, of a line, or a power of any sum of terms."""
         own = None if terms is None else self.pieces(atom, params)
         inner = merged(terms or ())
-        if own is None or not inner or any(term.kind != "one" for term in inner):
+        if own is None or not inner:
             return None
         line = _affine(inner)
         if line is not None:
