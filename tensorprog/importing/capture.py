@@ -75,6 +75,7 @@ class Captured:
     module: str = ""  # its class
     result: str = ""
     results: int = 1  # tensors that the module returns, of which the first is imported
+    statistics: bool = False  # whether it has layers of batch normalisation
     constants: dict[str, str] = field(default_factory=dict)  # parameters that are plain numbers, and which
 
 
@@ -95,7 +96,7 @@ def capture(make: Callable[[int], Any], inputs: Any, widths: tuple[int, int], at
     Raises    ProgramError for modules that cannot be traced, or whose operations depend on the width
     """
     one, other = traces = _Trace(make, inputs, widths[0]), _Trace(make, inputs, widths[1])
-    captured = Captured(widths, module=one.module)
+    captured = Captured(widths, module=one.module, statistics=one.statistics)
     pairs = [*zip(one.nodes, other.nodes, strict=False)]
     differing = [pair for pair in pairs if _kind(pair[0]) != _kind(pair[1])]
     if differing or len(one.nodes) != len(other.nodes):
@@ -191,6 +192,7 @@ class _Trace:
     def __init__(self, make: Callable[[int], Any], inputs: Any, width: int) -> None:
         module, self.laws = built(make, width)
         self.module = type(module).__name__
+        self.statistics = any(isinstance(each, torch.nn.modules.batchnorm._BatchNorm) for each in module.modules())
         given = inputs_at(inputs, width)
         self.exported = _export(module.eval(), given, width)
         self.nodes = list(self.exported.graph.nodes)
@@ -276,9 +278,9 @@ def _take_operation(captured: Captured, traces: tuple[_Trace, _Trace], pair: tup
             trace.values[node.name] = _computed(node, shapes | trace.values)
     else:
         args, kwargs = zip(*map(_arguments, pair), strict=True)
-        shapes = tuple(_shape(node.meta.get("val")) for node in pair)
+        sizes = tuple(_shape(node.meta.get("val")) for node in pair)
         users = tuple(user.name for user in one.users)
-        captured.operations.append(Operation(one.name, kind, args, kwargs, shapes, _place(one), users))
+        captured.operations.append(Operation(one.name, kind, args, kwargs, sizes, _place(one), users))
 
 
 _OF_SHAPES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")  # whatever the numbers

@@ -12,6 +12,7 @@ from tensorprog.importing.sketch import Sketch, changed, place_of, read_by
 from tensorprog.language.expr import (
     Affine,
     Call,
+    Constant,
     Expr,
     IndexValue,
     Number,
@@ -166,8 +167,10 @@ class _Layer:
                 self._say(node.atom, len(node.args))
             elif isinstance(node, IndexValue):
                 self._say(self._index(node.name))
-            else:
-                self._say(node.value if isinstance(node, Number) else (node.name, self._slots(node.slots)))
+            elif isinstance(node, Constant):
+                self._say(node.name, self._slots(node.slots))
+            elif isinstance(node, Number):
+                self._say(node.value)
 
     def _key(self, name: str) -> Any:
         """How a family is called; what is declared for this layer alone by its declaration."""

@@ -56,6 +56,8 @@ def _read(captured: Captured, decisions: Decisions, at: int | None, exact: bool)
             "some parameters begin as copies of others, the same random numbers, and are one weight here "
             "(layers of nn.TransformerEncoder are copies of the one that is given to it)"
         )
+    if captured.statistics:
+        sketch.note("batch normalisation is that of evaluation: by its statistics as they begin, mean 0 and variance 1")
     places = {operation.name: operation.place.path for operation in captured.operations}
     blocks = {path[: match.end()] for path in places.values() for match in re.finditer(r"(^|\.)\d+(?=\.)", path)}
     for operation in captured.operations:
@@ -211,21 +213,21 @@ def _fates(captured: Captured, sketch: Sketch, names: Mapping[str, str]) -> list
     """What became of each parameter; those of layers that are one family are found by the first layer's."""
     became: dict[str, list[str]] = {}
     layers = {atom.name for atom in sketch.layers}
-    for entry in sketch.declared.values():
-        parameter = place_of(entry).parameter
-        key = _starred(parameter) if layers & {*entry.indices} else parameter
-        became.setdefault(key, []).append(names[entry.name])
+    for record in sketch.declared.values():
+        parameter = place_of(record).parameter
+        key = _starred(parameter) if layers & {*record.indices} else parameter
+        became.setdefault(key, []).append(names[record.name])
     found = []
-    for node, parameter in captured.parameters.items():
+    for node, entry in captured.parameters.items():
         first = captured.parameters[captured.copies.get(node, node)].name
         exponent = sketch.exponents.get(first, Fraction(0))
-        told = became.get(parameter.name) or became.get(_starred(parameter.name)) or []
+        told = became.get(entry.name) or became.get(_starred(entry.name)) or []
         text = ", ".join(dict.fromkeys(told)) or "not used"
-        if first != parameter.name:
+        if first != entry.name:
             text = f"a copy of {first}"
         elif not told and exponent < 0 and not sketch.at:
             text = "left out: it vanishes"
-        found.append(Fate(parameter.name, str(parameter.law), text, exponent))
+        found.append(Fate(entry.name, str(entry.law), text, exponent))
     return found + [Fate(name, law, "a number") for name, law in captured.constants.items()]
 
 

@@ -6,6 +6,7 @@ laws along through copies, shifts and scalings, storage by storage.  What it can
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -245,6 +246,10 @@ def built(make: Callable[[int], Any], width: int) -> tuple[Any, dict[str, EntryL
     """
     module = make if isinstance(make, torch.nn.Module) else None
     if module is None and callable(make):
+        try:
+            inspect.signature(make).bind(width)
+        except TypeError as error:
+            raise fail(f"make(n) cannot be called: {error}", fix="let it take the width: lambda n: Net(n)") from None
         with _recording() as recorder:
             module = make(width)
     if module is make or not isinstance(module, torch.nn.Module):

@@ -247,7 +247,7 @@ def _mentions(expr: Expr, atom: AxisPart) -> bool:
 def _over_width(sketch: Sketch, value: Traced, width: AxisPart, indices: Sequence[AxisPart], axes: Axes) -> Traced:
     """An inner product of two factors that are vectors, or of a vector with ones."""
     (factor, expr), ratio = number_of(value.expr), sketch.ratio(width)
-    pair = (expr.args[0],) * 2 if is_call(expr, "power") and expr.args[1] == Number(2) else ()
+    pair: tuple[Expr, ...] = (expr.args[0],) * 2 if is_call(expr, "power") and expr.args[1] == Number(2) else ()
     pair = expr.args if is_call(expr, "multiply") else pair
     if not pair or not all(map(sketch.holds_vector, pair)):
         vectors = [sketch.vector(Traced(((width,),), expr)), sketch.one(ratio)]
@@ -393,9 +393,6 @@ def _input_layer(sketch: Sketch, known: FixedTensor, value: Traced, lead: int) -
     batch = [atom for k in kept for atom in axes[k]]
     made = sketch.rows_of(value, batch, own, width, data, data @ data.T, flat)
     return replace(made, axes=tuple(axes), expr=scaled(made.expr, value.scale))
-
-
-Operand = Traced | FixedTensor
 
 
 def rank_of(operand: Operand) -> int:

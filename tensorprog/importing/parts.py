@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tensorprog.importing.refusals import SourcePlace
@@ -95,16 +96,15 @@ def unrolled(sketch: Sketch, result: Expr) -> None:
                     for value in values
                 ]
             else:
-                versions = [
-                    changed(each, lambda expr, i=index, v=values: _summed_out(sketch, expr, i, v)) for each in versions
-                ]
+                summed = partial(_summed_out, sketch, index, values)
+                versions = [changed(each, summed) for each in versions]
         found += versions
     sketch.body = found
     parts = {name: lines for name, lines in _definitions(sketch).items() if place_of(lines[0]).role == "joined"}
-    sketch.body = [changed(line, lambda expr, own=line: _read_through(parts, expr, own)) for line in found]
+    sketch.body = [changed(line, partial(_read_through, parts, line)) for line in found]
 
 
-def _read_through(parts: dict[str, list[Statement]], expr: Expr, line: Statement) -> Expr:
+def _read_through(parts: dict[str, list[Statement]], line: Statement, expr: Expr) -> Expr:
     """References to joined parts that only repeat other families, or their negatives, as references to these."""
 
     def change(ref: Variable) -> Expr | None:
@@ -132,7 +132,7 @@ def _difference(node: Expr) -> Expr | None:
     return None
 
 
-def _summed_out(sketch: Sketch, expr: Expr, index: str, values: range) -> Expr:
+def _summed_out(sketch: Sketch, index: str, values: range, expr: Expr) -> Expr:
     """Sums over an index written out."""
 
     def change(node: Expr) -> Expr | None:

@@ -109,7 +109,7 @@ def _layer(
     if bias is not None:
         bias = sketch.level(bias, "a bias") if not bias.power or sketch.at else None
 
-    def x(k: int) -> Expr:
+    def given(k: int) -> Expr:
         return sketch.read_at(inputs, {**{atom.name: Affine((), k) for atom in gates}, steps.name: at}).expr
 
     def state(k: int) -> Expr:
@@ -120,7 +120,7 @@ def _layer(
         return sum_of([mine, sketch.read_at(bias, {atom.name: Affine((), k) for atom in bias.axes[0]}).expr])
 
     def gate(k: int) -> Expr:
-        return sum_of([x(k), *summands(state(k))])
+        return sum_of([given(k), *summands(state(k))])
 
     if kind == "lstm":
         i, f, g, o = map(gate, range(4))
@@ -129,7 +129,7 @@ def _layer(
         new = call("sigmoid", o) * call("tanh", Variable(c, now))
     elif kind == "gru":
         z = sketch.state(Nonlin, call("sigmoid", gate(1)), role="update", slots=now)
-        fresh = call("tanh", sum_of([x(2), call("sigmoid", gate(0)) * state(2)]))
+        fresh = call("tanh", sum_of([given(2), call("sigmoid", gate(0)) * state(2)]))
         new = (Number(1) - z) * fresh + z * before
     else:
         new = call(kind.removeprefix("rnn_"), gate(0))

@@ -117,6 +117,7 @@ class Sketch:
         self.ratios: dict[str, Fraction] = {}  # widths by name, as multiples of n
         self.layers: list[AxisPart] = []  # indices that layers became
         self.vectors: set[str] = set()  # families of vectors
+        self.products: dict[Any, str] = {}  # families by what they multiply
         self.notes: list[str] = []
         self.as_gaussian: set[str] = set()  # parameters whose entries are not Gaussian, and are taken as such
         self.exponents: dict[str, Fraction] = {}
@@ -204,7 +205,7 @@ class Sketch:
 
     def state(
         self,
-        kind: type[MatMul | Nonlin | Dot],
+        kind: Any,
         *args: Any,
         role: str = "",
         slots: Sequence[Affine] | None = None,
@@ -212,9 +213,18 @@ class Sketch:
         **options: Any,
     ) -> Variable:
         """Add a statement for all free indices of its arguments; the family as it is read with these indices."""
+        key: Any = None
         if slots is None:
-            slots = slots_of([*dict.fromkeys(index for arg in args for index in free_indices(arg))])
+            free = [*dict.fromkeys(index for arg in args for index in free_indices(arg))]
+            slots = slots_of(free)
+            if kind is not Nonlin:  # the same product, whatever its indices are called, is one family
+                numbers = {index: Affine.index(str(k)) for k, index in enumerate(free)}
+                kinds = tuple(replace(self.atoms[index], name="", key=None) for index in free)
+                key = (kind, options.get("scale"), kinds, *(reindexed(arg, numbers) for arg in args))
+                if key in self.products:
+                    return Variable(self.products[key], slots)
         target = Variable(name or self.fresh("v"), tuple(slots))
+        self.products |= {key: target.name} if key else {}
         self.body.append(kind(target, *args, span=replace(self.place, role=role), **options))
         if kind is MatMul or options.get("width") or (kind is Nonlin and self.holds_vector(args[0])):
             self.vectors.add(target.name)
@@ -351,8 +361,8 @@ class Sketch:
         if inner is None:
             return value
         whole = inner.left == inner.right or value.power <= -1
-        scale = {"role": "average", "scale": "1/n"} if whole else {"role": "score"}
-        made: Expr = self.state(Dot, inner.left, inner.right, **scale)
+        role, scale = ("average", "1/n") if whole else ("score", "n**-0.5")
+        made: Expr = self.state(Dot, inner.left, inner.right, role=role, scale=scale)
         if inner.over:
             made = self.reduced("sum", inner.over, made)
         factor = float(inner.ratio) if whole else math.sqrt(inner.ratio)

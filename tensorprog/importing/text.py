@@ -75,6 +75,7 @@ class _Names:
         self.index: dict[str, Kind] = {}  # letters that are used
         self.weights = [entry for entry in sketch.declared.values() if isinstance(entry, Weight)]
         self.initial = [entry for entry in sketch.declared.values() if isinstance(entry, Initial)]
+        self.declared: list[Weight | Initial] = [*self.weights, *self.initial]
         widths = [*(width for entry in self.weights for width in entry.shape), *(entry.width for entry in self.initial)]
         widths += [line.width for line in sketch.body if isinstance(line, Nonlin) and line.width]
         letters = iter(("w", *(f"w{k}" for k in range(2, len(widths) + 2))))
@@ -97,7 +98,7 @@ class _Names:
                 self._give(self.result, "y")
             elif not place_of(line).role.startswith("base"):
                 self._give(line.target.name, self._wish(line))
-        for entry in (*self.weights, *self.initial):
+        for entry in self.declared:
             place = place_of(entry)
             bias = place.parameter.endswith("bias") or "bias_" in place.parameter
             self._give(entry.name, f"{'W_' if isinstance(entry, Weight) else 'b_' if bias else ''}{_part(place)}")

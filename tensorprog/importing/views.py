@@ -273,9 +273,9 @@ def join(sketch: Sketch, values: Sequence[Any], dim: int, key: str) -> Traced:
             )
             v = sketch.constant(v, axes)
         made.append(_in_one_row(sketch, sketch.settled(v), dim))
-    sizes = [sizes_of(v.axes[dim]) for v in made]
-    rest = _common_rest(sketch, made, dim, sizes)
-    counts = [size[0] // math.prod(a.sizes[0] for a in rest) for size in sizes]
+    rest = _common_rest(sketch, made, dim, [sizes_of(v.axes[dim]) for v in made])
+    made = [part for v in made for part in _by_one_index(sketch, v, dim, len(rest))]
+    counts = [sizes_of(v.axes[dim])[0] // math.prod(a.sizes[0] for a in rest) for v in made]
     (new,) = sketch.axis((key, dim), sum(counts), sum(counts))
     target = sketch.fresh("v")
     others = [
@@ -296,11 +296,10 @@ def join(sketch: Sketch, values: Sequence[Any], dim: int, key: str) -> Traced:
                 if first:
                     raise sketch.refuse("parts whose axes are split differently are joined", "join before splitting")
                 slots |= second
-        lead = [a for a in v.axes[dim] if a not in rest]
         place = Affine((), start)
         if count > 1:
             own = sketch.atom((count, count), start=start)
-            slots[lead[0].name] = own.slot + -start
+            slots[v.axes[dim][0].name] = own.slot + -start
             place = own.slot
         v = sketch.read_at(v, slots, ())
         used |= set(free_indices(v.expr)) & {a.name for a in atoms_of(tuple(others))}
@@ -361,10 +360,16 @@ def _common_rest(
     for v, size in zip(made, last, strict=True):
         if size != common:
             sketch.split(v.axes[dim][-1], (size[0] // common[0], size[1] // common[1]))
-    rests = [v.axes[dim][-1:] for v in made]
-    if any(len(v.axes[dim]) > 2 for v in made):
-        raise sketch.refuse(
-            "vectors of different widths are joined",
-            "join equal parts (rotary positions for half of each head or all of it, not for a quarter)",
-        )
-    return rests[0]
+    return made[0].axes[dim][-1:]
+
+
+def _by_one_index(sketch: Sketch, value: Traced, dim: int, rest: int) -> list[Traced]:
+    """A part of an axis as parts that run over one index each, before the last `rest` atoms."""
+    atoms = value.axes[dim]
+    if len(atoms) - rest < 2:
+        return [value]
+    parts = (
+        sketch.read_at(value, {atoms[0].name: Affine((), place)}, _with(value, dim, atoms[1:]))
+        for place in range(atoms[0].size)
+    )
+    return [each for part in parts for each in _by_one_index(sketch, part, dim, rest)]

@@ -27,8 +27,11 @@ class Heads(nn.Module):  # type: ignore[misc]
         self.q, self.k, self.v = (nn.Linear(n, n, bias=False) for _ in range(3))
         self.latents, self.zero = nn.Parameter(torch.randn(2, n)), nn.Linear(n, 2 * n, bias=False)
         nn.init.zeros_(self.zero.weight)
+        self.tokens = nn.Conv1d(3, 3, 1)
         for layer in (self.q, self.k, self.v):
             nn.init.normal_(layer.weight, std=n**-0.5)
+        for numbers in self.tokens.parameters():
+            nn.init.normal_(numbers)
 
     def forward(self, ids: Any) -> Any:
         x = self.emb(ids)
@@ -103,6 +106,8 @@ RIGHT: dict[str, Act] = {
     "three operands": lambda net, q, k, v: torch.einsum("...ja,...jc,...ia->...ic", k, v, q) * net.n**-0.5,
     "fast weights": lambda net, q, k, v: (q[..., None, :] @ outer(k, v).cumsum(1))[..., 0, :] * net.n**-0.5,
     "moved": lambda net, q, k, v: v[:, [2, 0, 0]] + q.roll(1, 1) + nn.functional.pad(k.flip(1), (0, 0, 1, -1)),
+    "a layer over tokens": lambda net, q, k, v: net.tokens(v) + q,
+    "parts of other sizes": lambda net, q, k, v: v.split([net.n // 4, net.n // 2, net.n // 4], -1)[1].tanh(),
     "no numbers": lambda net, q, k, v: scores(net, q, k, 0.0).nan_to_num(0.0) @ v,
 }
 
@@ -116,6 +121,16 @@ def test_keys_and_values_first_are_scores() -> None:
     law = imported(linear, check=False).limit()
     value, error = law.kurtosis("y[0]", with_error=True)
     assert abs(value - 5.0) < 4 * error + 0.05
+
+
+def test_one_tensor_is_one_statement() -> None:
+    def sink(net: Any, q: Any, k: Any, v: Any) -> Any:
+        one, other = ((q @ k.transpose(1, 2) * net.n**-0.5).exp() for _ in range(2))
+        return one / (1 + other.sum(-1, keepdim=True)) @ v
+
+    program = imported(sink)
+    assert program.imported.text.count("= Dot(") == 1
+    assert program.check().grade == "extension"
 
 
 def test_an_axis_grows() -> None:

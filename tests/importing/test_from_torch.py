@@ -206,6 +206,11 @@ def half_rotated(d: int, base: float) -> Callable[[Any], Any]:
     return lambda x: x * cos + torch.cat([-x[..., d // 2 :], x[..., : d // 2]], -1) * sin
 
 
+def in_quarters(d: int, base: float) -> Callable[[Any], Any]:
+    turned = half_rotated(d // 4, base)
+    return lambda x: torch.cat([turned(x[..., : d // 4]), x[..., d // 4 :]], -1)
+
+
 def in_part(d: int, base: float) -> Callable[[Any], Any]:
     turned = half_rotated(d // 2, base)
     return lambda x: torch.cat([turned(x[..., : d // 2]), x[..., d // 2 :]], -1)
@@ -296,6 +301,7 @@ MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
     "rotary": (Rotary, torch.tensor([[3, 1, 3, 2]])),
     "llama": (Llama, torch.tensor([[3, 1, 3]])),
     "in part": (lambda n: Llama(n, in_part, 1), torch.tensor([[3, 1, 3]])),
+    "in quarters": (lambda n: Llama(n, in_quarters, 1), torch.tensor([[3, 1, 3]])),
     "odds": (Odds, torch.tensor([[1, 2, 1], [4, 1, 2]])),
     "sinusoids": (lambda n: Sinusoids(n, False), tokens(3)),
     "sinusoids by turns": (lambda n: Sinusoids(n, True), tokens(3)),
@@ -320,6 +326,7 @@ def imported() -> Callable[[str], Any]:
 def test_a_module_and_its_program_have_one_law(name: str, imported: Callable[[str], Any]) -> None:
     program = imported(name)  # which has compared them at two small widths
     assert "not compared" not in str(program.imported)
+    assert ("batch normalisation is that of evaluation" in str(program.imported)) == (name == "images")
     assert (program.check().grade == "outside") == (name == "copied layers")
     if name in ("attention", "words", "lstm"):
         found = tp.compare_torch(program, *MODULES[name], width=64, samples=400, seed=5, limit=False)
@@ -366,6 +373,22 @@ def test_many_layers_are_one_text() -> None:
     program = tp.from_torch(lambda n: Encoder(n, 12, norm_first=True), tokens(4), widths=(16, 32), check=False)
     assert len(program.imported.text.splitlines()) < 60
     assert {index.name: index.stop - 1 for index in program.netsor.indices}["l"] == 12
+
+
+def test_layers_in_two_lists_are_written_out() -> None:
+    class Lists(nn.Module):  # type: ignore[misc]
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.embed, self.norms = nn.Linear(5, n), nn.ModuleList(nn.LayerNorm(n) for _ in range(3))
+            self.layers = nn.ModuleList(nn.Linear(n, n) for _ in range(3))
+
+        def forward(self, x: Any) -> Any:
+            x = self.embed(x)
+            for norm, layer in zip(self.norms, self.layers, strict=True):
+                x = x + layer(norm(x))
+            return x
+
+    assert "written out one by one" in str(tp.from_torch(Lists, tokens(2), check=False).imported)
 
 
 def test_outputs_that_vanish_are_compared_at_their_scale() -> None:
@@ -482,6 +505,8 @@ def test_modules_are_made_at_a_width() -> None:
         with pytest.raises(tp.ProgramError, match="from_torch takes a function") as refused:
             tp.from_torch(make, torch.ones(2, 4))
         assert "lambda n: Model(n)" in refused.value.problems[0].fix
+    with pytest.raises(tp.ProgramError, match="make\\(n\\) cannot be called"):
+        tp.from_torch(lambda: nn.Linear(4, 4), torch.ones(2, 4))
 
 
 @pytest.mark.slow
