@@ -188,18 +188,18 @@ def distances(
     result = kolmogorov(x, y, size, math.inf if isinstance(y, LawCurve) else other_size)
     if not result:
         return {}
-    curve, draws, bandwidth = (y if isinstance(y, LawCurve) else None), max(2, round(size)), _bandwidth(x)
-    if curve is not None:
-        at = curve.cdf(curve.grid)
-        typical = curve.grid[(at > 1 / len(x)) & (at < 1 - 1 / len(x))]  # of the extremes of so many draws
+    draws, bandwidth = max(2, round(size)), _bandwidth(x)
+    if isinstance(y, LawCurve):
+        at = y.cdf(y.grid)
+        typical = y.grid[(at > 1 / len(x)) & (at < 1 - 1 / len(x))]  # of the extremes of so many draws
         low, high, bandwidth_y = *((typical[0], typical[-1]) if typical.size else (x.min(), x.max())), math.inf
     else:
         low, high, bandwidth_y = y.min(), y.max(), _bandwidth(y)
     nodes, every = _nodes(float(min(low, x.min())), float(max(high, x.max())), min(bandwidth, bandwidth_y))
     counts = _counts(x, nodes)
-    if curve is not None:
+    if isinstance(y, LawCurve):
         edges = np.append(nodes, 2 * nodes[-1] - nodes[-2]) - (nodes[1] - nodes[0]) / 2
-        chances, q = np.maximum(np.diff(curve.cdf(edges)), 0.0), curve.pdf(nodes[::every])
+        chances, q = np.maximum(np.diff(y.cdf(edges)), 0.0), y.pdf(nodes[::every])
     else:
         chances = _smoothed(_counts(y, nodes), nodes, bandwidth_y)
         q = chances[::every]
@@ -211,7 +211,7 @@ def distances(
     replicas = _multinomial(rng, draws, counts, REPLICATES)
     # the noise floor: the same estimator on samples of the reference itself
     fresh = _multinomial(rng, draws, chances, FLOOR_REPLICATES)
-    if curve is not None:
+    if isinstance(y, LawCurve):
         shares = fresh.sum(axis=0) / fresh.sum()
         floor = _kl(estimate(fresh, math.sqrt(shares @ (nodes - shares @ nodes) ** 2) * draws ** (-0.2)), q)
     else:

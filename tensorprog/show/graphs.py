@@ -8,7 +8,7 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tensorprog.language.errors import need_package
 from tensorprog.show.plots import plain
@@ -192,7 +192,7 @@ def to_svg(graph: Any, report: Any = None) -> str:
     return out.getvalue()
 
 
-def _line(dashed: bool) -> str:
+def _line(dashed: bool) -> Literal["--", "-"]:
     return "--" if dashed else "-"
 
 
