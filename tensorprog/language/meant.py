@@ -13,12 +13,12 @@ ONE = {
     "square": "x**2", "swish": "silu(x)", "heaviside": "step(x)", "ln": "log(x)", "log1p": "log(1 + x)",
     "expm1": "exp(x) - 1", "rsqrt": "1 / sqrt(x)", "reciprocal": "1 / x",
     "logistic": "sigmoid(x)", "expit": "sigmoid(x)",
-    "fabs": "abs(x)", "absolute": "abs(x)", "softsign": "x / (1 + abs(x))", "hardtanh": "clip(x, -1, 1)",
-    "relu6": "clip(x, 0, 6)", "logsigmoid": "-softplus(-x)", "mish": "x * tanh(softplus(x))", "erfc": "1 - erf(x)",
+    "fabs": "abs(x)", "absolute": "abs(x)", "hardtanh": "clip(x, -1, 1)",
+    "relu6": "clip(x, 0, 6)", "logsigmoid": "-softplus(-x)", "erfc": "1 - erf(x)",
     "sinh": "(exp(x) - exp(-x)) / 2", "cosh": "(exp(x) + exp(-x)) / 2", "tanhshrink": "x - tanh(x)",
     "hardsigmoid": "clip(x / 6 + 1 / 2, 0, 1)", "quickgelu": "x * sigmoid(1.702 * x)", "neg": "-x", "sgn": "sign(x)",
     "tan": "sin(x) / cos(x)", "ndtr": "(1 + erf(x / sqrt(2))) / 2", "identity": "x", "float": "x", "exp2": "2**x",
-    "gelunew": "gelu_tanh(x)",
+    "gelunew": "gelu_tanh(x)", "atan": "arctan(x)",
 }  # fmt: skip
 NOT_HERE = {  # what has no function, and what to do
     "dropout": "networks at initialisation have no dropout: leave it out",

