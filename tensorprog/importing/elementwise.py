@@ -121,6 +121,7 @@ RULES.update(
         "hardtanh": _function(_clip),
         "relu6": _function(lambda x, _: call("clip", x, Number(0), Number(6))),
         "neg": _function(lambda x, _: scaled(x, -1)),
+        "atan": _function(_call("arctan")),
         "log_sigmoid": _function(lambda x, _: scaled(call("softplus", scaled(x, -1)), -1)),
         "hardsigmoid": _function(lambda x, _: call("clip", x / 6 + 0.5, Number(0), Number(1))),
     }
