@@ -200,7 +200,7 @@ def _known(folder: Path | None, cell: str, identity: dict[str, Any], measure: Ca
     text = json.dumps(identity, sort_keys=True)
     file = None if folder is None else folder / "cells" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     if file is not None and file.exists():
-        found = None
+        found: Any = None
         with suppress(ValueError):
             found = json.loads(file.read_text(encoding="utf-8"))
         if not _sound(found, identity):

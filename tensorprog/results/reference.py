@@ -217,13 +217,13 @@ class Reference(Shown):
         with spikes between them.
         """
         name, position = split(self.netsor, variable)
-        at = list(np.unravel_index(position, self.netsor.families[name].shape))
+        at = [int(k) for k in np.unravel_index(position, self.netsor.families[name].shape)]
         for slot in range(len(at)):
             if (name, slot) not in self._alike:
                 self._alike[name, slot] = alike(self.netsor, name, slot)
             at[slot] = 0 if self._alike[name, slot] else at[slot]  # what is alike is asked once
         starts = (start for start, _ in self.netsor.families[name].ranges)
-        variable = label(name, [start + int(k) for start, k in zip(starts, at, strict=True)])
+        variable = label(name, [start + k for start, k in zip(starts, at, strict=True)])
         centre, spread = self.centre(variable)
         if not spread > 0 or not math.isfinite(spread):
             return None

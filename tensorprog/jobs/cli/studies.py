@@ -123,7 +123,7 @@ def sweep(
     files = sorted(path.name for path in folder.iterdir() if path.suffix in (".nc", ".csv", ".png"))
     answer(
         lambda: {"program": program.name, **keys, "sweep": summary(found), "files": files},
-        lambda: [*chain.from_iterable((table, "") for table in tables(found)), places(folder, files)],
+        lambda: [*(part for table in tables(found) for part in (table, "")), places(folder, files)],
     )
     return DONE if len(no_limit(found)) < len(choices_of(found, AXES)) else OUTSIDE
 
