@@ -1,9 +1,9 @@
-"""Compiled loops that draw what numpy draws: normals and chi variables from SFC64 states, bit for bit.
+"""A compiled loop that draws what numpy draws: normals from SFC64 states, bit for bit.
 
-The generator is inlined, its state stays in registers, and the loops hold no lock of the interpreter.  Needs numba,
+The generator is inlined, its state stays in registers, and the loop holds no lock of the interpreter.  Needs numba,
 from the extra `fast`; only `normals` imports this module, and checks it against numpy before use.  The formulas, order
 of operations included, are those of numpy 1.17 and later: the ziggurat of Doornik (2005) with 256 strips of equal area
-that cover a half of the normal density, and Marsaglia & Tsang (2000) for gamma variables.
+that cover a half of the normal density.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-__all__ = ["fill_chi_squares", "fill_normals"]
+__all__ = ["fill_normals"]
 
 STRIPS = 256
 TAIL = 3.6541528853610088  # where the lowest strip ends and the tail begins
@@ -108,40 +108,3 @@ def fill_normals(state: Any, out: Any) -> None:
             taken, out[i], a, b, c, d = _edge(bits, x, a, b, c, d)
         i += taken
     state[0], state[1], state[2], state[3] = a, b, c, d
-
-
-@njit(**OPTIONS)
-def _fill_gamma(state: Any, shape: Any, out: Any) -> None:
-    """Fill an array with gamma variables of scale 1 and a shape above 1."""
-    a, b, c, d = state[0], state[1], state[2], state[3]
-    centre = shape - 1.0 / 3.0
-    spread = 1.0 / math.sqrt(9 * centre)
-    i = 0
-    while i < out.size:
-        bits, x, taken, a, b, c, d = _point(a, b, c, d)
-        if not taken:
-            taken, x, a, b, c, d = _edge(bits, x, a, b, c, d)
-        v = 1.0 + spread * x
-        if not taken or v <= 0.0:
-            continue
-        v = v * v * v
-        out[i] = centre * v
-        u, a, b, c, d = _uniform(a, b, c, d)
-        if u < 1.0 - 0.0331 * (x * x) * (x * x) or math.log(u) < 0.5 * x * x + centre * (1.0 - v + math.log(v)):
-            i += 1
-    state[0], state[1], state[2], state[3] = a, b, c, d
-
-
-@njit("void(uint64[::1], int64[::1], float64[:, ::1])", cache=True, **OPTIONS)
-def fill_chi_squares(state: Any, degrees: Any, out: Any) -> None:
-    """Fill rows with squares of chi variables.  Shapes: state (4,), moved on; degrees (rows,); out (rows, any)."""
-    normals = np.empty(out.shape[1])
-    for row in range(degrees.size):
-        if degrees[row] > 2:
-            _fill_gamma(state, degrees[row] / 2, out[row])
-            out[row] *= 2
-            continue
-        out[row] = 0
-        for _ in range(degrees[row]):
-            fill_normals(state, normals)
-            out[row] += normals * normals

@@ -1,9 +1,9 @@
 """Random numbers: normals and chi variables, and fresh Gaussian vectors of them as a plan says.
 
-numpy draws, or compiled loops draw the same bits where that pays.  The extra `fast` brings numba.  It takes a moment to
-start, so a run first says how many numbers it will draw (`prepare`); only a long run starts it.  Whatever is missing or
-fails, numpy draws, and since both give the same bits no result depends on which it was.  TENSORPROG_FAST=0 in the
-environment switches numba off.
+numpy draws, or a compiled loop draws the same normals where that pays.  The extra `fast` brings numba.  It takes a
+moment to start, so a run first says how many numbers it will draw (`prepare`); only a long run starts it.  Whatever
+is missing or fails, numpy draws, and since both give the same bits no result depends on which it was.
+TENSORPROG_FAST=0 in the environment switches numba off.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["chi", "engine", "gaussian_vectors", "prepare", "standard_normal"]
 
 Array = NDArray[Any]
 # Starting numba takes 0.3 to 0.5 s, and 1.5 s more when it has to compile, once per machine and release.  A normal
-# then takes 1.6 ns instead of 7.5, a chi variable 5 instead of 13.
+# then takes 1.6 ns instead of 7.5.
 MANY = 100_000_000
 CHECKED = 1 << 18  # normals compared with numpy's before use: about 70 of them come from the tail
 
@@ -71,22 +71,14 @@ def _agrees(kernels: ModuleType) -> bool:
     bits = ours.bit_generator
     if not np.array_equal(_state(bits), bits.state["state"]["state"]):
         return False
-    normals, squares, expected = np.empty(CHECKED), np.empty((4, CHECKED // 16)), np.empty((4, CHECKED // 16))
+    normals = np.empty(CHECKED)
     kernels.fill_normals(_state(bits), normals)
-    kernels.fill_chi_squares(_state(bits), np.arange(1, 5, dtype=np.int64), squares)
-    same = np.array_equal(normals, theirs.standard_normal(CHECKED))
-    _fill_chi_squares(theirs, range(1, 5), expected)
-    return same and np.array_equal(squares, expected)
+    return np.array_equal(normals, theirs.standard_normal(CHECKED))
 
 
 def _state(bits: Any) -> NDArray[np.uint64]:
     numbers: Any = _Four.from_address(bits.ctypes.state_address)
     return np.frombuffer(numbers, np.uint64)
-
-
-def _compiled(generator: np.random.Generator, out: Array) -> ModuleType | None:
-    fits = type(generator.bit_generator) is np.random.SFC64 and out.dtype == np.float64 and out.flags.carray
-    return _kernels if fits else None
 
 
 def standard_normal(generator: np.random.Generator, out: Array) -> None:
@@ -95,12 +87,12 @@ def standard_normal(generator: np.random.Generator, out: Array) -> None:
     Shapes    out of any shape, float64 (or float32, which numpy always draws)
     """
     whole = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
-    kernels = _compiled(generator, whole)
-    if kernels is None:
+    fits = type(generator.bit_generator) is np.random.SFC64 and whole.dtype == np.float64 and whole.flags.carray
+    if _kernels is None or not fits:
         generator.standard_normal(out=whole, dtype=out.dtype)
     else:
         with generator.bit_generator.lock:
-            kernels.fill_normals(_state(generator.bit_generator), whole.reshape(-1))
+            _kernels.fill_normals(_state(generator.bit_generator), whole.reshape(-1))
     if whole is not out:
         out[...] = whole
 
@@ -111,22 +103,13 @@ def chi(generator: np.random.Generator, degrees: Sequence[int], size: int) -> ND
     Shapes    (len(degrees), size)
     """
     squares = np.empty((len(degrees), size))
-    kernels = _compiled(generator, squares)
-    if kernels is None:
-        _fill_chi_squares(generator, degrees, squares)
-    else:
-        with generator.bit_generator.lock:
-            kernels.fill_chi_squares(_state(generator.bit_generator), np.asarray(degrees, np.int64), squares)
-    return np.sqrt(squares, out=squares)
-
-
-def _fill_chi_squares(generator: np.random.Generator, degrees: Sequence[int], out: NDArray[np.float64]) -> None:
-    for row, nu in zip(out, degrees, strict=True):
+    for row, nu in zip(squares, degrees, strict=True):
         if nu > 2:
             generator.standard_gamma(nu / 2, out=row)
             row *= 2
         else:  # numpy takes other roads to gamma variables of shape 1/2 and 1
             np.square(generator.standard_normal((nu, row.size))).sum(axis=0, out=row)
+    return np.sqrt(squares, out=squares)
 
 
 def gaussian_vectors(

@@ -53,18 +53,6 @@ def test_numba_draws_the_normals_of_numpy(numba: None, seed: int) -> None:
 
 
 @needs_numba
-@pytest.mark.parametrize("degrees", [range(9, -1, -1), [1024, 1023], [3], [2, 0, 1, 100_000], []])
-def test_numba_draws_the_chi_variables_of_numpy(
-    numba: None, degrees: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours, theirs = sfc(2), sfc(2)
-    drawn = chi(ours, degrees, 20_001)
-    monkeypatch.setattr(normals, "_kernels", None)
-    assert np.array_equal(drawn, chi(theirs, degrees, 20_001))
-    assert same_state(ours, theirs)
-
-
-@needs_numba
 def test_other_generators_and_types_are_left_to_numpy(numba: None) -> None:
     for bits in (np.random.PCG64(1), np.random.MT19937(1), np.random.Philox(1)):
         state = bits.state
