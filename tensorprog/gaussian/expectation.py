@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from itertools import product
 from typing import Any
 
@@ -256,18 +256,11 @@ class _Laws:
         """The Hermite coefficients for all laws."""
         return hermite_series(self.function, self.mu, self.sd)
 
-    @cached_property
-    def products(self) -> dict[int, ProductSeries]:
-        """The products with the series of other laws that were asked for."""
-        return {}
 
-    def times(self, other: _Laws) -> ProductSeries | None:
-        """The product of both series, where there are two."""
-        if self.series is None or other.series is None:
-            return None
-        if id(other) not in self.products:
-            self.products[id(other)] = ProductSeries(self.series, other.series)
-        return self.products[id(other)]
+@lru_cache(maxsize=4)
+def _product(one: _Laws, two: _Laws) -> ProductSeries | None:
+    """The product of both series, where there are two."""
+    return None if one.series is None or two.series is None else ProductSeries(one.series, two.series)
 
 
 def _variables(functions: Sequence[RealFunction], laws: Sequence[Array]) -> list[tuple[_Laws, Places]]:
@@ -448,7 +441,7 @@ class _Pairs:
                 steep = steepness(*forms, one.var[self.first], two.var[self.second], self.cov, both)
                 size = size + np.where(same, 0.0, steep)
             return np.asarray(both * size)
-        series = one.times(two)
+        series = _product(one, two)
         assert series is not None and one.series is not None and two.series is not None
         f, g = one.series, two.series
         alone = f.scale[self.first] * g.norm[self.second] + f.norm[self.first] * g.scale[self.second]
@@ -465,7 +458,7 @@ class _Pairs:
 
     def _by_series(self) -> tuple[Estimate, Array | None]:
         """By Mehler's series, with the derivatives by the correlation; not a number where there is none."""
-        series = self.one.times(self.two)
+        series = _product(self.one, self.two)
         if series is None:
             return Estimate(np.full(self.cov.shape, np.nan), np.full(self.cov.shape, np.inf)), None
         size = self.one.sd[self.first] * self.two.sd[self.second]
