@@ -31,6 +31,7 @@ __all__ = [
     "compare_torch",
     "depth",
     "from_torch",
+    "gradient_descent",
     "kl",
     "kl_gaussian",
     "load",
@@ -70,6 +71,7 @@ _HOMES = {
     "rate": "results.rates",
     "backward": "gradients",
     "ntk": "gradients",
+    "gradient_descent": "training",
     "from_torch": "importing",
     "compare_torch": "importing",
 }
@@ -98,6 +100,7 @@ if TYPE_CHECKING:
     from tensorprog.results.divergence import kl, kl_gaussian
     from tensorprog.results.rates import rate
     from tensorprog.show import plots as plots
+    from tensorprog.training import gradient_descent
 
 
 def __getattr__(name: str) -> Any:

@@ -32,6 +32,7 @@ ORDER = """
     shipped
     program
     gradients
+    training
     importing
     sklearn
     jobs

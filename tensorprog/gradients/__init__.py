@@ -32,7 +32,11 @@ def backward(P: Program) -> Program:
     coordinates neither grow nor fall with the width; that of a score is the gradient itself, that of an average
     n**-0.5 times it.  Gradients of vectors are outputs, beside those of P.
 
-    Raises    ProgramError for outputs that are scalars, and functions whose derivative is not known as an expression
+    Outputs that are averages, or functions of averages such as a loss, add sqrt(n) times themselves to the sum, so that
+    grad_<name> of a vector of width n is n times their gradient.
+
+    Raises    ProgramError for outputs that are functions of scores, and functions whose derivative is not known as an
+              expression
     """
     found = Program.from_netsor(adjoint(netsor_of(P, "backward")))
     assert isinstance(found, Program)

@@ -423,13 +423,14 @@ class Backward:
     # -- gradients from readings -----------------------------------------------------------------------------------
 
     def _seeds(self) -> None:
-        """The gradient of each output: a fresh Gaussian vector for each member."""
+        """The gradient of each output: a fresh Gaussian vector for each member, or 1 for an average."""
         for name in self.netsor.outputs:
             family = self.families[name]
-            if not family.vector:
+            if not family.vector and self.scales.get(name) != (AVERAGE,):
                 raise fail(
-                    f"the output {name} is a scalar; gradients are those of sum(xi . y) / sqrt(n), y a vector",
-                    fix="name vectors under outputs",
+                    f"the output {name} is {'a function of scores' if name in self.active else 'a number'}; gradients "
+                    "are those of sum(xi . y) / sqrt(n), y a vector, and of averages",
+                    fix="name vectors, or averages and functions of them, under outputs",
                 )
             if name not in self.active:
                 continue
@@ -440,14 +441,17 @@ class Backward:
             chosen: list[str] = []
             for span, slot in zip(family.ranges, own, strict=True):
                 chosen.append(self.index(span, slot.bare or "", chosen))
-            seed = self.unique(f"xi_{name}")
-            self.initial.append(Initial(seed, tuple(chosen), Number(0), Number(1), None, family.width))
-            self.families[seed] = replace(family, name=seed)
             names = []
             for span, index in zip(family.ranges, chosen, strict=True):
                 new = f"{index}'{len(self.own)}"
                 self.own[new] = span
                 names.append(new)
+            if not family.vector:
+                self._read(Variable(name, slots_of(names)), AVERAGE, Number(1))
+                continue
+            seed = self.unique(f"xi_{name}")
+            self.initial.append(Initial(seed, tuple(chosen), Number(0), Number(1), None, family.width))
+            self.families[seed] = replace(family, name=seed)
             self._read(Variable(name, slots_of(names)), "", Variable(seed, slots_of(names)))
 
     def _pieces(self, name: str, scale: str) -> None:
@@ -464,8 +468,9 @@ class Backward:
                 part = self._inverted(name, reading, slots)
                 found = part if found == Number(0) else simplified(Call("add", (found, part)))
             target = Variable(gradient, slots)
-            if found == Number(0) and not family.vector:
-                found = Call("multiply", (Number(0), Variable(name, slots)))
+            if not family.vector and not variables(found):  # a number for each network all the same
+                nothing = Call("multiply", (Number(0), Variable(name, slots)))
+                found = nothing if found == Number(0) else Call("add", (found, nothing))
             width = family.width if family.vector and not variables(found) and family.width != "n" else ""
             names = {index: index for slot in slots for index in slot.indices}
             self.body.append(Nonlin(target, self.settled(found, names), width))

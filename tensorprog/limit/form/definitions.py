@@ -21,6 +21,7 @@ from tensorprog.language.expr import (
     affine_expr,
     reindexed,
     slots_of,
+    sum_of,
 )
 from tensorprog.language.ir import Dot, Family, Index, MatMul, Netsor, Nonlin, Range, Statement
 from tensorprog.language.schedule import Loop, positions, schedule, upstream
@@ -215,14 +216,16 @@ def _corrected(netsor: Netsor, turned: Sequence[str], fresh: Callable[[str], str
     }
     second: dict[str, Index] = {}
     made: list[Statement] = []
-    for s in netsor.body:
-        if not isinstance(s, MatMul) or s.weight.name not in weights:
-            made.append(s)
+    for statement in netsor.body:
+        if not isinstance(statement, MatMul) or statement.weight.name not in weights:
+            made.append(statement)
             continue
+        s = statement
         own, other = weights[s.weight.name][:: -1 if s.transposed else 1]
         product = replace(s, target=hats[s], weight=replace(s.weight, name=own), transposed=False)
         made.append(product)
-        terms, coefficients = [hats[s]], list[Onsager]()
+        terms: list[Expr] = [hats[s]]
+        coefficients: list[Onsager] = []
         for o in met[s]:
             names = [str(slot.bare) for slot in hats[o].slots if slot.bare]
             for name in names:
@@ -234,7 +237,7 @@ def _corrected(netsor: Netsor, turned: Sequence[str], fresh: Callable[[str], str
             term = Call("multiply", (found, reindexed(o.vector, moved)))
             terms.append(Reduction("sum", tuple(second[name].name for name in names), term) if names else term)
         if met[s]:
-            expr, given = reduce(lambda one, two: Call("add", (one, two)), terms), tuple(coefficients)
+            expr, given = sum_of(terms), tuple(coefficients)
             made += [*given, Corrected(s.target, expr, "", s.span, product=product, other=other, coefficients=given)]
     indices = (*netsor.indices, *second.values())
     return replace(netsor, body=tuple(made), weights=(*netsor.weights, *copies), indices=indices)

@@ -28,7 +28,7 @@ from tensorprog.language.evaluate import (
 from tensorprog.language.expr import Affine, Expr, Number, Variable, indices_of, variables
 from tensorprog.language.initials import InitialLaw, covariance_size, initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range
-from tensorprog.limit.form.definitions import Box, indicator, readings
+from tensorprog.limit.form.definitions import Box, Corrected, indicator, readings
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.indexed import Equations, difference, patterns
@@ -71,6 +71,10 @@ class Numbers(Recursion[Value, IndexedValues]):
     @abstractmethod
     def start_again(self) -> None:
         """Nothing is computed yet: filling in a recurrence did not finish."""
+
+    @abstractmethod
+    def by_moments(self, statement: Corrected) -> bool:
+        """Whether the coefficients of an Onsager term follow from moments, and not with the vectors at points."""
 
     def entered(self, name: str, box: Box) -> None:
         """A recurrence has made members of a Gaussian family known."""

@@ -16,56 +16,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.evaluate import COORDINATE, Scope, broadcast, evaluate
-from tensorprog.language.expr import Variable
-from tensorprog.language.ir import MatMul, Range
-from tensorprog.language.schedule import steps, upstream
+from tensorprog.language.evaluate import broadcast
+from tensorprog.language.ir import Range
+from tensorprog.language.schedule import steps
 from tensorprog.language.weight_members import variances
-from tensorprog.limit.form.definitions import Corrected, place, target_box
+from tensorprog.limit.form.definitions import Corrected
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.moment.numbers import EXACT, Numbers
-from tensorprog.limit.moment.values import REPLICATE, Value
+from tensorprog.limit.moment.values import Value
 
-if TYPE_CHECKING:
-    from tensorprog.limit.moment.points import VectorsAtPoints
-
-__all__ = ["coefficients_at_points", "exact_coefficients"]
+__all__ = ["exact_coefficients"]
 
 Array = NDArray[Any]
-SMALLEST = 1e-6  # of a singular value beside the largest: what is below is rounding in single precision
-
-
-def coefficients_at_points(points: VectorsAtPoints, statement: Corrected, ranges: dict[str, Range], step: int) -> None:
-    """Enter the coefficients of the products that a step makes."""
-    columns, netsor, product, other = points.columns, points.netsor, statement.product, statement.other
-    family = netsor.families[product.target.name]
-    flat = np.arange(math.prod(family.shape)).reshape(family.shape)[place(target_box(product, ranges), family.ranges)]
-    member, column = (table[product.target.name][flat.reshape(-1)] for table in (columns.member, columns.column))
-    members, back = np.unique(member, return_inverse=True)
-    vectors = np.zeros((points.lead, len(members), int(column.max(initial=-1)) + 1, points.total), np.float32)
-    vectors[:, back, column] = _at(points, product.vector, product, ranges).reshape(points.lead, -1, points.total)
-
-    before = _made_before(points, other, members, upstream(netsor, [product.vector.name]), step)
-    stop = int(np.flatnonzero(before.any(axis=0)).max(initial=-1)) + 1
-    before = before[:, :stop]
-    factor = points.factor(other, members, stop) * before[..., None]
-    along = (vectors @ points.normals[other][:, members, :stop].swapaxes(-1, -2)) / points.total
-    found = along @ np.linalg.pinv(factor, SMALLEST)  # rows c with c factor = along
-    found = (found * variances(netsor, product.weight.name)[members][:, None, None])[:, back, column]
-    for coefficient in statement.coefficients:
-        name = coefficient.target.name
-        sizes = math.prod(family.shape), math.prod(netsor.families[coefficient.right.name].shape)
-        entries = points.coefficients.setdefault(name, np.zeros((points.lead, *netsor.families[name].shape)))
-        owned = columns.owner[other][members, :stop] == columns.families[other].index(coefficient.right.name)
-        own, opposite = np.nonzero((owned & before)[back])
-        places = columns.place[other][members, :stop][back[own], opposite]
-        entries.reshape(points.lead, *sizes)[:, flat.reshape(-1)[own], places] = found[:, own, opposite]
 
 
 def exact_coefficients(numbers: Numbers, statement: Corrected) -> dict[str, Value]:
@@ -103,35 +71,3 @@ def exact_coefficients(numbers: Numbers, statement: Corrected) -> dict[str, Valu
         data, off = (part.reshape([stop - start for start, stop in ranges.values()]) for part in parts)
         result[coefficient.target.name] = Value.of(data, tuple(ranges), off)
     return result
-
-
-def _at(points: VectorsAtPoints, vector: Variable, product: MatMul, ranges: Any) -> Array:
-    """The vectors that a product multiplies, over the members of the product.
-
-    Shapes    (replicates, *members, points)
-    """
-    names = [str(slot.bare) for slot in product.target.slots]
-    sizes = {name: ranges[name][1] - ranges[name][0] for name in names}
-    value = evaluate(vector, Scope(points.netsor, ranges, points.read))
-    return np.asarray(
-        broadcast(value, (REPLICATE, *names, COORDINATE), sizes | {REPLICATE: points.lead, COORDINATE: points.total})
-    )
-
-
-def _made_before(points: VectorsAtPoints, weight: str, members: Array, names: Any, step: int) -> Array:
-    """Which products of a weight are made before a step and read by some vectors.
-
-    Shapes    (weight members, columns)
-    """
-    columns, netsor = points.columns, points.netsor
-    found = np.zeros((len(members), columns.owner[weight].shape[1]), bool)
-    for each in points.steps[:step]:
-        target = each.statement.target
-        if columns.weight.get(target.name) == weight and isinstance(each.statement, MatMul) and target.name in names:
-            family, ranges = netsor.families[target.name], each.ranges(netsor.ranges)
-            flat = np.arange(math.prod(family.shape)).reshape(family.shape)
-            flat = flat[place(target_box(each.statement, ranges), family.ranges)].reshape(-1)
-            at = np.searchsorted(members, columns.member[target.name][flat])
-            held = np.isin(columns.member[target.name][flat], members)
-            found[at[held], columns.column[target.name][flat][held]] = True
-    return found

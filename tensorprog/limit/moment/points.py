@@ -41,13 +41,13 @@ from tensorprog.language.evaluate import (
 from tensorprog.language.expr import Affine, Variable, product_of
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Range
 from tensorprog.language.linalg import triangular
-from tensorprog.language.schedule import Step
+from tensorprog.language.schedule import Step, upstream
+from tensorprog.language.weight_members import variances
 from tensorprog.limit.form.definitions import Box, Corrected, place, target_box
 from tensorprog.limit.form.sums_of_functions import ONE, SumsOfFunctions, WeightedFunction
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import need, numbers_at_once
 from tensorprog.limit.moment.numbers import Numbers, initial_draws
-from tensorprog.limit.moment.onsager import coefficients_at_points
 from tensorprog.limit.moment.values import REPLICATE, Value
 
 __all__ = ["FEWEST", "VectorsAtPoints", "variables_drawn"]
@@ -56,6 +56,7 @@ Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 LEAST_LOG2, MOST_LOG2, MOST_GIVEN_LOG2 = 8, 16, 11  # points of a replicate; of one that serves a draw of scores
 NUMBERS = 1 << 26  # numbers held by all points together, about
+SMALLEST = 1e-6  # of a singular value beside the largest: what is below is rounding in single precision
 GIVEN = 1 << 15  # the same of one replicate and one draw of scores
 FEWEST = REPLICATES << LEAST_LOG2  # points for such a draw
 
@@ -224,13 +225,75 @@ class VectorsAtPoints:
         if isinstance(statement, Nonlin):
             axes = (REPLICATE, *(slot.bare or f"={k}" for k, slot in enumerate(statement.target.slots)), COORDINATE)
             if isinstance(statement, Corrected) and not self.numbers.by_moments(statement):
-                coefficients_at_points(self, statement, ranges, number)
+                self._coefficients(statement, ranges, number)
             found = align(evaluate(statement.expr, Scope(self.netsor, ranges, self.read)), axes)
         else:
             found = self._product(name, box)
         shape = (self.lead, *self.netsor.families[name].shape, self.total)
         values = self._values.setdefault(name, np.zeros(shape, np.float32))
         values[(slice(None), *place(box, self.netsor.families[name].ranges))] = found
+
+    def _coefficients(self, statement: Corrected, ranges: dict[str, Range], step: int) -> None:
+        """Enter the coefficients of the Onsager terms of products that a step makes (see `onsager`)."""
+        columns, netsor, product, other = self.columns, self.netsor, statement.product, statement.other
+        family = netsor.families[product.target.name]
+        flat = np.arange(math.prod(family.shape)).reshape(family.shape)[
+            place(target_box(product, ranges), family.ranges)
+        ]
+        member, column = (table[product.target.name][flat.reshape(-1)] for table in (columns.member, columns.column))
+        members, back = np.unique(member, return_inverse=True)
+        vectors = np.zeros((self.lead, len(members), int(column.max(initial=-1)) + 1, self.total), np.float32)
+        vectors[:, back, column] = self._multiplied(product.vector, product, ranges).reshape(self.lead, -1, self.total)
+
+        before = self._made_before(other, members, upstream(netsor, [product.vector.name]), step)
+        stop = int(np.flatnonzero(before.any(axis=0)).max(initial=-1)) + 1
+        before = before[:, :stop]
+        factor = self.factor(other, members, stop) * before[..., None]
+        along = (vectors @ self.normals[other][:, members, :stop].swapaxes(-1, -2)) / self.total
+        found = along @ np.linalg.pinv(factor, SMALLEST)  # rows c with c factor = along
+        found = (found * variances(netsor, product.weight.name)[members][:, None, None])[:, back, column]
+        for coefficient in statement.coefficients:
+            name = coefficient.target.name
+            sizes = math.prod(family.shape), math.prod(netsor.families[coefficient.right.name].shape)
+            entries = self.coefficients.setdefault(name, np.zeros((self.lead, *netsor.families[name].shape)))
+            owned = columns.owner[other][members, :stop] == columns.families[other].index(coefficient.right.name)
+            own, opposite = np.nonzero((owned & before)[back])
+            places = columns.place[other][members, :stop][back[own], opposite]
+            entries.reshape(self.lead, *sizes)[:, flat.reshape(-1)[own], places] = found[:, own, opposite]
+
+    def _multiplied(self, vector: Variable, product: MatMul, ranges: Any) -> Array:
+        """The vectors that a product multiplies, over the members of the product.
+
+        Shapes    (replicates, *members, points)
+        """
+        names = [str(slot.bare) for slot in product.target.slots]
+        sizes = {name: ranges[name][1] - ranges[name][0] for name in names}
+        value = evaluate(vector, Scope(self.netsor, ranges, self.read))
+        return np.asarray(
+            broadcast(value, (REPLICATE, *names, COORDINATE), sizes | {REPLICATE: self.lead, COORDINATE: self.total})
+        )
+
+    def _made_before(self, weight: str, members: Array, names: Any, step: int) -> Array:
+        """Which products of a weight are made before a step and read by some vectors.
+
+        Shapes    (weight members, columns)
+        """
+        columns, netsor = self.columns, self.netsor
+        found = np.zeros((len(members), columns.owner[weight].shape[1]), bool)
+        for each in self.steps[:step]:
+            target = each.statement.target
+            if (
+                columns.weight.get(target.name) == weight
+                and isinstance(each.statement, MatMul)
+                and target.name in names
+            ):
+                family, ranges = netsor.families[target.name], each.ranges(netsor.ranges)
+                flat = np.arange(math.prod(family.shape)).reshape(family.shape)
+                flat = flat[place(target_box(each.statement, ranges), family.ranges)].reshape(-1)
+                at = np.searchsorted(members, columns.member[target.name][flat])
+                held = np.isin(columns.member[target.name][flat], members)
+                found[at[held], columns.column[target.name][flat][held]] = True
+        return found
 
     def _product(self, name: str, box: Box) -> Array:
         """Products in a box: rows of a triangular factor of their covariances with all before, times normals."""

@@ -1,0 +1,259 @@
+"""Steps of gradient descent as a program: forward, backward, and products with weights that have moved.
+
+In the order of the program, for step t with the gradients of all steps s before,
+
+    W_t x    = W x - eta sum_s a_ts sum_p dg_s,p (x_s,p . x)/n      over all products g_p = W x_p of the program
+    W_t^T d  = W^T d - eta sum_s a_ts sum_p x_s,p (dg_s,p . d)/n
+    h_t      = h - eta sum_s a_ts K dh_s                           initial vectors; K is the Gram matrix of a layer
+
+where dz = n dL/dz are the gradients of the loss (`gradients.adjoint`), of order one, and every inner product is an
+average.  So rates are those of the maximal update parametrisation: eta for matrices of width n, eta n for the first
+layer and for the readout f = v.z/n, whatever n is.  a_ts is 1, or with momentum mu the sum of mu**k for k < t - s.
+
+Source    Yang & Hu 2021 (arXiv 2011.14522)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from tensorprog.gradients.assembly import adjoint
+from tensorprog.gradients.derivatives import times
+from tensorprog.language.averages import unused
+from tensorprog.language.errors import fail
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Constant,
+    Expr,
+    Number,
+    Reduction,
+    Variable,
+    affine_expr,
+    reindexed,
+    replace_variables,
+    slots_of,
+    substitute,
+    sum_of,
+)
+from tensorprog.language.ir import ConstantDef, Dot, Index, Initial, MatMul, Netsor, Nonlin, Statement, Table
+
+__all__ = ["training_program"]
+
+
+@dataclass(frozen=True)
+class _Outer:
+    """A part of the gradient by a weight: factor * left (x) right / columns, over the indices of a product."""
+
+    left: Variable
+    right: Variable
+    weight: Variable
+    factor: Expr
+
+
+def training_program(
+    netsor: Netsor,
+    loss: str,
+    steps: int,
+    rate: float = 1.0,
+    rates: Mapping[str, float] | None = None,
+    momentum: float = 0.0,
+) -> Netsor:
+    """The program of a network, and of those that `steps` of full-batch gradient descent on a loss make of it.
+
+    Families of step t have the name of the program with `_t` behind it.  `rates` gives weights and initial vectors
+    rates of their own; 0 keeps them as they are.
+
+    Raises    ProgramError for a loss that is no function of averages, and names that are no parameters
+    """
+    return _Training(netsor, loss, rate, rates or {}, momentum).program(steps)
+
+
+class _Training:
+    """The statements of a training program, as they are made."""
+
+    def __init__(self, netsor: Netsor, loss: str, rate: float, rates: Mapping[str, float], momentum: float) -> None:
+        family = netsor.families.get(loss)
+        if family is None or family.kind != "scalar" or family.shape:
+            said = f"{loss} has indices: a loss is one number" if family and family.kind == "scalar" else ""
+            raise fail(
+                f"{said or f'{loss} is no scalar of the program'}, without indices",
+                fix="a loss such as L = Nonlin(sum[i]((f[i] - y[i])**2)/2), f[i] averages",
+            )
+        self.reported = netsor.outputs
+        self.source = replace(netsor, outputs=(loss,))
+        self.whole = adjoint(self.source)
+        self.momentum, self.names = momentum, {*self.whole.families, *self.whole.index, *self.whole.constant}
+        self.forward = self.whole.body[: len(netsor.body)]
+        self.backward = self.whole.body[len(netsor.body) :]
+        self.moved = [v for v in netsor.initial if f"grad_{v.name}" in self.whole.families]
+        known = {*netsor.weight, *(v.name for v in self.moved)}
+        for name in rates:
+            if name not in known:
+                raise fail(f"{name} is no weight or initial vector that the loss depends on")
+        self.rates = {name: rates.get(name, rate) for name in known}
+        self.renamed = {s.target.name for s in self.whole.body}
+        self.second: dict[str, Index] = {}
+        self.constants: list[ConstantDef] = []
+        self.body: list[Statement] = []
+
+    def program(self, steps: int) -> Netsor:
+        """All steps."""
+        for step in range(steps + 1):
+            for vector in self.moved if step else ():
+                self._move(vector, step)
+            for statement in (*self.forward, *(self.backward if step < steps else ())):
+                self._statement(statement, step)
+        outputs = [
+            self._name(name, step) for step in range(steps + 1) for name in (*self.source.outputs, *self.reported)
+        ]
+        parts: dict[str, Any] = {
+            **self.whole.parts,
+            "name": f"{self.source.name}_training",
+            "title": f"{steps} steps of gradient descent of {self.source.name}",
+            "indices": (*self.whole.indices, *self.second.values()),
+            "constants": (*self.whole.constants, *self.constants),
+            "body": tuple(self.body),
+            "outputs": tuple(dict.fromkeys(outputs)),
+        }
+        return Netsor(**parts)
+
+    # -- names ----------------------------------------------------------------------------------------------------
+
+    def _name(self, name: str, step: int) -> str:
+        """The name of a family at a step; parameters that do not move have one."""
+        moves = name in self.renamed or (step and any(v.name == name and self.rates[name] for v in self.moved))
+        return f"{name}_{step}" if moves else name
+
+    def _at(self, reference: Variable, step: int) -> Variable:
+        return replace(reference, name=self._name(reference.name, step))
+
+    def _copies(self, names: Sequence[str]) -> dict[str, Affine]:
+        """Second indices of the same ranges."""
+        for name in names:
+            if name not in self.second:
+                own = self.whole.index[name]
+                self.second[name] = replace(own, name=unused(f"{name}2", self.names), boundary="", text="")
+        return {name: Affine.index(self.second[name].name) for name in names}
+
+    def _share(self, step: int, before: int) -> float:
+        """How often a gradient of an earlier step has been added."""
+        mu = self.momentum
+        return sum(mu**k for k in range(step - before))
+
+    # -- statements -----------------------------------------------------------------------------------------------
+
+    def _move(self, vector: Initial, step: int) -> None:
+        """Initial vectors after some steps: of one parameter, or of a layer that reads data."""
+        rate = self.rates[vector.name]
+        if not rate:
+            return
+        own = Variable(vector.name, slots_of(vector.indices))
+        joint = [name for name in vector.indices if name in vector.joint]
+        moved = self._copies(joint)
+        gram: Expr = Number(1)
+        if joint:
+            gram = self._gram(vector, moved)
+        terms = []
+        for before in range(step):
+            gradient = Variable(self._name(f"grad_{vector.name}", before), own.slots)
+            part = times(Number(rate * self._share(step, before)), gram, reindexed(gradient, moved))
+            terms.append(Reduction("sum", tuple(str(form.bare) for form in moved.values()), part) if moved else part)
+        self.body.append(Nonlin(self._at(own, step), Call("subtract", (own, sum_of(terms))), ""))
+
+    def _gram(self, vector: Initial, moved: Mapping[str, Affine]) -> Expr:
+        """The Gram matrix of the data behind a layer: as declared, or the covariance."""
+        if vector.data is None and not isinstance(vector.cov, Table):
+            return substitute(vector.cov, {f"{name}_": form for name, form in moved.items()})
+        array = vector.cov.array if isinstance(vector.cov, Table) else None
+        if vector.data is not None:
+            array = vector.data.array @ vector.data.array.T / vector.data.shape[1]
+        name = unused(f"gram_{vector.name}", self.names)
+        indices = (*vector.indices, *(str(form.bare) for form in moved.values()))
+        shape = tuple(stop - start for start, stop in self.whole.families[vector.name].ranges)
+        assert array is not None
+        self.constants.append(ConstantDef(name, Table.of(array.reshape(shape * 2)), indices))
+        return Constant(name, slots_of(indices))
+
+    def _statement(self, statement: Statement, step: int) -> None:
+        """One statement of the program at a step."""
+
+        def put(reference: Variable) -> Variable:
+            return self._at(reference, step)
+
+        target = put(statement.target)
+        if isinstance(statement, Nonlin):
+            self.body.append(replace(statement, target=target, expr=replace_variables(statement.expr, put)))
+        elif isinstance(statement, Dot):
+            left, right = put(statement.left), put(statement.right)
+            self.body.append(replace(statement, target=target, left=left, right=right))
+        else:
+            product = replace(statement, target=target, vector=put(statement.vector))
+            rate = self.rates[statement.weight.name]
+            terms = (
+                [
+                    times(Number(rate * self._share(step, before)), self._along(outer, product))
+                    for before in range(step)
+                    for outer in self._gradient(statement.weight.name, before)
+                ]
+                if rate
+                else []
+            )
+            if terms:
+                first = Variable(unused(f"{target.name}_first", self.names), tuple(s for s in target.slots if s.bare))
+                self.body.append(replace(product, target=first))
+                self.body.append(Nonlin(target, Call("subtract", (first, sum_of(terms)))))
+            else:
+                self.body.append(product)
+
+    def _gradient(self, weight: str, step: int) -> Iterator[_Outer]:
+        """The gradient by a weight at a step, one outer product for each product of the program."""
+        rows, columns = (self.source.width_of(width, 1) for width in self.source.weight[weight].shape)
+        for s in self.forward:
+            if isinstance(s, MatMul) and s.weight.name == weight and f"grad_{s.target.name}" in self.whole.families:
+                gradient = Variable(self._name(f"grad_{s.target.name}", step), s.target.slots)
+                width = self.source.width_of(self.whole.families[s.target.name].width, 1)
+                factor = _root(width)  # n dL/dz of vectors of other widths
+                vector = self._at(s.vector, step)
+                if s.transposed:
+                    yield _Outer(vector, gradient, s.weight, times(factor, _number(rows / columns)))
+                else:
+                    yield _Outer(gradient, vector, s.weight, factor)
+
+    def _along(self, outer: _Outer, product: MatMul) -> Expr:
+        """What a part of the gradient makes of the vector of a product."""
+        rows, columns = (self.source.width_of(width, 1) for width in self.source.weight[product.weight.name].shape)
+        kept, met = (outer.right, outer.left) if product.transposed else (outer.left, outer.right)
+        own = dict.fromkeys(
+            name for part in (outer.left, outer.right, outer.weight) for s in part.slots for name in s.indices
+        )
+        moved, conditions = self._copies(list(own)), list[Expr]()
+        for one, two in zip(outer.weight.slots, product.weight.slots, strict=True):
+            if one.bare and one.at(moved).bare == moved[one.bare].bare and two.bare:
+                moved[one.bare] = two  # the same member of the weight
+            elif one.at(moved) != two:
+                equal = Call("equal", (affine_expr(one.at(moved)), affine_expr(two)))
+                conditions.append(Call("where", (equal, Number(1), Number(0))))
+        vector, met = product.vector, reindexed(met, moved)
+        indices = dict.fromkeys(name for part in (met, vector) for slot in part.slots for name in slot.indices)
+        average = Variable(unused(f"mean_{met.name}_{vector.name}", self.names), slots_of(tuple(indices)))
+        self.body.append(Dot(average, met, vector, "1/n"))
+        scale = _number(rows / columns) if product.transposed else Number(1)
+        term = times(outer.factor, scale, *conditions, average, reindexed(kept, moved))
+        over = [str(form.bare) for name, form in moved.items() if form.bare == self.second[name].name]
+        return Reduction("sum", tuple(over), term) if over else term
+
+
+def _number(value: Fraction) -> Expr:
+    return (
+        Number(value.numerator)
+        if value.denominator == 1
+        else Call("divide", (Number(value.numerator), Number(value.denominator)))
+    )
+
+
+def _root(value: Fraction) -> Expr:
+    return Number(1) if value == 1 else Call("sqrt", (_number(value),))
