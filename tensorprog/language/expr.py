@@ -362,13 +362,16 @@ def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operan
 
     Raises    ProgramError naming the atom and how it is written
     """
-    try:
-        bound = _signature(name).bind(*args, **(params or {}))
-    except TypeError as error:
-        shown = str(_signature(name)).replace("/, ", "").replace(", /", "")
-        raise fail(f"{name} takes {shown}: {error}", fix=f"{name}{shown}", kind=WrongTypeError) from None
-    bound.apply_defaults()
-    given, arity = [as_expr(value) for value in bound.arguments.values()], ATOMS[name].arity
+    arity, count = ATOMS[name].arity, len(ATOMS[name].params)
+    if params or len(args) != arity + count:
+        try:
+            bound = _signature(name).bind(*args, **(params or {}))
+        except TypeError as error:
+            shown = str(_signature(name)).replace("/, ", "").replace(", /", "")
+            raise fail(f"{name} takes {shown}: {error}", fix=f"{name}{shown}", kind=WrongTypeError) from None
+        bound.apply_defaults()
+        args = tuple(bound.arguments.values())
+    given = [as_expr(value) for value in args]
     if name == "negative" and isinstance(given[0], Number):
         return Number(-given[0].value)
     for key, value in zip(ATOMS[name].params, given[arity:], strict=True):
