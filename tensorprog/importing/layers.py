@@ -183,7 +183,8 @@ def added(sketch: Sketch, left: Operand, right: Operand, factor: float = 1.0) ->
         assert isinstance(left, Traced)
         return left.on(axes)
     one, other, axes = met_on(sketch, left, right)
-    if one.outer and other.outer and factor == 1:
+    if one.outer and other.outer:
+        other = other if factor == 1 else multiplied(sketch, other, FixedTensor((factor, factor)))
         return replace(one, axes=axes, outer=(*one.outer, *other.outer))
     one, other = sketch.settled(one), sketch.settled(other)
     copies = sketch.met(one, other)

@@ -83,7 +83,7 @@ def reshaped(sketch: Sketch, value: Traced, shapes: tuple[Shape, Shape]) -> Trac
         )
 
 
-@rule("transpose", "swapaxes", "t", "permute", "movedim", "numpy_T", "mT", "adjoint")
+@rule("transpose", "swapaxes", "t", "permute", "numpy_T", "mT", "adjoint")
 def permuted(sketch: Sketch, call: TracedCall) -> Result:
     """Axes in another order."""
     value = random(sketch, call.tensor(0))
@@ -94,8 +94,6 @@ def permuted(sketch: Sketch, call: TracedCall) -> Result:
     elif call.operation.kind in ("transpose", "swapaxes"):
         a, b = call.plain(1, "dim0") % rank, call.plain(2, "dim1") % rank
         order[a], order[b] = order[b], order[a]
-    elif call.operation.kind == "movedim":
-        raise sketch.refuse("movedim", "use permute")
     else:
         order[-2:] = reversed(order[-2:])
     return value.on(tuple(value.axes[k] for k in order))
