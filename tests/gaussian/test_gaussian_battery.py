@@ -5,7 +5,19 @@ from dataclasses import replace
 import mpmath as mp
 import numpy as np
 import pytest
-from battery import FUNCTIONS, LAWS, MARGINALS, QUADRATURE, REFERENCES, USED, cases, honest, roots, violations
+from battery import (
+    FUNCTIONS,
+    LAWS,
+    MARGINALS,
+    QUADRATURE,
+    REFERENCES,
+    USED,
+    cases,
+    from_atom,
+    honest,
+    roots,
+    violations,
+)
 
 from tensorprog.gaussian import cross, mean
 from tensorprog.language.atoms import ATOMS
@@ -35,9 +47,34 @@ def check(f, g, known):
         assert not bad.size, "\n".join(str([float(column[k]) for column in columns]) for k in bad)
 
 
+SPELLED_IN_MPMATH = {
+    "arctan": mp.atan,
+    "softsign": lambda x: x / (1 + abs(x)),
+    "log_cosh": lambda x: mp.log(mp.cosh(x)),
+    "mish": lambda x: x * mp.tanh(mp.log1p(mp.exp(x))),
+}
+
+
+@pytest.mark.parametrize("name", SPELLED_IN_MPMATH)
+def test_functions_beside_the_battery(name):
+    """E f(X) and E f(X) Y^3, which is an integral over X too."""
+    f, call = from_atom(name), SPELLED_IN_MPMATH[name]
+    cube = from_atom("power", 3)
+    for mu, v, c in ((0.0, 1.0, 0.5), (0.7, 4.0, -1.5), (0.0, 0.09, 0.2)):
+        with mp.workdps(25):
+            sd, slope = mp.sqrt(mp.mpf(v)), mp.mpf(c) / mp.mpf(v)
+            rest = 1 - slope * c  # the variance of Y given X, Y of mean 0 and variance 1
+            edges = sorted({mp.mpf(-14), -mp.mpf(mu) / sd, mp.mpf(14)})
+            weigh = lambda h: mp.quad(lambda z: call(mu + sd * z) * h(slope * sd * z) * mp.npdf(z), edges)  # noqa: B023, E731
+            truths = weigh(lambda y: 1), weigh(lambda y: y**3 + 3 * y * rest)  # noqa: B023
+        for found, truth in zip((mean(f, mu, v), cross(f, cube, mu, 0.0, v, 1.0, c)), truths, strict=True):
+            assert abs(found.value - float(truth)) <= found.error + 1e-16
+            assert found.error < 1e-11
+
+
 def test_the_battery_has_every_atom_of_one_argument_on_the_whole_line():
     whole = {name for name, atom in ATOMS.items() if atom.arity == 1 and atom.domain == (-np.inf, np.inf)}
-    whole -= {"gelu_tanh"}  # is compared with mpmath in test_gaussian_expectation
+    whole -= {"gelu_tanh", *SPELLED_IN_MPMATH}  # are compared with mpmath by themselves
     assert {atom for atom, _ in USED.values()} == whole
     with_parameters = {name for name in whole if ATOMS[name].params}
     assert all(sum(atom == name for atom, _ in USED.values()) > 1 for name in with_parameters)
