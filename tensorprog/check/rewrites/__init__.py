@@ -2,14 +2,14 @@
 
     constants   expressions with the numbers of the constants put in, where that takes something away
     biases      initial vectors in scores as MatMuls of the constant vector 1
-    expand      (c u + d v).k = c (u.k) + d (v.k)
-    move        W (sum_j a_j v_j) = sum_j a_j W v_j behind scores
-    inline      a Nonlin of Nonlins written as one Nonlin
+    linear      expand: (c u + d v).k = c (u.k) + d (v.k); move: W (sum_j a_j v_j) = sum_j a_j W v_j behind scores;
+                inline: a Nonlin of Nonlins written as one Nonlin
+    editor      the program as it is edited
 
-Each is a function of an `Editor` (`editor`): it edits the program wherever it can, and yields what it did; the last
-three are in `linear`.  Statements that no output needs any more go.  `normalize(netsor)` rewrites only what the theorem
-asks for, all but the last; `written_out(netsor)` goes on to the theorem's form, h = phi(g^1, ..., g^m; p_1, ..., p_r),
-as far as there are no recurrences.
+Each rewrite is a function of an `Editor`: it edits the program wherever it can, and yields what it did.  Statements
+that no output needs any more go.  `normalize(netsor)` rewrites only what the theorem asks for, all but `inline`;
+`written_out(netsor)` goes on to the theorem's form, h = phi(g^1, ..., g^m; p_1, ..., p_r), as far as
+there are no recurrences.
 
 Source    the theory page, "Exact rewrites"; Sakai et al. 2025 (arXiv 2506.00846), Theorem 1 and App. A.1
 """

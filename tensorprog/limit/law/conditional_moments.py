@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,6 @@ from tensorprog.limit.memory import budgeted, need, numbers_at_once
 from tensorprog.limit.moment.compilable import bases_of, refuse_cells
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import Value
-
-if TYPE_CHECKING:
-    from tensorprog.limit.law.law import NumericLaw
 
 __all__ = ["ConditionalLaw", "DrawSource", "average", "coefficients", "diagonal", "in_box", "is_linear", "pieces"]
 
@@ -306,7 +303,7 @@ GIVEN_NUMBERS, GIVEN_DRAWS = 1 << 20, 4096  # that are worked on together
 class ConditionalLaw:
     """The Gaussian law of the outputs given scores; leading axes of the scores are draws."""
 
-    def __init__(self, law: NumericLaw, scores: Mapping[str, Array]) -> None:
+    def __init__(self, law: Any, scores: Mapping[str, Array]) -> None:
         self._law, self._scores, self._recursion, self.budget = law, scores, law.recursion, law.budget
         recursion = law.recursion
         self._families = families = recursion.netsor.families

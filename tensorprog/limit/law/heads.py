@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,6 @@ from tensorprog.limit.law.marginals import Marginals
 from tensorprog.limit.law.mixture import Mixture
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tensorprog.limit.moment.values import IndexedValues
-
-if TYPE_CHECKING:
-    from tensorprog.limit.law.law import NumericLaw
 
 __all__ = ["Heads", "InfiniteHeads", "heads"]
 
@@ -279,7 +276,7 @@ class InfiniteHeads(Marginals):
     grade = "extension"
     scores = ()  # there are infinitely many
 
-    def __init__(self, law: NumericLaw, index: str) -> None:
+    def __init__(self, law: Any, index: str) -> None:
         self._law, self.index, self.netsor, self.budget = law, index, law.netsor, law.budget
         if index not in self.netsor.index:
             raise ProgramError(

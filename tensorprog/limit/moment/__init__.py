@@ -12,6 +12,7 @@ families.
     numeric_recursion  the recursion in numbers as laws hold it, with special routes for the next three
     recurrences        step by step: each step fills a row of every covariance
     points             vectors at quasi-random points: cells of LSTMs, batch normalisation, functions of many sums
+    onsager            coefficients of the terms of a matrix beside its transpose, where they are exact
     compilable         what is refused, from the statements alone
 
 `formulas.recursion` is the same recursion with formulas for values.
