@@ -358,7 +358,7 @@ class NumericLaw(Marginals):
                   that have no joint law
         """
         if not isinstance(name, list | tuple):
-            return super().moment(name, order, with_error=with_error)
+            return super().moment(name, order, with_error=with_error)  # type: ignore[arg-type]
         joint, powers = self._joint(name), list(order) if np.ndim(order) == 1 else []
         if len(powers) != joint.size or not all(isinstance(k, int | np.integer) and k >= 0 for k in powers):
             raise ProgramError(f"{joint.size} variables need as many orders, whole numbers, not {order!r}")
