@@ -284,7 +284,11 @@ def limit(
     whole = len(reference.refused()) == len(reference.law.outputs)
 
     def numbers() -> Iterator[Any]:
+        from tensorprog.limit.law.law import widths_text
+
         yield report.blocks()[0]
+        if len(law.widths) > 1:
+            yield paragraph(widths_text(law.widths))
         if infinite is not None:
             yield paragraph(f"the range of {infinite} to infinity, after the widths (extension: a conjecture)")
         for block in reference.blocks():
