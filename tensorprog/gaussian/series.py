@@ -101,24 +101,25 @@ def hermite_series(function: Callable[[Any], RealFunction], mu: Array, sd: Array
 def series(
     function: Callable[[Any], RealFunction], mu: Array, sd: Array, order: int = ORDERS[-1]
 ) -> HermiteSeries | None:
-    """Coefficients by one rule for all laws; None if the function is not smooth enough for it.
+    """Coefficients by one rule for all laws of about one deviation; None if the function is not smooth enough for it.
 
     Shapes    mu, sd (m,)
     Accuracy  the norm of the coefficients' error is taken from a coarser rule
     """
-    # how far the lines parallel to the real axis may be moved without meeting a singularity, at most 4 deviations
-    f = function(slice(None))
+    f, ranked = function(slice(None)), np.argsort(sd, kind="stable")
     length = float(f.features[..., 1].min()) if f.features.size else 1.0
-    y = 0.9 * min(length / max(float(sd.max(initial=0.0)), length / 8), 4.0)
-    rule = (_panels if np.isfinite(f.kinks).any() else _trapezoidal)(2.0 ** (math.floor(8 * math.log2(y)) / 8), order)
-    parts = []
+    rules, parts = _panels if np.isfinite(f.kinks).any() else _trapezoidal, []
     for start in range(0, len(mu), BLOCK):
-        cut = slice(start, start + BLOCK)
+        cut = ranked[start : start + BLOCK]
+        # how far the lines parallel to the real axis may be moved without meeting a singularity, at most 4 deviations
+        y = 0.9 * min(length / max(float(sd[cut].max()), length / 8), 4.0)
+        rule = rules(2.0 ** (math.floor(8 * math.log2(y)) / 8), order)
         part = None if rule is None else _coefficients(function(cut), mu[cut], sd[cut], rule)
         if part is None:
             return None
         parts.append([getattr(part, each.name) for each in fields(part)])
-    return HermiteSeries(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
+    back = np.argsort(ranked)
+    return HermiteSeries(*(np.concatenate(arrays, axis=-1)[..., back] for arrays in zip(*parts, strict=True)))
 
 
 class _Rule(NamedTuple):
