@@ -227,7 +227,8 @@ class Calculus:
                 low = 0.0 if s.left == s.right and s.scale == "1/n" else -INF
                 number = replace(_number(low, INF), depends=frozenset({"average"}))
                 random = s.scale == "n**-0.5" or p in self.structure.random
-                self.statements[p] = Facts(low, depends=frozenset({"score"})) if random else number
+                kind = "given average" if p in self.structure.converging else "score"
+                self.statements[p] = Facts(low, depends=frozenset({kind})) if random else number
         for group in self.structure.groups:
             if group[0] not in self.statements:
                 self._group(group)
@@ -308,6 +309,9 @@ class Calculus:
         if max(found.low, low) <= min(found.high, high):
             found = _tidy(found, low=max(found.low, low), high=min(found.high, high))
         self._known = before
+        steep = found.modulus == INF and found.growth < INF and found.real
+        if steep and found.depends == {"given average"} and all(map(_continuous, walk(expr))):
+            found = _tidy(found, modulus=0.0)  # averages converge given the scores, and so does what is continuous
         if found.averages and (found.growth or found.modulus or found.partial):
             need = f"{expr} is finite and smooth at the limiting value of the averages", expr
             number = _number(*found.interval, found.masked)
@@ -537,6 +541,11 @@ class Calculus:
             return Fault(statement.target, position, "the value is -inf where it is masked", True)
         fault = found.rough if name == "pseudo-Lipschitz" else found.wild
         return fault or Fault(statement.target, position, "nothing is known of it")
+
+
+def _continuous(node: Expr) -> bool:
+    """Whether a part is continuous wherever it is a real number."""
+    return not isinstance(node, Call) or bool(ATOMS[node.atom].continuous) or node.atom == "divide"
 
 
 def _meet(one: Known, two: Known) -> dict[Expr, Interval]:

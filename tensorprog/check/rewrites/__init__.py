@@ -4,6 +4,7 @@
     biases      initial vectors in scores as MatMuls of the constant vector 1
     linear      expand: (c u + d v).k = c (u.k) + d (v.k); move: W (sum_j a_j v_j) = sum_j a_j W v_j behind scores;
                 inline: a Nonlin of Nonlins written as one Nonlin
+    ratios      scores of which only ratios are read, in which their scale cancels, as averages
     editor      the program as it is edited
 
 Each rewrite is a function of an `Editor`: it edits the program wherever it can, and yields what it did.  Statements
@@ -25,6 +26,7 @@ from tensorprog.check.rewrites.biases import biases
 from tensorprog.check.rewrites.constants import constants
 from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
 from tensorprog.check.rewrites.linear import expand, inline, move
+from tensorprog.check.rewrites.ratios import ratios
 from tensorprog.language.ir import MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import upstream
 from tensorprog.language.validity import MAX_STATEMENTS
@@ -76,6 +78,7 @@ def _brought(found: Rewritten, expanded: bool) -> Rewritten:
     if expanded:
         found = _run(found, (biases,)) or found
         found = _run(found, AT_SCORES) or found
+        found = _run(found, (ratios,)) or found
     if not Structure.of(found.netsor).behind_scores:
         return found
     moved = _run(found, BEHIND_SCORES)
