@@ -13,16 +13,12 @@ import numpy as np
 
 from tensorprog.blocks import Block, Code, Picture, code, paragraph, strong
 from tensorprog.blocks.html import Shown
-from tensorprog.finite.plan import kept_families, make_job
-from tensorprog.finite.run import Resources, draw
 from tensorprog.language.averages import with_averages
 from tensorprog.language.builder import Builder
 from tensorprog.language.errors import OutsideError, ProgramError, check_count, fail
 from tensorprog.language.expr import Expr
 from tensorprog.language.files import whole, write_text, writing
 from tensorprog.language.memory import parse_memory
-from tensorprog.results.conditional import with_conditional
-from tensorprog.results.study import default_out
 from tensorprog.shipped import resolve
 from tensorprog.show.terminal import watched
 
@@ -96,6 +92,8 @@ class Program(Builder, Shown):
         from tensorprog.language.writing import FOLDER, pack
 
         text, tables = pack(self.netsor)
+        from tensorprog.results.study import default_out
+
         path = Path(folder) / f"{default_out(self.netsor).name}.yaml"
         for name, array in tables.items():
             file = path.parent / name.removeprefix(FOLDER)
@@ -178,6 +176,10 @@ class Program(Builder, Shown):
                   suffice, WorkerError when an executor loses its workers, NotCompiledError for `conditional` where no
                   output is Gaussian given all but the weights used last
         """
+        from tensorprog.finite.plan import kept_families, make_job
+        from tensorprog.finite.run import Resources, draw
+        from tensorprog.results.conditional import with_conditional
+
         keep = kept_families(self.netsor, keep)  # not names that averages and conditional laws add
         added = with_averages(self.netsor, averages or {})
         beside = with_conditional(added.netsor) if conditional else None
@@ -202,6 +204,8 @@ class Program(Builder, Shown):
 
         Raises    ProgramError for bad arguments
         """
+        from tensorprog.finite.plan import make_job
+
         netsor = with_averages(self.netsor, averages).netsor if averages else self.netsor
         return make_job(netsor, width, 0, method, coordinates, keep).plan
 

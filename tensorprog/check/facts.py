@@ -3,7 +3,8 @@
 |f(x)| <= K (1 + |x|**growth);  |f(x) - f(y)| <= K |x - y| (1 + |x|**modulus + |y|**modulus);
 |f(x)| <= exp(C |x|**exponent).
 
-A property holds, or it is not shown; what is not shown fails where `points` refute it, or where no number is left.
+A property holds, or it is not shown; what is not shown fails where `refutation` finds points that refute it, or where
+no number is left.
 
 Source    Sakai et al. 2025, Def. 2, Prop. 6, Lemma 7; Yang 2019, Def. 5.3
 """

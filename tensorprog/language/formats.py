@@ -15,11 +15,12 @@ from tensorprog.blocks.html import Shown
 from tensorprog.language.builder import FamilyHandle
 from tensorprog.language.errors import ProgramError, UnknownNameError, WrongTypeError, did_you_mean
 from tensorprog.language.expr import Variable
-from tensorprog.language.ir import Netsor
+from tensorprog.language.ir import Netsor, Table
 
 __all__ = [
     "BRACKETS",
     "chance",
+    "constants_json",
     "covariance_table",
     "label",
     "law_number",
@@ -33,6 +34,7 @@ __all__ = [
     "split",
 ]
 
+LISTED = 4096  # entries of a table that is written out
 BRACKETS = "in brackets: the standard error of the last digits"
 
 
@@ -156,3 +158,15 @@ def plain_fields(record: Any) -> dict[str, Any]:
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in asdict(record).items()
     }
+
+
+def constants_json(netsor: Netsor) -> dict[str, Any]:
+    """Constants by name: numbers, nested lists of small tables, the text of expressions."""
+    result: dict[str, Any] = {}
+    for constant in netsor.constants:
+        value = constant.value
+        result[constant.name] = value if isinstance(value, int | float) else str(value)
+        if isinstance(value, Table):
+            small = math.prod(value.shape) <= LISTED
+            result[constant.name] = value.array if small else {"shape": list(value.shape), "file": value.file or None}
+    return result

@@ -16,13 +16,13 @@ from tensorprog.blocks.html import Shown
 from tensorprog.finite.plan import kept_families
 from tensorprog.language.averages import average_members, with_averages
 from tensorprog.language.errors import TensorprogError
-from tensorprog.language.formats import label, members, split
-from tensorprog.language.ir import Netsor, Table
+from tensorprog.language.formats import constants_json, label, members, split
+from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import column
 from tensorprog.results.comparison import AVERAGED, MAX_MEMBERS, Comparison, table_of_widths
-from tensorprog.results.reference import MAX_LISTED, LimitDensity, Reference
+from tensorprog.results.reference import LimitDensity, Reference
 
-__all__ = ["Settings", "Study", "constants_json", "default_out", "finite_json", "settings_of"]
+__all__ = ["Settings", "Study", "default_out", "finite_json", "settings_of"]
 
 OPTIONAL = "first_order", "limit_refused", "densities"  # entries of report.json
 MAX_PICTURED = 6  # outputs in pictures
@@ -155,18 +155,6 @@ def default_out(netsor: Netsor, kind: str = "") -> Path:
 
 
 # ---- numbers as JSON -------------------------------------------------------------------------------------------------
-
-
-def constants_json(netsor: Netsor) -> dict[str, Any]:
-    """Constants by name: numbers, nested lists of small tables, the text of expressions."""
-    result: dict[str, Any] = {}
-    for constant in netsor.constants:
-        value = constant.value
-        result[constant.name] = value if isinstance(value, int | float) else str(value)
-        if isinstance(value, Table):
-            small = math.prod(value.shape) <= MAX_LISTED
-            result[constant.name] = value.array if small else {"shape": list(value.shape), "file": value.file or None}
-    return result
 
 
 def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) -> dict[str, Any]:

@@ -231,7 +231,7 @@ def exit_code(grade: str) -> int:
 
 def header(netsor: Netsor, report: Any) -> dict[str, Any]:
     """The entries that every JSON object begins with."""
-    from tensorprog.results.study import constants_json
+    from tensorprog.language.formats import constants_json
 
     return {"program": netsor.name, "constants": constants_json(netsor), "assumptions": report.to_json()}
 

@@ -15,10 +15,9 @@ from tensorprog.jobs.choices import Choice, choices_of, said
 from tensorprog.jobs.depths.quantities import LONG_NAMES, Curves
 from tensorprog.jobs.depths.question import Question, Variant
 from tensorprog.language.errors import need_xarray
-from tensorprog.language.formats import BRACKETS, quantity
+from tensorprog.language.formats import BRACKETS, constants_json, quantity
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import program_text
-from tensorprog.results.study import constants_json
 from tensorprog.show import plots
 from tensorprog.version import libraries
 

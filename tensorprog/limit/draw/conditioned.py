@@ -5,7 +5,7 @@ the moments that the next layer's scores need are those of a program without sco
 one axis more: the draws are an axis of all values, as replicates are elsewhere.
 
     infinite width   g = W x      Cov(g, g') = sigma**2 E[x x' | draws]          moments, one set for each draw
-    score            q.k / sqrt   e_q^T G e_k, G i.i.d.                          a number for each draw
+    score            q.k / sqrt(n)   e_q^T G e_k, G i.i.d.                          a number for each draw
     finite width d   g = W x      d coordinates e_g . xi, xi i.i.d.              d numbers for each draw
 
 Here e_g are rows of a triangular factor of Cov(g, g'), so that what comes later leaves them as they are.

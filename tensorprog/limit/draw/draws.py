@@ -22,7 +22,7 @@ from tensorprog.language.ir import Dot, MatMul
 from tensorprog.language.memory import amount
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.conditioned import ARRAYS, Conditioned, statements_of, without_coordinates
-from tensorprog.limit.draw.factors import CHUNK, Factor, Normals, Points, Some, Source, Streams, dependent
+from tensorprog.limit.draw.factors import CHUNK, Factor, GivenNormals, Normals, Some, Source, Streams, dependent
 from tensorprog.limit.form.definitions import place, target_box
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.form.weight_columns import Columns
@@ -147,7 +147,7 @@ class Draws:
 
     def at(self, points: Array) -> Conditioned:
         """The moments given draws at points (draws, dim)."""
-        return Conditioned(self.recursion, self.columns, Points(self.sources, points), factors=self._factors)
+        return Conditioned(self.recursion, self.columns, GivenNormals(self.sources, points), factors=self._factors)
 
     def values(self, normals: Normals, names: Collection[str]) -> dict[str, Open]:
         """Draws of variables that are random, or vectors, which have one coordinate, by name.

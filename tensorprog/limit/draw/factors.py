@@ -27,9 +27,9 @@ __all__ = [
     "CHUNK",
     "ROUNDING",
     "Factor",
+    "GivenNormals",
     "Members",
     "Normals",
-    "Points",
     "Some",
     "Source",
     "Streams",
@@ -149,7 +149,7 @@ Source = tuple[Key, tuple[int, ...]]
 CHUNK = 1 << 18  # numbers held at once, about, while draws are evaluated
 
 
-class Points:
+class GivenNormals:
     """Normals of `draws` draws, given as points, source after source.
 
     Shapes    points (draws, numbers)
@@ -184,7 +184,7 @@ class Streams:
         self._at = {key: (position, shape) for position, (key, shape) in enumerate(sources)}
 
     def of(self, key: Key, places: Array) -> Array:
-        """See `Points.of`."""
+        """See `GivenNormals.of`."""
         position, (members, *rest) = self._at[key]
         length = max(1, CHUNK // max(1, self.draws * math.prod(rest)))
         runs, run_of = np.unique(places // length, return_inverse=True)
@@ -206,8 +206,8 @@ class Some:
         self._whole, self._part = whole, part
 
     def of(self, key: Key, places: Array) -> Array:
-        """See `Points.of`."""
+        """See `GivenNormals.of`."""
         return self._whole.of(key, places)[self._part]
 
 
-Normals: TypeAlias = Points | Streams | Some
+Normals: TypeAlias = GivenNormals | Streams | Some

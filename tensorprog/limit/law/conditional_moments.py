@@ -29,7 +29,7 @@ from tensorprog.language.ir import MatMul, Netsor
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.conditioned import ARRAYS, Conditioned, without_coordinates
 from tensorprog.limit.draw.draws import Draws
-from tensorprog.limit.draw.factors import Points
+from tensorprog.limit.draw.factors import GivenNormals
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.marginals import check_points
@@ -355,7 +355,7 @@ class ConditionalLaw:
             given = {name: (Open(value.axes, value.data[start : start + size]), self._families[name].ranges)
                      for name, value in self._values.items()}  # fmt: skip
             draws = min(size, math.prod(self._lead) - start)
-            found = Conditioned(recursion, None, Points([], np.zeros((draws, 0))), given)
+            found = Conditioned(recursion, None, GivenNormals([], np.zeros((draws, 0))), given)
             yield found
             found.forget()
 

@@ -5,9 +5,10 @@ With h_j = W^T y_j made before, W x is a fresh Gaussian vector, the hat of W x, 
     Z^{W x} = hat + v sum_j c_j Z^{y_j},        c = Cov(hats of h)^+ (E[hat_j Z^x])_j,
 
 v the variance of W.  This is Stein's form of c_j = E[dZ^x / dhat_j]: it asks for no derivative, so functions may jump.
-At points the hats of h are L z with normals z, so c is the pseudo-inverse of L^T times the means of z Z^x: the exact
-recursion of `finite.matmul` with averages in place of sums.  Where products are linear in Gaussian vectors, as powers
-of W^T W are, the moments are those of the recursion itself, and exact.
+At points the hats of h are L z with normals z, so c is the pseudo-inverse of L^T times the means of z Z^x
+(`VectorsAtPoints._coefficients`): the exact recursion of `finite.block.Lazy` with averages in place of sums.  Where x
+needs no points and the product is in no recurrence (`by_moments`), c follows from the moments of the recursion itself,
+and is exact where these are: for powers of W^T W, say.
 
 Source    Yang 2020 (arXiv 2009.10685), NetsorT; Bolthausen 2014 for the conditioning behind it
 """
