@@ -129,7 +129,8 @@ class Mixture:
 
         Shapes    (1 + order, sets, *members)
         """
-        centre = self.mean.mean(axis=(0, 1))
+        first = self.mean[0, 0]  # means that are one number leave no rounding
+        centre = first + np.mean([(mean - first).mean(axis=0) for mean in self.mean], axis=0)
         found = np.empty((1 + order, len(self.mean), *centre.shape))
         for k, (mean, var) in enumerate(zip(self.mean, self.var, strict=True)):
             offset, before, last = mean - centre, np.zeros_like(var), np.ones_like(var)
