@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import tensorprog as tp
 from tensorprog import Law
+from tensorprog.language.errors import NotFiniteError
 from tests.reading import loads
 
 Array = NDArray[np.float64]
@@ -161,3 +162,11 @@ outputs: [g]
 """
     found = Law(loads(text)).second_moment("g")
     assert found.error <= 1e-11 * np.abs(np.asarray(found)).max()
+
+
+@pytest.mark.parametrize("size", [1e-160, 1e-300, 1e300])
+def test_sizes_beyond_the_numbers_of_a_computer_are_refused(size: float) -> None:
+    text = f"program: far\ninitial: {{x: {{cov: 1}}}}\nweights: {{W: {size}, V: 1}}\nbody:\n  - g = MatMul(W, x)\n"
+    law = Law(loads(text + "  - h = Nonlin(relu(g))\n  - y = MatMul(V, h)\noutputs: [y]\n"))
+    with pytest.raises(NotFiniteError, match="scale weights and initial vectors"):
+        law.var("y")

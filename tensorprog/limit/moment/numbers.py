@@ -40,6 +40,7 @@ __all__ = ["EXACT", "Numbers", "initial_draws"]
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 COVARIANCES = 3  # arrays of the size of the covariance of initial vectors while it is computed
+LARGEST = 1e150  # second moments whose squares are numbers still
 EXACT = 1e-12  # relative errors that are rounding
 
 
@@ -109,6 +110,12 @@ class Numbers(Recursion[Value, IndexedValues]):
             if all(first == second for first, second in copies):
                 moment = (moment + self.swapped(moment, moment.ranges)).mapped(lambda value: value.scaled(0.5))
         keep(*(array for term in moment.terms for array in term.value.arrays))
+        size = max((float(term.value.bound.value) for term in moment.terms), default=1.0) if f == g else 1.0
+        if 0 < size < 1 / LARGEST or LARGEST < size < np.inf:
+            raise NotFiniteError(
+                f"E[{f}**2] is of the size of {size:.0e}: beyond {LARGEST:.0e} and {1 / LARGEST:.0e} no limit can be "
+                "stated in the numbers of a computer; scale weights and initial vectors"
+            )
         return _finite(moment, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
 
     @contextmanager
