@@ -310,16 +310,16 @@ class InfiniteHeads(Marginals):
     @property
     def error(self) -> float:
         """The largest error of the numbers given so far."""
-        return self._law.error
+        return float(self._law.error)
 
     @property
     def widths(self) -> dict[str, float]:
         """As for `Law.widths`; the number of heads goes to infinity after them."""
-        return self._law.widths
+        return dict(self._law.widths)
 
     def member(self, text: str) -> tuple[str, Box, bool]:
         """Family, box of members, and whether one member is meant, of an output of heads."""
-        found = self._law.member(text)
+        found: tuple[str, Box, bool] = self._law.member(text)
         if found[0] not in self.outputs:
             raise ProgramError(f"{found[0]} is not an output of heads; {did_you_mean(found[0], self.outputs)}")
         return found
