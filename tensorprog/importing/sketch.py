@@ -115,6 +115,7 @@ class Sketch:
         self.tables: dict[str, ConstantDef] = {}
         self.atoms: dict[str, AxisPart] = {}
         self.ratios: dict[str, Fraction] = {}  # widths by name, as multiples of n
+        self.meetings: dict[Any, Variable] = {}  # inner products by their sides and scale: one tensor is one statement
         self.layers: list[AxisPart] = []  # indices that layers became
         self.vectors: set[str] = set()  # families of vectors
         self.products: dict[Any, str] = {}  # families by what they multiply
@@ -362,7 +363,10 @@ class Sketch:
             return value
         whole = inner.left == inner.right or value.power <= -1
         role, scale = ("average", "1/n") if whole else ("score", "n**-0.5")
-        made: Expr = self.state(Dot, inner.left, inner.right, role=role, scale=scale)
+        key = inner.left, inner.right, scale
+        if key not in self.meetings:
+            self.meetings[key] = self.state(Dot, inner.left, inner.right, role=role, scale=scale)
+        made: Expr = self.meetings[key]
         if inner.over:
             made = self.reduced("sum", inner.over, made)
         factor = float(inner.ratio) if whole else math.sqrt(inner.ratio)
