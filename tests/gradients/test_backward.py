@@ -143,11 +143,11 @@ def test_gradients_of_gradients() -> None:
     assert not second.netsor.warnings
 
 
-def test_a_scalar_has_no_gradient_program() -> None:
+def test_a_function_of_scores_has_no_gradient_program() -> None:
     P = tp.Program("p")
     x, W = P.initial("x"), P.weight("W")
     P.outputs(P.dot("p", P.matmul("u", W, x), x))
-    with pytest.raises(ProgramError, match="the output p is a scalar"):
+    with pytest.raises(ProgramError, match="the output p is a function of scores"):
         tp.backward(P)
 
 

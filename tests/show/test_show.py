@@ -128,7 +128,7 @@ def test_pictures(small: tp.Program, tmp_path: Path) -> None:
     names = [line.get_label() for line in left.lines]
     assert names == ["n = 8", "n = 32", "limit", "Gaussian, equal variance"]
     two = tp.plots.density([nets[0], tp.load("attention").run(8, 50)], None, "y[0]")[0]
-    assert [line.get_label() for line in two.lines][:2] == ["small, n = 8", "attention, n = 8"]
+    assert [line.get_label() for line in two.lines][:2] == ["n = 8, small", "n = 8, attention"]
     named = tp.plots.density(nets, law, "y[0]", labels=["narrow", "wide"])[0]
     assert [line.get_label() for line in named.lines][:2] == ["narrow", "wide"]
     panels = tp.plots.convergence(rows, "y[0]", first_order={"kurtosis": (1.0, 0.1)})
