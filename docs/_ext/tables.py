@@ -200,7 +200,7 @@ def commands() -> str:
     """Every command with its options, as `--help` prints them."""
     parts = ["### tp", prose(inspect.cleandoc(main.help or ""))]
     for name, command in main.commands.items():
-        context = click.Context(command, info_name=f"tp {name}")
+        context = click.Context(command, info_name=f"tp {name}", help_option_names=["-h", "--help"])
         records = [
             record
             for parameter in command.get_params(context)
