@@ -26,8 +26,8 @@ def gradient_descent(
 
     `loss` is a scalar without indices, a function of averages such as a readout f[i] = Dot(v, z[i], scale=1/n).  The
     families of step t have their names with `_t` behind; outputs are the loss and all outputs of P at every step.  The
-    rate is eta for weights, eta n for initial vectors; `rates` gives some their own, and 0 keeps a parameter fixed.
-    Correlated initial vectors are a layer on data: they move by their Gram matrix.
+    rate is eta rows/columns for weights, and eta times their width for initial vectors; `rates` gives some their own,
+    and 0 keeps a parameter fixed.  Correlated initial vectors are a layer on data: they move by their Gram matrix.
 
     Raises    ProgramError for a loss that is no function of averages, names that are no parameters, and functions whose
               derivative is not known as an expression

@@ -2,13 +2,13 @@
 
 In the order of the program, for step t with the gradients of all steps s before,
 
-    W_t x    = W x - eta sum_s a_ts sum_p dg_s,p (x_s,p . x)/n      over all products g_p = W x_p of the program
-    W_t^T d  = W^T d - eta sum_s a_ts sum_p x_s,p (dg_s,p . d)/n
+    W_t x    = W x - eta sum_s a_ts sum_p dg_s,p (x_s,p . x)/c      over all products g_p = W x_p; c columns of W
+    W_t^T d  = W^T d - eta sum_s a_ts sum_p x_s,p (dg_s,p . d)/c
     h_t      = h - eta sum_s a_ts K dh_s                           initial vectors; K is the Gram matrix of a layer
 
-where dz = n dL/dz are the gradients of the loss (`gradients.adjoint`), of order one, and every inner product is an
-average.  So rates are those of the maximal update parametrisation: eta for matrices of width n, eta n for the first
-layer and for the readout f = v.z/n, whatever n is.  a_ts is 1, or with momentum mu the sum of mu**k for k < t - s.
+where dz is dL/dz times the width of z (`gradients.adjoint`), of order one.  So rates are those of the maximal update
+parametrisation: eta rows/columns for matrices, and eta times their width for the first layer and the readout f = v.z/n.
+a_ts is 1, or with momentum mu the sum of mu**k for k < t - s.
 
 Source    Yang & Hu 2021 (arXiv 2011.14522)
 """
@@ -157,10 +157,10 @@ class _Training:
         gram: Expr = Number(1)
         if joint:
             gram = self._gram(vector, moved)
-        terms = []
+        terms, width = [], _root(self.source.width_of(vector.width, 1))
         for before in range(step):
             gradient = Variable(self._name(f"grad_{vector.name}", before), own.slots)
-            part = times(Number(rate * self._share(step, before)), gram, reindexed(gradient, moved))
+            part = times(Number(rate * self._share(step, before)), width, gram, reindexed(gradient, moved))
             terms.append(Reduction("sum", tuple(str(form.bare) for form in moved.values()), part) if moved else part)
         self.body.append(Nonlin(self._at(own, step), Call("subtract", (own, sum_of(terms))), ""))
 

@@ -69,6 +69,25 @@ def test_networks_have_the_law_of_descent_on_matrices(momentum: float) -> None:
     assert (np.abs(one.mean(0) - two.mean(0)) < 4.9 * np.sqrt((one.var(0) + two.var(0)) / count)).all()
 
 
+def test_a_readout_of_another_width_moves_by_that_width() -> None:
+    """f = v . z / n with v of width 2n: one step, by numpy on matrices."""
+    n, count, rng = 8, 4000, np.random.default_rng(5)
+    P = tp.gradient_descent(network(hidden=1, widths=True), "L", 1)
+    ours = np.asarray(P.run(n, count, seed=1, keep=["f_1"])["f_1"])
+    found = []
+    for _ in range(count):
+        h = np.linalg.cholesky(GRAM) @ rng.standard_normal((3, n))
+        W, v = rng.standard_normal((2 * n, n)) * (1.5 / n) ** 0.5, rng.standard_normal(2 * n)
+        x = np.tanh(h)
+        z = np.tanh(x @ W.T)
+        df = SHARE * (z @ v / (2 * n) - TARGETS) / 2  # a Dot on the scale 1/n has the width of its operands
+        dg = df[:, None] * v / (2 * n) * (1 - z**2)
+        h, W, v = h - n * GRAM @ (dg @ W * (1 - x**2)), W - 2 * dg.T @ x, v - df @ z
+        found.append(np.tanh(np.tanh(h) @ W.T) @ v / (2 * n))
+    for one, two in zip(ours.T, np.array(found).T, strict=True):
+        assert stats.ks_2samp(one, two).pvalue > 1e-6
+
+
 def test_two_hidden_layers_after_four_steps() -> None:
     """Values from quasi-random coordinates with gradients written by hand, standard errors 6e-5 to 1.1e-4."""
     law = tp.gradient_descent(network(), "L", 4).limit()
@@ -97,6 +116,33 @@ def test_relu_is_right_from_the_second_step_on() -> None:
     drawn = np.asarray(P.run(4096, 60, seed=3, keep=["f_2"])["f_2"])
     spread = drawn.std(axis=0) / 60**0.5
     assert (np.abs(drawn.mean(axis=0) - values) < 4.9 * spread + errors + 2e-3).all()
+
+
+def two_matrices(family: bool) -> tp.Program:
+    """z reads two weights, of which one multiplies z again: as members of a family, or as weights of their own."""
+    P = tp.Program("two")
+    i, k = P.index("i", 2), P.index("k", 2)
+    y = P.constant("y[i]", [1, -1])
+    x = P.nonlin("x[i]", tp.tanh(P.initial("h[i]", cov="where(i == i_, 1, 0.3)")[i]))
+    if family:
+        W = P.weight("W[k]", P.constant("s[k]", [1.5, 0.7])[k])
+        g = P.matmul("g[i,k]", W[k], x[i])
+        g0, g1, last = g[i, 0], g[i, 1], W[1]
+    else:
+        last = P.weight("W1", 0.7)
+        g0, g1 = P.matmul("g0[i]", P.weight("W0", 1.5), x[i])[i], P.matmul("g1[i]", last, x[i])[i]
+    q = P.matmul("q[i]", last, P.nonlin("z[i]", tp.tanh(g0) * tp.tanh(g1 + 1))[i])
+    f = P.dot("f[i]", P.initial("v"), P.nonlin("t[i]", tp.tanh(q[i]))[i], scale="1/n")
+    P.outputs(f, P.nonlin("L", tp.sum[i]((f[i] - y[i]) ** 2) / 4))
+    return tp.gradient_descent(P, "L", 2)
+
+
+def test_members_of_a_weight_that_make_unequal_numbers_of_products() -> None:
+    laws = [two_matrices(family).limit() for family in (True, False)]
+    for name in ("f_1", "f_2"):
+        (one, off), (two, away) = (law.mean(name, with_error=True) for law in laws)
+        assert (np.abs(one - two) <= off + away + 1e-6).all(), name
+        assert np.abs(one).min() > 0.1
 
 
 def test_a_rate_of_zero_keeps_a_parameter() -> None:

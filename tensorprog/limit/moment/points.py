@@ -103,6 +103,23 @@ class VectorsAtPoints:
         return found
 
     @cached_property
+    def made_at(self) -> dict[str, Array]:
+        """The step that makes each product of a weight.
+
+        Shapes    (weight members, columns)
+        """
+        columns = self.columns
+        found = {weight: np.full(owner.shape, len(self.steps)) for weight, owner in columns.owner.items()}
+        for number, step in enumerate(self.steps):
+            name = step.statement.target.name
+            if isinstance(step.statement, MatMul):
+                family = self.netsor.families[name]
+                box = target_box(step.statement, step.ranges(self.netsor.ranges))
+                flat = np.arange(math.prod(family.shape)).reshape(family.shape)[place(box, family.ranges)].reshape(-1)
+                found[columns.weight[name]][columns.member[name][flat], columns.column[name][flat]] = number
+        return found
+
+    @cached_property
     def sources(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the normals of weights and initial vectors that functions or averages read.
 
@@ -245,7 +262,9 @@ class VectorsAtPoints:
         vectors = np.zeros((self.lead, len(members), int(column.max(initial=-1)) + 1, self.total), np.float32)
         vectors[:, back, column] = self._multiplied(product.vector, product, ranges).reshape(self.lead, -1, self.total)
 
-        before = self._made_before(other, members, upstream(netsor, [product.vector.name]), step)
+        read = upstream(netsor, [product.vector.name])
+        met = [number for number, name in enumerate(columns.families[other]) if name in read]
+        before = (self.made_at[other][members] < step) & np.isin(columns.owner[other][members], met)
         stop = int(np.flatnonzero(before.any(axis=0)).max(initial=-1)) + 1
         before = before[:, :stop]
         factor = self.factor(other, members, stop) * before[..., None]
@@ -273,28 +292,6 @@ class VectorsAtPoints:
             broadcast(value, (REPLICATE, *names, COORDINATE), sizes | {REPLICATE: self.lead, COORDINATE: self.total})
         )
 
-    def _made_before(self, weight: str, members: Array, names: Any, step: int) -> Array:
-        """Which products of a weight are made before a step and read by some vectors.
-
-        Shapes    (weight members, columns)
-        """
-        columns, netsor = self.columns, self.netsor
-        found = np.zeros((len(members), columns.owner[weight].shape[1]), bool)
-        for each in self.steps[:step]:
-            target = each.statement.target
-            if (
-                columns.weight.get(target.name) == weight
-                and isinstance(each.statement, MatMul)
-                and target.name in names
-            ):
-                family, ranges = netsor.families[target.name], each.ranges(netsor.ranges)
-                flat = np.arange(math.prod(family.shape)).reshape(family.shape)
-                flat = flat[place(target_box(each.statement, ranges), family.ranges)].reshape(-1)
-                at = np.searchsorted(members, columns.member[target.name][flat])
-                held = np.isin(columns.member[target.name][flat], members)
-                found[at[held], columns.column[target.name][flat][held]] = True
-        return found
-
     def _product(self, name: str, box: Box) -> Array:
         """Products in a box: rows of a triangular factor of their covariances with all before, times normals."""
         family, weight = self.netsor.families[name], self.parts.source(name)
@@ -312,6 +309,9 @@ class VectorsAtPoints:
     def factor(self, weight: str, members: Array, stop: int) -> Array:
         """Triangular factors of the covariance of the first products of some weight members."""
         owner, places = (table[weight][members, :stop] for table in (self.columns.owner, self.columns.place))
+        owner = np.where(
+            self.made_at[weight][members, :stop] <= self._limit, owner, -1
+        )  # what is not made is not known
         families = self.columns.families[weight]
         draws, cov = np.arange(self.lead)[:, None], np.zeros((self.lead, len(members), stop, stop))
         off = np.zeros(cov.shape)
