@@ -23,7 +23,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Literal
 
-from tensorprog.gradients.derivatives import divided, pulled_back, simplified, times
+from tensorprog.gradients.derivatives import divided, pulled_back, root_of, simplified, times
 from tensorprog.language.errors import fail
 from tensorprog.language.expr import (
     Affine,
@@ -283,7 +283,7 @@ class Backward:
         for width in (above, below):
             ratio = next((r for name, r, _ in self.netsor.widths if name == width), Fraction(1))
             sizes.append(Fraction(fixed[width]) if width in fixed else ratio)
-        found = _root(sizes[0] / sizes[1])
+        found = root_of(sizes[0] / sizes[1])
         if (above in fixed) == (below in fixed):
             return found
         if "" not in self._ones:  # sqrt(n), as the Dot of the constant vector 1 with itself
@@ -600,12 +600,3 @@ def _equal(first: Affine, second: Affine) -> Expr:
 
 def _joined(atom: str, conditions: Sequence[Expr]) -> Expr:
     return reduce(lambda first, second: Call(atom, (first, second)), conditions)
-
-
-def _root(ratio: Fraction) -> Expr:
-    """The square root of a number, as a number where it is one."""
-    above, below = math.isqrt(ratio.numerator), math.isqrt(ratio.denominator)
-    exact = above**2 == ratio.numerator and below**2 == ratio.denominator
-    if exact:
-        return divided(Number(above), Number(below))
-    return Call("sqrt", (divided(Number(ratio.numerator), Number(ratio.denominator)),))

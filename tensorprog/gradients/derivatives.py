@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import cache
 
 from tensorprog.language.atoms import ATOMS
@@ -25,7 +26,7 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.parse import Names, parse_expression
 
-__all__ = ["divided", "pulled_back", "simplified", "times"]
+__all__ = ["divided", "fraction", "pulled_back", "root_of", "simplified", "times"]
 
 ARGUMENTS = ("x", "y", "z")
 INFINITE = (Number(math.inf), Number(-math.inf))  # bounds that are none
@@ -73,6 +74,18 @@ def times(*parts: Expr) -> Expr:
 def divided(expr: Expr, by: Expr) -> Expr:
     """The quotient, shortened."""
     return _quotient(None, expr, by)
+
+
+def fraction(value: Fraction) -> Expr:
+    """A ratio of whole numbers."""
+    return divided(Number(value.numerator), Number(value.denominator))
+
+
+def root_of(value: Fraction) -> Expr:
+    """The square root of a ratio, as a ratio where it is one."""
+    above, below = math.isqrt(value.numerator), math.isqrt(value.denominator)
+    exact = above**2 == value.numerator and below**2 == value.denominator
+    return fraction(Fraction(above, below)) if exact else Call("sqrt", (fraction(value),))
 
 
 def _numbers(*parts: Expr) -> bool:

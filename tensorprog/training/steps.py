@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from tensorprog.gradients.assembly import adjoint
-from tensorprog.gradients.derivatives import times
+from tensorprog.gradients.derivatives import fraction, root_of, times
 from tensorprog.language.averages import unused
 from tensorprog.language.errors import fail
 from tensorprog.language.expr import (
@@ -157,7 +156,7 @@ class _Training:
         gram: Expr = Number(1)
         if joint:
             gram = self._gram(vector, moved)
-        terms, width = [], _root(self.source.width_of(vector.width, 1))
+        terms, width = [], root_of(self.source.width_of(vector.width, 1))
         for before in range(step):
             gradient = Variable(self._name(f"grad_{vector.name}", before), own.slots)
             part = times(Number(rate * self._share(step, before)), width, gram, reindexed(gradient, moved))
@@ -216,10 +215,10 @@ class _Training:
             if isinstance(s, MatMul) and s.weight.name == weight and f"grad_{s.target.name}" in self.whole.families:
                 gradient = Variable(self._name(f"grad_{s.target.name}", step), s.target.slots)
                 width = self.source.width_of(self.whole.families[s.target.name].width, 1)
-                factor = _root(width)  # n dL/dz of vectors of other widths
+                factor = root_of(width)  # n dL/dz of vectors of other widths
                 vector = self._at(s.vector, step)
                 if s.transposed:
-                    yield _Outer(vector, gradient, s.weight, times(factor, _number(rows / columns)))
+                    yield _Outer(vector, gradient, s.weight, times(factor, fraction(rows / columns)))
                 else:
                     yield _Outer(gradient, vector, s.weight, factor)
 
@@ -241,19 +240,7 @@ class _Training:
         indices = dict.fromkeys(name for part in (met, vector) for slot in part.slots for name in slot.indices)
         average = Variable(unused(f"mean_{met.name}_{vector.name}", self.names), slots_of(tuple(indices)))
         self.body.append(Dot(average, met, vector, "1/n"))
-        scale = _number(rows / columns) if product.transposed else Number(1)
+        scale = fraction(rows / columns) if product.transposed else Number(1)
         term = times(outer.factor, scale, *conditions, average, reindexed(kept, moved))
         over = [str(form.bare) for name, form in moved.items() if form.bare == self.second[name].name]
         return Reduction("sum", tuple(over), term) if over else term
-
-
-def _number(value: Fraction) -> Expr:
-    return (
-        Number(value.numerator)
-        if value.denominator == 1
-        else Call("divide", (Number(value.numerator), Number(value.denominator)))
-    )
-
-
-def _root(value: Fraction) -> Expr:
-    return Number(1) if value == 1 else Call("sqrt", (_number(value),))

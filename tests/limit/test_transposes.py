@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import tensorprog as tp
+from tests.finite.test_transposes import FAMILY as VECTORS
 from tests.reading import loads
 
 PROGRAMS: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").with_name("transposes.yaml").read_text())
@@ -38,26 +39,9 @@ def test_what_is_linear_is_exact() -> None:
     assert law.kurtosis("y3") == 3
 
 
-FAMILY = """
-program: family
-indices: {i: 2, k: 2, l: 2}
-widths: {d: 2*n}
-initial:
-  x[i]: {mean: 0.3, cov: 0.5**abs(i-i_)}
-weights:
-  W[k]: {variance: 1 + k, shape: [d, n]}
-body:
-  - u[k,i]   = MatMul(W[k], x[i])
-  - r[k,i]   = Nonlin(tanh(u[k,i] + u[k,0]))
-  - y[k,l,i] = MatMul(W[k].T, r[l,i])
-  - z[l,i]   = Nonlin(relu(sum[k](y[k,l,i])) + x[i])
-  - v[l,i]   = MatMul(W[l], z[0,i])
-  - w[i]     = MatMul(W[1].T, v[0,i])
-  - p[i]     = Dot(w[i], z[0,0], scale=1/n)
-  - m[l,i]   = Dot(v[l,i], u[l,0], scale=1/n)
-  - q[l,i]   = Dot(v[l,i], v[0,i], scale=1/n)
-outputs: [p, m, q]
-"""
+AVERAGED = """  - q[l,i]   = Dot(v[l,i], v[0,i], scale=1/n)
+outputs: [p, m, q]"""
+FAMILY = VECTORS.replace("Dot(w[i], x[0]", "Dot(w[i], z[0,0]").replace("outputs: [y, w, v, p, m]", AVERAGED)
 
 THROUGH_TIME = """
 program: through_time

@@ -65,7 +65,7 @@ class Columns:
 
     Shapes    for a MatMul family: `member`, `column` (members,), numbers of the weight member and of the column.  For a
               weight: `owner`, `place` (weight members, columns), the family of a column (by number in `families`; -1
-              beyond the last) and the member of it
+              beyond the last) and the member of it, and `made`, the number of the step that makes it
     """
 
     def __init__(self, netsor: Netsor, steps: Sequence[Step], together: Mapping[str, int] | None = None) -> None:
@@ -77,14 +77,16 @@ class Columns:
         self.families: dict[str, list[str]] = {}
         self.owner: dict[str, Numbers] = {}
         self.place: dict[str, Numbers] = {}
+        self.made: dict[str, Numbers] = {}
+        self._step: dict[str, Numbers] = {}  # of each member of a MatMul family
         self.most = 1 + max((int(np.prod(f.shape)) for f in netsor.families.values() if f.kind == "weight"), default=0)
-        products = [(step, step.statement) for step in steps if isinstance(step.statement, MatMul)]
-        for _, statement in products:
+        products = [(k, step, step.statement) for k, step in enumerate(steps) if isinstance(step.statement, MatMul)]
+        for _, _, statement in products:
             if statement.target.name not in self.weight:
                 self._declare(statement)
         counts = {name: np.zeros(int(np.prod(netsor.families[name].shape)), np.int64) for name in self.families}
-        for step, statement in products:
-            self._count(statement, step.ranges(netsor.ranges), counts[statement.weight.name])
+        for number, step, statement in products:
+            self._count(statement, step.ranges(netsor.ranges), counts[statement.weight.name], number)
         for weight, count in counts.items():
             self._table(weight, count)
         self.source: dict[str, tuple[str, ...]] = {}  # of a score of infinite width: the key of its normals
@@ -116,13 +118,14 @@ class Columns:
         slots = reindexed(weight, positions_of(statement.target)).slots
         self.member[name] = _flat(slots, declared, ranges).reshape(-1)
         self.column[name] = np.full(self.member[name].shape, -1)
+        self._step[name] = np.full(self.member[name].shape, -1)
 
-    def _count(self, statement: MatMul, ranges: Mapping[str, Range], counts: Numbers) -> None:
+    def _count(self, statement: MatMul, ranges: Mapping[str, Range], counts: Numbers, step: int) -> None:
         """Number the members that a step makes known."""
         name = statement.target.name
         box = {str(k): span for k, span in enumerate(target_box(statement, ranges))}
         flat = _flat([Affine.index(axis) for axis in box], self.netsor.families[name], box).reshape(-1)
-        member = self.member[name][flat]
+        member, self._step[name][flat] = self.member[name][flat], step
         order = np.argsort(member, kind="stable")
         ordered = member[order]
         first = np.searchsorted(ordered, ordered)
@@ -132,10 +135,12 @@ class Columns:
     def _table(self, weight: str, counts: Numbers) -> None:
         shape = len(counts), int(counts.max(initial=0))
         self.owner[weight], self.place[weight] = np.full(shape, -1), np.zeros(shape, np.int64)
+        self.made[weight] = np.full(shape, -1)
         for number, name in enumerate(self.families[weight]):
             at = self.member[name], self.column[name]
             self.owner[weight][at] = number
             self.place[weight][at] = np.arange(len(self.member[name]))
+            self.made[weight][at] = self._step[name]
 
     def places(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
         """Numbers of the members that a reference reads, over the indices in its slots."""

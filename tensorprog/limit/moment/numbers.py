@@ -30,6 +30,7 @@ from tensorprog.language.initials import InitialLaw, covariance_size, initial_la
 from tensorprog.language.ir import Initial, Netsor, Range
 from tensorprog.limit.form.definitions import Box, Corrected, indicator, readings
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
+from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.indexed import Equations, difference, patterns
 from tensorprog.limit.moment.recursion import Recursion
@@ -72,6 +73,11 @@ class Numbers(Recursion[Value, IndexedValues]):
     @abstractmethod
     def start_again(self) -> None:
         """Nothing is computed yet: filling in a recurrence did not finish."""
+
+    @property
+    @abstractmethod
+    def weight_columns(self) -> Columns:
+        """The products of every weight, numbered in the order in which they become known."""
 
     @abstractmethod
     def by_moments(self, statement: Corrected) -> bool:

@@ -18,6 +18,7 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Netsor, Nonlin, Range
 from tensorprog.limit.form.definitions import Corrected, reductions
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
+from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.moment.indexed import NOTHING, Equations, solve
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.onsager import exact_coefficients
@@ -81,6 +82,15 @@ class NumericRecursion(Numbers):
         if self._points is None:
             self._points = VectorsAtPoints(self, self.recurrences.steps, self.pointed_families, self._held)
         return self._points
+
+    @property
+    def weight_columns(self) -> Columns:
+        """The products of every weight, numbered in the order in which they become known."""
+        known = self.program.known
+        if "columns" not in known:
+            known["columns"] = Columns(self.netsor, self.recurrences.steps, dict.fromkeys(self.netsor.scores, 0))
+        found: Columns = known["columns"]
+        return found
 
     @property
     def pointed_families(self) -> list[str]:

@@ -24,11 +24,9 @@ from numpy.typing import NDArray
 
 from tensorprog.language.evaluate import broadcast
 from tensorprog.language.ir import Range
-from tensorprog.language.schedule import steps
 from tensorprog.language.weight_members import variances
 from tensorprog.limit.form.definitions import Corrected
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.moment.numbers import EXACT, Numbers
 from tensorprog.limit.moment.values import Value
 
@@ -59,8 +57,8 @@ def exact_coefficients(numbers: Numbers, statement: Corrected) -> dict[str, Valu
         pairs = [(numbers.value_of(numbers.base(name, o)), numbers.pair_ranges(name, o), name, o) for o in opposite]
         covariances.append(np.concatenate([whole(*pair) for pair in pairs], axis=-1))
     (b, b_off), (c, c_off) = np.concatenate(moments, axis=-1), np.concatenate(covariances, axis=-2)
-    columns = Columns(netsor, steps(netsor))
-    rows, met = columns.member[hat], np.concatenate([columns.member[name] for name in opposite])
+    member = numbers.weight_columns.member
+    rows, met = member[hat], np.concatenate([member[name] for name in opposite])
     same = (rows[:, None] == met) * variances(netsor, statement.product.weight.name)[rows][:, None]
     inverse = np.linalg.pinv(c, EXACT, hermitian=True)
     found = b @ inverse * same

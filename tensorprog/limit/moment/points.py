@@ -45,7 +45,6 @@ from tensorprog.language.schedule import Step, upstream
 from tensorprog.language.weight_members import variances
 from tensorprog.limit.form.definitions import Box, Corrected, place, target_box
 from tensorprog.limit.form.sums_of_functions import ONE, SumsOfFunctions, WeightedFunction
-from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import need, numbers_at_once
 from tensorprog.limit.moment.numbers import Numbers, initial_draws
 from tensorprog.limit.moment.values import REPLICATE, Value
@@ -81,7 +80,12 @@ class VectorsAtPoints:
     """
 
     def __init__(self, numbers: Numbers, steps: Sequence[Step], vectors: Sequence[str], held: int) -> None:
-        self.numbers, self.netsor, self.parts = numbers, numbers.netsor, numbers.parts
+        self.numbers, self.netsor, self.parts, self.columns = (
+            numbers,
+            numbers.netsor,
+            numbers.parts,
+            numbers.weight_columns,
+        )
         self.steps, self.vectors, self._held = steps, vectors, held
         self._values: dict[str, Array] = {}
         self.coefficients: dict[str, Array] = {}  # of Onsager terms, over (replicates, *members)
@@ -92,32 +96,6 @@ class VectorsAtPoints:
         self.lead = numbers.replicates[1]
 
     # -- which vectors --------------------------------------------------------------------------------------------
-
-    @cached_property
-    def columns(self) -> Columns:
-        """The products of every weight, numbered in the order in which they become known."""
-        known = self.numbers.program.known
-        if "columns" not in known:
-            known["columns"] = Columns(self.netsor, self.steps, dict.fromkeys(self.netsor.scores, 0))
-        found: Columns = known["columns"]
-        return found
-
-    @cached_property
-    def made_at(self) -> dict[str, Array]:
-        """The step that makes each product of a weight.
-
-        Shapes    (weight members, columns)
-        """
-        columns = self.columns
-        found = {weight: np.full(owner.shape, len(self.steps)) for weight, owner in columns.owner.items()}
-        for number, step in enumerate(self.steps):
-            name = step.statement.target.name
-            if isinstance(step.statement, MatMul):
-                family = self.netsor.families[name]
-                box = target_box(step.statement, step.ranges(self.netsor.ranges))
-                flat = np.arange(math.prod(family.shape)).reshape(family.shape)[place(box, family.ranges)].reshape(-1)
-                found[columns.weight[name]][columns.member[name][flat], columns.column[name][flat]] = number
-        return found
 
     @cached_property
     def sources(self) -> dict[str, tuple[int, ...]]:
@@ -264,7 +242,7 @@ class VectorsAtPoints:
 
         read = upstream(netsor, [product.vector.name])
         met = [number for number, name in enumerate(columns.families[other]) if name in read]
-        before = (self.made_at[other][members] < step) & np.isin(columns.owner[other][members], met)
+        before = (columns.made[other][members] < step) & np.isin(columns.owner[other][members], met)
         stop = int(np.flatnonzero(before.any(axis=0)).max(initial=-1)) + 1
         before = before[:, :stop]
         factor = self.factor(other, members, stop) * before[..., None]
@@ -309,9 +287,8 @@ class VectorsAtPoints:
     def factor(self, weight: str, members: Array, stop: int) -> Array:
         """Triangular factors of the covariance of the first products of some weight members."""
         owner, places = (table[weight][members, :stop] for table in (self.columns.owner, self.columns.place))
-        owner = np.where(
-            self.made_at[weight][members, :stop] <= self._limit, owner, -1
-        )  # what is not made is not known
+        known = self.columns.made[weight][members, :stop] <= self._limit  # what is not made is not known
+        owner = np.where(known, owner, -1)
         families = self.columns.families[weight]
         draws, cov = np.arange(self.lead)[:, None], np.zeros((self.lead, len(members), stop, stop))
         off = np.zeros(cov.shape)
