@@ -17,7 +17,7 @@ from tensorprog.gaussian.function import Left, at_most
 from tensorprog.language.averages import unused, with_averages
 from tensorprog.language.errors import Problem, TensorprogError
 from tensorprog.language.evaluate import Open, Scope, align, evaluate, take, union
-from tensorprog.language.expr import Call, Expr, Number, Variable, variables
+from tensorprog.language.expr import Affine, Call, Expr, Number, Variable, reindexed, slots_of, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
 from tensorprog.language.schedule import schedule, steps_of, upstream
 
@@ -30,6 +30,7 @@ JUMP = 1e-3
 VANISHED = 1e-12  # a second moment that counts as 0
 ATOM = 1e-6  # what counts as 0, in units of the root of the second moment
 
+MEMBERS = 1 << 20  # of a score, of which the mean is looked at
 STEPS = 450  # of recurrences that are followed for a check
 VALUES = 100_000_000  # of functions, that quadrature computes for one check; a few seconds
 RARE = 1e-4  # a probability that a variable with a density has of being that small, and much more
@@ -90,11 +91,12 @@ class LimitAnswers(LimitNumbers):
             report = check(replace(averaged, body=averaged.body[:-1], outputs=tuple(read)), _Upstream())
             if report.grade == "outside":
                 return None
-        value, error, box, whole = coefficients(averaged, averaged.outputs[0])
+        value, error, box, _ = coefficients(averaged, averaged.outputs[0])
         error = SURE * error
         draw, *at = (int(k) for k in np.unravel_index(int(np.argmax(np.abs(value) - error)), value.shape))
-        names = (slot.bare or "" for slot in averaged.body[-1].target.slots)
+        names = [slot.bare for slot in dot.target.slots if slot.bare]
         place = {name: start + k for name, (start, _), k in zip(names, box, at, strict=True)}
+        whole = value.shape[1:] == tuple(stop - start for start, stop in map(netsor.ranges.__getitem__, names))
         number = float(value[(draw, *at)]), float(error[(draw, *at)]), place
         guessed = report is not None and any(claim.standing == "conjecture" for claim in report.claims)
         return ScoreMean(*number, report is not None and len(value) > 1, whole, guessed)
@@ -189,12 +191,17 @@ class _Upstream(LimitAnswers):
 
 
 def _averaged(netsor: Netsor, dot: Dot) -> Netsor:
-    """What is upstream of a Dot, and the Dot as an average, the output."""
+    """What is upstream of a Dot, and the Dot as an average, the output, of the first members along each index."""
     names = upstream(netsor, {dot.left.name, dot.right.name})
     made = [statement for statement in netsor.body if statement.target.name in names]
-    name = unused("average", {*netsor.families, *netsor.index, *netsor.constant})
-    target = Variable(name, tuple(slot for slot in dot.target.slots if slot.bare))
-    return replace(netsor, body=(*made, replace(dot, target=target, scale="1/n")), outputs=(target.name,))
+    taken = {*netsor.families, *netsor.index, *netsor.constant}
+    own = [netsor.index[slot.bare] for slot in dot.target.slots if slot.bare]
+    most = max(2, int(MEMBERS ** (1 / max(1, len(own)))))
+    first = [replace(one, name=unused(one.name, taken), stop=min(one.stop, one.start + most)) for one in own]
+    values = {one.name: Affine.index(other.name) for one, other in zip(own, first, strict=True)}
+    target = Variable(unused("average", taken), slots_of([index.name for index in first]))
+    average = Dot(target, reindexed(dot.left, values), reindexed(dot.right, values), "1/n", dot.span)
+    return replace(netsor, indices=(*netsor.indices, *first), body=(*made, average), outputs=(target.name,))
 
 
 def _shown(values: np.ndarray[Any, Any]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import tensorprog as tp
 from tensorprog.limit.law.conditional_moments import coefficients
 from tests.corpus import Case
 from tests.reading import judge
@@ -249,6 +250,12 @@ L[i,w] = Dot(r[i], h[w])"""
         found[part] = judge(case.load())
     assert found["x[i] + "].consequence == "diverges"
     assert found["x[i] - x[i] + "].consequence == "not covered"
+
+
+@pytest.mark.parametrize("size", [3, 200_000])
+def test_the_size_of_a_family_costs_nothing(size: int) -> None:
+    report = tp.load("attention_tied", s=size).check()
+    assert "is 1 at a=0, i=0, j=0" in report.failing[0].message
 
 
 def test_one_voice_for_each_score() -> None:
