@@ -36,6 +36,7 @@ __all__ = [
     "kl_gaussian",
     "load",
     "ntk",
+    "predict",
     "rate",
     "solve",
     "sweep",
@@ -72,6 +73,7 @@ _HOMES = {
     "backward": "gradients",
     "ntk": "gradients",
     "gradient_descent": "training",
+    "predict": "training",
     "from_torch": "importing",
     "compare_torch": "importing",
 }
@@ -100,7 +102,7 @@ if TYPE_CHECKING:
     from tensorprog.results.divergence import kl, kl_gaussian
     from tensorprog.results.rates import rate
     from tensorprog.show import plots as plots
-    from tensorprog.training import gradient_descent
+    from tensorprog.training import gradient_descent, predict
 
 
 def __getattr__(name: str) -> Any:

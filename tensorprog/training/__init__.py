@@ -1,6 +1,7 @@
 """Training programs: some steps of gradient descent as one longer program, whose limit is that of training.
 
-steps    the program of a network and of the networks that follow from it, step by step
+steps      the program of a network and of the networks that follow from it, step by step
+predict    networks in the kernel regime after gradient flow, from their kernels
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from collections.abc import Mapping
 
 from tensorprog.language.errors import check_count
 from tensorprog.program import Program, netsor_of
+from tensorprog.training.predict import Prediction, predict
 from tensorprog.training.steps import training_program
 
-__all__ = ["gradient_descent"]
+__all__ = ["Prediction", "gradient_descent", "predict"]
 
 
 def gradient_descent(
