@@ -15,10 +15,9 @@ statements of the program, one family each, and m one more:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -31,23 +30,21 @@ from tensorprog.language.expr import (
     Affine,
     Call,
     Expr,
-    IndexValue,
-    Number,
-    Reduction,
     Variable,
     affine_expr,
-    bound_indices,
-    linear_arguments,
+    product_of,
     reindexed,
-    replace_variables,
     slots_of,
     substitute,
+    sum_of,
     variables,
     walk,
 )
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
 from tensorprog.language.samples import Samples
 from tensorprog.language.schedule import upstream
+from tensorprog.limit.form.definitions import ONE, ZERO
+from tensorprog.limit.form.sums_of_functions import Term, branches_apart, linear_terms, summed
 
 __all__ = ["ConditionalProgram", "gaussians", "with_conditional"]
 
@@ -128,7 +125,10 @@ def gaussians(samples: Samples, name: str, position: int) -> tuple[Array, Array]
 
 
 class _Output:
-    """One output as a combination of products by the weights `last`, and what its conditional law takes."""
+    """One output as a sum of terms, and what its conditional law takes.
+
+    `products` has the product that each term is a multiple of, None for other terms; `last` the weights used last.
+    """
 
     def __init__(self, editor: Editor, name: str) -> None:
         self.editor, self.netsor, self.name = editor, editor.netsor, name
@@ -137,13 +137,14 @@ class _Output:
         statement = self._definition(name)
         if statement is None:
             raise NotCompiledError(f"{name} has several definitions, or is an initial vector or a recurrence")
-        self.target: Variable = statement.target
-        self.expr: Expr = self._written_out(statement.expr) if isinstance(statement, Nonlin) else statement.target
+        self.target = statement.target
         self._span = Span(text=f"the conditional law of {name}")
         self._free = tuple(slot.bare for slot in self.target.slots if slot.bare is not None)  # its indices
+        self.terms = self._written_out([(ONE, (), self.target)])
+        self.products = [self._product(vector) for _, _, vector in self.terms]
         self.last = self._last()
 
-    # -- the combination --------------------------------------------------------------------------------------------
+    # -- the terms ---------------------------------------------------------------------------------------------------
 
     def _definition(self, name: str) -> Statement | None:
         """The one statement behind a family, if it is no recurrence."""
@@ -151,72 +152,47 @@ class _Output:
         single = len(places) == 1 and not self.editor.structure.loops(places[0], places[0])
         return self.netsor.body[places[0]] if single else None
 
-    def _written_out(self, expr: Expr) -> Expr:
-        """A combination with linear Nonlins of vectors written out, as long as that is not too long."""
+    def _written_out(self, terms: list[Term]) -> list[Term]:
+        """Terms with linear Nonlins of vectors written out, as long as that is not too long."""
+        longer = [one for term in terms for one in self._opened(term)]
+        nodes = sum(
+            1
+            for number, _, vector in longer
+            for part in (number, ONE if vector is None else vector)
+            for _ in walk(part)
+        )
+        return terms if longer == terms or nodes > MAX_NODES else self._written_out(longer)
 
-        def opened(reference: Variable) -> Expr | None:
-            nonlin = self._definition(reference.name) if reference in terms else None
-            if not isinstance(nonlin, Nonlin) or self.editor.beyond(reference):
-                return None
-            if isinstance(nonlin.expr, Variable) or self._linear(nonlin.expr):
-                with suppress(Stuck):
-                    return self.editor.instance(nonlin, reference, taken)
+    def _opened(self, term: Term) -> list[Term]:
+        number, bound, vector = term
+        nonlin = self._definition(vector.name) if isinstance(vector, Variable) else None
+        if isinstance(vector, Variable) and isinstance(nonlin, Nonlin):
+            with suppress(Stuck):
+                expr = self.editor.instance(nonlin, vector, {*self._free, *bound})
+                found = linear_terms(branches_apart(self.editor.vector, expr), self.editor.vector, self.editor.size_of)
+                if found != [(ONE, (), expr)] or isinstance(expr, Variable):
+                    return [(product_of((number, factor)), (*bound, *over), part) for factor, over, part in found]
+        return [term]
+
+    def _product(self, vector: Expr | None) -> MatMul | None:
+        """The product that a vector is, with its indices, if it is one."""
+        statement = self._definition(vector.name) if isinstance(vector, Variable) else None
+        if not isinstance(vector, Variable) or not isinstance(statement, MatMul) or statement.transposed:
             return None
-
-        terms = self._terms(expr)
-        taken = bound_indices(expr) | {index for slot in self.target.slots for index in slot.indices}
-        longer = replace_variables(expr, opened)
-        return expr if longer == expr or sum(1 for _ in walk(longer)) > MAX_NODES else self._written_out(longer)
-
-    def _linear(self, node: Expr) -> tuple[int, ...]:
-        """Which children of an expression it combines, with scalars, if it is a combination."""
-        return linear_arguments(node, [not self.editor.vector(child) for child in node.children])
-
-    def _picked(self, node: Expr, term: Callable[[Expr], Expr | None]) -> Expr | None:
-        """A combination with other terms, None for 0."""
-        if not self.editor.vector(node) or not self._linear(node):
-            return term(node)
-        if isinstance(node, Reduction):
-            inner = self._picked(node.arg, term)
-            return None if inner is None else replace(node, arg=inner)
-        assert isinstance(node, Call)
-        places = self._linear(node)
-        found = {k: self._picked(node.args[k], term) for k in places}
-        kept = {k: part for k, part in found.items() if part is not None}
-        if not kept:
-            return None
-        args = tuple(kept.get(k, Number(0) if k in places else arg) for k, arg in enumerate(node.args))
-        if node.atom in ("add", "subtract") and len(kept) == 1:
-            return args[0] if 0 in kept else args[1] if node.atom == "add" else Call("negative", args[1:])
-        return replace(node, args=args)
-
-    def _terms(self, expr: Expr) -> list[Expr]:
-        found: list[Expr] = []
-        self._picked(expr, found.append)
-        return found
-
-    def _product(self, term: Expr) -> MatMul | None:
-        """The product that a term is, with the indices of the term, if it is one."""
-        statement = self._definition(term.name) if isinstance(term, Variable) else None
-        if not isinstance(term, Variable) or not isinstance(statement, MatMul) or statement.transposed:
-            return None
-        pairs = zip(statement.target.slots, term.slots, strict=True)
+        pairs = zip(statement.target.slots, vector.slots, strict=True)
         values = {own.bare: slot for own, slot in pairs if own.bare is not None}
-        weight, vector = reindexed(statement.weight, values), reindexed(statement.vector, values)
-        beyond = self.editor.beyond(term) or self.editor.beyond(weight)
-        return None if beyond else MatMul(term, weight, vector)
-
-    # -- the weights used last --------------------------------------------------------------------------------------
+        weight = reindexed(statement.weight, values)
+        beyond = self.editor.beyond(vector) or self.editor.beyond(weight)
+        return None if beyond else MatMul(vector, weight, reindexed(statement.vector, values))
 
     def _last(self) -> frozenset[str]:
         """Weights of products that nothing else in the output depends on."""
-        terms = self._terms(self.expr)
-        products = [product for product in map(self._product, terms) if product is not None]
+        products = [product for product in self.products if product is not None]
         if not products:
             raise NotCompiledError(f"{self.name} is no linear combination of MatMul outputs")
-        known = [product.target for product in products]
-        fixed = {v.name for term in terms if term not in known for v in variables(term)}
-        fixed |= {v.name for v in variables(self.expr) if self.netsor.families[v.name].kind == "scalar"}
+        fixed = {v.name for number, _, _ in self.terms for v in variables(number)}
+        for (_, _, vector), product in zip(self.terms, self.products, strict=True):
+            fixed |= set() if vector is None or product is not None else {v.name for v in variables(vector)}
         weights = last = used = {product.weight.name for product in products}
         while used:
             read = fixed | {(p.vector if p.weight.name in last else p.target).name for p in products}
@@ -228,21 +204,19 @@ class _Output:
             raise NotCompiledError(f"{self.name}: what else it depends on uses {again} as well")
         return frozenset(last)
 
-    def _reads(self, expr: Expr, weight: str) -> list[MatMul]:
-        found = (self._product(v) for v in variables(expr))
-        return [product for product in found if product is not None and product.weight.name == weight]
-
     # -- statements -------------------------------------------------------------------------------------------------
 
     def statements(self) -> tuple[list[Statement], str, str]:
         """What computes the law, and the families of variance and mean, the latter empty for 0."""
         made: list[Statement] = []
-        parts = [self._part(weight, made) for weight in sorted(self.last)]
-        total = reduce(lambda first, second: Call("add", (first, second)), parts)
+        total = sum_of([self._part(weight, made) for weight in sorted(self.last)])
         variance = self._nonlin(f"variance_{self.name}", total, made)
-        own = {product.target for weight in self.last for product in self._reads(self.expr, weight)}
-        rest = self._picked(self.expr, lambda term: None if term in own else term)
-        return made, variance.name, "" if rest is None else self._nonlin(f"mean_{self.name}", rest, made).name
+        rest = sum_of(
+            summed(bound, number if vector is None else product_of((number, vector)))
+            for (number, bound, vector), product in zip(self.terms, self.products, strict=True)
+            if product is None or product.weight.name not in self.last
+        )
+        return made, variance.name, "" if rest == ZERO else self._nonlin(f"mean_{self.name}", rest, made).name
 
     def _nonlin(
         self, name: str, expr: Expr, made: list[Statement], slots: tuple[Affine, ...] | None = None
@@ -256,65 +230,36 @@ class _Output:
     def _part(self, weight: str, made: list[Statement]) -> Expr:
         """What the members of one weight add to the variance, after the statements that it reads."""
         declared = self.netsor.weight[weight]
-        values = self._members(weight)
-        fresh = {k: value.bare for k, value in enumerate(values) if value.bare and value.bare not in self._free}
-        freed = self._freed(self.expr, weight, fresh)
-        combination = self._picked(freed, lambda term: self._vector(term, weight, fresh))
-        assert combination is not None
-        slots = slots_of((*self._free, *fresh.values()))
+        terms = [
+            (number, bound, product)
+            for (number, bound, _), product in zip(self.terms, self.products, strict=True)
+            if product is not None and product.weight.name == weight
+        ]
+        values: list[Affine] = []  # which member is read, slot by slot: a form in the indices, or a new index
+        for place, index in enumerate(declared.indices):
+            forms = {product.weight.slots[place] for _, _, product in terms}
+            one = len(forms) == 1 and {name for form in forms for name in form.indices} <= set(self._free)
+            values.append(forms.pop() if one else Affine.index(self.editor.copy_index(index)))
+        fresh = [value for value in values if value.bare and value.bare not in self._free]
+        combination = sum_of(self._of_member(*term, values) for term in terms)
+        slots = slots_of((*self._free, *(str(value) for value in fresh)))
         if not isinstance(combination, Variable):
             combination = self._nonlin(f"w_{self.name}_{weight}", combination, made, slots)
         square = Variable(self.editor.name(f"square_{self.name}_{weight}"), slots)
         made.append(Dot(square, combination, combination, "1/n", self._span))
         variance = substitute(declared.variance, dict(zip(declared.indices, values, strict=True)))
-        part = square if variance == Number(1) else Call("multiply", (variance, square))
-        return Reduction("sum", tuple(fresh.values()), part) if fresh else part
+        return summed(tuple(map(str, fresh)), product_of((variance, square)))
 
-    def _members(self, weight: str) -> list[Affine]:
-        """Which member of a weight an output reads, slot by slot: a form in its indices, or a new index."""
-        slots = zip(*(product.weight.slots for product in self._reads(self.expr, weight)), strict=True)
-        indices = self.netsor.weight[weight].indices
-        values = []
-        for index, forms in zip(indices, slots, strict=True) if indices else ():
-            one = len(set(forms)) == 1 and set(forms[0].indices) <= set(self._free)
-            values.append(forms[0] if one else Affine(((self.editor.copy_index(index), 1),)))
-        return values
-
-    def _freed(self, node: Expr, weight: str, fresh: Mapping[int, str]) -> Expr:
-        """A combination whose sums do not run over the members of a weight, which the new indices name instead.
-
-        sum_a 1[a = b] f(a) = f(b).
-        """
-        if isinstance(node, Call):
-            return replace(node, args=tuple(self._freed(arg, weight, fresh) for arg in node.args))
-        if not isinstance(node, Reduction) or not self._linear(node):
-            return node
-        arg, left, size = node.arg, list(node.indices), 1
-        for place, new in fresh.items():
-            old = {product.weight.slots[place].bare for product in self._reads(arg, weight)}
-            index = old.pop() if len(old) == 1 else None
-            if index in left and index is not None and self._replaceable(arg, index, new):
-                arg = substitute(arg, {index: Affine(((new, 1),))})
-                left.remove(index)
-                size *= self.editor.size_of(index)
-        arg = self._freed(arg, weight, fresh)
-        rest = replace(node, indices=tuple(left), arg=arg) if left else arg
-        return Call("divide", (rest, Number(size))) if node.reducer == "mean" and size > 1 else rest
-
-    def _replaceable(self, expr: Expr, index: str, new: str) -> bool:
-        """Whether an index may be renamed to one of the same range: no softmax runs over it."""
-        kept = (node for node in walk(expr) if isinstance(node, Reduction) and not node.removes)
-        return self.editor.alike(index, new) and not any(index in node.indices for node in kept)
-
-    def _vector(self, term: Expr, weight: str, fresh: Mapping[int, str]) -> Expr | None:
-        """The vector of a product by the member of a weight that the new indices name; None for other terms."""
-        product = self._product(term)
-        if product is None or product.weight.name != weight:
-            return None
-        result: Expr = product.vector
-        for place, new in fresh.items():
-            slot = product.weight.slots[place]
-            if slot.bare != new:
-                same = Call("equal", (affine_expr(slot), IndexValue(new)))
-                result = Call("multiply", (Call("where", (same, Number(1), Number(0))), result))
-        return result
+    def _of_member(self, number: Expr, bound: tuple[str, ...], product: MatMul, values: Sequence[Affine]) -> Expr:
+        """The vector that a term multiplies one member of a weight by; sum_a 1[a = b] f(a) = f(b)."""
+        weight, vector = product.weight, product.vector
+        for place, value in enumerate(values):
+            form = weight.slots[place]
+            if form.bare in bound and value.bare and self.editor.alike(form.bare, value.bare):
+                named, bound = {form.bare: value}, tuple(name for name in bound if name != form.bare)
+                number = substitute(number, named, along=True)
+                weight, vector = reindexed(weight, named), reindexed(vector, named)
+            elif form != value:
+                same = Call("equal", (affine_expr(form), affine_expr(value)))
+                number = product_of((Call("where", (same, ONE, ZERO)), number))
+        return summed(bound, product_of((number, vector)))

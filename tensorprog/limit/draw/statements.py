@@ -144,7 +144,7 @@ class Statements:
             family = self.netsor.families[reference.name]
             if family.kind == "vector" and readings(reference, family, ranges) != [Reading(reference.slots)]:
                 return None
-        found = tuple(self.parts.split(branches_apart(self.parts, expr)))
+        found = tuple(self.parts.split(branches_apart(self.parts.is_vector, expr)))
         known = all(
             part.function is None
             or formal(part) is not None

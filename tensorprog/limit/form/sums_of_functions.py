@@ -8,7 +8,7 @@ a recurrence without a MatMul between (see `definitions.carried`), which stay as
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -60,10 +60,14 @@ from tensorprog.limit.form.definitions import (
     target_box,
 )
 
-__all__ = ["FORMAL", "ONE", "Inner", "SumsOfFunctions", "WeightedFunction", "position_names"]
+__all__ = [
+    "FORMAL", "ONE", "Inner", "SumsOfFunctions", "Term", "WeightedFunction",
+    "branches_apart", "linear_terms", "position_names", "summed",
+]  # fmt: skip
 
 Step = tuple[int, ...]  # numbers in the slots along which a family is carried
 Inner = tuple[tuple[Expr, Variable, tuple[str, ...]], ...]
+Term = tuple[Expr, tuple[str, ...], Expr | None]  # number * vector, summed over indices; None for the vector 1
 FORMAL = Variable(".")  # the argument of a one-argument function
 MAX_PARTS = 10_000
 MOST_SUMMANDS = 16  # of a factor that is taken apart
@@ -127,7 +131,7 @@ class WeightedFunction:
         """A factor (see `SumsOfFunctions.factors_of`) as an expression in its variables."""
         if self.function is None or self.joint:
             return self.coefficient if self.function is None else self.function
-        form = sum_of(_summed(bound, product_of((weight, variable))) for weight, variable, bound in self.inner)
+        form = sum_of(summed(bound, product_of((weight, variable))) for weight, variable, bound in self.inner)
         return replace_variables(self.function, lambda v: form if v == FORMAL else None)
 
     @property
@@ -294,7 +298,7 @@ class SumsOfFunctions:
                 f"{statement.target} written out in Gaussian variables {large}",
                 "a MatMul or fewer statements between, so that less is written into one function",
             )
-        return written if step else branches_apart(self, written)
+        return written if step else branches_apart(self.is_vector, written)
 
     def written_in(self, reference: Variable, ranges: Mapping[str, Range]) -> Expr | None:
         """What a reference stands for while its indices run over the ranges; None for itself."""
@@ -399,7 +403,7 @@ class SumsOfFunctions:
         slots = tuple(Affine((), a) if b == a + 1 else Affine.index(str(k)) for k, (a, b) in enumerate(box))
         ranges, reference = self.every_range() | {str(k): span for k, span in enumerate(box)}, Variable(name, slots)
         read = self.written_in(reference, ranges)
-        return reference if read is None else branches_apart(self, self.spelled_out(read, ranges))
+        return reference if read is None else branches_apart(self.is_vector, self.spelled_out(read, ranges))
 
     def at(self, name: str, box: Sequence[Range]) -> tuple[WeightedFunction, ...]:
         """Parts of the members in a box; those of one step have what is carried along written out."""
@@ -441,35 +445,13 @@ class SumsOfFunctions:
                     ]
         return None
 
-    def _terms(self, expr: Expr) -> list[tuple[Expr, tuple[str, ...], Expr | None]]:
-        """An expression as a sum of number * vector, over indices; the vector None where there is only a number."""
-        if not self.is_vector(expr):
-            return [(expr, (), None)]
-        if is_call(expr, "add", "subtract"):
-            sign = Number(-1) if expr.atom == "subtract" else ONE
-            return [*self._terms(expr.args[0]), *self._scaled(sign, self._terms(expr.args[1]))]
-        found = factors(expr)
-        if is_call(expr, "negative"):
-            found = [Number(-1), expr.args[0]]
-        elif is_call(expr, "divide") and not self.is_vector(expr.args[1]):
-            found = [Call("divide", (ONE, expr.args[1])), expr.args[0]]
-        numbers = [factor for factor in found if not self.is_vector(factor)]
-        if numbers:
-            others = product_of(factor for factor in found if self.is_vector(factor))
-            return self._scaled(product_of(numbers), self._terms(others))
-        if isinstance(expr, Reduction) and REDUCTIONS[expr.reducer].linear:
-            spans = [self.bound_ranges.get(name) or self.netsor.ranges[name] for name in expr.indices]
-            members = math.prod(stop - start for start, stop in spans)
-            factor = ONE if expr.reducer == "sum" else Number(1 / members)
-            inside = ((number, (*expr.indices, *bound), term) for number, bound, term in self._terms(expr.arg))
-            return self._scaled(factor, inside)
-        return [(ONE, (), expr)]
+    def _terms(self, expr: Expr) -> list[Term]:
+        """An expression as a sum of terms."""
+        return linear_terms(expr, self.is_vector, self._size)
 
-    @staticmethod
-    def _scaled(
-        factor: Expr, terms: Iterable[tuple[Expr, tuple[str, ...], Expr | None]]
-    ) -> list[tuple[Expr, tuple[str, ...], Expr | None]]:
-        return [(product_of((factor, number)), bound, term) for number, bound, term in terms]
+    def _size(self, index: str) -> int:
+        start, stop = self.bound_ranges.get(index) or self.netsor.ranges[index]
+        return stop - start
 
     def function_part(self, expr: Expr) -> WeightedFunction:
         """A nonlinear expression as a function of one affine form, where it is one."""
@@ -522,13 +504,41 @@ class SumsOfFunctions:
         weights, offset = dict[tuple[Variable, tuple[str, ...]], Expr](), cast(Expr, ZERO)
         for number, bound, term in self._terms(node):
             if term is None:
-                offset = sum_of((offset, _summed(bound, number)))
+                offset = sum_of((offset, summed(bound, number)))
             elif isinstance(term, Variable):
                 known = weights.get((term, bound))
                 weights[term, bound] = number if known is None else Call("add", (known, number))
             else:
                 return None
         return tuple((c, *key) for key, c in sorted(weights.items(), key=lambda item: str(item[0]))), offset
+
+
+def linear_terms(expr: Expr, is_vector: Callable[[Expr], bool], size: Callable[[str], int]) -> list[Term]:
+    """An expression as a sum of number * vector, over indices; the vector None where there is only a number."""
+
+    def go(node: Expr) -> list[Term]:
+        if not is_vector(node):
+            return [(node, (), None)]
+        if is_call(node, "add", "subtract"):
+            sign = Number(-1) if node.atom == "subtract" else ONE
+            return [*go(node.args[0]), *scaled(sign, go(node.args[1]))]
+        found = factors(node)
+        if is_call(node, "negative"):
+            found = [Number(-1), node.args[0]]
+        elif is_call(node, "divide") and not is_vector(node.args[1]):
+            found = [Call("divide", (ONE, node.args[1])), node.args[0]]
+        numbers = [factor for factor in found if not is_vector(factor)]
+        if numbers:
+            return scaled(product_of(numbers), go(product_of(factor for factor in found if is_vector(factor))))
+        if isinstance(node, Reduction) and REDUCTIONS[node.reducer].linear:
+            factor = ONE if node.reducer == "sum" else Number(1 / math.prod(map(size, node.indices)))
+            return scaled(factor, [(number, (*node.indices, *bound), term) for number, bound, term in go(node.arg)])
+        return [(ONE, (), node)]
+
+    def scaled(factor: Expr, terms: Iterable[Term]) -> list[Term]:
+        return [(product_of((factor, number)), bound, term) for number, bound, term in terms]
+
+    return go(expr)
 
 
 def _of_one_form(parts: list[WeightedFunction]) -> list[WeightedFunction]:
@@ -547,7 +557,8 @@ def _of_one_form(parts: list[WeightedFunction]) -> list[WeightedFunction]:
     return [WeightedFunction(ONE, (), function, form), *others] if len(own) > 1 else parts
 
 
-def _summed(bound: tuple[str, ...], term: Expr) -> Expr:
+def summed(bound: tuple[str, ...], term: Expr) -> Expr:
+    """The sum over indices of an expression."""
     return Reduction("sum", bound, term) if bound and term != ZERO else term
 
 
@@ -556,14 +567,14 @@ def _reduces_numbered(expr: Expr) -> bool:
     return any(v.name.startswith(".") for node in reductions(expr) for v in variables(node))
 
 
-def branches_apart(parts: SumsOfFunctions, expr: Expr) -> Expr:
+def branches_apart(is_vector: Callable[[Expr], bool], expr: Expr) -> Expr:
     """where(c, x, y) as where(c, 1, 0) * x + where(c, 0, 1) * y, so that sums and products can be taken apart."""
 
     def change(node: Expr) -> Expr | None:
-        if not is_call(node, "where") or parts.is_vector(node.args[0]):
+        if not is_call(node, "where") or is_vector(node.args[0]):
             return None
-        condition, *branches = node.args[0], *(branches_apart(parts, branch) for branch in node.args[1:])
-        numbers = [branch for branch in branches if not parts.is_vector(branch)]
+        condition, *branches = node.args[0], *(branches_apart(is_vector, branch) for branch in node.args[1:])
+        numbers = [branch for branch in branches if not is_vector(branch)]
         if len(numbers) == 2 or not all(isinstance(b, Number) and math.isfinite(b.value) for b in numbers):
             return Call("where", (condition, *branches))
         masks = Call("where", (condition, ONE, ZERO)), Call("where", (condition, ZERO, ONE))
@@ -613,10 +624,10 @@ def running_sum(parts: SumsOfFunctions, name: str) -> tuple[int, Expr] | None:
     def decay(since: Affine) -> Expr:
         return ONE if factor == ONE else Call("power", (factor, affine_expr(Affine.index(here) - since)))
 
-    added = sum_of(_summed(b, c if v is None else product_of((c, v))) for c, b, v in terms if v is not reference)
+    added = sum_of(summed(b, c if v is None else product_of((c, v))) for c, b, v in terms if v is not reference)
     known = Call("where", (Call("less_equal", (affine_expr(step), IndexValue(here))), decay(step), ZERO))
-    summed = Reduction("sum", (name_k,), product_of((known, substitute(added, {here: step}))))
+    total = Reduction("sum", (name_k,), product_of((known, substitute(added, {here: step}))))
     first = tuple(Affine((), start - 1) if str(k) == here else s for k, s in enumerate(reference.slots))
     ranges = {str(k): span for k, span in enumerate(box)}
     base = parts.read(Variable(name, first), ranges, others) if others else None
-    return own[0], summed if base is None else sum_of((product_of((decay(first[moved[0]]), base)), summed))
+    return own[0], total if base is None else sum_of((product_of((decay(first[moved[0]]), base)), total))
