@@ -40,10 +40,12 @@ __all__ = ["cross", "mean"]
 # an answer whose error exceeds this, relative to the size of the functions, lets the next method try as well
 ENOUGH = 1e-12
 PAIRS, LAWS = 1 << 15, 1 << 12  # pairs, and laws of one variable or pairs on panels, at once
+MANY = 1 << 14  # laws of a function with closed forms that are not looked through for equal ones
 # relative errors of laws up to this pass on as they are; what larger ones do is seen by differences
 PASSED = 1e-10
 # distance from a kink at which a jump is looked for, relative to the place of the kink, or absolute at 0
 NEAR, NEAR_ZERO = 1e-7, 1e-100
+UNIT = Elementary(1.0, 1.0, 0.0, (), ())  # the function that is 1
 
 
 def mean(f: RealFunction, mu: ArrayLike | Estimate, var: ArrayLike | Estimate) -> Estimate:
@@ -216,6 +218,8 @@ class _Laws:
     @cached_property
     def means(self) -> Estimate:
         """E f(X): the value where there is no variance, exactly 0 for odd functions at mean 0."""
+        if self.closed is not None:
+            return kernel(self.closed, UNIT, self.var, np.zeros(()), np.zeros(()))
         value, error = np.zeros((2, *self.mu.shape))
         for cut in _cuts(len(self.mu), LAWS if self.shape is None else len(self.mu)):
             f, mu, _ = side = self.side(cut)
@@ -234,6 +238,8 @@ class _Laws:
     @cached_property
     def sizes(self) -> Array:
         """sqrt(E f^2), to a digit or so."""
+        if self.closed is not None:
+            return np.sqrt(np.maximum(kernel(self.closed, self.closed, self.var, self.var, self.var).value, 0.0))
         return crude_norm(*self.side(slice(None)))
 
     @cached_property
@@ -268,17 +274,21 @@ def _variables(functions: Sequence[RealFunction], laws: Sequence[Array]) -> list
     keys = [m + 1j * v for m, v in zip(laws[::2], laws[1::2], strict=True)]
     known: dict[RealFunction, tuple[Array, _Laws]] = {}
     found: list[tuple[_Laws, Places]] = []
-    for f, key in zip(functions, keys, strict=True):
-        plain = _plain(f)
+    for k, (f, key) in enumerate(zip(functions, keys, strict=True)):
+        plain, own = _plain(f), [k.ravel() for h, k in zip(functions, keys, strict=True) if h is f]
         if plain is None:
             shape = _batch(f, key.shape)
             every = np.broadcast_to(key, shape).ravel()
             found.append((_Laws(f, every.real, every.imag, shape), np.arange(every.size).reshape(shape)))
             continue
+        # looking for equal laws takes longer than closed forms do
+        each = sum(map(len, own)) > MANY and elementary(plain) is not None and not any(k.real.any() for k in own)
         if f not in known:
-            different = np.unique(np.concatenate([k.ravel() for h, k in zip(functions, keys, strict=True) if h is f]))
+            different = np.concatenate(own) if each else np.unique(np.concatenate(own))
             known[f] = different, _Laws(plain, different.real.copy(), different.imag.copy())
-        found.append((known[f][1], np.asarray(np.searchsorted(known[f][0], key))))
+        start = len(own[0]) if k and functions[0] is f else 0
+        places = start + np.arange(key.size).reshape(key.shape) if each else np.searchsorted(known[f][0], key)
+        found.append((known[f][1], np.asarray(places)))
     return found
 
 

@@ -23,13 +23,16 @@ from tensorprog.language.expr import (
     Variable,
     index_names,
     indices_of,
+    is_call,
     product_of,
+    rebuild,
     replace_variables,
     substitute,
     variables,
     walk,
 )
 from tensorprog.language.ir import Range
+from tensorprog.limit.form.definitions import ZERO
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, SumsOfFunctions, WeightedFunction
 from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.moment.indexed import Equations
@@ -54,6 +57,22 @@ class NumberedFactor:
     def plain(self) -> Expr:
         """The body of a function of one variable, written in FORMAL."""
         return replace_variables(self.body, lambda v: FORMAL if v.name.startswith(".") else None)
+
+    @cached_property
+    def shifted(self) -> tuple[Expr, Expr]:
+        """The body of a function of one variable, and what it adds to the variable wherever it reads it.
+
+        A shift that differs from draw to draw belongs to the law: functions whose parameters vary cost as many times
+        more as there are draws.
+        """
+        sums = {node for node in walk(self.plain) if is_call(node, "add") and node.args[0] == FORMAL}
+        if len(sums) != 1:
+            return self.plain, ZERO
+        (total,) = sums
+        shift = total.args[1]
+        body = rebuild(self.plain, lambda node: FORMAL if node == total else None)
+        alone = list(variables(self.plain)).count(FORMAL) == list(variables(body)).count(FORMAL)
+        return (body, shift) if alone and (self.averages or self.indices) else (self.plain, ZERO)
 
     @cached_property
     def averages(self) -> list[Variable]:
@@ -156,11 +175,13 @@ class _Law:
         return self.numbers.of_averages(averages, self.ranges, lambda scope: self._expectation(block, scope))
 
     def _expectation(self, block: Sequence[NumberedFactor], scope: Scope) -> Value:
-        bodies = [factor.plain for factor in block]
         if len(block) > 2 or any(len(factor.places) > 1 for factor in block):
             return self._several(block, scope)
+        bodies, shifts = zip(*(factor.shifted for factor in block), strict=True)
         places = [factor.places[0] for factor in block]
         means = [self.mean(place) for place in places]
+        for k, by in enumerate(evaluate(shift, scope) for shift in shifts):
+            means[k] = means[k] + Value.of(by.data, by.axes)
         if all(body == FORMAL for body in bodies):
             return means[0] if len(block) == 1 else self.cov(*places) + means[0] * means[1]
         moments = [*means, *(self.cov(place, place) for place in places)]
