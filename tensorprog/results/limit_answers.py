@@ -32,7 +32,7 @@ ATOM = 1e-6  # what counts as 0, in units of the root of the second moment
 
 MEMBERS = 1 << 20  # of a score, of which the mean is looked at
 STEPS = 450  # of recurrences that are followed for a check
-VALUES = 100_000_000  # of functions, that quadrature computes for one check; a few seconds
+VALUES = 200_000_000  # of functions, that quadrature computes for one check; a few seconds
 RARE = 1e-4  # a probability that a variable with a density has of being that small, and much more
 
 
@@ -85,11 +85,11 @@ class LimitAnswers(LimitNumbers):
         from tensorprog.limit.form.definitions import random_families
         from tensorprog.limit.law.conditional_moments import coefficients
 
-        averaged, report = _averaged(netsor, dot), None
+        averaged = _averaged(netsor, dot)
         read = [name for name in dict.fromkeys((dot.left.name, dot.right.name)) if netsor.families[name].statements]
         if not random_families(netsor).isdisjoint(read):
-            report = check(replace(averaged, body=averaged.body[:-1], outputs=tuple(read)), _Upstream())
-            if report.grade == "outside":
+            before = replace(averaged, body=averaged.body[:-1], outputs=tuple(read))
+            if check(before, _Upstream()).grade == "outside":
                 return None
         value, error, box, _ = coefficients(averaged, averaged.outputs[0])
         error = SURE * error
@@ -98,8 +98,7 @@ class LimitAnswers(LimitNumbers):
         place = {name: start + k for name, (start, _), k in zip(names, box, at, strict=True)}
         whole = value.shape[1:] == tuple(stop - start for start, stop in map(netsor.ranges.__getitem__, names))
         number = float(value[(draw, *at)]), float(error[(draw, *at)]), place
-        guessed = report is not None and any(claim.standing == "conjecture" for claim in report.claims)
-        return ScoreMean(*number, report is not None and len(value) > 1, whole, guessed)
+        return ScoreMean(*number, len(value) > 1, whole)
 
     @_if_compiled
     def singular(self, netsor: Netsor, expr: Expr) -> str | None:

@@ -23,6 +23,7 @@ PARAMS = {
 }
 UNARY = [(atom, params) for atom in ATOMS.values() if atom.arity == 1 for params in PARAMS.get(atom.name, [()])]
 BINARY = [atom for atom in ATOMS.values() if atom.arity == 2]
+ENCLOSED = [atom for atom in BINARY if atom.image is not None]  # the range of a product follows in check.facts
 EXTREME = np.array([0.0, 1e-300, 1e-12, 1e-6, 1e-3, 0.5, 1.0, 2.0, 10.0, 50.0, 500.0, 1e4])
 IDS = [f"{atom.name}{params or ''}" for atom, params in UNARY]
 each = pytest.mark.parametrize(("atom", "params"), UNARY, ids=IDS)
@@ -212,7 +213,7 @@ def test_terms_reproduce_the_values(atom: Atom, params: tuple[float, ...]) -> No
     np.testing.assert_allclose(total, values(atom, x, params), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("atom", BINARY, ids=[atom.name for atom in BINARY])
+@pytest.mark.parametrize("atom", ENCLOSED, ids=[atom.name for atom in ENCLOSED])
 def test_image_of_binary_atoms(atom: Atom) -> None:
     rng = np.random.default_rng(13)
     assert atom.image is not None

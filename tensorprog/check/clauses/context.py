@@ -63,7 +63,6 @@ class ScoreMean:
     place: Mapping[str, int] = field(default_factory=dict)
     random: bool = False
     whole: bool = True  # whether all members were looked at
-    conjecture: bool = False  # whether it rests on the conjecture on iterated layers
 
     @property
     def zero(self) -> bool:

@@ -6,24 +6,14 @@ import math
 
 import numpy as np
 
-from tensorprog.language.atoms.core import INF, Atom, Interval, Regularity, register
-from tensorprog.language.atoms.outward import hull, near, product, quotient, sums
-
-__all__: list[str] = []
-
-
-def _products(first: Interval, second: Interval) -> Interval:
-    return hull(*(product(a, b) for a in first for b in second))
-
-
-def _quotients(first: Interval, second: Interval) -> Interval:
-    if second[0] <= 0 <= second[1]:
-        return -INF, INF
-    return hull(*(quotient(a, b) for a in first for b in second))
+from tensorprog.language.atoms.core import INF, Atom, Interval, Regularity, near, register
 
 
 def _added(first: Interval, second: Interval) -> Interval:
-    return sums(first[0], second[0])[0], sums(first[1], second[1])[1]
+    """Enclosure of a sum, in which whole numbers and halves are exact."""
+    ends = (a + b for a, b in zip(first, second, strict=True))
+    low, high = (near(x, exact=abs(x) < 2**52 and (2 * x).is_integer()) for x in ends)
+    return low[0], high[1]
 
 
 def _raised(x: float, exponent: float) -> Interval:
@@ -43,8 +33,8 @@ def _power_image(interval: Interval, exponent: float) -> Interval:
         return -INF, INF
     if exponent < 0 and low <= 0 <= high:
         return (0.0, INF) if exponent % 2 == 0 or low >= 0 else (-INF, INF)
-
-    least, most = hull(_raised(low, exponent), _raised(high, exponent))
+    ends = [*_raised(low, exponent), *_raised(high, exponent)]
+    least, most = min(ends), max(ends)
     if exponent % 2 == 0:
         least = 0.0 if exponent > 0 and low < 0 < high else max(least, 0.0)
     return least, most
@@ -126,7 +116,6 @@ register(
         numpy=np.multiply,
         pullback=("d * y", "d * x"),
         sympy=lambda sp, a, b: a * b,
-        image=_products,
         regularity=Regularity(2, 1),
         doc="x * y",
     )
@@ -139,7 +128,6 @@ register(
         numpy=np.divide,
         pullback=("d / y", "-d * x / y**2"),
         sympy=lambda sp, a, b: a / b,
-        image=_quotients,
         doc="x / y; pseudo-Lipschitz only where y stays away from 0",
     )
 )

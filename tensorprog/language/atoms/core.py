@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,11 +11,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.atoms.outward import Interval, enclosed, near
+__all__ = ["ATOMS", "INF", "Atom", "Interval", "Regularity", "near", "register"]
 
-__all__ = ["ATOMS", "Atom", "Interval", "Regularity", "register"]
+INF = math.inf
+Interval = tuple[float, float]
+WIDE = 1e-12  # more than the relative error of any function of numpy
 
-INF = float("inf")
+
+def near(value: float, exact: bool = False) -> Interval:
+    """Enclosure of what is computed as this value; an infinite one was too large for a floating-point number."""
+    if math.isnan(value):
+        return -INF, INF
+    if exact:
+        return value, value
+    if math.isinf(value):
+        return (sys.float_info.max, INF) if value > 0 else (-INF, -sys.float_info.max)
+    wide = WIDE * abs(value) + 5e-324
+    return value - wide, value + wide
 
 
 @dataclass(frozen=True)
@@ -59,7 +72,6 @@ class Atom:
         None  # exact expansion: closed forms
     )
     domain: Interval = (-INF, INF)  # where f is a finite real number
-    passing: int = 0  # arrays of the size of its values that `numpy` makes on the way
     operator: str = ""  # infix spelling, for printing and parsing
     doc: str = ""
     declared: bool = False  # the facts are what a program's author says, attacked but not proved
@@ -81,7 +93,9 @@ class Atom:
             return bounds
         low, high = (max(end, self.domain[0]) for end in interval)
         places = [low, high, *(place for place in self.turns if low < place < high)]
-        return enclosed(tuple(self.near(place, *params) for place in places), bounds)
+        ends = [end for place in places for end in self.near(place, *params)]
+        least, most = (min(max(end, bounds[0]), bounds[1]) for end in (min(ends), max(ends)))
+        return least, most
 
     def near(self, x: float, *params: float) -> Interval:
         """Enclosure of the value at a number, or of the limit at an infinite one (one-argument atoms)."""

@@ -131,7 +131,6 @@ def enter(claimed: Declaration, function: DeclaredFunction) -> Atom:
         regularity=claimed.regularity,
         kinks=lambda: kinks,
         features=lambda: ((0.0, 1.0),),
-        passing=1,
         doc=claimed.doc or "declared in Python",
         declared=True,
     )

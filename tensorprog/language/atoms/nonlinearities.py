@@ -13,10 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.atoms.core import INF, Atom, Interval, Regularity, register
-from tensorprog.language.atoms.outward import near
-
-__all__: list[str] = []
+from tensorprog.language.atoms.core import INF, Atom, Interval, Regularity, near, register
 
 LIPSCHITZ = Regularity(1, 0, 1.0)
 BOUNDED = Regularity(0, 0, 1.0)
@@ -158,7 +155,6 @@ register(
         name="leaky_relu",
         params={"slope": 0.01},
         numpy=lambda x, slope: np.where(x > 0, x, slope * x),
-        passing=1,
         pullback=("d * (slope + (1 - slope) * step(x))",),
         sympy=lambda sp, x, slope: sp.Piecewise((x, x > 0), (slope * x, True)),
         turns=(0.0,),
@@ -251,7 +247,6 @@ register(
     Atom(
         name="softsign",
         numpy=lambda x: x / (1 + np.abs(x)),
-        passing=2,
         pullback=("d / (1 + abs(x))**2",),
         sympy=lambda sp, x: x / (1 + sp.Abs(x)),
         bounds=lambda: (-1.0, 1.0),
@@ -297,7 +292,6 @@ register(
     Atom(
         name="gelu",
         numpy=_gelu,
-        passing=1,
         pullback=("d * ((1 + erf(x / sqrt(2))) / 2 + x * gaussian(x / sqrt(2)) / sqrt(2 * pi))",),
         sympy=lambda sp, x: x * (1 + sp.erf(x / sp.sqrt(2))) / 2,
         bounds=lambda: (-0.17, INF),
@@ -313,7 +307,6 @@ register(
     Atom(
         name="gelu_tanh",
         numpy=lambda x: x * _special().expit(x * (LINEAR + CUBIC * np.square(x))),
-        passing=2,
         pullback=(
             f"d * sigmoid({LINEAR!r} * x + {CUBIC!r} * x**3) * (1 + x * ({LINEAR!r} + {3 * CUBIC!r} * x**2) * "
             f"sigmoid(-{LINEAR!r} * x - {CUBIC!r} * x**3))",
@@ -331,7 +324,6 @@ register(
     Atom(
         name="silu",
         numpy=lambda x: x * _special().expit(x),
-        passing=1,
         pullback=("d * sigmoid(x) * (1 + x * (1 - sigmoid(x)))",),
         sympy=lambda sp, x: x / (1 + sp.exp(-x)),
         bounds=lambda: (-0.2785, INF),
@@ -360,7 +352,6 @@ register(
     Atom(
         name="mish",
         numpy=lambda x: x * np.tanh(np.logaddexp(x, 0.0)),
-        passing=2,
         pullback=("d * (tanh(softplus(x)) + x * sigmoid(x) * (1 - tanh(softplus(x))**2))",),
         sympy=lambda sp, x: x * sp.tanh(sp.log(1 + sp.exp(x))),
         bounds=lambda: (-0.3089, INF),
@@ -375,7 +366,6 @@ register(
     Atom(
         name="log_cosh",
         numpy=lambda x: np.logaddexp(x, -x) - math.log(2),
-        passing=2,
         pullback=("d * tanh(x)",),
         sympy=lambda sp, x: sp.log(sp.cosh(x)),
         bounds=lambda: (0.0, INF),
@@ -392,7 +382,6 @@ register(
         name="elu",
         params={"alpha": 1.0},
         numpy=_elu,
-        passing=1,
         pullback=("d * (alpha * exp(min(x, 0)) + (1 - alpha) * step(x))",),
         sympy=lambda sp, x, alpha: sp.Piecewise((x, x > 0), (alpha * (sp.exp(x) - 1), True)),
         bounds=lambda alpha: (min(-alpha, 0.0), INF),
@@ -407,7 +396,6 @@ register(
     Atom(
         name="selu",
         numpy=lambda x: SELU_SCALE * _elu(x, SELU_ALPHA),
-        passing=2,
         pullback=(f"{SELU_SCALE!r} * d * ({SELU_ALPHA!r} * exp(min(x, 0)) + {1 - SELU_ALPHA!r} * step(x))",),
         sympy=lambda sp, x: (
             sp.Float(SELU_SCALE, 17) * sp.Piecewise((x, x > 0), (sp.Float(SELU_ALPHA, 17) * (sp.exp(x) - 1), True))
@@ -471,7 +459,6 @@ register(
     Atom(
         name="gaussian",
         numpy=lambda x: np.exp(-np.square(x)),
-        passing=1,
         pullback=("-2 * d * x * gaussian(x)",),
         sympy=lambda sp, x: sp.exp(-(x**2)),
         bounds=lambda: (0.0, 1.0),
