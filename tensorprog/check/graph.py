@@ -6,18 +6,18 @@ import, is for the graph that users see.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
 from tensorprog.check.overlaps import System, marked
-from tensorprog.language.arrows import components, ordered
+from tensorprog.language.arrows import components, ordered, reached
 from tensorprog.language.expr import Affine, Variable, slots_of
 from tensorprog.language.facts import HOLDS, Verdict
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Range, Statement, Weight
-from tensorprog.language.schedule import Loop, dependencies, schedule
+from tensorprog.language.schedule import around, dependencies, schedule
 
 __all__ = ["SIDES", "Operand", "Structure", "build"]
 
@@ -82,7 +82,7 @@ class Structure:
 
     def ancestors(self, *positions: int) -> frozenset[int]:
         """Statements that some statements depend on, without themselves unless they recur, or one reads another."""
-        return _reached(self.sources, chain.from_iterable(self.sources[position] for position in positions))
+        return reached(self.sources.__getitem__, chain.from_iterable(self.sources[position] for position in positions))
 
     def chain(self, start: int, end: int) -> tuple[int, ...]:
         """Shortest chain of statements from one to a dependent other; empty if there is none."""
@@ -100,15 +100,7 @@ class Structure:
     def _rounds(self) -> dict[int, tuple[str, ...]]:
         """Recurrence indices around each statement."""
         order, _ = schedule(self.netsor.body, self.netsor.ranges, self.netsor.boundaries)
-        around: dict[int, tuple[str, ...]] = {}
-        waiting: list[tuple[int | Loop, tuple[str, ...]]] = [(entry, ()) for entry in order]
-        while waiting:
-            entry, indices = waiting.pop()
-            if isinstance(entry, Loop):
-                waiting += [(inner, (*indices, entry.index)) for inner in entry.body]
-            else:
-                around[entry] = indices
-        return around
+        return dict(around(order))
 
     def loops(self, first: int, second: int) -> tuple[str, ...]:
         """Indices of the recurrences that two statements have in common."""
@@ -137,7 +129,7 @@ class Structure:
     def relevant(self) -> frozenset[int]:
         """Statements that the outputs depend on."""
         families = self.netsor.families
-        return _reached(self.sources, (p for name in self.netsor.outputs for p in families[name].statements))
+        return reached(self.sources.__getitem__, (p for name in self.netsor.outputs for p in families[name].statements))
 
     def _relevant(self, kind: type) -> list[tuple[int, Any]]:
         """Relevant statements of a kind, with their positions."""
@@ -151,7 +143,7 @@ class Structure:
     @cached_property
     def score_dependent(self) -> frozenset[int]:
         """Statements downstream of a score, the scores included."""
-        return _reached(self.readers, self.scores)
+        return reached(self.readers.__getitem__, self.scores)
 
     def fixed(self, position: int) -> bool:
         """Whether a Dot is over a width that stays finite."""
@@ -175,7 +167,7 @@ class Structure:
         fixed = dict(self.netsor.fixed_widths)
         small = {v.name for v in self.netsor.initial if v.width in fixed}
         reading = [p for p, s in enumerate(self.netsor.body) if any(v.name in small for v in s.inputs)]
-        return _reached(self.readers, (*self.finite, *reading))
+        return reached(self.readers.__getitem__, (*self.finite, *reading))
 
     @cached_property
     def random(self) -> frozenset[int]:
@@ -263,17 +255,6 @@ class Structure:
 
 def _indices(reference: Variable) -> list[str]:
     return [name for slot in reference.slots for name in slot.indices]
-
-
-def _reached(neighbours: Mapping[int, Iterable[int]], starts: Iterable[int]) -> frozenset[int]:
-    """Some statements and all that is reached from them."""
-    waiting = list(starts)
-    found = set(waiting)
-    while waiting:
-        new = set(neighbours[waiting.pop()]) - found
-        found |= new
-        waiting += new
-    return frozenset(found)
 
 
 # -- the graph that is drawn -------------------------------------------------------------------------------------------

@@ -27,7 +27,9 @@ from itertools import count
 
 from tensorprog.check.graph import SIDES, Operand, Structure
 from tensorprog.check.overlaps import crossed
+from tensorprog.language.arrows import reached
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
+from tensorprog.language.averages import unused
 from tensorprog.language.expr import (
     Affine,
     Call,
@@ -285,16 +287,13 @@ def with_copies(netsor: Netsor) -> Netsor:
     """
     if not any(isinstance(s, MatMul) and s.transposed for s in netsor.body):
         return netsor
-    found, fixed = independence(netsor), dict(netsor.fixed_widths)
+    found, fixed, taken = independence(netsor), dict(netsor.fixed_widths), netsor.taken
     plain = {s.weight.name for s in netsor.body if isinstance(s, MatMul) and not s.transposed}
     names: dict[str, str] = {}
     for weight in netsor.weights:
         alone = weight.name not in plain and len({width in fixed for width in weight.shape}) == 1
         if alone or (found.holds and weight.name in found.weights):
-            made = f"{weight.name}_T"
-            while made in netsor.families or made in netsor.index or made in netsor.constant or made in names.values():
-                made += "2"
-            names[weight.name] = made
+            names[weight.name] = unused(f"{weight.name}_T", taken)
     copies = tuple(transposed_weight(netsor, netsor.weight[name], made) for name, made in names.items())
     body = tuple(
         replace(s, weight=replace(s.weight, name=names[s.weight.name]), transposed=False)
@@ -339,10 +338,8 @@ def _decided(body: Sequence[Statement], weights: tuple[str, ...], seeds: Sequenc
             return Independence(weights, tuple(seeds), True)
         mixed = (s for s in body if found[s.target.name] is Sign.MIXED)
         blamed = next((s.inputs for s in mixed if all(found[v.name] is not Sign.MIXED for v in s.inputs)), ())
-        behind, before = {v.name for v in blamed if found[v.name] is Sign.ODD}, -1
-        while len(behind) > before:
-            before = len(behind)
-            behind |= {reference.name for s in body if s.target.name in behind for reference in s.references}
+        odd = {v.name for v in blamed if found[v.name] is Sign.ODD}
+        behind = reached(lambda name: [v.name for s in body if s.target.name == name for v in s.references], odd)
         rest = [name for name in seeds if name not in behind]
         if len(rest) == len(seeds):
             return Independence(weights)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeVar
 
-__all__ = ["acyclic", "components", "connected", "ordered"]
+__all__ = ["acyclic", "components", "connected", "ordered", "reached"]
 
 Node = TypeVar("Node")
 
@@ -80,6 +80,17 @@ def ordered(after: Mapping[Node, Collection[Node]], key: Callable[[Node], Any]) 
             if not missing[other]:
                 heappush(waiting, (first[other], other))
     return result
+
+
+def reached(after: Callable[[Node], Iterable[Node]], starts: Iterable[Node]) -> frozenset[Node]:
+    """Some nodes and all to which they lead."""
+    waiting = list(starts)
+    found = set(waiting)
+    while waiting:
+        new = set(after(waiting.pop())) - found
+        found |= new
+        waiting += new
+    return frozenset(found)
 
 
 def acyclic(after: Mapping[Node, Collection[Node]]) -> bool:

@@ -56,9 +56,7 @@ def with_averages(netsor: Netsor, averages: Mapping[str, str | Expr]) -> Average
     """
     if not isinstance(averages, Mapping):
         raise fail("averages are written by name", fix='averages={"m": "tanh(y[0])**2"}', kind=WrongTypeError)
-    taken = {*netsor.families, *netsor.index, *netsor.constant, *dict(netsor.fixed_widths)}
-    taken |= {name for name, *_ in netsor.widths}
-    problems: list[Problem] = []
+    taken, problems = netsor.taken, list[Problem]()
     body = list(netsor.body)
     families: dict[str, str] = {}
     psi: dict[str, str] = {}
@@ -117,7 +115,7 @@ def _read(netsor: Netsor, key: str, given: str | Expr, span: Span) -> tuple[Expr
 
 def unused(name: str, taken: set[str]) -> str:
     """The name, with a number behind it if the program has it already."""
-    base, number = name.rstrip("_"), 1
+    base, number = name.rstrip("_"), 2
     name = base
     while name in taken:
         name, number = f"{base}{number}", number + 1

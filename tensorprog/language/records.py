@@ -276,6 +276,12 @@ class Draft:
         plain = {index.name: (index.start, index.stop) for index in self.indices}
         return plain | {f"{name}_": span for name, span in plain.items()}
 
+    @property
+    def taken(self) -> set[str]:
+        """All names that it gives something."""
+        widths = *(name for name, *_ in self.widths), *dict(self.fixed_widths)
+        return {*self.families, *self.index, *self.constant, *widths}
+
     @cached_property
     def constant(self) -> dict[str, ConstantDef]:
         """Constants by name."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensorprog.language.arrows import ordered
+from tensorprog.language.arrows import ordered, reached
 from tensorprog.language.errors import Problem, ProgramError, fail
 from tensorprog.language.expr import Affine, Variable
 from tensorprog.language.records import Draft, Range, Statement
@@ -14,6 +14,7 @@ from tensorprog.language.records import Draft, Range, Statement
 __all__ = [
     "Loop",
     "Step",
+    "around",
     "dependencies",
     "lag",
     "positions",
@@ -177,13 +178,18 @@ def schedule(
     return order, problems
 
 
-def positions(entries: Sequence[int | Loop]) -> Iterator[int]:
-    """The statements of a schedule in its order, those of loops once."""
+def around(entries: Sequence[int | Loop], indices: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The statements of a schedule in its order, those of loops once, each with the indices of the loops around it."""
     for entry in entries:
         if isinstance(entry, Loop):
-            yield from positions(entry.body)
+            yield from around(entry.body, (*indices, entry.index))
         else:
-            yield entry
+            yield entry, indices
+
+
+def positions(entries: Sequence[int | Loop]) -> Iterator[int]:
+    """The statements of a schedule in its order, those of loops once."""
+    return (position for position, _ in around(entries))
 
 
 def steps_of(entries: Sequence[int | Loop]) -> int:
@@ -201,13 +207,11 @@ def rearranged(
 
 def upstream(netsor: Draft, names: Iterable[str]) -> frozenset[str]:
     """Families that some families depend on, these too, through vectors that are multiplied as well."""
-    found, waiting = set(names), list(names)
-    while waiting:
-        for position in netsor.families[waiting.pop()].statements:
-            new = {reference.name for reference in netsor.body[position].inputs} - found
-            found |= new
-            waiting += new
-    return frozenset(found)
+
+    def read(name: str) -> Iterator[str]:
+        return (v.name for position in netsor.families[name].statements for v in netsor.body[position].inputs)
+
+    return reached(read, names)
 
 
 def steps(netsor: Draft, key: Callable[[int], Any] | None = None) -> list[Step]:
@@ -216,24 +220,17 @@ def steps(netsor: Draft, key: Callable[[int], Any] | None = None) -> list[Step]:
     Raises    ProgramError for more than MOST_STEPS
     """
     order, _ = schedule(netsor.body, netsor.ranges, netsor.boundaries, key)
-    result: list[Step] = []
-
-    def count(entries: Sequence[int | Loop]) -> int:
-        return sum((e.stop - e.start) * count(e.body) if isinstance(e, Loop) else 1 for e in entries)
-
-    if count(order) > MOST_STEPS:
+    if steps_of(order) > MOST_STEPS:
         longest = max((entry for entry in order if isinstance(entry, Loop)), key=lambda loop: loop.stop - loop.start)
-        what = f"{count(order):,} steps one after the other, and {MOST_STEPS:,} are the most"
+        what = f"{steps_of(order):,} steps one after the other, and {MOST_STEPS:,} are the most"
         raise fail(f"a network of {netsor.name} takes {what}", fix=f"give the index {longest.index} a smaller range")
 
-    def run(entry: int | Loop, fixed: tuple[tuple[str, int], ...]) -> None:
-        if isinstance(entry, int):
-            result.append(Step(entry, netsor.body[entry], fixed))
-            return
-        for value in range(entry.start, entry.stop):
-            for inner in entry.body:
-                run(inner, (*fixed, (entry.index, value)))
+    def run(entries: Sequence[int | Loop], fixed: tuple[tuple[str, int], ...]) -> Iterator[Step]:
+        for entry in entries:
+            if isinstance(entry, int):
+                yield Step(entry, netsor.body[entry], fixed)
+            else:
+                for value in range(entry.start, entry.stop):
+                    yield from run(entry.body, (*fixed, (entry.index, value)))
 
-    for entry in order:
-        run(entry, ())
-    return result
+    return list(run(order, ()))

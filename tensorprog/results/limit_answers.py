@@ -193,8 +193,7 @@ def _averaged(netsor: Netsor, dot: Dot) -> Netsor:
     """What is upstream of a Dot, and the Dot as an average, the output, of the first members along each index."""
     names = upstream(netsor, {dot.left.name, dot.right.name})
     made = [statement for statement in netsor.body if statement.target.name in names]
-    taken = {*netsor.families, *netsor.index, *netsor.constant}
-    own = [netsor.index[slot.bare] for slot in dot.target.slots if slot.bare]
+    taken, own = netsor.taken, [netsor.index[slot.bare] for slot in dot.target.slots if slot.bare]
     most = max(2, int(MEMBERS ** (1 / max(1, len(own)))))
     first = [replace(one, name=unused(one.name, taken), stop=min(one.stop, one.start + most)) for one in own]
     values = {one.name: Affine.index(other.name) for one, other in zip(own, first, strict=True)}

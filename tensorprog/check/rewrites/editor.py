@@ -8,6 +8,7 @@ from typing import Any
 
 from tensorprog.check.graph import Structure
 from tensorprog.check.overlaps import crossed
+from tensorprog.language.averages import unused
 from tensorprog.language.expr import (
     MAX_NODES,
     Affine,
@@ -69,13 +70,7 @@ class Editor:
         self.weights: list[Weight] = []
         self.initials: dict[str, str] = {}
         self._indices: dict[str, Index] = dict(netsor.index)
-        self._taken = {
-            *netsor.families,
-            *netsor.index,
-            *netsor.constant,
-            *(name for name, *_ in netsor.widths),
-            *dict(netsor.fixed_widths),
-        }
+        self._taken = netsor.taken
         self._before: dict[int, list[tuple[Statement, str]]] = {}
         self._made: dict[tuple[object, ...], Variable] = {}
 
@@ -160,12 +155,7 @@ class Editor:
 
     def name(self, wanted: str) -> str:
         """A name that nothing has yet."""
-        found, number = wanted, 1
-        while found in self._taken:
-            number += 1
-            found = f"{wanted}{number}"
-        self._taken.add(found)
-        return found
+        return unused(wanted, self._taken)
 
     def size_of(self, index: str) -> int:
         """Number of values of an index."""
