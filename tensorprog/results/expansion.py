@@ -93,13 +93,18 @@ class FirstOrder:
         self.layers.wanted = tuple(wanted)
         self.behind = NumericRecursion(netsor, True, NUMBERS).layered
 
-    def first(self, groups: Array, quantity: Callable[[Array], Any], seed: int) -> tuple[float, float]:
-        """The first order of a function of moments and its error: of chance, and three times what the step of the
+    def first(
+        self, groups: Array, quantities: Mapping[str, Callable[[Array], Any]], seed: int
+    ) -> dict[str, tuple[float, float]]:
+        """The first orders of functions of moments and their errors: of chance, and three times what the step of the
         differences adds, as it adds its square."""
-        value, error = first_order(groups, quantity)
-        few = (self.groups(GROUPS * STEPPED, seed, step) for step in (STEP, 2 * STEP))
-        one, other = (first_order(each, quantity)[0] for each in few)
-        return value, error + abs(other - one)
+        few = [self.groups(GROUPS * STEPPED, seed, step) for step in (STEP, 2 * STEP)]
+        found = {}
+        for name, quantity in quantities.items():
+            value, error = first_order(groups, quantity)
+            one, other = (first_order(each, quantity)[0] for each in few)
+            found[name] = value, error + abs(other - one)
+        return found
 
     def groups(self, draws: int, seed: int, step: float = STEP) -> Array:
         """Means and second differences of the moments in each group of draws.
@@ -175,7 +180,7 @@ def first_orders(netsor: Netsor, name: str, draws: int) -> dict[str, tuple[float
         return None
     groups, functions = order.groups(draws, 0), _functions(4)
     known = ("variance", "kurtosis") if functions["variance"](groups.mean(axis=0)[0]) > 0 else ("variance",)
-    return {quantity: order.first(groups, functions[quantity], 0) for quantity in known}
+    return order.first(groups, {name: functions[name] for name in known}, 0)
 
 
 def correction(
@@ -209,7 +214,7 @@ def correction(
     draws, seed = check_count("draws", draws), check_count("seed", seed, 0)
     groups = moved.groups(draws, seed)
     limit = float(np.real(function(groups.mean(axis=0)[0])))
-    return limit, moved.first(groups, function, seed)
+    return limit, moved.first(groups, {quantity: function}, seed)[quantity]
 
 
 def _central(raw: Array, order: int) -> Any:
