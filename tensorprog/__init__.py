@@ -40,6 +40,7 @@ __all__ = [
     "rate",
     "solve",
     "sweep",
+    "train",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
@@ -74,6 +75,7 @@ _HOMES = {
     "ntk": "gradients",
     "gradient_descent": "training",
     "predict": "training",
+    "train": "training",
     "from_torch": "importing",
     "compare_torch": "importing",
 }
@@ -102,7 +104,7 @@ if TYPE_CHECKING:
     from tensorprog.results.divergence import kl, kl_gaussian
     from tensorprog.results.rates import rate
     from tensorprog.show import plots as plots
-    from tensorprog.training import gradient_descent, predict
+    from tensorprog.training import gradient_descent, predict, train
 
 
 def __getattr__(name: str) -> Any:

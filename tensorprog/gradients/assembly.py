@@ -62,6 +62,7 @@ def adjoint(netsor: Netsor) -> Netsor:
         "body": tuple(statements),
         "outputs": tuple(dict.fromkeys((*source.outputs, *gradients))),
         "run": (),
+        "train": (),
     }
     return Netsor(**{**parts, "body": _ordered(parts, len(source.body), made)})
 

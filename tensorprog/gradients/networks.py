@@ -103,7 +103,7 @@ def kernels_of_networks(
         known = set(extended.body)
         extended = replace(
             extended, indices=tuple(made.indices.values()), initial=(*extended.initial, *made.initial),
-            weights=(*extended.weights, *made.weights), outputs=tuple(tangents), run=(),
+            weights=(*extended.weights, *made.weights), outputs=tuple(tangents), run=(), train=(),
             body=(*extended.body, *(statement for statement in made.body if statement not in known)),
         )  # fmt: skip
     taken = {*extended.index, *extended.families, *extended.constant}

@@ -83,6 +83,7 @@ class Tangents:
             "body": self.body,
             "outputs": tuple(named),
             "run": (),
+            "train": (),
         }
         return Netsor(**parts)
 

@@ -31,6 +31,7 @@ from tensorprog.language.schema import (
     RUN_KEYS,
     SECTIONS,
     SHORT,
+    TRAIN_KEYS,
     expression,
     kinds,
     make_fixed,
@@ -38,6 +39,7 @@ from tensorprog.language.schema import (
     make_option,
     make_ratio,
     make_statement,
+    make_training,
     one_line,
     plain_number,
     scalar,
@@ -278,6 +280,7 @@ class _FileReader:
         self.done()
         given = {key: self.entries(sections.get(key), f"entry of {key}") for key in DECLARING}
         run = self.entries(sections.get("run"), "run option", RUN_KEYS)
+        train = self.entries(sections.get("train"), "train option", TRAIN_KEYS)
         parts: dict[str, Any] = {"places": {}}
         for key, part in (("program", "name"), ("title", "title"), ("reference", "reference")):
             node = sections.get(key)
@@ -307,6 +310,7 @@ class _FileReader:
         for section in ("initial", "weights"):
             parts[section] = self.each(section, given[section], self.entry)
         parts["run"] = self.each("run", run, self.default)
+        parts["train"] = self.each("train", train, self.training)
         with self.guard(sections["outputs"]):
             outputs = self.items(sections["outputs"], "outputs: is a list of names", "outputs: [y]")
             parts["places"] |= {self.value(item, "an output"): self.span(item) for item in outputs}
@@ -315,7 +319,10 @@ class _FileReader:
         body = self.items(sections["body"], "body: is a list of statements", "- u[i] = MatMul(W[i], h)")
         parts["body"] = self.body(body[: MAX_STATEMENTS + 1])
         self.done()
-        return Netsor(**parts)
+        netsor = Netsor(**parts)
+        self.trained(netsor, train)
+        self.done()
+        return netsor
 
     def items(self, node: Node, said: str, fix: str) -> list[Node]:
         """The entries of a list."""
@@ -380,6 +387,24 @@ class _FileReader:
     def default(self, _: str, name: str, __: tuple[str, ...], node: Node, span: Span) -> Any:
         """A default of `tp run`."""
         return name, make_option(name, self.data(node, name), self.span(node), self.names)
+
+    def training(self, _: str, name: str, __: tuple[str, ...], node: Node, span: Span) -> Any:
+        """How the program is trained."""
+        return name, make_training(name, self.data(node, name), self.names, self.span(node))
+
+    def trained(self, netsor: Netsor, given: Given) -> None:
+        """What is trained is a scalar of the program without indices, and what has rates its weights and vectors."""
+        for _, node in (given[key] for key in ("loss",) if key in given):
+            loss = self.value(node, "loss").strip()
+            known = [name for name, family in netsor.families.items() if family.kind == "scalar" and not family.shape]
+            if loss not in known:
+                said = f"the loss {loss} is no scalar without indices"
+                self.problems.append(Problem(said, self.span(node), did_you_mean(loss, known)))
+        parameters = [*netsor.weight, *(vector.name for vector in netsor.initial)]
+        for name, (key, _) in self.entries(given["rates"][1], "rates").items() if "rates" in given else ():
+            if name not in parameters:
+                said = f"{name} is no weight or initial vector"
+                self.problems.append(Problem(said, self.span(key), did_you_mean(name, parameters)))
 
     def body(self, items: Sequence[Node]) -> tuple[Statement, ...]:
         """The statements."""

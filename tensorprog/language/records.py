@@ -248,6 +248,7 @@ class Draft:
     title: str = field(default="", compare=False)
     reference: str = field(default="", compare=False)
     run: tuple[tuple[str, Any], ...] = field(default=(), compare=False)  # defaults of `tp run`
+    train: tuple[tuple[str, Any], ...] = field(default=(), compare=False)  # how it is trained
     written: tuple[tuple[str, str], ...] = field(default=(), compare=False)  # texts of constants and fixed widths
     places: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)  # of widths and outputs
 

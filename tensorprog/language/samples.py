@@ -31,7 +31,7 @@ def program_text(netsor: Netsor) -> str:
     """The program as a file, without what numbers do not depend on: tables, title, reference, run defaults."""
     from tensorprog.language.writing import pack
 
-    return pack(replace(netsor, title="", reference="", run=()))[0]
+    return pack(replace(netsor, title="", reference="", run=(), train=()))[0]
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ PLACE = Path(__file__).resolve().parent.parent / "program.schema.json"
 FORM: dict[str, Any] = json.loads(PLACE.read_text(encoding="utf-8"))
 SECTIONS: dict[str, Any] = FORM["properties"]
 RUN_KEYS: dict[str, Any] = SECTIONS["run"]["properties"]
+TRAIN_KEYS: dict[str, Any] = SECTIONS["train"]["properties"]
 SHORT = {"indices": "size", "weights": "variance"}  # the option that an entry without braces gives
 OPTIONS: dict[str, dict[str, Any]] = {
     section: entry.get("anyOf", [entry])[-1]["properties"]
@@ -106,6 +107,20 @@ def make_option(key: str, value: Any, span: Span = Span(), names: Names | None =
         raise fail(f"{key} takes {'one value, or more' if several else 'one value'}", span)
     found = tuple(_plain(key, item, rule, span) for item in items)
     return found if several else found[0]
+
+
+def make_training(key: str, value: Any, names: Names, span: Span = Span()) -> Any:
+    """One entry of `train:`, checked: a name, whole number or number; rates, which n may stand in, as texts."""
+    if isinstance(value, Mapping) != (key == "rates"):
+        raise fail(f"{key} has the wrong form", span, "train: {loss: L, steps: 4, rate: 1, rates: {W: 0.1}}")
+    if isinstance(value, Mapping):
+        return tuple((str(name), make_training("rate", rate, names, span)) for name, rate in value.items())
+    if key in ("loss", "steps"):
+        return _plain(key, value, TRAIN_KEYS[key], span)
+    if key != "rate":
+        return scalar(value, names, key, span)
+    scalar(value, Names({**names.constants, "n": 1}, names.indices), "a rate", span)
+    return str(value).strip()
 
 
 # ---- names and numbers ---------------------------------------------------------------------------------------------

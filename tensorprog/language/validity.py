@@ -566,9 +566,9 @@ class _Checker:
         self.need(outputs, "the program has no outputs", Span(), "outputs: [y] in a file, P.outputs(y) in Python")
         for name in outputs:
             family, place = self.families.get(name), self.netsor.places.get(name, Span())
-            known_family = family is not None and family.kind != "weight"
-            fix = f"name the whole family {name.split('[')[0]}" if "[" in name else did_you_mean(name, known)
-            self.need(known_family, f"the output {name} is not defined", place, fix)
+            if family is None or family.kind == "weight":
+                fix = f"name the whole family {name.split('[')[0]}" if "[" in name else did_you_mean(name, known)
+                self.need(False, f"the output {name} is not defined", place, fix)
             self.need(outputs.count(name) == 1, f"the output {name} is named twice", place)
 
     # -- values of functions -------------------------------------------------------------------------------------------

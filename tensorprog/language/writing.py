@@ -55,8 +55,9 @@ def dump(netsor: Draft, schema: str = "") -> str:
     for target, statement in zip(targets, netsor.body, strict=True):
         lines.append(f"  - {target:{column}} = {str(statement)[len(target) + 3 :]}")
     lines.append(f"outputs: [{', '.join(netsor.outputs)}]")
-    if netsor.run:
-        lines += _section("run", [(key, _value(value)) for key, value in netsor.run], True)
+    for name, options in (("run", netsor.run), ("train", netsor.train)):
+        if options:
+            lines += _section(name, [(key, _value(value)) for key, value in options], True)
     text = "\n".join(lines) + "\n"
     if len(text) > MAX_TEXT or text.count(",") + text.count("\n") > MAX_NODES // 2:
         raise fail("the program is too large for a file", fix="give its tables as .npy files")

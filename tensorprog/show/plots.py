@@ -29,6 +29,7 @@ __all__ = [
     "FORMATS",
     "STYLES",
     "convergence",
+    "coordinate_check",
     "covariance",
     "density",
     "density_of",
@@ -455,6 +456,53 @@ def of_study(study: Any, variable: str) -> tuple[Callable[[Any], Any], Callable[
         lambda axes: convergence(study.comparisons, variable, axes, panels, first),
         panels,
     )
+
+
+# ---- coordinate checks ----------------------------------------------------------------------------------------------
+
+
+FEWFOLD = 4.0  # sizes that differ by no larger factor stand on a linear axis
+
+
+def coordinate_check(found: Any, what: str = "size", ax: Any = None) -> Any:
+    """Sizes of each family against the width, a line for each step, as `tp.train` finds them; dashed is the limit.
+
+    `what` is "size", "second_moment" or "change".  Without networks of two widths, steps stand on the horizontal axis.
+
+    Shapes    one axes object for each family, as `ax` and as what is returned
+    """
+    families, widths = found["family"].values, found["width"].values if "width" in found else np.zeros(0)
+    axes, steps = axes_of(ax, len(families), 2.6 * len(families), 3.0), found["step"].values
+    name = "width n" if len(widths) > 1 else "step"
+    for k, (family, panel) in enumerate(zip(families, axes, strict=True)):
+        drawn, error = (
+            found[f"{what}{end}"].values[..., k] if f"{what}{end}" in found else np.zeros((0, len(steps)))
+            for end in ("_finite", "_finite_se")
+        )
+        limit = found[what].values[:, k] if what in found else np.full(len(steps), np.nan)
+        if len(widths) > 1:
+            for t, shade in zip(steps, colours(len(steps)), strict=True):
+                look = {"color": shade, "marker": MARKERS[t % len(MARKERS)], "label": f"step {t}"}
+                panel.errorbar(widths, drawn[:, t], yerr=error[:, t], elinewidth=0.7, **look)
+                if limit[t] > 0:
+                    panel.axhline(limit[t], color=shade, linestyle=DASHED, linewidth=0.8, zorder=1)
+            width_axis(panel, widths.tolist())
+        else:
+            panel.plot(steps, limit, color=LIMIT, linestyle=DASHED, label=LIMIT_NAME)
+            for n, value, spread in zip(widths, drawn, error, strict=True):
+                panel.errorbar(steps, value, yerr=spread, marker="o", linestyle="none", color=FIRST, label=f"n = {n}")
+        shown = np.concatenate([drawn.ravel(), limit[np.isfinite(limit)]])
+        shown = shown[shown > 0]
+        if len(shown) and shown.max() > FEWFOLD * shown.min():
+            panel.set_yscale("log", nonpositive="mask")
+        frame(panel, name, str(family))
+    handles = axes[0].get_legend_handles_labels()[0]
+    if what in found and len(widths) > 1:
+        from matplotlib.lines import Line2D
+
+        handles = [*handles, Line2D([], [], color=GREY, linestyle=DASHED, label=LIMIT_NAME)]
+    legend(axes, handles)
+    return np.asarray(axes, dtype=object)
 
 
 # ---- covariances ----------------------------------------------------------------------------------------------------

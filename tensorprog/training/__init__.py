@@ -1,7 +1,9 @@
 """Training programs: some steps of gradient descent as one longer program, whose limit is that of training.
 
-steps      the program of a network and of the networks that follow from it, step by step
-predict    networks in the kernel regime after gradient flow, from their kernels
+steps        the program of a network and of the networks that follow from it, step by step
+coordinates  `train`: sizes at each step, of the limit and of networks
+report       remarks, tables, train.json
+predict      networks in the kernel regime after gradient flow, from their kernels
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from collections.abc import Mapping
 
 from tensorprog.language.errors import check_count
 from tensorprog.program import Program, netsor_of
+from tensorprog.training.coordinates import train
 from tensorprog.training.predict import Prediction, predict
 from tensorprog.training.steps import training_program
 
-__all__ = ["Prediction", "gradient_descent", "predict"]
+__all__ = ["Prediction", "gradient_descent", "predict", "train"]
 
 
 def gradient_descent(
@@ -23,6 +26,7 @@ def gradient_descent(
     rate: float = 1.0,
     rates: Mapping[str, float] | None = None,
     momentum: float = 0.0,
+    decay: float = 0.0,
 ) -> Program:
     """The program of a network and of those that some steps of full-batch gradient descent make of it.
 
@@ -30,6 +34,7 @@ def gradient_descent(
     families of step t have their names with `_t` behind; outputs are the loss and all outputs of P at every step.  The
     rate is eta rows/columns for weights, and eta times their width for initial vectors; `rates` gives some their own,
     and 0 keeps a parameter fixed.  Correlated initial vectors are a layer on data: they move by their Gram matrix.
+    With `momentum` earlier gradients are added; with `decay` what moves loses rate * decay of itself in a step.
 
     Raises    ProgramError for a loss that is no function of averages, names that are no parameters, and functions whose
               derivative is not known as an expression
@@ -37,6 +42,6 @@ def gradient_descent(
     """
     check_count("steps", steps)
     netsor = netsor_of(P, "gradient_descent")
-    found = Program.from_netsor(training_program(netsor, loss, steps, rate, rates, momentum))
+    found = Program.from_netsor(training_program(netsor, loss, steps, rate, rates, momentum, decay))
     assert isinstance(found, Program)
     return found

@@ -2,13 +2,13 @@
 
 In the order of the program, for step t with the gradients of all steps s before,
 
-    W_t x    = W x - eta sum_s a_ts sum_p dg_s,p (x_s,p . x)/c      over all products g_p = W x_p; c columns of W
-    W_t^T d  = W^T d - eta sum_s a_ts sum_p x_s,p (dg_s,p . d)/c
-    h_t      = h - eta sum_s a_ts K dh_s                           initial vectors; K is the Gram matrix of a layer
+    W_t x    = b_t W x - sum_s a_ts sum_p dg_s,p (x_s,p . x)/c      over all products g_p = W x_p; c columns of W
+    W_t^T d  = b_t W^T d - sum_s a_ts sum_p x_s,p (dg_s,p . d)/c
+    h_t      = b_t h - sum_s a_ts K dh_s                           initial vectors; K is the Gram matrix of a layer
 
 where dz is dL/dz times the width of z (`gradients.adjoint`), of order one.  So rates are those of the maximal update
 parametrisation: eta rows/columns for matrices, and eta times their width for the first layer and the readout f = v.z/n.
-a_ts is 1, or with momentum mu the sum of mu**k for k < t - s.
+b_t is 1 and a_ts the rate eta, but for momentum and decay (`shares`).
 
 Source    Yang & Hu 2021 (arXiv 2011.14522)
 """
@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from tensorprog.gradients.assembly import adjoint
 from tensorprog.gradients.derivatives import fraction, root_of, times
@@ -32,6 +34,7 @@ from tensorprog.language.expr import (
     Reduction,
     Variable,
     affine_expr,
+    rebuild,
     reindexed,
     replace_variables,
     slots_of,
@@ -60,21 +63,48 @@ def training_program(
     rate: float = 1.0,
     rates: Mapping[str, float] | None = None,
     momentum: float = 0.0,
+    decay: float = 0.0,
+    tables: Mapping[str, Sequence[Any]] | None = None,
 ) -> Netsor:
     """The program of a network, and of those that `steps` of full-batch gradient descent on a loss make of it.
 
     Families of step t have the name of the program with `_t` behind it.  `rates` gives weights and initial vectors
-    rates of their own; 0 keeps them as they are.
+    rates of their own; 0 keeps them as they are.  `tables` has constants that differ from step to step, an array for
+    each step from the first to the last, such as the share of each input in the loss of a batch.
 
     Raises    ProgramError for a loss that is no function of averages, and names that are no parameters
     """
-    return _Training(netsor, loss, rate, rates or {}, momentum).program(steps)
+    made = _Training(netsor, loss, rate, rates or {}, tables or {})
+    made.momentum, made.decay = momentum, decay
+    return made.program(steps)
+
+
+def shares(rate: float, momentum: float, decay: float, steps: int) -> tuple[float, list[float]]:
+    """What a parameter is after some steps: so much of its first value, less so much of the gradient of each step.
+
+    With momentum mu and decay d, speed = mu speed + gradient + d parameter and parameter -= rate speed.
+    """
+    parameter, speed = np.eye(steps + 1)[0], np.zeros(steps + 1)
+    for step in range(steps):
+        speed = momentum * speed + decay * parameter
+        speed[step + 1] += 1
+        parameter = parameter - rate * speed
+    return float(parameter[0]), (-parameter[1:]).tolist()
 
 
 class _Training:
     """The statements of a training program, as they are made."""
 
-    def __init__(self, netsor: Netsor, loss: str, rate: float, rates: Mapping[str, float], momentum: float) -> None:
+    momentum = decay = 0.0
+
+    def __init__(
+        self,
+        netsor: Netsor,
+        loss: str,
+        rate: float,
+        rates: Mapping[str, float],
+        tables: Mapping[str, Sequence[Any]],
+    ) -> None:
         family = netsor.families.get(loss)
         if family is None or family.kind != "scalar" or family.shape:
             said = f"{loss} has indices: a loss is one number" if family and family.kind == "scalar" else ""
@@ -85,7 +115,7 @@ class _Training:
         self.reported = netsor.outputs
         self.source = replace(netsor, outputs=(loss,))
         self.whole = adjoint(self.source)
-        self.momentum, self.names = momentum, {*self.whole.families, *self.whole.index, *self.whole.constant}
+        self.tables, self.names = tables, {*self.whole.families, *self.whole.index, *self.whole.constant}
         self.forward = self.whole.body[: len(netsor.body)]
         self.backward = self.whole.body[len(netsor.body) :]
         self.moved = [v for v in netsor.initial if f"grad_{v.name}" in self.whole.families]
@@ -138,11 +168,6 @@ class _Training:
                 self.second[name] = replace(own, name=unused(f"{name}2", self.names), boundary="", text="")
         return {name: Affine.index(self.second[name].name) for name in names}
 
-    def _share(self, step: int, before: int) -> float:
-        """How often a gradient of an earlier step has been added."""
-        mu = self.momentum
-        return sum(mu**k for k in range(step - before))
-
     # -- statements -----------------------------------------------------------------------------------------------
 
     def _move(self, vector: Initial, step: int) -> None:
@@ -157,11 +182,12 @@ class _Training:
         if joint:
             gram = self._gram(vector, moved)
         terms, width = [], root_of(self.source.width_of(vector.width, 1))
-        for before in range(step):
+        kept, taken = shares(rate, self.momentum, self.decay, step)
+        for before, share in enumerate(taken):
             gradient = Variable(self._name(f"grad_{vector.name}", before), own.slots)
-            part = times(Number(rate * self._share(step, before)), width, gram, reindexed(gradient, moved))
+            part = times(Number(share), width, gram, reindexed(gradient, moved))
             terms.append(Reduction("sum", tuple(str(form.bare) for form in moved.values()), part) if moved else part)
-        self.body.append(Nonlin(self._at(own, step), Call("subtract", (own, sum_of(terms))), ""))
+        self.body.append(Nonlin(self._at(own, step), Call("subtract", (times(Number(kept), own), sum_of(terms))), ""))
 
     def _gram(self, vector: Initial, moved: Mapping[str, Affine]) -> Expr:
         """The Gram matrix of the data behind a layer: as declared, or the covariance."""
@@ -185,28 +211,36 @@ class _Training:
 
         target = put(statement.target)
         if isinstance(statement, Nonlin):
-            self.body.append(replace(statement, target=target, expr=replace_variables(statement.expr, put)))
+            expr = rebuild(replace_variables(statement.expr, put), lambda node: self._of_step(node, step))
+            self.body.append(replace(statement, target=target, expr=expr))
         elif isinstance(statement, Dot):
             left, right = put(statement.left), put(statement.right)
             self.body.append(replace(statement, target=target, left=left, right=right))
         else:
             product = replace(statement, target=target, vector=put(statement.vector))
             rate = self.rates[statement.weight.name]
-            terms = (
-                [
-                    times(Number(rate * self._share(step, before)), self._along(outer, product))
-                    for before in range(step)
-                    for outer in self._gradient(statement.weight.name, before)
-                ]
-                if rate
-                else []
-            )
+            kept, taken = shares(rate, self.momentum, self.decay, step if rate else 0)
+            terms = [
+                times(Number(share), self._along(outer, product))
+                for before, share in enumerate(taken)
+                for outer in self._gradient(statement.weight.name, before)
+            ]
             if terms:
                 first = Variable(unused(f"{target.name}_first", self.names), tuple(s for s in target.slots if s.bare))
                 self.body.append(replace(product, target=first))
-                self.body.append(Nonlin(target, Call("subtract", (first, sum_of(terms)))))
+                self.body.append(Nonlin(target, Call("subtract", (times(Number(kept), first), sum_of(terms)))))
             else:
                 self.body.append(product)
+
+    def _of_step(self, node: Expr, step: int) -> Expr | None:
+        """A constant that differs from step to step, as it is at this step."""
+        if not isinstance(node, Constant) or node.name not in self.tables:
+            return None
+        own = replace(node, name=f"{node.name}_{step}")
+        if own.name not in {constant.name for constant in self.constants}:
+            table = Table.of(self.tables[node.name][step])
+            self.constants.append(replace(self.source.constant[node.name], name=own.name, value=table))
+        return own
 
     def _gradient(self, weight: str, step: int) -> Iterator[_Outer]:
         """The gradient by a weight at a step, one outer product for each product of the program."""

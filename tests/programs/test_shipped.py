@@ -88,6 +88,8 @@ EXPECTED = {
     "amp_lasso": SEVERAL,
     "power_iteration": SEVERAL,
     "autoencoder_tied": TURNED,
+    "mup_mlp": AVERAGES,
+    "sp_mlp": Expected("extension", frozenset({"coordinatewise operands"})),
     "attention_tied": outside("weights of one score differ", "diverges"),
     "attention_same_bias": outside("scales", "diverges"),
     "attention_reused_weight": outside("dedicated weights"),

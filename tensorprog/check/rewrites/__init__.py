@@ -118,6 +118,7 @@ def _without_unused(found: Rewritten, more: Collection[str] = ()) -> Rewritten:
         initial=tuple(v for v in netsor.initial if v.name in read),
         weights=weights,
         fixed_widths=tuple(entry for entry in netsor.fixed_widths if entry[0] in widths),
+        train=(),
         run=tuple(option for option in netsor.run if option[0] not in ("averages", "keep")),  # of names
     )
     return replace(found, netsor=made, origin=origin)

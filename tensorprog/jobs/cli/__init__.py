@@ -12,7 +12,7 @@ import click
 from tensorprog.jobs.cli.commands import check, limit, run, sample
 from tensorprog.jobs.cli.frame import Group
 from tensorprog.jobs.cli.programs import graph, import_, list_, new
-from tensorprog.jobs.cli.studies import depth, paper, solve, sweep
+from tensorprog.jobs.cli.studies import depth, paper, solve, sweep, train
 
 __all__ = ["main", "run", "run_main"]
 
@@ -35,7 +35,7 @@ def main() -> None:
     """
 
 
-for command in (run, check, limit, sample, sweep, depth, solve, graph, paper, list_, new, import_):
+for command in (run, check, limit, sample, sweep, depth, solve, train, graph, paper, list_, new, import_):
     main.add_command(command)
 
 

@@ -1,4 +1,4 @@
-"""Studies: `tp sweep`, `tp depth`, `tp solve`, and `tp paper`, the figures of the paper."""
+"""Studies: `tp sweep`, `tp depth`, `tp solve`, `tp train`, and `tp paper`, the figures of the paper."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ from tensorprog.jobs.cli.frame import (
     pairs,
     places,
     watching,
+    widths,
 )
 from tensorprog.language.errors import MissingPackageError, did_you_mean, fail, need_package
 
-__all__ = ["depth", "paper", "solve", "sweep"]
+__all__ = ["depth", "paper", "solve", "sweep", "train"]
 
 ALL = "all"  # the name of all figures together
 INDEX = option("--index", metavar="INDEX", help="The index of layers; default the one that recurs.")
@@ -264,6 +265,72 @@ def solve(
         lambda: [summary(program.netsor.name, report), told],
     )
     return exit_code(report.grade)
+
+
+# ---- training --------------------------------------------------------------------------------------------------------
+
+
+@click.command(
+    cls=Command,
+    short_help="The first steps of training: sizes at each width beside the limit.",
+    examples=[
+        ("mup_mlp", "a coordinate check with its limit, and a picture"),
+        ("mup_mlp --steps 8 --lr 0.5", "more steps, a smaller learning rate"),
+        ("sp_mlp --widths 64,256,1024", "a network whose sizes grow with the width"),
+    ],
+)
+@options(FILE, SET)
+@option("--width", "--widths", "width", metavar="N,..", multiple=True, callback=widths, help="Widths, e.g. 256,1024.")
+@options(number("--steps", 1, "Steps of gradient descent."))
+@option("--lr", metavar="X", help="Learning rate, 1 on the scale of muP; an expression in n if it depends on it.")
+@option("--loss", metavar="L", help="The loss, a scalar of the program.")
+@options(number("--samples", 2, "Networks drawn at each width.", "100"), SEED, MEMORY)
+@options(out("Where files go; default runs/<program>-train."), FORMAT, QUIET, REQUIRE)
+def train(
+    file: str,
+    overrides: dict[str, str],
+    width: tuple[int, ...] | None,
+    steps: int | None,
+    lr: str | None,
+    loss: str | None,
+    samples: int,
+    seed: int | None,
+    max_memory: str | None,
+    out: Path | None,
+) -> int:
+    """Follow FILE through the first steps of training: losses, outputs, and the size of each family of vectors.
+
+    Networks of each width stand beside the limit of infinite width, if there is one; sentences say which lines are not
+    flat in the width, and why. Loss, steps and learning rates come from the program's `train:` section, where options
+    leave them out. The folder receives train.json and train.png. The exit code is 1 if there is no limit.
+    """
+    program = open_program(file, overrides)
+    from tensorprog.language.files import json_text, write_text, writing
+    from tensorprog.results.study import default_out
+    from tensorprog.show import plots
+    from tensorprog.training import train as perform
+    from tensorprog.training.report import tables, train_json
+
+    drawn: dict[str, Any] = {"samples": samples, "seed": seed or 0, "max_memory": max_memory or "2GiB"}
+    with watching() as told:
+        told.stage("the limit and networks of each width")
+        given: dict[str, Any] = {"steps": steps, "lr": lr, "loss": loss, "widths": width or (256, 1024)}
+        found = perform(program, **given, **drawn, progress=told.progress)
+    folder, written = out or default_out(program.netsor, "-train"), ["train.json"]
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "train.json", json_text(train_json(found)))
+    try:
+        with writing(folder / "train.png"):
+            plots.save(folder / "train.png", lambda axes: plots.coordinate_check(found, ax=axes), found.sizes["family"])
+        written.append("train.png")
+    except MissingPackageError as error:
+        notice(f"there is no picture: {error}")
+    answer(
+        lambda: train_json(found),
+        lambda: [*(p for table in tables(found) for p in (table, "")), places(folder, written)],
+    )
+    return exit_code(found.attrs["grade"])
 
 
 # ---- tp paper --------------------------------------------------------------------------------------------------------

@@ -189,6 +189,7 @@ class SumsOfFunctions:
         self._parts: dict[tuple[str, Box], tuple[WeightedFunction, ...]] = {}
         self._inlined: dict[tuple[int, Step], Expr | NotCompiledError] = {}
         self._sources: dict[str, str] = {}
+        self._vectors: dict[int, tuple[bool, Expr]] = {}  # by the identity of expressions, which are kept
         self._fresh = count(1)
         self.spelled: dict[str, list[int]] = {}
         made = {s.target.name for s in netsor.body if isinstance(s, Nonlin)}
@@ -230,8 +231,11 @@ class SumsOfFunctions:
 
     def is_vector(self, expr: Expr) -> bool:
         """Whether vectors occur in an expression."""
-        families = self.netsor.families
-        return any(v == FORMAL or families[v.name].kind == "vector" for v in walk(expr) if isinstance(v, Variable))
+        known = self._vectors.get(id(expr))
+        if known is None:
+            found = isinstance(expr, Variable) and (expr == FORMAL or self.netsor.families[expr.name].kind == "vector")
+            known = self._vectors[id(expr)] = found or any(map(self.is_vector, expr.children)), expr
+        return known[0]
 
     def every_range(self) -> dict[str, Range]:
         """Ranges of all indices, of those bound in parts, and of those that a softmax keeps (written with a star)."""
