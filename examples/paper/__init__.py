@@ -13,7 +13,7 @@ import json
 import math
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -118,7 +118,7 @@ def make(figure: Figure, settings: Settings, out: Path, told: Any = None) -> dic
         "title": figure.title,
         "shows": figure.shows,
         "command": _command(figure, settings),
-        **asdict(settings),
+        **settings.numbers,
         "versions": _versions(),
         "files": [*pictures, *tables, f"{figure.name}.json"],
         "numbers": data.numbers,
@@ -142,7 +142,7 @@ def save(figure: Figure, data: Data, path: Path, style: str) -> None:
 
 
 def _command(figure: Figure, settings: Settings) -> str:
-    options = (f"--{name} {value}" for name, value in asdict(settings).items())
+    options = (f"--{name} {value}" for name, value in settings.numbers.items())
     return " ".join(["tp paper", figure.name, *options])
 
 

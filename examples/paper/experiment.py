@@ -17,7 +17,6 @@ from tensorprog.results.reference import Reference
 Array = NDArray[Any]
 Table = dict[str, Array]  # columns of equal length
 
-MEMORY = "3GiB"  # 50,000 networks of 256 heads have 1.6 GiB of scores
 WIDTHS = (16, 64, 256, 1024)
 OUTPUT = "y[0]"  # the variable of the figures but that of scores
 HEADS = "a"  # the index of heads in the programs of attention
@@ -34,11 +33,19 @@ class Listener:
 
 @dataclass(frozen=True)
 class Settings:
-    """Networks at each width, the seed from which all others follow, and the trials of the KL figures."""
+    """Networks at each width, the seed from which all others follow, the trials of the KL figures; what networks may
+    take of memory, on which no number depends.
+    """
 
     samples: int = 50_000
     seed: int = 0
     repeats: int = 10
+    max_memory: str | int = "3GiB"  # 50,000 networks of 256 heads have 1.6 GiB of scores
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """What the figures depend on."""
+        return {"samples": self.samples, "seed": self.seed, "repeats": self.repeats}
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ class Case:
             self.width,
             settings.samples,
             seed=seed_of(settings, trial, self.width),
-            max_memory=MEMORY,
+            max_memory=settings.max_memory,
             progress=told.progress,
             **options,
         )

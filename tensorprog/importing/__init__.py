@@ -69,6 +69,7 @@ def compare_torch(
     *,
     seed: int = 0,
     limit: bool = True,
+    max_memory: str | int = "1GiB",
 ) -> ModuleComparison:
     """The module of a width, made so many times by `make`, beside as many networks of the program of that width.
 
@@ -76,12 +77,13 @@ def compare_torch(
     of the program, None where that is not known or with `limit=False`.  A program that was imported with `at` is meant
     for that width; one without lacks what vanishes with n, and differs from the module by as much.
 
-    Raises    ProgramError for a program that was not made by `from_torch`
+    Raises    ProgramError for a program that was not made by `from_torch`; MemoryLimitError where networks of the
+              program take more than `max_memory`
     """
     needed()
     from tensorprog.importing.agreement import compared
 
-    return compared(program, make, inputs, width, samples, seed, limit)
+    return compared(program, make, inputs, width, samples, seed, limit, max_memory)
 
 
 def needed() -> None:

@@ -293,8 +293,9 @@ class ModuleComparison(Comparison):
 
 
 def compared(
-    program: Program, make: Callable[[int], Any], inputs: Any, width: int, samples: int, seed: int, limit: bool
-) -> ModuleComparison:
+    program: Program, make: Callable[[int], Any], inputs: Any, width: int, samples: int, seed: int, limit: bool,
+    max_memory: str | int,
+) -> ModuleComparison:  # fmt: skip
     """What `compare_torch` gives."""
     if program.imported is None:
         raise fail(f"{program.name} was not imported from a module", fix="P = tp.from_torch(make, inputs)")
@@ -308,12 +309,12 @@ def compared(
             value[...] = members[..., int(where.random() * members.shape[-1])]
     values /= width ** float(program.imported.power)
     module = Samples(program.netsor, {name: values}, samples, seed, "torch", width, seconds=time.perf_counter() - began)
-    networks = program.run(width, samples, seed=seed + 1)
+    networks = program.run(width, samples, seed=seed + 1, max_memory=max_memory)
     found = compare(module, networks)
     beside, refused = None, ""
     if limit:
         try:
-            beside = compare(module, program.limit())
+            beside = compare(module, program.limit(max_memory=max_memory))
         except (OutsideError, NotCompiledError, AccuracyError, MemoryLimitError) as error:
             refused = str(error)
     return ModuleComparison(

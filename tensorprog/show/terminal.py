@@ -120,7 +120,9 @@ def _ink(word: str) -> str:
 
 
 class Progress:
-    """What long work tells: notes on stderr, and a bar for each step if it is a terminal; without `notes` nothing."""
+    """What long work tells: notes and the name of each step on stderr, and a bar for it if that is a terminal; without
+    `notes` nothing.
+    """
 
     def __init__(self, notes: bool = True, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
@@ -141,9 +143,11 @@ class Progress:
         self.bar = None
 
     def stage(self, text: str) -> None:
-        """Name the step that begins."""
+        """Name the step that begins: beside the bar, or in a line of its own."""
         if self.bar is not None:
             self.bar.reset(self.task, total=None, description=text)
+        else:
+            self.note(text)
 
     def note(self, text: str) -> None:
         """Print a line above the bar."""

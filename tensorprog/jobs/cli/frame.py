@@ -383,13 +383,15 @@ REQUIRE = option(
     help="Leave with exit code 1 if the check's grade is below theorem, remark or extension.",
 )
 SEED = number("--seed", 0, "Seed of the random streams.")
-MEMORY = option(
-    "--max-memory",
-    "max_memory",
-    metavar="SIZE",
-    callback=memory,
-    help="What networks, results and limits may take, e.g. 500MB; default 1GiB.",
-)
+
+
+def most_memory(what: str, default: str) -> Callable[[F], F]:
+    """The option that says how much memory may be taken."""
+    said = f"What {what} may take, e.g. 500MB; default {default}."
+    return option("--max-memory", "max_memory", metavar="SIZE", callback=memory, help=said)
+
+
+MEMORY = most_memory("networks, results and limits", "1GiB")
 WIDTH = option("--width", metavar="N,..", multiple=True, callback=widths, help="Widths n to run at, e.g. 16,64,256.")
 METHOD = option(
     "--method",

@@ -18,6 +18,7 @@ from tensorprog.jobs.cli.frame import (
     FILE,
     FORCE,
     FORMAT,
+    MEMORY,
     QUIET,
     SET,
     Command,
@@ -203,7 +204,7 @@ def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None) 
 @option("--widths", "widths", metavar="N,N", default="64,128", help="The two widths to look at; default 64,128.")
 @options(number("--at", 2, "Take variances as they are at this width, the width of your own network."))
 @options(number("--against", 2, "Draw the module of this width, and set it beside the program and beside its limit."))
-@options(number("--samples", 2, "Networks for --against; default 2000."))
+@options(number("--samples", 2, "Networks for --against; default 2000."), MEMORY)
 @option("--name", "name", metavar="NAME", default="", help="The program's name; default that of the module's class.")
 @click.option("--no-check", is_flag=True, help="Give the program without comparing it with the module.")
 @options(out("The program file to write, its data beside it; default: print the program.", "FILE"), FORCE, QUIET)
@@ -214,6 +215,7 @@ def import_(
     at: int | None,
     against: int | None,
     samples: int | None,
+    max_memory: str | None,
     name: str,
     no_check: bool,
     out: Path | None,
@@ -252,7 +254,7 @@ def import_(
     where = f"; written to {', '.join(map(str, files))}" if files else ""
     answer(dict, lambda: [told.blocks(), f"grade: {program.check().grade}{where}"])
     if against is not None:
-        found = compare_torch(program, make, given, against, samples or 2000)
+        found = compare_torch(program, make, given, against, samples or 2000, max_memory=max_memory or "1GiB")
         answer(dict, lambda: [found.blocks()])
         if found.refused:
             notice(f"no limit to compare with: {found.refused}")

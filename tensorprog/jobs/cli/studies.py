@@ -27,6 +27,7 @@ from tensorprog.jobs.cli.frame import (
     exit_code,
     header,
     interval,
+    most_memory,
     notice,
     number,
     open_program,
@@ -344,8 +345,11 @@ def train(
 @click.argument("names", metavar="[FIGURE]...", nargs=-1)
 @options(number("--samples", 100, "Networks drawn at each width.", "50000"))
 @options(number("--repeats", 2, "Trials of the figures on KL divergence.", "10"), SEED)
+@options(most_memory("networks", "3GiB"))
 @options(out("Where files go.", default=Path("runs/paper"), show_default=True), FORMAT, QUIET)
-def paper(names: tuple[str, ...], samples: int, repeats: int, seed: int | None, out: Path) -> int:
+def paper(
+    names: tuple[str, ...], samples: int, repeats: int, seed: int | None, max_memory: str | None, out: Path
+) -> int:
     """Make figures of Sakai, Karakida & Imaizumi 2025: fig1a, fig1b, fig2a, fig2b, fig3, relu, or all.
 
     Without a FIGURE they are listed. For each the folder receives the picture as .png, .svg and .pdf, tables of
@@ -367,7 +371,7 @@ def paper(names: tuple[str, ...], samples: int, repeats: int, seed: int | None, 
         )
         return DONE
     need_package("matplotlib", "pictures", "plot")
-    settings, made = example.Settings(samples, seed or 0, repeats), list[Any]()
+    settings, made = example.Settings(samples, seed or 0, repeats, max_memory or "3GiB"), list[Any]()
     chosen = [known[name] for name in (known if ALL in names else dict.fromkeys(names))]
     with watching() as listener:
         for count, figure in enumerate(chosen, 1):
