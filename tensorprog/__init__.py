@@ -64,7 +64,7 @@ _HOMES = {
     "Samples": "language.samples",
     "Comparison": "results.comparison",
     "compare": "results.comparison",
-    "atom": "check.declare",
+    "atom": "language.atoms.declared",
     "kl": "results.divergence",
     "kl_gaussian": "results.divergence",
     "sweep": "jobs.sweeps",
@@ -83,11 +83,11 @@ _HOMES = {
 if TYPE_CHECKING:
     from tensorprog import sklearn as sklearn
     from tensorprog.check.clauses import Report
-    from tensorprog.check.declare import atom
     from tensorprog.gradients import backward, ntk
     from tensorprog.importing import compare_torch, from_torch
     from tensorprog.jobs.depths import depth, solve
     from tensorprog.jobs.sweeps import sweep
+    from tensorprog.language.atoms.declared import atom
     from tensorprog.language.errors import (
         AccuracyError,
         MemoryLimitError,

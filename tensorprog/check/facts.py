@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tensorprog.blocks import Grid
 from tensorprog.check.graph import Structure
-from tensorprog.check.overlaps import crossed
+from tensorprog.check.overlaps import FAILS, HOLDS, UNKNOWN, Verdict, crossed
 from tensorprog.check.refutation import Unread, refuted, value
 from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom, Interval, Regularity
 from tensorprog.language.evaluate import Open, index_values
@@ -43,7 +43,6 @@ from tensorprog.language.expr import (
     walk,
     with_stars,
 )
-from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 
 __all__ = ["JUMPS", "PROPERTIES", "Calculus", "Facts", "Fault", "facts_grid", "facts_table"]

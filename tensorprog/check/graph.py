@@ -12,10 +12,9 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from tensorprog.check.overlaps import System, marked
+from tensorprog.check.overlaps import HOLDS, System, Verdict, marked
 from tensorprog.language.arrows import components, ordered, reached
 from tensorprog.language.expr import Affine, Variable, slots_of
-from tensorprog.language.facts import HOLDS, Verdict
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Range, Statement, Weight
 from tensorprog.language.schedule import around, dependencies, schedule
 

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from itertools import repeat
+from typing import NoReturn
 
 from tensorprog.language.expr import Affine, Variable
-from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Verdict
 from tensorprog.language.ir import Family, Netsor, Range
 
-__all__ = ["System", "crossed", "marked"]
+__all__ = ["FAILS", "HOLDS", "UNKNOWN", "System", "Verdict", "crossed", "marked"]
 
 Box = dict[str, Range]
 Confined = tuple[Affine, Range]
+
+
+class Verdict(Enum):
+    """What is known: certified, refuted by a witness, or neither."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    UNKNOWN = "unknown"
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a verdict has three values: compare it with HOLDS, FAILS or UNKNOWN")
+
+
+HOLDS, FAILS, UNKNOWN = Verdict.HOLDS, Verdict.FAILS, Verdict.UNKNOWN
 
 
 def marked(slot: Affine, mark: str) -> Affine:

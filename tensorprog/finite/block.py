@@ -29,12 +29,11 @@ from tensorprog.language.evaluate import (
     COORDINATE,
     Open,
     Scope,
-    add,
     align,
     broadcast,
     contract,
+    elementwise,
     evaluate,
-    multiply,
     overflow,
     pieces_of_sums,
     take,
@@ -246,7 +245,7 @@ class _Networks:
             fresh = Open(axes, self.fresh(op, members, columns))
         uniform = bool((scale == scale[0]).all())
         scales = Open((), scale[0]) if uniform else Open(tuple(members), scale.reshape([*members.values()]))
-        return contract(multiply(factor, scales), fresh, (FACTOR,))
+        return contract(elementwise(np.multiply, factor, scales), fresh, (FACTOR,))
 
     def dot(self, op: Op) -> None:
         step = self.plan.order[op.at]
@@ -278,7 +277,8 @@ class _Networks:
         if step.position in self.plan.offset:
             # a constant c stands for c times the constant vector, which in a frame is not (1, 1, ..)
             constant = evaluate(statement.expr, Scope(self.netsor, ranges, self.without_vectors, self.job.dtype))
-            value = add(value, multiply(constant, Open((COORDINATE,), self.ones(name) - 1)))
+            beyond = elementwise(np.multiply, constant, Open((COORDINATE,), self.ones(name) - 1))
+            value = elementwise(np.add, value, beyond)
         if self.watched and (wrong := overflow(statement, value)):
             raise ProgramError(f"at width {self.plan.width}, {wrong}")
         self.store(step, value)

@@ -28,7 +28,7 @@ from tensorprog.finite.vectors import (
     has_constant,
     without_inactive,
 )
-from tensorprog.language.errors import ProgramError, UnknownNameError, check_count, check_precision, did_you_mean, fail
+from tensorprog.language.errors import ProgramError, UnknownNameError, check_count, did_you_mean, fail
 from tensorprog.language.expr import Expr, free_indices, is_call, variables, walk
 from tensorprog.language.formats import name_of, selected
 from tensorprog.language.initials import covariance_size, initial_laws
@@ -520,7 +520,8 @@ def make_job(
     coordinates = check_count("coordinates", coordinates, 0)
     if coordinates < 1 or coordinates > width:
         raise ProgramError(f"coordinates must lie between 1 and the width {width}, not {coordinates}")
-    check_precision(dtype)
+    if dtype not in ("float64", "float32"):
+        raise ProgramError(f"dtype must be float64 or float32, not {dtype!r}")
     if method not in (*METHODS, "auto"):
         raise ProgramError(f"there is no method {method!r}; choose auto, {', '.join(METHODS)}")
     scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]

@@ -45,7 +45,6 @@ from tensorprog.language.errors import (
     check_count,
     fail,
     need_package,
-    need_xarray,
 )
 from tensorprog.language.files import locked, whole, write_text, writing
 from tensorprog.language.formats import BRACKETS, label, members, name_of, one_or_several, split
@@ -99,7 +98,7 @@ def sweep(
     Raises    ProgramError for mistakes, before any work, and for a cell on disk that is damaged; MemoryLimitError,
               WorkerError; errors in a cell have a note that names it
     """
-    need_xarray("sweeps")
+    need_package("xarray", "sweeps", "sweep")
     if executor is not None and workers is not None:
         raise fail("workers and executor both say who draws", fix="one of them")
     if not isinstance(executor, Executor | None):

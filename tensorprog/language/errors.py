@@ -22,13 +22,11 @@ __all__ = [
     "WorkerError",
     "WrongTypeError",
     "check_count",
-    "check_precision",
     "did_you_mean",
     "fail",
     "how_to_install",
     "in_order",
     "need_package",
-    "need_xarray",
     "shorten",
     "visible",
 ]
@@ -193,12 +191,6 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
-def check_precision(dtype: Any) -> None:
-    """Raise ProgramError unless draws can be of this precision."""
-    if dtype not in ("float64", "float32"):
-        raise ProgramError(f"dtype must be float64 or float32, not {dtype!r}")
-
-
 def how_to_install(extra: str) -> str:
     """The command that adds the packages of an extra."""
     return f'pip install "tensorprog[{extra}]"'
@@ -218,8 +210,3 @@ def need_package(package: str, what: str, extra: str) -> Any:
     except ImportError:
         text = str(Problem(f"{what} need the package {package}", fix=how_to_install(extra)))
         raise MissingPackageError(text) from None
-
-
-def need_xarray(what: str) -> Any:
-    """The module xarray."""
-    return need_package("xarray", what, "sweep")

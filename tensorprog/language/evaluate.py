@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,6 @@ __all__ = [
     "COORDINATE",
     "Open",
     "Scope",
-    "add",
     "affine_values",
     "align",
     "broadcast",
@@ -50,7 +49,6 @@ __all__ = [
     "gathered",
     "index_array",
     "index_values",
-    "multiply",
     "overflow",
     "pieces_of_sums",
     "take",
@@ -213,16 +211,6 @@ def elementwise(function: Callable[..., NDArray[Any]], *args: Open) -> Open:
     return Open(axes, np.asarray(function(*(align(arg, axes) if arg.axes else arg.data for arg in args))))
 
 
-def multiply(first: Open, second: Open) -> Open:
-    """Product over the union of the axes."""
-    return elementwise(np.multiply, first, second)
-
-
-def add(first: Open, second: Open) -> Open:
-    """Sum over the union of the axes."""
-    return elementwise(np.add, first, second)
-
-
 def contract(first: Open, second: Open, over: Sequence[str]) -> Open:
     """Sum of first * second over the named axes, as batched matrix products: never forms the product array.
 
@@ -366,7 +354,9 @@ def _sum(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
     if scope.pieces is None:
         return _sum_of_product(expr, indices, scope)
     pieces = scope.pieces(expr, indices, scope.ranges)
-    return reduce(add, (_sum_of_product(expr, indices, replace(scope, ranges=ranges)) for ranges in pieces))
+    return reduce(
+        partial(elementwise, np.add), (_sum_of_product(expr, indices, replace(scope, ranges=r)) for r in pieces)
+    )
 
 
 def _sum_of_product(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
@@ -374,7 +364,7 @@ def _sum_of_product(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
     # the factors with coordinates are large, the others small: one product each, then one contraction
     groups = ([v for v in values if (COORDINATE in v.axes) == large] for large in (False, True))
     one = Open((), np.ones((), dtype=values[0].data.dtype))
-    small, large = (reduce(multiply, group) if group else one for group in groups)
+    small, large = (reduce(partial(elementwise, np.multiply), group) if group else one for group in groups)
     own = [name for name in indices if name in small.axes or name in large.axes]
     repeated = math.prod(scope.ranges[name][1] - scope.ranges[name][0] for name in indices if name not in own)
     result = contract(small, large, own)

@@ -38,8 +38,8 @@ LISTED = 4096  # entries of a table that is written out
 BRACKETS = "in brackets: the standard error of the last digits"
 
 
-def label(name: str, index: Sequence[int]) -> str:
-    """The name of a member as it is written: y[0], p[0,1,2], m."""
+def label(name: str, index: Sequence[int | str]) -> str:
+    """The name of a member, or a family, as it is written: y[0], p[0,1,2], W[i], m."""
     return f"{name}[{','.join(map(str, index))}]" if index else name
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import fail
-from tensorprog.language.evaluate import COORDINATE, Open, contract, index_array, index_values, multiply
+from tensorprog.language.evaluate import COORDINATE, Open, contract, elementwise, index_array, index_values
 from tensorprog.language.expr import Affine, Expr, substitute
 from tensorprog.language.ir import Initial, Netsor, Table
 from tensorprog.language.linalg import fault_of_covariance, nearest_semidefinite, psd_cholesky, unit_roundoff
@@ -112,7 +112,7 @@ class InitialLaw:
         size = _alike(np.sqrt(np.square(rows).sum(axis=-1) * scale))
         others = tuple(n if n in equal else f"{n}_" for n in initial.indices)
         found = contract(Open((*initial.indices, COORDINATE), rows), Open((*others, COORDINATE), rows), [COORDINATE])
-        bound = multiply(Open(initial.indices, size), Open(others, size))
+        bound = elementwise(np.multiply, Open(initial.indices, size), Open(others, size))
         return Open(found.axes, found.data * scale), Open(bound.axes, _rounding(rows.shape[-1]) * bound.data)
 
 

@@ -15,7 +15,6 @@ from tensorprog.language.evaluate import (
     BATCH,
     COORDINATE,
     Open,
-    add,
     affine_values,
     align,
     broadcast,
@@ -89,7 +88,7 @@ class Grouping:
             value = affine_values(slot, self.ranges)
             position = (value.data - start) % (stop - start) if rule == "wrap" else value.data - start
             beyond = (position < 0) | (position >= stop - start)
-            total = add(Open(total.axes, total.data * (stop - start)), Open(value.axes, position))
+            total = elementwise(np.add, Open(total.axes, total.data * (stop - start)), Open(value.axes, position))
             outside = elementwise(np.logical_or, outside, Open(value.axes, beyond))
         return Open(total.axes, np.where(outside.data, -1, total.data))
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tensorprog.language.data_files import DataError, read_npy
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.expr import Expr
+from tensorprog.language.formats import label
 from tensorprog.language.ir import ConstantDef, Draft, Index, Initial, Netsor, Table, Weight
 from tensorprog.language.reading import MAX_NODES, MAX_TEXT, loads
 from tensorprog.language.schema import SHORT, options_of
@@ -35,12 +36,12 @@ def dump(netsor: Draft, schema: str = "") -> str:
     """
     written = dict(netsor.written)
     sections: list[tuple[str, list[tuple[str, str | list[str]]]]] = [
-        ("constants", [(_family(c.name, c.indices), _value(written.get(c.name, c.value))) for c in netsor.constants]),
+        ("constants", [(label(c.name, c.indices), _value(written.get(c.name, c.value))) for c in netsor.constants]),
         ("indices", [(index.name, _entry(index, "indices")) for index in netsor.indices]),
         ("widths", [(name, _scalar(text)) for name, _, text in netsor.widths]),
         ("fixed_widths", [(name, _scalar(written.get(name, str(size)))) for name, size in netsor.fixed_widths]),
-        ("initial", [(_family(v.name, v.indices), _entry(v, "initial")) for v in netsor.initial]),
-        ("weights", [(_family(w.name, w.indices), _entry(w, "weights")) for w in netsor.weights]),
+        ("initial", [(label(v.name, v.indices), _entry(v, "initial")) for v in netsor.initial]),
+        ("weights", [(label(w.name, w.indices), _entry(w, "weights")) for w in netsor.weights]),
     ]
     lines = [f"# yaml-language-server: $schema={schema}"] * bool(schema) + [f"program: {_scalar(netsor.name)}"]
     texts = {"title": netsor.title, "reference": netsor.reference}
@@ -82,10 +83,6 @@ def _scalar(text: str, flow: bool = True) -> str:
         and not re.search(forbidden + r":(\s|$)|\s#", text)
     )
     return text if text and plain else json.dumps(text, ensure_ascii=False)
-
-
-def _family(name: str, indices: Sequence[str]) -> str:
-    return f"{name}[{','.join(indices)}]" if indices else name
 
 
 def _section(name: str, entries: Sequence[tuple[str, str | list[str]]], flow: bool) -> list[str]:

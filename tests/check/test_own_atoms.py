@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.check.declare import declare
 from tensorprog.language.atoms import ATOMS
-from tensorprog.language.atoms.declared import Declaration, DeclaredFunction
+from tensorprog.language.atoms.declared import Declaration, DeclaredFunction, declare
 
 INF = math.inf
 

@@ -17,11 +17,11 @@ import numpy as np
 from tensorprog.check.clauses.report import Claim, Finding, Says
 from tensorprog.check.facts import Calculus
 from tensorprog.check.graph import SIDES, Operand, Structure
+from tensorprog.check.overlaps import FAILS, UNKNOWN, Verdict
 from tensorprog.check.rewrites import Rewritten
 from tensorprog.check.signs import coordinatewise
 from tensorprog.language.errors import Problem
 from tensorprog.language.expr import Expr, Number, Variable, replace_variables, slots_of
-from tensorprog.language.facts import FAILS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
 
 __all__ = [

@@ -13,7 +13,7 @@ from itertools import islice, product
 from tensorprog.check.clauses.context import NETSOR_PLUS, Context, makers, rule, shown_place
 from tensorprog.check.clauses.report import Claim, Finding
 from tensorprog.check.graph import Operand, Structure
-from tensorprog.language.facts import FAILS, HOLDS, Verdict
+from tensorprog.check.overlaps import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import MatMul
 
 __all__ = ["averages", "compiled", "coordinates", "one_layer", "unused", "widths"]

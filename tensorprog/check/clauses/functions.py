@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from tensorprog.check.clauses.context import NETSOR_PLUS, NOT_COVERED, SAKAI, YANG, Context, rule
 from tensorprog.check.clauses.report import ASSUMED, Claim, Finding, Says
 from tensorprog.check.facts import JUMPS, PROPERTIES, Fault
+from tensorprog.check.overlaps import FAILS, HOLDS, Verdict
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.expr import COMPARISONS, Call, Expr, Number, walk
-from tensorprog.language.facts import FAILS, HOLDS, Verdict
 
 __all__ = ["declared", "limiting_values", "nonlinearities"]
 

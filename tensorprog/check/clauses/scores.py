@@ -21,8 +21,8 @@ from tensorprog.check.clauses.context import (
 )
 from tensorprog.check.clauses.report import Claim, Finding, Says
 from tensorprog.check.graph import Operand
+from tensorprog.check.overlaps import FAILS, HOLDS, Verdict
 from tensorprog.check.signs import independence
-from tensorprog.language.facts import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement
 
 __all__ = ["bounded", "dedicated", "different", "operands", "scales", "transposes", "variance"]

@@ -19,7 +19,7 @@ from tensorprog.jobs.depths.quantities import GROUPS, REPLICATES, measured, of_n
 from tensorprog.jobs.depths.question import Variant, ask
 from tensorprog.jobs.depths.results import dataset, part
 from tensorprog.jobs.depths.solving import NoSolutionError, Search
-from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, need_xarray
+from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, need_package
 from tensorprog.program import Program
 from tensorprog.show.terminal import watched
 
@@ -70,7 +70,7 @@ def depth(
     Raises    ProgramError for mistakes, with place and advice; OutsideError, NotCompiledError where there is no limit,
               unless networks are asked for; MemoryLimitError where `max_memory` does not suffice
     """
-    need_xarray("depth profiles")
+    need_package("xarray", "depth profiles", "sweep")
     question, each = ask(program, of, index, to, gradients, max_memory), per_replicate(draws)
     variants = question.variants(over)
     widths = dict.fromkeys(check_count("width", n) for n in ([width] if not isinstance(width, Iterable) else width))

@@ -14,7 +14,7 @@ from tensorprog.blocks import Block, Grid, Paragraph, paragraph
 from tensorprog.jobs.choices import Choice, choices_of, said
 from tensorprog.jobs.depths.quantities import LONG_NAMES, Curves
 from tensorprog.jobs.depths.question import Question, Variant
-from tensorprog.language.errors import need_xarray
+from tensorprog.language.errors import need_package
 from tensorprog.language.formats import BRACKETS, constants_json, quantity
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import program_text
@@ -54,7 +54,7 @@ def part(place: dict[str, Any], layers: tuple[int, ...], curves: Curves, ends: t
         for name, both in curves.items()
         for end, one in zip(ends, both, strict=True)
     }
-    found = need_xarray("depth profiles").Dataset(columns, {"layer": list(layers)})
+    found = need_package("xarray", "depth profiles", "sweep").Dataset(columns, {"layer": list(layers)})
     return found.expand_dims({name: [value] for name, value in place.items()})
 
 
@@ -63,7 +63,7 @@ def dataset(question: Question, variants: list[Variant], parts: list[Any], attri
 
     Shapes    NAME and NAME_error (*constants, layer); NAME_finite and NAME_finite_se (*constants, width, layer)
     """
-    merge = need_xarray("depth profiles").merge
+    merge = need_package("xarray", "depth profiles", "sweep").merge
     over = {name: list(dict.fromkeys(each.values[name] for each in variants)) for name in variants[0].values}
     found = merge(parts, join="outer", compat="no_conflicts").reindex(over)
     found["layer"].attrs["long_name"] = f"layer, the index {question.index}"

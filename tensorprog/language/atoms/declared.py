@@ -1,24 +1,30 @@
-"""Nonlinearities that the author of a program declares: a function, what is claimed of it, its place among the others.
+"""`tp.atom`: what an author declares of a nonlinearity is tried at many points, and registered if it holds there.
 
-Claims are attacked before they are entered here (`check.declare`); what is not declared counts as not known.
+What is not declared counts as not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import keyword
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.atoms.core import ATOMS, INF, Atom, Interval, Regularity
-from tensorprog.language.errors import fail
+from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom, Interval, Regularity
+from tensorprog.language.atoms.core import INF
+from tensorprog.language.errors import Problem, ProgramError, fail
+from tensorprog.language.expr import Function
 
 __all__ = [
     "Declaration",
     "DeclaredFunction",
+    "atom",
     "check_sketch",
+    "declare",
     "declared_function",
     "enter",
     "install",
@@ -26,6 +32,10 @@ __all__ = [
 
 Array = NDArray[Any]
 PLACES = np.array([-30.0, -3.0, -1.0, -0.3, 0.1, 0.7, 2.0, 5.0, 40.0])  # whose values tell functions apart
+GRID = np.linspace(-30, 30, 12_001)
+FAR = 10.0 ** np.linspace(1.5, 6, 200)
+POINTS = np.concatenate([-FAR[::-1], GRID, FAR])
+LANGUAGE = {"n", "inf", "pi", "min", "max", "MatMul", "Nonlin", "Dot"}
 
 
 class DeclaredFunction:
@@ -149,3 +159,171 @@ def _formula(claimed: Declaration, function: DeclaredFunction) -> Callable[..., 
         return implemented_function(sp.Function(claimed.name, real=True), function)(x)
 
     return opaque
+
+
+# ---- what is claimed, tried ---------------------------------------------------------------------------------------
+
+
+def atom(
+    name: str,
+    fn: Callable[[Any], Any],
+    *,
+    range: Interval | None = None,
+    growth: tuple[float, float] | None = None,
+    modulus: tuple[float, float] | None = None,
+    lipschitz: float | None = None,
+    kinks: tuple[float, ...] | None = None,
+    monotone: int = 0,
+    parity: int = 0,
+    sympy: Callable[[Any], Any] | None = None,
+    doc: str = "",
+) -> Function:
+    """Declare a nonlinearity of one's own and return it as a function of expressions.
+
+    `fn` maps a one-dimensional array of doubles to another, element by element.  What is said of it is tried at many
+    points before it is believed; what is left out counts as not known.  `range`: (lo, hi).  `growth` (K, g):
+    |f(x)| <= K (1 + |x|^g).  `lipschitz` L: |f(x) - f(y)| <= L |x - y|.  `modulus` (K, m), where there is no such L:
+    |f(x) - f(y)| <= K |x - y| (1 + |x|^m + |y|^m). `kinks`: the points
+    where f, f' or f'' jumps.  `monotone`: 1 increasing, -1 decreasing.  `parity`: 1 even, -1 odd.  `sympy`: the
+    formula, a function of one sympy expression.
+
+    Shapes    fn: (k,) -> (k,)
+    Accuracy  what holds at all points tried is not proved; reports say what rests on it
+    Raises    ProgramError with a place for each false claim, or if the name is taken; nothing is declared then
+    Source    Sakai et al. 2025 (arXiv 2506.00846), Def. 2, for growth and modulus
+    """
+    declare(Declaration(name, fn, range, growth, modulus, lipschitz, kinks, monotone, parity, sympy, doc))
+    return Function(name)
+
+
+def declare(given: Declaration) -> Atom:
+    """Try what is declared of a function at many points and enter it in the registry.
+
+    A function declared before under the same name may be declared again: its facts are replaced.
+
+    Raises    ProgramError with every claim that is false, each with a witness; nothing is registered then
+    """
+    problems = [*_name_problems(given.name), *_senseless(given)]
+    if problems:
+        raise ProgramError(problems)
+    function = DeclaredFunction(given.fn)
+    problems = _array_problems(given) or list(_refuted(given, function))
+    if problems:
+        raise ProgramError(problems)
+    before = ATOMS.get(given.name)
+    if before is not None and isinstance(before.numpy, DeclaredFunction) and before.numpy.sketch != function.sketch:
+        raise fail(
+            f"{given.name} is declared already, as another function; programs made before refer to it by name",
+            fix=f'tp.atom("{given.name}2", ...)',
+        )
+    return enter(given, function)
+
+
+def _array_problems(d: Declaration) -> list[Problem]:
+    """An array is to give an array of doubles of its shape, element by element, the same every time."""
+    fix = "a function of one numpy array that works on each element by itself"
+    x = np.random.default_rng(1).normal(size=1000) * 3
+    name, fn = d.name, d.fn
+    try:
+        with np.errstate(all="ignore"):
+            value, again, alone = fn(x.copy()), fn(x.copy()), fn(x[:1].copy())
+    except Exception as error:  # of any kind: the function is its author's
+        return [Problem(f"{name} cannot be computed on an array: {type(error).__name__}: {error}", fix=fix)]
+    if not isinstance(value, np.ndarray) or value.shape != x.shape or value.dtype != x.dtype:
+        what = f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+        return [Problem(f"{name} of an array of float64 of shape {x.shape} gives {what}", fix=fix)]
+    if not np.array_equal(value, again, equal_nan=True):
+        return [Problem(f"{name} is not the same every time", fix="a function without randomness")]
+    if not np.allclose(alone, value[:1], rtol=1e-10, equal_nan=True):
+        return [Problem(f"{name} at x = {x[0]:g} is {alone[0]:g} alone, but {value[0]:g} in an array", fix=fix)]
+    return []
+
+
+def _refuted(d: Declaration, function: DeclaredFunction) -> Iterator[Problem]:
+    """Claims that do not hold at some points, or between neighbours; far out, values may be too large to compute."""
+    x, v = POINTS, function(POINTS)
+    finite = np.isfinite(v)
+    lost = x[~finite & (np.abs(x) <= 100)]
+    if len(lost):
+        yield Problem(f"{d.name} is no real number at x = {lost[0]:.6g}", fix="a function of all reals")
+        return
+    x, v, mirrored = x[finite], v[finite], np.where(finite, v, 0)[::-1][finite]
+    slack, step, change = 1e-9 * (1 + np.abs(v)), np.diff(x), np.diff(v)
+    both, moved = slack[1:] + slack[:-1], np.abs(change)
+    (low, high), (most, power), (steep, rise) = d.range or (-INF, INF), d.growth or (INF, 0), d.modulus or (INF, 0)
+    lipschitz = INF if d.lipschitz is None else d.lipschitz
+    growing = 1 + np.abs(x[1:]) ** rise + np.abs(x[:-1]) ** rise
+    wrong = [
+        ((v < low - slack) | (v > high + slack), f"leaves the range {d.range}"),
+        (np.abs(v) > most * (1 + np.abs(x) ** power) + slack, f"outgrows {most:g} (1 + |x|**{power:g})"),
+        (d.monotone * change < -both, "is not increasing" if d.monotone > 0 else "is not decreasing"),
+        (moved > lipschitz * step + both, f"is steeper than {lipschitz:g}"),
+        (moved > steep * step * growing + both, f"is steeper than {steep:g} (1 + |x|**{rise:g} + |y|**{rise:g})"),
+        (abs(d.parity) * np.abs(v - d.parity * mirrored) > slack, "is not even" if d.parity > 0 else "is not odd"),
+    ]
+    for places, claim in wrong:
+        if np.any(places):
+            k = int(np.argmax(places))
+            beside = f" and {d.name}({x[k + 1]:.6g}) = {v[k + 1]:.9g}" if len(places) < len(x) else ""
+            said = f"{d.name} {claim}: {d.name}({x[k]:.6g}) = {v[k]:.9g}{beside}"
+            yield Problem(said, fix="claim what holds, or less")
+    if d.kinks is not None:
+        yield from (
+            Problem(f"{d.name} has a kink that is not declared near {x:.6g}", fix="claim what holds, or less")
+            for x in _kinks(d, function)[:1]
+        )
+
+
+def _kinks(d: Declaration, function: DeclaredFunction) -> list[float]:
+    """Places, apart from those declared, at which the slope changes by far more than around them, from near too."""
+    slopes = np.diff(function(GRID)) / np.diff(GRID)
+    middle = (GRID[1:] + GRID[:-1]) / 2
+    clear = np.min(np.abs(middle[:, None] - np.asarray(d.kinks or (np.inf,))), axis=1, initial=np.inf) > 0.05
+    bend = np.abs(np.diff(slopes))
+    around = np.maximum(np.roll(bend, 3), np.roll(bend, -3))
+    found = []
+    for k in np.flatnonzero((bend > 0.02 * (1 + np.abs(slopes[1:]))) & (bend > 20 * around) & clear[1:]):
+        fine = np.linspace(GRID[k], GRID[k + 2], 10_001)  # what is only steep is smooth from near
+        if np.ptp(np.diff(np.diff(function(fine)) / np.diff(fine))) > bend[k] / 4:
+            found.append(float(GRID[k + 1]))
+    return found
+
+
+def _name_problems(name: Any) -> Iterator[Problem]:
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name[0] == "_":
+        yield Problem(f"{name!r} is not a name", fix="use letters, digits and _, beginning with a letter")
+    elif name.endswith("_"):
+        yield Problem(f"{name}: a trailing underscore is reserved for second copies of indices", fix=name.rstrip("_"))
+    elif name in LANGUAGE or name in REDUCTIONS or (name in ATOMS and not ATOMS[name].declared):
+        yield Problem(f"{name} is a name of the language already", fix=f'tp.atom("my_{name}", ...)')
+
+
+def _senseless(d: Declaration) -> Iterator[Problem]:
+    """Values that no function could have, or that contradict each other."""
+    kinks = () if d.kinks is None else d.kinks
+    for key, expected, right in (
+        ("fn", "a function of one array", callable(d.fn)),
+        ("sympy", "a function of one sympy expression", d.sympy is None or callable(d.sympy)),
+        ("growth", "(K, g), both of at least 0", d.growth is None or _numbers(d.growth, 2, least=0)),
+        ("modulus", "(K, m), both of at least 0", d.modulus is None or _numbers(d.modulus, 2, least=0)),
+        ("lipschitz", "a constant of at least 0", d.lipschitz is None or _numbers((d.lipschitz,), 1, least=0)),
+        ("monotone", "1, -1 or 0 (neither, or not known)", d.monotone in (-1, 0, 1)),
+        ("parity", "1, -1 or 0 (neither, or not known)", d.parity in (-1, 0, 1)),
+        ("range", "(lo, hi) with lo <= hi", d.range is None or (_numbers(d.range, 2) and d.range[0] <= d.range[1])),
+        ("kinks", "a tuple of finite numbers", _numbers(kinks) and all(map(math.isfinite, kinks))),
+    ):
+        if not right:
+            yield Problem(
+                f"{d.name}: {key} must be {expected}, not {getattr(d, key)!r}", fix="leave out what is not known"
+            )
+
+
+def _numbers(values: Any, count: int | None = None, least: float = -INF) -> bool:
+    """Whether values are so many numbers, of at least something, and below infinity where they are claims."""
+    kinds = int | float | np.number
+    return (
+        isinstance(values, tuple | list)
+        and (count is None or len(values) == count)
+        and all(isinstance(v, kinds) and not isinstance(v, bool) and v >= least for v in values)
+        and (least == -INF or all(math.isfinite(v) for v in values))
+    )
