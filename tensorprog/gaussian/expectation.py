@@ -25,6 +25,7 @@ from tensorprog.gaussian.kernels import (
     elementary,
     kernel,
     ordinary,
+    passed_on,
     refuse_correlation,
     steepness,
 )
@@ -100,6 +101,9 @@ def cross(
         scaled = _by_degree(f, g, law, c, slack, pairs)
         if scaled is not None:
             return scaled
+    closed = _closed(f, g, law, c, slack, pairs)
+    if closed is not None:
+        return closed
     (one, first), (two, second) = _variables((f, g), [law[k].value for k in (0, 2, 1, 3)])
     batch = np.broadcast_shapes(first.shape, second.shape, c.value.shape)
     shape = batch or (1,)
@@ -119,6 +123,33 @@ def cross(
             _exchanged(array, pairs)[tile] = part
             array[tile] = part
     return Estimate(value.reshape(batch), error.reshape(batch))
+
+
+def _closed(
+    f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate, slack: float, pairs: int
+) -> Estimate | None:
+    """The same of few pairs by closed forms, as a row of a matrix.
+
+    None where there are none, errors are more than rounding, or all pairs of some variables are asked for.
+    """
+    one, two, (v, w) = elementary(f), elementary(g), (each.value for each in law[2:])
+    shape = np.broadcast_shapes(v.shape, w.shape, c.value.shape)
+    if one is None or two is None or not shape or math.prod(shape) > MANY or _diagonal(shape, pairs).size > 1:
+        return None
+    if not (ordinary(v) and ordinary(w)) or any(m.value.any() or m.error.any() for m in law[:2]):
+        return None
+    size, cov = np.sqrt(v) * np.sqrt(w), c.value
+    moved, other, turned = _relative(law[2].error, v), _relative(law[3].error, w), _relative(c.error, size)
+    largest = max(float(each.max(initial=0.0)) for each in (moved, other, turned))
+    if not size.all() or largest > (0.0 if one.jumps and two.jumps else PASSED):
+        return None
+    refuse_correlation(float((np.abs(cov) / size).max(initial=0.0)), slack)
+    found, odd = kernel(one, two, v, w, cov), f.parity < 0 or g.parity < 0
+    passed = passed_on(one, two, v, w, cov, moved, other, turned) if largest else 0.0
+    if f.parity * g.parity < 0:
+        return Estimate.exact(np.zeros(shape))
+    rounding = np.where(cov == 0, 0.0, found.error) if odd else found.error
+    return Estimate(found.value, np.zeros(shape) + rounding + passed)
 
 
 def _by_degree(
@@ -299,6 +330,7 @@ def _zero(f: RealFunction, g: RealFunction, mu_f: Array, mu_g: Array, cov: Array
     return np.asarray(((cov == 0) & odd) | (centred & other & (f.parity * g.parity < 0)))
 
 
+@lru_cache(maxsize=64)
 def _plain(f: RealFunction) -> RealFunction | None:
     """f without batch axes, if no parameter varies over the batch."""
     if any(length != 1 for length in f.shape):

@@ -35,6 +35,7 @@ __all__ = [
     "elementary",
     "kernel",
     "ordinary",
+    "passed_on",
     "refuse_correlation",
     "steepness",
 ]
@@ -65,6 +66,11 @@ class Elementary:
     linear: float
     sigmoids: tuple[tuple[float, float], ...]  # amplitude, spread
     ramps: tuple[tuple[float, float], ...]
+
+    @property
+    def jumps(self) -> bool:
+        """Whether there is a sign among the sigmoids."""
+        return any(h == 0 for _, h in self.sigmoids)
 
     def offset(self, var: Array) -> Array:
         """The constant, which is the value at 0 where there is no variance."""
@@ -166,6 +172,32 @@ def steepness(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, move
     for (a, h), (b, k) in product(f.sigmoids, g.sigmoids):
         rho, square, _ = _correlated(v, w, cov, h, k)
         total += 2 / np.pi * abs(a * b * rho) / np.maximum(np.sqrt(square), np.sqrt(moved) + SMALL)
+    return total
+
+
+def passed_on(
+    f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: Array, other: Array, turned: Array
+) -> Array:
+    """What errors of a law do to a kernel: relative ones of both variances, and of a covariance beside both deviations.
+
+    Equal variances and covariances are those of one variable, which move together.
+
+    Shapes    all broadcast to the batch -> batch
+    """
+    sides = f, g
+    if not all(side.sigmoids and not (side.constant or side.at_zero or side.linear or side.ramps) for side in sides):
+        both = np.maximum(np.maximum(moved, other), turned)
+        squares = kernel(f, f, v, v, v).value, kernel(g, g, w, w, w).value
+        size = np.multiply(*(np.sqrt(np.maximum(square, 0.0)) for square in squares))
+        return np.asarray(both * (size + steepness(f, g, v, w, cov, both)))
+    total, same = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape)), (v == w) & (v == cov)
+    for (a, h), (b, k) in product(f.sigmoids, g.sigmoids):
+        rho, square, _ = _correlated(v, w, cov, h, k)
+        share, also = v / (v + h), w / (w + k)
+        apart = turned * np.sqrt(share * also) + np.abs(rho) / 2 * (moved * share + other * also)
+        together = moved * rho * (1 - (share + also) / 2)
+        steep = np.maximum(np.sqrt(square), np.sqrt(np.maximum(np.maximum(moved, other), turned)) + SMALL)
+        total += 2 / np.pi * abs(a * b) * np.where(same, together, apart) / steep
     return total
 
 

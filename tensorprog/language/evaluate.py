@@ -173,7 +173,7 @@ def gathered(
     axes: tuple[str, ...], arrays: Sequence[NDArray[Any]], forms: Mapping[str, Affine], ranges: Mapping[str, Range],
     starts: Mapping[str, int],
 ) -> tuple[tuple[str, ...], Sequence[NDArray[Any]]]:  # fmt: skip
-    """The same for arrays with the same axes: views where forms are numbers, or distinct indices plus numbers."""
+    """The same for arrays with the same axes: views where forms are numbers, or indices plus numbers."""
     sizes, key, found, same = arrays[0].shape, list[Any](), list[str](), True
     for name, size in zip(axes, sizes, strict=True):
         form, index, low, high = forms.get(name), name, 0, size
@@ -186,13 +186,13 @@ def gathered(
             low, high = (bound + form.offset - starts[name] for bound in ranges[index])
             if others or coefficient != 1:
                 break
-        if low < 0 or high > size or index in found:
+        if low < 0 or high > size:
             break
         key.append(slice(low, high))
+        same = same and index == name and high - low == size and index not in found
         found.append(index)
-        same = same and index == name and high - low == size
     else:
-        return (axes, arrays) if same else (tuple(found), [array[tuple(key)] for array in arrays])
+        return (axes, arrays) if same else _diagonals(found, [array[tuple(key)] for array in arrays])
     read = {name: forms[name] for name in axes if name in forms}
     # an index that comes in may be an axis already (the diagonal of i and i_): then it is read along as well
     incoming = {name for form in read.values() for name in form.indices}
@@ -203,6 +203,18 @@ def gathered(
     places, where, _ = _places(turned[0].shape[: len(mapped)], begin, slots, ranges, ("edge",) * len(slots))
     made, wanted = (*places, *order[len(mapped) :]), union(places, order[len(mapped) :])
     return wanted, [align(Open(made, array[where]), wanted) for array in turned]
+
+
+def _diagonals(names: Sequence[str], arrays: Sequence[NDArray[Any]]) -> tuple[tuple[str, ...], list[NDArray[Any]]]:
+    """Arrays whose axes have these names, read where axes of one name have equal places: views."""
+    own, found = list(names), list(arrays)
+    for name in names:
+        if own.count(name) > 1:
+            one = own.index(name)
+            two = own.index(name, one + 1)
+            del own[two]
+            found = [np.moveaxis(array.diagonal(0, one, two), -1, one) for array in found]
+    return tuple(own), found
 
 
 def elementwise(function: Callable[..., NDArray[Any]], *args: Open) -> Open:

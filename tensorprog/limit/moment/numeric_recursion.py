@@ -8,24 +8,25 @@ axis of all values, until a number leaves the recursion.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from tensorprog.gaussian.several import REPLICATES
 from tensorprog.language.arrows import connected
 from tensorprog.language.errors import NotCompiledError
-from tensorprog.language.expr import Affine
+from tensorprog.language.evaluate import union
+from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variables
 from tensorprog.language.ir import Netsor, Nonlin, Range
 from tensorprog.limit.form.definitions import Corrected, reductions
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.form.weight_columns import Columns
-from tensorprog.limit.moment.indexed import NOTHING, Equations, solve
+from tensorprog.limit.moment.indexed import NOTHING, Equations, Term, solve
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.onsager import exact_coefficients
 from tensorprog.limit.moment.points import NUMBERS, VectorsAtPoints
-from tensorprog.limit.moment.products import Factors, ProductOfFunctions
+from tensorprog.limit.moment.products import Factors, LawOfFactors, ProductOfFunctions
 from tensorprog.limit.moment.recurrences import Recurrences
-from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
+from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Planned, Value
 
 __all__ = ["NumericRecursion"]
 
@@ -142,8 +143,14 @@ class NumericRecursion(Numbers):
             if not (factors.forms or factors.constants):
                 return found
         product = ProductOfFunctions(self, factors, ranges)
-        others = self.by_patterns(product.forms.equations, product.expectation, ranges, (*q.bound, *p.bound))
+        others = self.by_patterns(
+            product.forms.equations, lambda *case: self.expected(product.law(*case)), ranges, (*q.bound, *p.bound)
+        )
         return found * others if first or second else others
+
+    def expected(self, law: LawOfFactors) -> Value:
+        """The expectation of a product of functions."""
+        return law.product()
 
     def _apart(
         self, p: WeightedFunction, q: WeightedFunction, sides: Sequence[Sequence[WeightedFunction]]
@@ -232,3 +239,88 @@ class NumericRecursion(Numbers):
             return super().whole_average(name)
         self.recurrences.rest_of(name)
         return self.recurrences.averages[name]
+
+    def planned(self, f: str, g: str) -> IndexedValues | None:
+        """The covariance of two Gaussian families of the recurrence at work, to be computed in windows; None beside
+        replicates.
+        """
+        return None if self.replicates else _Planned(self).gaussian(f, g, self.pair_ranges(f, g))
+
+
+class _Planned(NumericRecursion):
+    """The recursion once for all steps of the recurrence at work: values wait for windows, and for what is known then.
+
+    Raises    no more than the recursion itself
+    """
+
+    def __init__(self, whole: NumericRecursion) -> None:
+        self.share(whole)
+        self.whole, self.replicates = whole, None
+        self.start(whole.recurrences)
+
+    def base(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
+        """Covariance of two Gaussian families, where it is read."""
+        found, tables = self.whole.base(f, g), self.recurrences.covariances
+        return self._read(found, lambda: tables.get((f, g), found))
+
+    def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues:
+        """E[Z^f Z^g], of what the recurrence makes planned as well."""
+        if self.recurrences.active & {f, g}:
+            return self.replicated(f, g)
+        found = self.whole.replicated(f, g)
+        return self._read(found, lambda: found)
+
+    def _read(self, moment: IndexedValues, known: Callable[[], IndexedValues]) -> IndexedValues:
+        starts = {name: start for name, (start, _) in moment.ranges.items()}
+
+        def planned(number: int, value: Value) -> Value:
+            slots = {name: Affine.index(name) for name in value.axes}
+            return Planned.table(lambda: known().terms[number].value, slots, starts) if slots else value
+
+        terms = tuple(Term(term.equations, planned(k, term.value)) for k, term in enumerate(moment.terms))
+        return IndexedValues(terms, moment.ranges)
+
+    def _fixed(self, value: Value, ranges: Ranges) -> Value:
+        """A value that is known now, over ranges."""
+        starts = {name: ranges[name][0] for name in value.axes}
+        return (
+            Planned.table(lambda: value, {name: Affine.index(name) for name in value.axes}, starts) if starts else value
+        )
+
+    def _number(self, expr: Expr, ranges: Ranges) -> Value:
+        axes = indices_of(expr, ranges)
+        known = not axes and not any(True for _ in variables(expr))
+        whole = self.whole
+        return whole.number(expr, ranges) if known else Planned(axes, lambda w: whole.number(expr, {**ranges, **w}))
+
+    def variance(self, weight: str, slots: Sequence[Affine], ranges: Ranges) -> Value:
+        """The variance of a weight whose indices are affine forms of others."""
+        return self._fixed(super().variance(weight, slots, ranges), ranges)
+
+    def initial_mean(self, reference: Variable, ranges: Ranges) -> Value | None:
+        """The mean of an initial vector; None where it is zero."""
+        mean = super().initial_mean(reference, ranges)
+        return None if mean is None else self._fixed(mean, ranges)
+
+    def weighed(
+        self, value: Value, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
+        ranges: Ranges,
+    ) -> Value:  # fmt: skip
+        """Coefficients, then sums over indices."""
+        axes = union(
+            value.axes, *(form.indices for form, _ in inside), *(indices_of(expr, ranges) for expr in coefficients)
+        )
+
+        def make(window: Ranges) -> Value:
+            own = {**ranges, **window}
+            return self.whole.weighed(value.within(own), coefficients, inside, over, own)
+
+        return Planned([name for name in axes if name not in over], make)
+
+    def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
+        """What is planned; rows are looked at when they are made."""
+        return moment
+
+    def expected(self, law: LawOfFactors) -> Value:
+        """The expectation of a product of functions, in windows."""
+        return Planned(law.axes, lambda window: law.within(self.whole, window).product())

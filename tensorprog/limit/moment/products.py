@@ -40,7 +40,7 @@ from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.recursion import Forms
 from tensorprog.limit.moment.values import REPLICATE, Value, check_memory
 
-__all__ = ["Factors", "NumberedFactor", "ProductOfFunctions", "merged"]
+__all__ = ["Factors", "LawOfFactors", "NumberedFactor", "ProductOfFunctions", "merged"]
 
 Array = NDArray[Any]
 SEVERAL = 1e-10  # asked of functions of several variables, relative to their size
@@ -139,26 +139,50 @@ class ProductOfFunctions:
         self.numbers, self.factors, self.ranges = numbers, factors, ranges
         self.forms = Forms(numbers, factors.forms, ranges)
 
-    def expectation(self, equations: Equations, solution: Mapping[str, Affine]) -> Value:
-        """The expectation where exactly these equations between indices hold, the indices in `solution` eliminated."""
-        law = _Law(self, equations, solution)
-        found = [self.numbers.number(substitute(number, solution), self.ranges) for number in self.factors.constants]
-        blocks = connected(self.factors.placed(solution), law.tied)
+    def law(self, equations: Equations, solution: Mapping[str, Affine]) -> LawOfFactors:
+        """Their law where exactly these equations between indices hold, the indices in `solution` eliminated."""
+        forms = self.forms
+        return LawOfFactors(
+            self.numbers, self.ranges, self.factors.placed(solution),
+            [substitute(number, solution) for number in self.factors.constants],
+            lambda k: forms.mean(k, solution), lambda j, k: forms.cov(j, k, equations, solution),
+        )  # fmt: skip
+
+
+class LawOfFactors:
+    """Some factors with the joint law of their variables."""
+
+    def __init__(
+        self, numbers: Numbers, ranges: Mapping[str, Range], factors: Sequence[NumberedFactor],
+        constants: Sequence[Expr], mean: Callable[[int], Value], cov: Callable[[int, int], Value],
+    ) -> None:  # fmt: skip
+        self.numbers, self.ranges, self.factors, self.constants = numbers, ranges, factors, constants
+        self.mean, self._cov = cache(mean), cache(cov)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The indices that the expectation may depend on."""
+        places = dict.fromkeys(place for factor in self.factors for place in factor.places)
+        moments = [*map(self.mean, places), *(self.cov(j, k) for j in places for k in places)]
+        return union(self._axes(moments, self.factors), *(indices_of(e, self.ranges) for e in self.constants))
+
+    def within(self, numbers: Numbers, window: Mapping[str, Range]) -> LawOfFactors:
+        """The same in ranges of the indices."""
+        return LawOfFactors(
+            numbers, {**self.ranges, **window}, self.factors, self.constants,
+            lambda k: self.mean(k).within(window), lambda j, k: self.cov(j, k).within(window),
+        )  # fmt: skip
+
+    def product(self) -> Value:
+        """The expectation of the product of all factors."""
+        found = [self.numbers.number(number, self.ranges) for number in self.constants]
+        blocks = connected(self.factors, self.tied)
         # variables themselves first: where one has mean 0, and so has the product, nothing else is computed
         for block in sorted(blocks, key=lambda block: [f.plain != FORMAL for f in block]):
-            found.append(law.expectation(block))
+            found.append(self.expectation(block))
             if found[-1].zero():
                 break
         return reduce(mul, found) if found else Value.of(1.0)
-
-
-class _Law:
-    """The joint law of the variables of a product, given the equations that hold."""
-
-    def __init__(self, product: ProductOfFunctions, equations: Equations, solution: Mapping[str, Affine]) -> None:
-        self.numbers, self.ranges = product.numbers, product.ranges
-        self.mean = cache(lambda k: product.forms.mean(k, solution))
-        self._cov = cache(lambda j, k: product.forms.cov(j, k, equations, solution))
 
     def cov(self, j: int, k: int) -> Value:
         """Covariance of two variables."""

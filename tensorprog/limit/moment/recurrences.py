@@ -6,9 +6,9 @@ mirror image goes into C(g', g).  Averages grow in the same way.  Programs witho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -17,8 +17,10 @@ from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
 from tensorprog.limit.form.definitions import Box, at_positions, circular, readings, target_box
 from tensorprog.limit.moment.indexed import Equations, Term, difference, solve
-from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.values import IndexedValues, Value
+
+if TYPE_CHECKING:
+    from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 
 __all__ = ["Box", "Recurrences", "box_ranges", "merged"]
 
@@ -37,7 +39,7 @@ class Recurrences:
     `active` are the families of the recurrence at work: of them only part is known.
     """
 
-    def __init__(self, numbers: Numbers) -> None:
+    def __init__(self, numbers: NumericRecursion) -> None:
         self.netsor = numbers.netsor
         order, _ = schedule(self.netsor.body, self.netsor.ranges, self.netsor.boundaries)
         self._group = {p: number for number, entry in enumerate(order) for p in positions([entry])}
@@ -52,20 +54,21 @@ class Recurrences:
             self._steps.setdefault(self._group[step.position], []).append(step)
         self._start(numbers)
 
-    def _start(self, numbers: Numbers) -> None:
+    def _start(self, numbers: NumericRecursion) -> None:
         self.numbers = numbers
         self.active: frozenset[str] = frozenset()
         self.covariances: dict[tuple[str, str], IndexedValues] = {}
         self.averages: dict[str, Value] = {}
         self._filled: dict[str, list[Box]] = {}
         self._waiting = set(self.loops)
+        self._plans: dict[tuple[str, str], IndexedValues | None] = {}  # of rows, until tables have other terms or axes
 
     @property
     def given(self) -> frozenset[str]:
         """Families that are not filled in here: random ones, and coefficients of Onsager terms."""
         return self.numbers.random | self.numbers.program.corrected.keys()
 
-    def afresh(self, numbers: Numbers) -> Recurrences:
+    def afresh(self, numbers: NumericRecursion) -> Recurrences:
         """The recurrences of the same program, of which nothing is known yet."""
         again = copy(self)
         again._start(numbers)
@@ -160,12 +163,28 @@ class Recurrences:
         return [self.netsor.families[name].ranges] if self._group[position] < number else ()
 
     def _fill_row(self, f: str, box: Box, g: str, known: Box) -> None:
-        row = self.numbers.gaussian(f, g, self.numbers.over(box_ranges(box, known)))
-        self._enter((f, g), row)
-        if (f, box) != (g, known):
-            names = {key: f"{key[:-1]}" if key.endswith("_") else f"{key}_" for key in box_ranges(box, known)}
-            forms = {key: Affine.index(name) for key, name in names.items()}
-            self._enter((g, f), row.read(forms, self.numbers.over(box_ranges(known, box))))
+        names = {key: f"{key[:-1]}" if key.endswith("_") else f"{key}_" for key in box_ranges(box, known)}
+        forms = {key: Affine.index(name) for key, name in names.items()}
+        for row in list(self._rows(f, g, box_ranges(box, known))):
+            self._enter((f, g), row)
+            if (f, box) != (g, known):
+                swapped = {names.get(name, name): span for name, span in row.ranges.items()}
+                self._enter((g, f), row.read(forms, swapped))
+
+    def _rows(self, f: str, g: str, ranges: dict[str, Range]) -> Iterator[IndexedValues]:
+        """The covariance of two families in ranges: each term of what was planned when tables got their terms."""
+        if (f, g) not in self._plans:
+            self._plans[f, g] = self.numbers.planned(f, g)
+        plan = self._plans[f, g]
+        if plan is None:
+            yield self.numbers.gaussian(f, g, self.numbers.over(ranges))
+            return
+        for term in plan.terms:
+            held = _held(ranges, term.equations)
+            if held is not None:
+                with self.numbers.guarded(f, g):
+                    value = term.value.within({name: held[name] for name in term.value.axes})
+                yield self.numbers.finished(IndexedValues((Term(term.equations, value),), held), f, g)
 
     def _enter(self, key: tuple[str, str], row: IndexedValues) -> None:
         """Write a row into the covariance of two families."""
@@ -182,7 +201,10 @@ class Recurrences:
                 narrower = {name: Affine.index(name) for name in along if along[name] != row.ranges[name]}
                 starts = {name: span[0] for name, span in row.ranges.items()}
                 value = value.gather(narrower, along, starts) if narrower else value
-                table[equations] = table.get(equations, Value.of(0.0)).overwritten(value, along, whole)
+                before = table.get(equations)
+                table[equations] = (before or Value.of(0.0)).overwritten(value, along, whole)
+                if before is None or before.axes != table[equations].axes:
+                    self._plans.clear()
         self.covariances[key] = IndexedValues(tuple(Term(e, value) for e, value in table.items()), whole)
 
     # -- averages -------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from tensorprog.language.ir import Range
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, solve
 
-__all__ = ["REPLICATE", "Factored", "IndexedValues", "Settled", "Value", "check_memory"]
+__all__ = ["REPLICATE", "Factored", "IndexedValues", "Planned", "Settled", "Value", "check_memory"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -70,10 +70,15 @@ class Value:
         """The estimate with exactly the axes named, missing ones of length 1."""
         if self.axes == tuple(axes):
             return self.estimate
-        return Estimate(align(self.value, axes), align(self.error, axes))
+        own, found = self.axes, self.estimate
+        order = [own.index(name) for name in axes if name in own]
+        key = tuple([slice(None) if name in own else None for name in axes])
+        return Estimate(found.value.transpose(order)[key], found.error.transpose(order)[key])
 
     def _with(self, other: Value, operation: Callable[[Estimate, Estimate], Estimate]) -> Value:
         """The values under an operation, over all axes, if that has room."""
+        if isinstance(other, Planned):
+            return other._with(self, operation)
         axes = union(self.axes, other.axes)
         one, two = self.aligned(axes), other.aligned(axes)
         if one.value.size * two.value.size > FEW:
@@ -117,6 +122,10 @@ class Value:
         """Times a number that is exact."""
         return Value(self.axes, -self.estimate if factor == -1.0 else self.estimate * factor)
 
+    def within(self, window: Ranges) -> Value:
+        """The value in ranges of its axes; one without axes is the same everywhere."""
+        return self
+
     def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
         parts = self.estimate.value, self.estimate.error
@@ -125,6 +134,8 @@ class Value:
 
     def widened(self, ranges: Ranges, whole: Ranges) -> Value:
         """The value over larger ranges of some indices, zero outside its own."""
+        if all(tuple(span) == tuple(whole[name]) for name, span in ranges.items()):
+            return self
         return Value.of(0.0).overwritten(self, ranges, whole)
 
     def overwritten(self, value: Value, ranges: Ranges, whole: Ranges) -> Value:
@@ -148,6 +159,12 @@ class Value:
     def zero(self) -> bool:
         """Whether the value is exactly zero."""
         return any(not (f.estimate.value.any() or f.estimate.error.any()) for f in self.factors)
+
+    def is_rounding(self, whole: Value) -> bool:
+        """Whether what is left of a value is within its error, and that of the size of rounding errors."""
+        value, error = self.estimate.value, self.estimate.error
+        small = np.max(error, initial=0.0) <= ROUNDING * float(whole.bound.value)
+        return bool(small and np.all(np.abs(value) <= error))
 
     def settled(self) -> Value:
         """The mean over replicates of draws; its statistical error is part of the error."""
@@ -216,6 +233,81 @@ class Factored(Value):
         return reduce(Factored.kept, others, first)
 
 
+class Planned(Value):
+    """A value that is computed where it is read: `make` gives it in a window, ranges of its axes.
+
+    `read` gives it at affine forms of other indices; without it, it is computed around these and read there.
+    """
+
+    make: Callable[[Ranges], Value]
+    _read: Callable[..., Value] | None
+
+    def __init__(
+        self, axes: Sequence[str], make: Callable[[Ranges], Value], read: Callable[..., Value] | None = None
+    ) -> None:
+        object.__setattr__(self, "axes", tuple(axes))
+        object.__setattr__(self, "make", make)
+        object.__setattr__(self, "_read", read)
+
+    @classmethod
+    def table(cls, known: Callable[[], Value], slots: Mapping[str, Affine], starts: Mapping[str, int]) -> Planned:
+        """What is known by then, read at forms of other indices."""
+
+        def read(forms: Mapping[str, Affine], *_: Any) -> Value:
+            return cls.table(known, {name: slot.at(forms) for name, slot in slots.items()}, starts)
+
+        axes = union(*(slot.indices for slot in slots.values()))
+        return cls(axes, lambda window: known().gather(slots, window, starts), read)
+
+    def within(self, window: Ranges) -> Value:
+        """The value in ranges of its axes."""
+        return self.make(window)
+
+    def _with(self, other: Value, operation: Callable[[Estimate, Estimate], Estimate]) -> Value:
+        return Planned(
+            union(self.axes, other.axes),
+            lambda window: self.make(window)._with(other.within(window), operation),
+            lambda *at: self.gather(*at)._with(other.gather(*at), operation),
+        )
+
+    def scaled(self, factor: float) -> Value:
+        """Times a number that is exact."""
+        return Planned(
+            self.axes, lambda window: self.make(window).scaled(factor), lambda *at: self.gather(*at).scaled(factor)
+        )
+
+    def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
+        """The value read at affine forms of new indices."""
+        if self._read is not None:
+            return self._read(slots, ranges, starts)
+        forms = {name: slots.get(name, Affine.index(name)) for name in self.axes}
+
+        def make(window: Ranges) -> Value:
+            around = {name: form.span(window) for name, form in forms.items()}
+            return self.make(around).gather(slots, window, {name: start for name, (start, _) in around.items()})
+
+        return Planned(union(*(form.indices for form in forms.values())), make)
+
+    def widened(self, ranges: Ranges, whole: Ranges) -> Value:
+        """The value over larger ranges, zero outside its own."""
+
+        def make(window: Ranges) -> Value:
+            own = {n: (max(a, ranges[n][0]), min(b, ranges[n][1])) for n, (a, b) in window.items() if n in ranges}
+            if any(start >= stop for start, stop in own.values()):
+                return Value.of(0.0)
+            return self.make(window if own == window else {**window, **own}).widened(own, window)
+
+        return Planned(union(self.axes, tuple(ranges)), make)
+
+    def zero(self) -> bool:
+        """Whether the value is zero everywhere, which is not known yet."""
+        return False
+
+    def is_rounding(self, whole: Value) -> bool:
+        """Whether the value is rounding, which is not known yet."""
+        return False
+
+
 @dataclass(frozen=True, eq=False)
 class IndexedValues(Indexed[Value]):
     """Numbers with errors, kept as summands; terms with equal equations are one, terms that are zero are dropped."""
@@ -243,7 +335,7 @@ class IndexedValues(Indexed[Value]):
             for smaller, part in found.items():
                 if smaller < equations:
                     value = value + part.gather(solution, ranges, starts).scaled(-1.0)
-            if not value.zero() and (value is whole or not _is_rounding(value, whole)):
+            if not value.zero() and (value is whole or not value.is_rounding(whole)):
                 found[equations] = value
         return cls(tuple(Term(equations, value) for equations, value in found.items()), ranges)
 
@@ -355,13 +447,6 @@ class IndexedValues(Indexed[Value]):
 
 
 Settled = TypeVar("Settled", IndexedValues, Value)
-
-
-def _is_rounding(left: Value, whole: Value) -> bool:
-    """Whether what is left of a value is within its error, and that of the size of rounding errors."""
-    value, error = left.estimate.value, left.estimate.error
-    small = np.max(error, initial=0.0) <= ROUNDING * float(whole.bound.value)
-    return bool(small and np.all(np.abs(value) <= error))
 
 
 def _starts(ranges: Ranges) -> dict[str, int]:
