@@ -11,7 +11,7 @@ project = "tensorprog"
 author = "the authors of tensorprog"
 version = release = tensorprog.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton", "docstrings", "formulas", "gallery"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton", "docstrings", "formulas"]
 exclude_patterns = ["_ext", "_static", "runs"]
 default_role = "code"
 smartquotes = False  # options begin with two hyphens

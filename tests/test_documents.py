@@ -48,7 +48,7 @@ LONG = {
 # what becomes of each kind of block; there is no other
 RUN = ("python", "yaml", "console", "sh", "text")  # by `walk`: executed, loaded, compared
 # when the site is built
-BUILT = ("{code-cell}", "{picture}", "{eval-rst}", "{toctree}", "{figure}", "{image}")
+BUILT = ("{code-cell}", "{eval-rst}", "{toctree}", "{figure}", "{image}")
 PLAIN = {"command-line.md": 1, "development.md": 2}  # without a kind: outlines, and the import order
 
 

@@ -1,24 +1,20 @@
-"""The directive `picture`: ```` ```{picture} covariance vit y ```` draws a shipped program when the site is built.
+"""The pictures of the gallery, each a function of this file and what it draws of a shipped program.
 
-What stands first is the kind of the picture, a function of this file; the last word is what it draws.  The grade of the
-program stands below, and its graph is folded up.
+    python docs/_ext/gallery.py
+
+draws them anew, into docs/pictures/gallery; pages show the files.
 """
 
-import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from docutils import nodes
-from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
 import tensorprog as tp
-from tensorprog.blocks import Picture
-from tensorprog.blocks.html import to_html
 from tensorprog.show import plots
-from tensorprog.show.graphs import to_svg
 
+FOLDER = Path(__file__).resolve().parent.parent / "pictures" / "gallery"
 Draw = Callable[[Any], Any]
 
 
@@ -104,37 +100,32 @@ def _lines(
 
 
 LONG = {"var": "variance", "kurtosis": "kurtosis"}
-KINDS: dict[str, tuple[Callable[[tp.Program, str], Draw], str]] = {
-    "covariance": (covariance, "The covariance of {of} in the limit"),
-    "density": (density, "The density of {of} in the limit, beside a Gaussian of equal variance"),
-    "scores": (scores, "The score {of} at three widths"),
-    "layers": (layers, "Correlations of inputs from layer to layer: {of}"),
-    "against": (against, "A number of the limit against a constant: {of}"),
-    "kurtosis": (kurtosis, "The kurtosis of the members of {of}"),
-    "overlap": (overlap, "How like two outputs are, from network to network: {of}"),
+PICTURES: dict[str, tuple[Callable[[tp.Program, str], Draw], str]] = {
+    "mlp": (layers, "x,u1,u2,u3,f"),
+    "resnet": (against, "var,f[0],T,1,2,4,8,16,32,64"),
+    "cnn_pool": (covariance, "x2"),
+    "rnn": (covariance, "f"),
+    "batchnorm_mlp": (layers, "x,u1,u2,f"),
+    "attention": (density, "y[0]"),
+    "attention_masked": (kurtosis, "y"),
+    "attention_1n": (scores, "p[0,0,0]"),
+    "gpt2": (overlap, "y[0],y[2]"),
+    "vit": (covariance, "y"),
+    "mixture_of_experts": (against, "kurtosis,y[0],E,2,4,8,16,32"),
+    "mamba_like": (density, "y"),
+    "whisper_like": (kurtosis, "y"),
+    "attention_tied": (scores, "p[0,0,0]"),
 }
+CONSTANTS = {"whisper_like": {"T": 6}}  # that are not the shipped ones
 
 
-class Pictured(SphinxDirective):
-    """A picture of a program, and its graph: kind, program, variable, and a constant if it is not the shipped one."""
-
-    required_arguments, optional_arguments = 3, 1
-
-    def run(self) -> list[nodes.Node]:
-        """Compile or draw the program, and show it as HTML."""
-        kind, name, variable, *constants = self.arguments
-        draw, label = KINDS[kind]
-        P = tp.load(name, **{own: int(value) for own, value in (text.split("=") for text in constants)})
-        key = re.sub(r"\W+", "-", f"{kind}-{name}-{variable}")
-        shown = Picture(plots.svg(draw(P, variable)), label.format(of=f"{variable} of {name}"))
-        report = P.check()
-        graph = to_html([Picture(to_svg(P.graph(), report), f"The program {name} as a graph")])
-        folded = f"<details><summary>{name} as a graph, statement by statement</summary>{graph}</details>"
-        html = to_html([shown, report.summary]) + folded
-        return [nodes.raw("", f'<div class="gallery {key}">{html}</div>', format="html")]
+def draw(name: str) -> str:
+    """The picture of a program as SVG."""
+    kind, what = PICTURES[name]
+    return plots.svg(kind(tp.load(name, **CONSTANTS.get(name, {})), what))
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
-    """Enter the directive."""
-    app.add_directive("picture", Pictured)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name in PICTURES:
+        (FOLDER / f"{name}.svg").write_text(draw(name), encoding="utf-8")
