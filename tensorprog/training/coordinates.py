@@ -27,7 +27,7 @@ from tensorprog.language.errors import (
     check_count,
     did_you_mean,
     fail,
-    need_xarray,
+    need_package,
 )
 from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Variable, replace_variables, slots_of
 from tensorprog.language.ir import ConstantDef, Dot, Index, Netsor, Nonlin, Range, Statement, Table
@@ -110,7 +110,7 @@ def train(
     Raises    ProgramError for mistakes, and for networks whose numbers overflow
     Source    Yang & Hu 2021 (arXiv 2011.14522); coordinate checks as in Yang et al. 2022 (arXiv 2203.03466)
     """
-    xarray = need_xarray("coordinate checks")
+    xarray = need_package("xarray", "coordinate checks", "sweep")
     netsor = netsor_of(program, "train")
     options = {key: value for key, value in netsor.train if targets is None or key != "loss"}
     given = {"steps": steps, "rate": lr, "loss": loss, "rates": rates, "momentum": momentum, "decay": decay}
@@ -378,7 +378,7 @@ def _part(
         for side, end in enumerate(ends)
     }
     coordinates = {"step": list(steps), "family": [*families, *question.outputs]}
-    return need_xarray("coordinate checks").Dataset(data, coordinates)
+    return need_package("xarray", "coordinate checks", "sweep").Dataset(data, coordinates)
 
 
 def _about(name: str) -> dict[str, str]:
