@@ -11,7 +11,7 @@ project = "tensorprog"
 author = "the authors of tensorprog"
 version = release = tensorprog.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton", "docstrings", "formulas"]
+extensions = ["myst_nb", "sphinx_copybutton", "formulas"]
 exclude_patterns = ["_ext", "_static", "runs"]
 default_role = "code"
 smartquotes = False  # options begin with two hyphens
@@ -24,12 +24,6 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 suppress_warnings = ["config.cache"]
-
-# the reference: names are shown as users write them, annotations as they stand in the source
-autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
-add_module_names = False
-nitpick_ignore_regex = [("py:.*", ".*")]  # annotations name types of numpy and of inner modules
 
 html_theme = "furo"
 html_math_renderer = "mathml"  # of the extension `formulas`

@@ -48,7 +48,7 @@ LONG = {
 # what becomes of each kind of block; there is no other
 RUN = ("python", "yaml", "console", "sh", "text")  # by `walk`: executed, loaded, compared
 # when the site is built
-BUILT = ("{code-cell}", "{eval-rst}", "{toctree}", "{figure}", "{image}")
+BUILT = ("{code-cell}", "{toctree}", "{figure}", "{image}")
 PLAIN = {"command-line.md": 1, "development.md": 2}  # without a kind: outlines, and the import order
 
 
@@ -399,6 +399,10 @@ def test_the_python_page_is_complete() -> None:
     public = {name for cls in (tp.Program, Law) for name in dir(cls) if not name.startswith("_")}
     inner = {"blocks", "from_netsor", "is_linear"}
     assert not public - inner - words
+
+
+def test_the_reference_is_complete() -> None:
+    assert {*tp.__all__} <= _words("api.md")
 
 
 def test_versions_and_citations_agree() -> None:

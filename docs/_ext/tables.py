@@ -1,14 +1,17 @@
 """Pages that the program writes about itself, as Markdown: the form of a file, the functions, the commands."""
 
+import dataclasses
 import inspect
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pydoc import locate
 from typing import Any
 
 import click
 import sympy as sp
 
+import tensorprog
 from tensorprog.jobs.cli import main
 from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom
 from tensorprog.language.schema import FORM
@@ -214,3 +217,82 @@ def commands() -> str:
             table(("option", "meaning"), ((code(option), prose(meaning)) for option, meaning in records)),
         ]
     return "\n\n".join(parts)
+
+
+# ---- the Python reference
+
+REFERENCE = {  # names in `tensorprog`
+    "Programs": ("load", "Program", "atom"),
+    "Gradients and training": ("backward", "ntk", "gradient_descent", "train", "predict", "training.Prediction"),
+    "Real models": ("from_torch", "compare_torch", "results.imported.Imported", "results.imported.Fate"),
+    "The check": ("Report", "check.clauses.Finding", "check.clauses.report.Claim"),
+    "Finite width": ("Samples", "finite.plan.Plan"),
+    "The limit": (
+        "Law", "results.selfcheck.LawCheck", "results.selfcheck.LawRow",
+        "limit.law.conditional_moments.ConditionalLaw", "limit.law.heads.InfiniteHeads",
+        "limit.formulas.law.SymbolicLaw",
+    ),
+    "Comparing": ("compare", "Comparison", "results.comparison.Row", "kl", "kl_gaussian"),
+    "Sweeps and depth": ("sweep", "rate", "depth", "solve"),
+    "Pictures": ("plots.density", "plots.convergence", "plots.covariance", "plots.save"),
+    "Kernels for scikit-learn": ("sklearn.ProgramKernel",),
+    "Errors": (
+        "TensorprogError", "ProgramError", "OutsideError", "NotCompiledError", "AccuracyError", "MemoryLimitError",
+        "WorkerError", "jobs.depths.solving.NoSolutionError",
+    ),
+}  # fmt: skip
+SECTION = re.compile(r"(Shapes|Scale|Accuracy|Raises|Source) {2,}(.*)")
+
+
+def reference() -> str:
+    """Every public function, and every class with its methods, from the docstrings."""
+    parts = []
+    for title, names in REFERENCE.items():
+        parts.append(f"## {title}")
+        for name in names:
+            thing = getattr(tensorprog, name, None) or locate(f"tensorprog.{name}")
+            parts += [f"### {name.rpartition('.')[2]}", _called(f"tensorprog.{name}", thing), _documented(thing)]
+            if isinstance(thing, type) and not issubclass(thing, Exception):
+                parts += ["\n".join(_fields(thing)), *_members(thing)]
+    return "\n\n".join(filter(None, parts))
+
+
+def _called(name: str, thing: Any) -> str:
+    """A function with its arguments and their defaults."""
+    if isinstance(thing, type):
+        return f"`{name}`"
+    given = inspect.signature(thing)
+    plain = [one.replace(annotation=one.empty) for one in given.parameters.values() if one.name != "self"]
+    return f"`{name}{given.replace(parameters=plain, return_annotation=given.empty)}`"
+
+
+def _documented(thing: Any) -> str:
+    """A docstring, its sections as a list."""
+    found = []
+    for line in (inspect.getdoc(thing) or "").splitlines():
+        section = SECTION.match(line)
+        text = f"- *{section[1]}*: {prose(section[2])}" if section else prose(line.strip())
+        found.append(f"  {text}" if line.startswith("  ") else text if not line.startswith("- ") else line)
+    return "\n".join(found)
+
+
+def _fields(record: type) -> Iterator[str]:
+    """The fields of a record; the comment behind one says what it is."""
+    for field in dataclasses.fields(record) if dataclasses.is_dataclass(record) else ():
+        own = next(base for base in record.__mro__ if field.name in inspect.get_annotations(base))
+        said = re.search(rf"^    {field.name}: .*?  # (.*)$", inspect.getsource(own), re.MULTILINE)
+        if not field.name.startswith("_"):
+            yield f"- `{field.name}`" + (f": {prose(said[1])}" if said else "")
+
+
+def _members(record: type) -> Iterator[str]:
+    """Methods and properties that are documented here, by name."""
+    for name in dir(record):
+        member = inspect.getattr_static(record, name)
+        function = getattr(member, "func", None) or getattr(member, "fget", None) or getattr(member, "__func__", member)
+        inside = str(getattr(function, "__module__", "")).startswith("tensorprog")
+        if name.startswith("_") or not inside or not callable(function) or not function.__doc__:
+            continue
+        value = member is not function and not isinstance(member, classmethod | staticmethod)
+        yield f"**{f'`{name}`' if value else _called(name, getattr(record, name))}**"
+        yield _documented(function)
