@@ -38,6 +38,7 @@ __all__ = [
     "passed_on",
     "refuse_correlation",
     "steepness",
+    "values",
 ]
 
 MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
@@ -48,6 +49,7 @@ SMALL, LARGE = 1e-150, 1e150
 # units of rounding in one kernel, relative to the product of the sizes; where an arc sine multiplies that of its
 # argument by its slope, which is at most 22.4, four times that more
 ULPS, ULPS_ARC_SINE = 16.0, 106.0
+STEEPEST_RAMP = 1.13  # the largest slope of x erf(a x)
 RAMP_SIZE = 1.39  # x erf(a x) has a root mean square up to sqrt(6 / pi) v / sqrt(v + h), h = 1 / (2 a^2)
 
 # covariances that are themselves estimates may exceed sqrt(var var) slightly; beyond this it is an error
@@ -85,6 +87,25 @@ class Elementary:
         return np.asarray(
             sum((MEAN_ABS * a * var * _inverse_root(var + h) for a, h in self.ramps), np.zeros(var.shape))
         )
+
+    @property
+    def jumps(self) -> bool:
+        """Whether there is a sign among the sigmoids."""
+        return any(h == 0 for _, h in self.sigmoids)
+
+    def slopes(self, var: Array, steep: float) -> tuple[Array, Array]:
+        """Bounds on E f'(X)^2 and E (X f'(X))^2; signs count with the slope of their kernel, `steep` that of its arc
+        sine.
+        """
+        positive, root = np.where(var > 0, var, 1.0), np.sqrt(var)
+        even, moved = np.full(var.shape, abs(self.linear)), abs(self.linear) * root
+        jumps, odd = sum(abs(a) for a, h in self.sigmoids if not h), sum(STEEPEST_RAMP * abs(a) for a, _ in self.ramps)
+        for a, h in self.sigmoids:
+            if h:
+                even += MEAN_ABS * abs(a) / (np.sqrt(h) * (1 + 2 * var / h) ** 0.25)
+                moved += abs(a) * np.minimum(MEAN_ABS * np.exp(-0.5), MEAN_ABS * root / np.sqrt(h))
+        even += MEAN_ABS * jumps * np.sqrt(steep / positive)
+        return np.asarray(even**2 + odd**2), np.asarray(moved**2 + odd**2 * var)
 
     def size(self, var: Array) -> Array:
         """A bound on sqrt(E f(X)^2) that is at most a small multiple of it, unless summands cancel."""
@@ -148,19 +169,32 @@ def kernel(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array) -> Esti
     Shapes    v, w and cov broadcast to the batch -> batch
     Accuracy  rounding, relative to the product of the sizes, taking the arguments as exact
     """
+    total = values(f, g, v, w, cov)
+    ulps = ULPS_ARC_SINE if f.sigmoids and g.sigmoids else ULPS
+    return Estimate(total, ulps * EPS * (f.size(v) * g.size(w)))
+
+
+def values(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array) -> Array:
+    """The numbers of a kernel, without their errors."""
     total = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape))
     # in an order that does not depend on which function comes first, so that both orders round alike
     for (a, h), (b, k) in sorted(product(f.ramps, g.ramps), key=sorted):
-        total += MEAN_ABS**2 * (a * b) * (np.sqrt(v + h) * np.sqrt(w + k)) * _of_ramps(v, w, cov, h, k)
+        found = _of_ramps(v, w, cov, h, k)
+        found *= np.sqrt(v + h) * np.sqrt(w + k)
+        found *= MEAN_ABS**2 * (a * b)
+        total += found
     for (a, h), (b, k) in sorted(product(f.sigmoids, g.sigmoids), key=sorted):
-        total += (2 / np.pi * (a * b)) * _arc_sine(v, w, cov, h, k)
-    if (f.linear or f.sigmoids) and (g.linear or g.sigmoids):
+        found = _arc_sine(v, w, cov, h, k)
+        found *= 2 / np.pi * (a * b)
+        total += found
+    if (f.linear and g.sigmoids) or (g.linear and f.sigmoids):
         total += cov * (f.linear * g.linear + (f.linear * g.tilt(w) + g.linear * f.tilt(v)))
+    elif f.linear and g.linear:
+        total += cov * (f.linear * g.linear)
     if any((f.constant, f.at_zero, g.constant, g.at_zero)):
         one, two = f.offset(v), g.offset(w)
         total += one * two + (one * g.mean(w) + two * f.mean(v))
-    ulps = ULPS_ARC_SINE if f.sigmoids and g.sigmoids else ULPS
-    return Estimate(total, ulps * EPS * (f.size(v) * g.size(w)))
+    return total
 
 
 def steepness(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: Array) -> Array:
@@ -203,8 +237,11 @@ def passed_on(
 
 def _correlated(v: Array, w: Array, cov: Array, h: float, k: float) -> tuple[Array, Array, Array]:
     """The correlation r of X + dX and Y + dY, kept in [-1, 1], 1 - r^2 without cancellation, and asin r."""
-    rho = np.clip(cov * (_inverse_root(v + h) * _inverse_root(w + k)), -1, 1)
-    return rho, (1 - rho) * (1 + rho), np.arcsin(rho)
+    rho = np.asarray(_inverse_root(v + h) * _inverse_root(w + k) * cov)
+    np.clip(rho, -1, 1, out=rho)
+    square = np.asarray(1 - rho)
+    square *= 1 + rho
+    return rho, square, np.asarray(np.arcsin(rho))
 
 
 def _of_ramps(v: Array, w: Array, cov: Array, h: float, k: float) -> Array:
@@ -216,7 +253,9 @@ def _of_ramps(v: Array, w: Array, cov: Array, h: float, k: float) -> Array:
     """
     rho, square, angle = _correlated(v, w, cov, h, k)
     if not h and not k:
-        return np.asarray(rho * angle + np.sqrt(square))
+        angle *= rho
+        angle += np.sqrt(square)
+        return angle
     p, q = v / np.maximum(v + h, SMALL), w / np.maximum(w + k, SMALL)
     rest, other = (np.where(a > 0, m / np.maximum(a + m, SMALL), float(m > 0)) for a, m in ((v, h), (w, k)))
     tilt = np.minimum(p, q) - np.minimum(rest, other)

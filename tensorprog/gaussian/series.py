@@ -83,8 +83,12 @@ class HermiteSeries:
         return np.asarray(np.sqrt(np.square(later).cumsum(axis=0).max(axis=1, initial=0.0))[::-1])
 
 
-def hermite_series(function: Callable[[Any], RealFunction], mu: Array, sd: Array) -> HermiteSeries | None:
+def hermite_series(
+    function: Callable[[Any], RealFunction], mu: Array, sd: Array, near: float = 1.0
+) -> HermiteSeries | None:
     """The series to the least order after which little enough is left, or to the largest; None where no rule serves.
+
+    No product is taken at correlations above `near`.
 
     Shapes    mu, sd (m,): different laws, for parts of which there is a function
     """
@@ -93,7 +97,7 @@ def hermite_series(function: Callable[[Any], RealFunction], mu: Array, sd: Array
     some = np.unique(np.linspace(0, len(mu) - 1, SOME).astype(int))
     for order in ORDERS:
         few = series(lambda at: function(some[at]), mu[some], sd[some], order)
-        if few is None or np.all(few.tail <= ENOUGH * few.norm):
+        if few is None or np.all(few.tail * near ** (order / 2) <= ENOUGH * few.norm):
             break
     return None if few is None else series(function, mu, sd, order)
 
@@ -256,14 +260,7 @@ class ProductSeries:
         Accuracy  rho^k has relative error k eps, each of K sums one rounding: eps times the sum of (k + 2) |a_k b_k|
         """
         f, g, size = self.f, self.g, np.abs(rho)
-        seen = np.sort(size.ravel()[:: 1 + size.size // SEEN])
-        most = seen[int(MOST * (seen.size - 1))] if seen.size else 0.0
-        order = 1 + min(int(np.searchsorted(self.reach, most)), self.order - 1)
-        value, slopes = self._sums(first, second, rho, order)
-        far = size > self.reach[order - 1]
-        if order < self.order and far.any():
-            one, two = (np.broadcast_to(place, rho.shape)[far] for place in (first, second))
-            value[far], slopes[far] = self._sums(one, two, rho[far], self.order)
+        value, slopes = self.values(first, second, rho, slopes=True)
         error = f.norm[first] * (LEFT * g.norm + g.rough)[second] + f.rough[first] * g.norm[second]
         error = np.broadcast_to(error + f.steep[first] * (4 * EPS * g.steep)[second] + TINY, rho.shape).copy()
         if np.any(far := size > self.reach[-1]):
@@ -271,17 +268,32 @@ class ProductSeries:
             error[far] += tail[far] * size[far] ** self.order
         return Estimate(value, error), slopes
 
-    def _sums(self, first: Places, second: Places, rho: Array, order: int) -> tuple[Array, Array]:
+    def values(self, first: Places, second: Places, rho: Array, slopes: bool = False) -> tuple[Array, Array]:
+        """The values alone, or with derivatives."""
+        size = np.abs(rho)
+        seen = np.sort(size.ravel()[:: 1 + size.size // SEEN])
+        most = seen[int(MOST * (seen.size - 1))] if seen.size else 0.0
+        order = 1 + min(int(np.searchsorted(self.reach, most)), self.order - 1)
+        value, rise = self._sums(first, second, rho, order, slopes)
+        far = size > self.reach[order - 1]
+        if order < self.order and far.any():
+            one, two = (np.broadcast_to(place, rho.shape)[far] for place in (first, second))
+            value[far], rise[far] = self._sums(one, two, rho[far], self.order, slopes)
+        return value, rise
+
+    def _sums(self, first: Places, second: Places, rho: Array, order: int, slopes: bool) -> tuple[Array, Array]:
         """The sum of so many orders, and its derivative, by Horner's rule in rho, or in its square."""
         total, rise = np.zeros((2, *rho.shape))
         x = rho if self.step == 1 else rho * rho
         for k in range(self.first + (order - 1 - self.first) // self.step * self.step, -1, -self.step):
-            rise *= x
-            rise += total
+            if slopes:
+                rise *= x
+                rise += total
             total *= x
             total += self.f.coefficients[k][first] * self.g.coefficients[k][second]
-        slopes = rise if self.step == 1 else 2 * rho * rise
-        return (rho * total, total + rho * slopes) if self.first else (total, slopes)
+        if self.step == 2 and slopes:
+            rise *= 2 * rho
+        return (rho * total, total + rho * rise) if self.first else (total, rise)
 
     def spread(self, first: Places, second: Places) -> Array:
         """|d E f(X) g(X) / d log var| of one variable X: E (z^2 - 1) f(X) g(X) / 2.

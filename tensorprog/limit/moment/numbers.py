@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.function import RealFunction
+from tensorprog.gaussian.pairs import Pairs
 from tensorprog.language.errors import NotFiniteError, ProgramError
 from tensorprog.language.evaluate import (
     BATCH,
@@ -34,13 +35,14 @@ from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.indexed import Equations, difference, patterns
 from tensorprog.limit.moment.recursion import Recursion
-from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, check_memory
+from tensorprog.limit.moment.values import REPLICATE, DeferredPairs, IndexedValues, Settled, Value, check_memory
 
 __all__ = ["EXACT", "Numbers", "initial_draws"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 COVARIANCES = 3  # arrays of the size of the covariance of initial vectors while it is computed
+MANY = 100  # members whose covariances wait until they are read, to be computed with those of all layers
 LARGEST = 1e150  # second moments whose squares are numbers still
 EXACT = 1e-12  # relative errors that are rounding
 
@@ -113,7 +115,8 @@ class Numbers(Recursion[Value, IndexedValues]):
         """
         if f == g and len(self.parts.of(f)) > 1:
             copies = [(span, moment.ranges.get(f"{name}_")) for name, span in moment.ranges.items() if name.isdigit()]
-            if all(first == second for first, second in copies):
+            symmetric = all(isinstance(term.value, DeferredPairs) for term in moment.terms)
+            if not symmetric and all(first == second for first, second in copies):
                 moment = (moment + self.swapped(moment, moment.ranges)).mapped(lambda value: value.scaled(0.5))
         keep(*(array for term in moment.terms for array in term.value.arrays))
         size = max((float(term.value.bound.value) for term in moment.terms), default=1.0) if f == g else 1.0
@@ -255,6 +258,9 @@ class Numbers(Recursion[Value, IndexedValues]):
             data, axes = data[(0,) * len(law.independent)], axes[len(law.independent) :]
         # only laws without independent members have errors
         error = np.broadcast_to(law.error, law.blocks.shape).reshape(data.shape) if law.error.any() else None
+        if len(axes) == len(data.shape) == 2 and len(data) >= MANY:
+            errors = np.zeros(len(data)) if error is None else np.diagonal(error)
+            return DeferredPairs(axes, Pairs.of(data, errors))
         return Value.of(data, axes, error)
 
     def initial_mean(self, reference: Variable, ranges: Ranges) -> Value | None:

@@ -38,7 +38,7 @@ from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.recursion import Forms
-from tensorprog.limit.moment.values import REPLICATE, Value, check_memory
+from tensorprog.limit.moment.values import REPLICATE, DeferredPairs, Value, check_memory
 
 __all__ = ["Factors", "LawOfFactors", "NumberedFactor", "ProductOfFunctions", "merged"]
 
@@ -213,6 +213,10 @@ class LawOfFactors:
             moments.append(self.cov(*places))
         axes, pairs = _paired_axes(self._axes(moments, block))
         f = self._function(bodies[0], scope, axes)
+        if isinstance(moments[-1], DeferredPairs) and bodies[0] == bodies[1] and means[0].zero() and means[1].zero():
+            deferred = moments[-1].under(f, moments[2:4])
+            if deferred is not None:
+                return deferred
         args = [moment.aligned(axes) for moment in moments]
         check_memory([self.ranges[name][1] - self.ranges[name][0] for name in axes])
         if len(block) == 1:

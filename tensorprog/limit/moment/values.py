@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
+from tensorprog.gaussian.function import RealFunction
+from tensorprog.gaussian.pairs import Pairs
 from tensorprog.gaussian.several import standard_errors
 from tensorprog.language.evaluate import Open, align, contract, gathered, union
 from tensorprog.language.expr import Affine
@@ -20,7 +22,7 @@ from tensorprog.language.ir import Range
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, solve
 
-__all__ = ["REPLICATE", "Factored", "IndexedValues", "Planned", "Settled", "Value", "check_memory"]
+__all__ = ["REPLICATE", "DeferredPairs", "Factored", "IndexedValues", "Planned", "Settled", "Value", "check_memory"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -79,6 +81,9 @@ class Value:
         """The values under an operation, over all axes, if that has room."""
         if isinstance(other, Planned):
             return other._with(self, operation)
+        deferred = DeferredPairs.combined(self, other, operation) or DeferredPairs.combined(other, self, operation)
+        if deferred is not None:
+            return deferred
         axes = union(self.axes, other.axes)
         one, two = self.aligned(axes), other.aligned(axes)
         if one.value.size * two.value.size > FEW:
@@ -306,6 +311,69 @@ class Planned(Value):
     def is_rounding(self, whole: Value) -> bool:
         """Whether the value is rounding, which is not known yet."""
         return False
+
+
+class DeferredPairs(Value):
+    """A symmetric matrix over an axis and its copy whose entries are computed where they are read."""
+
+    def __init__(self, axes: Sequence[str], pairs: Pairs) -> None:
+        object.__setattr__(self, "axes", tuple(sorted(axes)))
+        object.__setattr__(self, "pairs", pairs)
+
+    pairs: Pairs
+
+    @property
+    def estimate(self) -> Estimate:  # type: ignore[override]
+        """All entries."""
+        check_memory(self.shape, 2)
+        return self.pairs.estimate
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the axes."""
+        return self.pairs.diagonal.value.shape * 2
+
+    def zero(self) -> bool:
+        """Whether the matrix is exactly zero."""
+        return not any(array.any() for array in self.arrays)
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays that bound all entries."""
+        return self.pairs.diagonal.value, np.maximum(self.pairs.diagonal.error, self.pairs.bounds.error)
+
+    @staticmethod
+    def combined(one: Value, two: Value, operation: Callable[[Estimate, Estimate], Estimate]) -> DeferredPairs | None:
+        """The sum or product of a matrix with another, or with a number that is not negative; else None."""
+        if not isinstance(one, DeferredPairs):
+            return None
+        if isinstance(two, DeferredPairs):
+            return DeferredPairs(one.axes, one.pairs.combined(two.pairs, operation)) if one.axes == two.axes else None
+        if two.axes or two.estimate.value < 0:
+            return None
+        return DeferredPairs(one.axes, one.pairs.combined(two.estimate, operation))
+
+    def scaled(self, factor: float) -> Value:
+        """Times a number that is exact."""
+        return self * Value.of(factor)
+
+    def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
+        """The same under other names, or at equal places; all entries where parts are read."""
+        names = [slots.get(name, Affine.index(name)).bare for name in self.axes]
+        size = self.shape[0]
+        if any(n is None or ranges[n] != (starts[a], starts[a] + size) for n, a in zip(names, self.axes, strict=True)):
+            return super().gather(slots, ranges, starts)
+        first, second = map(str, names)
+        return Value((first,), self.pairs.diagonal) if first == second else DeferredPairs((first, second), self.pairs)
+
+    def under(self, f: RealFunction, variances: Sequence[Value]) -> DeferredPairs | None:
+        """E f(X) f(Y) for X, Y of mean 0, these variances and covariances; None where it is not deferred."""
+        own = self.pairs.diagonal
+        for var in (value.estimate for value in variances):
+            if var.value.shape != own.value.shape or np.any(np.abs(var.value - own.value) > var.error + own.error):
+                return None
+        found = self.pairs.under(f)
+        return None if found is None else DeferredPairs(self.axes, found)
 
 
 @dataclass(frozen=True, eq=False)

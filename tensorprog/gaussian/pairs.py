@@ -1,0 +1,205 @@
+"""`Pairs`: symmetric positive semidefinite matrices known by their diagonals, whose entries are computed when read.
+
+The covariance of the outputs of a network on data is a chain of maps that are applied to every pair of inputs.  All
+maps of a chain are applied to one tile of pairs after the other, for both sides of the diagonal at once, in threads:
+numbers on the way are never written out.  A number E for each member bounds the errors off the diagonal, by the
+inequality of Cauchy and Schwarz, as the diagonal K bounds the entries:
+
+    |K[i, j]| <= sqrt(K[i, i] K[j, j])        |error of K[i, j]| <= sqrt(E[i] E[j])
+
+Sums and products of such matrices, and E f(X) f(Y) as a function of the covariances, are such matrices again, and sums
+and products of estimates K +- E give their bounds.  Of the latter, with r the largest relative error of a variance, and
+as the derivative by the covariance is E f'(X) f'(Y),
+
+    E' = E E f'(X)^2 + r (3 E (X f'(X))^2 + E f(X)^2) / 2 + rounding
+
+No correlation of f(X) and f(Y), less their means, is larger than that of X and Y (Gebelein 1941): so a bound on all
+correlations is known before any of them, and with it what a series leaves out, and how steep an arc sine is.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.estimate import EPS, Estimate
+from tensorprog.gaussian.function import RealFunction
+from tensorprog.gaussian.kernels import Elementary, elementary, kernel, ordinary, values
+from tensorprog.gaussian.series import ENOUGH, LEFT, ProductSeries, hermite_series
+
+Array = NDArray[Any]
+
+__all__ = ["Pairs"]
+
+SIDE = 128  # of a tile: a few of them fit into the cache of a processor
+ROUNDING = 1e-10  # relative errors of variances up to this are passed on by derivatives
+DEEP = 100  # operations that wait for each other
+STEEPEST = 1e3  # slope of the arc sine at the largest correlation at which a jump has a derivative still
+STEP = 1e-5  # of variances, relatively, for derivatives
+ALIKE = 16  # errors that differ by less are given as the largest
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """A symmetric positive semidefinite matrix; `bounds` are the diagonal and what bounds the errors elsewhere.
+
+    Shapes    diagonal, bounds (n,); entries(rows, columns, known) a tile, with what is known of it on the way
+    """
+
+    diagonal: Estimate
+    bounds: Estimate
+    tile: Callable[[slice, slice, dict[int, Array]], Array]
+    nearest: Callable[[], float]
+    depth: int = 0  # operations until the entries
+
+    @staticmethod
+    def of(value: Array, error: Array) -> Pairs:
+        """A matrix that is known, with the errors of its diagonal."""
+        size = np.diagonal(value)
+
+        def nearest() -> float:
+            scale = 1 / np.sqrt(np.where(size > 0, size, 1.0))
+            found = [np.abs(value[k, :k] * scale[:k]).max(initial=0.0) * scale[k] for k in range(len(value))]
+            return min(max(found, default=0.0), 1.0)
+
+        known = Estimate(size, error)
+        return Pairs(known, known, lambda rows, columns, known: value[rows, columns], nearest)
+
+    @cached_property
+    def near(self) -> float:
+        """A bound on the correlations off the diagonal."""
+        return self.nearest()
+
+    def entries(self, rows: slice, columns: slice, known: dict[int, Array]) -> Array:
+        """A tile."""
+        if "estimate" in self.__dict__:
+            return self.estimate.value[rows, columns]
+        if id(self) not in known:
+            known[id(self)] = self.tile(rows, columns, known)
+        return known[id(self)]
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """The matrix, with errors that are the same for all entries where they are alike."""
+        count = len(self.diagonal.value)
+        value = np.empty((count, count))
+        cuts = [slice(start, start + SIDE) for start in range(0, count, SIDE)]
+
+        def fill(place: tuple[slice, slice]) -> None:
+            with np.errstate(all="ignore"):
+                found = self.tile(*place, {})
+            value[place[::-1]] = found.T
+            value[place] = found
+
+        places = [(rows, columns) for rows in cuts for columns in cuts if columns.start <= rows.start]
+        with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), len(places))) as pool:
+            list(pool.map(fill, places))
+        np.fill_diagonal(value, self.diagonal.value)
+        size = np.sqrt(np.maximum(self.bounds.error, self.diagonal.error))
+        alike = size.max(initial=0.0) <= ALIKE**0.5 * size.min(initial=np.inf)
+        error = np.broadcast_to(size.max(initial=0.0) ** 2, value.shape) if alike else np.outer(size, size)
+        return Estimate(value, error)
+
+    def combined(self, other: Pairs | Estimate, operation: Callable[[Any, Any], Any]) -> Pairs:
+        """The sum or the product with another matrix, or with a number that is not negative."""
+        plus = operation is operator.add
+        if isinstance(other, Pairs):
+            both = [operation(*each) for each in ((self.diagonal, other.diagonal), (self.bounds, other.bounds))]
+            depth = max(self._deeper(), other._deeper())
+            return Pairs(*both, lambda *tile: operation(self.entries(*tile), other.entries(*tile)),
+                         lambda: max(self.near, other.near) if plus else self.near * other.near, depth)  # fmt: skip
+        diagonal, number = operation(self.diagonal, other), other.value
+        return Pairs(diagonal, operation(self.bounds, other), lambda *tile: operation(self.entries(*tile), number),
+                     lambda: self._nearer(number / diagonal.value) if plus else self.near, self._deeper())  # fmt: skip
+
+    def _nearer(self, shares: Array) -> float:
+        """A bound on correlations where so much of the variances is common to all."""
+        return self.near + (1 - self.near) * float(np.nan_to_num(shares, nan=1.0).max(initial=0.0))
+
+    def _deeper(self) -> int:
+        """The depth of what is made of this one; what is too deep is computed now."""
+        if self.depth >= DEEP:
+            return int(self.estimate.value.ndim == 0)
+        return self.depth + 1
+
+    def under(self, f: RealFunction) -> Pairs | None:
+        """E f(X) f(Y) for Gaussian X, Y of mean 0 and these covariances.
+
+        None where errors are not rounding, and for functions that have neither closed forms nor a short series.
+        """
+        var = self.diagonal.value
+        with np.errstate(invalid="ignore", divide="ignore"):
+            relative, others = (np.where(e > 0, e / var, 0.0) for e in (self.diagonal.error, self.bounds.error))
+        if f.shape or max(relative.max(initial=0.0), others.max(initial=0.0)) > ROUNDING or not ordinary(var):
+            return None
+        forms = elementary(f)
+        found = self._by_series(f) if forms is None else self._closed(forms)
+        if found is None:
+            return None
+        mean, growth, slope, turned = found.mean, found.growth, found.slope, found.turned
+        value = found.value
+        passed = self.bounds.error * slope + relative.max(initial=0.0) * (3 * turned + value) / 2
+        diagonal, bounds = (Estimate(value, found.rounding + each) for each in (relative * growth, passed))
+
+        def tile(rows: slice, columns: slice, known: dict[int, Array]) -> Array:
+            return found.entries(rows, columns, self.entries(rows, columns, known))
+
+        return Pairs(diagonal, bounds, tile, lambda: self._nearer(mean**2 / value), self._deeper())
+
+    def _closed(self, f: Elementary) -> _Map | None:
+        """By closed forms."""
+        var = self.diagonal.value
+        steep = 1 / max(1 - self.near**2, EPS) ** 0.5 if f.jumps else 1.0
+        if steep > STEEPEST:
+            return None
+
+        def entries(rows: slice, columns: slice, cov: Array) -> Array:
+            return values(f, f, var[rows, None], var[None, columns], cov)
+
+        one, more = kernel(f, f, var, var, var), var * (1 + STEP)
+        growth = np.abs(values(f, f, more, more, more) - one.value) / STEP
+        return _Map(one.value, one.error, f.offset(var) + f.mean(var), growth, *f.slopes(var, steep), entries)
+
+    def _by_series(self, f: RealFunction) -> _Map | None:
+        """By Hermite coefficients."""
+        sd = np.sqrt(self.diagonal.value)
+        if np.isfinite(f.kinks).any() or not sd.all():
+            return None
+        series = hermite_series(lambda at: f, np.zeros(sd.shape), sd, self.near)
+        if series is None:
+            return None
+        left = series.tail * self.near ** (len(series.coefficients) / 2)
+        if np.any(left > 2 * ENOUGH * series.norm):
+            return None
+        terms, inverse, order = ProductSeries(series, series), 1 / sd, np.arange(len(series.coefficients))
+        places = np.arange(len(sd))
+
+        def entries(rows: slice, columns: slice, cov: Array) -> Array:
+            rho = np.clip(cov * (inverse[rows, None] * inverse[columns]), -1.0, 1.0)
+            return terms.values(places[rows, None], places[None, columns], rho)[0]
+
+        value, squares = series.norm**2, np.square(series.coefficients)
+        uneven = 2 * np.max(series.rough / np.where(series.norm > 0, series.norm, 1.0), initial=0.0)
+        rounding = value * (LEFT + uneven) + 8 * EPS * series.steep**2 + left**2
+        growth, turned = terms.spread(places, places), np.square(series.scale) / 4
+        return _Map(value, rounding, series.coefficients[0], growth, order @ squares / sd**2, turned, entries)
+
+
+class _Map(NamedTuple):
+    """E f(X)^2, its rounding, E f(X), dE f(X)^2 / d log var, E f'(X)^2, E (X f'(X))^2, and tiles from covariances."""
+
+    value: Array
+    rounding: Array
+    mean: Array
+    growth: Array
+    slope: Array
+    turned: Array
+    entries: Callable[[slice, slice, Array], Array]
