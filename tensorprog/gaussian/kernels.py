@@ -88,11 +88,6 @@ class Elementary:
             sum((MEAN_ABS * a * var * _inverse_root(var + h) for a, h in self.ramps), np.zeros(var.shape))
         )
 
-    @property
-    def jumps(self) -> bool:
-        """Whether there is a sign among the sigmoids."""
-        return any(h == 0 for _, h in self.sigmoids)
-
     def slopes(self, var: Array, steep: float) -> tuple[Array, Array]:
         """Bounds on E f'(X)^2 and E (X f'(X))^2; signs count with the slope of their kernel, `steep` that of its arc
         sine.
