@@ -82,6 +82,7 @@ EXPECTED = {
     "llama_block": Expected("extension", IMPORTED | {"coordinatewise operands", "coordinate vectors"}),
     "gpt2": Expected("extension", IMPORTED),
     "vit": Expected("extension", IMPORTED),
+    "mlp_mixer": Expected("extension", IMPORTED),
     "mixture_of_experts": Expected("extension", frozenset({"averages", "coordinatewise operands"})),
     "mamba_like": Expected("extension", frozenset({"coordinatewise operands"})),
     "whisper_like": Expected("extension", frozenset({"averages", "iterated layers"})),
