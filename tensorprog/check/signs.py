@@ -19,14 +19,14 @@ Source    Yang 2020 (arXiv 2006.14548), BP-like programs; the theory page for op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
 from itertools import count
 
 from tensorprog.check.graph import SIDES, Operand, Structure
-from tensorprog.check.overlaps import crossed
+from tensorprog.check.overlaps import FAILS, HOLDS, Verdict, crossed
 from tensorprog.language.arrows import reached
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.averages import unused
@@ -45,7 +45,10 @@ from tensorprog.language.expr import (
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range, Statement, Table, Weight
 from tensorprog.language.schedule import upstream
 
-__all__ = ["Independence", "Sign", "coordinatewise", "independence", "transposed_weight", "with_copies"]
+__all__ = [
+    "Independence", "Sign",
+    "beside_transposes", "both_ways", "coordinatewise", "independence", "transposed_weight", "with_copies",
+]  # fmt: skip
 
 MOST = 2000  # ways from an operand to what it is a function of
 
@@ -272,6 +275,38 @@ class Independence:
     holds: bool = False
 
 
+def both_ways(structure: Structure) -> list[tuple[Verdict, int, int, Mapping[str, int]]]:
+    """The relevant transposed products, each with a plain one that may use the same matrix, and where."""
+    found = []
+    for uses in structure.uses.values():
+        plain = [position for position in uses if not structure.product(position).transposed]
+        for position in (p for p in uses if structure.product(p).transposed):
+            met = [(other, *structure.same_member(other, position)) for other in plain]
+            possible = [(verdict, other, position, at) for other, verdict, at in met if verdict is not HOLDS]
+            found += [next((entry for entry in possible if entry[0] is FAILS), *possible[:1])] if possible else []
+    return found
+
+
+def beside_transposes(structure: Structure) -> str:
+    """What outputs depend on beside a matrix and its transpose so that the limit is not known; empty if nothing.
+
+    Scores are known where no weight is behind them, and what they depend on uses each matrix in one way (theory page).
+    """
+    found = both_ways(structure)
+    if not found:
+        return ""
+    read = {
+        v.name for p in structure.relevant for v in (structure.netsor.body[p].target, *structure.netsor.body[p].inputs)
+    }
+    if {structure.netsor.families[name].width for name in read} & dict(structure.netsor.fixed_widths).keys():
+        return "a width that stays finite"
+    before = structure.ancestors(*structure.scores)
+    if structure.scores and structure.behind_scores:
+        return "a score that a weight is behind"
+    met = [(plain, position) for _, plain, position, _ in found]
+    return "a score that depends on both" if any(before.issuperset(pair) for pair in met) else ""
+
+
 def independence(netsor: Netsor) -> Independence:
     """Whether weights that outputs depend on both ways are, in the limit, independent of their transposes."""
     known: Independence | None = netsor.remembered.get(independence)
@@ -314,8 +349,7 @@ def _found(netsor: Netsor) -> Independence:
     weights = tuple(name for name, found in ways.items() if len(found) == 2)
     if not weights:
         return Independence()
-    score = any(isinstance(s, Dot) and s.scale != "1/n" for s in body)
-    if score or any(netsor.families[name].width in dict(netsor.fixed_widths) for name in used):
+    if beside_transposes(Structure.of(netsor)):
         return Independence(weights)
     plain = [s.vector.name for s in products if s.weight.name in weights and not s.transposed]
     before = upstream(netsor, plain)

@@ -40,7 +40,7 @@ def test_functions_that_jump_between_transposes_are_a_conjecture() -> None:
 
 
 @pytest.mark.parametrize(("width", "score", "beside"), [
-    ("", "p = Dot(q, k)", "a score"),
+    ("", "p = Dot(q, r)", "a score that depends on both"),
     ("fixed", "p = Dot(q, q, scale=1/n)", "a width that stays finite"),
 ])  # fmt: skip
 def test_what_is_not_known_beside_transposes(width: str, score: str, beside: str) -> None:
@@ -50,6 +50,7 @@ def test_what_is_not_known_beside_transposes(width: str, score: str, beside: str
         "y = MatMul(V.T, h)",
         "q = MatMul(W[0], x)",
         "k = MatMul(W[1], x)",
+        "r = MatMul(W[1], y)",
     ]
     weights = "W[a]: {variance: 1, shape: [d, n]} & V: 1" if width == "fixed" else "W[a]: 1 & V: 1"
     lines = program(*body[:3], weights="V: 1")  # alone it is covered

@@ -5,7 +5,7 @@ A score on the scale n**-0.5 has a limit only if its mean is 0: else it grows li
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tensorprog.check.clauses.context import (
@@ -20,9 +20,10 @@ from tensorprog.check.clauses.context import (
     shown_place,
 )
 from tensorprog.check.clauses.report import Claim, Finding, Says
+from tensorprog.check.facts import PROPERTIES
 from tensorprog.check.graph import Operand
 from tensorprog.check.overlaps import FAILS, HOLDS, Verdict
-from tensorprog.check.signs import independence
+from tensorprog.check.signs import beside_transposes, both_ways, independence
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement
 
 __all__ = ["bounded", "dedicated", "different", "operands", "scales", "transposes", "variance"]
@@ -190,15 +191,17 @@ def bounded(check: Context) -> Iterator[Finding]:
     "clause (a): the weights that make score operands make nothing else",
 )
 def dedicated(check: Context) -> Iterator[Finding]:
-    """Clause (a): a weight that makes a score operand makes nothing else."""
+    """Clause (a): a weight that makes a score operand makes nothing else, but with its transpose behind the scores."""
     made = makers(check.operands)
+    before = check.structure.ancestors(*check.structure.scores)
     done = {maker.definer for maker in made}  # these, and what was told
     for maker in made:
         for other in check.structure.uses[check.structure.product(maker.definer).weight.name]:
             if other in done:
                 continue
             verdict, witness = check.structure.same_member(maker.definer, other, read_by=maker)
-            if verdict is HOLDS:
+            ways = {check.structure.product(position).transposed for position in (maker.definer, other)}
+            if verdict is HOLDS or (len(ways) == 2 and other not in before):
                 continue
             done.add(other)
             one, two = check.written_product(maker.definer), check.written_product(other)
@@ -274,8 +277,8 @@ def transposes(check: Context) -> Iterator[Finding | Claim]:
             source=GRADIENTS,
         )
         return
-    found = [entry for weight in check.netsor.weights for entry in _both_ways(check, weight.name)]
-    beside = _beside_transposes(check) if found else ""
+    found = both_ways(check.structure)
+    beside = beside_transposes(check.structure)
     for verdict, plain, position, place in found if beside else ():
         one, two = check.structure.product(plain), check.structure.product(position)
         message = (
@@ -287,37 +290,14 @@ def transposes(check: Context) -> Iterator[Finding | Claim]:
     if found and not beside:
         positions = tuple(position for _, _, position, _ in found)
         names = ", ".join(dict.fromkeys(str(check.structure.product(p).matrix) for p in positions))
-        rough = [p for p, _ in check.nonlins() if check.calculus.verdict("pseudo-Lipschitz", p) is not HOLDS]
+        facts = check.calculus.statements
+        rough = [p for p, _ in check.nonlins() if not PROPERTIES["pseudo-Lipschitz"](facts[p])]
         said = f"{names}: products with a matrix and its transpose are Gaussian vectors and Onsager terms (NetsorT)"
         if rough:
             texts = ", ".join(dict.fromkeys(map(check.text, rough)))
             said += f"; {texts}: not pseudo-Lipschitz, as the theorem asks, so the terms are in Stein's form"
         yield Claim("transposes", "conjecture" if rough else "proved", said)
         yield check.finding("holds", positions, said)
-
-
-def _both_ways(check: Context, weight: str) -> Iterator[tuple[Verdict, int, int, Mapping[str, int]]]:
-    """The transposed products of a weight, each with a plain one that may use the same matrix, and where."""
-    uses: dict[bool, list[int]] = {False: [], True: []}
-    for position in check.structure.uses[weight]:
-        uses[check.structure.product(position).transposed].append(position)
-    for position in uses[True]:
-        met = [(plain, *check.structure.same_member(plain, position)) for plain in uses[False]]
-        possible = [entry for entry in met if entry[1] is not HOLDS]
-        if possible:
-            plain, verdict, place = next((entry for entry in possible if entry[1] is FAILS), possible[0])
-            yield verdict, plain, position, place
-
-
-def _beside_transposes(check: Context) -> str:
-    """What stands beside transposes for which the limit is not known; empty if nothing does."""
-    body = [check.netsor.body[p] for p in check.structure.relevant]
-    read = {v.name for s in body for v in (s.target, *s.inputs)}
-    if check.structure.scores:
-        return "a score"
-    if {check.netsor.families[name].width for name in read} & dict(check.netsor.fixed_widths).keys():
-        return "a width that stays finite"
-    return "a coordinate vector" if any(v.grid for v in check.netsor.initial if v.name in read) else ""
 
 
 # -- variances ---------------------------------------------------------------------------------------------------------

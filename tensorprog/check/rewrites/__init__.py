@@ -3,7 +3,7 @@
     constants   expressions with the numbers of the constants put in, where that takes something away
     biases      initial vectors in scores as MatMuls of the constant vector 1
     linear      expand: (c u + d v).k = c (u.k) + d (v.k); move: W (sum_j a_j v_j) = sum_j a_j W v_j behind scores;
-                inline: a Nonlin of Nonlins written as one Nonlin
+                across: u.(W^T k) = (W u).k where scores depend on W as well; inline: a Nonlin of Nonlins as one
     ratios      scores of which only ratios are read, in which their scale cancels, as averages
     editor      the program as it is edited
 
@@ -25,8 +25,9 @@ from tensorprog.check.graph import Structure
 from tensorprog.check.rewrites.biases import biases
 from tensorprog.check.rewrites.constants import constants
 from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
-from tensorprog.check.rewrites.linear import expand, inline, move
+from tensorprog.check.rewrites.linear import across, expand, inline, move
 from tensorprog.check.rewrites.ratios import ratios
+from tensorprog.check.signs import beside_transposes
 from tensorprog.language.ir import MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import upstream
 from tensorprog.language.validity import MAX_STATEMENTS
@@ -65,7 +66,7 @@ def normalize(netsor: Netsor, expanded: bool = True, symbols: Collection[str] = 
     """
     found = _chosen(Rewritten(netsor, origin=tuple(str(s.target) for s in netsor.body)), symbols)
     while True:
-        done = _brought(found, expanded)
+        done = _turned(_brought(found, expanded)) if expanded else _brought(found, expanded)
         found = _chosen(done, symbols)
         if found is done:
             return found
@@ -85,6 +86,12 @@ def _brought(found: Rewritten, expanded: bool) -> Rewritten:
     if moved is None or not moved.complete or not _one_layer(Structure.of(moved.netsor)):
         return found
     return moved if expanded else _run(found, (move,)) or found
+
+
+def _turned(found: Rewritten) -> Rewritten:
+    """The program with weights moved across scores, if transposes beside them are covered then."""
+    moved = _run(found, (*AT_SCORES, across)) if found.netsor.scores else None
+    return found if moved is None or beside_transposes(Structure.of(moved.netsor)) else moved
 
 
 def _one_layer(structure: Structure) -> bool:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from itertools import count, product
 
-from tensorprog.check.signs import transposed_weight, with_copies
+from tensorprog.check.graph import Structure
+from tensorprog.check.signs import beside_transposes, both_ways, transposed_weight, with_copies
 from tensorprog.language.arrows import acyclic, components
 from tensorprog.language.errors import NotCompiledError, Problem
 from tensorprog.language.expr import (
@@ -175,31 +176,29 @@ class Corrected(Nonlin):
 def without_transposes(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
     """The program with weights of their own in the place of transposes.
 
-    Hats of W and of W^T are independent; where a product depends on one the other way, it is `Corrected`.  Beside
-    scores, widths that stay finite and coordinate vectors, what transposes make is left out.
+    Hats of W and of W^T are independent; where a product depends on one the other way, it is `Corrected`.  What no
+    output depends on is left out, if the limit beside it is not known.
 
     Raises    NotCompiledError where outputs depend on that
     """
     netsor = with_copies(netsor)
-    turned = {s.weight.name: s for s in netsor.body if isinstance(s, MatMul) and s.transposed}
-    beside = (
-        "a score" if netsor.scores else "a width that stays finite" if netsor.fixed_widths
-        else "a coordinate vector" if any(v.grid for v in netsor.initial) else ""
-    )  # fmt: skip
-    if turned and beside:
+    if not any(isinstance(s, MatMul) and s.transposed for s in netsor.body):
+        return netsor
+    if beside := beside_transposes(Structure.of(netsor)):
+        _, _, position, _ = both_ways(Structure.of(netsor))[0]
+        statement = netsor.body[position]
+        said = f"{statement.matrix} is a transposed weight, beside {beside}"
+        raise not_compiled(statement, said, "a weight of its own")
+    made = tuple(dict.fromkeys(s.target.name for s in netsor.body))
+    if beside_transposes(Structure(replace(netsor, outputs=made))):
         used = upstream(netsor, netsor.outputs)
-        for statement in netsor.body:
-            if isinstance(statement, MatMul) and statement.transposed and statement.target.name in used:
-                said = f"{statement.matrix} is a transposed weight, beside {beside}"
-                raise not_compiled(statement, said, "a weight of its own")
-        made = {s.target.name for s in netsor.body if isinstance(s, MatMul) and s.transposed}
-        kept = (s for s in netsor.body if s.target.name in used or not made & upstream(netsor, [s.target.name]))
-        return replace(netsor, body=tuple(kept))
-    return _corrected(netsor, list(turned), fresh) if turned else netsor
+        netsor = replace(netsor, body=tuple(s for s in netsor.body if s.target.name in used))
+    return _corrected(netsor, fresh)
 
 
-def _corrected(netsor: Netsor, turned: Sequence[str], fresh: Callable[[str], str]) -> Netsor:
+def _corrected(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
     """The program with weights in the place of transposes, and Onsager terms where products depend on each other."""
+    turned = dict.fromkeys(s.weight.name for s in netsor.body if isinstance(s, MatMul) and s.transposed)
     weights = {name: (name, fresh(name)) for name in turned}  # as it is, and transposed
     copies = [transposed_weight(netsor, netsor.weight[name], own) for name, (_, own) in weights.items()]
     products = [s for s in netsor.body if isinstance(s, MatMul) and s.weight.name in weights]

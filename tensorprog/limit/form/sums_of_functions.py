@@ -198,9 +198,12 @@ class SumsOfFunctions:
         self.carried = carried(netsor) | corrected.keys()
         recur = circular(netsor)
         self.corrected = corrected.keys() - recur  # which are variables only where functions read them
-        for name in corrected:  # those that are linear in Gaussian vectors are Gaussian
+        random = random_families(netsor)
+        for name in (
+            name for name in corrected if name not in recur
+        ):  # those that are linear in Gaussian vectors are Gaussian
             written = [part for p in netsor.families[name].statements for part in self.split(self.statement(p))]
-            self.carried -= {name} if name not in recur and all(map(self.gaussian, written)) else set()
+            self.carried -= {name} if random or all(map(self.gaussian, written)) else set()
         known: dict[tuple[int, Step], Expr] = {}
         while sums := {
             name: found for name in sorted(self.carried - corrected.keys()) if (found := running_sum(self, name))
@@ -208,7 +211,7 @@ class SumsOfFunctions:
             known |= {(position, ()): expr for position, expr in sums.values()}
             self.carried -= sums.keys()
             self._inlined = dict(known)
-        self.spelled = {name: self._moving(name) for name in sorted(self.carried & random_families(netsor))}
+        self.spelled = {name: self._moving(name) for name in sorted(self.carried & random)}
 
     def is_base(self, name: str) -> bool:
         """Whether a family is Gaussian by itself: a MatMul output or an initial vector."""
