@@ -275,15 +275,17 @@ class Independence:
     holds: bool = False
 
 
-def both_ways(structure: Structure) -> list[tuple[Verdict, int, int, Mapping[str, int]]]:
-    """The relevant transposed products, each with a plain one that may use the same matrix, and where."""
+def both_ways(structure: Structure, among: Collection[int]) -> list[tuple[Verdict, int, int, Mapping[str, int]]]:
+    """The transposed products among some, each with a plain one that may use the same matrix, and where."""
     found = []
     for uses in structure.uses.values():
-        plain = [position for position in uses if not structure.product(position).transposed]
-        for position in (p for p in uses if structure.product(p).transposed):
-            met = [(other, *structure.same_member(other, position)) for other in plain]
+        ways = {
+            way: [p for p in uses if p in among and structure.product(p).transposed == way] for way in (False, True)
+        }
+        for position in ways[True]:
+            met = [(other, *structure.same_member(other, position)) for other in ways[False]]
             possible = [(verdict, other, position, at) for other, verdict, at in met if verdict is not HOLDS]
-            found += [next((entry for entry in possible if entry[0] is FAILS), *possible[:1])] if possible else []
+            found += sorted(possible, key=lambda entry: entry[0] is not FAILS)[:1]
     return found
 
 
@@ -292,19 +294,16 @@ def beside_transposes(structure: Structure) -> str:
 
     Scores are known where no weight is behind them, and what they depend on uses each matrix in one way (theory page).
     """
-    found = both_ways(structure)
-    if not found:
+    if not both_ways(structure, structure.relevant):
         return ""
-    read = {
-        v.name for p in structure.relevant for v in (structure.netsor.body[p].target, *structure.netsor.body[p].inputs)
-    }
-    if {structure.netsor.families[name].width for name in read} & dict(structure.netsor.fixed_widths).keys():
+    families, body = structure.netsor.families, [structure.netsor.body[p] for p in structure.relevant]
+    widths = {families[v.name].width for s in body for v in (s.target, *s.inputs)}
+    if not widths.isdisjoint(dict(structure.netsor.fixed_widths)):
         return "a width that stays finite"
-    before = structure.ancestors(*structure.scores)
     if structure.scores and structure.behind_scores:
         return "a score that a weight is behind"
-    met = [(plain, position) for _, plain, position, _ in found]
-    return "a score that depends on both" if any(before.issuperset(pair) for pair in met) else ""
+    met = both_ways(structure, structure.ancestors(*structure.scores))
+    return "a score that depends on both" if met else ""
 
 
 def independence(netsor: Netsor) -> Independence:

@@ -129,20 +129,21 @@ def test_statements_that_reach_no_output_do_not_count() -> None:
     assert not found(check(program("u = MatMul(V, x)", "g = MatMul(V.T, u)", "y = Nonlin(tanh(u))")))
 
 
-def test_clause_a_counts_the_transpose_as_the_same_matrix() -> None:
+@pytest.mark.parametrize(("keys", "grade"), [("z", "extension"), ("v", "outside")])
+def test_clause_a_counts_the_transpose_where_scores_depend_on_it(keys: str, grade: str) -> None:
     report = check(
         program(
             "z = Nonlin(tanh(x))",
             "q = MatMul(W[0], z)",
-            "k = MatMul(W[1], z)",
-            "p = Dot(q, k)",
             "v = MatMul(W[0].T, z)",
+            f"k = MatMul(W[1], {keys})",
+            "p = Dot(q, k)",
             "y = Nonlin(sigmoid(p) * v)",
         )
     )
-    (finding,) = found(report, "dedicated weights")
-    assert (finding.verdict, finding.where) == ("fails", "v, q")
-    assert [other.where for other in found(report)] == ["v, q"]
+    assert report.grade == grade
+    for rule in ("dedicated weights", "transposes"):
+        assert [f.verdict for f in found(report, rule)] == (["fails"] if keys == "v" else ["holds"])
 
 
 def scored(first: str, second: str) -> Report:

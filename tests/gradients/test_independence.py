@@ -72,7 +72,7 @@ def test_a_bias_beside_a_product_that_is_differentiated_is_no_seed() -> None:
 @pytest.mark.parametrize(("name", "grade"), [
     ("mlp", "theorem"), ("resnet", "theorem"), ("rnn", "theorem"), ("lstm", "theorem"), ("gru", "theorem"),
     ("cnn", "theorem"), ("cnn_pool", "theorem"), ("batchnorm_mlp", "theorem"), ("layernorm_mlp", "extension"),
-    ("attention_1n", "extension"), ("attention", "outside"), ("autoencoder_tied", "extension"),
+    ("attention_1n", "extension"), ("attention", "extension"), ("autoencoder_tied", "extension"),
 ])  # fmt: skip
 def test_grades_of_shipped_gradients(name: str, grade: str) -> None:
     report = judge(tp.backward(tp.load(name)).netsor)

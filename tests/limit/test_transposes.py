@@ -79,6 +79,56 @@ def test_families_and_recurrences_are_where_networks_go(text: str) -> None:
         assert (np.abs(line - limit) < BEYOND * away + 1e-3 * np.abs(limit)).all(), name
 
 
+BESIDE_SCORES = """
+program: beside_scores
+initial: {x: {cov: 1}, b: {cov: 0.5}}
+weights: {W: 1.5, Q: 2, K: 1}
+body:
+  - h = MatMul(W, x)
+  - a = Nonlin(tanh(h + b))
+  - q = MatMul(Q, a)
+  - k = MatMul(K, x)
+  - p = Dot(q, k)
+  - y = MatMul(W.T, a)
+  - r = MatMul(Q.T, q)
+  - c = Nonlin(tanh(y*x) + r)
+  - t = MatMul(W, c)
+  - o = Nonlin(2*tanh(p)**2*(y + tanh(t)) + x + h)
+outputs: [o]
+"""
+
+
+def test_behind_a_score_there_are_onsager_terms_too() -> None:
+    P = program(BESIDE_SCORES)
+    assert P.check().grade == "extension"
+    value, error = P.limit().var("o", with_error=True)
+    drawn = (np.asarray(P.run(256, 2000, seed=1, coordinates=64)["o"]) ** 2).mean(axis=1)
+    assert abs(drawn.mean() - value) < BEYOND * drawn.std() / 2000**0.5 + error + 4 / 256 * value
+
+
+def test_gradients_behind_two_layers_of_scores() -> None:
+    """The scores of one layer come back in the gradients of the other: simulations of three Gaussian matrices."""
+    P = tp.Program("two", constants={"b": 64})
+    i, j = P.index("i", 2), P.index("j", 2)
+    z = P.initial("x[i]")
+    for layer in "12":
+        q, k, v = (P.weight(f"{name}{layer}", variance) for name, variance in (("Q", P.b), ("K", 1), ("V", 1)))
+        made = [P.matmul(f"{name}{layer}[{index}]", weight, z[at])
+                for name, index, weight, at in (("q", "i", q, i), ("k", "j", k, j), ("v", "j", v, j))]  # fmt: skip
+        p = P.dot(f"p{layer}[i,j]", made[0][i], made[1][j])
+        z = P.nonlin(f"z{layer}[i]", tp.sum[j](tp.softmax[j](p[i, j]) * made[2][j]))
+    P.outputs(z)
+    text = tp.backward(P).to_yaml().split("outputs:")[0]
+    text += "  - m[j] = Dot(grad_x[j], grad_x[j], scale=1/n)\n  - g = Nonlin(log(1 + mean[j](m[j])))\n"
+    B = program(text + "  - s = Nonlin(log(1 + 10*mean[i,j](grad_p1[i,j]**2)))\noutputs: [s, g]\n")
+    assert B.check().grade == "extension"
+    law = B.limit()
+    for name, expected, known in (("s", 0.0812, 0.0003), ("g", 1.1689, 0.0009)):
+        value, error = law.mean(name, with_error=True)
+        assert abs(float(value) - expected) < float(error) + BEYOND * known, name
+        assert float(error) < 6e-3
+
+
 def test_message_passing_is_one_recurrence() -> None:
     """State evolution (Bayati & Montanari 2011) with the Onsager term; another limit without it."""
     values = tp.load("amp_lasso", T=2).limit().mean("mse", with_error=True)

@@ -277,7 +277,7 @@ def transposes(check: Context) -> Iterator[Finding | Claim]:
             source=GRADIENTS,
         )
         return
-    found = both_ways(check.structure)
+    found = both_ways(check.structure, check.structure.relevant)
     beside = beside_transposes(check.structure)
     for verdict, plain, position, place in found if beside else ():
         one, two = check.structure.product(plain), check.structure.product(position)

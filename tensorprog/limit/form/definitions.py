@@ -184,9 +184,9 @@ def without_transposes(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
     netsor = with_copies(netsor)
     if not any(isinstance(s, MatMul) and s.transposed for s in netsor.body):
         return netsor
-    if beside := beside_transposes(Structure.of(netsor)):
-        _, _, position, _ = both_ways(Structure.of(netsor))[0]
-        statement = netsor.body[position]
+    structure = Structure.of(netsor)
+    if beside := beside_transposes(structure):
+        statement = netsor.body[both_ways(structure, structure.relevant)[0][2]]
         said = f"{statement.matrix} is a transposed weight, beside {beside}"
         raise not_compiled(statement, said, "a weight of its own")
     made = tuple(dict.fromkeys(s.target.name for s in netsor.body))
