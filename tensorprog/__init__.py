@@ -30,6 +30,7 @@ __all__ = [
     "compare",
     "compare_torch",
     "depth",
+    "exponents",
     "from_torch",
     "gradient_descent",
     "kl",
@@ -76,6 +77,7 @@ _HOMES = {
     "gradient_descent": "training",
     "predict": "training",
     "train": "training",
+    "exponents": "training",
     "from_torch": "importing",
     "compare_torch": "importing",
 }
@@ -104,7 +106,7 @@ if TYPE_CHECKING:
     from tensorprog.results.divergence import kl, kl_gaussian
     from tensorprog.results.rates import rate
     from tensorprog.show import plots as plots
-    from tensorprog.training import gradient_descent, predict, train
+    from tensorprog.training import exponents, gradient_descent, predict, train
 
 
 def __getattr__(name: str) -> Any:

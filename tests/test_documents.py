@@ -102,13 +102,14 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def walk(page: Path, long: bool) -> None:
     """Do what a page says, block by block; commands that draw networks only if `long`."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    printed = ""
+    printed, ran = "", True
     for block in blocks_of(page):
-        if block.kind == "python" and _importable(block):
+        if block.kind == "python":
+            ran = _importable(block)
             with redirect_stdout(StringIO()) as stdout:
-                exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
+                exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec") if ran else "", names)
             printed = stdout.getvalue()
-        elif block.kind == "text":
+        elif block.kind == "text" and ran:
             _compare(block, block.text.splitlines(), printed, seeded=True)
         elif block.kind == "yaml" and (named := re.search(r"`([\w-]+\.yaml)`[^`]*:$", block.above)):
             Path(named.group(1)).write_text(block.text, encoding="utf-8")

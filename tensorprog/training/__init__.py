@@ -3,6 +3,7 @@
 steps        the program of a network and of the networks that follow from it, step by step
 coordinates  `train`: sizes at each step, of the limit and of networks
 report       remarks, tables, train.json
+exponents    powers of the width: what training moves, and which learning rates are wrong
 predict      networks in the kernel regime after gradient flow, from their kernels
 """
 
@@ -13,10 +14,11 @@ from collections.abc import Mapping
 from tensorprog.language.errors import check_count
 from tensorprog.program import Program, netsor_of
 from tensorprog.training.coordinates import train
+from tensorprog.training.exponents import Exponents, ParameterExponents, exponents
 from tensorprog.training.predict import Prediction, predict
 from tensorprog.training.steps import training_program
 
-__all__ = ["Prediction", "gradient_descent", "predict", "train"]
+__all__ = ["Exponents", "ParameterExponents", "Prediction", "exponents", "gradient_descent", "predict", "train"]
 
 
 def gradient_descent(

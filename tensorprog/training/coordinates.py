@@ -40,7 +40,7 @@ from tensorprog.training.report import SIZES, remarks
 from tensorprog.training.steps import training_program
 from tensorprog.version import libraries
 
-__all__ = ["LOSSES", "train"]
+__all__ = ["LOSSES", "rate_at", "train"]
 
 Array = NDArray[Any]
 FAR, SAME = 1e100, 1e-9  # a width at which a rate shows its limit, and a factor that is 1
@@ -65,8 +65,8 @@ class Course:
     def at(self, n: float) -> tuple[Netsor, list[str], list[list[str]]]:
         """The program at a width, or in the limit for n = inf, with its sizes: see `_measured`."""
         source = _with_averages_for_scores(self.netsor, self.descended, n)
-        rate = _rate("lr", self.rate, source, n)
-        rates = {name: _rate(f"the rate of {name}", value, source, n) for name, value in self.rates.items()}
+        rate = rate_at("lr", self.rate, source, n)
+        rates = {name: rate_at(f"the rate of {name}", value, source, n) for name, value in self.rates.items()}
         source = replace(source, outputs=tuple(dict.fromkeys((self.loss, *self.outputs))))
         T = training_program(source, self.descended, self.steps, rate, rates, self.momentum, self.decay, self.tables)
         return _measured(T, source, self.steps)
@@ -248,7 +248,7 @@ def _axes(indices: dict[str, Index], ranges: Iterable[Range], names: set[str]) -
 # ---- what depends on n -----------------------------------------------------------------------------------------------
 
 
-def _rate(what: str, value: Any, netsor: Netsor, n: float) -> float:
+def rate_at(what: str, value: Any, netsor: Netsor, n: float) -> float:
     """A learning rate, a number or an expression in n, at a width; its limit for n = inf.
 
     Raises    ProgramError where it is no number, or has no finite limit

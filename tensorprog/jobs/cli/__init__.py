@@ -11,7 +11,7 @@ import click
 
 from tensorprog.jobs.cli.commands import check, limit, run, sample
 from tensorprog.jobs.cli.frame import Group
-from tensorprog.jobs.cli.programs import graph, import_, list_, new
+from tensorprog.jobs.cli.programs import exponents, graph, import_, list_, new
 from tensorprog.jobs.cli.studies import depth, paper, solve, sweep, train
 
 __all__ = ["main", "run", "run_main"]
@@ -35,7 +35,9 @@ def main() -> None:
     """
 
 
-for command in (run, check, limit, sample, sweep, depth, solve, train, graph, paper, list_, new, import_):
+for command in (
+    run, check, limit, sample, sweep, depth, solve, train, exponents, graph, paper, list_, new, import_,
+):  # fmt: skip
     main.add_command(command)
 
 

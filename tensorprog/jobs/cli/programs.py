@@ -1,4 +1,4 @@
-"""`tp list`, `tp new`, `tp graph` and `tp import`: programs, with nothing computed of them."""
+"""`tp list`, `tp new`, `tp graph`, `tp exponents` and `tp import`: programs, with nothing computed of them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tensorprog.jobs.cli.frame import (
     FORCE,
     FORMAT,
     MEMORY,
+    OUTSIDE,
     QUIET,
     SET,
     Command,
@@ -27,9 +28,11 @@ from tensorprog.jobs.cli.frame import (
     load,
     notice,
     number,
+    open_program,
     option,
     options,
     out,
+    pairs,
     writable,
     write_files,
 )
@@ -37,7 +40,7 @@ from tensorprog.language.errors import TensorprogError, fail
 from tensorprog.language.files import write_text
 from tensorprog.shipped import SCHEMA, STARTER, judged, resolve
 
-__all__ = ["graph", "import_", "list_", "new"]
+__all__ = ["exponents", "graph", "import_", "list_", "new"]
 
 SUFFIXES = (".yaml", ".yml")
 KINDS = (".svg", ".dot", ".mmd")
@@ -177,6 +180,45 @@ def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None) 
         write_text(out, text)
     answer(dict, lambda: [text.rstrip() if out is None else f"written to {out}"])
     return DONE
+
+
+# ---- tp exponents ---------------------------------------------------------------------------------------------------
+
+
+@click.command(
+    cls=Command,
+    short_help="Which learning rates are wrong, from powers of the width.",
+    examples=[
+        ("sp_mlp", "a network in the standard parametrisation, with the rates of its file"),
+        ("sp_mlp --lr n**-1", "rates that fall with the width"),
+        ("mlp --rate W2=n --rate W1=0", "rates of single parameters; 0 keeps one fixed"),
+    ],
+)
+@options(FILE)
+@option("--lr", metavar="RATE", help="Learning rate of all parameters, a power of n; default that of the file, or 1.")
+@option(
+    "--rate",
+    "rates",
+    metavar="NAME=RATE",
+    multiple=True,
+    callback=pairs("--rate", "NAME=RATE", "W=n**-1"),
+    help="Learning rate of parameters, a power of the width n, e.g. W*=n**-1; may be repeated.",
+)
+@option("--adam", is_flag=True, help="Learning rates are those of Adam, not of plain gradient descent.")
+@options(SET, FORMAT, QUIET)
+def exponents(file: str, lr: str | None, rates: dict[str, str], adam: bool, overrides: dict[str, str]) -> int:
+    """Say whether FILE has a limit in training, whether it learns features, and which learning rates are wrong.
+
+    Counts powers of the width n: what the updates of each parameter move, the largest rate at which nothing grows, and
+    the rates of the maximal update parametrisation (Yang & Hu 2021), with what to change. Learning rates are on the
+    scale of muP, as in `tp train`; with --adam they are those of entries of weights and vectors. The exit code is 1 if
+    training is unstable.
+    """
+    from tensorprog.training import exponents as counted
+
+    found = counted(open_program(file, overrides), lr, rates, optimizer="adam" if adam else "sgd")
+    answer(found.to_json, lambda: [found.blocks()])
+    return OUTSIDE if found.verdict == "unstable" else DONE
 
 
 # ---- tp import ------------------------------------------------------------------------------------------------------
