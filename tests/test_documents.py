@@ -155,7 +155,7 @@ def _command(block: Block, args: list[str], expected: list[str], long: bool) -> 
     if rest[0] in LONG and not set(expected) - {"..."}:
         rest += LONG[rest[0]].split()
     result = CliRunner().invoke(main, rest)
-    outside = re.search(r"^\w+: outside - ", result.output, re.MULTILINE)
+    outside = re.search(r"^\w+: outside - |^unstable: ", result.output, re.MULTILINE)
     assert result.exit_code == (1 if outside else 0), result.output
     _compare(block, expected, result.output, seeded=rest[0] in LONG)
 
