@@ -151,6 +151,30 @@ def test_coordinates_have_densities_and_draws() -> None:
     assert law.density("u1", [0.0])[0] > 0.1
 
 
-def test_formulas_are_refused_in_a_sentence() -> None:
-    with pytest.raises(tp.NotCompiledError, match="Onsager"):
-        tp.load("autoencoder_tied").limit(symbolic=True)
+FORMULAS = [(name, PROGRAMS[name]["text"], names) for name, names in (
+    ("tied", "m1 l1 m2"), ("goe", "v1 v2 l2"), ("signtied", "l m"), ("mp", "a1 a4 a8"),
+)] + [("family", FAMILY, "p m q")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "names"), [entry[1:] for entry in FORMULAS], ids=[entry[0] for entry in FORMULAS])
+def test_formulas_have_the_values_of_the_numbers(text: str, names: str) -> None:
+    """Means of all members, evaluated, beside the law in numbers; of linear programs they are rational."""
+    P = program(text)
+    law, numbers = P.limit(symbolic=True), P.limit()
+    for name in names.split():
+        found = np.array([float(entry.evalf()) for entry in np.ravel(np.asarray(law.mean(name)))])
+        value, error = (np.ravel(part) for part in numbers.mean(name, with_error=True))
+        assert (np.abs(found - value) <= 2 * error + 1e-9).all(), name
+
+
+def test_formulas_show_onsager_terms_by_their_name() -> None:
+    law = tp.load("autoencoder_tied").limit(symbolic=True)
+    assert r"\hat{y}" in law.latex() and "The coefficient of an Onsager term" in law.latex()
+    assert str(law.mean("c_y_u")) == "E[z*tanh(z); z ~ N(0, 1)]   where i = i_1\n0   otherwise"
+    assert str(tp.load("power_iteration").limit(symbolic=True).mean("m6")[()]) == "903/64"
+
+
+def test_formulas_of_functions_of_several_products_are_refused_in_a_sentence() -> None:
+    law = program(PROGRAMS["tied"]["text"]).limit(symbolic=True)
+    with pytest.raises(tp.NotCompiledError, match="h1 is a function of several products, whose Onsager terms"):
+        law.mean("m3")

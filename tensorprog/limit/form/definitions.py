@@ -29,7 +29,7 @@ from tensorprog.language.schedule import Loop, positions, schedule, upstream
 
 __all__ = [
     "ONE", "ZERO", "Box", "Condition", "Corrected", "Reading",
-    "at_positions", "carried", "circular", "depth", "indicator", "is_layered", "not_compiled", "place",
+    "at_positions", "carried", "circular", "depth", "indicator", "is_layered", "not_compiled", "operands_of", "place",
     "random_families", "readings", "reads_beyond", "reductions", "refuse_steps",
     "single", "target_box", "with_summands", "without_transposes",
 ]  # fmt: skip
@@ -199,7 +199,7 @@ def without_transposes(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
 def _corrected(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
     """The program with weights in the place of transposes, and Onsager terms where products depend on each other."""
     turned = dict.fromkeys(s.weight.name for s in netsor.body if isinstance(s, MatMul) and s.transposed)
-    weights = {name: (name, fresh(name)) for name in turned}  # as it is, and transposed
+    weights = {name: (name, fresh(f"{name}_T")) for name in turned}  # as it is, and transposed
     copies = [transposed_weight(netsor, netsor.weight[name], own) for name, (_, own) in weights.items()]
     products = [s for s in netsor.body if isinstance(s, MatMul) and s.weight.name in weights]
     met: dict[MatMul, list[MatMul]] = {}
@@ -231,7 +231,7 @@ def _corrected(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
                 second.setdefault(name, replace(netsor.index[name], name=fresh(name), boundary="", text=""))
             moved = {name: Affine.index(second[name].name) for name in names}
             slots = (*(slot for slot in s.target.slots if slot.bare), *moved.values())
-            found = Variable(fresh(f"onsager_{s.target.name}_{o.target.name}"), slots)
+            found = Variable(fresh(f"c_{s.target.name}_{o.target.name}"), slots)
             coefficients.append(Onsager(found, s.vector, reindexed(hats[o], moved), "1/n", s.span))
             term = Call("multiply", (found, reindexed(o.vector, moved)))
             terms.append(Reduction("sum", tuple(second[name].name for name in names), term) if names else term)
@@ -305,7 +305,7 @@ def single(netsor: Netsor) -> Netsor:
     taken |= set(dict(netsor.fixed_widths))
 
     def fresh(name: str) -> str:
-        own = next(new for number in count(1) if (new := f"{name}_{number}") not in taken)
+        own = name if name not in taken else next(new for k in count(1) if (new := f"{name}_{k}") not in taken)
         taken.add(own)
         return own
 

@@ -181,9 +181,11 @@ class SumsOfFunctions:
 
     What is carried along and depends on scores is `spelled` out step by step, where the slots that it moves along, its
     values, are numbers.
+
+    Products with Onsager terms that functions read are variables too, but beside scores, or if all is `written_out`.
     """
 
-    def __init__(self, netsor: Netsor) -> None:
+    def __init__(self, netsor: Netsor, written_out: bool = False) -> None:
         self.netsor = netsor
         self.bound_ranges: dict[str, Range] = {}
         self._parts: dict[tuple[str, Box], tuple[WeightedFunction, ...]] = {}
@@ -203,7 +205,7 @@ class SumsOfFunctions:
             name for name in corrected if name not in recur
         ):  # those that are linear in Gaussian vectors are Gaussian
             written = [part for p in netsor.families[name].statements for part in self.split(self.statement(p))]
-            self.carried -= {name} if random or all(map(self.gaussian, written)) else set()
+            self.carried -= {name} if written_out or random or all(map(self.gaussian, written)) else set()
         known: dict[tuple[int, Step], Expr] = {}
         while sums := {
             name: found for name in sorted(self.carried - corrected.keys()) if (found := running_sum(self, name))

@@ -7,7 +7,8 @@ asked for, where it is known which variables are equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import add, mul
+from dataclasses import replace
+from operator import add, mul, truediv
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,19 @@ import sympy as sp
 
 from tensorprog.language.arrows import connected
 from tensorprog.language.errors import NotCompiledError
-from tensorprog.language.expr import Affine, Expr, Variable, substitute
+from tensorprog.language.expr import (
+    Affine,
+    Expr,
+    Variable,
+    factors,
+    product_of,
+    reindexed,
+    substitute,
+)
 from tensorprog.language.initials import initial_laws
-from tensorprog.language.ir import Initial, Netsor, Range, Table
-from tensorprog.limit.form.definitions import refuse_steps
-from tensorprog.limit.form.sums_of_functions import FORMAL, WeightedFunction, position_names
+from tensorprog.language.ir import Initial, MatMul, Netsor, Range, Table
+from tensorprog.limit.form.definitions import ONE, at_positions, operands_of, refuse_steps
+from tensorprog.limit.form.sums_of_functions import FORMAL, SumsOfFunctions, WeightedFunction, position_names
 from tensorprog.limit.formulas.conversion import Converter, within
 from tensorprog.limit.formulas.expectation import Expectation, factor_of
 from tensorprog.limit.formulas.nodes import (
@@ -118,6 +127,10 @@ class IndexedFormulas(Indexed[Any]):
     def __mul__(self, other: IndexedFormulas) -> IndexedFormulas:
         return self._combined(other, mul)
 
+    def divided(self, other: IndexedFormulas) -> IndexedFormulas:
+        """Case by case."""
+        return self._combined(other, truediv)
+
     def times(self, value: Any, equations: Equations = NOTHING) -> IndexedFormulas:
         """Times a formula, and zero where the equations do not hold."""
         factor = (Term(NOTHING, sp.S.Zero), Term(equations, sp.sympify(value)))
@@ -162,16 +175,14 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
                 "gives their numbers"
             )
         if self.program.corrected:
-            raise NotCompiledError(
-                "Onsager terms of a matrix beside its transpose have no formulas yet; limit() without symbolic=True "
-                "gives their numbers"
-            )
+            self.parts = SumsOfFunctions(self.netsor, written_out=True)
         self.joint = {name: law.joint for name, law in initial_laws(self.netsor).items()}
         self.converter = Converter(self.netsor, kept)
         self.definitions: dict[
             Any, tuple[tuple[str, str], tuple[Any, ...], Any]
         ] = {}  # name: families, indices, formula
         self._known: dict[Any, Any] = {}  # closed forms
+        self._coefficients: dict[str, IndexedFormulas] = {}
         self.reset()
 
     @property
@@ -269,6 +280,71 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
 
         return self.by_patterns(forms.equations, expectation, ranges, (*q.bound, *p.bound))
 
+    def _average(self, name: str) -> Any:
+        return self.value_of(self.coefficient(name)) if name in self.program.corrected else super()._average(name)
+
+    def coefficient(self, name: str) -> IndexedFormulas:
+        """A coefficient of an Onsager term, by Stein's lemma: for x = f(l), l an affine form of Gaussian variables,
+
+        E[dx / dhat] = (dl / dhat) E[f'(l)], and E[f'(l)] = E[(l - E l) f(l)] / Var l, also where f jumps.
+        """
+        if name not in self._coefficients:
+            self._coefficients[name] = self._coefficient(name)
+        return self._coefficients[name]
+
+    def _coefficient(self, name: str) -> IndexedFormulas:
+        statement, ranges = self.program.corrected[name], position_names(self.netsor, name)
+        dot = next(c for c in statement.coefficients if c.target.name == name)
+        left, right = operands_of(dot)
+        (other,) = (self.netsor.body[p] for p in self.netsor.families[right.name].statements)
+        assert isinstance(other, MatMul)
+        there = {own.bare: slot for own, slot in zip(other.target.slots, right.slots, strict=True) if own.bare}
+        weight, met = at_positions(statement.product.weight, dot.target), reindexed(other.weight, there)
+        total, one = self.nothing(ranges), WeightedFunction(ONE)
+        for part in self.parts.of(left.name):
+            part = part.renamed({str(k): slot for k, slot in enumerate(left.slots)})
+            hats = [entry for entry in part.inner if entry[1].name == right.name]
+            if hats and part.joint:
+                raise NotCompiledError(
+                    f"{left.name} is a function of several products, whose Onsager terms have no formulas yet; "
+                    "limit() without symbolic=True gives the numbers"
+                )
+            local = ranges | {index: self.parts.bound_ranges[index] for index in part.all_bound}
+            for number, hat, bound in hats:
+                slots = zip((*hat.slots, *weight.slots), (*right.slots, *met.slots), strict=True)
+                forms = (difference(a, b) for a, b in slots)
+                slope = self._slope(part, local).times(1, frozenset(form for form in forms if form is not None))
+                scaled = replace(part, coefficient=product_of((part.coefficient, number)), bound=(*part.bound, *bound))
+                total = total + self.summed(scaled, one, slope, local, ranges)
+        return total.times(self.variance(weight.name, weight.slots, ranges))
+
+    def _slope(self, part: WeightedFunction, ranges: Ranges) -> IndexedFormulas:
+        """E[f'(l)] of a part f(l)."""
+        if part.function is None or part.linear:
+            return IndexedFormulas.constant(1, ranges)
+        one, form = WeightedFunction(ONE), WeightedFunction(ONE, (), FORMAL, part.inner)
+        f = replace(part.without_coefficient, bound=())
+        moment = self.averaged(replace(f, function=product_of((FORMAL, part.function))), one, ranges)
+        mean = self.averaged(form, one, ranges)
+        if not mean.zero():
+            moment = moment + (mean * self.averaged(f, one, ranges)).times(-1)
+        return moment.divided(self.covariance(part.inner, part.inner, ranges))
+
+    def summed(
+        self, p: WeightedFunction, q: WeightedFunction, moment: IndexedFormulas, local: Ranges, ranges: Ranges
+    ) -> IndexedFormulas:
+        """The same, coefficients of Onsager terms with the equations where they are not zero."""
+        sides = []
+        for part in (p, q):
+            found = factors(part.coefficient) if self.program.corrected else []
+            terms = [f for f in found if isinstance(f, Variable) and f.name in self.program.corrected]
+            for v in terms:
+                slots = {str(k): slot for k, slot in enumerate(v.slots)}
+                moment = moment * self.coefficient(v.name).read(slots, local)
+            rest = product_of([f for f in found if f not in terms])
+            sides.append(replace(part, coefficient=rest) if terms else part)
+        return super().summed(*sides, moment, local, ranges)
+
     def weighed(
         self, value: Any, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
         ranges: Ranges,
@@ -313,6 +389,8 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             return self.nothing(ranges)
         if name in self.random:
             return self._averaged((name,))
+        if name in self.program.corrected:
+            return self.coefficient(name)
         if self.netsor.families[name].kind == "scalar":
             return IndexedFormulas.constant(self.average(name), ranges)
         return self.first(name)

@@ -17,6 +17,7 @@ from sympy.printing.latex import LatexPrinter
 
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Dot, Initial, MatMul, Statement, Table
+from tensorprog.limit.form.definitions import Corrected, Onsager
 from tensorprog.limit.formulas.conversion import written
 from tensorprog.limit.formulas.expectation import Expectation
 from tensorprog.limit.formulas.nodes import Entry, Named, Score, affine, index_symbol, outermost, readable
@@ -58,12 +59,13 @@ def tex(formula: Any) -> str:
 
 
 def tex_name(name: str) -> str:
-    """A name of a program in mathematics: Greek letters, subscripts after underscores, primes for second copies."""
+    """A name of a program in mathematics: Greek letters, subscripts after underscores, hats, primes for copies."""
     bare = name.rstrip("_'")
     head, above, below = split_super_sub(bare)
-    subs = [*above, *below]
+    subs = [piece for piece in (*above, *below) if piece != "hat"]
     sub = f"_{{{','.join(map(_piece, subs))}}}" if subs else ""
-    return f"{_piece(head or '?')}{sub}{chr(39) * (len(name) - len(bare))}"
+    letter = _piece(head or "?") if "hat" not in below else rf"\hat{{{_piece(head or '?')}}}"
+    return f"{letter}{sub}{chr(39) * (len(name) - len(bare))}"
 
 
 def _piece(name: str) -> str:
@@ -257,6 +259,10 @@ CLAUSES = {
     "score": "Definition 1 (iv), score: Gaussian with mean zero and independent of every vector; by Isserlis the "
     "covariance is C(q,q') C(k,k') + C(q,k') C(k,q').",
     "average": "An average: it converges to a number, the second moment of the limits (Netsor+).",
+    "coefficient": "The coefficient of an Onsager term. By Stein's lemma the derivative of f(z) has the mean "
+    "E[(z - E z) f(z)] / Var z.",
+    "product": "A product of a matrix that is used both ways (NetsorT, Yang 2020): a Gaussian vector, as if the "
+    "transpose were a matrix of its own, and Onsager terms.",
 }
 
 
@@ -290,7 +296,12 @@ def _initial(initial: Initial) -> str:
 
 def _statement(formulas: FormulaRecursion, statement: Statement, known: set[Any]) -> Iterator[str]:
     name, kind = statement.target.name, _kind(formulas, statement)
-    if isinstance(statement, MatMul):
+    if isinstance(statement, Onsager):
+        ratio = rf"\partial Z^{{{tex(_reference(statement.left))}}} / \partial Z^{{{tex(_reference(statement.right))}}}"
+        weight = formulas.program.corrected[name].product.weight
+        variance = written(formulas.netsor.weight[weight.name].variance, _reference)
+        right = (rf"{tex(variance)}\, " if variance != 1 else "") + rf"\mathbb{{E}}\left[{ratio}\right]"
+    elif isinstance(statement, MatMul):
         right = rf"{tex(_reference(statement.weight))}\, {tex(_reference(statement.vector))}"
     elif isinstance(statement, Dot):
         width = tex_name(formulas.netsor.families[statement.left.name].width)
@@ -300,9 +311,11 @@ def _statement(formulas: FormulaRecursion, statement: Statement, known: set[Any]
         right = tex(written(statement.expr, _reference))
     yield rf"\[ {tex(_reference(statement.target))} = {right} \]"
     yield CLAUSES[kind]
-    if kind in ("average", "scalar"):
+    if kind == "coefficient":
+        yield from _formula(formulas, tex(_reference(statement.target)), (name,), formulas.mean(name), known)
+    elif kind in ("average", "scalar"):
         yield from _formula(formulas, _left(formulas, (name,)), (name,), formulas.mean(name), known)
-    elif kind == "nonlin":
+    elif kind in ("nonlin", "product"):
         left = _left(formulas, (name, name), second_moment=True)
         yield from _formula(formulas, left, (name, name), formulas.second(name, name), known)
     elif kind in ("matmul", "score"):
@@ -326,6 +339,8 @@ def _related(formulas: FormulaRecursion, statement: Statement) -> list[str]:
 def _kind(formulas: FormulaRecursion, statement: Statement) -> str:
     if isinstance(statement, MatMul):
         return "matmul"
+    if isinstance(statement, Onsager | Corrected):
+        return "coefficient" if isinstance(statement, Onsager) else "product"
     if isinstance(statement, Dot):
         return "score" if statement.scale == "n**-0.5" else "average"
     if statement.target.name in formulas.random:
