@@ -305,8 +305,10 @@ def compared(
     shape = program.netsor.families[name].shape
     values, where = np.empty((samples, *shape)), np.random.default_rng(seed)
     with closing(outputs_of(make, inputs, width, program.imported.layout, seed)) as modules:
-        for value, (members, _) in zip(values, modules, strict=False):  # coordinates may have positions of their own
-            value[...] = members[..., int(where.random() * members.shape[-1])]
+        for k, (members, _) in zip(
+            range(samples), modules, strict=False
+        ):  # coordinates may have positions of their own
+            values[k] = members[..., int(where.random() * members.shape[-1])]
     values /= width ** float(program.imported.power)
     module = Samples(program.netsor, {name: values}, samples, seed, "torch", width, seconds=time.perf_counter() - began)
     networks = program.run(width, samples, seed=seed + 1, max_memory=max_memory)

@@ -10,12 +10,15 @@ from __future__ import annotations
 import linecache
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
 
 from tensorprog.importing.decompositions import table
 from tensorprog.importing.initialisers import EntryLaw, built
@@ -132,7 +135,49 @@ def frozen_at(captured: Captured, make: Callable[[int], Any], width: int) -> Cap
     return replace(captured, parameters=parameters)
 
 
+class _Numbers(TorchFunctionMode):  # type: ignore[misc]
+    """Tracing without numbers, except of what no random parameter enters, so that choices may depend on these."""
+
+    def __init__(self, module: Any, tensors: Sequence[Any]) -> None:
+        super().__init__()
+        self.forward, self.module = module.forward, module
+        self.tensors, self.buffers = [x.clone() for x in tensors], {k: x.clone() for k, x in module.named_buffers()}
+        self.known: dict[int, tuple[Any, int, Any]] = {}  # traced tensors, how often they were changed, and numbers
+
+    def _enter(self, traced: Any, numbers: Any) -> None:
+        for one, known in zip(tree_leaves(traced), tree_leaves(numbers), strict=True):
+            if isinstance(one, torch.Tensor):
+                self.known[id(one)] = one, one._version, known
+
+    def _number(self, value: Any) -> Any:
+        one, version, known = self.known.get(id(value), (None, 0, None))
+        return known if one is not None and one._version == version else None
+
+    def traced(self, *tensors: Any) -> Any:
+        """The forward pass."""
+        self._enter(tensors, self.tensors)
+        buffers = dict(self.module.named_buffers())
+        self._enter(list(buffers.values()), [self.buffers[name] for name in buffers])
+        with self:
+            return self.forward(*tensors)
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = args, kwargs or {}
+        tensors = [value for value in tree_leaves(given) if isinstance(value, torch.Tensor)]
+        if any(self._number(value) is None for value in tensors):
+            return function(*given[0], **given[1])
+        with _disable_current_modes():
+            own = tree_map(lambda value: self._number(value) if isinstance(value, torch.Tensor) else value, given)
+            known = function(*own[0], **own[1])
+        if isinstance(known, bool | int | float | list) and tensors:
+            return known
+        result = function(*given[0], **given[1])
+        self._enter((given, result), (own, known))
+        return result
+
+
 def _export(module: Any, tensors: tuple[Any, ...], width: int) -> Any:
+    module.forward = _Numbers(module, tensors).traced
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -172,7 +217,7 @@ def _place(node: Any) -> SourcePlace:
     owner = owner if isinstance(owner, str) else getattr(owner, "__name__", "")
     path = re.sub(r"@\d+$", "", str(path)).removeprefix("L['self'].").removeprefix("L['self']")
     frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', node.meta.get("stack_trace") or "")
-    own = [frame for frame in frames if "/torch/" not in frame[0]] or frames
+    own = [frame for frame in frames if "/torch/" not in frame[0] and frame[0] != __file__] or frames
     file, line, text = own[-1] if own else ("", 0, "")
     return SourcePlace(file, int(line), 0, text, path, owner.rsplit(".", 1)[-1], _kind(node))
 

@@ -82,7 +82,8 @@ def attention(
         mask = _side(score, 0)
     if mask is not None:
         score = torch.where(mask, score, OFF) if mask.dtype == torch.bool else score + mask
-    return score.softmax(-1) @ v
+    made = score.softmax(-1) @ v
+    return made.transpose(-3, -2).contiguous().transpose(-3, -2) if made.dim() > 3 else made  # strides as they were
 
 
 def _side(x: Any, diagonal: int) -> Any:
@@ -128,6 +129,15 @@ def _tiled(x: Any, repeats: Sequence[int]) -> Any:
 def _cut(x: Any, sizes: Sequence[int], dim: int = 0) -> list[Any]:
     """An axis in consecutive parts."""
     return [x.narrow(dim, sum(sizes[:k]), size) for k, size in enumerate(sizes)]
+
+
+def _written_over(x: Any, given: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    """A tensor in which a part of an axis is another one."""
+    size = x.shape[dim]
+    first, last, _ = slice(start, end).indices(size)
+    if step > 1:
+        raise ValueError("every so many entries are written over: join parts by torch.stack")
+    return torch.cat([x.narrow(dim, 0, first), given, x.narrow(dim, last, size - last)], dim)
 
 
 def _split(x: Any, size: int, dim: int = 0) -> list[Any]:
@@ -199,6 +209,11 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.pad.default: _padded,
         aten.constant_pad_nd.default: lambda x, pad, value=0: _padded(x, pad, "constant", value),
         aten.cumsum.default: _cumulated,
+        aten.copy.default: lambda x, given, *_: given.to(x.dtype).expand(x.shape),
+        aten.slice_scatter.default: _written_over,
+        aten.select_scatter.default: lambda x, given, dim, k: _written_over(
+            x, given.unsqueeze(dim), dim, k % x.shape[dim], k % x.shape[dim] + 1
+        ),
         aten.nan_to_num.default: lambda x, *_: x,
         aten.unbind.int: lambda x, dim=0: [x.select(dim, k) for k in range(x.shape[dim])],
         aten.chunk.default: lambda x, count, dim=0: _split(x, -(-x.shape[dim] // count), dim),

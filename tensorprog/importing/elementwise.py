@@ -13,7 +13,7 @@ import numpy as np
 from tensorprog.importing.layers import added, met_on, multiplied, number_of, together
 from tensorprog.importing.operations import RULES, Result, Rule, TracedCall, random, rule
 from tensorprog.importing.sketch import Sketch
-from tensorprog.importing.values import Axes, FixedTensor, Traced, along, atoms_of, scaled, varying
+from tensorprog.importing.values import Axes, Complex, FixedTensor, Traced, along, atoms_of, scaled, varying
 from tensorprog.language.expr import Expr, IndexValue, Number, call, is_call
 
 NEVER = -1e30  # what is added to a score that no one may read: finite minima of a type count as minus infinity
@@ -198,7 +198,20 @@ def sums(sketch: Sketch, operation: TracedCall) -> Result:
 @rule("mul", "multiply", "__mul__", "__rmul__")
 def products_(sketch: Sketch, operation: TracedCall) -> Result:
     """A product."""
-    return multiplied(sketch, operation.tensor(0), operation.tensor(1, "other"))
+    one, other = operation.tensor(0), operation.tensor(1, "other")
+    if not isinstance(one, Complex) and not isinstance(other, Complex):
+        return multiplied(sketch, one, other)
+    (a, b), (c, d) = _parts(one), _parts(other)
+    products = [multiplied(sketch, x, y) for x, y in ((a, c), (b, d), (a, d), (b, c))]
+    return Complex(added(sketch, *products[:2], -1), added(sketch, *products[2:]))
+
+
+def _parts(value: Any) -> tuple[Any, Any]:
+    if isinstance(value, Complex):
+        return value.real, value.imag
+    return (
+        (value.each(np.real), value.each(np.imag)) if isinstance(value, FixedTensor) else (value, FixedTensor((0, 0)))
+    )
 
 
 @rule("div", "divide", "true_divide")

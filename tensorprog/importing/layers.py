@@ -270,8 +270,14 @@ def einsum(sketch: Sketch, left: Operand, one: Labels, right: Operand, other: La
     if isinstance(known, FixedTensor) and isinstance(value, Traced):
         if not np.any(known.arrays[0]) and not np.any(known.arrays[1]):  # such as the state before the first step
             return Traced(together(sketch, known, value)[2][: len(out)], Number(0))
-        found = _input_layer(sketch, known, value, len(out)) if value.parameter else None
-        return found or _summed_product(sketch, left, right, len(out))
+        if not value.parameter or not any(atom.is_width for atom in atoms_of(value.axes[len(out) :])):
+            found = _input_layer(sketch, known, value, len(out)) if value.parameter else None
+            return found or _summed_product(sketch, left, right, len(out))
+        axes = together(sketch, known, value)[2]  # vectors that are fixed, such as positions
+        positions = sketch.constant(
+            known, tuple(a if n > 1 else () for a, n in zip(axes, known.shapes[0], strict=True))
+        )
+        left, right = (positions, right) if left is known else (left, positions)
     assert isinstance(left, Traced) and isinstance(right, Traced)
     if left.parameter and right.parameter:  # vectors that are parameters, under a matrix
         left = sketch.settled(left) if len(left.widths) < len(right.widths) else left

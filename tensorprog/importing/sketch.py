@@ -126,7 +126,7 @@ class Sketch:
         self.count = 0
         self.used: dict[str, Any] = {}  # how parameters were used, to be used so again
         self.ones: dict[Fraction, Variable] = {}
-        self.angles: dict[tuple[float, Fraction], Variable] = {}  # of rotary positions
+        self.angles: dict[tuple[float, int, Fraction], Variable] = {}  # of rotary positions
 
     # -- names and axes -----------------------------------------------------------------------------------------
 
@@ -534,7 +534,7 @@ class Sketch:
             raise self.refuse(
                 "a fixed tensor differs from coordinate to coordinate of a vector",
                 "of such vectors only cosines and sines of positions are known, with frequencies "
-                "f * base**(-k/m), not those that are scaled in parts (llama3, yarn); make them "
+                "f * base**(-k/m) or k/(m - 1), not those that are scaled in parts (llama3, yarn); make them "
                 "random, or leave them out",
             )
         small, large = along(one, places), along(other, places)
@@ -575,17 +575,19 @@ class Sketch:
     def _turned(self, wave: Wave, position: AxisPart, width: AxisPart) -> Expr:
         """A wave as a function of a position and of the coordinate."""
         ratio = self.ratio(width)
-        key = (wave.base, ratio)
+        key = (wave.base, wave.less, ratio)
         if key not in self.angles:
             made = self.initial((), Number(1 / 12), ratio, "", 0.5, grid=True)
-            # coordinates of the module are k/m, not (k + 1/2)/m
-            shift = wave.base ** float(1 / (2 * ratio * self.at)) if self.at else 1.0
-            power = call("exp", scaled(made, -math.log(wave.base)))
+            # coordinates of the module are k/m or k/(m - 1), not (k + 1/2)/m
+            size = float(ratio * self.at) if self.at else math.inf
+            stretch = 1 / (1 - wave.less / size)
+            power = call("exp", scaled(made, -math.log(wave.base) * stretch))
+            shift = wave.base ** (stretch / (2 * size))
             self.angles[key] = self.state(Nonlin, scaled(power, shift), role="angle")
             if not self.at:
                 self.note(
                     "angles of rotary positions stand at the middles of their intervals, (k + 1/2)/m, where the "
-                    "module has them at k/m: the same in the limit; with at= they are those of the module"
+                    "module has them at k/m or k/(m - 1): the same in the limit; with at= they are those of the module"
                 )
         return call(wave.function, product(IndexValue(position.name), self.angles[key]))
 

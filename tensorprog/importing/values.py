@@ -19,6 +19,7 @@ from tensorprog.language.expr import Affine, Expr, Number, Variable, call, is_ca
 __all__ = [
     "Axes",
     "AxisPart",
+    "Complex",
     "FixedTensor",
     "Inner",
     "Outer",
@@ -141,6 +142,14 @@ class FixedTensor:
         return FixedTensor((one, other))
 
 
+@dataclass(frozen=True)
+class Complex:
+    """A tensor of complex numbers: its real and its imaginary part."""
+
+    real: Any  # a Traced or a FixedTensor
+    imag: Any
+
+
 def atoms_of(axes: Axes) -> tuple[AxisPart, ...]:
     """All atoms, outermost first."""
     return tuple(atom for axis in axes for atom in axis)
@@ -182,18 +191,20 @@ def product(left: Expr, right: Expr) -> Expr:
 
 
 CLOSE = 2e-5  # of cosines in single precision
+WAVES = tuple((*kind, less) for less in (0, 1) for kind in (("cos", np.arccos), ("sin", np.arcsin)))
 
 
 @dataclass(frozen=True)
 class Wave:
-    """function(position * base**(-coordinate)), with coordinates 0, 1/m, 2/m, .. below 1."""
+    """function(position * base**(-coordinate)), with coordinates 0, 1/m, 2/m, .. below 1; or up to it, with m - 1."""
 
     function: str
     base: float
+    less: int = 0  # than m, by which coordinates are divided
 
     def matches(self, table: Any) -> bool:
         """Whether a table (positions, coordinates) is one of these numbers."""
-        places, coordinates = np.arange(table.shape[0]), np.arange(table.shape[1]) / table.shape[1]
+        places, coordinates = np.arange(table.shape[0]), np.arange(table.shape[1]) / (table.shape[1] - self.less)
         made = {"cos": np.cos, "sin": np.sin}[self.function](places[:, None] * self.base**-coordinates)
         return bool(np.abs(made - table).max() < CLOSE * max(1, table.shape[0] / 10))
 
@@ -202,12 +213,12 @@ def recognised(one: Any, other: Any) -> Wave | None:
     """What two tables (positions, coordinates), at both widths, are waves of; None for anything else."""
     if other.shape[0] < 2 or other.shape[1] < 2:
         return None
-    for function, inverse in (("cos", np.arccos), ("sin", np.arcsin)):
+    for function, inverse, less in WAVES:
         angles = inverse(np.clip(other[1], -1, 1))
         k = int(np.argmin(np.abs(angles - 0.3)))  # where the angle is told best
         if k and angles[k] > 0:
-            base = math.exp(-math.log(angles[k]) * other.shape[1] / k)
-            wave = Wave(function, float(round(base)) if abs(base / max(round(base), 1) - 1) < 1e-3 else base)
+            base = math.exp(-math.log(angles[k]) * (other.shape[1] - less) / k)
+            wave = Wave(function, float(round(base)) if abs(base / max(round(base), 1) - 1) < 1e-3 else base, less)
             if wave.matches(one) and wave.matches(other):
                 return wave
     return None

@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.sketch import Again, Sketch
-from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, shapes_of, sizes_of
+from tensorprog.importing.values import AxisPart, Complex, FixedTensor, Traced, atoms_of, shapes_of, sizes_of
 from tensorprog.language.expr import Affine, Constant, Expr, Variable, free_indices, rebuild
 from tensorprog.language.ir import Nonlin
 
@@ -239,10 +239,20 @@ def item(sketch: Sketch, call: TracedCall) -> Result:
     return call.plain(0)[call.plain(1)]
 
 
-@rule("view_as_complex", "complex")
-def refused(sketch: Sketch, call: TracedCall) -> Result:
-    """Complex numbers."""
-    raise sketch.refuse("it makes complex numbers", "write rotary positions by cosines and sines of real numbers")
+@rule("view_as_complex")
+def pairs(sketch: Sketch, call: TracedCall) -> Result:
+    """Complex numbers out of pairs on the last axis."""
+    value = random(sketch, call.tensor(0))
+    parts = (sliced(sketch, value, len(value.axes) - 1, (k, k), (1, 1)) for k in range(2))
+    return Complex(*(part.on(part.axes[:-1]) for part in parts))
+
+
+@rule("view_as_real")
+def parts_of(sketch: Sketch, call: TracedCall) -> Result:
+    """Complex numbers as pairs on a last axis."""
+    value = call.tensor(0)
+    parts = [part.on((*part.axes, ())) for part in (value.real, value.imag)]
+    return join(sketch, parts, len(parts[0].axes) - 1, call.name)
 
 
 @rule("cat", "concat")
@@ -272,6 +282,9 @@ def join(sketch: Sketch, values: Sequence[Any], dim: int, key: str) -> Traced:
             v = sketch.constant(v, axes)
         made.append(_in_one_row(sketch, sketch.settled(v), dim))
     rest = _common_rest(sketch, made, dim, [sizes_of(v.axes[dim]) for v in made])
+    own = sketch.like(atom for atom in rest if not atom.is_width)
+    rest = tuple(own.get(atom.name, atom) for atom in rest)
+    inner = tuple(atom.slot for atom in own.values())
     made = [part for v in made for part in _by_one_index(sketch, v, dim, len(rest))]
     counts = [sizes_of(v.axes[dim])[0] // math.prod(a.sizes[0] for a in rest) for v in made]
     (new,) = sketch.axis((key, dim), sum(counts), sum(counts))
@@ -296,9 +309,10 @@ def join(sketch: Sketch, values: Sequence[Any], dim: int, key: str) -> Traced:
                 slots |= second
         place = Affine((), start)
         if count > 1:
-            own = sketch.atom((count, count), start=start)
-            slots[v.axes[dim][0].name] = own.slot + -start
-            place = own.slot
+            places = sketch.atom((count, count), start=start)
+            slots[v.axes[dim][0].name] = places.slot + -start
+            place = places.slot
+        slots |= {a.name: b.slot for a, b in zip(v.axes[dim][-len(rest) :], rest, strict=False) if not b.is_width}
         v = sketch.read_at(v, slots, ())
         used |= set(free_indices(v.expr)) & {a.name for a in atoms_of(tuple(others))}
         pieces.append((v, place))
@@ -310,10 +324,11 @@ def join(sketch: Sketch, values: Sequence[Any], dim: int, key: str) -> Traced:
             if not frame.is_vector or sketch.holds_vector(v.expr)
             else v.expr * sketch.one(sketch.ratio(frame.widths[0]) if frame.widths else Fraction(1))
         )
-        sketch.state(Nonlin, expr, role="joined", slots=(*(a.slot for a in outer), place), name=target)
+        sketch.state(Nonlin, expr, role="joined", slots=(*(a.slot for a in outer), place, *inner), name=target)
     axes = tuple((new, *rest) if k == dim else axis for k, axis in enumerate(others))
     copies = frozenset(name for v in made for name in v.copies)
-    return replace(made[0], axes=axes, expr=Variable(target, (*(a.slot for a in outer), new.slot)), copies=copies)
+    read = Variable(target, (*(a.slot for a in outer), new.slot, *inner))
+    return replace(made[0], axes=axes, expr=read, copies=copies)
 
 
 def _in_one_row(sketch: Sketch, value: Traced, dim: int) -> Traced:
@@ -350,15 +365,28 @@ def _in_one_row(sketch: Sketch, value: Traced, dim: int) -> Traced:
 def _common_rest(
     sketch: Sketch, made: Sequence[Traced], dim: int, sizes: Sequence[tuple[int, int]]
 ) -> tuple[AxisPart, ...]:
-    """The width that parts of an axis have in common; none if the axis is an index."""
-    if all(len(v.axes[dim]) <= 1 and not any(a.is_width for a in v.axes[dim]) for v in made):
+    """The width that parts of an axis have in common, with indices inside of it; none if the axis is an index."""
+    axes = [v.axes[dim] for v in made]
+    if all(len(axis) <= 1 and not any(a.is_width for a in axis) for axis in axes):
         return ()
-    last = [(v.axes[dim][-1].sizes if v.axes[dim] else (1, 1)) for v in made]
-    common = (math.gcd(*(size[0] for size in (*sizes, *last))), math.gcd(*(size[1] for size in (*sizes, *last))))
-    for v, size in zip(made, last, strict=True):
-        if size != common:
-            sketch.split(v.axes[dim][-1], (size[0] // common[0], size[1] // common[1]))
-    return made[0].axes[dim][-1:]
+    if any(a.is_width for axis in axes for a in axis) and not all(any(a.is_width for a in axis) for axis in axes):
+        raise sketch.refuse(
+            "a vector of the width is joined with numbers that do not grow",
+            "give each a layer of its own, and add what they make: one(x) + other(h)",
+        )
+    inside = [axis[k + 1 :] for axis in axes for k, atom in enumerate(axis) if atom.is_width]
+    deepest = max(inside, key=len, default=())
+    for axis, have in zip(axes, map(len, inside), strict=False):
+        if have < len(deepest):
+            wide, inner = axis[-1 - have].sizes, deepest[-1 - have].size
+            sketch.split(axis[-1 - have], (wide[0] // inner, wide[1] // inner))
+    count, size = len(deepest) + 1, math.prod(atom.size for atom in deepest)
+    last = [(axis[-count].sizes if axis else (1, 1)) for axis in axes]
+    one, other = (math.gcd(*(s[k] // size for s in sizes), *(s[k] for s in last)) for k in range(2))
+    for axis, have_ in zip(axes, last, strict=True):
+        if have_ != (one, other):
+            sketch.split(axis[-count], (have_[0] // one, have_[1] // other))
+    return axes[0][-count:]
 
 
 def _by_one_index(sketch: Sketch, value: Traced, dim: int, rest: int) -> list[Traced]:

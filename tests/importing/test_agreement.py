@@ -91,6 +91,29 @@ def columns(net: Any, q: Any, k: Any, v: Any) -> Any:
     return weights[..., :1] * v + weights[..., 1:] * q
 
 
+def written_over(net: Any, q: Any, k: Any, v: Any) -> Any:
+    """A cache that is filled, and a choice that depends on fixed numbers."""
+    cache = torch.zeros(1, 4, net.n)
+    cache[:, 1:] = k
+    cache[:, 0] = v[:, 1].tanh()
+    seen = torch.ones(3, 4).tril()
+    return seen @ cache if seen.any().item() else v
+
+
+def turned(net: Any, q: Any, k: Any, v: Any) -> Any:
+    """Rotary positions by complex numbers, on a quarter of the coordinates."""
+    angles = torch.outer(torch.arange(3.0), 1e4 ** -(torch.arange(net.n // 8) * 8 / net.n))
+    plain, pairs = q.split([net.n // 4 * 3, net.n // 4], -1)
+    made = torch.view_as_complex(pairs.unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angles), angles)
+    return torch.cat([plain, torch.view_as_real(made).flatten(2)], -1)
+
+
+def positions(net: Any, q: Any, k: Any, v: Any) -> Any:
+    """Sines and cosines with the last frequency at its bound, behind a layer of their own."""
+    angles = torch.outer(torch.arange(3.0), 1e4 ** -(torch.arange(net.n // 2) / (net.n // 2 - 1)))
+    return v + net.q(torch.cat([angles.sin(), angles.cos()], -1))
+
+
 RIGHT: dict[str, Act] = {
     "a part of a softmax is not the softmax of a part": lambda *a: attention(*a, seen=2),
     "a triangle of another type": triangle,
@@ -108,6 +131,9 @@ RIGHT: dict[str, Act] = {
     "moved": lambda net, q, k, v: v[:, [2, 0, 0]] + q.roll(1, 1) + nn.functional.pad(k.flip(1), (0, 0, 1, -1)),
     "a layer over tokens": lambda net, q, k, v: net.tokens(v) + q,
     "parts of other sizes": lambda net, q, k, v: v.split([net.n // 4, net.n // 2, net.n // 4], -1)[1].tanh(),
+    "written over": written_over,
+    "complex numbers": turned,
+    "positions": positions,
     "no numbers": lambda net, q, k, v: scores(net, q, k, 0.0).nan_to_num(0.0) @ v,
 }
 

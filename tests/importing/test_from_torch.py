@@ -579,18 +579,23 @@ class Waves(Choosing):
         return y * torch.cos(torch.arange(y.shape[-1]))
 
 
-class Written(Choosing):
-    """A part of a tensor that is written over."""
+class Strides(Choosing):
+    """Parts of a tensor that are written over, in steps."""
 
     def forward(self, x: Any) -> Any:
         y = self.one(x)
-        y[:, 0].mul_(2.0)
+        y[:, ::2].mul_(2.0)
         return y
 
 
 class Complex(Choosing):
     def forward(self, x: Any) -> Any:
         return torch.view_as_complex(self.one(x).unflatten(-1, (-1, 2))).abs()
+
+
+class Joined(Choosing):
+    def forward(self, x: Any) -> Any:
+        return torch.cat([self.one(x), x], -1)
 
 
 class Halved(Choosing):
@@ -617,9 +622,10 @@ def orthogonal(n: int) -> Any:
         (Sorting, ("sort in the module itself", "there is no rule", "torch.sort")),
         (Tied, ("square.weight is used in two ways", "tied", "a parameter of its own")),
         (Waves, ("mul in the module itself", "coordinate to coordinate", "torch.cos")),
-        (Written, ("there is no rule", "y[:, 0].mul_(2.0)", "line")),
+        (Strides, ("every so many entries are written over", "line")),
+        (Joined, ("joined with numbers that do not grow", "one(x) + other(h)")),
         (Halved, ("smaller", "one.weight", "made of the same random numbers", "draw each parameter by itself")),
-        (Complex, ("view_as_complex", "cosines and sines")),
+        (Complex, ("abs in the module itself", "plainest form")),
         (orthogonal, ("linear in 1 (Linear)", "1.weight are orthogonal", "normal_")),
     ],
 )

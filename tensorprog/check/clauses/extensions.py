@@ -201,7 +201,7 @@ def unused(check: Context) -> Iterator[Finding]:
     for statement in idle:
         yield check.finding(
             "warning",
-            (check.rewritten.origin.index(str(statement.target)),),
+            tuple(k for k, origin in enumerate(check.rewritten.origin) if origin == str(statement.target)),
             f"{statement.target} does not reach an output: it changes nothing, and no other rule looks at it",
             f"drop it, or add {statement.target.name} to the outputs",
         )
