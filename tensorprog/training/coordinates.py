@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import chain, product
 from typing import Any, cast
 
@@ -24,13 +25,14 @@ from tensorprog.language.errors import (
     NotCompiledError,
     OutsideError,
     ProgramError,
+    Span,
     check_count,
     did_you_mean,
     fail,
     need_package,
 )
 from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Variable, replace_variables, slots_of
-from tensorprog.language.ir import ConstantDef, Dot, Index, Netsor, Nonlin, Range, Statement, Table
+from tensorprog.language.ir import ConstantDef, Dot, Index, Initial, MatMul, Netsor, Nonlin, Range, Statement, Table
 from tensorprog.language.parse import Names, constant_value, parse_expression
 from tensorprog.language.samples import program_text
 from tensorprog.language.schedule import upstream
@@ -92,10 +94,11 @@ def train(
 ) -> Any:
     """A coordinate check with its limit: outputs, losses and sizes of activations in the first steps of training.
 
-    The program has a family of outputs `f` over its inputs, averages such as f[i] = Dot(v, z[i], scale=1/n), and
-    `targets` are their values, nan for inputs that are not learned; `loss` is "square", (f - y)**2 / 2, "logistic",
-    log(1 + exp(-y f)), or an expression in f and y, and its mean is followed.  Without targets `loss` names a scalar of
-    the program.  What is left out comes from the program's section `train:`; else 4 steps with a rate of 1.
+    The program has an output `f` over its inputs, averages such as f[i] = Dot(v, z[i], scale=1/n), or a product with a
+    weight, as modules of torch have, of which one coordinate is meant.  `targets` are its values, nan for inputs that
+    are not learned; `loss` is "square", (f - y)**2 / 2, "logistic", log(1 + exp(-y f)), or an expression in f and y,
+    and its mean is followed.  Without targets `loss` names a scalar of the program.  What is left out comes from the
+    program's section `train:`; else 4 steps with a rate of 1.
 
     Rates are those of `gradient_descent`, where 1 is the scale of the maximal update parametrisation for all
     parameters; a rate may depend on n: {"W": "0.1/n**0.5"}.  `batches` are the inputs of each step, [[0], [1], [0]].
@@ -115,7 +118,8 @@ def train(
     options = {key: value for key, value in netsor.train if targets is None or key != "loss"}
     given = {"steps": steps, "rate": lr, "loss": loss, "rates": rates, "momentum": momentum, "decay": decay}
     options |= {key: value for key, value in given.items() if value is not None}
-    question = _question(netsor, targets, options, output, batches)
+    imported = getattr(program, "imported", None)
+    question = _question(netsor, imported.power if imported else Fraction(0), targets, options, output, batches)
     each = [widths] if not isinstance(widths, Iterable) else widths
     chosen = list(dict.fromkeys(check_count("width", n) for n in each))
     check_count("samples", samples, 2), check_count("seed", seed, 0)
@@ -161,14 +165,19 @@ def train(
 
 
 def _question(
-    netsor: Netsor, targets: Any, options: dict[str, Any], output: str | None, batches: Sequence[Sequence[int]] | None
+    netsor: Netsor,
+    power: Fraction,
+    targets: Any,
+    options: dict[str, Any],
+    output: str | None,
+    batches: Sequence[Sequence[int]] | None,
 ) -> Course:
+    """What is asked of a program whose outputs are n**power times what they stand for."""
     steps, loss = check_count("steps", options.get("steps", 4)), options.get("loss")
     numbers = {key: options.get(key, 0.0) for key in ("momentum", "decay")}
     for key, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
             raise fail(f"{key} is a number from 0 on, not {value!r}")
-    scalars = [name for name in netsor.outputs if netsor.families[name].kind == "scalar"]
     how: dict[str, Any] = {"rate": options.get("rate", 1.0), "rates": dict(options.get("rates", ())), **numbers}
     if targets is None:
         known = [name for name, family in netsor.families.items() if family.kind == "scalar" and not family.shape]
@@ -177,14 +186,43 @@ def _question(
             raise fail(said, fix=did_you_mean(loss, known) if loss else 'train(P, targets), or train(P, loss="L")')
         if batches is not None:
             raise fail("batches are those of targets", fix="train(P, targets, batches=[[0], [1]])")
-        outputs = tuple(name for name in scalars if name != loss)
+        outputs = tuple(name for name in netsor.outputs if netsor.families[name].kind == "scalar" and name != loss)
         return Course(netsor, loss, loss, outputs, steps, tables={}, **how)
-    outputs = tuple(name for name in scalars if netsor.families[name].shape) if output is None else (output,)
-    if len(outputs) != 1 or outputs[0] not in netsor.families or netsor.families[outputs[0]].kind != "scalar":
-        said = f"targets are those of one family of scalars, not of {', '.join(outputs) or 'none'}"
-        raise fail(said, fix='output="f"')
-    netsor, loss, descended, tables = _with_loss(netsor, outputs[0], targets, loss or "square", steps, batches)
-    return Course(netsor, loss, descended, outputs, steps, tables=tables, **how)
+    of = [name for name in netsor.outputs if netsor.families[name].shape] if output is None else [output]
+    if len(of) != 1 or of[0] not in netsor.outputs:
+        raise fail(f"targets are those of one output, not of {', '.join(of) or 'none'}", fix='output="f"')
+    if netsor.families[of[0]].kind == "vector":
+        netsor = _with_readout(netsor, of[0], power)
+    netsor, loss, descended, tables = _with_loss(netsor, of[0], targets, loss or "square", steps, batches)
+    return Course(netsor, loss, descended, tuple(of), steps, tables=tables, **how)
+
+
+def _with_readout(netsor: Netsor, output: str, power: Fraction) -> Netsor:
+    """The program with one coordinate of an output y = MatMul(W, z), n**power times that, as v.z with a row v of W.
+
+    Raises    ProgramError for other outputs
+    """
+    family = netsor.families[output]
+    product = netsor.body[family.statements[0]] if len(family.statements) == 1 else None
+    scale = {Fraction(0): "n**-0.5", Fraction(-1, 2): "1/n"}.get(power)
+    if not isinstance(product, MatMul) or product.transposed or scale is None:
+        said = f"{output} is no readout: a vector that is no product with a weight, or on the scale n**{power}"
+        raise fail(said, product.span if product else Span(), "f[i] = Dot(v, z[i], scale=1/n)")
+    others = (s for s in netsor.body if s is not product)
+    if any(isinstance(s, MatMul) and s.weight.name == product.weight.name for s in others) or any(
+        reference.name == output for s in others for reference in s.inputs
+    ):
+        raise fail(f"{output} is no readout: it, or its weight, is used again", product.span)
+    weight = netsor.weight[product.weight.name]
+    row = Initial(weight.name, weight.indices, Number(0), weight.variance, None, weight.shape[1])
+    dot = Dot(product.target, product.weight, product.vector, cast("Any", scale), product.span)
+    parts: dict[str, Any] = {
+        **netsor.parts,
+        "weights": tuple(w for w in netsor.weights if w is not weight),
+        "initial": (*netsor.initial, row),
+        "body": tuple(dot if s is product else s for s in netsor.body),
+    }
+    return Netsor(**parts)
 
 
 def _with_loss(
