@@ -227,7 +227,8 @@ def _fates(captured: Captured, sketch: Sketch, names: Mapping[str, str]) -> list
             text = f"a copy of {first}"
         elif not told and exponent < 0 and not sketch.at:
             text = "left out: it vanishes"
-        found.append(Fate(entry.name, str(entry.law), text, exponent))
+        one, other = entry.laws
+        found.append(Fate(entry.name, str(entry.law), text, exponent, (one.variance, other.variance)))
     return found + [Fate(name, law, "a number") for name, law in captured.constants.items()]
 
 

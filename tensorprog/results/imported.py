@@ -26,6 +26,7 @@ class Fate:
     law: str
     became: str
     exponent: Fraction = Fraction(0)
+    variances: tuple[float, float] = (0.0, 0.0)  # of an entry, at the two widths
 
     @property
     def verdict(self) -> str:

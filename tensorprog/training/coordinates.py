@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from fractions import Fraction
 from itertools import chain, product
 from typing import Any, cast
@@ -37,6 +38,7 @@ from tensorprog.language.parse import Names, constant_value, parse_expression
 from tensorprog.language.samples import program_text
 from tensorprog.language.schedule import upstream
 from tensorprog.program import Program, netsor_of
+from tensorprog.results.imported import Imported
 from tensorprog.show.terminal import watched
 from tensorprog.training.report import SIZES, remarks
 from tensorprog.training.steps import training_program
@@ -101,7 +103,8 @@ def train(
     program's section `train:`; else 4 steps with a rate of 1.
 
     Rates are those of `gradient_descent`, where 1 is the scale of the maximal update parametrisation for all
-    parameters; a rate may depend on n: {"W": "0.1/n**0.5"}.  `batches` are the inputs of each step, [[0], [1], [0]].
+    parameters; of a program from `from_torch` they are those of torch's SGD for the parameters of the module, named by
+    patterns.  A rate may depend on n: {"*.weight": "0.1/n**0.5"}.  `batches` are the inputs of each step, [[0], [1], [0]].
     Networks of the widths given are drawn beside the limit; they have readouts on the scale n**-0.5 and rates in n as
     they are, and where there is no limit they stand alone.
 
@@ -118,7 +121,9 @@ def train(
     options = {key: value for key, value in netsor.train if targets is None or key != "loss"}
     given = {"steps": steps, "rate": lr, "loss": loss, "rates": rates, "momentum": momentum, "decay": decay}
     options |= {key: value for key, value in given.items() if value is not None}
-    imported = getattr(program, "imported", None)
+    imported = program.imported if isinstance(program, Program) else None
+    if imported is not None:
+        options |= {"rates": of_module(netsor, imported, options.get("rate", 1.0), options.get("rates", {}))}
     question = _question(netsor, imported.power if imported else Fraction(0), targets, options, output, batches)
     each = [widths] if not isinstance(widths, Iterable) else widths
     chosen = list(dict.fromkeys(check_count("width", n) for n in each))
@@ -157,7 +162,7 @@ def train(
         "versions": json.dumps(libraries()),
         **attributes,
     }
-    found.attrs["remarks"] = json.dumps(remarks(found))
+    found.attrs["remarks"] = json.dumps([*remarks(found), *(_not_trained(imported) if imported else ())])
     return found
 
 
@@ -308,6 +313,48 @@ def rate_at(what: str, value: Any, netsor: Netsor, n: float) -> float:
     if growth > 1 + SAME:
         raise fail(f"{what}, {value}, grows without bound with n: there is no limit")
     return number if growth > 1 - SAME else 0.0
+
+
+def of_module(netsor: Netsor, imported: Imported, lr: Any, rates: Mapping[str, Any]) -> dict[str, str]:
+    """Rates of a program from those of a module's parameters, as torch's SGD has them; patterns name parameters.
+
+    A parameter w makes m*w of the program's scale, variance v_p, where w has v; m**2 = v_p/(c v) for weights with c
+    columns.  If w moves by lr times its gradient, then m*w by lr m**2, which is rate * rows/c: so rate = lr v_p/(v rows),
+    and alike for initial vectors, whose rows are their width.
+    """
+    (one, other), found = imported.widths, dict[str, tuple[str, str]]()
+    declared: dict[str, tuple[Expr, str]] = {w.name: (w.variance, w.shape[0]) for w in netsor.weights}
+    declared |= {v.name: (v.cov, v.width) for v in netsor.initial if isinstance(v.cov, Expr)}
+    known = {fate.parameter: fate for fate in imported.fates}
+    for pattern in rates:
+        if not any(fnmatch(name, pattern) for fate in known.values() for name in (fate.parameter, fate.became)):
+            raise fail(f"{pattern} is no parameter of the module", fix=did_you_mean(pattern, list(known)))
+    for name, fate in known.items():
+        if fate.became not in declared or not min(fate.variances) > 0:
+            continue
+        own = [rate for pattern, rate in rates.items() if fnmatch(name, pattern) or fnmatch(fate.became, pattern)]
+        variance, rows = declared[fate.became]
+        rows = netsor.weight[fate.became].shape[1] if _is_readout(netsor, fate.became) else rows
+        power = math.log(fate.variances[1] / fate.variances[0]) / math.log(other / one)
+        factor = float(constant_value(variance, netsor.scalars)) / fate.variances[0] * one**power
+        factor /= float(netsor.width_of(rows, 1))
+        text = f"({own[-1] if own else lr}) * {factor!r} * n**({-1 - power!r})"
+        if found.setdefault(fate.became, (name, text))[1] != text:
+            raise fail(f"{name} and {found[fate.became][0]} are one family of the program, and have other rates")
+    return {name: text for name, (_, text) in found.items()}
+
+
+def _is_readout(netsor: Netsor, weight: str) -> bool:
+    """Whether one row of a weight is meant, that of an output."""
+    return any(
+        isinstance(s, MatMul) and s.weight.name == weight and s.target.name in netsor.outputs for s in netsor.body
+    )
+
+
+def _not_trained(imported: Imported) -> list[str]:
+    names = [fate.parameter for fate in imported.fates if fate.became in ("a number", "left out: it vanishes")]
+    said = f"{', '.join(names)} stay as they are: the program has no part for them, so keep them fixed in torch too."
+    return [said] if names else []
 
 
 def _with_averages_for_scores(netsor: Netsor, loss: str, n: float) -> Netsor:
