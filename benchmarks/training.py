@@ -19,7 +19,7 @@ from torch import nn
 
 import tensorprog as tp
 
-WIDTHS = {256: 240, 1024: 80, 4096: 16}  # and seeds
+WIDTHS = {256: 160, 1024: 48, 4096: 8}  # and seeds
 D = 4  # entries of an input
 
 

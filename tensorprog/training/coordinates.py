@@ -104,7 +104,7 @@ def train(
 
     Rates are those of `gradient_descent`, where 1 is the scale of the maximal update parametrisation for all
     parameters; of a program from `from_torch` they are those of torch's SGD for the parameters of the module, named by
-    patterns.  A rate may depend on n: {"*.weight": "0.1/n**0.5"}.  `batches` are the inputs of each step, [[0], [1], [0]].
+    patterns.  A rate may depend on n: {"*.weight": "0.1/n**0.5"}.  `batches` are the inputs of each step: [[0], [1]].
     Networks of the widths given are drawn beside the limit; they have readouts on the scale n**-0.5 and rates in n as
     they are, and where there is no limit they stand alone.
 
@@ -319,8 +319,8 @@ def of_module(netsor: Netsor, imported: Imported, lr: Any, rates: Mapping[str, A
     """Rates of a program from those of a module's parameters, as torch's SGD has them; patterns name parameters.
 
     A parameter w makes m*w of the program's scale, variance v_p, where w has v; m**2 = v_p/(c v) for weights with c
-    columns.  If w moves by lr times its gradient, then m*w by lr m**2, which is rate * rows/c: so rate = lr v_p/(v rows),
-    and alike for initial vectors, whose rows are their width.
+    columns.  If w moves by lr times its gradient, m*w moves by lr m**2, which is rate * rows/c: rate = lr v_p/(v rows).
+    So it is for initial vectors, whose rows are their width.
     """
     (one, other), found = imported.widths, dict[str, tuple[str, str]]()
     declared: dict[str, tuple[Expr, str]] = {w.name: (w.variance, w.shape[0]) for w in netsor.weights}

@@ -145,6 +145,27 @@ def test_members_of_a_weight_that_make_unequal_numbers_of_products() -> None:
         assert np.abs(one).min() > 0.1
 
 
+def test_layers_as_a_family_are_layers_one_by_one() -> None:
+    """h[l,i] is an initial vector for l = 0, and a product from then on."""
+    P = tp.Program("layers", constants={"L": 2})
+    i, layer, y = P.index("i", 2), P.index("l", "1..L"), P.constant("y[i]", [1, -1])
+    h, cov = P.family("h[l,i]"), "where(i == i_, 1, 0.3)"
+    P.nonlin("h[0,i]", P.initial("first[i]", cov=cov)[i])
+    x = P.nonlin("x[l,i]", tp.tanh(h[layer - 1, i]))
+    P.matmul("h[l,i]", P.weight("W[l]", 1.5)[layer], x[layer, i])
+    f = P.dot("f[i]", P.initial("v"), P.nonlin("z[i]", tp.tanh(P["h"][2, i]))[i], scale="1/n")
+    P.outputs(f, P.nonlin("K", tp.sum[i]((f[i] - y[i]) ** 2) / 4))
+    Q = tp.Program("written out")
+    i, y = Q.index("i", 2), Q.constant("y[i]", [1, -1])
+    x = Q.nonlin("x0[i]", tp.tanh(Q.initial("first[i]", cov=cov)[i]))
+    for k in (1, 2):
+        x = Q.nonlin(f"x{k}[i]", tp.tanh(Q.matmul(f"h{k}[i]", Q.weight(f"W{k}", 1.5), x[i])[i]))
+    f = Q.dot("f[i]", Q.initial("v"), x[i], scale="1/n")
+    Q.outputs(f, Q.nonlin("K", tp.sum[i]((f[i] - y[i]) ** 2) / 4))
+    (one, off), (two, away) = (tp.gradient_descent(R, "K", 1).limit().mean("f_1", with_error=True) for R in (P, Q))
+    assert (np.abs(one - two) <= off + away + 1e-6).all() and np.abs(one).min() > 0.1
+
+
 def test_a_rate_of_zero_keeps_a_parameter() -> None:
     P = tp.gradient_descent(network(), "L", 1, rates={"W0": 0, "h": 0, "v": 0})
     law = P.limit()

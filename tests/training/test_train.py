@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import tensorprog as tp
 from tensorprog.jobs.cli import main
+from tests.training.test_steps import network as deep
 
 GRAM = np.array([[1.0, 0.3, 0.5], [0.3, 1.0, -0.2], [0.5, -0.2, 1.0]])
 NAN = float("nan")
@@ -96,6 +97,16 @@ def test_one_seed_gives_the_same_numbers_bit_for_bit() -> None:
         for most in ("20MB", "1GB")
     )
     assert one.equals(two)
+
+
+def test_rectangular_weights_beside_dense_descent_extrapolated() -> None:
+    """Descent on matrices of n x n and n x 2n at n = 64, 128, 256, 512, 25,000 networks, as a line in 1/n."""
+    found = tp.train(deep(hidden=2, widths=True), loss="L", steps=2, widths=[])
+    z0 = found["size"].sel(family="z0").values[-1], found.size_error.sel(family="z0").values[-1]
+    ours = [*zip(found.f.values[-1], found.f_error.values[-1], strict=True), z0]
+    dense = (0.63251, 4.4e-4), (-0.63229, 4.4e-4), (0.51926, 5.5e-4), (0.53634, 1.24e-4)
+    for (value, error), (expected, spread) in zip(ours, dense, strict=True):
+        assert abs(value - expected) < 4.9 * spread + error and error < 1e-3
 
 
 def test_rates_in_n_have_their_limit() -> None:

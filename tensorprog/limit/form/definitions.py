@@ -309,17 +309,20 @@ def single(netsor: Netsor) -> Netsor:
         taken.add(own)
         return own
 
+    split: list[Statement] = []
+    for statement in netsor.body:
+        if isinstance(statement, MatMul) and len(netsor.families[statement.target.name].statements) > 1:
+            slots = tuple(slot for slot in statement.target.slots if slot.bare)
+            own = Variable(fresh(statement.target.name), slots)
+            split += [replace(statement, target=own), Nonlin(statement.target, own, "", statement.span)]
+        else:
+            split.append(statement)
+    netsor = netsor if len(split) == len(netsor.body) else replace(netsor, body=tuple(split))
     netsor = uniform_coordinates(without_transposes(netsor, fresh), fresh)
     body: list[Statement] = []
     for statement in netsor.body:
-        several = len(netsor.families[statement.target.name].statements) > 1
-        if isinstance(statement, MatMul) and several:
-            slots = tuple(slot for slot in statement.target.slots if slot.bare)
-            own = Variable(fresh(statement.target.name), slots)
-            body += [replace(statement, target=own), Nonlin(statement.target, own, "", statement.span)]
-            continue
         if isinstance(statement, Dot) and statement.scale != "1/n":
-            if several:
+            if len(netsor.families[statement.target.name].statements) > 1:
                 raise not_compiled(
                     statement, f"{statement.target.name} is a score with several definitions",
                     "give each of the definitions a name of its own",
