@@ -330,7 +330,7 @@ def initial_draws(numbers: Numbers, initial: Initial, block: Array) -> Array:
     Shapes    block (draws, independent members, joint members, coordinates) -> (draws, *members, coordinates)
     """
     law, family = numbers.initial_law(initial.name), numbers.netsor.families[initial.name]
-    drawn = np.einsum("...ij,b...jc->b...ic", law.factor, block)
+    drawn = law.factor.astype(block.dtype) @ block  # one product for each draw, however many there are
     names = (*law.independent, *law.joint)
     sizes = [family.shape[initial.indices.index(name)] for name in names]
     value = Open((BATCH, *names, COORDINATE), drawn.reshape(len(drawn), *sizes, block.shape[-1]))

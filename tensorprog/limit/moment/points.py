@@ -18,6 +18,7 @@ scores, every draw has covariances of its own, and all replicates serve each of 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -196,9 +197,8 @@ class VectorsAtPoints:
             normals = self.normals.pop(name)  # which nothing else reads
             drawn = [initial_draws(self.numbers, initial, own[None])[0].astype(np.float32) for own in normals]
             self._values[name] = np.broadcast_to(np.stack(drawn), (self.lead, *drawn[0].shape))
-        waiting = [k for k in steps if k < self._limit and k not in self._done]
-        last = max((k for k in waiting if self._makes(k, name, box)), default=-1)
-        for number in (k for k in waiting if k <= last):  # no step reads what later ones make
+        last = self._last(name, box)  # no step reads what later ones make
+        for number in [k for k in steps if k <= last and k not in self._done] if last not in self._done else ():
             before, self._limit = self._limit, number
             try:
                 self._make(number)
@@ -207,10 +207,22 @@ class VectorsAtPoints:
             self._done.add(number)
         return self._values[name]
 
-    def _makes(self, number: int, name: str, box: Box) -> bool:
-        statement, ranges = self.steps[number].statement, self.steps[number].ranges(self.netsor.ranges)
-        both = zip(target_box(statement, ranges), box, strict=False)
-        return statement.target.name == name and all(a < stop and start < b for (a, b), (start, stop) in both)
+    def _last(self, name: str, box: Box) -> int:
+        """The last step that may be made now and makes members of a family in a box; -1 where there is none."""
+        made = self._boxes.get(name, [])
+        for number, own in reversed(made[: bisect_left(made, (self._limit,))]):
+            if all(a < stop and start < b for (a, b), (start, stop) in zip(own, box, strict=True)):
+                return number
+        return -1
+
+    @cached_property
+    def _boxes(self) -> dict[str, list[tuple[int, Box]]]:
+        """The steps that make each family, with the members that they make."""
+        found: dict[str, list[tuple[int, Box]]] = {}
+        for number, step in enumerate(self.steps):
+            made = target_box(step.statement, step.ranges(self.netsor.ranges))
+            found.setdefault(step.statement.target.name, []).append((number, made))
+        return found
 
     def _make(self, number: int) -> None:
         """The members that a step makes, at the points."""
