@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -250,15 +251,15 @@ class _Checker:
                 )
                 else None
             )
-        self.expression(value, indices, span, what)
-        self.need(
-            math.prod(shape) <= MAX_TABLE,
-            f"{what} would have more than {MAX_TABLE} values",
-            span,
-            "let it depend on fewer indices",
-        )
+        self.sized(value, indices, what, span)
         known = len(self.problems) == before and math.prod(shape) <= MAX_CHECKED
         return index_array(self.netsor, value, indices) if known else None
+
+    def sized(self, value: Expr, indices: Sequence[str], what: str, span: Span) -> None:
+        """An expression of constants and indices, of not too many values."""
+        self.expression(value, indices, span, what)
+        few, fix = math.prod(self.shape(indices)) <= MAX_TABLE, "let it depend on fewer indices"
+        self.need(few, f"{what} would have more than {MAX_TABLE} values", span, fix)
 
     def initial(self, entry: Initial) -> None:
         """Mean and covariance of an initial vector."""
@@ -284,21 +285,13 @@ class _Checker:
         elif not entry.joint:
             self.numbers(cov, indices, called, span, positive=True)
         else:
-            axes = [index for index in indices if index not in entry.joint]
-            axes += [*entry.joint, *(f"{index}_" for index in entry.joint)]
             problems = len(self.problems)
-            self.values(cov, axes, called, span)
-            most, ranges = max(1, int(MAX_JOINT ** (1 / len(entry.joint)))), dict(self.netsor.ranges)
-            for index in entry.joint:  # the first members of many: the others are looked at where they are used
-                start, stop = ranges[index]
-                ranges[index] = ranges[f"{index}_"] = start, min(stop, start + most)
-            size = math.prod(ranges[index][1] - ranges[index][0] for index in entry.joint)
-            if (
-                len(self.problems) == problems
-                and members // math.prod(self.shape(entry.joint)) * size**2 <= MAX_CHECKED
-            ):
-                blocks = index_array(self.netsor, cov, axes, ranges).reshape(-1, size, size)
-                fault = next(filter(None, map(fault_of_covariance, blocks[: max(1, LOOKED_AT // size**3)])), "")
+            self.sized(cov, _axes(entry), called, span)
+            if len(self.problems) == problems:
+                used = {node.name for node in walk(cov) if isinstance(node, Constant)}
+                constants = tuple(constant for constant in self.netsor.constants if constant.name in used)
+                own = Draft("", constants=constants, indices=self.netsor.indices)
+                fault = _fault(own, entry)
                 self.need(not fault, f"{what}: cov {fault}", span, MENDED)
 
     # -- left sides ----------------------------------------------------------------------------------------------------
@@ -632,3 +625,27 @@ def _unused(netsor: Draft) -> tuple[Problem, ...]:
     return tuple(
         Problem(said, entry.span) for name, (said, entry) in zip(names, found, strict=True) if name not in used
     )
+
+
+def _axes(entry: Initial) -> list[str]:
+    """The indices of the covariance of an initial vector: of independent members, and two copies of the others."""
+    own = [index for index in entry.indices if index not in entry.joint]
+    return [*own, *entry.joint, *(f"{index}_" for index in entry.joint)]
+
+
+@lru_cache(maxsize=32)
+def _fault(declared: Draft, entry: Initial) -> str:
+    """What keeps the cov of an initial vector from being one: of many members the first are looked at, and the others
+    where they are used.  Programs that are made of one another ask for it once.
+    """
+    assert isinstance(entry.cov, Expr)
+    most, ranges = max(1, int(MAX_JOINT ** (1 / len(entry.joint)))), dict(declared.ranges)
+    blocks = math.prod(ranges[index][1] - ranges[index][0] for index in entry.indices if index not in entry.joint)
+    for index in entry.joint:
+        start, stop = ranges[index]
+        ranges[index] = ranges[f"{index}_"] = start, min(stop, start + most)
+    size = math.prod(ranges[index][1] - ranges[index][0] for index in entry.joint)
+    if blocks * size**2 > MAX_CHECKED:
+        return ""
+    found = index_array(declared, entry.cov, _axes(entry), ranges).reshape(-1, size, size)
+    return next(filter(None, map(fault_of_covariance, found[: max(1, LOOKED_AT // size**3)])), "")
