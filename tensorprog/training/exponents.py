@@ -158,11 +158,10 @@ def exponents(
             known = [name for each in parameters for name in each.names]
             raise fail(f"{pattern} is no parameter that outputs depend on", fix=did_you_mean(pattern, known))
         chosen |= dict.fromkeys(found, _power(value, netsor))
-    told = _judged(scaling, parameters, chosen, optimizer)
     counted = {name for each in parameters for name in each.names}
-    left = [fate.parameter for fate in imported.fates if fate.parameter not in counted] if imported else []
-    note = f"not counted: {', '.join(left)}; hidden biases and gains have in muP the rate n with sgd, 1 with adam"
-    return replace(told, notes=(note,)) if left else told
+    left = [_starred(fate.parameter) for fate in imported.fates if fate.parameter not in counted] if imported else []
+    note = f"not counted: {', '.join(dict.fromkeys(left))}; hidden biases and gains have in muP the rate n, 1 with adam"
+    return _judged(scaling, parameters, chosen, optimizer, (note,) if left else ())
 
 
 def _power(rate: str | float, netsor: Netsor) -> float:
@@ -173,20 +172,19 @@ def _power(rate: str | float, netsor: Netsor) -> float:
     one, other = (rate_at("a learning rate", rate, netsor, n) for n in (1e4, 1e8))
     if one == other == 0:
         return NEVER
-    if one > 0 and other > 0:
-        exact = math.log10(other / one) / 4
-        power = float(Fraction(exact).limit_denominator(12))
-        if abs(power - exact) < 1e-9:
-            return power
-    raise fail(f"a learning rate is a number times a power of n, not {rate}", fix='"1/n", "0.1*n**0.5" or 0')
+    exact = math.log10(other / one) / 4 if min(one, other) > 0 else math.nan
+    power = 0.0 if math.isnan(exact) else float(Fraction(exact).limit_denominator(12))
+    if not abs(power - exact) < 1e-9:
+        raise fail(f"a learning rate is a number times a power of n, not {rate}", fix='"1/n", "0.1*n**0.5" or 0')
+    return power
 
 
 def _shown(power: float) -> str:
     """A power of n as it is written."""
-    if power == NEVER:
-        return "0"
-    exact = Fraction(power).limit_denominator(12)
-    return {0: "1", 1: "n"}.get(exact) or (f"n**{exact}" if exact.denominator == 1 else f"n**({exact})")
+    if power in (NEVER, 0, 1):
+        return {NEVER: "0", 0: "1", 1: "n"}[power]
+    text = str(Fraction(power).limit_denominator(12))
+    return f"n**({text})" if "/" in text else f"n**{text}"
 
 
 # ---- what a program says --------------------------------------------------------------------------------------------
@@ -221,26 +219,29 @@ def _parameters(scaling: _Scaling, imported: Imported | None) -> list[_Parameter
     for became, fates in alike.items():
         if members := tuple(name for name in became.split(", ") if name in names):
             paths = [fate.parameter for fate in fates]
-            label = re.sub(r"(^|\.)\d+(?=\.)", r"\1*", paths[0]) if len(paths) > 1 else paths[0]
+            label = _starred(paths[0]) if len(paths) > 1 else paths[0]
             more = 0.0 if imported.at else float(fates[0].exponent)  # of variances, over those of the program
             found.append(_Parameter(label, (*paths, *members), members, more / 2 if scaling.adam else more))
     return found
+
+
+def _starred(path: str) -> str:
+    """The path of parameters that are alike in all layers."""
+    return re.sub(r"(^|\.)\d+(?=\.)", r"\1*", path)
 
 
 def _read(netsor: Netsor, imported: Imported | None) -> frozenset[str]:
     """Families that a loss reads, scalars or one coordinate of vectors, with what goes into nothing else."""
     if imported is not None and any(size == 0 for _, _, size in imported.layout):
         return frozenset()
-    readers: dict[str, set[str]] = defaultdict(set)
-    for s in netsor.body:
-        for x in s.inputs:
-            readers[x.name].add(s.target.name if isinstance(s, Nonlin) else "")
-    read: set[str] = set()
-    for name in reversed([*(v.name for v in netsor.initial), *(s.target.name for s in netsor.body)]):
-        kinds = {netsor.families[each].kind for each in (*readers[name], name) if each}
-        if (name in netsor.outputs or readers[name]) and readers[name] <= read and len(kinds) == 1:
-            read.add(name)
-    return frozenset(read)
+    kinds = {name: family.kind for name, family in netsor.families.items()}
+    inner = [
+        x.name
+        for s in netsor.body
+        for x in s.inputs
+        if not isinstance(s, Nonlin) or kinds[x.name] != kinds[s.target.name]
+    ]
+    return frozenset(upstream(netsor, netsor.outputs)) - frozenset(upstream(netsor, inner))
 
 
 # ---- counting -------------------------------------------------------------------------------------------------------
@@ -391,7 +392,11 @@ class _Scaling:
 
 
 def _judged(
-    scaling: _Scaling, parameters: Sequence[_Parameter], chosen: Mapping[str, float], optimizer: str
+    scaling: _Scaling,
+    parameters: Sequence[_Parameter],
+    chosen: Mapping[str, float],
+    optimizer: str,
+    notes: tuple[str, ...],
 ) -> Exponents:
     """The verdict with its reason, and what to change."""
     rates = {name: chosen[each.label] - each.unit for each in parameters for name in each.members}
@@ -420,18 +425,10 @@ def _judged(
             for p in rows
             if p.rate not in (p.mup, NEVER)
         ]
-    moves = {name: (steps[0][name], power) for name, power in steps[-1].items() if power > NEVER}
-    order = [name for name in (*(s.target.name for s in scaling.netsor.body), OUTPUT) if name in moves]
-    return Exponents(
-        verdict,
-        _reason(scaling, steps, verdict, rows),
-        _grade(scaling),
-        optimizer,
-        tuple(rows),
-        {name: moves[name] for name in dict.fromkeys(order)},
-        tuple(changes),
-        (),
-    )
+    order = dict.fromkeys([*(s.target.name for s in scaling.netsor.body), OUTPUT])
+    both = {name: (steps[0][name], steps[-1][name]) for name in order if steps[-1][name] > NEVER}
+    why, grade = _reason(scaling, steps, verdict, rows), _grade(scaling)
+    return Exponents(verdict, why, grade, optimizer, tuple(rows), both, tuple(changes), notes)
 
 
 def _reason(scaling: _Scaling, steps: list[Powers], verdict: Verdict, rows: Sequence[ParameterExponents]) -> str:
@@ -441,29 +438,23 @@ def _reason(scaling: _Scaling, steps: list[Powers], verdict: Verdict, rows: Sequ
         return f"outputs grow like {_shown(scaling.factor)} before any step: their last layer begins too large"
     if verdict == "unstable":
         first = max(OUTPUT, *moved, key=lambda name: moved[name])
-        wrong: dict[tuple[float, float], list[str]] = defaultdict(list)
+        wrong: dict[str, list[str]] = defaultdict(list)
         for p in rows:
             if p.rate > p.largest:
-                wrong[p.rate, p.largest].append(p.name)
-        said = [
-            f"the learning rate of {', '.join(names)} is {_shown(rate)} and may be at most {_shown(largest)}"
-            for (rate, largest), names in wrong.items()
-        ]
+                wrong[f"is {_shown(p.rate)} and may be at most {_shown(p.largest)}"].append(p.name)
+        said = [f"the learning rate of {', '.join(names)} {text}" for text, names in wrong.items()]
         return "; ".join([f"in step {len(steps)} {first} moves like {_shown(moved[first])}", *said])
     if verdict == "trivial":
         slow = max(rows, key=lambda p: p.output)
-        return (
-            f"outputs move like {_shown(moved[OUTPUT])}, most by {slow.name}, whose learning rate is "
-            f"{_shown(slow.rate)} and may be {_shown(slow.largest)}"
-        )
+        may = f"whose learning rate is {_shown(slow.rate)} and may be {_shown(slow.largest)}"
+        return f"outputs move like {_shown(moved[OUTPUT])}, most by {slow.name}, {may}"
     if verdict == "kernel":
         most = max((power for name, power in moved.items() if name != OUTPUT and scaling.width(name)), default=NEVER)
         return f"outputs move at every width alike, and vectors like {_shown(most)} at most"
     still = [p.name for p in rows if p.rate > NEVER and p.moves < 0 and p.output < 0]
     learned = scaling.learned(moved)
     names = ", ".join(learned[:4]) + (f" and {len(learned) - 4} more" if len(learned) > 4 else "")
-    lost = f"; updates of {', '.join(still)} vanish with the width" if still else ""
-    return f"these move at every width alike: {names}{lost}"
+    return f"these move at every width alike: {names}" + (f"; updates of {', '.join(still)} vanish" if still else "")
 
 
 def _grade(scaling: _Scaling) -> Literal["theorem", "extension"]:

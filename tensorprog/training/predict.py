@@ -66,6 +66,8 @@ class Kernels:
 
         Raises    ProgramError where the errors of the kernel leave open what the networks learn
         """
+        if not isinstance(t, int | float) or not t >= 0:
+            raise fail(f"t is a time, 0 or positive, and inf at the end of training, not {t!r}")
         values, vectors = self.eigen
         count, rows = len(values), self.train
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -81,7 +83,7 @@ class Kernels:
             )
 
         def solved(columns: Array) -> Array:
-            return np.asarray(vectors @ (g[:, None] * (vectors.T @ columns)))
+            return np.asarray(vectors @ (g * (vectors.T @ columns).T).T)
 
         answer = solved(self.tangent[rows]).T  # A
         rest = -answer @ np.eye(len(self.tangent))[rows]
@@ -89,10 +91,10 @@ class Kernels:
         norms = np.linalg.norm(answer, axis=1)
         moved = e * (math.sqrt(count) + count * norms) / (1 - share)  # of a row of A, without |g Y|
 
-        y = self.targets - self.start[rows, None]
-        mean = self.start[:, None] + answer @ y
-        off = np.outer(moved, np.linalg.norm(solved(y), axis=0))
-        off += self.start_error * np.abs(rest).sum(axis=1)[:, None]
+        y = (self.targets.T - self.start[rows]).T
+        mean = (self.start + (answer @ y).T).T
+        size = np.linalg.norm(solved(y), axis=0)
+        off = (np.multiply.outer(size, moved) + self.start_error * np.abs(rest).sum(axis=1)).T
 
         v = 0.0 if self.shared else self.noise
         cov = rest @ self.covariance @ rest.T + v * answer @ answer.T
@@ -135,9 +137,7 @@ class Prediction:
 
     def at(self, t: float) -> Prediction:
         """The same networks at another time; the kernels are not computed again."""
-        mean, mean_error, cov, cov_error = self._kernels.after(_time(t))
-        if self.mean.ndim == 1:
-            mean, mean_error = mean[:, 0], mean_error[:, 0]
+        mean, mean_error, cov, cov_error = self._kernels.after(t)
         return replace(self, t=float(t), mean=mean, mean_error=mean_error, cov=cov, cov_error=cov_error)
 
     def __repr__(self) -> str:
@@ -210,20 +210,10 @@ def predict(
         own.error,
         np.reshape(other, (count, count)),
         other.error,
-        columns.reshape(len(rows), -1),
+        columns,
         rows,
         float(noise),
         kernel == "ntk",
     )
-    nothing = np.zeros((count,) * columns.ndim)
-    empty = Prediction(
-        name, kernel, 0.0, float(noise), law.grade, nothing, nothing, nothing, nothing, rows,
-        np.setdiff1d(np.arange(count), rows), kernels,
-    )  # fmt: skip
-    return empty.at(t)
-
-
-def _time(t: float) -> float:
-    if not isinstance(t, int | float) or not t >= 0:
-        raise fail(f"t is a time, 0 or positive, and inf at the end of training, not {t!r}")
-    return float(t)
+    test = np.setdiff1d(np.arange(count), rows)
+    return Prediction(name, kernel, float(t), float(noise), law.grade, *kernels.after(t), rows, test, kernels)
