@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache, cached_property, reduce
 from inspect import Parameter, Signature
 from typing import Any, TypeGuard, TypeVar, Union, cast
@@ -109,14 +109,8 @@ class Affine:
 
     def at(self, values: Mapping[str, Affine]) -> Affine:
         """The form with indices replaced by affine forms; indices without a value stay."""
-        terms: dict[str, int] = {}
-        offset = self.offset
-        for name, coefficient in self.terms:
-            value = values.get(name) or Affine.index(name)
-            offset += coefficient * value.offset
-            for inner, factor in value.terms:
-                terms[inner] = terms.get(inner, 0) + coefficient * factor
-        return Affine.of(terms, offset)
+        parts = (coefficient * (values.get(name) or Affine.index(name)) for name, coefficient in self.terms)
+        return sum(parts, Affine((), self.offset))
 
     def solved(self, name: str) -> Affine:
         """The value of an index, whose coefficient is 1 or -1, at which the form is 0."""
@@ -180,13 +174,13 @@ class Expr:
         """All but the hash, which another process may not share."""
         return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
-    def _hashed(self, *parts: Any) -> int:
-        """The hash of some parts, computed once: expressions are looked up at each of their nodes."""
-        found: int | None = self.__dict__.get("_hash")
-        if found is None:
-            found = hash((type(self).__name__, *parts))
-            object.__setattr__(self, "_hash", found)
-        return found
+    @cached_property
+    def _hash(self) -> int:
+        """The hash, computed once: expressions are looked up at each of their nodes."""
+        return hash((type(self), *(getattr(self, part.name) for part in fields(self) if part.compare)))  # type: ignore[arg-type]
+
+    def __hash__(self) -> int:
+        return self._hash
 
     __add__, __radd__ = _operator("add"), _operator("add", swapped=True)
     __sub__, __rsub__ = _operator("subtract"), _operator("subtract", swapped=True)
@@ -279,9 +273,7 @@ class Call(Expr):
     atom: str
     args: tuple[Expr, ...]
     column: int = field(default=0, compare=False)
-
-    def __hash__(self) -> int:
-        return self._hashed(self.atom, self.args)
+    __hash__ = Expr.__hash__
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -312,9 +304,7 @@ class Reduction(Expr):
     arg: Expr
     column: int = field(default=0, compare=False)
     at: tuple[Affine, ...] = ()
-
-    def __hash__(self) -> int:
-        return self._hashed(self.reducer, self.indices, self.arg, self.at)
+    __hash__ = Expr.__hash__
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -656,15 +646,10 @@ def _read_at(expr: Reduction, values: Mapping[str, Affine]) -> Reduction:
     taken = {index for name in free for index in Affine.index(name).at(values).indices}
     if at == own and taken.isdisjoint(expr.indices):
         return Reduction(expr.reducer, expr.indices, substitute(expr.arg, values), expr.column, expr.at)
-    names = tuple(name if expr.at and name not in taken else _starred(name, taken) for name in expr.indices)
+    new = {name: next(other for stars in STARS[1:] if (other := name + stars) not in taken) for name in expr.indices}
+    names = tuple(name if expr.at and name not in taken else new[name] for name in expr.indices)
     stars = {name: Affine.index(new) for name, new in zip(expr.indices, names, strict=True)}
     return Reduction(expr.reducer, names, substitute(expr.arg, {**values, **stars}), expr.column, at)
-
-
-def _starred(name: str, taken: Collection[str]) -> str:
-    """A bound name for an index of a softmax that is read elsewhere, with as many stars as make it new."""
-    name = f"{name}*"
-    return _starred(name, taken) if name in taken else name
 
 
 def with_stars(ranges: Mapping[str, Range]) -> dict[str, Range]:
@@ -690,12 +675,8 @@ def bound_indices(expr: Expr) -> set[str]:
 
 def fresh_substitute(expr: Expr, values: Mapping[str, Affine], rename: Callable[[str], str]) -> Expr:
     """Substitute, giving every index that a reduction removes the new name that `rename` makes."""
-    mapping = dict(values)
-    for node in walk(expr):
-        if isinstance(node, Reduction) and node.removes:
-            for name in node.indices:
-                mapping[name] = Affine.index(rename(name))
-    return substitute(expr, mapping)
+    removed = (name for node in walk(expr) if isinstance(node, Reduction) and node.removes for name in node.indices)
+    return substitute(expr, {**values, **{name: Affine.index(rename(name)) for name in removed}})
 
 
 def replace_variables(expr: Expr, change: Callable[[Variable], Expr | None]) -> Expr:

@@ -25,6 +25,7 @@ from tensorprog.language.expr import (
     Number,
     Transposed,
     Variable,
+    as_expr,
     call,
     fold,
     function,
@@ -65,12 +66,7 @@ _OPERATORS: dict[type[ast.AST], str] = {
     ast.NotEq: "not_equal",
 }
 INSTRUCTIONS = ("MatMul", "Nonlin", "Dot")
-_EXACT: dict[str, Callable[..., int]] = {
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
-    "negative": lambda a: -a,
-}
+EXACT = ("add", "subtract", "multiply", "negative", "divide", "power")  # of whole numbers
 
 
 @dataclass(frozen=True)
@@ -131,12 +127,8 @@ class _Reader:
     def expression(self, node: ast.AST) -> Expr:
         """The expression of a node."""
         if isinstance(node, ast.Constant):
-            value = node.value
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise self.error(f"{value!r} is not a number", node)
-            if isinstance(value, int) and abs(value) > MAX_INTEGER:
-                raise self.error("this integer is too large", node)
-            return Number(value)
+            with self.at(node):
+                return as_expr(node.value)
         if isinstance(node, ast.Name):
             return self.name(node)
         if isinstance(node, ast.Subscript):
@@ -305,16 +297,11 @@ def constant_value(expr: Expr, constants: Mapping[str, float | int | None]) -> i
         return number
 
     def value(part: Call, *args: int | float) -> int | float:
-        integers = all(isinstance(arg, int) for arg in args)
-        if integers and part.atom in _EXACT:
-            result: int | float = _EXACT[part.atom](*args)
-        else:
-            result = float(ATOMS[part.atom].numpy(*(float(arg) for arg in args)))
-            whole = integers and part.atom in ("divide", "power") and abs(result) <= MAX_INTEGER
-            result = int(result) if whole and result == int(result) else result
+        result = float(ATOMS[part.atom].numpy(*map(float, args)))
         if not abs(result) <= 1e300:
             raise ProgramError(f"{part} is not a finite number")
-        return result
+        exact = part.atom in EXACT and all(isinstance(arg, int) for arg in args) and abs(result) <= MAX_INTEGER
+        return int(result) if exact and result.is_integer() else result
 
     with np.errstate(all="ignore"):
         return fold(expr, {}, leaf, value)

@@ -1,10 +1,10 @@
 """Programs brought under the theorem by rewrites that are exact at every finite n.
 
     constants   expressions with the numbers of the constants put in, where that takes something away
-    biases      initial vectors in scores as MatMuls of the constant vector 1
+    scores      biases: initial vectors in scores as MatMuls of the constant vector 1; ratios: scores of which only
+                ratios are read, in which their scale cancels, as averages
     linear      expand: (c u + d v).k = c (u.k) + d (v.k); move: W (sum_j a_j v_j) = sum_j a_j W v_j behind scores;
                 across: u.(W^T k) = (W u).k where scores depend on W as well; inline: a Nonlin of Nonlins as one
-    ratios      scores of which only ratios are read, in which their scale cancels, as averages
     editor      the program as it is edited
 
 Each rewrite is a function of an `Editor`: it edits the program wherever it can, and yields what it did.  Statements
@@ -22,11 +22,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tensorprog.check.graph import Structure
-from tensorprog.check.rewrites.biases import biases
 from tensorprog.check.rewrites.constants import constants
 from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
 from tensorprog.check.rewrites.linear import across, expand, inline, move
-from tensorprog.check.rewrites.ratios import ratios
+from tensorprog.check.rewrites.scores import biases, ratios
 from tensorprog.check.signs import beside_transposes
 from tensorprog.language.ir import MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import upstream
@@ -83,7 +82,11 @@ def _brought(found: Rewritten, expanded: bool) -> Rewritten:
     if not Structure.of(found.netsor).behind_scores:
         return found
     moved = _run(found, BEHIND_SCORES)
-    if moved is None or not moved.complete or not _one_layer(Structure.of(moved.netsor)):
+    if moved is None or not moved.complete:
+        return found
+    after = Structure.of(moved.netsor)
+    functions = {o.definer for o in after.operands if isinstance(o.statement, Nonlin)}
+    if after.behind_scores or functions & after.score_dependent:  # there is more than one layer of scores all the same
         return found
     return moved if expanded else _run(found, (move,)) or found
 
@@ -92,14 +95,6 @@ def _turned(found: Rewritten) -> Rewritten:
     """The program with weights moved across scores, if transposes beside them are covered then."""
     moved = _run(found, (*AT_SCORES, across)) if found.netsor.scores else None
     return found if moved is None or beside_transposes(Structure.of(moved.netsor)) else moved
-
-
-def _one_layer(structure: Structure) -> bool:
-    """Whether no weight is behind a score, and no score is of functions of vectors that are."""
-    behind = structure.score_dependent
-    return not structure.behind_scores and not any(
-        o.definer in behind and isinstance(o.statement, Nonlin) for o in structure.operands
-    )
 
 
 def _chosen(first: Rewritten, symbols: Collection[str]) -> Rewritten:

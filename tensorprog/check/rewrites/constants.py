@@ -13,8 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 
-import numpy as np
-
 from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import ProgramError
@@ -25,13 +23,14 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     as_expr,
-    fold,
     is_call,
+    rebuild,
     variables,
     walk,
     with_children,
 )
 from tensorprog.language.ir import Netsor, Nonlin, Table
+from tensorprog.language.parse import constant_value
 
 __all__ = ["constants"]
 
@@ -78,22 +77,15 @@ def _known(netsor: Netsor, symbols: Collection[str]) -> Known:
 def _number(expr: Expr, known: Known) -> float:
     """The finite number that an expression is for all indices; nan if it is not known."""
 
-    def leaf(node: Expr) -> float | None:
-        if isinstance(node, Number):
-            return node.value if math.isfinite(node.value) else NAN
-        if isinstance(node, Constant):
-            return known.get(node.name, NAN)
-        return None if node.children else NAN
+    def put(node: Expr) -> Expr | None:
+        if isinstance(node, Reduction) and REDUCTIONS[node.reducer].linear and _number(node.arg, known) == 0:
+            return Number(0)  # all that does not ask for the sizes of indices
+        return Number(known.get(node.name, NAN)) if isinstance(node, Constant) else None
 
-    def applied(node: Expr, *numbers: float) -> float:
-        if isinstance(node, Reduction):  # 0 is all that does not ask for the sizes of indices
-            return 0.0 if REDUCTIONS[node.reducer].linear and numbers[0] == 0 else NAN
-        assert isinstance(node, Call)
-        with np.errstate(all="ignore"):
-            value = NAN if any(map(math.isnan, numbers)) else ATOMS[node.atom].numpy(*map(np.float64, numbers))
-        return float(value) if math.isfinite(value) else NAN
-
-    return fold(expr, {}, leaf, applied)
+    try:
+        return constant_value(rebuild(expr, put), {})
+    except ProgramError:
+        return NAN
 
 
 def _decided(expr: Expr, known: Known) -> float:

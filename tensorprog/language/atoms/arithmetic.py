@@ -61,11 +61,6 @@ def _power_local(interval: Interval, exponent: float) -> Regularity:
     return Regularity(growth, modulus, slope if modulus == 0 else INF)
 
 
-def _power_terms(exponent: float) -> tuple[tuple[float, int, str, float, float], ...] | None:
-    whole = exponent == int(exponent) and 0 <= exponent <= 20
-    return ((1.0, int(exponent), "one", 1.0, 0.0),) if whole else None
-
-
 register(
     Atom(
         name="negative",
@@ -144,7 +139,7 @@ register(
         image=_power_image,
         local=_power_local,
         kinks=lambda exponent: () if exponent == int(exponent) and exponent >= 0 else (0.0,),
-        terms=_power_terms,
+        terms=lambda exponent: ((1.0, int(exponent), "one", 1.0, 0.0),) if exponent in range(21) else None,
         doc="x ** number",
     )
 )
@@ -210,18 +205,6 @@ register(
 )
 
 
-def _sqrt_local(interval: Interval) -> Regularity:
-    low, high = interval
-    growth = 0.5 if high == INF else 0.0
-    return Regularity(growth, 0, 0.5 / math.sqrt(low)) if low > 0 else Regularity(growth, INF)
-
-
-def _log_local(interval: Interval) -> Regularity:
-    # log x <= x, so growth 1 is an honest (not the best) power
-    low, high = interval
-    return Regularity(1.0 if high == INF else 0.0, 0, 1 / low) if low > 0 else Regularity(INF, INF, INF, INF)
-
-
 register(
     Atom(
         name="sqrt",
@@ -230,7 +213,9 @@ register(
         sympy=lambda sp, x: sp.sqrt(x),
         bounds=lambda: (0.0, INF),
         monotone=1,
-        local=_sqrt_local,
+        local=lambda a: Regularity(
+            0.5 if a[1] == INF else 0.0, *((0, 0.5 / math.sqrt(a[0])) if a[0] > 0 else (INF, INF))
+        ),
         kinks=lambda: (0.0,),
         domain=(0.0, INF),
         doc="square root; pseudo-Lipschitz only away from 0",
@@ -243,7 +228,9 @@ register(
         pullback=("d / x",),
         sympy=lambda sp, x: sp.log(x),
         monotone=1,
-        local=_log_local,
+        local=lambda a: (  # log x <= x, so growth 1 is an honest (not the best) power
+            Regularity(1.0 if a[1] == INF else 0.0, 0, 1 / a[0]) if a[0] > 0 else Regularity(INF, INF, INF, INF)
+        ),
         kinks=lambda: (0.0,),
         domain=(0.0, INF),
         doc="natural logarithm; pseudo-Lipschitz only away from 0",

@@ -85,10 +85,6 @@ def _wave_image(phase: float) -> Callable[[Interval], Interval]:
     return image
 
 
-def _exp_local(a: Interval) -> Regularity:
-    return Regularity(0, 0, near(float(np.exp(a[1])))[1]) if a[1] < INF else Regularity(INF, INF, INF, 1.0)
-
-
 def _elu(x: NDArray[Any], alpha: float) -> NDArray[Any]:
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
@@ -448,7 +444,9 @@ register(
         sympy=lambda sp, x: sp.exp(x),
         bounds=lambda: (0.0, INF),
         monotone=1,
-        local=_exp_local,
+        local=lambda a: (
+            Regularity(0, 0, near(float(np.exp(a[1])))[1]) if a[1] < INF else Regularity(INF, INF, INF, 1.0)
+        ),
         kinks=lambda: (),
         features=lambda: UNIT,
         terms=lambda: ((1.0, 0, "exp", 1.0, 0.0),),
