@@ -346,16 +346,17 @@ class Calculus:
 
     def _call(self, expr: Call, at: int, args: Sequence[Facts]) -> Facts:
         atom = ATOMS[expr.atom]
-        if expr.atom == "multiply":
-            found = _product(args[0], args[1], expr.args[0] == expr.args[1])
-        elif expr.atom == "divide":
-            found = self._quotient(expr, at, *args)
-        elif atom.arity == 1:
-            found = self._function(expr, at, args[0], atom)
-        else:
-            low, high = atom.image(*(p.interval for p in args)) if atom.image else ALL
-            numbers = not any(p.depends for p in args)
-            found = _composed(Regularity(0, 0, 0) if numbers else atom.regularity, args, low, high)
+        match expr.atom:
+            case "multiply":
+                found = _product(args[0], args[1], expr.args[0] == expr.args[1])
+            case "divide":
+                found = self._quotient(expr, at, *args)
+            case _ if atom.arity == 1:
+                found = self._function(expr, at, args[0], atom)
+            case _:
+                low, high = atom.image(*(p.interval for p in args)) if atom.image else ALL
+                numbers = not any(p.depends for p in args)
+                found = _composed(Regularity(0, 0, 0) if numbers else atom.regularity, args, low, high)
         if found.modulus == INF and found.rough is None:
             why = f"{atom.name} is discontinuous" if atom.name in JUMPS else f"{expr} jumps, or is too steep"
             found = replace(found, rough=Fault(expr, at, why))
@@ -410,15 +411,19 @@ class Calculus:
         """A function of something that is -inf at some indices."""
         plain = [replace(p, masked=False) for p in args]
         found = self._call(expr, at, plain)
-        if expr.atom in ("exp", "sigmoid", "relu", "softplus"):
-            return _tidy(found, low=min(found.low, 0.0))
-        if expr.atom == "maximum":
-            return replace(found, masked=all(p.masked for p in args), low=min(p.low for p in plain))
         other = args[-1] if args[0].masked else args[0]
         positive = not other.masked and not other.depends and other.low > 0
-        scaled = positive and (expr.atom == "multiply" or (expr.atom == "divide" and args[0].masked))
-        if expr.atom == "add" or (expr.atom == "subtract" and not args[1].masked) or scaled:
-            return replace(found, masked=True)
+        match expr.atom:
+            case "exp" | "sigmoid" | "relu" | "softplus":
+                return _tidy(found, low=min(found.low, 0.0))
+            case "maximum":
+                return replace(found, masked=all(p.masked for p in args), low=min(p.low for p in plain))
+            case "add":
+                return replace(found, masked=True)
+            case "subtract" if not args[1].masked:
+                return replace(found, masked=True)
+            case "multiply" | "divide" if positive and (expr.atom == "multiply" or args[0].masked):
+                return replace(found, masked=True)
         return self._unknown(expr, at, f"{expr.atom} meets the value -inf of a mask", args, certain=True)
 
     def _reduction(self, expr: Reduction, at: int) -> Facts:
@@ -429,12 +434,13 @@ class Calculus:
         if inner.masked and self._emptied(expr, at):
             return self._unknown(expr, at, f"{expr} may be masked at all values of its index", (inner,), certain=True)
         found = replace(inner, masked=False)
-        if expr.reducer == "sum":
-            return _tidy(found, low=_times(inner.low, count), high=_times(inner.high, count))
-        if expr.reducer == "logsumexp":
-            return _tidy(found, high=inner.high + math.log(count) * (1 + ROUNDING))
-        if expr.reducer == "softmax":
-            return _tidy(found, low=0.0, high=1.0, growth=0.0, wild=None, exponent=0.0)
+        match expr.reducer:
+            case "sum":
+                return _tidy(found, low=_times(inner.low, count), high=_times(inner.high, count))
+            case "logsumexp":
+                return _tidy(found, high=inner.high + math.log(count) * (1 + ROUNDING))
+            case "softmax":
+                return _tidy(found, low=0.0, high=1.0, growth=0.0, wild=None, exponent=0.0)
         return found
 
     def _emptied(self, expr: Reduction, at: int) -> bool:

@@ -33,9 +33,7 @@ from tensorprog.language.averages import unused
 from tensorprog.language.expr import (
     Affine,
     Call,
-    Constant,
     Expr,
-    IndexValue,
     Number,
     Reduction,
     Variable,
@@ -108,31 +106,31 @@ def _expression(expr: Expr, of: Callable[[str], Sign]) -> Sign:
     def leaf(node: Expr) -> Sign | None:
         if isinstance(node, Variable):
             return of(node.name)
-        if isinstance(node, Number | Constant | IndexValue):
-            return Sign.ZERO if node == Number(0) else Sign.EVEN
-        return None
+        own = Sign.ZERO if node == Number(0) else Sign.EVEN
+        return None if node.children else own
 
     return fold(expr, {}, leaf, _applied)
 
 
 def _applied(node: Expr, *own: Sign) -> Sign:
     """The sign of a function of arguments with these signs."""
-    if isinstance(node, Reduction):
-        return own[0] if REDUCTIONS[node.reducer].linear else _even(own)
-    assert isinstance(node, Call)
-    if node.atom in ("add", "subtract"):
-        return reduce(_joined, own)
-    if node.atom in ("multiply", "divide"):
-        return product(*own)
-    if node.atom == "where":
-        condition = _even(own[:1])
-        return condition if condition in (Sign.MIXED, Sign.UNKNOWN) else _joined(*own[1:])
-    parity = ATOMS[node.atom].parity if len(own) == 1 else 0
-    bounds = [p.value for p in node.params if isinstance(p, Number)]
-    if node.atom == "clip" and len(bounds) == 2 and bounds[0] == -bounds[1]:
-        parity, own = -1, own[:1]
-    if node.atom == "power" and isinstance(node.args[1], Number) and isinstance(node.args[1].value, int):
-        parity = -1 if node.args[1].value % 2 else 1
+    parity = 0
+    match node:
+        case Reduction(reducer):
+            return own[0] if REDUCTIONS[reducer].linear else _even(own)
+        case Call("add" | "subtract"):
+            return reduce(_joined, own)
+        case Call("multiply" | "divide"):
+            return product(*own)
+        case Call("where"):
+            condition = _even(own[:1])
+            return condition if condition in (Sign.MIXED, Sign.UNKNOWN) else _joined(*own[1:])
+        case Call("clip", (_, Number(low), Number(high))) if low == -high:
+            parity, own = -1, own[:1]
+        case Call("power", (_, Number(int(exponent)))):
+            parity = -1 if exponent % 2 else 1
+        case Call(atom) if len(own) == 1:
+            parity = ATOMS[atom].parity
     if own[0] is Sign.ODD and parity and all(sign is not Sign.MIXED for sign in own):
         return Sign.ODD if parity < 0 else Sign.EVEN
     if own[0] is Sign.ZERO and parity < 0 and len(own) == 1:

@@ -301,16 +301,19 @@ def evaluate(expr: Expr, scope: Scope) -> Open:
     """
 
     def leaf(node: Expr) -> Open | None:
-        if isinstance(node, Number):
-            return Open((), np.asarray(node.value, dtype=scope.dtype))
-        if isinstance(node, IndexValue):
-            return Open((node.name,), np.arange(*scope.ranges[node.name]).astype(scope.dtype))
-        if isinstance(node, Constant):
-            value = constant_array(scope.netsor, node, scope.ranges)
-            return Open(value.axes, value.data.astype(scope.dtype, copy=False))
-        if isinstance(node, Variable):
-            return scope.variable(node, scope.ranges)
-        return _reduced(node, scope) if isinstance(node, Reduction) else None
+        match node:
+            case Number(value):
+                return Open((), np.asarray(value, dtype=scope.dtype))
+            case IndexValue(name):
+                return Open((name,), np.arange(*scope.ranges[name]).astype(scope.dtype))
+            case Constant():
+                found = constant_array(scope.netsor, node, scope.ranges)
+                return Open(found.axes, found.data.astype(scope.dtype, copy=False))
+            case Variable():
+                return scope.variable(node, scope.ranges)
+            case Reduction():
+                return _reduced(node, scope)
+        return None
 
     with np.errstate(all="ignore"):  # what is no number is refused with its statement: see `overflow`
         return fold(expr, {}, leaf, lambda call, *args: elementwise(ATOMS[call.atom].numpy, *args))

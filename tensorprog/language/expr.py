@@ -503,12 +503,13 @@ def is_call(expr: Expr, *atoms: str) -> TypeGuard[Call]:
 
 def factors(expr: Expr, signs: bool = False) -> list[Expr]:
     """What a product multiplies; with `signs`, a / b is a times 1 / b, and -a is -1 times a."""
-    if is_call(expr, "multiply"):
-        return [*factors(expr.args[0], signs), *factors(expr.args[1], signs)]
-    if signs and is_call(expr, "divide"):
-        return [*factors(expr.args[0], signs), Call("divide", (Number(1), expr.args[1]))]
-    if signs and is_call(expr, "negative"):
-        return [Number(-1), *factors(expr.args[0], signs)]
+    match expr:
+        case Call("multiply", (one, other)):
+            return [*factors(one, signs), *factors(other, signs)]
+        case Call("divide", (one, other)) if signs:
+            return [*factors(one, signs), Call("divide", (Number(1), other))]
+        case Call("negative", (one,)) if signs:
+            return [Number(-1), *factors(one, signs)]
     return [expr]
 
 
@@ -531,15 +532,18 @@ def sum_of(parts: Iterable[Expr]) -> Expr:
 
 def linear_arguments(expr: Expr, scalars: Sequence[bool]) -> tuple[int, ...]:
     """Positions of the children in which an expression is linear, given which are scalars; none if it is not."""
-    if isinstance(expr, Reduction):
-        return (0,) if REDUCTIONS[expr.reducer].linear else ()
-    if is_call(expr, "add", "subtract", "negative"):
-        return tuple(range(len(expr.args)))
-    if is_call(expr, "multiply") and any(scalars):
-        return (1,) if scalars[0] else (0,)
-    if is_call(expr, "divide") and scalars[1]:
-        return (0,)
-    return (1, 2) if is_call(expr, "where") and scalars[0] else ()
+    match expr:
+        case Reduction(reducer):
+            return (0,) if REDUCTIONS[reducer].linear else ()
+        case Call("add" | "subtract" | "negative", args):
+            return tuple(range(len(args)))
+        case Call("multiply") if any(scalars):
+            return (1,) if scalars[0] else (0,)
+        case Call("divide") if scalars[1]:
+            return (0,)
+        case Call("where") if scalars[0]:
+            return 1, 2
+    return ()
 
 
 # ---- expressions as text: each part with how strongly it binds, 9 for what needs no brackets ------------------------
@@ -570,12 +574,14 @@ def _listed(slots: Sequence[Affine]) -> str:
 
 
 def _printed_leaf(node: Expr) -> _Printed | None:
-    if isinstance(node, Number):
-        text = "pi" if isinstance(node.value, float) and node.value == math.pi else repr(node.value)
-        return text, 7 if node.value < 0 else 9
-    if isinstance(node, Constant | Variable):
-        return f"{node.name}{_listed(node.slots)}", 9
-    return (node.name, 9) if isinstance(node, IndexValue) else None
+    match node:
+        case Number(value):
+            return "pi" if value == math.pi else repr(value), 7 if value < 0 else 9
+        case Constant(name, slots) | Variable(name, slots):
+            return f"{name}{_listed(slots)}", 9
+        case IndexValue(name):
+            return name, 9
+    return None
 
 
 def _printed(node: Call | Reduction, *args: _Printed) -> _Printed:
@@ -622,12 +628,13 @@ def substitute(expr: Expr, values: Mapping[str, Affine], along: bool = False) ->
         return expr
 
     def leaf(node: Expr) -> Expr | None:
-        if isinstance(node, IndexValue):
-            return affine_expr(values[node.name]) if node.name in values else node
-        if isinstance(node, Constant | Variable):
-            return type(node)(node.name, tuple(slot.at(values) for slot in node.slots), node.column)
-        if isinstance(node, Reduction) and not node.removes and not along:
-            return _read_at(node, values)
+        match node:
+            case IndexValue(name):
+                return affine_expr(values[name]) if name in values else node
+            case Constant() | Variable():
+                return type(node)(node.name, tuple(slot.at(values) for slot in node.slots), node.column)
+            case Reduction() if not node.removes and not along:
+                return _read_at(node, values)
         return None if node.children else node
 
     def renamed(node: Reduction, arg: Expr) -> Expr:
@@ -686,11 +693,14 @@ def replace_variables(expr: Expr, change: Callable[[Variable], Expr | None]) -> 
 
 def index_names(node: Expr) -> tuple[str, ...]:
     """Indices that a node itself mentions, its children left aside."""
-    if isinstance(node, IndexValue):
-        return (node.name,)
-    if isinstance(node, Reduction):
-        return (*node.indices, *(name for form in node.at for name in form.indices))
-    return tuple(n for s in node.slots for n in s.indices) if isinstance(node, Constant | Variable) else ()
+    match node:
+        case IndexValue(name):
+            return (name,)
+        case Reduction():
+            return (*node.indices, *(name for form in node.at for name in form.indices))
+        case Constant() | Variable():
+            return tuple(name for slot in node.slots for name in slot.indices)
+    return ()
 
 
 def indices_of(expr: Expr, ranges: Collection[str]) -> tuple[str, ...]:

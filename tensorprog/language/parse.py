@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from tensorprog.language.expr import (
     call,
     fold,
     function,
-    is_call,
 )
 from tensorprog.language.meant import not_here
 
@@ -126,35 +125,37 @@ class _Reader:
 
     def expression(self, node: ast.AST) -> Expr:
         """The expression of a node."""
-        if isinstance(node, ast.Constant):
-            with self.at(node):
-                return as_expr(node.value)
-        if isinstance(node, ast.Name):
-            return self.name(node)
-        if isinstance(node, ast.Subscript):
-            reference = self.target(node)
-            constant = reference.name in self.names.constants
-            return Constant(reference.name, reference.slots, node.col_offset) if constant else reference
-        if isinstance(node, ast.UnaryOp):
-            return self.apply(node.op, node, node.operand)
-        if isinstance(node, ast.BinOp | ast.BoolOp):
-            parts = node.values if isinstance(node, ast.BoolOp) else [node.left, node.right]
-            return self.apply(node.op, node, *parts)
-        if isinstance(node, ast.Compare):
-            if len(node.ops) != 1:
+        match node:
+            case ast.Constant():
+                with self.at(node):
+                    return as_expr(node.value)
+            case ast.Name():
+                return self.name(node)
+            case ast.Subscript():
+                reference = self.target(node)
+                constant = reference.name in self.names.constants
+                return Constant(reference.name, reference.slots, node.col_offset) if constant else reference
+            case ast.UnaryOp():
+                return self.apply(node.op, node, node.operand)
+            case ast.BinOp():
+                return self.apply(node.op, node, node.left, node.right)
+            case ast.BoolOp():
+                return self.apply(node.op, node, *node.values)
+            case ast.Compare(ops=[operator], comparators=[right]):
+                return self.apply(operator, node, node.left, right)
+            case ast.Compare():
                 raise self.error("comparisons do not chain", node, "write (a < b) & (b < c)")
-            return self.apply(node.ops[0], node, node.left, *node.comparators)
-        if isinstance(node, ast.Call):
-            return self.function(node)
-        if _is_transpose(node):
-            said = f"{_text(node)} cannot stand here: only the weight of a MatMul may be transposed"
-            raise self.error(said, node, f"g = MatMul({_text(node)}, x) in a statement of its own")
+            case ast.Call():
+                return self.function(node)
+            case ast.Attribute(attr="T"):
+                said = f"{_text(node)} cannot stand here: only the weight of a MatMul may be transposed"
+                raise self.error(said, node, f"g = MatMul({_text(node)}, x) in a statement of its own")
         fix = "use numbers, names, + - * / **, comparisons and functions"
         raise self.error(f"{_text(node)} is not part of the language", node, fix)
 
     def weight(self, node: ast.expr) -> Expr:
         """The first argument of a MatMul, which may be transposed."""
-        if not _is_transpose(node):
+        if not isinstance(node, ast.Attribute) or node.attr != "T":
             return self.expression(node)
         weight = self.expression(node.value)
         if not isinstance(weight, Variable):
@@ -234,10 +235,6 @@ class _Reader:
             return found.over(indices, node.col_offset)(args[0])
 
 
-def _is_transpose(node: ast.AST) -> TypeGuard[ast.Attribute]:
-    return isinstance(node, ast.Attribute) and node.attr == "T"
-
-
 def _text(node: ast.AST) -> str:
     try:
         return shorten(ast.unparse(node))
@@ -264,13 +261,14 @@ def affine(expr: Expr, names: Names) -> Affine:
     }
 
     def leaf(part: Expr) -> Affine | None:
-        if isinstance(part, IndexValue):
-            return Affine.index(part.name)
-        if is_call(part, *rules):
-            return None
-        if isinstance(part, Variable):
-            fix = did_you_mean(part.name, [*names.indices, *names.constants], "declare it under indices or constants")
-            raise fail(f"{part.name} is not an index or a constant", fix=fix)
+        match part:
+            case IndexValue(name):
+                return Affine.index(name)
+            case Call(atom) if atom in rules:
+                return None
+            case Variable(name):
+                fix = did_you_mean(name, [*names.indices, *names.constants], "declare it under indices or constants")
+                raise fail(f"{name} is not an index or a constant", fix=fix)
         value = constant_value(part, names.constants)
         if value != int(value) or abs(value) > MAX_INTEGER:
             raise fail(f"the index expression {expr} is not made of whole numbers")

@@ -119,13 +119,16 @@ def _table(table: Table) -> str | list[str]:
 
 def _value(value: Any) -> str | list[str]:
     """A value as the text behind its key: numbers of a table, a list of texts, texts by name, or one text."""
-    if isinstance(value, Table):
-        return _table(value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
-        return [f"{name}: {_scalar(text, flow=False)}" for name, text in value]
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else _scalar(str(value))
+    match value:
+        case Table():
+            return _table(value)
+        case bool():
+            return str(value).lower()
+        case tuple((tuple(), *_)):
+            return [f"{name}: {_scalar(text, flow=False)}" for name, text in value]
+        case tuple():
+            return f"[{', '.join(map(str, value))}]"
+    return _scalar(str(value))
 
 
 def _entry(record: Index | Initial | Weight, section: str) -> str | list[str]:

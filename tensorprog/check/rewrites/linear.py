@@ -26,13 +26,14 @@ from tensorprog.language.expr import (
     Call,
     Expr,
     Number,
-    Reduction,
     Variable,
     bound_indices,
+    is_call,
     linear_arguments,
     product_of,
     reindexed,
     variables,
+    with_children,
 )
 from tensorprog.language.ir import Dot, MatMul, Nonlin
 
@@ -172,15 +173,10 @@ def _mapped(
             return node if node == Number(0) else Call("multiply", (node, leaf(Number(1))))
         if isinstance(node, Variable) or not inner(node):
             return leaf(node)
-        if isinstance(node, Reduction) and node.reducer in ("sum", "mean"):
-            return Reduction(node.reducer, node.indices, go(node.arg, leaf), node.column)
-        if not isinstance(node, Call):
-            raise Stuck
-        arguments = linear_arguments(node, [not vector(arg) for arg in node.args])
+        arguments = linear_arguments(node, [not vector(child) for child in node.children])
         if arguments:
-            args = tuple(go(arg, leaf) if k in arguments else arg for k, arg in enumerate(node.args))
-            return Call(node.atom, args, node.column)
-        if node.atom != "multiply":
+            return with_children(node, *(go(c, leaf) if k in arguments else c for k, c in enumerate(node.children)))
+        if not is_call(node, "multiply"):
             raise Stuck
         first, second = node.args[0], apart(node.args[1], bound_indices(node.args[0]))
         return go(first, lambda v: go(second, lambda w: leaf(product_of((v, w)))))

@@ -85,20 +85,21 @@ def _degree(expr: Expr, degrees: Mapping[str, Fraction]) -> Fraction:
         return None if node.children else Fraction(0)
 
     def applied(node: Expr, *own: Fraction) -> Fraction:
-        if LOST in own:
-            return LOST
-        if not any(own):
-            return Fraction(0)
-        if isinstance(node, Reduction):
-            return own[0] if node.reducer in ("sum", "mean", "max", "min") else LOST
-        assert isinstance(node, Call)
-        if node.atom in ("multiply", "divide"):
-            return own[0] + own[1] if node.atom == "multiply" else own[0] - own[1]
-        if node.atom == "power" and isinstance(node.args[1], Number):
-            return own[0] * Fraction(node.args[1].value)
-        if node.atom == "sqrt":
-            return own[0] / 2
-        same = len(set(own[: len(node.args)] if node.atom == "leaky_relu" else own)) == 1
-        return own[0] if node.atom in POSITIVE and same else LOST
+        if LOST in own or not any(own):
+            return LOST if LOST in own else Fraction(0)
+        match node:
+            case Reduction("sum" | "mean" | "max" | "min"):
+                return own[0]
+            case Call("multiply"):
+                return own[0] + own[1]
+            case Call("divide"):
+                return own[0] - own[1]
+            case Call("power", (_, Number(exponent))):
+                return own[0] * Fraction(exponent)
+            case Call("sqrt"):
+                return own[0] / 2
+            case Call(atom) if atom in POSITIVE and len(set(own)) == 1:
+                return own[0]
+        return LOST
 
     return fold(expr, {}, leaf, applied)
