@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tensorprog.finite.plan import Job, make_job
-from tensorprog.finite.run import Resources, batching, draw
+from tensorprog.finite.run import Resources, batching, draw, one_blas_thread
 from tensorprog.finite.store import Store
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import (
@@ -81,7 +81,7 @@ def run(
     limits = settings.threads, settings.max_memory, executor
     resources = {width: Resources(*limits, stores.get(width)) for width in jobs}
     told.note(_beforehand(settings.samples, jobs, resources))
-    with nullcontext() if out is None else _replaced(out, stream) as folder:
+    with nullcontext() if out is None else _replaced(out, stream) as folder, one_blas_thread():
 
         def save(name: str, write: Callable[[Path], None]) -> None:
             if folder is not None:
