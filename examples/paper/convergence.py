@@ -107,7 +107,7 @@ class Convergence:
         if rate := numbers["rate"]:
             between = np.geomspace(n[0], n[-1], FITTED)
             law = rate["coefficient"] * between ** rate["exponent"]
-            handles.append(drawing.power(ax, between, law, drawing.SECOND, "precise: $a\\,n^b$ fitted"))
+            handles.append(drawing.power(ax, between, law, drawing.SECOND, "precise: a power of n, fitted"))
             title += f", exponent b = {quantity(rate['exponent'], rate['exponent_se'])}".replace("-", "\u2212")
         handles.append(drawing.line(ax, numbers["limit_to_gaussian"], drawing.VERMILION, "precise: limit to Gaussian"))
         width_axis(ax, n.tolist())
