@@ -7,7 +7,6 @@ programs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -188,25 +187,17 @@ def judgement_text(entry: Judgement) -> str:
     return "\n".join([head, *(f"        {label:<5} {text}" for label, text in entry.said)])
 
 
-def _paragraph(block: Paragraph) -> str:
-    return (f"{block.label:<8}" if block.label else "") + "".join(block.words)
-
-
 def _grid(block: Grid) -> str:
     plain = aligned(block.header, block.rows, block.text_columns)
     return "\n".join(filter(None, (block.title, plain, block.note)))
 
 
-def _mathematics(block: Mathematics) -> str:
-    return "\n".join(re.sub(r"\s+", " ", line).strip() for line in block.lines)
-
-
 RULES: dict[type, Callable[[Any], str]] = {
     Heading: lambda block: f"\n{block.text}\n",
-    Paragraph: _paragraph,
+    Paragraph: lambda block: "".join([f"{block.label:<8}" if block.label else "", *block.words]),
     Code: lambda block: block.text,
     Grid: _grid,
     Judgements: lambda block: "\n".join(map(judgement_text, block.entries)),
-    Mathematics: _mathematics,
+    Mathematics: lambda block: "\n".join(" ".join(line.split()) for line in block.lines),
     Picture: lambda block: f"[{block.label}]",
 }

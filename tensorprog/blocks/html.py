@@ -46,7 +46,7 @@ def to_html(blocks: Iterable[Block]) -> Any:
     """Blocks one below the other, as markup that templates take as it is."""
     from markupsafe import Markup
 
-    helpers = {"badge": badge, "colours": COLOURS, "displayed": displayed, "base64": _base64}
+    helpers = {"badge": badge, "colours": COLOURS, "displayed": displayed, "base64": b64encode}
     named = [(type(block).__name__, block) for block in blocks]
     return Markup(template(Path(__file__).with_name("blocks.html.j2")).render(blocks=named, **helpers))
 
@@ -57,10 +57,6 @@ def template(path: Path) -> Any:
     from jinja2 import Environment, FileSystemLoader
 
     return Environment(loader=FileSystemLoader(path.parent), autoescape=True).get_template(path.name)
-
-
-def _base64(text: str) -> str:
-    return b64encode(text.encode()).decode()
 
 
 # ---- formulas --------------------------------------------------------------------------------------------------------
