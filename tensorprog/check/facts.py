@@ -45,8 +45,6 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 
-__all__ = ["JUMPS", "PROPERTIES", "Calculus", "Facts", "Fault", "facts_grid", "facts_table"]
-
 INF = math.inf
 ALL = (-INF, INF)
 MOST = 1_000_000  # values of indices at which an expression of constants is evaluated

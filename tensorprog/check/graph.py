@@ -18,8 +18,6 @@ from tensorprog.language.expr import Affine, Variable, slots_of
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Range, Statement, Weight
 from tensorprog.language.schedule import around, dependencies, schedule
 
-__all__ = ["SIDES", "Operand", "Structure", "build"]
-
 SIDES = ("left", "right")
 
 

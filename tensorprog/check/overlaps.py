@@ -11,8 +11,6 @@ from typing import NoReturn
 from tensorprog.language.expr import Affine, Variable
 from tensorprog.language.ir import Family, Netsor, Range
 
-__all__ = ["FAILS", "HOLDS", "UNKNOWN", "System", "Verdict", "crossed", "marked"]
-
 Box = dict[str, Range]
 Confined = tuple[Affine, Range]
 

@@ -20,8 +20,6 @@ from tensorprog.language.evaluate import BATCH, Open, Scope, affine_values, alig
 from tensorprog.language.expr import Call, Expr, Variable, walk, with_stars
 from tensorprog.language.ir import MatMul, Nonlin, Range
 
-__all__ = ["Leaf", "Unread", "lines", "refuted", "value"]
-
 Values = NDArray[np.float64]
 Leaf = Callable[[Variable, Mapping[str, Range], Variable], Open]  # of what is read, and of what decides its value
 Line = Callable[[Values], Values]

@@ -43,11 +43,6 @@ from tensorprog.language.expr import (
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range, Statement, Table, Weight
 from tensorprog.language.schedule import upstream
 
-__all__ = [
-    "Independence", "Sign",
-    "beside_transposes", "both_ways", "coordinatewise", "independence", "transposed_weight", "with_copies",
-]  # fmt: skip
-
 MOST = 2000  # ways from an operand to what it is a function of
 
 

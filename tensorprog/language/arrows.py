@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeVar
 
-__all__ = ["acyclic", "components", "connected", "ordered", "reached"]
-
 Node = TypeVar("Node")
 
 

@@ -19,8 +19,6 @@ from tensorprog.language.ir import Dot, Netsor, Nonlin
 from tensorprog.language.parse import parse_expression, parse_target
 from tensorprog.language.samples import Samples
 
-__all__ = ["Averages", "average_members", "unused", "with_averages"]
-
 
 @dataclass(frozen=True)
 class Averages:

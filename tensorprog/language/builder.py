@@ -39,8 +39,6 @@ from tensorprog.language.schema import (
 )
 from tensorprog.language.validity import check_declarations, check_last, statement_parts
 
-__all__ = ["Builder", "FamilyHandle"]
-
 
 class FamilyHandle:
     """A family with indices, or a constant with indices: `u[i]` is an expression, `u` alone is not."""

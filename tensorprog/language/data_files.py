@@ -14,8 +14,6 @@ import numpy as np
 
 from tensorprog.language.errors import did_you_mean
 
-__all__ = ["DataError", "data_path", "read_array", "read_npy"]
-
 MAX_ENTRIES = 10_000_000  # numbers in one data file
 MAX_CSV = 50_000_000  # bytes of a text file of numbers
 

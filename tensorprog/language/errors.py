@@ -8,30 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "AccuracyError",
-    "MemoryLimitError",
-    "MissingPackageError",
-    "NotCompiledError",
-    "OutsideError",
-    "Problem",
-    "ProgramError",
-    "Span",
-    "TensorprogError",
-    "UnknownNameError",
-    "WorkerError",
-    "WrongTypeError",
-    "check_count",
-    "did_you_mean",
-    "fail",
-    "how_to_install",
-    "in_order",
-    "need_package",
-    "shorten",
-    "visible",
-]
-
-
 MAX_SHOWN = 50  # problems printed of one program; `problems` holds them all
 
 

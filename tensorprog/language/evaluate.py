@@ -33,28 +33,6 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.records import Draft, Nonlin, Range, Table
 
-__all__ = [
-    "BATCH",
-    "COORDINATE",
-    "Open",
-    "Scope",
-    "affine_values",
-    "align",
-    "broadcast",
-    "constant_array",
-    "contract",
-    "elementwise",
-    "evaluate",
-    "gather",
-    "gathered",
-    "index_array",
-    "index_values",
-    "overflow",
-    "pieces_of_sums",
-    "take",
-    "union",
-]
-
 BATCH, COORDINATE = "#", "@"
 
 

@@ -22,49 +22,6 @@ from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import ProgramError, WrongTypeError, did_you_mean, fail
 from tensorprog.language.meant import function_meant, not_here
 
-__all__ = [
-    "COMPARISONS",
-    "LOGICAL",
-    "MAX_NODES",
-    "PAIRWISE",
-    "Affine",
-    "Call",
-    "Constant",
-    "Expr",
-    "Function",
-    "IndexValue",
-    "Number",
-    "Operand",
-    "Reduction",
-    "Variable",
-    "affine_expr",
-    "as_expr",
-    "bound_indices",
-    "call",
-    "factors",
-    "fold",
-    "free_indices",
-    "fresh_substitute",
-    "function",
-    "function_names",
-    "index_names",
-    "indices_of",
-    "is_call",
-    "linear_arguments",
-    "product_of",
-    "rebuild",
-    "reindexed",
-    "replace_variables",
-    "slots_of",
-    "substitute",
-    "sum_of",
-    "summands",
-    "variables",
-    "walk",
-    "with_children",
-    "with_stars",
-]
-
 V = TypeVar("V")
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 LOGICAL = ("logical_and", "logical_or")

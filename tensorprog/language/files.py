@@ -13,8 +13,6 @@ from typing import Any
 
 from tensorprog.language.errors import FullDiskError, Problem, ProgramError, WrongTypeError, fail
 
-__all__ = ["FULL", "json_text", "locked", "partial_name", "whole", "write_text", "writing"]
-
 FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG}  # no room left on the disk, or allowed
 
 

@@ -17,23 +17,6 @@ from tensorprog.language.errors import ProgramError, UnknownNameError, WrongType
 from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Netsor, Table
 
-__all__ = [
-    "BRACKETS",
-    "chance",
-    "constants_json",
-    "covariance_table",
-    "label",
-    "law_number",
-    "members",
-    "name_of",
-    "one_or_several",
-    "plain_fields",
-    "quantity",
-    "selected",
-    "short",
-    "split",
-]
-
 LISTED = 4096  # entries of a table that is written out
 BRACKETS = "in brackets: the standard error of the last digits"
 

@@ -17,8 +17,6 @@ from tensorprog.language.ir import Initial, Netsor, Table
 from tensorprog.language.linalg import fault_of_covariance, nearest_semidefinite, psd_cholesky, unit_roundoff
 from tensorprog.language.validity import LOOKED_AT, MAX_JOINT
 
-__all__ = ["InitialLaw", "covariance_size", "initial_law", "initial_laws"]
-
 
 @dataclass(frozen=True)
 class InitialLaw:

@@ -15,15 +15,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = [
-    "fault_of_covariance",
-    "nearest_semidefinite",
-    "pivoted_cholesky",
-    "psd_cholesky",
-    "triangular",
-    "unit_roundoff",
-]
-
 ASYMMETRY, INDEFINITE = 1e-10, 1e-8  # allowed whatever the precision of a covariance, relative to its largest entry
 CLEAR = 1000  # tolerances: below, a pivot may be mostly rounding
 COLUMNS = 32  # taken at a time off what is left of a matrix, so that large matrices cost products of matrices

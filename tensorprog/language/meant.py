@@ -6,8 +6,6 @@ import re
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 
-__all__ = ["function_meant", "in_python", "not_here"]
-
 # functions of one variable by their names elsewhere, in lower case without underscores
 ONE = {
     "square": "x**2", "swish": "silu(x)", "heaviside": "step(x)", "ln": "log(x)", "log1p": "log(1 + x)",

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 from tensorprog.language.errors import MemoryLimitError, fail
 
-__all__ = ["amount", "parse_memory", "too_much"]
-
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 

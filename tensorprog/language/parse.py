@@ -32,16 +32,6 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.meant import not_here
 
-__all__ = [
-    "MAX_DEPTH",
-    "Names",
-    "affine",
-    "constant_value",
-    "parse_expression",
-    "parse_statement",
-    "parse_target",
-]
-
 MAX_LENGTH = 20_000  # characters in one statement
 MAX_DEPTH = 60  # of functions in functions, and arguments of one
 

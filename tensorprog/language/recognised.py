@@ -27,8 +27,6 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.records import Draft
 
-__all__ = ["recognised"]
-
 FAR = np.array([30.0, 50.0, 1e2, 200.0, 300.0, 1e3, 1e5, 1e10])
 OVERFLOW = 300.0  # the largest number at which values must be finite
 POINTS = np.concatenate([-FAR, [-1e-3, 1e-3], np.linspace(-9, 9, 73), FAR])

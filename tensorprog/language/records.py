@@ -24,22 +24,6 @@ from tensorprog.language.errors import Problem, Span
 from tensorprog.language.expr import Affine, Call, Expr, Transposed, Variable, index_names, variables, walk
 from tensorprog.language.parse import Names
 
-__all__ = [
-    "ConstantDef",
-    "Dot",
-    "Draft",
-    "Family",
-    "Index",
-    "Initial",
-    "Kind",
-    "MatMul",
-    "Nonlin",
-    "Range",
-    "Statement",
-    "Table",
-    "Weight",
-]
-
 Range = tuple[int, int]  # start <= value < stop
 Kind = Literal["vector", "scalar", "weight"]
 

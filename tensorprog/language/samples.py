@@ -21,8 +21,6 @@ from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import BRACKETS, label, name_of, quantity, split
 from tensorprog.language.ir import Netsor
 
-__all__ = ["Samples", "column", "is_samples", "program_text", "samples_of"]
-
 LISTED = 4  # members of a family that are shown
 WORK = 10_000_000  # numbers of one member that are looked at for it
 

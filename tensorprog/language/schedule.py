@@ -11,20 +11,6 @@ from tensorprog.language.errors import Problem, ProgramError, fail
 from tensorprog.language.expr import Affine, Variable
 from tensorprog.language.records import Draft, Range, Statement
 
-__all__ = [
-    "Loop",
-    "Step",
-    "around",
-    "dependencies",
-    "lag",
-    "positions",
-    "rearranged",
-    "schedule",
-    "steps",
-    "steps_of",
-    "upstream",
-]
-
 MOST_STEPS = 30_000  # of a network: planning takes a few seconds for them
 
 

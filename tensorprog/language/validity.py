@@ -49,8 +49,6 @@ from tensorprog.language.records import (
 )
 from tensorprog.language.schedule import schedule
 
-__all__ = ["MAX_STATEMENTS", "check_declarations", "check_last", "statement_parts", "validate"]
-
 MAX_EXPONENT = 1000
 MAX_MEMBERS = 10**12  # members of one family
 MAX_INDEX = 10_000_000  # values of one index

@@ -23,8 +23,6 @@ from tensorprog.language.evaluate import (
 )
 from tensorprog.language.ir import Family, MatMul, Netsor, Range
 
-__all__ = ["Grouping", "variances"]
-
 
 def variances(netsor: Netsor, weight: str) -> NDArray[Any]:
     """The variance declared for each member of a weight family, in C order."""

@@ -24,23 +24,6 @@ from tensorprog.language.errors import Problem
 from tensorprog.language.expr import Expr, Number, Variable, replace_variables, slots_of
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
 
-__all__ = [
-    "ASSUMPTION",
-    "DIVERGES",
-    "GRADIENTS",
-    "NETSOR_PLUS",
-    "NOT_COVERED",
-    "SAKAI",
-    "YANG",
-    "Context",
-    "LimitNumbers",
-    "Rule",
-    "ScoreMean",
-    "makers",
-    "rule",
-    "shown_place",
-]
-
 SAKAI = "Sakai et al. 2025, Theorem 1"
 ASSUMPTION = "Sakai et al. 2025, Assumption 1"
 YANG = "Yang 2019, Theorem 5.4"

@@ -16,8 +16,6 @@ from tensorprog.check.graph import Operand, Structure
 from tensorprog.check.overlaps import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import MatMul
 
-__all__ = ["averages", "compiled", "coordinates", "one_layer", "unused", "widths"]
-
 ITERATED = "iterated layers"
 ADVICE = "advice, no clause of Assumption 1"
 MANY = 300  # statements, whose sums are not written out for a check, which is quick

@@ -17,8 +17,6 @@ from tensorprog.check.overlaps import FAILS, HOLDS, Verdict
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.expr import COMPARISONS, Call, Expr, Number, walk
 
-__all__ = ["declared", "limiting_values", "nonlinearities"]
-
 ADVICE = {
     "step": "a continuous function, e.g. clip(100*x, 0, 1)",
     "sign": "a continuous function, e.g. clip(100*x, -1, 1)",

@@ -9,8 +9,6 @@ from tensorprog.blocks import Block, Judgement, Judgements, Paragraph, badge, ju
 from tensorprog.blocks.html import Shown
 from tensorprog.check.rewrites import Rewrite
 
-__all__ = ["ASSUMED", "Claim", "Finding", "Grade", "Report", "Says", "Standing"]
-
 Grade = Literal["theorem", "remark", "extension", "outside"]
 ASSUMED = "assumed"  # the name of claims that nothing proves
 GRADES: tuple[Grade, ...] = ("theorem", "remark", "extension", "outside")

@@ -26,8 +26,6 @@ from tensorprog.check.overlaps import FAILS, HOLDS, Verdict
 from tensorprog.check.signs import beside_transposes, both_ways, independence
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement
 
-__all__ = ["bounded", "dedicated", "different", "operands", "scales", "transposes", "variance"]
-
 COORDINATEWISE = "coordinatewise operands"
 EXACT = 1e-9  # an error that is rounding
 BEYOND = "zeros that are read beyond a boundary"

@@ -32,8 +32,6 @@ from tensorprog.language.expr import (
 from tensorprog.language.ir import Netsor, Nonlin, Table
 from tensorprog.language.parse import constant_value
 
-__all__ = ["constants"]
-
 UNITS = {"add": (0, 0), "subtract": (None, 0), "multiply": (1, 1), "divide": (None, 1)}  # that leave the other argument
 NAN = math.nan  # stands for a number that is not known
 

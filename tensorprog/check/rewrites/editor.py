@@ -29,8 +29,6 @@ from tensorprog.language.expr import (
 from tensorprog.language.ir import ConstantDef, Dot, Index, MatMul, Netsor, Nonlin, Range, Statement, Weight
 from tensorprog.language.schedule import rearranged
 
-__all__ = ["Editor", "Rewrite", "Stuck"]
-
 MAX_TOTAL = 80_000  # nodes of all expressions together, as far as writing out makes them: a program is to fit a file
 
 

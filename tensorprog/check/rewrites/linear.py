@@ -37,8 +37,6 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.ir import Dot, MatMul, Nonlin
 
-__all__ = ["across", "expand", "inline", "move"]
-
 
 def expand(editor: Editor) -> Iterator[Rewrite]:
     """Write scores of sums as sums of scores, one operand at a time."""

@@ -24,8 +24,6 @@ from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Va
 from tensorprog.language.initials import initial_law
 from tensorprog.language.ir import ConstantDef, Dot, MatMul, Nonlin, Table, Weight
 
-__all__ = ["biases", "ratios"]
-
 POSITIVE = ("add", "subtract", "negative", "abs", "relu", "leaky_relu", "maximum", "minimum")  # f(c x) = c f(x), c > 0
 LOST = Fraction(10**6)  # stands for what is multiplied by no power of the number
 

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ATOMS", "INF", "Atom", "Interval", "Regularity", "near", "register"]
-
 INF = math.inf
 Interval = tuple[float, float]
 WIDE = 1e-12  # more than the relative error of any function of numpy

@@ -19,17 +19,6 @@ from tensorprog.language.atoms.core import INF
 from tensorprog.language.errors import Problem, ProgramError, fail
 from tensorprog.language.expr import Function
 
-__all__ = [
-    "Declaration",
-    "DeclaredFunction",
-    "atom",
-    "check_sketch",
-    "declare",
-    "declared_function",
-    "enter",
-    "install",
-]
-
 Array = NDArray[Any]
 PLACES = np.array([-30.0, -3.0, -1.0, -0.3, 0.1, 0.7, 2.0, 5.0, 40.0])  # whose values tell functions apart
 GRID = np.linspace(-30, 30, 12_001)
