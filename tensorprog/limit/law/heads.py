@@ -142,7 +142,7 @@ def _drawn_apart(recursion: NumericRecursion, name: str) -> dict[str, tuple[Affi
 def heads(program: Netsor, recursion: NumericRecursion, name: str) -> Heads:
     """The heads that a vector is a sum over given scores; the whole program as one where they are not alike."""
     found = Heads(recursion, name)
-    if name not in recursion.random or recursion.layered or not is_linear(recursion, name):
+    if name not in recursion.random or not is_linear(recursion, name):
         return found
     for index in program.indices:
         if index.stop - index.start > 1 and any(_own(part, index.name) for part in recursion.parts.of(name)):
@@ -153,7 +153,8 @@ def heads(program: Netsor, recursion: NumericRecursion, name: str) -> Heads:
                 rest = [part for part in smaller.parts.of(name) if not _own(part, index.name)]
                 known = not found.sizes or len(rest) == len(found.rest)
                 same = _said(found.recursion, name) == _said(smaller, name)  # as not of a mean
-                if known and same and _Families(found.recursion, name, index.name).alike:
+                families = _Families(found.recursion, name, index.name)
+                if known and same and families.alike and families.random:
                     program = fewer
                     found = Heads(smaller, name, {**found.sizes, index.name: index.stop - index.start}, rest)
     return found
@@ -186,11 +187,17 @@ class _Families:
     """
 
     def __init__(self, recursion: NumericRecursion, name: str, index: str) -> None:
-        self.recursion, self.netsor = recursion, recursion.netsor
+        self.recursion, self.netsor, self.name = recursion, recursion.netsor, name
         self.places: dict[str, int] = {}
         self.weights: set[str] = set()
         self.outside: set[str] = set()  # what is read besides
         self.alike = all(self._of_head(part, index) for part in recursion.parts.of(name)) and self._apart(name, index)
+
+    @property
+    def random(self) -> bool:
+        """Whether all that is random belongs to heads: behind a layer of scores heads share its moments."""
+        shared = upstream(self.netsor, [self.name]) & self.recursion.random - self.places.keys() - {self.name}
+        return not (self.recursion.layered and shared)
 
     def _of_head(self, part: WeightedFunction, index: str) -> bool:
         own = [*_own(part, index), ""]
