@@ -308,7 +308,8 @@ class Calculus:
             found = _tidy(found, low=max(found.low, low), high=min(found.high, high))
         self._known = before
         steep = found.modulus == INF and found.growth < INF and found.real
-        if steep and found.depends == {"given average"} and all(map(_continuous, walk(expr))):
+        calls = (ATOMS[node.atom] for node in walk(expr) if isinstance(node, Call))
+        if steep and found.depends == {"given average"} and all(a.continuous or a.name == "divide" for a in calls):
             found = _tidy(found, modulus=0.0)  # averages converge given the scores, and so does what is continuous
         if found.averages and (found.growth or found.modulus or found.partial):
             need = f"{expr} is finite and smooth at the limiting value of the averages", expr
@@ -545,11 +546,6 @@ class Calculus:
             return Fault(statement.target, position, "the value is -inf where it is masked", True)
         fault = found.rough if name == "pseudo-Lipschitz" else found.wild
         return fault or Fault(statement.target, position, "nothing is known of it")
-
-
-def _continuous(node: Expr) -> bool:
-    """Whether a part is continuous wherever it is a real number."""
-    return not isinstance(node, Call) or bool(ATOMS[node.atom].continuous) or node.atom == "divide"
 
 
 def _meet(one: Known, two: Known) -> dict[Expr, Interval]:

@@ -236,18 +236,15 @@ class Structure:
             bound = dict(read_by.bound)
             system.variables(ranges | bound, [*_indices(self.netsor.body[read_by.dot].target), *bound], inner)
             target = [marked(slot, mark) for slot in product.target.slots]
-            system.all_equal(self._member(system, read_by.reference, inner), target)
-        return self._member(system, product.weight, mark)
+            read = system.member(self.netsor.families[read_by.reference.name], read_by.reference, inner)
+            system.all_equal(read, target)
+        return system.member(self.netsor.families[product.weight.name], product.weight, mark)
 
     def product(self, position: int) -> MatMul:
         """The MatMul at a position."""
         statement = self.netsor.body[position]
         assert isinstance(statement, MatMul)
         return statement
-
-    def _member(self, system: System, reference: Variable, mark: str) -> list[Affine]:
-        """The member that a reference reads, whose indices carry a mark."""
-        return system.member(self.netsor.families[reference.name], [marked(slot, mark) for slot in reference.slots])
 
 
 def _indices(reference: Variable) -> list[str]:

@@ -50,9 +50,9 @@ class System:
         """Ask for forms to be equal, one by one."""
         self.equations += [a - b for a, b in zip(some, others, strict=True)]
 
-    def member(self, family: Family, slots: Iterable[Affine]) -> list[Affine]:
-        """The member that is read where these forms stand: slots may wrap; beyond a boundary of zeros there is none."""
-        found = []
+    def member(self, family: Family, reference: Variable, mark: str) -> list[Affine]:
+        """The member that is read, with marked indices: slots may wrap; beyond a boundary of zeros there is none."""
+        found, slots = [], [marked(slot, mark) for slot in reference.slots]
         for slot, span, rule in zip(slots, family.ranges, family.boundaries or repeat(""), strict=False):
             read = slot
             if rule == "wrap":  # slot = member + rounds * size

@@ -73,9 +73,6 @@ class FamilyHandle:
         return self.name
 
 
-Handle = Variable | FamilyHandle
-
-
 class Builder:
     """A program under construction; every call declares one thing and checks it at once.
 
@@ -154,7 +151,7 @@ class Builder:
             return IndexValue(name)
         if name in self._draft.constant:
             return FamilyHandle(self, name, count, constant=True) if count else Constant(name)
-        return self._handle(name, count)
+        return FamilyHandle(self, name, count) if count else Variable(name)
 
     # -- declarations -------------------------------------------------------------------------------------------
 
@@ -261,9 +258,6 @@ class Builder:
         counts = dict.fromkeys(draft.index, 0) | {entry.name: len(entry.indices) for entry in declared}
         return counts | self._announced | {s.target.name: len(s.target.slots) for s in draft.body}
 
-    def _handle(self, name: str, count: int) -> Handle:
-        return FamilyHandle(self, name, count) if count else Variable(name)
-
     def _declare(self, section: str, text: str, given: Mapping[str, Any]) -> Any:
         """Add an index, initial vectors or weights, from the options of an entry."""
         called = {"indices": "an index", "initial": "an initial vector", "weights": "a weight"}[section]
@@ -314,7 +308,7 @@ class Builder:
         partial = {s.target.name for s in body if any(not slot.terms for slot in s.target.slots)}
         check_last(replace(self._draft, body=body), {*self._announced, *partial})
         self._change(body=body)
-        return self._handle(left.name, len(left.slots))
+        return self[left.name]
 
     def _readable(self, expr: Expr, names: Names, span: Span) -> None:
         """Every program can be written to a file: refuse what could not be read back."""

@@ -148,9 +148,11 @@ def fail(message: str, span: Span = Span(), fix: str = "", kind: type[ProgramErr
     return kind(Problem(message, span, fix))
 
 
-def in_order(problems: Iterable[Problem]) -> list[Problem]:
-    """Each problem once, in the order of the text."""
-    return sorted(dict.fromkeys(problems), key=lambda problem: (problem.span.line, problem.span.column))
+def refuse(problems: Iterable[Problem]) -> None:
+    """Raise ProgramError if there are problems, with each once, in the order of the text."""
+    found = sorted(dict.fromkeys(problems), key=lambda problem: (problem.span.line, problem.span.column))
+    if found:
+        raise ProgramError(found)
 
 
 def shorten(text: str) -> str:

@@ -309,7 +309,8 @@ def _reduced(expr: Reduction, scope: Scope) -> Open:
         local = replace(scope, ranges={**scope.ranges, **full})
     inner = evaluate(expr.arg, local)
     axes = union(inner.axes, expr.indices)
-    data = broadcast(inner, axes, _sizes(inner, local))
+    sizes = {name: stop - start for name, (start, stop) in local.ranges.items()}
+    data = broadcast(inner, axes, sizes | dict(zip(inner.axes, inner.data.shape, strict=True)))
     positions = tuple(axes.index(name) for name in expr.indices)
     result = REDUCTIONS[expr.reducer].numpy(data, positions)
     if expr.removes:
@@ -331,11 +332,6 @@ def overflow(statement: Nonlin, value: Open) -> str:
     what = statement.span.text or str(statement)
     reason = "it overflows, or leaves the domain of a function (log, sqrt, division)"
     return f"{what} took values that are not finite numbers: {reason}"
-
-
-def _sizes(value: Open, scope: Scope) -> dict[str, int]:
-    sizes = {name: stop - start for name, (start, stop) in scope.ranges.items()}
-    return sizes | dict(zip(value.axes, value.data.shape, strict=True))
 
 
 def _sum(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:

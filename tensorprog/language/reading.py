@@ -21,7 +21,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from tensorprog.language.data_files import DataError, read_array
-from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, in_order, shorten
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, refuse, shorten
 from tensorprog.language.expr import Number
 from tensorprog.language.ir import ConstantDef, Netsor, Statement, Table
 from tensorprog.language.parse import Names, parse_statement
@@ -193,11 +193,6 @@ class _FileReader:
         except ProgramError as error:
             self.problems += [p if p.span.line else replace(p, span=self.span(node)) for p in error.problems]
 
-    def done(self) -> None:
-        """The end of a phase."""
-        if self.problems:
-            raise ProgramError(in_order(self.problems))
-
     def each(self, section: str, given: Given, make: Callable[..., Any]) -> tuple[Any, ...]:
         """What is made of the entries of a section: from the name, the indices, the value and the place of each."""
         found = []
@@ -277,7 +272,7 @@ class _FileReader:
         sections = {name: value for name, (_, value) in self.entries(root, "section", SECTIONS).items()}
         missing = [] if self.problems else [name for name in REQUIRED if name not in sections]
         self.problems += [Problem(f"the section {n}: is missing", Span(self.file), REQUIRED[n]) for n in missing]
-        self.done()
+        refuse(self.problems)
         given = {key: self.entries(sections.get(key), f"entry of {key}") for key in DECLARING}
         run = self.entries(sections.get("run"), "run option", RUN_KEYS)
         train = self.entries(sections.get("train"), "train option", TRAIN_KEYS)
@@ -287,16 +282,16 @@ class _FileReader:
             with self.guard(node or root):
                 if node is not None and (node.value or key == "program"):
                     parts[part] = one_line(self.value(node, key), key)
-        self.done()
+        refuse(self.problems)
         short = [re.split(r"\W", key, maxsplit=1)[0] for key in given["constants"]]
         self.names = Names(dict.fromkeys(short), frozenset(given["indices"]))
         tables = {key: entry for key, entry in given["constants"].items() if "[" in key}
         numbers = {key: entry for key, entry in given["constants"].items() if key not in tables}
         self.check_overrides(numbers)
         scalars = self.each("constants", numbers, self.constant)
-        self.done()
+        refuse(self.problems)
         parts["indices"] = self.each("indices", given["indices"], self.entry)
-        self.done()
+        refuse(self.problems)
         for section in ("widths", "fixed_widths"):
             parts["places"] |= {width: self.span(key) for width, (key, _) in given[section].items()}
             parts[section] = self.each(section, given[section], self.width)
@@ -315,13 +310,13 @@ class _FileReader:
             outputs = self.items(sections["outputs"], "outputs: is a list of names", "outputs: [y]")
             parts["places"] |= {self.value(item, "an output"): self.span(item) for item in outputs}
             parts["outputs"] = tuple(self.value(item, "an output").strip() for item in outputs)
-        self.done()
+        refuse(self.problems)
         body = self.items(sections["body"], "body: is a list of statements", "- u[i] = MatMul(W[i], h)")
         parts["body"] = self.body(body[: MAX_STATEMENTS + 1])
-        self.done()
+        refuse(self.problems)
         netsor = Netsor(**parts)
         self.trained(netsor, train)
-        self.done()
+        refuse(self.problems)
         return netsor
 
     def items(self, node: Node, said: str, fix: str) -> list[Node]:
@@ -339,7 +334,7 @@ class _FileReader:
             elif isinstance(value, bool) or plain_number(str(value)) is None:
                 said = f"{name}={value!r} is not a number that can be set"
                 self.problems.append(Problem(said, fix=f"--set {name}=2, or {name}=2 in Python"))
-        self.done()
+        refuse(self.problems)
 
     def constant(self, _: str, name: str, indices: tuple[str, ...], node: Node, span: Span) -> ConstantDef:
         """A number, made of the constants above it, or replaced; over indices a list, an expression or a file."""

@@ -183,14 +183,6 @@ def steps_of(entries: Sequence[int | Loop]) -> int:
     return sum((e.stop - e.start) * steps_of(e.body) if isinstance(e, Loop) else 1 for e in entries)
 
 
-def rearranged(
-    body: Sequence[Statement], ranges: Mapping[str, Range], boundaries: Mapping[str, Sequence[str]]
-) -> list[int]:
-    """Positions as they are or, if something would be used before it is bound, in the order of a schedule."""
-    order, problems = schedule(body, ranges, boundaries)
-    return [*positions(order)] if problems else list(range(len(body)))
-
-
 def upstream(netsor: Draft, names: Iterable[str]) -> frozenset[str]:
     """Families that some families depend on, these too, through vectors that are multiplied as well."""
 

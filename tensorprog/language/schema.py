@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -284,12 +284,13 @@ def make_initial(name: str, indices: tuple[str, ...], given: Mapping[str, Any], 
     return Initial(name, indices, mean, cov, given.get("data"), width, span)
 
 
-def make_weight(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Weight:
-    """Weights from their options."""
-    return Weight(name, indices, given.get("variance", Number(1)), given.get("shape", ("n", "n")), span)
-
-
-MAKERS = {"indices": make_index, "initial": make_initial, "weights": make_weight}
+MAKERS: dict[str, Callable[..., Any]] = {
+    "indices": make_index,
+    "initial": make_initial,
+    "weights": lambda name, indices, given, span=Span(): Weight(
+        name, indices, given.get("variance", Number(1)), given.get("shape", ("n", "n")), span
+    ),
+}
 
 
 def options_of(record: Index | Initial | Weight) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, in_order, shorten
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, refuse, shorten
 from tensorprog.language.evaluate import index_array
 from tensorprog.language.expr import (
     COMPARISONS,
@@ -75,19 +75,19 @@ def validate(netsor: Draft) -> tuple[Mapping[str, Family], tuple[Problem, ...]]:
     checker = _Checker(netsor)
     checker.declarations()
     checker.definitions()
-    checker.done()
+    refuse(checker.problems)
     for statement in netsor.body:
         checker.right_side(statement)
-    checker.done()
+    refuse(checker.problems)
     checker.widths()
     boundaries = {name: family.boundaries for name, family in checker.families.items()}
     checker.problems += schedule(netsor.body, netsor.ranges, boundaries)[1]
     checker.outputs()
-    checker.done()
+    refuse(checker.problems)
     for statement in netsor.body:
         if isinstance(statement, Nonlin):
             checker.masks(statement)
-    checker.done()
+    refuse(checker.problems)
     return checker.families, _unused(netsor)
 
 
@@ -95,7 +95,7 @@ def check_declarations(draft: Draft) -> None:
     """Raise ProgramError for mistakes in declarations, with all of the first phase that has any."""
     checker = _Checker(draft)
     checker.declarations()
-    checker.done()
+    refuse(checker.problems)
 
 
 def check_last(draft: Draft, later: Collection[str]) -> None:
@@ -110,7 +110,7 @@ def check_last(draft: Draft, later: Collection[str]) -> None:
     checker.right_side(draft.body[-1])
     if not checker.problems and not later:
         checker.widths()
-    checker.done()
+    refuse(checker.problems)
 
 
 class _Checker:
@@ -128,11 +128,6 @@ class _Checker:
             self.problems.append(Problem(message, span, fix))
         return bool(condition)
 
-    def done(self) -> None:
-        """The end of a phase."""
-        if self.problems:
-            raise ProgramError(in_order(self.problems))
-
     def slots(self, names: Iterable[str]) -> tuple[tuple[Range, ...], tuple[str, ...]]:
         """Ranges and boundary rules of several indices."""
         indices = [self.netsor.index[name] for name in names]
@@ -147,10 +142,10 @@ class _Checker:
     def declarations(self) -> None:
         """Names, then constants, then vectors and weights with their numbers."""
         self.names()
-        self.done()
+        refuse(self.problems)
         for constant in self.netsor.constants:
             self.constant(constant)
-        self.done()
+        refuse(self.problems)
         self.declared()
         for entry in () if self.problems else self.netsor.initial:
             self.initial(entry)
@@ -240,15 +235,8 @@ class _Checker:
         """The values over the indices; None if there are none, or too many to look at."""
         shape, before = self.shape(indices), len(self.problems)
         if isinstance(value, Table):
-            return (
-                value.array
-                if self.need(
-                    value.shape == shape,
-                    f"{what} has shape {value.shape}, but its indices [{','.join(indices)}] ask for {shape}",
-                    span,
-                )
-                else None
-            )
+            said = f"{what} has shape {value.shape}, but its indices [{','.join(indices)}] ask for {shape}"
+            return value.array if self.need(value.shape == shape, said, span) else None
         self.sized(value, indices, what, span)
         known = len(self.problems) == before and math.prod(shape) <= MAX_CHECKED
         return index_array(self.netsor, value, indices) if known else None
@@ -378,42 +366,38 @@ class _Checker:
                 did_you_mean(str(expr), [*self.netsor.constant, *bound], ""),
             )
             return
-        if isinstance(expr, Variable | Constant):
-            self.reference(expr, bound, span)
-        elif isinstance(expr, IndexValue):
-            self.is_bound(expr.name, bound, span)
-        elif isinstance(expr, Call):
-            self.call(expr, place)
-        elif isinstance(expr, Reduction):
-            shown, removes = f"{expr.reducer}[{','.join(expr.indices)}]", expr.removes
-            for name in expr.indices:
-                self.need(
-                    (name in bound) != removes,
-                    f"{shown} hides the index {name}, which is bound outside already"
-                    if removes
-                    else f"{shown} keeps the index {name}, so it must be on the left or summed outside",
-                    place,
-                    "" if removes else f"sum[{name}]({shown}(...) * ...)",
-                )
-            self.operands([expr.arg], place)
-            bound = {*bound, *expr.indices}
+        match expr:
+            case Variable() | Constant():
+                self.reference(expr, bound, span)
+            case IndexValue(name):
+                self.is_bound(name, bound, span)
+            case Call():
+                self.call(expr, place)
+            case Reduction(reducer, indices, arg):
+                shown = f"{reducer}[{','.join(indices)}]"
+                for name in indices:
+                    if expr.removes:
+                        said = f"{shown} hides the index {name}, which is bound outside already"
+                        self.need(name not in bound, said, place)
+                    else:
+                        said = f"{shown} keeps the index {name}, so it must be on the left or summed outside"
+                        self.need(name in bound, said, place, f"sum[{name}]({shown}(...) * ...)")
+                self.operands([arg], place)
+                bound = {*bound, *indices}
         for child in expr.children:
             self.expression(child, bound, span, what)
 
     def call(self, node: Call, span: Span) -> None:
         """Comparisons stand in conditions only, exponents are bounded, and numbers are finite."""
-        if node.atom in LOGICAL:
-            self.need(all(map(_is_condition, node.args)), "& and | join comparisons", span, "(a < b) & (c < d)")
-        elif node.atom == "where":
-            self.need(
-                _is_condition(node.args[0]),
-                "where(condition, x, y) needs a comparison as its condition",
-                span,
-                "where(j <= i, x, y)",
-            )
-            self.operands(node.args[1:], span)
-        else:
-            self.operands(node.arguments, span)
+        match node:
+            case Call("logical_and" | "logical_or", args):
+                self.need(all(map(_is_condition, args)), "& and | join comparisons", span, "(a < b) & (c < d)")
+            case Call("where", (condition, *branches)):
+                said = "where(condition, x, y) needs a comparison as its condition"
+                self.need(_is_condition(condition), said, span, "where(j <= i, x, y)")
+                self.operands(branches, span)
+            case _:
+                self.operands(node.arguments, span)
         if all(
             isinstance(part, Call | Number) or (isinstance(part, Constant) and not part.slots) for part in walk(node)
         ):

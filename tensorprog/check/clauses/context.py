@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from tensorprog.check.rewrites import Rewritten
 from tensorprog.check.signs import coordinatewise
 from tensorprog.language.errors import Problem
 from tensorprog.language.expr import Expr, Number, Variable, replace_variables, slots_of
-from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
+from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 
 SAKAI = "Sakai et al. 2025, Theorem 1"
 ASSUMPTION = "Sakai et al. 2025, Assumption 1"
@@ -165,9 +166,9 @@ class Context:
 
         `apart` is the index of a recurrence of which the second is in a later round.
         """
-        two = self.written_product(second)
+        two = self.source(second)
         advice = f"give {two.target} a weight of its own" + (f" for each {apart}" if apart and first == second else "")
-        weights = (self.weight(self.written_product(first).weight.name),)
+        weights = (self.weight(self.source(first).weight.name),)
         return self.finding(verdict, (second, first), message, advice, NOT_COVERED, ways, weights)
 
     def weight(self, name: str) -> str:
@@ -177,15 +178,10 @@ class Context:
         indices |= {entry.name: entry.indices for entry in self.written.weights}
         return str(Variable(known, slots_of(indices[known])))
 
-    def source(self, position: int) -> Statement:
-        """The statement as written that a statement comes from, or itself where that is a declaration."""
-        return self._written.get(self.text(position), self.netsor.body[position])
-
-    def written_product(self, position: int) -> MatMul:
-        """The MatMul as written that a MatMul comes from, or itself where that is a declaration."""
-        statement = self.source(position)
-        assert isinstance(statement, MatMul)
-        return statement
+    def source(self, position: int) -> Any:
+        """The statement as written that a statement comes from, of its kind, or itself where that is a declaration."""
+        written = (s for s in self.written.body if str(s.target) == self.text(position))
+        return next(written, self.netsor.body[position])
 
     @cached_property
     def zeros(self) -> frozenset[int]:
@@ -228,10 +224,6 @@ class Context:
     def operands(self) -> tuple[Operand, ...]:
         """The operands of these scores."""
         return tuple(chain.from_iterable(self.sides.values()))
-
-    @cached_property
-    def _written(self) -> Mapping[str, Statement]:
-        return {str(s.target): s for s in self.written.body}
 
     def chain_text(self, chain: tuple[int, ...]) -> str:
         """A chain of statements as text, by what they come from in the program as written."""

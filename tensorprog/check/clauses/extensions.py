@@ -75,7 +75,7 @@ def _met(check: Context, first: Operand, second: Operand) -> Iterator[Finding]:
         return
     behind = layers[0] < layers[1] or (recurrent and layers[0] == layers[1] and first.dot < second.dot)
     for verdict, _, apart in _used_twice(check, first.definer, second.definer, behind):
-        old, new = check.written_product(first.definer), check.written_product(second.definer)
+        old, new = check.source(first.definer), check.source(second.definer)
         where = f" at a later {apart}" if apart else ""
         may = "is used" if verdict is FAILS else "may be used"
         message = (
@@ -176,7 +176,7 @@ def _behind_fixed(check: Context) -> Iterator[Finding | Claim]:
                 behind.append(position)
     for maker, position in product(structure.finite, behind):
         for verdict, place, index in _used_twice(check, maker, position, maker in structure.ancestors(position)):
-            one, two = check.written_product(maker), check.written_product(position)
+            one, two = check.source(maker), check.source(position)
             message = (
                 f"{one.matrix} makes {one.target}, a vector of finite width, and is used again behind it"
                 f"{shown_place(place)}, for {two.target}: given the first, {two} is no fresh Gaussian vector"

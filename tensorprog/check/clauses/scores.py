@@ -24,7 +24,7 @@ from tensorprog.check.facts import PROPERTIES
 from tensorprog.check.graph import Operand
 from tensorprog.check.overlaps import FAILS, HOLDS, Verdict
 from tensorprog.check.signs import beside_transposes, both_ways, independence
-from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement
+from tensorprog.language.ir import Dot, MatMul, Nonlin
 
 COORDINATEWISE = "coordinatewise operands"
 EXACT = 1e-9  # an error that is rounding
@@ -41,7 +41,6 @@ def _mean_of(check: Context, position: int) -> tuple[bool, str]:
     All parts of one score have one mean.
     """
     dot = check.source(position)
-    assert isinstance(dot, Dot)
     product = f"E[Z^{dot.left} Z^{dot.right}]"
     mean = check.numbers.mean(check.written, dot)
     known = "which is not known" if mean is None else _told(mean, product)
@@ -60,9 +59,8 @@ def _told(mean: ScoreMean, product: str) -> str:
     return f"and {product} is {mean.value:.4g}{shown_place(mean.place)}{given}"
 
 
-def _average_fix(dot: Statement) -> str:
+def _average_fix(dot: Dot) -> str:
     """The score as an average."""
-    assert isinstance(dot, Dot)
     return f"an average: {replace(dot, scale='1/n')}"
 
 
@@ -202,7 +200,7 @@ def dedicated(check: Context) -> Iterator[Finding]:
             if verdict is HOLDS or (len(ways) == 2 and other not in before):
                 continue
             done.add(other)
-            one, two = check.written_product(maker.definer), check.written_product(other)
+            one, two = check.source(maker.definer), check.source(other)
             may = "makes" if verdict is FAILS else "may make"
             message = (
                 f"clause (a): {two.matrix} {may} {two.target}, which is no operand of a score, and {one.matrix} makes "
@@ -228,8 +226,7 @@ def different(check: Context) -> Iterator[Finding]:
 
 
 def _tied(check: Context, left: Operand, right: Operand, verdict: Verdict, witness: dict[str, int]) -> Finding:
-    one, two, dot = check.written_product(left.definer), check.written_product(right.definer), check.source(left.dot)
-    assert isinstance(dot, Dot)
+    one, two, dot = check.source(left.definer), check.source(right.definer), check.source(left.dot)
     alone = one.target == two.target
     pair = f"both operands, {dot.left} and {dot.right}," if alone else f"{one.target} and {two.target}"
     grows, why = _mean_of(check, left.dot)

@@ -27,7 +27,7 @@ from tensorprog.language.expr import (
     walk,
 )
 from tensorprog.language.ir import ConstantDef, Dot, Index, MatMul, Netsor, Nonlin, Range, Statement, Weight
-from tensorprog.language.schedule import rearranged
+from tensorprog.language.schedule import positions, schedule
 
 MAX_TOTAL = 80_000  # nodes of all expressions together, as far as writing out makes them: a program is to fit a file
 
@@ -253,7 +253,8 @@ class Editor:
         for position, statement in enumerate(self.netsor.body):
             entries += self._before.get(position, ())
             entries.append((self.changed.get(position, statement), self.origin[position]))
-        order = rearranged([statement for statement, _ in entries], self._ranges, self.netsor.boundaries)
+        loops, disordered = schedule([statement for statement, _ in entries], self._ranges, self.netsor.boundaries)
+        order = [*positions(loops)] if disordered else range(len(entries))
         made = replace(
             self.netsor,
             body=tuple(entries[position][0] for position in order),
