@@ -89,6 +89,7 @@ def train(
     momentum: float | None = None,
     decay: float | None = None,
     batches: Sequence[Sequence[int]] | None = None,
+    optimizer: str = "sgd",
     samples: int = 100,
     seed: int = 0,
     max_memory: str | int = "2GiB",
@@ -117,6 +118,11 @@ def train(
     Source    Yang & Hu 2021 (arXiv 2011.14522); coordinate checks as in Yang et al. 2022 (arXiv 2203.03466)
     """
     xarray = need_package("xarray", "coordinate checks", "sweep")
+    if optimizer != "sgd":
+        said = f"{optimizer} is no program: what divides entries of matrices by their sizes is no sum of outer products"
+        raise fail(
+            said, fix='tp.exponents(P, optimizer="adam") has its powers of n; here "sgd", with momentum and decay'
+        )
     netsor = netsor_of(program, "train")
     options = {key: value for key, value in netsor.train if targets is None or key != "loss"}
     given = {"steps": steps, "rate": lr, "loss": loss, "rates": rates, "momentum": momentum, "decay": decay}
