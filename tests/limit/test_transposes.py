@@ -167,6 +167,12 @@ def test_formulas_have_the_values_of_the_numbers(text: str, names: str) -> None:
         assert (np.abs(found - value) <= 2 * error + 1e-9).all(), name
 
 
+def test_first_orders_of_a_matrix_beside_its_transpose_are_refused() -> None:
+    for P, output in ((tp.load("hopfield"), "z[0]"), (tp.backward(tp.load("mlp")), "grad_x[0]")):
+        with pytest.raises(tp.NotCompiledError, match="both ways"):
+            P.limit().correction("variance", output)
+
+
 def test_formulas_show_onsager_terms_by_their_name() -> None:
     law = tp.load("autoencoder_tied").limit(symbolic=True)
     assert r"\hat{y}" in law.latex() and "The coefficient of an Onsager term" in law.latex()

@@ -89,6 +89,8 @@ EXPECTED = {
     "amp_lasso": SEVERAL,
     "power_iteration": SEVERAL,
     "autoencoder_tied": TURNED,
+    "hopfield": TURNED,
+    "tied_embedding": Expected("extension", frozenset({"iterated layers"})),
     "mup_mlp": AVERAGES,
     "sp_mlp": Expected("extension", frozenset({"coordinatewise operands"})),
     "attention_tied": outside("weights of one score differ", "diverges"),

@@ -189,15 +189,16 @@ def bounded(check: Context) -> Iterator[Finding]:
 def dedicated(check: Context) -> Iterator[Finding]:
     """Clause (a): a weight that makes a score operand makes nothing else, but with its transpose behind the scores."""
     made = makers(check.operands)
-    before = check.structure.ancestors(*check.structure.scores)
+    before, behind = check.structure.ancestors(*check.structure.scores), dict[int, None]()
     done = {maker.definer for maker in made}  # these, and what was told
     for maker in made:
         for other in check.structure.uses[check.structure.product(maker.definer).weight.name]:
             if other in done:
                 continue
             verdict, witness = check.structure.same_member(maker.definer, other, read_by=maker)
-            ways = {check.structure.product(position).transposed for position in (maker.definer, other)}
-            if verdict is HOLDS or (len(ways) == 2 and other not in before):
+            turned = check.structure.product(maker.definer).transposed != check.structure.product(other).transposed
+            if verdict is HOLDS or (turned and other not in before):
+                behind |= {other: None} if verdict is not HOLDS else {}
                 continue
             done.add(other)
             one, two = check.source(maker.definer), check.source(other)
@@ -208,6 +209,9 @@ def dedicated(check: Context) -> Iterator[Finding]:
                 " A weight that makes a score operand may make nothing else"
             )
             yield check.used_again(verdict, maker.definer, other, message, [(maker.definer, maker.dot)])
+    if behind and len(done) == len({maker.definer for maker in made}):
+        said = "clause (a): the weights that make score operands make nothing else, but for transposed products behind"
+        yield check.finding("holds", tuple(behind), f"{said} the scores")
 
 
 @rule(
@@ -271,6 +275,8 @@ def transposes(check: Context) -> Iterator[Finding | Claim]:
             "does not depend on that",
             source=GRADIENTS,
         )
+        if check.structure.scores:
+            yield Claim("transposes", "proved", f"{', '.join(independent.weights)}: independent of their transposes")
         return
     found = both_ways(check.structure, check.structure.relevant)
     beside = beside_transposes(check.structure)

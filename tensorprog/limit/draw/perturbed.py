@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.check.graph import Structure
+from tensorprog.check.signs import both_ways
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine, Call, variables, walk
@@ -187,6 +189,10 @@ def not_compiled_yet(statement: Any, what: str) -> NotCompiledError:
 
 
 def _refuse(netsor: Netsor, needed: Collection[str], program: Netsor) -> None:
+    structure = Structure.of(program)
+    for _, _, position, _ in both_ways(structure, structure.relevant):
+        statement = structure.product(position)
+        raise not_compiled_yet(statement, f"the first order in 1/n of what {statement.weight} makes both ways")
     for initial in program.initial:
         if initial.grid and initial.name in needed:
             raise NotCompiledError(
