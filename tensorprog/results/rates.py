@@ -67,7 +67,7 @@ def fit(width: Sequence[int], values: ArrayLike, errors: ArrayLike) -> Rate:
     Raises    ProgramError if fewer than two widths stand out from the noise
     """
     from scipy.optimize import curve_fit
-    from scipy.stats import chi2
+    from scipy.special import chdtrc
 
     n, d = np.asarray(width, dtype=np.float64), np.asarray(values, dtype=np.float64)
     mean, repeats = d.mean(axis=1), d.shape[1]
@@ -92,7 +92,7 @@ def fit(width: Sequence[int], values: ArrayLike, errors: ArrayLike) -> Rate:
         power, x, y, (start, slope), error[use], absolute_sigma=True, jac=slopes, ftol=1e-14, xtol=1e-14
     )  # fmt: skip
     misfit, degrees = float((((y - power(x, a, b)) / error[use]) ** 2).sum()), len(x) - 2
-    p = float(chi2.sf(misfit, degrees)) if degrees else math.nan
+    p = float(chdtrc(degrees, misfit)) if degrees else math.nan
     used, left_out = (tuple(int(k) for k in n[which]) for which in (use, ~use))
     return Rate(float(b), math.sqrt(covariance[1, 1]), math.exp(a), misfit, degrees, p, used, left_out)
 
