@@ -197,7 +197,7 @@ def test_the_command_prints_an_object_or_tables(tp: Tp) -> None:
             assert row["limit_kurtosis"] == pytest.approx(3)
     assert sorted(found["files"]) == ["convergence-c=1.png", "convergence-c=4.png", "sweep.csv", "sweep.nc"]
     code, out, err = tp(*words)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, "cells of the sweep\n")
     assert "small: y[0], c=1" in out
     assert out.count("\nlimit") == 2
     assert "means over 3 repeats of 1,000 networks" in out
