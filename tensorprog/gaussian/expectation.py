@@ -44,8 +44,6 @@ PAIRS, LAWS = 1 << 15, 1 << 12  # pairs, and laws of one variable or pairs on pa
 MANY = 1 << 14  # laws of a function with closed forms that are not looked through for equal ones
 # relative errors of laws up to this pass on as they are; what larger ones do is seen by differences
 PASSED = 1e-10
-# distance from a kink at which a jump is looked for, relative to the place of the kink, or absolute at 0
-NEAR, NEAR_ZERO = 1e-7, 1e-100
 UNIT = Elementary(1.0, 1.0, 0.0, (), ())  # the function that is 1
 
 
@@ -280,15 +278,6 @@ class _Laws:
         return elementary(self.f) if usual else None
 
     @cached_property
-    def jumps(self) -> bool:
-        """Whether f jumps at a kink: then it changes as much close to the kink as eight times further away."""
-        places = np.where(np.isfinite(self.f.kinks), self.f.kinks, 0.0)
-        step = np.where(places == 0, NEAR_ZERO, NEAR * np.abs(places))
-        with np.errstate(all="ignore"):
-            near, far = (np.abs(self.f.call(places + k * step) - self.f.call(places - k * step)) for k in (1, 8))
-        return bool(places.size and np.any(near > far / 2))
-
-    @cached_property
     def series(self) -> HermiteSeries | None:
         """The Hermite coefficients for all laws."""
         return hermite_series(self.function, self.mu, self.sd)
@@ -426,7 +415,7 @@ class _Pairs:
         still = centred & _zero(one.f, two.f, *means, np.where(error > 0, 1.0, cov))
         turned, moved = np.where(still, 0.0, turned), np.where(still, 0.0, moved)
         known = (turned == 0) & (moved == 0)
-        uncertain = (moved > PASSED) | (turned > PASSED) | (~known & (one.jumps and two.jumps))
+        uncertain = (moved > PASSED) | (turned > PASSED) | (~known & (one.f.jumps and two.f.jumps))
         same = self.diagonal & (means[0] == means[1]) & (var == two.var[self.second]) & (var == cov)
         passed = fixed._passed_on(turned, moved, same & centred, slopes)
         result = Estimate(found.value, found.error + passed)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from math import comb
 from threading import Lock
@@ -23,6 +24,8 @@ __all__ = [
 
 MOST_TERMS = 60  # that a product has more than its longer factor
 
+# distance from a kink at which a jump is looked for, relative to the place of the kink, or absolute at 0
+NEAR, NEAR_ZERO = 1e-7, 1e-100
 SQRT_2PI = float(np.sqrt(2 * np.pi))
 
 KINDS = ("one", "step", "erf", "exp", "sin", "cos", "gaussian")
@@ -95,6 +98,15 @@ class RealFunction:
         plain = all(t.kind == "one" or (t.kind == "step" and not np.any(t.shift)) for t in terms)
         powers = {t.power for t in terms}
         return powers.pop() if plain and len(powers) == 1 else 0
+
+    @cached_property
+    def jumps(self) -> bool:
+        """Whether it jumps at a kink: then it changes as much close to the kink as eight times further away."""
+        places = np.where(np.isfinite(self.kinks), self.kinks, 0.0)
+        step = np.where(places == 0, NEAR_ZERO, NEAR * np.abs(places))
+        with np.errstate(all="ignore"):
+            near, far = (np.abs(self.call(places + k * step) - self.call(places - k * step)) for k in (1, 8))
+        return bool(places.size and np.any(near > far / 2))
 
     def affine(self, a: Array | float, b: Array | float = 0.0) -> RealFunction:
         """x -> f(a x + b), without parity and terms.

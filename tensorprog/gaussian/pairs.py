@@ -11,10 +11,11 @@ Sums and products of such matrices, and E f(X) f(Y) as a function of the covaria
 and products of estimates K +- E give their bounds.  Of the latter, with r the largest relative error of a variance, and
 as the derivative by the covariance is E f'(X) f'(Y),
 
-    E' = E E f'(X)^2 + r (3 E (X f'(X))^2 + E f(X)^2) / 2 + rounding
+    E' = (E + r K) E f'(X)^2 + r (E (X f'(X))^2 + E f(X)^2) / 2 + rounding
 
 No correlation of f(X) and f(Y), less their means, is larger than that of X and Y (Gebelein 1941): so a bound on all
-correlations is known before any of them, and with it what a series leaves out, and how steep an arc sine is.
+correlations is known before any of them, and with it what a series leaves out, and how steep an arc sine is.  Single
+pairs whose correlations are too close to 1 for a series are taken apart.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
+from tensorprog.gaussian.expectation import cross
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.kernels import Elementary, elementary, kernel, ordinary, values
 from tensorprog.gaussian.series import ENOUGH, LEFT, ProductSeries, hermite_series
 
 Array = NDArray[Any]
+Places = NDArray[np.intp]
 
 __all__ = ["Pairs"]
 
@@ -44,6 +47,7 @@ ROUNDING = 1e-10  # relative errors of variances up to this are passed on by der
 DEEP = 100  # operations that wait for each other
 STEEPEST = 1e3  # slope of the arc sine at the largest correlation at which a jump has a derivative still
 STEP = 1e-5  # of variances, relatively, for derivatives
+SAFE = 1.25  # of derivatives of variances by coefficients, of which there are finitely many
 ALIKE = 16  # errors that differ by less are given as the largest
 
 
@@ -96,6 +100,8 @@ class Pairs:
         def fill(place: tuple[slice, slice]) -> None:
             with np.errstate(all="ignore"):
                 found = self.tile(*place, {})
+            if place[0] == place[1]:
+                found = np.tril(found) + np.tril(found, -1).T
             value[place[::-1]] = found.T
             value[place] = found
 
@@ -146,7 +152,8 @@ class Pairs:
             return None
         mean, growth, slope, turned = found.mean, found.growth, found.slope, found.turned
         value = found.value
-        passed = self.bounds.error * slope + relative.max(initial=0.0) * (3 * turned + value) / 2
+        moved = relative.max(initial=0.0)
+        passed = (self.bounds.error + moved * var) * slope + moved * (turned + value) / 2
         diagonal, bounds = (Estimate(value, found.rounding + each) for each in (relative * growth, passed))
 
         def tile(rows: slice, columns: slice, known: dict[int, Array]) -> Array:
@@ -170,27 +177,52 @@ class Pairs:
 
     def _by_series(self, f: RealFunction) -> _Map | None:
         """By Hermite coefficients."""
-        sd = np.sqrt(self.diagonal.value)
-        if np.isfinite(f.kinks).any() or not sd.all():
+        var = self.diagonal.value
+        if not var.all() or f.jumps:
             return None
+        sd, places = np.sqrt(var), np.arange(len(var))
         series = hermite_series(lambda at: f, np.zeros(sd.shape), sd, self.near)
         if series is None:
             return None
-        left = series.tail * self.near ** (len(series.coefficients) / 2)
-        if np.any(left > 2 * ENOUGH * series.norm):
-            return None
-        terms, inverse, order = ProductSeries(series, series), 1 / sd, np.arange(len(series.coefficients))
-        places = np.arange(len(sd))
+        order = np.arange(len(series.coefficients))
+        with np.errstate(divide="ignore"):
+            reach = np.minimum((ENOUGH * series.norm / series.tail) ** (1 / len(order)), 1.0)
+        first, second, near = self._above(reach)
+        terms, inverse = ProductSeries(series, series), 1 / sd
+        laws = [Estimate(var[at], self.diagonal.error[at]) for at in (first, second)]
+        cov = self.estimate.value[first, second] if len(first) else np.zeros(0)
+        errors = np.sqrt(self.bounds.error[first] * self.bounds.error[second])
+        exact = cross(f, f, 0.0, 0.0, *laws, Estimate(cov, errors), slack=np.inf)
 
         def entries(rows: slice, columns: slice, cov: Array) -> Array:
             rho = np.clip(cov * (inverse[rows, None] * inverse[columns]), -1.0, 1.0)
-            return terms.values(places[rows, None], places[None, columns], rho)[0]
+            found = terms.values(places[rows, None], places[None, columns], rho)[0]
+            at = np.isin(first, places[rows]) & np.isin(second, places[columns])
+            found[first[at] - rows.start, second[at] - columns.start] = exact.value[at]
+            return found
 
-        value, squares = series.norm**2, np.square(series.coefficients)
+        value, coefficients, weights = series.norm**2, series.coefficients, (near**order)[:, None]
+        turned = order[:, None] * coefficients
+        turned[:-2] += np.sqrt((order[:-2] + 1) * (order[:-2] + 2))[:, None] * coefficients[2:]
+        slope = (order[1:, None] * weights[:-1] * coefficients[1:] ** 2).sum(axis=0) / var
         uneven = 2 * np.max(series.rough / np.where(series.norm > 0, series.norm, 1.0), initial=0.0)
-        rounding = value * (LEFT + uneven) + 8 * EPS * series.steep**2 + left**2
-        growth, turned = terms.spread(places, places), np.square(series.scale) / 4
-        return _Map(value, rounding, series.coefficients[0], growth, order @ squares / sd**2, turned, entries)
+        rounding = value * (LEFT + uneven) + 8 * EPS * series.steep**2
+        rounding += np.minimum(series.tail**2 * near ** len(order), ENOUGH**2 * value)
+        for at in (first, second):
+            np.maximum.at(rounding, at, exact.error)
+        growth = SAFE * terms.spread(places, places)
+        return _Map(value, rounding, coefficients[0], growth, slope, (weights * turned**2).sum(axis=0), entries)
+
+    def _above(self, reach: Array) -> tuple[Places, Places, float]:
+        """Pairs i > j whose correlations are larger than the product of both numbers, and a bound on all others."""
+        if self.near <= reach.min(initial=1.0) ** 2:
+            return np.zeros(0, int), np.zeros(0, int), self.near
+        inverse = 1 / np.sqrt(self.diagonal.value)
+        size = np.tril(np.abs(self.estimate.value) * inverse * inverse[:, None], -1)
+        far = size > reach * reach[:, None]
+        first, second = np.nonzero(far)
+        size[far] = 0.0
+        return first, second, float(size.max(initial=0.0))
 
 
 class _Map(NamedTuple):

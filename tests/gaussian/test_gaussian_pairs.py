@@ -7,6 +7,7 @@ import pytest
 from gaussian_functions import FUNCTIONS
 
 from tensorprog.gaussian import Estimate, RealFunction, cross
+from tensorprog.gaussian import FunctionTerm as Term
 from tensorprog.gaussian.pairs import SIDE, Pairs
 
 LONG = np.longdouble
@@ -104,9 +105,24 @@ def test_no_correlation_is_larger_than_was_said(name):
     assert np.max(np.abs(found.estimate.value) / np.outer(size, size) - np.eye(120)) <= found.near * (1 + 1e-12)
 
 
-def test_what_has_no_short_series_is_left_to_others():
+@pytest.mark.parametrize("name", ["clip", "tanh"])
+def test_pairs_too_close_for_a_series_are_taken_apart(name):
+    f, x = FUNCTIONS[name], np.random.default_rng(2).standard_normal((SIDE + 12, 32))
+    x[1], x[2], x[SIDE], x[5] = x[0], -x[0], x[0] + 1e-9, x[SIDE + 1] + 0.1 * x[3]
+    k = 2 * x @ x.T / 32
+    found, v = Pairs.of(k, 4e-16 * np.diag(k)).under(f), np.diag(k)
+    assert found is not None
+    other = cross(f, f, 0, 0, v[:, None], v, Estimate(k, 4e-16 * np.sqrt(np.outer(v, v))), slack=np.inf)
+    assert np.array_equal(found.estimate.value, found.estimate.value.T)
+    assert np.all(np.abs(found.estimate.value - other.value) <= found.estimate.error + other.error)
+    assert found.estimate.error.max() < 1e-11
+
+
+def test_what_is_not_rounding_is_left_to_others():
+    assert Pairs.of(gram(120), np.full(120, 1e-6)).under(FUNCTIONS["tanh"]) is None
+    assert Pairs.of(np.diag([0.0, *np.ones(9)]), np.zeros(10)).under(FUNCTIONS["tanh"]) is None
     k = gram(120)
     k[1] = k[0]
     k[:, 1] = k[:, 0]
-    assert Pairs.of(k, np.zeros(120)).under(FUNCTIONS["clip"]) is None
-    assert Pairs.of(gram(120), np.full(120, 1e-6)).under(FUNCTIONS["tanh"]) is None
+    step = RealFunction(lambda x: np.sign(x), np.zeros(1), parity=-1, terms=(Term(2.0, 0, "step"), Term(-1.0, 0)))
+    assert Pairs.of(k, np.zeros(120)).under(step) is None

@@ -115,7 +115,8 @@ class Numbers(Recursion[Value, IndexedValues]):
         """
         if f == g and len(self.parts.of(f)) > 1:
             copies = [(span, moment.ranges.get(f"{name}_")) for name, span in moment.ranges.items() if name.isdigit()]
-            symmetric = all(isinstance(term.value, DeferredPairs) for term in moment.terms)
+            values = [term.value for term in moment.terms if any(name.endswith("_") for name in term.value.axes)]
+            symmetric = all(isinstance(value, DeferredPairs) for value in values)
             if not symmetric and all(first == second for first, second in copies):
                 moment = (moment + self.swapped(moment, moment.ranges)).mapped(lambda value: value.scaled(0.5))
         keep(*(array for term in moment.terms for array in term.value.arrays))
