@@ -1,21 +1,20 @@
-"""What the hardest work takes today, over the least that this machine could do it in: what is left to gain.
+"""What hard work takes today, beside numpy as one writes it, or a goal in seconds.
 
     python benchmarks/floor.py                # every row, some minutes
     python benchmarks/floor.py cnn rnn        # some of them
     python benchmarks/floor.py --rows         # their names
 
-Each line is a call of the public interface, after one that is not counted.  `today` is processor time, the median over
-repeats, with one thread of BLAS.  The floor is what the work cannot do without, at prices that this machine has in the
-same minute: normals and chi-squares drawn by numpy, multiplications in products of matrices, bytes written and read
-once.  It leaves out all functions, so that 1 is out of reach where there are many of them.
+Each line is a call of the public interface, after one that is not counted: seconds of the clock and of the processor,
+the median of five turns, in which plain numpy takes its turns too where there is such a thing.  Run it on an idle
+machine; it names the processor.  `benchmarks/peers` has the same kernels by neural-tangents.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -27,55 +26,23 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from finite_measure import Prices, significant, table, timed
+from finite_measure import significant, table
 from threadpoolctl import threadpool_limits
 
 import tensorprog as tp
 
-LONG, ENOUGH = 20.0, 10.0  # seconds of a first call that is counted because there is no other, and of repeats
-
-
-@dataclass(frozen=True)
-class Need:
-    """What a call cannot do without."""
-
-    normals: float = 0
-    chi_squares: float = 0
-    multiplications: float = 0
-    bytes: float = 0
-    seconds: float = 0  # of something else, measured
-
-    def __str__(self) -> str:
-        parts = [
-            (self.normals, "normals"),
-            (self.chi_squares, "chi-squares"),
-            (self.multiplications, "multiplications"),
-            (self.bytes, "bytes"),
-        ]
-        return ", ".join(f"{number:.2g} {what}" for number, what in parts if number)
-
-
-class Machine:
-    """Seconds of a normal, a chi-square, a multiplication in a matrix product, and a byte written or read."""
-
-    def __init__(self) -> None:
-        self._prices = Prices()
-        self._factors = np.random.default_rng(0).standard_normal((2, 1024, 1024))
-        self._buffers = np.ones((2, 1 << 22))
-
-    def now(self) -> tuple[float, float, float, float]:
-        product = min(timed(lambda: self._factors[0] @ self._factors[1]).cpu for _ in range(3)) / 1024**3
-        copied = min(timed(lambda: np.copyto(*self._buffers)).cpu for _ in range(3)) / (2 * self._buffers[0].nbytes)
-        return (*self._prices.now(1024), product, copied)
+LONG = 20.0  # seconds of a first call that is counted because there is no other
 
 
 @dataclass(frozen=True)
 class Line:
-    """A call, and its floor; a call that gives a number measured itself."""
+    """A call; plain numpy beside it, if there is such a thing; what is to be reached, in words."""
 
     work: str
     call: Callable[[], object]
-    need: Need
+    goal: str
+    plain: Callable[[], object] | None = None
+    threads: int = 1  # of BLAS
 
 
 Row = Callable[[], Iterator[Line]]
@@ -87,75 +54,143 @@ def row(function: Row) -> Row:
     return function
 
 
-def program(text: str, **constants: Any) -> tp.Program:
-    """A program from text."""
+def program(text: str, arrays: dict[str, Any] | None = None, **constants: Any) -> tp.Program:
+    """A program from text, with arrays beside it."""
     with tempfile.TemporaryDirectory() as folder:
+        for name, array in (arrays or {}).items():
+            np.save(Path(folder) / f"{name}.npy", array)
         path = Path(folder) / "program.yaml"
         path.write_text(text, encoding="utf-8")
         return tp.load(path, **constants)
 
 
-# ---- covariances of the limit ----------------------------------------------------------------------------------------
+# ---- kernels on data -------------------------------------------------------------------------------------------------
+
+WEIGHT, BIAS, DEPTH = 2.0, 0.1, 3
+
+
+def data(count: int, alike: bool = True) -> Any:
+    """Inputs of dimension 32, of about one norm or of different ones."""
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((count, 32)) * (1.0 if alike else rng.uniform(0.3, 2.0, (count, 1)))
+
+
+def mlp(function: str, inputs: Any) -> tp.Program:
+    """Three hidden layers with biases; `function` of z."""
+    layers = [
+        f"  - x{k}[i] = Nonlin({function.replace('z', f'(u{k}[i] + b{k})')})\n"
+        f"  - u{k + 1}[i] = MatMul(W{k + 1}, x{k}[i])\n"
+        for k in range(DEPTH)
+    ]
+    text = (
+        f"program: network\nconstants: {{N: {len(inputs)}}}\nindices: {{i: N}}\ninitial:\n"
+        f"  u0[i]: {{data: inputs.npy, variance: {WEIGHT}}}\n"
+        + "".join(f"  b{k}: {{cov: {BIAS}}}\n" for k in range(DEPTH + 1))
+        + f"weights: {{{', '.join(f'W{k + 1}: {WEIGHT}' for k in range(DEPTH))}}}\nbody:\n"
+        + "".join(layers)
+        + f"  - f[i] = Nonlin(u{DEPTH}[i] + b{DEPTH})\noutputs: [f]\n"
+    )
+    return program(text, {"inputs": inputs})
+
+
+def covariance(network: tp.Program, **given: Any) -> Callable[[], Any]:
+    return lambda: np.asarray(network.limit(**given).cov("f"))
+
+
+def textbook(name: str, x: Any, tangent: bool = False) -> Any:
+    """The recursion on whole matrices, with that of the tangents: Cho & Saul 2009, Williams 1998, Jacot et al. 2018."""
+    k = WEIGHT * (x @ x.T) / x.shape[1] + BIAS
+    t = k
+    for _ in range(DEPTH):
+        if name == "relu":
+            d = np.sqrt(np.diag(k))
+            q = np.outer(d, d)
+            rho = np.clip(k / q, -1, 1)
+            angle = np.pi - np.arccos(rho)
+            slope = angle / (2 * np.pi)
+            k = q / (2 * np.pi) * (np.sqrt(1 - rho * rho) + angle * rho)
+        else:
+            d = 1 + 2 * np.diag(k)
+            q = np.outer(d, d)
+            slope = 4 / np.pi / np.sqrt(q - 4 * k * k)
+            k = 2 / np.pi * np.arcsin(2 * k / np.sqrt(q))
+        k = WEIGHT * k + BIAS
+        t = k + WEIGHT * slope * t if tangent else t
+    return t if tangent else k
+
+
+@row
+def smooth() -> Iterator[Line]:
+    inputs = data(1000, alike=False)
+    for function in ("tanh(z)", "gelu(z)", "silu(z)", "softplus(z)", "z * tanh(z) / 2 + sin(z)"):
+        yield Line(f"kernel, 1,000 inputs of different norms, {function}", covariance(mlp(function, inputs)), "0.5 s")
+
+
+@row
+def kernel() -> Iterator[Line]:
+    inputs = data(1000)
+    for name in ("relu", "erf"):
+        call = covariance(mlp(f"{name}(z)", inputs))
+        yield Line(f"kernel, 1,000 inputs, {name}", call, "0.5 of plain", lambda name=name: textbook(name, inputs))
+
+
+@row
+def tangent() -> Iterator[Line]:
+    inputs = data(1000)
+    for name in ("relu", "erf"):
+        network = mlp(f"{name}(z)", inputs)
+        yield Line(
+            f"tangent kernel, 1,000 inputs, {name}", lambda network=network: np.asarray(tp.ntk(network, "f")),
+            "1.5 times the kernel", lambda name=name: textbook(name, inputs, tangent=True),
+        )  # fmt: skip
+
+
+@row
+def clip() -> Iterator[Line]:
+    yield Line("kernel, 200 inputs, clip(z, -1, 1)", covariance(mlp("clip(z, -1, 1)", data(200))), "0.5 s")
+
 
 CNN = """
 program: cnn_3x3
-constants: {m: 2, P: 16, rho: 0.5}
-indices: {i: m, c: {size: P, boundary: BOUNDARY}, e: {size: P, boundary: BOUNDARY}, d: -1..1, g: -1..1}
+constants: {m: 20, P: 32, rho: 0.5}
+indices: {i: m, c: {size: P, boundary: zero}, e: {size: P, boundary: zero}, d: -1..1, g: -1..1}
 initial:
-  x[i,c,e]: {mean: 0, cov: "where(i == i_, 1, rho)PIXELS"}
-weights: {"F1[d,g]": 2 / 9, "F2[d,g]": 2 / 9, READOUT: 1}
+  x[i,c,e]: {mean: 0, cov: "where(i == i_, 1, rho)"}
+weights: {"F1[d,g]": 2 / 9, "F2[d,g]": 2 / 9, "V[c,e]": 1}
 body:
   - g1[i,c,e,d,g] = MatMul(F1[d,g], x[i,c + d,e + g])
   - x1[i,c,e]     = Nonlin(relu(sum[d,g](g1[i,c,e,d,g])))
   - g2[i,c,e,d,g] = MatMul(F2[d,g], x1[i,c + d,e + g])
   - x2[i,c,e]     = Nonlin(relu(sum[d,g](g2[i,c,e,d,g])))
+  - r[i,c,e] = MatMul(V[c,e], x2[i,c,e])
+  - f[i] = Nonlin(sum[c,e](r[i,c,e]) / P)
+outputs: [f]
 """
-FLAT = "  - r[i,c,e] = MatMul(V[c,e], x2[i,c,e])\n  - f[i] = Nonlin(sum[c,e](r[i,c,e]) / P)\noutputs: [f]\n"
-POOL = "  - h[i] = Nonlin(mean[c,e](x2[i,c,e]))\n  - f[i] = MatMul(V, h[i])\noutputs: [f]\n"
 
 
-def cnn_program(size: int, images: int, boundary: str = "zero", pooled: bool = False) -> tp.Program:
-    text = CNN + (POOL if pooled else FLAT)
-    text = text.replace("BOUNDARY", boundary).replace("READOUT", "V" if pooled else '"V[c,e]"')
-    text = text.replace("PIXELS", " * 0.5**abs(c - c_) * 0.5**abs(e - e_)" if pooled else "")
-    return program(text, P=size, m=images)
+def convolutions() -> Any:
+    """The same recursion on whole arrays."""
+    k = np.where(np.eye(20, dtype=bool), 1.0, 0.5)[:, :, None, None] * np.ones((32, 32))
+    for _ in range(2):
+        wide = np.pad(k, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        k = 2 / 9 * sum(wide[:, :, a : a + 32, b : b + 32] for a in range(3) for b in range(3))
+        d = np.sqrt(np.einsum("iice->ice", k))
+        q = d[:, None] * d
+        rho = np.clip(k / q, -1, 1)
+        k = q / (2 * np.pi) * (np.sqrt(1 - rho * rho) + (np.pi - np.arccos(rho)) * rho)
+    return k.mean(axis=(2, 3))
 
 
 @row
 def cnn() -> Iterator[Line]:
-    for images in (2, 20):
-        for boundary in ("zero", "wrap"):
-            network = cnn_program(32, images, boundary)
-            numbers = 2 * images * (images + 1) / 2 * 32**2  # of two layers, at equal positions
-            yield Line(
-                f"CNN 3x3, 2 layers, relu, flattened, {images} images of 32 x 32, {boundary}",
-                lambda network=network: np.asarray(network.limit().cov("f")),
-                Need(bytes=16 * numbers),
-            )
+    yield Line("20 images of 32 x 32, two layers, flattened", covariance(program(CNN)), "2 of the peer", convolutions)
 
 
-@row
-def pool() -> Iterator[Line]:
-    for size in (8, 16):
-        network = cnn_program(size, 2, "wrap", pooled=True)
-        yield Line(
-            f"the same with average pooling, 2 images of {size} x {size}",
-            lambda network=network: np.asarray(network.limit(max_memory="4GiB").cov("f")),
-            Need(bytes=16 * 2 * 3 * size**4),
-        )
-
-
-def recurrence(name: str, steps: int) -> tp.Program:
-    """A shipped recurrence on one sentence of correlated tokens."""
-    text = tp.load(name).to_yaml()
-    text = re.sub(r"where\(t == S \+ 1, 0, (\w+\[t - 1\])\)", r"\1", text).replace("S: 7, ", "")
-    text = re.sub(r"data: data/tokens.npy, variance: \w+", "cov: 0.5**abs(t - t_)", text)
-    return program(text, T=steps)
-
+# ---- recurrences -----------------------------------------------------------------------------------------------------
 
 RNN = """
 program: rnn
-constants: {T: 16}
+constants: {T: 1000}
 indices: {t: 1..T}
 initial:
   x[t]: {mean: 0, cov: 0.5**abs(t - t_)}
@@ -170,285 +205,158 @@ outputs: [f]
 """
 
 
+def steps_of_erf(count: int) -> Any:
+    """A row of the covariance for each step."""
+    t = np.arange(count)
+    inputs = 0.5 ** np.abs(t[:, None] - t) + 0.1
+    second = np.zeros((count, count))
+    spread = np.zeros(count)
+    for k in range(count):
+        row = inputs[k, : k + 1].copy()
+        row[1:] += second[k - 1, :k] if k else 0.0
+        spread[k] = 1 + 2 * row[k]
+        second[k, : k + 1] = 2 / np.pi * np.arcsin(2 * row / np.sqrt(spread[k] * spread[: k + 1]))
+        second[: k + 1, k] = second[k, : k + 1]
+    return second
+
+
 @row
 def rnn() -> Iterator[Line]:
-    for steps in (1000, 10_000):
-        network = program(RNN, T=steps)
-        yield Line(
-            f"erf RNN, T = {steps:,}, within 2 GiB",
-            lambda network=network: np.asarray(network.limit(max_memory="2GiB").cov("f")),
-            Need(bytes=16 * steps**2 / 2),
-        )
-        yield Line(
-            f"the same, variances only, T = {steps:,}",
-            lambda network=network: np.asarray(network.limit(max_memory="2GiB").var("f")),
-            Need(bytes=16 * steps),
-        )
+    call = covariance(program(RNN))
+    yield Line("erf RNN, T = 1,000", call, "0.3 s", lambda: steps_of_erf(1000))
+    yield Line("erf RNN, T = 10,000, within 2 GiB", covariance(program(RNN, T=10_000), max_memory="2GiB"), "it fits")
 
 
 @row
 def gates() -> Iterator[Line]:
-    for name, products in (("lstm", 4), ("gru", 3)):
-        network = recurrence(name, 100)
-        yield Line(
-            f"{name.upper()}, T = 100",
-            lambda network=network: np.asarray(network.limit().cov("y")),
-            Need(bytes=16 * products * 100**2 / 2),
-        )
+    for name in ("lstm", "gru"):  # the shipped recurrence on one sentence of correlated tokens
+        text = tp.load(name).to_yaml()
+        text = re.sub(r"where\(t == S \+ 1, 0, (\w+\[t - 1\])\)", r"\1", text).replace("S: 7, ", "")
+        text = re.sub(r"data: data/tokens.npy, variance: \w+", "cov: 0.5**abs(t - t_)", text)
+        network = program(text, T=100)
+        call = lambda network=network: np.asarray(network.limit().cov("y"))  # noqa: E731
+        yield Line(f"{name.upper()}, T = 100", call, "5 s at 1e-3")
 
 
-def mlp(name: str, count: int) -> tp.Program:
-    """Three hidden layers with biases on random inputs of dimension 32."""
-    layers = [
-        f"  - x{k}[i] = Nonlin({name}(u{k}[i] + b{k}))\n  - u{k + 1}[i] = MatMul(W{k + 1}, x{k}[i])\n" for k in range(3)
-    ]
-    text = (
-        f"program: {name}\nconstants: {{N: {count}}}\nindices: {{i: N}}\ninitial:\n"
-        "  u0[i]: {data: inputs.npy, variance: 2}\n"
-        + "".join(f"  b{k}: {{cov: 0.1}}\n" for k in range(4))
-        + "weights: {W1: 2, W2: 2, W3: 2}\nbody:\n"
-        + "".join(layers)
-        + "  - f[i] = Nonlin(u3[i] + b3)\noutputs: [f]\n"
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        np.save(Path(folder) / "inputs.npy", np.random.default_rng(0).standard_normal((count, 32)))
-        path = Path(folder) / "program.yaml"
-        path.write_text(text, encoding="utf-8")
-        return tp.load(path)
-
-
-def kernel_lines(count: int, names: tuple[str, ...]) -> Iterator[Line]:
-    for name in names:
-        network = mlp(name, count)
-        yield Line(
-            f"kernel of 3 layers on {count:,} inputs, {name}",
-            lambda network=network: np.asarray(network.limit(max_memory="4GiB").cov("f")),
-            Need(multiplications=32 * count**2 / 2, bytes=8 * count**2),
-        )
+# ---- behind scores, and networks -------------------------------------------------------------------------------------
 
 
 @row
-def kernel() -> Iterator[Line]:
-    yield from kernel_lines(1000, ("relu", "erf", "tanh", "gelu"))
+def attention() -> Iterator[Line]:
+    count = 2_000
+    network = program(tp.load("attention").to_yaml().replace("C: 100", "C: 2"))
 
+    def normals() -> Any:
+        rng = np.random.default_rng(0)
+        return [rng.standard_normal(4 * 1024) for _ in range(count)]
 
-@row
-def kernel_large() -> Iterator[Line]:
-    yield from kernel_lines(8000, ("relu", "erf"))
-
-
-# ---- networks of finite width ----------------------------------------------------------------------------------------
-
-
-def networks(network: tp.Program, width: int, count: int, work: str, products: float = 0, memory: str = "4GiB") -> Line:
-    """A run on one thread; the random numbers of its plan, and multiplications of a network if they are given."""
-    plan = network.plan(width)
-    return Line(
-        work,
-        lambda: network.run(width, count, threads=1, seed=1, max_memory=memory),
-        Need(plan.normals * count, plan.chi_squares * count, products * count),
-    )
-
-
-@row
-def inactive() -> Iterator[Line]:
-    for width, count in ((64, 50_000), (1024, 50_000), (16384, 50_000)):
-        yield networks(tp.load("attention"), width, count, f"attention, clip at 100, n = {width}, {count:,} networks")
-
-
-@row
-def active() -> Iterator[Line]:
-    text = tp.load("attention").to_yaml()
-    for name in ("clip(u[i], -2, 2)", "tanh(u[i])", "gelu(u[i])", "relu(u[i])"):
-        network = program(text.replace("clip(u[i], -C, C)", name).replace(", C: 100", "").replace("C: 100, ", ""))
-        yield networks(network, 1024, 50_000, f"attention, {name}, n = 1024, 50,000 networks")
-
-
-def frame_products(tokens: int, heads: int, width: int) -> float:
-    """Multiplications of the Gram matrix and, for each head, of three products of frames."""
-    return tokens**2 * (width + 3 * heads * min(tokens, width))
-
-
-@row
-def frames() -> Iterator[Line]:
-    for tokens, count in ((64, 400), (256, 16), (1024, 1)):
-        yield networks(
-            tp.load("attention", s=tokens),
-            256,
-            count,
-            f"attention, s = {tokens}, H = 2, n = 256, {count:,} networks",
-            frame_products(tokens, 2, 256),
-        )
-
-
-@row
-def gpt2() -> Iterator[Line]:
-    yield networks(
-        tp.load("attention", s=1024, H=12),
-        768,
-        1,
-        "attention, s = 1024, H = 12, n = 768, within 1 GiB",
-        frame_products(1024, 12, 768),
-        memory="1GiB",
-    )
-
-
-# ---- laws ------------------------------------------------------------------------------------------------------------
-
-
-@row
-def draws() -> Iterator[Line]:
-    law = tp.load("attention_correlated", s=1024, H=12).limit()
-    need = Need(normals=10 * 12 * 1024**2, multiplications=10 * 12 * 1024**3)  # two products by triangles
-    yield Line("10 draws of the limit, s = 1024, H = 12", lambda: law.sample(10), need)
-
-
-TWO_LAYERS = """
-program: two_layers
-constants: {s: 4, H: 2}
-indices: {i: s, j: s, a: H}
-initial:
-  h[i]: {mean: 0, cov: 0.5**abs(i - i_)}
-weights: {"Q[a]": 1, "K[a]": 1, "V[a]": 1, U: 2, "R[a]": 1, "S[a]": 1, "T[a]": 1}
-body:
-  - x[i]   = Nonlin(clip(h[i], -2, 2))
-  - q[a,i] = MatMul(Q[a], x[i])
-  - k[a,j] = MatMul(K[a], x[j])
-  - p[a,i,j] = Dot(q[a,i], k[a,j])
-  - v[a,j] = MatMul(V[a], x[j])
-  - z[i]   = Nonlin(x[i] + sum[a,j](softmax[j](p[a,i,j]) * v[a,j]) / sqrt(H))
-  - u[i]   = MatMul(U, z[i])
-  - w[i]   = Nonlin(relu(u[i]))
-  - m[i]   = Dot(w[i], w[i], scale=1/n)
-  - t[i]   = Nonlin(w[i] / sqrt(m[i] + 0.001))
-  - r[a,i] = MatMul(R[a], t[i])
-  - l[a,j] = MatMul(S[a], t[j])
-  - e[a,i,j] = Dot(r[a,i], l[a,j])
-  - o[a,j] = MatMul(T[a], t[j])
-  - y[i]   = Nonlin(sum[a,j](softmax[j](e[a,i,j]) * o[a,j]) / sqrt(H))
-outputs: [y]
-"""
-
-
-@row
-def layers() -> Iterator[Line]:
-    law = program(TWO_LAYERS).limit()
-    count = 200_000
     yield Line(
-        f"{count:,} draws: attention, relu, RMS norm, attention",
-        lambda: law.sample(count),
-        Need(normals=count * (2 * 2 * 16 + 4), bytes=16.0 * count * (2 * 2 * 16 + 4)),
-    )
-
-
-ONE_SCORE = """
-program: one_score
-indices: {i: 2}
-initial:
-  x[i]: {mean: 0, cov: 0.5**abs(i - i_)}
-weights: {Q: 1, K: 1, V: 1}
-body:
-  - q = MatMul(Q, x[0])
-  - k = MatMul(K, x[1])
-  - p = Dot(q, k)
-  - v = MatMul(V, x[0])
-  - y = Nonlin(FUNCTION * v)
-outputs: [y]
-"""
-
-
-def everything(network: tp.Program) -> None:
-    law = network.limit()
-    law.var("y"), law.kurtosis("y"), law.moment("y", 6)
-    grid = np.linspace(-4, 4, 501)
-    law.density("y", grid), law.cdf("y", grid)
-    law.quantile("y", [0.01, 0.25, 0.5, 0.75, 0.99])
-    tp.kl_gaussian(law, "y")
+        f"attention, clip acting, n = 1024, {count:,} networks, one thread",
+        lambda: network.run(1024, count, threads=1, seed=1), "0.40 of s n normals", normals,
+    )  # fmt: skip
 
 
 @row
-def laws() -> Iterator[Line]:
-    for function in ("tanh(p)", "p", "exp(-p**2)", "clip(p, -1, 1)", "sin(20 * p)"):
-        network = program(ONE_SCORE.replace("FUNCTION", function))
-        yield Line(f"all questions to y = {function} v", lambda network=network: everything(network), Need())
+def scores() -> Iterator[Line]:
+    for tokens in (256, 1024):
+        network = tp.load("attention_correlated", s=tokens)
+
+        def call(network: tp.Program = network) -> str:
+            value, error = network.limit().cov("y", with_error=True)
+            return f"error {np.max(error) / np.max(value):.1g} of the variance"
+
+        yield Line(f"covariance of y, attention_correlated, s = {tokens}", call, "error 0.01, 4 s")
 
 
 # ---- processes -------------------------------------------------------------------------------------------------------
 
 
-def process(arguments: list[str]) -> float:
-    """Processor seconds of a process, and of those it started."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def process(*arguments: str) -> None:
     variables = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     variables.pop("PYTHONDONTWRITEBYTECODE", None)
     subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=variables)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 @row
 def start() -> Iterator[Line]:
-    numpy = median(process(["-c", "import numpy"]) for _ in range(5))
-    scipy = median(process(["-c", "import numpy, scipy.special, scipy.linalg"]) for _ in range(5))
-    covariance = "import tensorprog as tp; tp.load('attention').limit().cov('y')"
-    empty = median(process(["-c", "pass"]) for _ in range(5))
+    imports = lambda: process("-c", "import numpy, scipy.special, scipy.linalg")  # noqa: E731
     with tempfile.TemporaryDirectory() as folder:
-        for work, arguments, floor in (
-            ("tp list", ["-m", "tensorprog", "list"], empty),
-            ("tp check attention", ["-m", "tensorprog", "check", "attention"], numpy),
-            ("first covariance of attention", ["-c", covariance], scipy),
-            ("tp-run attention", ["-m", "tensorprog", "run", "attention", "--quiet", "--out", folder], scipy),
+        yield Line("tp limit attention", lambda: process("-m", "tensorprog", "limit", "attention"), "1.0 s", imports)
+        arguments = ("-m", "tensorprog", "run", "attention", "--quiet", "--force", "--out", folder)
+        yield Line("tp-run attention", lambda: process(*arguments), "5 s")
+
+
+@row
+def dask() -> Iterator[Line]:
+    from distributed import Client, LocalCluster
+
+    network = program(tp.load("attention").to_yaml().replace("C: 100", "C: 2"))
+    for workers in (1, 2):
+        with (
+            LocalCluster(workers, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+            Client(cluster) as client,
         ):
-            yield Line(work, lambda arguments=arguments: process(arguments), Need(seconds=floor))
+            pool = client.get_executor()
+            call = lambda pool=pool: network.run(256, 100_000, seed=1, executor=pool)  # noqa: E731
+            yield Line(f"100,000 networks by {workers} workers of dask", call, "1.7 times as fast by 2")
+
+
+# ---- measuring -------------------------------------------------------------------------------------------------------
+
+
+def timed(call: Callable[[], object]) -> tuple[float, float, object]:
+    """Seconds of the clock, and of the processor by this process and those it waits for, and what the call gives."""
+    clock, before = time.perf_counter(), os.times()
+    found = call()
+    after = os.times()
+    return time.perf_counter() - clock, sum(after[:4]) - sum(before[:4]), found
+
+
+def measured(line: Line, turns: int) -> list[str]:
+    """The cells of a line, or why it was refused."""
+    ours, plain = [], []
+    try:
+        with threadpool_limits(line.threads):
+            first = timed(line.call)
+            if first[0] > LONG:
+                ours.append(first)
+            for _ in range(0 if ours else turns):
+                ours.append(timed(line.call))
+                plain += [timed(line.plain)] if line.plain else []
+    except tp.TensorprogError as error:
+        return [line.work, str(error).splitlines()[0][:120], "", "", "", line.goal]
+    clock, processor = (median(each[k] for each in ours) for k in (0, 1))
+    beside = [each[0] for each in plain]
+    ratio = significant(median(a[0] / b for a, b in zip(ours, beside, strict=True))) if beside else ""
+    said = f"; {first[2]}" if isinstance(first[2], str) else ""
+    return [line.work, significant(clock), significant(processor), significant(median(beside)) if beside else "", ratio,
+            line.goal + said]  # fmt: skip
+
+
+def processor_name() -> str:
+    """The processor that is measured on."""
+    found = Path("/proc/cpuinfo")
+    lines = found.read_text().splitlines() if found.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="ROW", help="rows, by name; all without")
-    parser.add_argument("--repeats", type=int, default=5, help="of each call, in ten seconds at most")
+    parser.add_argument("--turns", type=int, default=5, help="of each call")
     parser.add_argument("--rows", action="store_true", help="list the names of rows")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in ROWS]
     if arguments.rows or unknown:
         print("\n".join([*(f"there is no row {name}; there are" for name in unknown), *ROWS]))
         raise SystemExit(2 if unknown else 0)
-    with threadpool_limits(1):
-        machine, rows = Machine(), []
-        for name in arguments.names or ROWS:
-            for line in ROWS[name]():
-                rows.append([name, *measured(line, machine, arguments.repeats)])
-                print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
-    normal, chi, product, byte = machine.now()
-    table(
-        f"Today over the floor: {normal * 1e9:.1f} ns a normal, {chi * 1e9:.1f} ns a chi-square, "
-        f"{1 / product / 1e9:.1f} G multiplications/s, {1 / byte / 2**30:.1f} GiB/s",
-        ["row", "work", "today, s", "floor, s", "today / floor", "the floor"],
-        rows,
-    )
-
-
-def measured(line: Line, machine: Machine, repeats: int) -> list[str]:
-    """The cells of a line, or why it was refused."""
-    seconds: list[float] = []
-    before = machine.now()
-    try:
-        for turn in range(repeats + 1):
-            clock = time.process_time()
-            found = line.call()
-            took = found if isinstance(found, float) else time.process_time() - clock
-            if turn or took > LONG:
-                seconds.append(took)
-            if sum(seconds) > ENOUGH:
-                break
-    except tp.TensorprogError as error:
-        return [line.work, str(error).splitlines()[0][:120], "", "", str(line.need)]
-    need = line.need
-    counts = (need.normals, need.chi_squares, need.multiplications, need.bytes)
-    prices = np.mean([before, machine.now()], axis=0)
-    floor = need.seconds + float(np.dot(counts, prices))
-    ratio = significant(median(seconds) / floor) if floor else ""
-    least = "a process with its libraries" if need.seconds else str(need)
-    return [line.work, significant(median(seconds)), significant(floor) if floor else "", ratio, least]
+    rows = []
+    for name in arguments.names or ROWS:
+        for line in ROWS[name]():
+            rows.append([name, *measured(line, arguments.turns)])
+            print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
+    table(processor_name(), ["row", "work", "seconds", "of processor", "plain, s", "today / plain", "to reach"], rows)
 
 
 if __name__ == "__main__":
