@@ -271,8 +271,19 @@ class NumericLaw(Marginals):
         one, two = sorted((first, second))
         if (one, two) not in self._cov:
             families = self.compiled.families
-            known = [self._moment_of(name, families[name].ranges, Mixture.moment, 2) for name in (one, two)]
-            value, error = map(np.array, self._outputs.cov(one, two, [variance.reshape(-1) for variance, _ in known]))
+            spans = [families[name].ranges for name in (one, two)]
+            variance = one, spans[0], Mixture.moment, 2
+            if one == two and variance not in self._moments and self._outputs.alike(one) is not None:
+                value, error = map(np.array, self._outputs.cov(one, two, None))
+                diagonals = (np.diagonal(part).copy() for part in (value, error))
+                self._moments[variance] = next(diagonals), next(diagonals)
+                known = [self._moments[variance]]
+            else:
+                known = [
+                    self._moment_of(name, own, Mixture.moment, 2) for name, own in zip((one, two), spans, strict=True)
+                ]
+                sizes = [var.reshape(-1) for var, _ in known]
+                value, error = map(np.array, self._outputs.cov(one, two, sizes))
             self._cov[one, two] = value, error
             size = known[0][0].size
             for part, own in zip((value, error), known[0], strict=True) if one == two else ():

@@ -20,6 +20,7 @@ from tensorprog.gaussian.several import REPLICATES, standard_errors
 from tensorprog.language.ir import Netsor
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.form.definitions import Box
+from tensorprog.limit.law.alike import alike
 from tensorprog.limit.law.conditional_moments import AIM, DrawSource, average, is_linear, pieces
 from tensorprog.limit.law.heads import Heads, apart, heads
 from tensorprog.limit.law.mixture import ROUNDING, Joint, Mixture
@@ -50,6 +51,7 @@ class Outputs:
         self._mixtures: dict[tuple[str, Box], Mixture] = {}
         self._covs: dict[str, tuple[Array, Array]] = {}  # of small families, from the draws of their mixtures
         self._heads: dict[str, Heads] = {}
+        self._alike: dict[str, Array | None] = {}
 
     def heads(self, name: str) -> Heads:
         """The alike heads that a vector is a sum over, of which one is averaged."""
@@ -204,10 +206,20 @@ class Outputs:
 
     # -- covariances --------------------------------------------------------------------------------------------
 
-    def cov(self, first: str, second: str, variances: Sequence[Array]) -> tuple[Array, Array]:
+    def alike(self, name: str) -> Array | None:
+        """Groups of pairs of members of a large family that have one law; see `alike`."""
+        if name not in self._alike:
+            large = math.prod(self.netsor.families[name].shape) > TOGETHER
+            heads = self.heads(name) if large else None
+            self._alike[name] = None if heads is None or heads.rest else alike(heads.recursion, heads.name)
+        return self._alike[name]
+
+    def cov(self, first: str, second: str, variances: Sequence[Array] | None) -> tuple[Array, Array]:
         """Cov of two families by averaging over p-ring: E Cov(. | p) + Cov of the conditional means.
 
-        Shapes    variances (members of the first,), (members of the second,)
+        The entries of pairs that are alike are averaged, in every replicate.
+
+        Shapes    variances (members of the first,), (members of the second,); None for those that are found
                   -> (*members of the first, *members of the second), value and error
         Raises    MemoryLimitError
         """
@@ -229,9 +241,12 @@ class Outputs:
             one = source.mean(found, 0)
             return one, source.mean(found, 1) if other else one, source.cov(found, 0, other)
 
+        groups = self.alike(first) if first == second else None
+
         def finish(results: Results) -> tuple[Array, Array]:
-            value, error = heads.added(*_covariance(results))
-            sds = [np.sqrt(variance) for variance in variances]
+            value, error = heads.added(*_covariance(results, groups))
+            known = [np.diagonal(value)] * 2 if variances is None else variances
+            sds = [np.sqrt(np.maximum(variance, 0.0)) for variance in known]
             return value, error + _rounding(source, other, sds, heads.count).reshape(shape)
 
         return self._averaged(
@@ -250,11 +265,17 @@ def _seconds(shape: tuple[int, ...], one: Array, two: Array, cov: Array) -> tupl
     return tuple(part[None] for part in sums)
 
 
-def _covariance(results: Results) -> tuple[Array, Array]:
-    """A covariance and its spread from the sums that `_seconds` gives of each replicate."""
+def _covariance(results: Results, groups: Array | None = None) -> tuple[Array, Array]:
+    """A covariance and its spread from the sums that `_seconds` gives of each replicate; that of each group of pairs.
+
+    Shapes    groups of the shape of the covariance
+    """
 
     def total(second: Array, one: Array, two: Array) -> Array:
-        return np.asarray(second - np.multiply.outer(one, two).reshape(second.shape))
+        found = np.asarray(second - np.multiply.outer(one, two).reshape(second.shape))
+        if groups is None:
+            return found
+        return (np.bincount(groups.ravel(), found.ravel()) / np.bincount(groups.ravel()))[groups]
 
     each = [[part.sum(axis=0) / counts.sum() for part in parts] for *parts, counts in results]
     means = [np.mean(arrays, axis=0) for arrays in zip(*each, strict=True)]
