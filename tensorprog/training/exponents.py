@@ -159,7 +159,8 @@ def exponents(
             raise fail(f"{pattern} is no parameter that outputs depend on", fix=did_you_mean(pattern, known))
         chosen |= dict.fromkeys(found, _power(value, netsor))
     counted = {name for each in parameters for name in each.names}
-    left = [_starred(fate.parameter) for fate in imported.fates if fate.parameter not in counted] if imported else []
+    told = [fate for fate in imported.fates if not fate.became.startswith("a copy of")] if imported else []
+    left = [_starred(fate.parameter) for fate in told if fate.parameter not in counted]
     note = f"not counted: {', '.join(dict.fromkeys(left))}; hidden biases and gains have in muP the rate n, 1 with adam"
     return _judged(scaling, parameters, chosen, optimizer, (note,) if left else ())
 
@@ -439,7 +440,7 @@ def _reason(scaling: _Scaling, steps: list[Powers], verdict: Verdict, rows: Sequ
     if verdict == "unstable":
         first = max(OUTPUT, *moved, key=lambda name: moved[name])
         wrong: dict[str, list[str]] = defaultdict(list)
-        for p in rows:
+        for p in sorted(rows, key=lambda p: p.largest - p.rate):
             if p.rate > p.largest:
                 wrong[f"is {_shown(p.rate)} and may be at most {_shown(p.largest)}"].append(p.name)
         said = [f"the learning rate of {', '.join(names)} {text}" for text, names in wrong.items()]

@@ -110,6 +110,46 @@ def test_networks_of_numpy_move_with_these_powers(name: str) -> None:
     assert slopes == pytest.approx(KNOWN[name][3], abs=0.15)
 
 
+def tied() -> tp.Program:
+    """A layer and its transpose behind it, with a loss."""
+    P = tp.Program("tied")
+    i, y = P.index("i", 2), P.constant("y[i]", [1, -1])
+    x = P.nonlin("x[i]", tp.tanh(P.initial("h[i]", cov="where(i == i_, 1, 0.3)")[i]))
+    W = P.weight("W")
+    a = P.nonlin("a[i]", tp.tanh(P.matmul("g[i]", W, x[i])[i]))
+    z = P.nonlin("z[i]", tp.tanh(P.matmul("r[i]", W.T, a[i])[i]))
+    f = P.dot("f[i]", P.initial("v"), z[i])
+    P.outputs(f, P.nonlin("L", tp.sum[i]((f[i] - y[i]) ** 2) / 4))
+    return P
+
+
+def residual() -> tp.Program:
+    """Two residual layers, with a loss."""
+    P = tp.Program("residual")
+    i, y = P.index("i", 2), P.constant("y[i]", [1, -1])
+    x = P.initial("x0[i]", cov="where(i == i_, 1, 0.3)")
+    for k in (1, 2):
+        g = P.matmul(f"g{k}[i]", P.weight(f"W{k}"), P.nonlin(f"a{k}[i]", tp.tanh(x[i]))[i])
+        x = P.nonlin(f"x{k}[i]", x[i] + g[i])
+    f = P.dot("f[i]", P.initial("v"), P.nonlin("z[i]", tp.tanh(x[i]))[i])
+    P.outputs(f, P.nonlin("L", tp.sum[i]((f[i] - y[i]) ** 2) / 4))
+    return P
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [tied, residual])
+def test_networks_of_training_programs_move_with_these_powers(make: Callable[[], tp.Program]) -> None:
+    P, widths = make(), (64, 128, 256, 512)
+    counted = tp.exponents(P, "0.5/n")
+    assert counted.verdict == "kernel"
+    drawn = tp.train(P, loss="L", steps=2, lr="0.5/n", widths=widths, samples=24)
+    for step in (1, 2):
+        for name in set(counted.moves) & set(drawn["family"].values.tolist()):
+            sizes = drawn["change_finite"].sel(step=step, family=name).values
+            slope = np.polyfit(np.log(widths), np.log(sizes), 1)[0]
+            assert slope == pytest.approx(counted.moves[name][step - 1], abs=0.15), name
+
+
 def test_attention() -> None:
     """In muP, scores on the scale n**-1/2 grow as queries meet keys, and on the scale 1/n they do not."""
     P = tp.load("attention")
