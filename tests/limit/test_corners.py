@@ -181,3 +181,19 @@ def test_a_covariance_may_be_a_comparison() -> None:
     assert np.array_equal(tp.Law(compared).cov("y"), tp.Law(counted).cov("y"))
     one, two = (tp.Program.from_netsor(netsor).run(16, 8, seed=1)["y"] for netsor in (compared, counted))
     assert np.array_equal(one, two)
+
+
+def test_scores_with_several_definitions_are_as_scores_with_names_of_their_own() -> None:
+    tail = "  - y[i] = Nonlin(sum[j](softmax[j](SCORES) * o[j]))\noutputs: [y]\n"
+    head = HEAD.replace("p[i,j] = Dot(q[i], c[j])\n", "e[i] = MatMul(WE, x[i])\n").replace(
+        "  WV: 1", "  WV: 1\n  WE: 1"
+    )
+    one = head + "  - s[i,j] = Dot(q[i], c[j])\n  - t[i,j] = Dot(e[i], c[j])\n"
+    one += tail.replace("SCORES", "s[i,j] + 2*t[i,j]")
+    two = head + "  - s[i,j,1] = Dot(q[i], c[j])\n  - s[i,j,2] = Dot(e[i], c[j])\n"
+    two += tail.replace("SCORES", "sum[k](k * s[i,j,k])")
+    found = [Law(loads(text)) for text in (one, two)]
+    for ask in (Law.var, Law.kurtosis):
+        (value, error), (other, off) = (ask(law, "y[1]", with_error=True) for law in found)
+        assert abs(value - other) < 3 * (error + off)
+        assert error < 1e-3 * value

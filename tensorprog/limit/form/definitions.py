@@ -294,12 +294,12 @@ def refuse_steps(netsor: Netsor) -> None:
 
 
 def single(netsor: Netsor) -> Netsor:
-    """The program with one statement behind every MatMul family, and scores that read within their ranges.
+    """The program with one statement behind each family of products and scores, and scores that read within ranges.
 
-    A MatMul that is one of several definitions gets a family of its own, of which the family is a copy there; an
-    operand of a score that is read beyond a boundary becomes a MatMul at the slots that are read.
+    A MatMul or score that is one of several definitions gets a family of its own, of which the family is a copy
+    there; an operand of a score that is read beyond a boundary becomes a MatMul at the slots that are read.
 
-    Raises    NotCompiledError for transposed weights beside scores, and scores with several definitions
+    Raises    NotCompiledError for transposed weights beside scores
     """
     taken = {*netsor.families, *netsor.index, *netsor.constant, *(width for width, *_ in netsor.widths)}
     taken |= set(dict(netsor.fixed_widths))
@@ -311,7 +311,8 @@ def single(netsor: Netsor) -> Netsor:
 
     split: list[Statement] = []
     for statement in netsor.body:
-        if isinstance(statement, MatMul) and len(netsor.families[statement.target.name].statements) > 1:
+        joint = isinstance(statement, MatMul) or (isinstance(statement, Dot) and statement.scale != "1/n")
+        if joint and len(netsor.families[statement.target.name].statements) > 1:
             slots = tuple(slot for slot in statement.target.slots if slot.bare)
             own = Variable(fresh(statement.target.name), slots)
             split += [replace(statement, target=own), Nonlin(statement.target, own, "", statement.span)]
@@ -322,11 +323,6 @@ def single(netsor: Netsor) -> Netsor:
     body: list[Statement] = []
     for statement in netsor.body:
         if isinstance(statement, Dot) and statement.scale != "1/n":
-            if len(netsor.families[statement.target.name].statements) > 1:
-                raise not_compiled(
-                    statement, f"{statement.target.name} is a score with several definitions",
-                    "give each of the definitions a name of its own",
-                )  # fmt: skip
             made = [_read_beyond(netsor, operand, fresh) for operand in statement.inputs]
             left, right = (own[-1].target if own else v for own, v in zip(made, statement.inputs, strict=True))
             body += [*made[0], *made[1]]
