@@ -77,9 +77,7 @@ class ConditionalProgram:
     def _beside(self, samples: Samples, name: str, family: str | None) -> Array:
         """The numbers of a family in the shape of an output; 0 where there is none."""
         output = samples.arrays[name]
-        if family is None:
-            return np.broadcast_to(np.zeros((), output.dtype), output.shape)
-        values = samples.arrays[family]
+        values = np.zeros(len(output), output.dtype) if family is None else samples.arrays[family]
         missing = output.ndim - values.ndim  # scalars have no axis of coordinates
         return np.broadcast_to(np.expand_dims(values, tuple(range(1, 1 + missing))), output.shape)
 
