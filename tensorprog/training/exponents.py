@@ -218,7 +218,8 @@ def _parameters(scaling: _Scaling, imported: Imported | None) -> list[_Parameter
     for fate in imported.fates:
         alike[fate.became].append(fate)
     for became, fates in alike.items():
-        if members := tuple(name for name in became.split(", ") if name in names):
+        members = tuple(name for name in became.split(", ") if name in names)
+        if len({name in netsor.weight for name in members}) == 1:  # both: numbers, by random vectors with their law
             paths = [fate.parameter for fate in fates]
             label = _starred(paths[0]) if len(paths) > 1 else paths[0]
             more = 0.0 if imported.at else float(fates[0].exponent)  # of variances, over those of the program
@@ -373,7 +374,7 @@ class _Scaling:
     def maximal(self, names: Sequence[str]) -> tuple[_Scaling, Powers]:
         """The maximal update parametrisation: gradients of order 1/n, and every update moves its vectors by order one.
 
-        If that makes scores grow, with all of them on the scale 1/n.
+        Scores that it makes grow are on the scale 1/n.
         """
         inner = [size for name, size in self.backward({}, {}).items() if self.width(name) and size > NEVER]
         best, rates = replace(self, factor=self.factor - 1 - max(inner)) if inner else self, Powers()
@@ -383,9 +384,9 @@ class _Scaling:
                 gradient = behind if target in self.read else -self.width(target)
                 found.append(-into - behind - (0 if self.adam else gradient))
             rates[name] = min(found)
-        if best.verdict(best.train(rates)[0][-1]) == "unstable":
-            scores = frozenset(self.netsor.scores) - {*self.netsor.outputs, *self.read}
-            best = replace(best, averages=scores)
+        scores = {*self.netsor.scores} - {*self.read}
+        while grown := {name for name in scores - best.averages if best.train(rates)[0][-1][name] > 0}:
+            best = replace(best, averages=best.averages | grown)
         return best, rates
 
 

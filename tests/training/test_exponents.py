@@ -255,3 +255,33 @@ def test_torch_modules_in_wrong_parametrisations() -> None:
     )
     ntk = tp.exponents(tp.from_torch(torch_network("NTK"), x, check=False))
     assert ntk.verdict == "kernel" and [p.mup for p in ntk.parameters] == [1, 1, 1, 1]
+
+
+def test_a_block_of_attention_from_torch() -> None:
+    """Queries, keys and values of one parameter are one row; embeddings move as vectors, and scores need 1/n."""
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    class Block(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.table, self.norm, self.qkv = nn.Embedding(9, n), nn.LayerNorm(n), nn.Linear(n, 3 * n, bias=False)
+            self.out, self.n = nn.Linear(n, n, bias=False), n
+
+        def forward(self, ids: Any) -> Any:
+            x = self.table(ids)
+            q, k, v = (p.view(1, 3, 2, self.n // 2).transpose(1, 2) for p in self.qkv(self.norm(x)).split(self.n, 2))
+            y = nn.functional.scaled_dot_product_attention(q, k, v)
+            return x + self.out(y.transpose(1, 2).reshape(1, 3, self.n))
+
+    P = tp.from_torch(Block, torch.tensor([[1, 2, 3]]), check=False)
+    found = tp.exponents(P, rates={"*.weight": "0.003/n", "table.weight": 0.003}, optimizer="adam")
+    assert [(p.name, p.rate, p.mup) for p in found.parameters] == [
+        ("table.weight", 0, 0), ("qkv.weight", -1, -1), ("out.weight", -1, -1)
+    ]  # fmt: skip
+    assert found.verdict == "unstable" and found.moves["score"][0] == found.moves["the output"][0] == 0.5
+    assert found.changes == (
+        "multiply the output by n**(-1/2)",
+        "divide the score score by n instead of its root: scale=1/n",
+    )
+    assert "norm.weight" in found.notes[0]
