@@ -6,7 +6,8 @@ And graphs without directions: what is connected.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from heapq import heapify, heappop, heappush
+from graphlib import TopologicalSorter
+from heapq import heappop, heappush
 from typing import Any, TypeVar
 
 Node = TypeVar("Node")
@@ -15,43 +16,32 @@ Node = TypeVar("Node")
 def components(after: Mapping[Node, Collection[Node]]) -> list[tuple[Node, ...]]:
     """Nodes that lead to each other both ways, together; each group comes before those that lead to it.
 
-    Source    Tarjan 1972
+    Source    Kosaraju; Sharir 1981
     """
-    number: dict[Node, int] = {}  # in the order in which nodes are met
-    low: dict[Node, int] = {}  # the earliest node on the stack that is known to be reached
-    stack: list[Node] = []
-    closed: set[Node] = set()
-    found: list[tuple[Node, ...]] = []
-    ways: list[tuple[Node, Iterator[Node]]] = []
+    before: dict[Node, list[Node]] = {node: [] for node in after}
+    for node, others in after.items():
+        for other in others:
+            before[other].append(node)
+    seen, closed = set[Node](), set[Node]()
+    order = [node for root in after for node in _followed(before, root, seen)]
+    groups = (tuple(_followed(after, root, closed)) for root in reversed(order))
+    return [group for group in groups if group]
 
-    def enter(node: Node) -> None:
-        number[node] = low[node] = len(number)
-        stack.append(node)
-        ways.append((node, iter(after[node])))
 
-    for root in after:
-        if root not in number:
-            enter(root)
-        while ways:
-            node, rest = ways[-1]
-            for other in rest:
-                if other not in number:
-                    enter(other)
-                    break
-                if other not in closed:
-                    low[node] = min(low[node], number[other])
-            else:
-                ways.pop()
-                if ways:
-                    low[ways[-1][0]] = min(low[ways[-1][0]], low[node])
-                if low[node] == number[node]:
-                    place = len(stack) - 1
-                    while stack[place] != node:
-                        place -= 1
-                    found.append(tuple(stack[place:]))
-                    closed.update(stack[place:])
-                    del stack[place:]
-    return found
+def _followed(after: Mapping[Node, Collection[Node]], root: Node, seen: set[Node]) -> Iterator[Node]:
+    """Nodes to which a root leads and that were not seen before, each after those to which it leads."""
+    ways = [] if root in seen else [(root, iter(after[root]))]
+    seen.add(root)
+    while ways:
+        node, rest = ways[-1]
+        for other in rest:
+            if other not in seen:
+                seen.add(other)
+                ways.append((other, iter(after[other])))
+                break
+        else:
+            ways.pop()
+            yield node
 
 
 def ordered(after: Mapping[Node, Collection[Node]], key: Callable[[Node], Any]) -> list[list[Node]]:
@@ -59,24 +49,20 @@ def ordered(after: Mapping[Node, Collection[Node]], key: Callable[[Node], Any]) 
 
     Of groups that could come next, the one whose smallest `key` is the smallest does; keys differ.
     """
-    groups = components(after)
+    groups, sorter = components(after), TopologicalSorter[int]()
     group_of = {node: k for k, group in enumerate(groups) for node in group}
-    later = [{group_of[other] for node in group for other in after[node]} - {k} for k, group in enumerate(groups)]
-    missing = [0] * len(groups)
-    for others in later:
-        for other in others:
-            missing[other] += 1
-    first = [min(map(key, group)) for group in groups]
-    waiting = [(first[k], k) for k, count in enumerate(missing) if not count]
-    heapify(waiting)
-    result = []
-    while waiting:
+    for k, group in enumerate(groups):
+        sorter.add(k)
+        for other in {group_of[other] for node in group for other in after[node]} - {k}:
+            sorter.add(other, k)
+    sorter.prepare()
+    waiting, result = list[tuple[Any, int]](), list[list[Node]]()
+    while sorter.is_active():
+        for k in sorter.get_ready():
+            heappush(waiting, (min(map(key, groups[k])), k))
         _, k = heappop(waiting)
         result.append(sorted(groups[k], key=key))
-        for other in later[k]:
-            missing[other] -= 1
-            if not missing[other]:
-                heappush(waiting, (first[other], other))
+        sorter.done(k)
     return result
 
 
