@@ -30,9 +30,7 @@ from tensorprog.language.evaluate import Open, index_values
 from tensorprog.language.expr import (
     LOGICAL,
     Call,
-    Constant,
     Expr,
-    IndexValue,
     Number,
     Reduction,
     Variable,
@@ -219,14 +217,15 @@ class Calculus:
         self._closed: dict[Expr, tuple[float, float, bool] | None] = {}
         self._known: dict[Expr, Interval] = {}  # ranges of parts inside a branch of `where`
         for p, s in enumerate(netsor.body):
-            if isinstance(s, MatMul):
-                self.statements[p] = Facts()
-            elif isinstance(s, Dot):
-                low = 0.0 if s.left == s.right and s.scale == "1/n" else -INF
-                number = replace(_number(low, INF), depends=frozenset({"average"}))
-                random = s.scale == "n**-0.5" or p in self.structure.random
-                kind = "given average" if p in self.structure.converging else "score"
-                self.statements[p] = Facts(low, depends=frozenset({kind})) if random else number
+            match s:
+                case MatMul():
+                    self.statements[p] = Facts()
+                case Dot():
+                    low = 0.0 if s.left == s.right and s.scale == "1/n" else -INF
+                    number = replace(_number(low, INF), depends=frozenset({"average"}))
+                    random = s.scale == "n**-0.5" or p in self.structure.random
+                    kind = "given average" if p in self.structure.converging else "score"
+                    self.statements[p] = Facts(low, depends=frozenset({kind})) if random else number
         for group in self.structure.groups:
             if group[0] not in self.statements:
                 self._group(group)
@@ -318,22 +317,21 @@ class Calculus:
         return found
 
     def _node(self, expr: Expr, at: int) -> Facts:
-        if isinstance(expr, Variable):
-            return self.vector(expr, at)
-        if expr == Number(-INF):
-            return _number(-INF, -INF, masked=True)
-        span = self._values(expr)
-        if span is not None:
-            return _number(*span)
-        if isinstance(expr, Number | Constant | IndexValue):
-            return self._unknown(expr, at, "it is no finite number", certain=True)
-        if isinstance(expr, Reduction):
-            return self._reduction(expr, at)
-        assert isinstance(expr, Call)
-        if expr.atom == "where":
-            return self._where(expr, at)
-        args = [self.expression(arg, at) for arg in expr.arguments]
-        return self._masked(expr, at, args) if any(p.masked for p in args) else self._call(expr, at, args)
+        match expr:
+            case Variable():
+                return self.vector(expr, at)
+            case Number(value) if value == -INF:
+                return _number(-INF, -INF, masked=True)
+            case _ if (span := self._values(expr)) is not None:
+                return _number(*span)
+            case Reduction():
+                return self._reduction(expr, at)
+            case Call("where"):
+                return self._where(expr, at)
+            case Call():
+                args = [self.expression(arg, at) for arg in expr.arguments]
+                return self._masked(expr, at, args) if any(p.masked for p in args) else self._call(expr, at, args)
+        return self._unknown(expr, at, "it is no finite number", certain=True)
 
     def _unknown(self, expr: Expr, at: int, why: str, parts: Sequence[Facts] = (), certain: bool = False) -> Facts:
         """An expression that may be no real number."""

@@ -71,13 +71,14 @@ def signs(body: Sequence[Statement], seeds: Collection[str], given: bool = False
     while True:
         before = dict(found)
         for s in body:
-            if isinstance(s, MatMul):
-                new = of(s.weight.name) if given else product(of(s.weight.name), of(s.vector.name))
-            elif isinstance(s, Dot):
-                new = product(of(s.left.name), of(s.right.name))
-                new = Sign.MIXED if given and new is Sign.ODD else new
-            else:
-                new = _expression(s.expr, of)
+            match s:
+                case MatMul():
+                    new = of(s.weight.name) if given else product(of(s.weight.name), of(s.vector.name))
+                case Dot():
+                    new = product(of(s.left.name), of(s.right.name))
+                    new = Sign.MIXED if given and new is Sign.ODD else new
+                case Nonlin():
+                    new = _expression(s.expr, of)
             found[s.target.name] = _joined(of(s.target.name), new)
         if found == before:
             return {v.name: of(v.name) for s in body for v in s.inputs} | found

@@ -198,7 +198,7 @@ class _Reader:
 
     def function(self, node: ast.Call) -> Expr:
         """A function, over indices where they stand behind its name."""
-        over = isinstance(node.func, ast.Subscript)
+        parts = self.parts(node.func) if isinstance(node.func, ast.Subscript) else []
         head = node.func.value if isinstance(node.func, ast.Subscript) else node.func
         if not isinstance(head, ast.Name):
             raise self.error("only functions of the language can be called", node, "see `tp list --atoms`")
@@ -206,19 +206,17 @@ class _Reader:
         if name in INSTRUCTIONS:
             fix = f"give it a statement of its own: name = {name}(...)"
             raise self.error(f"{name} is an instruction and must stand alone", node, fix)
-        indices = [_text(part) for part in (self.parts(node.func) if isinstance(node.func, ast.Subscript) else ())]
-        for part in indices:
-            if part not in known:
-                said = f"{name}[...] takes declared indices, not {part}"
-                raise self.error(said, self.parts(node.func)[indices.index(part)], did_you_mean(part, known))  # type: ignore[arg-type]
+        indices = [*map(_text, parts)]
+        for part, index in zip(parts, indices, strict=True):
+            if index not in known:
+                raise self.error(f"{name}[...] takes declared indices, not {index}", part, did_you_mean(index, known))
         if len(node.args) > MAX_DEPTH or any(keyword.arg is None for keyword in node.keywords):
             raise self.error(f"{name} takes at most {MAX_DEPTH} arguments, and none behind **", node)
         with self.at(node):
             found = function(name)
-        args = [self.expression(arg) for arg in node.args]
-        keywords = {str(keyword.arg): self.expression(keyword.value) for keyword in node.keywords}
-        with self.at(node):
-            if not over:
+            args = [self.expression(arg) for arg in node.args]
+            keywords = {str(keyword.arg): self.expression(keyword.value) for keyword in node.keywords}
+            if not parts:
                 return found.applied(args, keywords, node.col_offset)
             if len(args) != 1 or keywords:
                 raise fail(f"{name}[...] takes one argument", fix=f"{name}[{', '.join(indices)}](x)")

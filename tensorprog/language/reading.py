@@ -77,6 +77,7 @@ DECLARING = {  # the sections of declarations, and what an entry of each is call
     "initial": "an initial vector",
     "weights": "a weight",
 }
+OPTIONAL = {"run": RUN_KEYS, "train": TRAIN_KEYS}
 Given = dict[str, tuple[Node, Node]]  # key and value by the text of the key
 
 
@@ -274,8 +275,7 @@ class _FileReader:
         self.problems += [Problem(f"the section {n}: is missing", Span(self.file), REQUIRED[n]) for n in missing]
         refuse(self.problems)
         given = {key: self.entries(sections.get(key), f"entry of {key}") for key in DECLARING}
-        run = self.entries(sections.get("run"), "run option", RUN_KEYS)
-        train = self.entries(sections.get("train"), "train option", TRAIN_KEYS)
+        given |= {key: self.entries(sections.get(key), f"{key} option", OPTIONAL[key]) for key in OPTIONAL}
         parts: dict[str, Any] = {"places": {}}
         for key, part in (("program", "name"), ("title", "title"), ("reference", "reference")):
             node = sections.get(key)
@@ -302,10 +302,9 @@ class _FileReader:
             for key, (_, value) in {**numbers, **given["fixed_widths"]}.items()
             if key not in self.overrides and plain_number(value.value) is None
         )
-        for section in ("initial", "weights"):
-            parts[section] = self.each(section, given[section], self.entry)
-        parts["run"] = self.each("run", run, self.default)
-        parts["train"] = self.each("train", train, self.training)
+        for section in ("initial", "weights", *OPTIONAL):
+            make = self.default if section in OPTIONAL else self.entry
+            parts[section] = self.each(section, given[section], make)
         with self.guard(sections["outputs"]):
             outputs = self.items(sections["outputs"], "outputs: is a list of names", "outputs: [y]")
             parts["places"] |= {self.value(item, "an output"): self.span(item) for item in outputs}
@@ -315,7 +314,7 @@ class _FileReader:
         parts["body"] = self.body(body[: MAX_STATEMENTS + 1])
         refuse(self.problems)
         netsor = Netsor(**parts)
-        self.trained(netsor, train)
+        self.trained(netsor, given["train"])
         refuse(self.problems)
         return netsor
 
@@ -379,13 +378,12 @@ class _FileReader:
         value = self.data(node, what) if taken == ["shape"] else table or self.value(node, what)
         return take(section, key, value, self.names, owner, self.span(node))
 
-    def default(self, _: str, name: str, __: tuple[str, ...], node: Node, span: Span) -> Any:
-        """A default of `tp run`."""
-        return name, make_option(name, self.data(node, name), self.span(node), self.names)
-
-    def training(self, _: str, name: str, __: tuple[str, ...], node: Node, span: Span) -> Any:
-        """How the program is trained."""
-        return name, make_training(name, self.data(node, name), self.names, self.span(node))
+    def default(self, section: str, name: str, _: tuple[str, ...], node: Node, span: Span) -> Any:
+        """A default of `tp run`, or how the program is trained."""
+        value, place = self.data(node, name), self.span(node)
+        if section == "train":
+            return name, make_training(name, value, self.names, place)
+        return name, make_option(name, value, place, self.names)
 
     def trained(self, netsor: Netsor, given: Given) -> None:
         """What is trained is a scalar of the program without indices, and what has rates its weights and vectors."""

@@ -295,18 +295,20 @@ MAKERS: dict[str, Callable[..., Any]] = {
 
 def options_of(record: Index | Initial | Weight) -> dict[str, Any]:
     """The options that make a record, without words that are the default."""
-    if isinstance(record, Index):
-        plain = str(record.stop) if record.start == 0 else f"{record.start}..{record.stop - 1}"
-        return {"size": record.text or plain, **({"boundary": record.boundary} if record.boundary else {})}
-    if isinstance(record, Weight):
-        return {"variance": record.variance, **({"shape": record.shape} if record.shape != ("n", "n") else {})}
-    width = {"width": record.width} if record.width != "n" else {}
-    if record.grid:
-        return {"grid": True, **width}
-    if record.data is not None:
-        return {"mean": record.mean, "data": record.data, "variance": record.cov, **width}
-    from_file = isinstance(record.cov, Table) and record.cov.file
-    return {"mean": record.mean, "gram" if from_file else "cov": record.cov, **width}
+    plain: dict[str, Any] = {"boundary": "", "shape": ("n", "n"), "width": "n"}
+    match record:
+        case Index(_, start, stop, boundary, text):
+            size = text or (str(stop) if start == 0 else f"{start}..{stop - 1}")
+            found: dict[str, Any] = {"size": size, "boundary": boundary}
+        case Weight():
+            found = {"variance": record.variance, "shape": record.shape}
+        case Initial(grid=True):
+            found = {"grid": True, "width": record.width}
+        case Initial(_, _, mean, cov, data, width):
+            key = "cov" if data is None else "variance"
+            key = "gram" if data is None and isinstance(cov, Table) and cov.file else key
+            found = {"mean": mean, **({} if data is None else {"data": data}), key: cov, "width": width}
+    return {key: value for key, value in found.items() if key not in plain or value != plain[key]}
 
 
 def make_statement(

@@ -191,14 +191,16 @@ class Context:
             profiles = [(v, self.calculus.vector(v, position)) for v in statement.inputs]
             made = {v: self.structure.definers(position, v) for v in statement.inputs}
             zero = [(f.constant and f.low == 0) or (made[v] != () and found.issuperset(made[v])) for v, f in profiles]
-            if isinstance(statement, MatMul):
-                known = zero[0] or self.calculus.closed(self.netsor.weight[statement.weight.name].variance) == (0, 0)
-            elif isinstance(statement, Dot):
-                known = any(zero)
-            else:
-                at_zero = replace_variables(statement.expr, lambda _: Number(0)) if all(zero) else statement.expr
-                with np.errstate(all="ignore"):
-                    known = self.calculus.closed(at_zero) == (0, 0)
+            match statement:
+                case MatMul():
+                    variance = self.netsor.weight[statement.weight.name].variance
+                    known = zero[0] or self.calculus.closed(variance) == (0, 0)
+                case Dot():
+                    known = any(zero)
+                case Nonlin(_, expr):
+                    at_zero = replace_variables(expr, lambda _: Number(0)) if all(zero) else expr
+                    with np.errstate(all="ignore"):
+                        known = self.calculus.closed(at_zero) == (0, 0)
             if known:
                 found.add(position)
         return frozenset(found)
