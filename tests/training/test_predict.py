@@ -162,6 +162,20 @@ def test_what_is_refused(said: str, given: dict[str, Any]) -> None:
         tp.predict(network(INPUTS, layers=1), **({"name": "u1", "targets": TARGETS} | given))
 
 
+def test_a_readout_is_one_coordinate_of_a_product() -> None:
+    P = tp.load("sp_mlp")
+    everything = ["h", "W", "v"]
+    found = tp.predict(P, "f", [1, -1], t=1, parameters=everything)
+    R = tp.Program("product", constants={"rho": 0.5, "s": 3})
+    R.index("i", "s"), R.initial("h[i]", cov="rho**abs(i - i_)"), R.nonlin("x[i]", "tanh(h[i])")
+    R.matmul("g[i]", R.weight("W", 1.5), "x[i]"), R.nonlin("z[i]", "tanh(g[i])")
+    R.outputs(R.matmul("f[i]", R.weight("v"), "z[i]"))
+    again = tp.predict(R, "f", [1, -1], t=1, parameters=everything)
+    assert (found.mean == again.mean).all() and (found.cov == again.cov).all()
+    with pytest.raises(tp.ProgramError, match="f is no readout on the scale"):
+        tp.predict(tp.load("mup_mlp"), "f", [1, -1])
+
+
 def test_equal_training_rows_need_noise() -> None:
     inputs = INPUTS[[0, 0, 1, 2]]
     with pytest.raises(tp.ProgramError, match="singular within its error"):
