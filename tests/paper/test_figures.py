@@ -197,3 +197,5 @@ def test_command_line(tmp_path, capsys):
     folder = tmp_path / "new" / "folder"
     code, out, _ = call("fig2a", "--samples", 200, "--out", folder)
     assert "1/n: standard deviation" in out and (folder / "fig2a.png").is_file()
+    code, _, err = call("fig2a", "--samples", 200, "--out", folder, "--max-memory", "1KB")
+    assert code == 3 and "more than max_memory, 1000 bytes" in err
