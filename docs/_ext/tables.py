@@ -223,7 +223,10 @@ def commands() -> str:
 
 REFERENCE = {  # names in `tensorprog`
     "Programs": ("load", "Program", "atom"),
-    "Gradients and training": ("backward", "ntk", "gradient_descent", "train", "predict", "training.Prediction"),
+    "Gradients and training": (
+        "backward", "ntk", "gradient_descent", "train", "predict", "training.Prediction",
+        "exponents", "training.Exponents", "training.ParameterExponents",
+    ),
     "Real models": ("from_torch", "compare_torch", "results.imported.Imported", "results.imported.Fate"),
     "The check": ("Report", "check.clauses.Finding", "check.clauses.report.Claim"),
     "Finite width": ("Samples", "finite.plan.Plan"),
