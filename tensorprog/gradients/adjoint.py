@@ -38,6 +38,7 @@ from tensorprog.language.expr import (
     index_names,
     is_call,
     rebuild,
+    reindexed,
     slots_of,
     substitute,
     variables,
@@ -300,9 +301,9 @@ class Backward:
         statement = self.netsor.body[position]
         own = {name: self._new(name) for slot in statement.target.slots for name in slot.indices}
         given = {name: Affine.index(new) for name, new in own.items()}
-        target = _at(statement.target, given)
+        target = reindexed(statement.target, given)
         if isinstance(statement, MatMul):
-            vector = _at(statement.vector, given)
+            vector = reindexed(statement.vector, given)
             if vector.name not in self.active:
                 return
             rows, columns = statement.sides(self.netsor.weight[statement.weight.name])
@@ -311,14 +312,14 @@ class Backward:
             self.body.append(
                 MatMul(
                     _named(found, declared),
-                    _named(_at(statement.weight, given), declared),
+                    _named(reindexed(statement.weight, given), declared),
                     _named(gradient, declared),
                     transposed=not statement.transposed,
                 )
             )
             self._read(vector, "", times(self.root(columns, rows), found))
         elif isinstance(statement, Dot):
-            left, right = _at(statement.left, given), _at(statement.right, given)
+            left, right = reindexed(statement.left, given), reindexed(statement.right, given)
             gradient = Variable(self.gradients[target.name, statement.scale], target.slots)
             # an average's gradient is n**-0.5 dloss/dp, whatever the width of the operands
             factor = self.root("n", self.families[left.name].width) if statement.scale == AVERAGE else Number(1)
@@ -581,12 +582,8 @@ class Backward:
         return True
 
 
-def _at(reference: Variable, values: Mapping[str, Affine]) -> Variable:
-    return Variable(reference.name, tuple(slot.at(values) for slot in reference.slots))
-
-
 def _named(reference: Variable, names: Mapping[str, str]) -> Variable:
-    return _at(reference, {key: Affine.index(value) for key, value in names.items()})
+    return reindexed(reference, {key: Affine.index(value) for key, value in names.items()})
 
 
 def _tidy(form: Affine) -> Affine:

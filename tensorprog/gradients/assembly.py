@@ -28,7 +28,7 @@ from tensorprog.language.expr import (
     substitute,
     walk,
 )
-from tensorprog.language.ir import ConstantDef, Dot, MatMul, Netsor, Nonlin, Statement
+from tensorprog.language.ir import ConstantDef, MatMul, Netsor, Nonlin, Statement, mapped
 from tensorprog.language.parse import parse_expression
 from tensorprog.language.schedule import Loop, dependencies, positions, schedule
 from tensorprog.language.validity import statement_parts
@@ -121,14 +121,6 @@ def _with_sizes(netsor: Netsor) -> Netsor:
             return type(node)(node.name, _plain(node.slots))
         return None
 
-    def stated(statement: Statement) -> Statement:
-        target = Variable(statement.target.name, _plain(statement.target.slots))
-        if isinstance(statement, Nonlin):
-            return replace(statement, target=target, expr=put(statement.expr))
-        if isinstance(statement, Dot):
-            return replace(statement, target=target, left=put(statement.left), right=put(statement.right))
-        return replace(statement, target=target, weight=put(statement.weight), vector=put(statement.vector))
-
     parts: dict[str, Any] = {
         "constants": tuple(
             ConstantDef(c.name, put(c.value), c.indices) for c in netsor.constants if c.name not in sizes
@@ -138,7 +130,7 @@ def _with_sizes(netsor: Netsor) -> Netsor:
         "weights": tuple(replace(w, variance=put(w.variance)) for w in netsor.weights),
         "widths": tuple((name, ratio, _multiple(ratio)) for name, ratio, _ in netsor.widths),
         "written": tuple(written.items()),
-        "body": tuple(map(stated, netsor.body)),
+        "body": tuple(mapped(statement, put) for statement in netsor.body),
     }
     return Netsor(**{**netsor.parts, **parts})
 
@@ -161,16 +153,7 @@ def _multiple(ratio: Fraction) -> str:
 
 def _changed(statement: Statement, values: Mapping[str, Affine]) -> Statement:
     """The statement with indices replaced, those on the left by indices."""
-
-    def at(reference: Variable) -> Variable:
-        return Variable(reference.name, tuple(slot.at(values) for slot in reference.slots))
-
-    target = at(statement.target)
-    if isinstance(statement, Nonlin):
-        return replace(statement, target=target, expr=substitute(statement.expr, values, along=True))
-    if isinstance(statement, Dot):
-        return replace(statement, target=target, left=at(statement.left), right=at(statement.right))
-    return replace(statement, target=target, weight=at(statement.weight), vector=at(statement.vector))
+    return mapped(statement, lambda expr: substitute(expr, values, along=True))
 
 
 def _read_as(statement: Statement, change: Mapping[str, Callable[[Variable], Variable]]) -> Statement:
@@ -179,11 +162,7 @@ def _read_as(statement: Statement, change: Mapping[str, Callable[[Variable], Var
     def put(reference: Variable) -> Variable:
         return change[reference.name](reference) if reference.name in change else reference
 
-    if isinstance(statement, Nonlin):
-        return replace(statement, expr=replace_variables(statement.expr, put))
-    if isinstance(statement, Dot):
-        return replace(statement, left=put(statement.left), right=put(statement.right))
-    return replace(statement, vector=put(statement.vector))
+    return mapped(statement, lambda expr: replace_variables(expr, put))
 
 
 def _canonical(statement: Statement, names: Any) -> Statement:

@@ -20,6 +20,7 @@ from tensorprog.language.records import (
     Statement,
     Table,
     Weight,
+    mapped,
 )
 from tensorprog.language.validity import validate
 
@@ -38,6 +39,7 @@ __all__ = [
     "Statement",
     "Table",
     "Weight",
+    "mapped",
 ]
 
 

@@ -9,8 +9,8 @@ A name with slots is a *family*; nothing here has a member of a family as an obj
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice, product
@@ -193,6 +193,12 @@ class Dot:
 
 
 Statement = MatMul | Nonlin | Dot
+EXPRESSIONS = {MatMul: ("target", "weight", "vector"), Nonlin: ("target", "expr"), Dot: ("target", "left", "right")}
+
+
+def mapped(statement: Statement, change: Callable[[Any], Expr]) -> Statement:
+    """The statement with all its expressions changed: what it defines, and what it reads."""
+    return replace(statement, **{name: change(getattr(statement, name)) for name in EXPRESSIONS[type(statement)]})
 
 
 @dataclass(frozen=True)
