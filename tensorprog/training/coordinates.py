@@ -251,7 +251,7 @@ def _with_loss(
     names = {*netsor.families, *netsor.index, *netsor.constant}
     indices = dict(netsor.index)
     slots = slots_of(_axes(indices, netsor.families[output].ranges, names))
-    plain = tuple(slot.bare for slot in slots)
+    plain = tuple(str(slot) for slot in slots)
     new = {what: unused(what, names) for what in ("y", "share", "loss", "batch", "batch_loss")}
     values = {"f": Variable(output, slots), "y": Constant(new["y"], slots)}
     expr = _written(LOSSES.get(loss, loss), values)

@@ -99,6 +99,7 @@ def test_one_seed_gives_the_same_numbers_bit_for_bit() -> None:
     assert one.equals(two)
 
 
+@pytest.mark.slow
 def test_rectangular_weights_beside_dense_descent_extrapolated() -> None:
     """Descent on matrices of n x n and n x 2n at n = 64, 128, 256, 512, 25,000 networks, as a line in 1/n."""
     found = tp.train(deep(hidden=2, widths=True), loss="L", steps=2, widths=[])
@@ -107,6 +108,15 @@ def test_rectangular_weights_beside_dense_descent_extrapolated() -> None:
     dense = (0.63251, 4.4e-4), (-0.63229, 4.4e-4), (0.51926, 5.5e-4), (0.53634, 1.24e-4)
     for (value, error), (expected, spread) in zip(ours, dense, strict=True):
         assert abs(value - expected) < 4.9 * spread + error and error < 1e-3
+
+
+@pytest.mark.slow
+def test_many_steps() -> None:
+    """Vectors of later steps are functions of all earlier ones: they have points of their own."""
+    found = tp.train(network(), [1, -1, NAN], 8, 0.5, widths=[2048], samples=60)
+    away = np.abs(found.f.values - found.f_finite.values[0])
+    assert (away[-1] < 4.9 * found.f_finite_se.values[0, -1] + found.f_error.values[-1] + 2e-3).all()
+    assert found.f_error.values.max() < 3e-3 and found.f.values[-1, 0] > 0.8
 
 
 def test_rates_in_n_have_their_limit() -> None:

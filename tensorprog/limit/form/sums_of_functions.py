@@ -72,6 +72,7 @@ FORMAL = Variable(".")  # the argument of a one-argument function
 MAX_PARTS = 10_000
 MOST_SUMMANDS = 16  # of a factor that is taken apart
 MAX_NODES = 20_000  # of a definition with all others written in
+LARGE = 500  # the same from which a vector is a variable of its own, which has points
 MAX_DEPTH = 150  # functions of functions in it
 
 
@@ -182,7 +183,8 @@ class SumsOfFunctions:
     What is carried along and depends on scores is `spelled` out step by step, where the slots that it moves along, its
     values, are numbers.
 
-    Products with Onsager terms that functions read are variables too, but beside scores, or if all is `written_out`.
+    Products with Onsager terms that functions read are variables too, and with them what would be too long, but beside
+    scores, or if all is `written_out`.
     """
 
     def __init__(self, netsor: Netsor, written_out: bool = False) -> None:
@@ -201,6 +203,8 @@ class SumsOfFunctions:
         recur = circular(netsor)
         self.corrected = corrected.keys() - recur  # which are variables only where functions read them
         random = random_families(netsor)
+        if corrected and not (written_out or random):
+            self.carried |= self._large(self.carried)
         for name in (
             name for name in corrected if name not in recur
         ):  # those that are linear in Gaussian vectors are Gaussian
@@ -214,6 +218,18 @@ class SumsOfFunctions:
             self.carried -= sums.keys()
             self._inlined = dict(known)
         self.spelled = {name: self._moving(name) for name in sorted(self.carried & random)}
+
+    def _large(self, held: Collection[str]) -> set[str]:
+        """Vectors that would be too long with all definitions written in."""
+        found, sizes = set[str](), dict[str, int]()
+        for statement in self.netsor.body:
+            name = statement.target.name
+            if isinstance(statement, Nonlin) and self.netsor.families[name].kind == "vector" and name not in held:
+                parts = walk(statement.expr)
+                size = sum(sizes.get(part.name, 1) if isinstance(part, Variable) else 1 for part in parts)
+                found |= {name} if size > LARGE else set()
+                sizes[name] = 1 if name in found else max(size, sizes.get(name, 1))
+        return found
 
     def is_base(self, name: str) -> bool:
         """Whether a family is Gaussian by itself: a MatMul output or an initial vector."""
