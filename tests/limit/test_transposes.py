@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,16 @@ def test_values_known_from_state_evolution_and_long_simulation(name: str) -> Non
         value, error = law.mean(output, with_error=True)
         assert abs(float(value) - expected) <= 2 * float(error) + known, output
         assert float(error) < 1e-3, output
+
+
+def test_gradient_of_a_tied_autoencoder() -> None:
+    """Products with W read there what only an Onsager term reads besides."""
+    P = tp.Program("tied", widths={"d": "n/2"})
+    x, W = P.initial("x"), P.weight("W", variance=1.5, shape=("d", "n"))
+    h = P.nonlin("h", tp.tanh(P.matmul("u", W, x)))
+    P.outputs(P.nonlin("z", tp.tanh(2 * P.matmul("y", W.T, h))))
+    value, error = tp.backward(P).limit().var("grad_x", with_error=True)
+    assert abs(float(value) - 0.835992) < 2 * float(error) < 2e-3
 
 
 def test_what_is_linear_is_exact() -> None:
@@ -149,6 +160,40 @@ def test_coordinates_have_densities_and_draws() -> None:
         assert abs(networks.mean() - variance) < BEYOND * networks.std() / 4000**0.5 + 4 / 512 * variance
     assert law.kurtosis("u1") == pytest.approx(2.2462, abs=3e-3)
     assert law.density("u1", [0.0])[0] > 0.1
+
+
+def average(f: Callable[[Any], Any], variance: float) -> float:
+    """E f(N(0, variance))."""
+    z = np.linspace(-12, 12, 4001)
+    weights = np.exp(-(z**2) / 2)
+    return float(weights @ f(np.sqrt(variance) * z) / weights.sum())
+
+
+def slope(z: Any) -> Any:
+    """The derivative of tanh."""
+    return 1 / np.cosh(z) ** 2
+
+
+def test_smooth_programs_to_nine_digits() -> None:
+    """The recursion by hand: a decoder tied to its encoder, applied twice, its gradient, and a symmetric matrix."""
+    c = 0.75 * average(slope, 1.75)
+    m = 0.75 * average(lambda z: np.tanh(z) ** 2, 1.75) + c**2
+    back, met = 2 * average(lambda z: slope(2 * z), m), average(lambda z: z * np.tanh(2 * z), m) / m * c
+    again = 1.5 * average(lambda z: np.tanh(2 * z) ** 2, m) + (1.5 * back) ** 2 * average(
+        lambda z: np.tanh(z) ** 2, 1.75
+    )
+    again += 4.5 * back * met * average(slope, 1.75)
+    law = program(PROGRAMS["tied"]["text"]).limit(symbolic=True)
+    for name, value in (("l1", c), ("m1", m), ("m2", again)):
+        assert float(law.mean(name)[()].evalf()) == pytest.approx(value, abs=1e-9)
+    squares = average(lambda z: np.tanh(2 * z) ** 2, 1.0)
+    turned = 2 * average(lambda z: slope(2 * z), squares)
+    law = program(PROGRAMS["goe"]["text"]).limit(symbolic=True)
+    again = average(lambda z: np.tanh(2 * z) ** 2, squares) + turned**2 * squares
+    for name, value in (("v1", squares), ("v2", again), ("l2", turned * squares)):
+        assert float(law.mean(name)[()].evalf()) == pytest.approx(value, abs=1e-9)
+    gradient = tp.backward(tp.load("autoencoder_tied")).limit().var("grad_x[0]")
+    assert float(gradient) == pytest.approx(average(lambda z: slope(z) ** 2, 1.0) + average(slope, 1.0) ** 2, abs=1e-9)
 
 
 FORMULAS = [(name, PROGRAMS[name]["text"], names) for name, names in (

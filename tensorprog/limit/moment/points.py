@@ -39,7 +39,7 @@ from tensorprog.language.evaluate import (
     gather,
     take,
 )
-from tensorprog.language.expr import Affine, Variable, product_of
+from tensorprog.language.expr import Affine, Variable, product_of, variables
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.language.schedule import Step, upstream
@@ -107,7 +107,8 @@ class VectorsAtPoints:
         fixed, found = dict(self.netsor.fixed_widths), dict[str, tuple[int, ...]]()
         for statement in self.netsor.body:
             if isinstance(statement, Nonlin) or (isinstance(statement, Dot) and statement.scale == "1/n"):
-                for name in (v.name for v in statement.inputs if self.parts.is_base(v.name)):
+                read = variables(statement.expr) if isinstance(statement, Nonlin) else statement.inputs  # of all terms
+                for name in (v.name for v in read if self.parts.is_base(v.name)):
                     family, source = self.netsor.families[name], self.parts.source(name)
                     if family.width not in fixed:
                         initials = self.numbers.initials
