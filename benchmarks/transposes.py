@@ -203,7 +203,7 @@ def cost() -> None:
 
 
 def limits() -> None:
-    """The twelve programs."""
+    """The programs, beside networks by their matrices."""
     widths, samples = (64, 256, 1024), (6000, 2000, 300)
     inverse = np.array([[1, 1 / n, 1 / n**2] for n in widths])
     at_zero = np.linalg.inv(inverse)[0]

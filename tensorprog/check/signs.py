@@ -271,7 +271,7 @@ class Independence:
 
 def both_ways(structure: Structure, among: Collection[int]) -> list[tuple[Verdict, int, int, Mapping[str, int]]]:
     """The transposed products among some, each with a plain one that may use the same matrix, and where."""
-    found = []
+    found = list[tuple[Verdict, int, int, Mapping[str, int]]]()
     for uses in structure.uses.values():
         ways = {
             way: [p for p in uses if p in among and structure.product(p).transposed == way] for way in (False, True)

@@ -191,8 +191,8 @@ def not_compiled_yet(statement: Any, what: str) -> NotCompiledError:
 def _refuse(netsor: Netsor, needed: Collection[str], program: Netsor) -> None:
     structure = Structure.of(program)
     for _, _, position, _ in both_ways(structure, structure.relevant):
-        statement = structure.product(position)
-        raise not_compiled_yet(statement, f"the first order in 1/n of what {statement.weight} makes both ways")
+        product = structure.product(position)
+        raise not_compiled_yet(product, f"the first order in 1/n of what {product.weight} makes both ways")
     for initial in program.initial:
         if initial.grid and initial.name in needed:
             raise NotCompiledError(

@@ -186,7 +186,7 @@ def without_transposes(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
         return netsor
     structure = Structure.of(netsor)
     if beside := beside_transposes(structure):
-        statement = netsor.body[both_ways(structure, structure.relevant)[0][2]]
+        statement = structure.product(both_ways(structure, structure.relevant)[0][2])
         said = f"{statement.matrix} is a transposed weight, beside {beside}"
         raise not_compiled(statement, said, "a weight of its own")
     made = tuple(dict.fromkeys(s.target.name for s in netsor.body))

@@ -334,7 +334,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         self, p: WeightedFunction, q: WeightedFunction, moment: IndexedFormulas, local: Ranges, ranges: Ranges
     ) -> IndexedFormulas:
         """The same, coefficients of Onsager terms with the equations where they are not zero."""
-        sides = []
+        sides = list[WeightedFunction]()
         for part in (p, q):
             found = factors(part.coefficient) if self.program.corrected else []
             terms = [f for f in found if isinstance(f, Variable) and f.name in self.program.corrected]
@@ -343,7 +343,8 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
                 moment = moment * self.coefficient(v.name).read(slots, local)
             rest = product_of([f for f in found if f not in terms])
             sides.append(replace(part, coefficient=rest) if terms else part)
-        return super().summed(*sides, moment, local, ranges)
+        p, q = sides
+        return super().summed(p, q, moment, local, ranges)
 
     def weighed(
         self, value: Any, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
