@@ -253,15 +253,12 @@ def _measured(
 
 
 def _limit(netsor: Netsor, variables: tuple[str, ...], max_memory: str | int) -> tuple[Reference | None, str]:
-    missing = []
     try:
         reference = Reference(Program.from_netsor(netsor).limit(max_memory=max_memory))
         for name in dict.fromkeys(split(netsor, variable)[0] for variable in variables):
-            try:
+            with suppress(NotCompiledError, MemoryLimitError):
                 reference.moments(name)
-            except (NotCompiledError, MemoryLimitError) as error:
-                missing.append(str(error))
-        return reference, "; ".join(missing)
+        return reference, "; ".join(map(str, reference.failed.values()))
     except OutsideError:
         return None, "outside the theory"
     except ProgramError:
