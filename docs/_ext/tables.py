@@ -237,7 +237,7 @@ REFERENCE = {  # names in `tensorprog`
     ),
     "Comparing": ("compare", "Comparison", "results.comparison.Row", "kl", "kl_gaussian"),
     "Sweeps and depth": ("sweep", "rate", "depth", "solve"),
-    "Pictures": ("plots.density", "plots.convergence", "plots.covariance", "plots.save"),
+    "Pictures": ("plots.density", "plots.convergence", "plots.covariance", "plots.coordinate_check", "plots.save"),
     "Kernels for scikit-learn": ("sklearn.ProgramKernel",),
     "Errors": (
         "TensorprogError", "ProgramError", "OutsideError", "NotCompiledError", "AccuracyError", "MemoryLimitError",
