@@ -198,7 +198,8 @@ EXPRESSIONS = {MatMul: ("target", "weight", "vector"), Nonlin: ("target", "expr"
 
 def mapped(statement: Statement, change: Callable[[Any], Expr]) -> Statement:
     """The statement with all its expressions changed: what it defines, and what it reads."""
-    return replace(statement, **{name: change(getattr(statement, name)) for name in EXPRESSIONS[type(statement)]})
+    changed: dict[str, Any] = {name: change(getattr(statement, name)) for name in EXPRESSIONS[type(statement)]}
+    return replace(statement, **changed)
 
 
 @dataclass(frozen=True)
