@@ -100,13 +100,12 @@ class Builder:
         self._cache: Netsor | None = None
         for key, value in (constants or {}).items():
             self.constant(key, value)
-        for key, value in (widths or {}).items():
-            short, _ = make_name(key, self.names, "a width", indexed=False)
-            self._add("widths", make_ratio(short, value, self.names))
-        for key, value in (fixed_widths or {}).items():
-            short, _ = make_name(key, self.names, "a width", indexed=False)
-            self._add("fixed_widths", make_fixed(short, value, self.names))
-            self._written(key, value)
+        for part, make, given in (("widths", make_ratio, widths), ("fixed_widths", make_fixed, fixed_widths)):
+            for key, value in (given or {}).items():
+                short, _ = make_name(key, self.names, "a width", indexed=False)
+                self._add(part, make(short, value, self.names))
+                if part == "fixed_widths":
+                    self._written(key, value)
 
     @classmethod
     def from_netsor(cls, netsor: Netsor) -> Self:

@@ -27,6 +27,7 @@ COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_e
 LOGICAL = ("logical_and", "logical_or")
 PAIRWISE = {"min": "minimum", "max": "maximum"}  # spelt like Python's, and taking any number of arguments
 Operand = Union["Expr", int, float]
+RESERVED = {"n", "inf", "pi", "MatMul", "Nonlin", "Dot", *PAIRWISE, *REDUCTIONS}  # names, beside those of atoms
 MAX_INTEGER = 2**53
 
 

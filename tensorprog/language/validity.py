@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.atoms import ATOMS, REDUCTIONS
+from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, refuse, shorten
 from tensorprog.language.evaluate import index_array
 from tensorprog.language.expr import (
     COMPARISONS,
     LOGICAL,
+    RESERVED,
     Call,
     Constant,
     Expr,
@@ -56,7 +57,6 @@ MAX_STATEMENTS = 2000
 MAX_TABLE = 10**8  # entries of a constant given by an expression
 MAX_JOINT, LOOKED_AT = 2000, 2 * 10**10  # members of a covariance, and operations, for which it is looked at here
 MAX_CHECKED = 10**7  # entries evaluated to check their values; larger ones are checked where they are used
-RESERVED = {"n", "inf", "pi", "MatMul", "Nonlin", "Dot", "min", "max", *REDUCTIONS}
 MASKED = ("softmax", "logsumexp", "max")
 INFINITE, HIDDEN = Number(math.inf), Number(-math.inf)
 MENDED = "give the vectors themselves, data:, or more digits"

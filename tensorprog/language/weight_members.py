@@ -112,11 +112,6 @@ class Grouping:
         return order[flat].astype(np.int64), exists
 
     @property
-    def exists(self) -> NDArray[np.bool_]:
-        """For weights that are not separable: which (member, column) there are, the rest being padding."""
-        return self._positions[1]
-
-    @property
     def columns(self) -> int:
         """Number of vectors per weight member (the largest, where it varies)."""
         if self.separable:
@@ -134,10 +129,6 @@ class Grouping:
         """Number of sets of vectors: one for each weight member, or one for all."""
         return len(self.members) if self.reads_members else 1
 
-    def varies(self, vector: Open) -> bool:
-        """Whether different weight members see different vectors."""
-        return not self.separable or any(name in vector.axes for name in self.member_axes)
-
     def pack(self, vector: Open) -> NDArray[Any]:
         """Arrange the vectors to be multiplied as (batch, members or 1, columns, coordinates)."""
         sizes = self.sizes | dict(zip(vector.axes, vector.data.shape, strict=True))
@@ -147,7 +138,7 @@ class Grouping:
             vector = Open(full, align(vector, full))
         if self.separable:
             # one axis order for all: members (only if the vectors vary over them), columns
-            own = self.member_axes if self.varies(vector) else ()
+            own = self.member_axes if any(name in vector.axes for name in self.member_axes) else ()
             axes = (BATCH, *own, *self.column_axes, COORDINATE)
             data = broadcast(vector, axes, sizes | {BATCH: batch, COORDINATE: width})
             return data.reshape(batch, math.prod(sizes[name] for name in own), self.columns, width)

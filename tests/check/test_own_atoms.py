@@ -12,7 +12,7 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.language.atoms import ATOMS
-from tensorprog.language.atoms.declared import Declaration, DeclaredFunction, declare
+from tensorprog.language.atoms.declared import Declaration, DeclaredFunction
 
 INF = math.inf
 
@@ -192,7 +192,8 @@ def test_a_function_of_masks_works_on_single_numbers() -> None:
         out[x > 0] = x[x > 0] / 2
         return out
 
-    atom = declare(Declaration("halves", halves, range=(0, INF), lipschitz=0.5, monotone=1, kinks=(0,)))
+    tp.atom("halves", halves, range=(0, INF), lipschitz=0.5, monotone=1, kinks=(0,))
+    atom = ATOMS["halves"]
     assert float(atom.numpy(3.0)) == 1.5
     low, high = atom.range_on((-INF, 4.0))
     assert low == 0.0

@@ -87,14 +87,14 @@ def check(netsor: Netsor, numbers: LimitNumbers | None = None) -> Report:
     consequence = next((k for k in (DIVERGES, NOT_COVERED) if k in follows), "")
     remarked = any(f.verdict == "remark" for f in findings)
     grade: Grade = "outside" if follows else "extension" if texts else "remark" if remarked else "theorem"
-    scored = bool(structure.scores)
-    source = SAKAI if scored else YANG
-    if grade == "extension" and any(name == averages.name for name, _ in texts):
-        source = f"{SAKAI}, with {NETSOR_PLUS}" if scored else NETSOR_PLUS
-    if any(f.source == GRADIENTS for f in findings):
-        source = f"{source}, with {GRADIENTS}"
-    if grade == "extension" and any(name == transposes.name for name, _ in texts):
-        source = f"{source}, with {transposes.source}"
     claims = tuple(Claim(*key, "; ".join(found)) for key, found in texts.items()) if grade == "extension" else ()
+    claimed = {claim.name for claim in claims}
+    beside = {
+        NETSOR_PLUS: averages.name in claimed,
+        GRADIENTS: any(f.source == GRADIENTS for f in findings),
+        transposes.source: transposes.name in claimed,
+    }
+    main = SAKAI if structure.scores else "" if averages.name in claimed else YANG
+    source = ", with ".join(filter(None, (main, *(name for name, used in beside.items() if used))))
     rate = "sqrt(n)" if consequence == DIVERGES else ""
     return Report(netsor.name, grade, source, tuple(findings), claims, consequence, rate, rewritten.steps)

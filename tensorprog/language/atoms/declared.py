@@ -14,17 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom, Interval, Regularity
+from tensorprog.language.atoms import ATOMS, Atom, Interval, Regularity
 from tensorprog.language.atoms.core import INF
-from tensorprog.language.errors import Problem, ProgramError, fail
-from tensorprog.language.expr import Function
+from tensorprog.language.errors import Problem, fail, refuse
+from tensorprog.language.expr import RESERVED, Function
 
 Array = NDArray[Any]
 PLACES = np.array([-30.0, -3.0, -1.0, -0.3, 0.1, 0.7, 2.0, 5.0, 40.0])  # whose values tell functions apart
 GRID = np.linspace(-30, 30, 12_001)
 FAR = 10.0 ** np.linspace(1.5, 6, 200)
 POINTS = np.concatenate([-FAR[::-1], GRID, FAR])
-LANGUAGE = {"n", "inf", "pi", "min", "max", "MatMul", "Nonlin", "Dot"}
 
 
 class DeclaredFunction:
@@ -114,13 +113,13 @@ def install(name: str, fn: Callable[[Any], Any]) -> None:
         raise ValueError(f"{name} is another function there")
 
 
-def enter(claimed: Declaration, function: DeclaredFunction) -> Atom:
+def enter(claimed: Declaration, function: DeclaredFunction) -> None:
     """Enter a function in the registry with what is claimed of it, in place of one of the same name.
 
     Quadrature splits at the kinks declared; where none are, at 0.
     """
     bounds, kinks = claimed.range, (0.0,) if claimed.kinks is None else claimed.kinks
-    ATOMS[claimed.name] = atom = Atom(
+    ATOMS[claimed.name] = Atom(
         name=claimed.name,
         numpy=function,
         sympy=_formula(claimed, function),
@@ -133,7 +132,6 @@ def enter(claimed: Declaration, function: DeclaredFunction) -> Atom:
         doc=claimed.doc or "declared in Python",
         declared=True,
     )
-    return atom
 
 
 def _formula(claimed: Declaration, function: DeclaredFunction) -> Callable[..., Any]:
@@ -178,34 +176,20 @@ def atom(
 
     Shapes    fn: (k,) -> (k,)
     Accuracy  what holds at all points tried is not proved; reports say what rests on it
-    Raises    ProgramError with a place for each false claim, or if the name is taken; nothing is declared then
+    Raises    ProgramError with a place for each false claim, or if the name is taken; nothing is declared then.  The
+              same function may be declared again: its facts are replaced
     Source    Sakai et al. 2025 (arXiv 2506.00846), Def. 2, for growth and modulus
     """
-    declare(Declaration(name, fn, range, growth, modulus, lipschitz, kinks, monotone, parity, sympy, doc))
-    return Function(name)
-
-
-def declare(given: Declaration) -> Atom:
-    """Try what is declared of a function at many points and enter it in the registry.
-
-    A function declared before under the same name may be declared again: its facts are replaced.
-
-    Raises    ProgramError with every claim that is false, each with a witness; nothing is registered then
-    """
-    problems = [*_name_problems(given.name), *_senseless(given)]
-    if problems:
-        raise ProgramError(problems)
-    function = DeclaredFunction(given.fn)
-    problems = _array_problems(given) or list(_refuted(given, function))
-    if problems:
-        raise ProgramError(problems)
-    before = ATOMS.get(given.name)
+    given = Declaration(name, fn, range, growth, modulus, lipschitz, kinks, monotone, parity, sympy, doc)
+    refuse([*_name_problems(name), *_senseless(given)])
+    function = DeclaredFunction(fn)
+    refuse(_array_problems(given) or _refuted(given, function))
+    before = ATOMS.get(name)
     if before is not None and isinstance(before.numpy, DeclaredFunction) and before.numpy.sketch != function.sketch:
-        raise fail(
-            f"{given.name} is declared already, as another function; programs made before refer to it by name",
-            fix=f'tp.atom("{given.name}2", ...)',
-        )
-    return enter(given, function)
+        said = f"{name} is declared already, as another function; programs made before refer to it by name"
+        raise fail(said, fix=f'tp.atom("{name}2", ...)')
+    enter(given, function)
+    return Function(name)
 
 
 def _array_problems(d: Declaration) -> list[Problem]:
@@ -283,7 +267,7 @@ def _name_problems(name: Any) -> Iterator[Problem]:
         yield Problem(f"{name!r} is not a name", fix="use letters, digits and _, beginning with a letter")
     elif name.endswith("_"):
         yield Problem(f"{name}: a trailing underscore is reserved for second copies of indices", fix=name.rstrip("_"))
-    elif name in LANGUAGE or name in REDUCTIONS or (name in ATOMS and not ATOMS[name].declared):
+    elif name in RESERVED or (name in ATOMS and not ATOMS[name].declared):
         yield Problem(f"{name} is a name of the language already", fix=f'tp.atom("my_{name}", ...)')
 
 
