@@ -325,18 +325,17 @@ def roles(structure: Structure) -> dict[str | int, tuple[str, ...]]:
         role = "dedicated" if weight.name in dedicated else "weight"
         found[weight.name] = (role,) if structure.uses[weight.name] else ("unused",)
     for position, s in enumerate(body):
-        own = ["operand"] * (position in standing)
-        if isinstance(s, Dot):
-            own.append("score" if s.scale == "n**-0.5" else "average")
-        elif isinstance(s, MatMul) and position in structure.behind_scores:
-            own.append("later")
-        elif isinstance(s, MatMul) and not own:
-            own.append("G-var")
-        if position in inputs:
-            own.insert(1 if position in standing else 0, "input")
-        if s.target.name in netsor.outputs:
-            own.insert(0, "output")
-        found[position] = tuple(own or ["phi"]) if position in structure.relevant else ("unused",)
+        match s:
+            case Dot():
+                kind = "score" if s.scale == "n**-0.5" else "average"
+            case MatMul() if position in structure.behind_scores:
+                kind = "later"
+            case _:
+                kind = "G-var" if isinstance(s, MatMul) and position not in standing else ""
+        parts = {"output": s.target.name in netsor.outputs, "operand": position in standing}
+        parts |= {"input": position in inputs, kind: bool(kind)}
+        own = tuple(part for part, plays in parts.items() if plays) or ("phi",)
+        found[position] = own if position in structure.relevant else ("unused",)
     return found
 
 

@@ -151,20 +151,14 @@ def coordinatewise(structure: Structure, zeros: Collection[int] = ()) -> dict[in
     `zeros` are statements that make nothing but zeros.  There are none if a score of MatMul outputs stands beside them
     whose operands are both read elsewhere: these might depend on the coordinates of the others.
     """
-    made, others = set[int](), dict[int, list[Operand]]()
-    for o in structure.operands:
-        if structure.fixed(o.dot):
-            continue
-        others.setdefault(o.dot, []).append(o)
-        if isinstance(o.statement, Nonlin) and o.definer not in zeros:
-            made.add(o.dot)
-    if not made:
+    growing = [o for o in structure.operands if not structure.fixed(o.dot)]
+    made = {o.dot for o in growing if isinstance(o.statement, Nonlin) and o.definer not in zeros}
+    others = [(o.dot, o.side, o.statement.weight.name) for o in growing if isinstance(o.statement, MatMul)]
+    elsewhere = {
+        (dot, side) for dot, side, weight in others if made and dot not in made and not _read_by_dots(structure, weight)
+    }
+    if any(elsewhere.issuperset((dot, side) for side in SIDES) for dot, _ in elsewhere):
         return {}
-    for dot in others.keys() - made:
-        weights = [(o.side, _weight(structure, o)) for o in others[dot]]
-        elsewhere = {side for side, weight in weights if weight and not _read_by_dots(structure, weight)}
-        if len(elsewhere) == len(SIDES):
-            return {}
     found = {dot: _behind(structure, dot) for dot in sorted(made)}
     return {dot: operands for dot, operands in found.items() if operands and _centred(structure, dot, operands)}
 

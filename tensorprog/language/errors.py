@@ -25,12 +25,9 @@ class Span:
         return Span(self.file, self.line, self.column + offset if self.column else 0, self.text)
 
     def __str__(self) -> str:
-        place = [self.file] if self.file else []
-        if self.line:
-            place.append(f"line {self.line}")
-            if self.column:
-                place.append(f"column {self.column}")
-        return ", ".join(place)
+        line = f"line {self.line}" if self.line else ""
+        column = f"column {self.column}" if self.line and self.column else ""
+        return ", ".join(filter(None, (self.file, line, column)))
 
 
 @dataclass(frozen=True)
@@ -43,12 +40,10 @@ class Problem:
 
     def __str__(self) -> str:
         place = str(self.span)
-        lines = [f"{self.message}   [{place}]" if place else self.message]
-        if self.span.text:
-            lines.append(f"  in    {self.span.text}")
-        if self.fix:
-            lines.append("  try   " + self.fix.replace("\n", "\n        "))
-        return visible("\n".join(lines))
+        said = f"{self.message}   [{place}]" if place else self.message
+        written = f"\n  in    {self.span.text}" if self.span.text else ""
+        fix = "\n  try   " + self.fix.replace("\n", "\n        ") if self.fix else ""
+        return visible(said + written + fix)
 
 
 class TensorprogError(Exception):

@@ -39,11 +39,9 @@ class Step:
 
 def _uses(reference: Variable, definition: Variable, ranges: Mapping[str, Range], boundary: Sequence[str]) -> bool:
     """Whether a reference can read a member that this definition binds; beyond a boundary of zeros there is none."""
-    for slot, target, rule in zip(reference.slots, definition.slots, boundary, strict=True):
-        (low, high), (first, last) = slot.bounds(ranges), target.bounds(ranges)
-        if rule != "wrap" and (high < first or last < low):
-            return False
-    return True
+    places = zip(reference.slots, definition.slots, boundary, strict=True)
+    ends = ((slot.bounds(ranges), target.bounds(ranges), rule) for slot, target, rule in places)
+    return all(rule == "wrap" or (first <= high and low <= last) for (low, high), (first, last), rule in ends)
 
 
 def dependencies(

@@ -211,11 +211,9 @@ class Context:
 
         Over a fixed width a score is exact, whatever its operands are.
         """
-        found: dict[int, list[Operand]] = {dot: [] for dot in self.structure.scores if not self.structure.fixed(dot)}
-        for operand in self.structure.operands:
-            if operand.dot in found:
-                found[operand.dot].append(operand)
-        return {dot: self.coordinatewise.get(dot) or tuple(own) for dot, own in found.items()}
+        growing = (dot for dot in self.structure.scores if not self.structure.fixed(dot))
+        own = {dot: tuple(o for o in self.structure.operands if o.dot == dot) for dot in growing}
+        return own | self.coordinatewise
 
     @cached_property
     def coordinatewise(self) -> Mapping[int, tuple[Operand, ...]]:

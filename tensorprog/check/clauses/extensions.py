@@ -103,10 +103,8 @@ def _used_twice(
 @rule("averages", NETSOR_PLUS)
 def averages(check: Context) -> Iterator[Finding | Claim]:
     """Dots of scale 1/n over a growing width are averages: numbers in the limit, or functions of what is random."""
-    good: list[int] = []
-    given: list[int] = []
-    for position in sorted(check.structure.converging):
-        (given if position in check.structure.random else good).append(position)
+    converging, random = check.structure.converging, check.structure.random
+    good, given = sorted(converging - random), sorted(converging & random)
     if good:
         names = ", ".join(check.text(p) for p in good)
         yield Claim("averages", "proved", f"{names} converge to numbers ({NETSOR_PLUS})")
@@ -166,14 +164,13 @@ def _behind_fixed(check: Context) -> Iterator[Finding | Claim]:
     """Weights of growing width behind vectors of finite width: a further layer, given these vectors."""
     structure, body = check.structure, check.netsor.body
     fixed = dict(check.netsor.fixed_widths)
-    behind = []
-    for position in sorted(structure.relevant):
-        statement = body[position]
-        if isinstance(statement, MatMul):
-            _, columns = statement.sides(check.netsor.weight[statement.weight.name])
-            definers = structure.definers(position, statement.vector)
-            if columns not in fixed and not structure.finite_dependent.isdisjoint(definers):
-                behind.append(position)
+    behind = [
+        p
+        for p in sorted(structure.relevant)
+        if isinstance(s := body[p], MatMul)
+        and s.sides(check.netsor.weight[s.weight.name])[1] not in fixed
+        and not structure.finite_dependent.isdisjoint(structure.definers(p, s.vector))
+    ]
     for maker, position in product(structure.finite, behind):
         for verdict, place, index in _used_twice(check, maker, position, maker in structure.ancestors(position)):
             one, two = check.source(maker), check.source(position)

@@ -41,13 +41,11 @@ from tensorprog.language.ir import Dot, MatMul, Nonlin
 def expand(editor: Editor) -> Iterator[Rewrite]:
     """Write scores of sums as sums of scores, one operand at a time."""
     families = editor.netsor.families
-    averaged = set[int]()  # scores with operands that read averages, by position
-    made = set[int]()
-    for o in editor.structure.operands:
-        if isinstance(o.statement, Nonlin):
-            made.add(o.dot)
-            if any(families[v.name].kind == "scalar" for v in variables(o.statement.expr)):
-                averaged.add(o.dot)
+    read = [
+        (o.dot, v) for o in editor.structure.operands if isinstance(o.statement, Nonlin) for v in o.statement.inputs
+    ]
+    made = {o.dot for o in editor.structure.operands if isinstance(o.statement, Nonlin)}
+    averaged = {dot for dot, v in read if families[v.name].kind == "scalar"}
     kept = averaged & coordinatewise(editor.structure).keys() if averaged else set[int]()
     for position in sorted(made - kept):
         expanded = (_taken_inside(editor, position, side, editor.vector) for side in ("left", "right"))
