@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,22 @@ def sweep(
     return DONE if len(no_limit(found)) < len(choices_of(found, AXES)) else OUTSIDE
 
 
+def _written(folder: Path, name: str, content: dict[str, Any], draw: Callable[[Path], None]) -> list[str]:
+    """The names of the files of a study: its numbers as JSON, and a picture where there is matplotlib."""
+    from tensorprog.language.files import json_text, write_text, writing
+
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / f"{name}.json", json_text(content))
+    try:
+        with writing(folder / f"{name}.png"):
+            draw(folder / f"{name}.png")
+    except MissingPackageError as error:
+        notice(f"there is no picture: {error}")
+        return [f"{name}.json"]
+    return [f"{name}.json", f"{name}.png"]
+
+
 # ---- layers ----------------------------------------------------------------------------------------------------------
 
 
@@ -180,7 +198,6 @@ def depth(
     program = open_program(file, {name: values[0] for name, values in given.items() if len(values) == 1})
     from tensorprog.jobs.depths import depth as profile
     from tensorprog.jobs.depths.results import depth_json, save_picture, tables
-    from tensorprog.language.files import json_text, write_text, writing
     from tensorprog.results.study import default_out
 
     asked: dict[str, Any] = {"index": index, "to": to, "over": {n: v for n, v in given.items() if len(v) > 1}}
@@ -189,16 +206,8 @@ def depth(
     with watching() as listener:
         found = profile(program, family, gradients=gradients, progress=listener.progress, **asked, **drawn)
     folder, report = out or default_out(program.netsor, "-depth"), program.check()
-    written, text = ["depth.json"], depth_json(found, report, program.netsor)
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "depth.json", json_text(text))
-    try:
-        with writing(folder / "depth.png"):
-            save_picture(folder / "depth.png", found)
-        written.append("depth.png")
-    except MissingPackageError as error:
-        notice(f"there is no picture: {error}")
+    text = depth_json(found, report, program.netsor)
+    written = _written(folder, "depth", text, lambda path: save_picture(path, found))
     blocks = chain.from_iterable(("", block) for block in tables(found, report))
     answer(lambda: text, lambda: [*blocks, "", places(folder, written)])
     return exit_code(report.grade)
@@ -285,7 +294,8 @@ def solve(
 @options(number("--steps", 1, "Steps of gradient descent."))
 @option("--lr", metavar="X", help="Learning rate, 1 on the scale of muP; an expression in n if it depends on it.")
 @option("--loss", metavar="L", help="The loss, a scalar of the program.")
-@options(number("--samples", 2, "Networks drawn at each width.", "100"), SEED, MEMORY)
+@options(number("--samples", 2, "Networks drawn at each width.", "100"), SEED)
+@options(most_memory("networks and the limit", "2GiB"))
 @options(out("Where files go; default runs/<program>-train."), FORMAT, QUIET, REQUIRE)
 def train(
     file: str,
@@ -306,7 +316,6 @@ def train(
     leave them out. The folder receives train.json and train.png. The exit code is 1 if there is no limit.
     """
     program = open_program(file, overrides)
-    from tensorprog.language.files import json_text, write_text, writing
     from tensorprog.results.study import default_out
     from tensorprog.show import plots
     from tensorprog.training import train as perform
@@ -317,16 +326,9 @@ def train(
         told.stage("the limit and networks of each width")
         given: dict[str, Any] = {"steps": steps, "lr": lr, "loss": loss, "widths": width or (256, 1024)}
         found = perform(program, **given, **drawn, progress=told.progress)
-    folder, written = out or default_out(program.netsor, "-train"), ["train.json"]
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "train.json", json_text(train_json(found)))
-    try:
-        with writing(folder / "train.png"):
-            plots.save(folder / "train.png", lambda axes: plots.coordinate_check(found, ax=axes), found.sizes["family"])
-        written.append("train.png")
-    except MissingPackageError as error:
-        notice(f"there is no picture: {error}")
+    folder, panels = out or default_out(program.netsor, "-train"), found.sizes["family"]
+    draw = partial(plots.coordinate_check, found, "size")
+    written = _written(folder, "train", train_json(found), lambda path: plots.save(path, draw, panels))
     answer(
         lambda: train_json(found),
         lambda: [*(p for table in tables(found) for p in (table, "")), places(folder, written)],
