@@ -307,8 +307,7 @@ class NumericLaw(Marginals):
         if family.kind == "scalar" and name not in self.recursion.random | self.recursion.scores.keys():
             value, _ = in_box(self.recursion, self.recursion.mean(name), name, box)
             return Mixture.gaussian(value, np.zeros_like(value))
-        looped = any(step.fixed for step in self.recursion.recurrences.steps)  # where all members come at once
-        if not looped and name not in self.recursion.random and self.is_linear(name):
+        if name not in self.recursion.random and self.is_linear(name):
             mean, known = self._known_mean(name, box), self._known_variance(name, box)
             if mean is not None and known is not None:
                 return Mixture.gaussian(mean[0], np.maximum(known[0], 0.0), known[1] / np.maximum(known[0], TINY))

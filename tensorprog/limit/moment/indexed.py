@@ -20,7 +20,7 @@ from tensorprog.language.ir import Range
 
 __all__ = [
     "NOTHING", "Equations", "Indexed", "Term",
-    "canonical", "difference", "patterns", "possible", "rewrite", "solve", "solved",
+    "canonical", "difference", "held_in", "patterns", "possible", "rewrite", "solve", "solved",
 ]  # fmt: skip
 
 V = TypeVar("V")
@@ -105,6 +105,21 @@ def solved(equations: Equations, ranges: Ranges, prefer: Sequence[str] = ()) -> 
         return {}
     solution = solve(equations, prefer)
     return None if any(rewrite(equations, names, ranges) is None for names in ({}, solution)) else solution
+
+
+def held_in(window: Ranges, equations: Equations) -> dict[str, Range] | None:
+    """The smallest window outside which equations do not hold; None where they do nowhere."""
+    held = dict(window)
+    for equation in equations:
+        for name, coefficient in equation.terms:
+            if name not in held or abs(coefficient) != 1:
+                continue
+            form = equation.solved(name)
+            low, high = form.span(held)
+            held[name] = max(held[name][0], low), min(held[name][1], high)
+            if held[name][0] >= held[name][1]:
+                return None
+    return held
 
 
 def _ordered(equations: Equations) -> tuple[int, list[str]]:

@@ -181,9 +181,9 @@ class NumericRecursion(Numbers):
         if (f, g) not in self._large:
             families = [self.netsor.families[name] for name in (f, g)]
             large = math.prod(size for family in families for size in family.shape) > SMALL
-            plain = not any(len(own.statements) > 1 or self.recurrences.recurrent(own.name) for own in families)
+            plain = all(len(own.statements) == 1 or self.recurrences.recurrent(own.name) for own in families)
             self._large[f, g] = large and plain and (self.replicates is None or self.each)
-        return self._large[f, g]
+        return self._large[f, g] and not self.recurrences.active & {f, g}
 
     def base(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
         """Covariance of two Gaussian families; of those in recurrences, as far as it is known."""
@@ -266,9 +266,13 @@ class _Planned(NumericRecursion):
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues:
         """E[Z^f Z^g], of what the recurrence makes planned as well."""
         if self.recurrences.active & {f, g}:
-            return self.replicated(f, g)
+            return self.replicated(f, g, self.wanted(f, g, names))
         found = self.whole.replicated(f, g)
         return self._read(found, lambda: found)
+
+    def in_part(self, f: str, g: str) -> bool:
+        """Whether only what is asked for is computed: always."""
+        return True
 
     def _read(self, moment: IndexedValues, known: Callable[[], IndexedValues]) -> IndexedValues:
         starts = {name: start for name, (start, _) in moment.ranges.items()}

@@ -6,7 +6,7 @@ mirror image goes into C(g', g).  Averages grow in the same way.  Programs witho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
 from tensorprog.limit.form.definitions import Box, at_positions, circular, readings, target_box
-from tensorprog.limit.moment.indexed import Equations, Term, difference, solve
+from tensorprog.limit.moment.indexed import Equations, Term, difference, held_in, solve
 from tensorprog.limit.moment.values import IndexedValues, Value
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Recurrences:
             return known
         slots = zip(weights[0][0].slots, weights[1][0].slots, strict=True)
         forms = frozenset(form for form in (difference(one, two) for one, two in slots) if form is not None)
-        held = None if any(not form.terms for form in forms) else _held(ranges, forms)
+        held = None if any(not form.terms for form in forms) else held_in(ranges, forms)
         return None if held is None else tuple(held[f"{k}_"] for k in range(len(known)))
 
     def _known(self, statement: MatMul, position: int, number: int) -> Sequence[Box]:
@@ -180,7 +180,7 @@ class Recurrences:
             yield self.numbers.gaussian(f, g, self.numbers.over(ranges))
             return
         for term in plan.terms:
-            held = _held(ranges, term.equations)
+            held = held_in(ranges, term.equations)
             if held is not None:
                 with self.numbers.guarded(f, g):
                     value = term.value.within({name: held[name] for name in term.value.axes})
@@ -195,7 +195,7 @@ class Recurrences:
             known = entered.get(term.equations)
             entered[term.equations] = term.value if known is None else known + term.value
         for equations, value in entered.items():
-            held = _held(row.ranges, equations)
+            held = held_in(row.ranges, equations)
             if held is not None:
                 along = {name: span for name, span in held.items() if name not in solve(equations)}
                 narrower = {name: Affine.index(name) for name in along if along[name] != row.ranges[name]}
@@ -221,21 +221,6 @@ class Recurrences:
         ranges, whole = (self.numbers.over(box_ranges(b)) for b in (box, self.netsor.families[name].ranges))
         value = self.numbers.average_of(position, ranges)
         self.averages[name] = self.averages.get(name, Value.of(0.0)).overwritten(value, ranges, whole)
-
-
-def _held(window: Mapping[str, Range], equations: Equations) -> dict[str, Range] | None:
-    """The smallest window outside which equations do not hold; None where they do nowhere."""
-    held = dict(window)
-    for equation in equations:
-        for name, coefficient in equation.terms:
-            if name not in held or abs(coefficient) != 1:
-                continue
-            form = equation.solved(name)
-            low, high = form.span(held)
-            held[name] = max(held[name][0], low), min(held[name][1], high)
-            if held[name][0] >= held[name][1]:
-                return None
-    return held
 
 
 def merged(boxes: Sequence[Box]) -> list[Box]:

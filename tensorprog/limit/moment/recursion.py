@@ -54,6 +54,7 @@ from tensorprog.limit.moment.indexed import (
     Indexed,
     canonical,
     difference,
+    held_in,
     patterns,
     rewrite,
     solve,
@@ -300,11 +301,13 @@ class Recursion(ABC, Generic[V, M]):
         ranges: Ranges,
         at: Mapping[str, Affine] | None = None,
     ) -> M:
-        total = self.nothing(ranges)
+        total, forms = self.nothing(ranges), (difference(Affine.index(n), f) for n, f in (at or {}).items())
+        same = frozenset(form for form in forms if form is not None)
         for p in first:
             for q in second:
                 held = p.within(ranges)
                 held = None if held is None else q.within(held, "_")
+                held = held_in(held, same) if held and same else held
                 if held is not None:
                     found = self.expectation(p.unheld, q.unheld, held, at)
                     whole = {name: ranges[name] for name in at or () if name in ranges}
