@@ -77,9 +77,13 @@ class Estimate:
                 return one.reshape(np.broadcast_shapes(one.value.shape, other.value.shape))
         with np.errstate(over="ignore", invalid="ignore"):
             value = np.asarray(self.value * o.value)
+            for one, other in ((self, o), (o, self)):  # nor does multiplying by zeros and ones round
+                if other.value.size < one.value.size and not other.error.any() and np.isin(other.value, (0, 1)).all():
+                    return Estimate(value, np.asarray(one.error * other.value))
             error = EPS * np.abs(value)
-            if self.error.any() or o.error.any():
-                error += np.abs(self.value) * o.error + np.abs(o.value) * self.error + self.error * o.error
+            for one, other in ((self, o), (o, self)):
+                if one.error.any():
+                    error += one.error * (np.abs(other.value) + (other.error / 2 if other.error.any() else 0.0))
         return Estimate(value, np.asarray(error))
 
     __rmul__ = __mul__

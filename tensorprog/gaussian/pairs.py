@@ -13,9 +13,10 @@ as the derivative by the covariance is E f'(X) f'(Y),
 
     E' = (E + r K) E f'(X)^2 + r (E (X f'(X))^2 + E f(X)^2) / 2 + rounding
 
-No correlation of f(X) and f(Y), less their means, is larger than that of X and Y (Gebelein 1941): so a bound on all
-correlations is known before any of them, and with it what a series leaves out, and how steep an arc sine is.  Single
-pairs whose correlations are too close to 1 for a series are taken apart.
+Of variables of equal law E f(X) f(Y) is a power series in their correlation whose coefficients are not negative.  So
+a bound on all correlations gives one on those of f(X) and f(Y), by the same inequality, before any of them is known,
+and with it what a series leaves out, and how steep an arc sine is.  Single pairs whose correlations are too close to 1
+for a series are taken apart.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ __all__ = ["Pairs"]
 
 SIDE = 128  # of a tile: a few of them fit into the cache of a processor
 ROUNDING = 1e-10  # relative errors of variances up to this are passed on by derivatives
-DEEP = 100  # operations that wait for each other
+DEEP = 50  # operations that wait for each other
 STEEPEST = 1e3  # slope of the arc sine at the largest correlation at which a jump has a derivative still
 STEP = 1e-5  # of variances, relatively, for derivatives
 SAFE = 1.25  # of derivatives of variances by coefficients, of which there are finitely many
@@ -106,7 +107,7 @@ class Pairs:
             value[place] = found
 
         places = [(rows, columns) for rows in cuts for columns in cuts if columns.start <= rows.start]
-        with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), len(places))) as pool:
+        with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(places)))) as pool:
             list(pool.map(fill, places))
         np.fill_diagonal(value, self.diagonal.value)
         size = np.sqrt(np.maximum(self.bounds.error, self.diagonal.error))
@@ -118,23 +119,26 @@ class Pairs:
         """The sum or the product with another matrix, or with a number that is not negative."""
         plus = operation is operator.add
         if isinstance(other, Pairs):
-            both = [operation(*each) for each in ((self.diagonal, other.diagonal), (self.bounds, other.bounds))]
-            depth = max(self._deeper(), other._deeper())
-            return Pairs(*both, lambda *tile: operation(self.entries(*tile), other.entries(*tile)),
-                         lambda: max(self.near, other.near) if plus else self.near * other.near, depth)  # fmt: skip
+            return Pairs(
+                operation(self.diagonal, other.diagonal),
+                operation(self.bounds, other.bounds),
+                lambda *tile: operation(self.entries(*tile), other.entries(*tile)),
+                lambda: max(self.near, other.near) if plus else self.near * other.near,
+                max(self._deeper(), other._deeper()),
+            )
         diagonal, number = operation(self.diagonal, other), other.value
-        return Pairs(diagonal, operation(self.bounds, other), lambda *tile: operation(self.entries(*tile), number),
-                     lambda: self._nearer(number / diagonal.value) if plus else self.near, self._deeper())  # fmt: skip
 
-    def _nearer(self, shares: Array) -> float:
-        """A bound on correlations where so much of the variances is common to all."""
-        return self.near + (1 - self.near) * float(np.nan_to_num(shares, nan=1.0).max(initial=0.0))
+        def nearest() -> float:
+            shares = np.nan_to_num(number / diagonal.value, nan=1.0) if plus else np.zeros(1)
+            return self.near + (1 - self.near) * float(shares.max(initial=0.0))
+
+        tile = lambda *tile: operation(self.entries(*tile), number)  # noqa: E731
+        return Pairs(diagonal, operation(self.bounds, other), tile, nearest, self._deeper())
 
     def _deeper(self) -> int:
         """The depth of what is made of this one; what is too deep is computed now."""
-        if self.depth >= DEEP:
-            return int(self.estimate.value.ndim == 0)
-        return self.depth + 1
+        known = (self.estimate, self.near) if self.depth >= DEEP else ()
+        return 0 if known else self.depth + 1
 
     def under(self, f: RealFunction) -> Pairs | None:
         """E f(X) f(Y) for Gaussian X, Y of mean 0 and these covariances.
@@ -150,8 +154,7 @@ class Pairs:
         found = self._by_series(f) if forms is None else self._closed(forms)
         if found is None:
             return None
-        mean, growth, slope, turned = found.mean, found.growth, found.slope, found.turned
-        value = found.value
+        value, growth, slope, turned = found.value, found.growth, found.slope, found.turned
         moved = relative.max(initial=0.0)
         passed = (self.bounds.error + moved * var) * slope + moved * (turned + value) / 2
         diagonal, bounds = (Estimate(value, found.rounding + each) for each in (relative * growth, passed))
@@ -159,7 +162,10 @@ class Pairs:
         def tile(rows: slice, columns: slice, known: dict[int, Array]) -> Array:
             return found.entries(rows, columns, self.entries(rows, columns, known))
 
-        return Pairs(diagonal, bounds, tile, lambda: self._nearer(mean**2 / value), self._deeper())
+        def nearest() -> float:
+            return float(np.minimum(found.at(self.near) / np.where(value > 0, value, 1.0), 1.0).max(initial=0.0))
+
+        return Pairs(diagonal, bounds, tile, nearest, self._deeper())
 
     def _closed(self, f: Elementary) -> _Map | None:
         """By closed forms."""
@@ -173,7 +179,10 @@ class Pairs:
 
         one, more = kernel(f, f, var, var, var), var * (1 + STEP)
         growth = np.abs(values(f, f, more, more, more) - one.value) / STEP
-        return _Map(one.value, one.error, f.offset(var) + f.mean(var), growth, *f.slopes(var, steep), entries)
+        return _Map(
+            one.value, one.error, lambda near: values(f, f, var, var, near * var), growth,
+            *f.slopes(var, steep), entries,
+        )  # fmt: skip
 
     def _by_series(self, f: RealFunction) -> _Map | None:
         """By Hermite coefficients."""
@@ -189,10 +198,10 @@ class Pairs:
             reach = np.minimum((ENOUGH * series.norm / series.tail) ** (1 / len(order)), 1.0)
         first, second, near = self._above(reach)
         terms, inverse = ProductSeries(series, series), 1 / sd
-        laws = [Estimate(var[at], self.diagonal.error[at]) for at in (first, second)]
-        cov = self.estimate.value[first, second] if len(first) else np.zeros(0)
+        one, two = (Estimate(var[at], self.diagonal.error[at]) for at in (first, second))
+        known = self.estimate.value[first, second] if len(first) else np.zeros(0)
         errors = np.sqrt(self.bounds.error[first] * self.bounds.error[second])
-        exact = cross(f, f, 0.0, 0.0, *laws, Estimate(cov, errors), slack=np.inf)
+        exact = cross(f, f, 0.0, 0.0, one, two, Estimate(known, errors), slack=np.inf)
 
         def entries(rows: slice, columns: slice, cov: Array) -> Array:
             rho = np.clip(cov * (inverse[rows, None] * inverse[columns]), -1.0, 1.0)
@@ -211,7 +220,11 @@ class Pairs:
         for at in (first, second):
             np.maximum.at(rounding, at, exact.error)
         growth = SAFE * terms.spread(places, places)
-        return _Map(value, rounding, coefficients[0], growth, slope, (weights * turned**2).sum(axis=0), entries)
+        parts = np.concatenate([coefficients, series.tail[None]]) ** 2
+        return _Map(
+            value, rounding, lambda near: near ** np.arange(len(parts)) @ parts, growth, slope,
+            (weights * turned**2).sum(axis=0), entries,
+        )  # fmt: skip
 
     def _above(self, reach: Array) -> tuple[Places, Places, float]:
         """Pairs i > j whose correlations are larger than the product of both numbers, and a bound on all others."""
@@ -226,11 +239,13 @@ class Pairs:
 
 
 class _Map(NamedTuple):
-    """E f(X)^2, its rounding, E f(X), dE f(X)^2 / d log var, E f'(X)^2, E (X f'(X))^2, and tiles from covariances."""
+    """E f(X)^2 and its rounding; E f(X) f(Y) for Y like X at a correlation; dE f(X)^2 / d log var, E f'(X)^2 and
+    E (X f'(X))^2; tiles from covariances.
+    """
 
     value: Array
     rounding: Array
-    mean: Array
+    at: Callable[[float], Array]
     growth: Array
     slope: Array
     turned: Array

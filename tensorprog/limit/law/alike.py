@@ -56,15 +56,15 @@ def _rows(recursion: NumericRecursion, name: str) -> dict[str, int]:
         if any(MEMBER in slot.indices for _, v, _ in part.inner for slot in v.slots) or part.box:
             return {}
         for node in (node for expr in (part.coefficient, *(w for w, *_ in part.inner)) for node in walk(expr)):
-            at = (
-                [k for k, slot in enumerate(node.slots) if MEMBER in slot.indices] if isinstance(node, Variable) else []
-            )
-            score = isinstance(node, Variable) and node.name in recursion.scores
-            if score and (
-                len(at) != 1 or node.slots[at[0]].bare != MEMBER or rows.setdefault(node.name, at[0]) != at[0]
-            ):
-                return {}
-            if not score and (at or MEMBER in index_names(node)):
+            if not isinstance(node, Variable):
+                if MEMBER in index_names(node):
+                    return {}
+                continue
+            at = [k for k, slot in enumerate(node.slots) if MEMBER in slot.indices]
+            if node.name not in recursion.scores:
+                if at:
+                    return {}
+            elif len(at) != 1 or node.slots[at[0]].bare != MEMBER or rows.setdefault(node.name, at[0]) != at[0]:
                 return {}
     return rows
 
