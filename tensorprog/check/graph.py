@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from tensorprog.check.overlaps import HOLDS, System, Verdict, marked
-from tensorprog.language.arrows import components, ordered, reached
+from tensorprog.language.arrows import components, grouped, ordered, reached
 from tensorprog.language.expr import Affine, Variable, slots_of
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Range, Statement, Weight
 from tensorprog.language.schedule import around, dependencies, schedule
@@ -190,10 +190,8 @@ class Structure:
     @cached_property
     def uses(self) -> Mapping[str, Sequence[int]]:
         """By weight family, the relevant MatMuls by it."""
-        found: dict[str, list[int]] = {weight.name: [] for weight in self.netsor.weights}
-        for position, product in self._relevant(MatMul):
-            found[product.weight.name].append(position)
-        return found
+        found = grouped((product.weight.name, position) for position, product in self._relevant(MatMul))
+        return {weight.name: found.get(weight.name, []) for weight in self.netsor.weights}
 
     # -- can two uses touch the same member? ---------------------------------------------------------------------------
 

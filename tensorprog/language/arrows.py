@@ -10,7 +10,7 @@ from graphlib import TopologicalSorter
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
-Node = TypeVar("Node")
+Node, Key = TypeVar("Node"), TypeVar("Key")
 
 
 def components(after: Mapping[Node, Collection[Node]]) -> list[tuple[Node, ...]]:
@@ -18,10 +18,7 @@ def components(after: Mapping[Node, Collection[Node]]) -> list[tuple[Node, ...]]
 
     Source    Kosaraju; Sharir 1981
     """
-    before: dict[Node, list[Node]] = {node: [] for node in after}
-    for node, others in after.items():
-        for other in others:
-            before[other].append(node)
+    before = {node: [] for node in after} | grouped((other, node) for node, others in after.items() for other in others)
     seen, closed = set[Node](), set[Node]()
     order = [node for root in after for node in _followed(before, root, seen)]
     groups = (tuple(_followed(after, root, closed)) for root in reversed(order))
@@ -81,6 +78,14 @@ def acyclic(after: Mapping[Node, Collection[Node]]) -> bool:
     """Whether no node leads to itself, directly or through others."""
     known = {node: [other for other in others if other in after] for node, others in after.items()}
     return len(components(known)) == len(known) and not any(node in others for node, others in known.items())
+
+
+def grouped(pairs: Iterable[tuple[Key, Node]]) -> dict[Key, list[Node]]:
+    """What belongs to each key, in the order given."""
+    found: dict[Key, list[Node]] = {}
+    for key, item in pairs:
+        found.setdefault(key, []).append(item)
+    return found
 
 
 def connected(items: Iterable[Node], tied: Callable[[Node, Node], bool]) -> list[list[Node]]:

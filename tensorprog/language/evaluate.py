@@ -114,13 +114,10 @@ def _places(
         len(slot.terms) == 0 or (len(slot.terms) == 1 and slot.terms[0][1] == 1) for slot in slots
     )
     if simple and inside:
-        key: list[Any] = []
-        for slot, start in zip(slots, starts, strict=True):
-            if slot.terms:
-                low, stop = ranges[slot.terms[0][0]]
-                key.append(slice(low + slot.offset - start, stop + slot.offset - start))
-            else:
-                key.append(slot.offset - start)
+        key = (
+            slice(low - start, high + 1 - start) if slot.terms else low - start
+            for slot, start, (low, high) in zip(slots, starts, bounds, strict=True)
+        )
         return tuple(indices), tuple(key), None
     axes = union(*(slot.indices for slot in slots))
     grids = []

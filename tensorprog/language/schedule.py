@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensorprog.language.arrows import ordered, reached
+from tensorprog.language.arrows import grouped, ordered, reached
 from tensorprog.language.errors import Problem, ProgramError, fail
 from tensorprog.language.expr import Affine, Variable
 from tensorprog.language.records import Draft, Range, Statement
@@ -48,9 +48,7 @@ def dependencies(
     body: Sequence[Statement], ranges: Mapping[str, Range], boundaries: Mapping[str, Sequence[str]]
 ) -> list[tuple[int, int, Variable]]:
     """Triples (user, definer, reference) of statement positions."""
-    defined: dict[str, list[int]] = {}
-    for position, statement in enumerate(body):
-        defined.setdefault(statement.target.name, []).append(position)
+    defined = grouped((statement.target.name, position) for position, statement in enumerate(body))
     edges = []
     for position, statement in enumerate(body):
         for reference in statement.inputs:
@@ -95,15 +93,10 @@ def _order(
     used: frozenset[str],
     key: Callable[[int], Any],
 ) -> tuple[int | Loop, ...]:
-    after: dict[int, list[int]] = {node: [] for node in nodes}
-    for user, definer, _ in edges:
-        after[definer].append(user)
-    order = ordered(after, key)
+    readers = grouped((definer, user) for user, definer, _ in edges)
+    order = ordered({node: readers.get(node, []) for node in nodes}, key)
     component_of = {node: number for number, members in enumerate(order) for node in members}
-    within: dict[int, list[tuple[int, int, Variable]]] = {}
-    for edge in edges:
-        if component_of[edge[0]] == component_of[edge[1]]:
-            within.setdefault(component_of[edge[0]], []).append(edge)
+    within = grouped((component_of[edge[0]], edge) for edge in edges if component_of[edge[0]] == component_of[edge[1]])
     result: list[int | Loop] = []
     for component, members in enumerate(map(sorted, order)):
         inner = within.get(component)

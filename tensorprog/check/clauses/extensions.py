@@ -14,6 +14,7 @@ from tensorprog.check.clauses.context import NETSOR_PLUS, Context, makers, rule,
 from tensorprog.check.clauses.report import Claim, Finding
 from tensorprog.check.graph import Operand, Structure
 from tensorprog.check.overlaps import FAILS, HOLDS, Verdict
+from tensorprog.language.arrows import grouped
 from tensorprog.language.ir import MatMul
 
 ITERATED = "iterated layers"
@@ -54,10 +55,9 @@ def one_layer(check: Context) -> Iterator[Finding | Claim]:
 
 def _reused(check: Context) -> Iterator[Finding]:
     """Weights that make an operand of a score and, in a layer that may depend on it, of another score."""
-    by_weight: dict[str, list[Operand]] = {}
     fixed = (o for o in check.structure.operands if o.dot not in check.sides)
-    for maker in makers((*check.operands, *fixed)):
-        by_weight.setdefault(check.structure.product(maker.definer).weight.name, []).append(maker)
+    made = makers((*check.operands, *fixed))
+    by_weight = grouped((check.structure.product(maker.definer).weight.name, maker) for maker in made)
     for alike in by_weight.values():
         met = (found for first, second in product(alike, repeat=2) for found in _met(check, first, second))
         yield from islice(met, 1)

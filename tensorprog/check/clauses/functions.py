@@ -14,6 +14,7 @@ from tensorprog.check.clauses.context import NETSOR_PLUS, NOT_COVERED, SAKAI, YA
 from tensorprog.check.clauses.report import ASSUMED, Claim, Finding, Says
 from tensorprog.check.facts import JUMPS, PROPERTIES, Fault
 from tensorprog.check.overlaps import FAILS, HOLDS, Verdict
+from tensorprog.language.arrows import grouped
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.expr import COMPARISONS, Call, Expr, Number, walk
 
@@ -78,10 +79,8 @@ def _advice(expr: Expr) -> str:
 @rule("declared functions", "tp.atom")
 def declared(check: Context) -> Iterator[Finding]:
     """One finding for each declared function that an output depends on."""
-    users: dict[str, list[int]] = {}
-    for position, nonlin in check.nonlins():
-        for name in {node.atom for node in walk(nonlin.expr) if isinstance(node, Call) and ATOMS[node.atom].declared}:
-            users.setdefault(name, []).append(position)
+    calls = ((p, node.atom) for p, s in check.nonlins() for node in walk(s.expr) if isinstance(node, Call))
+    users = grouped((name, position) for position, name in dict.fromkeys(calls) if ATOMS[name].declared)
     for name, positions in sorted(users.items()):
         places = ", ".join(dict.fromkeys(map(check.text, positions)))
         yield check.finding(
@@ -98,11 +97,8 @@ def limiting_values(check: Context) -> Iterator[Finding | Claim]:
 
     Without scores a function of vectors may jump; one of averages too is assumed to have no atom of its law there.
     """
-    needed: dict[tuple[str, Expr], list[int]] = {}
-    for position in check.sinks():
-        found = check.calculus.statements[position]
-        for need in found.assumes:
-            needed.setdefault(need, []).append(position)
+    facts = check.calculus.statements
+    needed = grouped((need, position) for position in check.sinks() for need in facts[position].assumes)
     for (text, expr), positions in needed.items():
         wrong = check.numbers.singular(check.written, expr)
         if wrong:
