@@ -14,8 +14,9 @@ from typing import Any
 
 from tensorprog.check.overlaps import HOLDS, System, Verdict, marked
 from tensorprog.language.arrows import components, grouped, ordered, reached
-from tensorprog.language.expr import Affine, Variable, slots_of
-from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Range, Statement, Weight
+from tensorprog.language.expr import Affine, Variable
+from tensorprog.language.formats import label
+from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Range, Statement
 from tensorprog.language.schedule import around, dependencies, schedule
 
 SIDES = ("left", "right")
@@ -265,10 +266,9 @@ def build(netsor: Netsor) -> Any:
     structure = Structure.of(netsor)
     found = roles(structure)
     nodes: dict[str, str] = {}
-    declared: list[tuple[Initial | Weight, str]] = [(v, "initial") for v in netsor.initial]
-    declared += [(w, "weight") for w in netsor.weights]
-    for entry, kind in declared:
-        node = nodes[entry.name] = str(Variable(entry.name, slots_of(entry.indices)))
+    for entry in (*netsor.initial, *netsor.weights):
+        kind, node = "initial" if isinstance(entry, Initial) else "weight", label(entry.name, entry.indices)
+        nodes[entry.name] = node
         about = {"indices": entry.indices, "line": entry.span.line, "roles": found[entry.name]}
         graph.add_node(node, kind=kind, name=entry.name, text=node, position=-1, **about)
     for position, s in enumerate(netsor.body):

@@ -327,8 +327,6 @@ def with_copies(netsor: Netsor) -> Netsor:
 
 
 def _found(netsor: Netsor) -> Independence:
-    if not any(isinstance(s, MatMul) and s.transposed for s in netsor.body):
-        return Independence()
     used = upstream(netsor, netsor.outputs)
     body = [statement for statement in netsor.body if statement.target.name in used]
     products = [statement for statement in body if isinstance(statement, MatMul)]

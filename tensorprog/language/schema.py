@@ -154,21 +154,14 @@ def scalar(value: Any, names: Names, what: str, span: Span = Span()) -> int | fl
 
     Raises    ProgramError naming `what`
     """
-    number: Any = plain_number(value) if isinstance(value, str) else None
-    if number is None and isinstance(value, str | Expr):
-        expr = parse_expression(value, names, span) if isinstance(value, str) else value
-        try:
-            number = constant_value(expr, names.constants)
-        except ProgramError as error:
-            raise fail(f"{what}: {error.problems[0].message}", span, error.problems[0].fix) from None
-    elif number is None:
-        expr = as_expr(value)
-        number = expr.value if isinstance(expr, Number) else value
-    if isinstance(number, float) and not math.isfinite(number):
-        raise fail(f"{what} must be a finite number, not {value}", span)
+    expr = expression(value, names, span)
+    try:
+        number = constant_value(expr, names.constants)
+    except ProgramError as error:
+        raise fail(f"{what}: {error.problems[0].message}", span, error.problems[0].fix) from None
     if isinstance(number, int) and abs(number) > MAX_INTEGER:
         raise fail(f"{what} is too large for a whole number", span, "write it as a decimal, e.g. 1e20")
-    return cast("int | float", number)
+    return number
 
 
 def whole(value: Any, names: Names, what: str, span: Span = Span()) -> int:

@@ -133,9 +133,6 @@ class Grouping:
         """Arrange the vectors to be multiplied as (batch, members or 1, columns, coordinates)."""
         sizes = self.sizes | dict(zip(vector.axes, vector.data.shape, strict=True))
         batch, width = sizes.get(BATCH, 1), sizes.get(COORDINATE, 1)
-        if BATCH not in vector.axes or COORDINATE not in vector.axes:
-            full = tuple(dict.fromkeys((BATCH, *vector.axes, COORDINATE)))
-            vector = Open(full, align(vector, full))
         if self.separable:
             # one axis order for all: members (only if the vectors vary over them), columns
             own = self.member_axes if any(name in vector.axes for name in self.member_axes) else ()

@@ -234,7 +234,7 @@ MISTAKES = {
     "two covariances": (lambda P, i, j, u: P.initial("A[i]", cov=2, gram=np.eye(3)), "both give its covariance"),
     "text array": (lambda P, i, j, u: P.initial("A[i]", mean=["a", "b", "c"]), "an array of real numbers is needed"),
     "constant text": (lambda P, i, j, u: P.constant("A", "abc"), "constant A: abc is not a constant number"),
-    "constant infinite": (lambda P, i, j, u: P.constant("A", float("inf")), "must be a finite number"),
+    "constant infinite": (lambda P, i, j, u: P.constant("A", float("inf")), "not a finite number"),
     "constant bool": (lambda P, i, j, u: P.constant("A", True), "True is not a number"),
     "constant shape": (lambda P, i, j, u: P.constant("A[i]", [1, 2]), "has shape (2,)"),
     "matmul order": (lambda P, i, j, u: P.matmul("z[i]", u[i], P["V"]), "u is not a weight"),

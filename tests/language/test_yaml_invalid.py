@@ -119,7 +119,7 @@ CASES = {
     ),
     "before": (program(["q = MatMul(V, «r)", "r = Nonlin(g)"]), "r is used before it is bound"),
     "constant text": (program(constants="{s: 3, c: 2, q: «abc}"), "abc is not a constant number"),
-    "constant infinite": (program(constants="{s: 3, c: 2, q: «1e999}"), "must be a finite number"),
+    "constant infinite": (program(constants="{s: 3, c: 2, q: «1e999}"), "not a finite number"),
     "constant yes": (program(constants="{s: 3, c: 2, q: «true}"), "true is not a constant number"),
     "constant empty": (program(constants="{s: 3, c: 2, q:« }"), "q is empty"),
     "constant list": (program(constants="{s: 3, c: 2, «q: [1, 2]}"), "q is a list, so it needs an index"),

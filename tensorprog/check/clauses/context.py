@@ -22,7 +22,8 @@ from tensorprog.check.overlaps import FAILS, UNKNOWN, Verdict
 from tensorprog.check.rewrites import Rewritten
 from tensorprog.check.signs import coordinatewise
 from tensorprog.language.errors import Problem
-from tensorprog.language.expr import Expr, Number, Variable, replace_variables, slots_of
+from tensorprog.language.expr import Expr, Number, replace_variables
+from tensorprog.language.formats import label
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 
 SAKAI = "Sakai et al. 2025, Theorem 1"
@@ -174,9 +175,8 @@ class Context:
     def weight(self, name: str) -> str:
         """The node of a weight in the graph of the program as written, or of the initial vectors it stands for."""
         known = self.rewritten.initials.get(name, name)
-        indices = {entry.name: entry.indices for entry in self.written.initial}
-        indices |= {entry.name: entry.indices for entry in self.written.weights}
-        return str(Variable(known, slots_of(indices[known])))
+        entries = (*self.written.initial, *self.written.weights)
+        return next(label(known, entry.indices) for entry in entries if entry.name == known)
 
     def source(self, position: int) -> Any:
         """The statement as written that a statement comes from, of its kind, or itself where that is a declaration."""
