@@ -4,7 +4,8 @@ A program's way through the check, `check(netsor, numbers)` in `clauses`:
 
 1.  `rewrites` brings it to its normal form by rewrites that are exact at every width: constants put in,
     weights behind scores moved inside sums, and across scores where they are used both ways, initial vectors in scores
-    written as MatMuls, and scores of sums expanded where an operand needs it.  All rules judge the normal form, and speak of the program as it was written.
+    written as MatMuls, and scores of sums expanded where an operand needs it.  All rules judge the normal form, and
+    speak of the program as it was written.
 2.  `graph` answers who depends on whom, which vectors are score operands, and whether two uses of a weight can touch
     the same matrix (`overlaps`).  Families stay families, so that 96 heads take no longer than one.
 3.  `facts` gives each expression its facts, range, growth, and how steep it is, by composition.  A property holds,

@@ -57,8 +57,8 @@ def depth(
     - kurtosis: mean over tokens of the fourth central moment over the squared variance
     - gradient_norm, with `gradients`: mean over tokens of the squared norm of the gradient of
       `sum_i xi_i . y_i / sqrt(n)` by z_i, for all outputs y_i with fresh standard normal xi_i, by the program that
-      `tp.backward` makes: 1 for the identity; where no limit of gradients is claimed, as behind layers of scores, networks
-      of the widths given have them
+      `tp.backward` makes: 1 for the identity; where no limit of gradients is claimed, as behind layers of scores,
+      networks of the widths given have them
 
     Expectations over coordinates are given the scores; what they make is averaged over draws of the scores, the same
     for all values of constants, so that curves are smooth.  A quantity that there is none of is left out.
