@@ -228,7 +228,7 @@ def _fates(captured: Captured, sketch: Sketch, names: Mapping[str, str]) -> list
         elif not told and exponent < 0 and not sketch.at:
             text = "left out: it vanishes"
         one, other = entry.laws
-        found.append(Fate(entry.name, str(entry.law), text, exponent, (one.variance, other.variance)))
+        found.append(Fate(entry.name, str(entry.law), text, exponent, (one.variance, other.variance), one.gaussian))
     return found + [Fate(name, law, "a number") for name, law in captured.constants.items()]
 
 

@@ -27,6 +27,7 @@ class Fate:
     became: str
     exponent: Fraction = Fraction(0)
     variances: tuple[float, float] = (0.0, 0.0)  # of an entry, at the two widths
+    gaussian: bool = True  # else what became of it is a function of a Gaussian vector, if it is not a weight
 
     @property
     def verdict(self) -> str:

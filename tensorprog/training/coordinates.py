@@ -12,8 +12,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
-from fractions import Fraction
 from itertools import chain, product
 from typing import Any, cast
 
@@ -26,20 +24,19 @@ from tensorprog.language.errors import (
     NotCompiledError,
     OutsideError,
     ProgramError,
-    Span,
     check_count,
     did_you_mean,
     fail,
     need_package,
 )
 from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Variable, replace_variables, slots_of
-from tensorprog.language.ir import ConstantDef, Dot, Index, Initial, MatMul, Netsor, Nonlin, Range, Statement, Table
+from tensorprog.language.ir import ConstantDef, Dot, Index, Netsor, Nonlin, Range, Statement, Table
 from tensorprog.language.parse import Names, constant_value, parse_expression
 from tensorprog.language.samples import program_text
 from tensorprog.language.schedule import upstream
 from tensorprog.program import Program, netsor_of
-from tensorprog.results.imported import Imported
 from tensorprog.show.terminal import watched
+from tensorprog.training.modules import of_module, with_readout
 from tensorprog.training.report import SIZES, remarks
 from tensorprog.training.steps import training_program
 from tensorprog.version import libraries
@@ -65,6 +62,7 @@ class Course:
     momentum: float
     decay: float
     tables: Mapping[str, Sequence[Array]]  # constants that differ from step to step
+    parameters: tuple[str, ...] = ()  # functions of initial vectors that move in the place of these
 
     def at(self, n: float) -> tuple[Netsor, list[str], list[list[str]]]:
         """The program at a width, or in the limit for n = inf, with its sizes: see `_measured`."""
@@ -72,7 +70,8 @@ class Course:
         rate = rate_at("lr", self.rate, source, n)
         rates = {name: rate_at(f"the rate of {name}", value, source, n) for name, value in self.rates.items()}
         source = replace(source, outputs=tuple(dict.fromkeys((self.loss, *self.outputs))))
-        T = training_program(source, self.descended, self.steps, rate, rates, self.momentum, self.decay, self.tables)
+        how = self.momentum, self.decay, self.tables, self.parameters
+        T = training_program(source, self.descended, self.steps, rate, rates, *how)
         return _measured(T, source, self.steps)
 
 
@@ -128,9 +127,13 @@ def train(
     given = {"steps": steps, "rate": lr, "loss": loss, "rates": rates, "momentum": momentum, "decay": decay}
     options |= {key: value for key, value in given.items() if value is not None}
     imported = program.imported if isinstance(program, Program) else None
-    if imported is not None:
-        options |= {"rates": of_module(netsor, imported, options.get("rate", 1.0), options.get("rates", {}))}
-    question = _question(netsor, imported.power if imported else Fraction(0), targets, options, output, batches)
+    module = (
+        None if imported is None else of_module(netsor, imported, options.get("rate", 1.0), options.get("rates", {}))
+    )
+    if module is not None:
+        netsor, options = module.netsor, options | {"rates": module.rates}
+    question = _question(netsor, targets, options, output, batches)
+    question = question if module is None else replace(question, parameters=module.parameters)
     each = [widths] if not isinstance(widths, Iterable) else widths
     chosen = list(dict.fromkeys(check_count("width", n) for n in each))
     check_count("samples", samples, 2), check_count("seed", seed, 0)
@@ -168,7 +171,7 @@ def train(
         "versions": json.dumps(libraries()),
         **attributes,
     }
-    found.attrs["remarks"] = json.dumps([*remarks(found), *(_not_trained(imported) if imported else ())])
+    found.attrs["remarks"] = json.dumps([*remarks(found), *(module.remarks if module else ())])
     return found
 
 
@@ -177,13 +180,11 @@ def train(
 
 def _question(
     netsor: Netsor,
-    power: Fraction,
     targets: Any,
     options: dict[str, Any],
     output: str | None,
     batches: Sequence[Sequence[int]] | None,
 ) -> Course:
-    """What is asked of a program whose outputs are n**power times what they stand for."""
     steps, loss = check_count("steps", options.get("steps", 4)), options.get("loss")
     numbers = {key: options.get(key, 0.0) for key in ("momentum", "decay")}
     for key, value in numbers.items():
@@ -203,37 +204,9 @@ def _question(
     if len(of) != 1 or of[0] not in netsor.outputs:
         raise fail(f"targets are those of one output, not of {', '.join(of) or 'none'}", fix='output="f"')
     if netsor.families[of[0]].kind == "vector":
-        netsor = _with_readout(netsor, of[0], power)
+        netsor = with_readout(netsor, of[0])
     netsor, loss, descended, tables = _with_loss(netsor, of[0], targets, loss or "square", steps, batches)
     return Course(netsor, loss, descended, tuple(of), steps, tables=tables, **how)
-
-
-def _with_readout(netsor: Netsor, output: str, power: Fraction) -> Netsor:
-    """The program with one coordinate of an output y = MatMul(W, z), n**power times that, as v.z with a row v of W.
-
-    Raises    ProgramError for other outputs
-    """
-    family = netsor.families[output]
-    product = netsor.body[family.statements[0]] if len(family.statements) == 1 else None
-    scale = {Fraction(0): "n**-0.5", Fraction(-1, 2): "1/n"}.get(power)
-    if not isinstance(product, MatMul) or product.transposed or scale is None:
-        said = f"{output} is no readout: a vector that is no product with a weight, or on the scale n**{power}"
-        raise fail(said, product.span if product else Span(), "f[i] = Dot(v, z[i], scale=1/n)")
-    others = (s for s in netsor.body if s is not product)
-    if any(isinstance(s, MatMul) and s.weight.name == product.weight.name for s in others) or any(
-        reference.name == output for s in others for reference in s.inputs
-    ):
-        raise fail(f"{output} is no readout: it, or its weight, is used again", product.span)
-    weight = netsor.weight[product.weight.name]
-    row = Initial(weight.name, weight.indices, Number(0), weight.variance, None, weight.shape[1])
-    dot = Dot(product.target, product.weight, product.vector, cast("Any", scale), product.span)
-    parts: dict[str, Any] = {
-        **netsor.parts,
-        "weights": tuple(w for w in netsor.weights if w is not weight),
-        "initial": (*netsor.initial, row),
-        "body": tuple(dot if s is product else s for s in netsor.body),
-    }
-    return Netsor(**parts)
 
 
 def _with_loss(
@@ -321,48 +294,6 @@ def rate_at(what: str, value: Any, netsor: Netsor, n: float) -> float:
     return number if growth > 1 - SAME else 0.0
 
 
-def of_module(netsor: Netsor, imported: Imported, lr: Any, rates: Mapping[str, Any]) -> dict[str, str]:
-    """Rates of a program from those of a module's parameters, as torch's SGD has them; patterns name parameters.
-
-    A parameter w makes m*w of the program's scale, variance v_p, where w has v; m**2 = v_p/(c v) for weights with c
-    columns.  If w moves by lr times its gradient, m*w moves by lr m**2, which is rate * rows/c: rate = lr v_p/(v rows).
-    So it is for initial vectors, whose rows are their width.
-    """
-    (one, other), found = imported.widths, dict[str, tuple[str, str]]()
-    declared: dict[str, tuple[Expr, str]] = {w.name: (w.variance, w.shape[0]) for w in netsor.weights}
-    declared |= {v.name: (v.cov, v.width) for v in netsor.initial if isinstance(v.cov, Expr)}
-    known = {fate.parameter: fate for fate in imported.fates}
-    for pattern in rates:
-        if not any(fnmatch(name, pattern) for fate in known.values() for name in (fate.parameter, fate.became)):
-            raise fail(f"{pattern} is no parameter of the module", fix=did_you_mean(pattern, list(known)))
-    for name, fate in known.items():
-        if fate.became not in declared or not min(fate.variances) > 0:
-            continue
-        own = [rate for pattern, rate in rates.items() if fnmatch(name, pattern) or fnmatch(fate.became, pattern)]
-        variance, rows = declared[fate.became]
-        rows = netsor.weight[fate.became].shape[1] if _is_readout(netsor, fate.became) else rows
-        power = math.log(fate.variances[1] / fate.variances[0]) / math.log(other / one)
-        factor = float(constant_value(variance, netsor.scalars)) / fate.variances[0] * one**power
-        factor /= float(netsor.width_of(rows, 1))
-        text = f"({own[-1] if own else lr}) * {factor!r} * n**({-1 - power!r})"
-        if found.setdefault(fate.became, (name, text))[1] != text:
-            raise fail(f"{name} and {found[fate.became][0]} are one family of the program, and have other rates")
-    return {name: text for name, (_, text) in found.items()}
-
-
-def _is_readout(netsor: Netsor, weight: str) -> bool:
-    """Whether one row of a weight is meant, that of an output."""
-    return any(
-        isinstance(s, MatMul) and s.weight.name == weight and s.target.name in netsor.outputs for s in netsor.body
-    )
-
-
-def _not_trained(imported: Imported) -> list[str]:
-    names = [fate.parameter for fate in imported.fates if fate.became in ("a number", "left out: it vanishes")]
-    said = f"{', '.join(names)} stay as they are: the program has no part for them, so keep them fixed in torch too."
-    return [said] if names else []
-
-
 def _with_averages_for_scores(netsor: Netsor, loss: str, n: float) -> Netsor:
     """The program at a width, where scores n**-0.5 q.k that a loss depends on are roots of the width times averages.
 
@@ -398,7 +329,8 @@ def _measured(T: Netsor, source: Netsor, steps: int) -> tuple[Netsor, list[str],
     The families; the scalars of their sizes step by step, in the order of families and `SIZES`, "" for what is 0.
     """
     names, indices = {*T.families, *T.index, *T.constant}, dict(T.index)
-    vectors = [name for name, family in source.families.items() if family.kind == "vector"]
+    constant = {s.target.name for s in source.body if not s.inputs}
+    vectors = [name for name, f in source.families.items() if f.kind == "vector" and name not in constant]
     vectors = [name for name in vectors if f"{name}_{steps}" in T.families]
     body, ones, sizes = list(T.body), dict[str, Variable](), [list[str]() for _ in range(steps + 1)]
     for step, name in product(range(steps + 1), vectors):

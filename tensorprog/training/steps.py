@@ -15,7 +15,7 @@ Source    Yang & Hu 2021 (arXiv 2011.14522)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,16 +65,18 @@ def training_program(
     momentum: float = 0.0,
     decay: float = 0.0,
     tables: Mapping[str, Sequence[Any]] | None = None,
+    parameters: Collection[str] = (),
 ) -> Netsor:
     """The program of a network, and of those that `steps` of full-batch gradient descent on a loss make of it.
 
     Families of step t have the name of the program with `_t` behind it.  `rates` gives weights and initial vectors
     rates of their own; 0 keeps them as they are.  `tables` has constants that differ from step to step, an array for
-    each step from the first to the last, such as the share of each input in the loss of a batch.
+    each step from the first to the last, such as the share of each input in the loss of a batch.  `parameters` are
+    functions of initial vectors that move in the place of these.
 
     Raises    ProgramError for a loss that is no function of averages, and names that are no parameters
     """
-    made = _Training(netsor, loss, rate, rates or {}, tables or {})
+    made = _Training(netsor, loss, rate, rates or {}, tables or {}, parameters)
     made.momentum, made.decay = momentum, decay
     return made.program(steps)
 
@@ -104,6 +106,7 @@ class _Training:
         rate: float,
         rates: Mapping[str, float],
         tables: Mapping[str, Sequence[Any]],
+        parameters: Collection[str],
     ) -> None:
         family = netsor.families.get(loss)
         if family is None or family.kind != "scalar" or family.shape:
@@ -118,7 +121,12 @@ class _Training:
         self.tables, self.names = tables, {*self.whole.families, *self.whole.index, *self.whole.constant}
         self.forward = self.whole.body[: len(netsor.body)]
         self.backward = self.whole.body[len(netsor.body) :]
-        self.moved = [v for v in netsor.initial if f"grad_{v.name}" in self.whole.families]
+        functions = [s for s in self.forward if s.target.name in parameters]
+        replaced = {reference.name for s in functions for reference in s.inputs}
+        self.moved = [v for v in netsor.initial if v.name not in replaced and f"grad_{v.name}" in self.whole.families]
+        for s in functions:
+            name, indices = s.target.name, tuple(str(slot) for slot in s.target.slots)
+            self.moved.append(Initial(name, indices, Number(0), Number(1), None, netsor.families[name].width))
         known = {*netsor.weight, *(v.name for v in self.moved)}
         for name in rates:
             if name not in known:
@@ -135,7 +143,8 @@ class _Training:
             for vector in self.moved if step else ():
                 self._move(vector, step)
             for statement in (*self.forward, *(self.backward if step < steps else ())):
-                self._statement(statement, step)
+                if not (step and self._moves(statement.target.name)):
+                    self._statement(statement, step)
         outputs = [
             self._name(name, step) for step in range(steps + 1) for name in (*self.source.outputs, *self.reported)
         ]
@@ -154,8 +163,11 @@ class _Training:
 
     def _name(self, name: str, step: int) -> str:
         """The name of a family at a step; parameters that do not move have one."""
-        moves = name in self.renamed or (step and any(v.name == name and self.rates[name] for v in self.moved))
-        return f"{name}_{step}" if moves else name
+        return f"{name}_{step}" if name in self.renamed or (step and self._moves(name)) else name
+
+    def _moves(self, name: str) -> bool:
+        """Whether this is a vector that is a parameter and has a rate."""
+        return any(v.name == name and self.rates[name] for v in self.moved)
 
     def _at(self, reference: Variable, step: int) -> Variable:
         return replace(reference, name=self._name(reference.name, step))
@@ -187,7 +199,8 @@ class _Training:
             gradient = Variable(self._name(f"grad_{vector.name}", before), own.slots)
             part = times(Number(share), width, gram, reindexed(gradient, moved))
             terms.append(Reduction("sum", tuple(str(form.bare) for form in moved.values()), part) if moved else part)
-        self.body.append(Nonlin(self._at(own, step), Call("subtract", (times(Number(kept), own), sum_of(terms))), ""))
+        first = times(Number(kept), self._at(own, 0))
+        self.body.append(Nonlin(self._at(own, step), Call("subtract", (first, sum_of(terms)))))
 
     def _gram(self, vector: Initial, moved: Mapping[str, Affine]) -> Expr:
         """The Gram matrix of the data behind a layer: as declared, or the covariance."""

@@ -15,14 +15,15 @@ INPUTS = np.array([[0.6, -0.2], [0.1, 0.9], [-0.4, 0.3]])
 
 
 class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """Two hidden layers, with factors in front of weights where `scaled`; biases at the end are zero."""
+    """Two hidden layers, with factors in front of weights where `scaled`; else the first is torch's own."""
 
     def __init__(self, n: int, scaled: bool) -> None:
         super().__init__()
         self.n, self.scaled = n, scaled
-        self.first, self.hidden = torch.nn.Linear(2, n, bias=False), torch.nn.Linear(n, n, bias=False)
+        self.first, self.hidden = torch.nn.Linear(2, n, bias=not scaled), torch.nn.Linear(n, n, bias=False)
         self.readout = torch.nn.Linear(n, 1, bias=not scaled)
-        torch.nn.init.normal_(self.first.weight, std=2.0 if scaled else 1.0)
+        if scaled:
+            torch.nn.init.normal_(self.first.weight, std=2.0)
         torch.nn.init.normal_(self.hidden.weight, std=1.2 * (1 if scaled else n**-0.5))
         torch.nn.init.normal_(self.readout.weight, std=1 if scaled else n**-0.5)
         if self.readout.bias is not None:
@@ -59,9 +60,14 @@ def test_networks_are_those_of_torch(scaled: bool) -> None:
     n, count = 16, 250
     P = tp.from_torch(lambda n: Net(n, scaled), torch.tensor(INPUTS, dtype=torch.float32))
     lr: dict[str, Any] = {"first.weight": "0.5*n", "hidden.weight": "0.7*n", "readout.weight": "0.5*n"}
-    lr = lr if scaled else {"first.weight": 0.2, "*d*.weight": 0.3}  # the readout has the pattern of the hidden layer
+    if not scaled:
+        lr = {"first.*": 0.2, "*d*.weight": 0.3}  # the readout has the pattern of the hidden layer
     found = tp.train(P, [1, -1, np.nan], 2, widths=[n], samples=4 * count, rates=lr)
-    rates = {name: eval(str(rate), {"n": n}) for name, rate in lr.items()} if scaled else {"first.weight": 0.2}
+    rates = (
+        {name: eval(str(rate), {"n": n}) for name, rate in lr.items()}
+        if scaled
+        else {"first.weight": 0.2, "first.bias": 0.2}
+    )
     rates |= {} if scaled else dict.fromkeys(("hidden.weight", "readout.weight"), 0.3)
     theirs = by_torch(n, count, scaled, rates)
     ours = [found.loss_finite.values[0, 2], *found.y_finite.values[0, 2]]

@@ -1,0 +1,124 @@
+"""What of a torch module moves in training, and how fast: parameters behind weights and vectors of its program.
+
+A parameter w makes m*w of the program's scale, of variance v_p, where w has v; m**2 = v_p/(c v) for weights with c
+columns.  If w moves by lr times its gradient, m*w moves by lr m**2, which is rate * rows/c: rate = lr v_p/(v rows).
+So it is for initial vectors, whose rows are their width.  v is a number times a power of n, from two widths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from fractions import Fraction
+from typing import Any
+
+from tensorprog.language.errors import did_you_mean, fail
+from tensorprog.language.expr import Expr, Number, Variable, is_call
+from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin
+from tensorprog.language.parse import constant_value
+from tensorprog.program import Program
+from tensorprog.results.imported import Fate, Imported
+
+__all__ = ["Module", "of_module", "with_readout"]
+
+
+@dataclass(frozen=True)
+class Module:
+    """The program of a module with its readout, rates of what moves, and functions of initial vectors that do."""
+
+    netsor: Netsor
+    rates: Mapping[str, str]
+    parameters: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def of_module(netsor: Netsor, imported: Imported, lr: Any, rates: Mapping[str, Any]) -> Module:
+    """A module with the rates of its parameters, as torch's SGD has them; patterns name parameters.
+
+    Raises    ProgramError for patterns that name none, and parameters whose moves the program cannot follow
+    """
+    matrices = {*netsor.weight}  # whose entries may be taken as Gaussian
+    if len(netsor.outputs) == 1 and netsor.families[netsor.outputs[0]].kind == "vector":
+        netsor = with_readout(netsor, netsor.outputs[0], imported.power)
+    known = {fate.parameter: fate for fate in imported.fates}
+    for pattern in rates:
+        if not any(fnmatch(name, pattern) for fate in known.values() for name in (fate.parameter, fate.became)):
+            raise fail(f"{pattern} is no parameter of the module", fix=did_you_mean(pattern, list(known)))
+    (one, other), found, left = imported.widths, dict[str, tuple[str, str]](), list[str]()
+    weights, vectors = netsor.weight, {vector.name: vector for vector in netsor.initial}
+    read = {reference.name for s in netsor.body for reference in s.references}
+    for name, fate in known.items():
+        if fate.became not in read or (fate.became not in weights and fate.became not in vectors):
+            left.append(name)
+            continue
+        moves, variance = fate.became, Number(1.0)
+        if fate.became in weights:
+            rows, variance = weights[moves].shape[0], weights[moves].variance
+        else:
+            rows, cov = vectors[moves].width, vectors[moves].cov
+            variance = cov if isinstance(cov, Expr) else variance
+            if not fate.gaussian and moves not in matrices:
+                moves, variance = _function(netsor, fate)
+        own = [rate for pattern, rate in rates.items() if fnmatch(name, pattern) or fnmatch(fate.became, pattern)]
+        power = math.log(fate.variances[1] / fate.variances[0]) / math.log(other / one)
+        factor = float(constant_value(variance, netsor.scalars)) / fate.variances[0] * one**power
+        factor /= float(netsor.width_of(rows, 1))
+        text = f"({own[-1] if own else lr}) * {factor!r} * n**({-1 - power!r})"
+        if found.setdefault(moves, (name, text))[1] != text:
+            raise fail(f"{name} and {found[moves][0]} are one family of the program, and have other rates")
+    told = f"{', '.join(left)} stay as they are: the program has no part for them, so keep them fixed in torch too."
+    functions = tuple(name for name in found if name not in weights and name not in vectors)
+    return Module(netsor, {name: text for name, (_, text) in found.items()}, functions, (told,) if left else ())
+
+
+def _function(netsor: Netsor, fate: Fate) -> tuple[str, Expr]:
+    """The function of a Gaussian vector that stands for a parameter of another law, and its variance."""
+    readers = [s for s in netsor.body if any(reference.name == fate.became for reference in s.inputs)]
+    if len(readers) != 1 or not isinstance(readers[0], Nonlin) or len(readers[0].inputs) != 1:
+        raise fail(f"{fate.parameter} is not Gaussian, and its moves are not followed", fix="initialise it by normal_")
+    name = readers[0].target.name
+    alone = replace(netsor, body=(readers[0],), outputs=(name,))
+    variance = Program.from_netsor(alone).limit().var(name)
+    return name, Number(float(variance if isinstance(variance, float) else variance.ravel()[0]))
+
+
+def with_readout(netsor: Netsor, output: str, power: Fraction = Fraction(0)) -> Netsor:
+    """The program with one coordinate of an output y = MatMul(W, z), n**power times that, as v.z with a row v of W.
+
+    A bias beside it is left out where it vanishes with n.
+    Raises    ProgramError for other outputs
+    """
+    made = [s for s in netsor.body if s.target.name == output]
+    read = {name: [s for s in netsor.body if any(v.name == name for v in s.inputs)] for name in netsor.families}
+    body, product = list(netsor.body), made[0]
+    if isinstance(product, Nonlin):
+        terms = _summands(product.expr)
+        others = [v for v in terms if isinstance(v, Variable) and not netsor.families[v.name].statements]
+        rest = [v for v in terms if v not in others]
+        last = rest[0] if len(rest) == 1 and power < 0 and all(read[v.name] == [product] for v in others) else None
+        if isinstance(last, Variable) and read[last.name] == [product]:
+            body.remove(product)
+            product = next(s for s in body if s.target.name == last.name)
+    scale: Any = {Fraction(0): "n**-0.5", Fraction(-1, 2): "1/n"}.get(power)
+    weight = netsor.weight[product.weight.name] if isinstance(product, MatMul) else None
+    uses = [s for s in body if isinstance(s, MatMul) and weight is not None and s.weight.name == weight.name]
+    if len(made) != 1 or not isinstance(product, MatMul) or product.transposed or weight is None or not scale:
+        said = f"{output} is no readout: no product with a weight, or on the scale n**{power}"
+        raise fail(said, made[0].span, "f[i] = Dot(v, z[i], scale=1/n)")
+    if len(uses) != 1 or read[output]:
+        raise fail(f"{output} is no readout: it, or its weight, is used again", product.span)
+    row = Initial(weight.name, weight.indices, Number(0), weight.variance, None, weight.shape[1])
+    dot = Dot(Variable(output, product.target.slots), product.weight, product.vector, scale, product.span)
+    parts: dict[str, Any] = {
+        **netsor.parts,
+        "weights": tuple(w for w in netsor.weights if w is not weight),
+        "initial": (*netsor.initial, row),
+        "body": tuple(dot if s is product else s for s in body),
+    }
+    return Netsor(**parts)
+
+
+def _summands(expr: Expr) -> list[Expr]:
+    return [each for arg in expr.args for each in _summands(arg)] if is_call(expr, "add") else [expr]
