@@ -275,6 +275,8 @@ def _arc_sine(v: Array, w: Array, cov: Array, h: float, k: float) -> Array:
 
 def _inverse_root(values: Array) -> Array:
     """1 / sqrt, 0 for 0."""
+    if np.all(values > 0):
+        return np.asarray(1 / np.sqrt(values))
     return np.asarray(np.where(values > 0, 1 / np.sqrt(np.where(values > 0, values, 1.0)), 0.0))
 
 

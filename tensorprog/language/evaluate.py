@@ -188,7 +188,9 @@ def _diagonals(names: Sequence[str], arrays: Sequence[NDArray[Any]]) -> tuple[tu
             one = own.index(name)
             two = own.index(name, one + 1)
             del own[two]
-            found = [np.moveaxis(array.diagonal(0, one, two), -1, one) for array in found]
+            found = [array.diagonal(0, one, two) for array in found]
+            if one < len(own) - 1:
+                found = [np.moveaxis(array, -1, one) for array in found]
     return tuple(own), found
 
 

@@ -173,6 +173,17 @@ def test_infinitely_many_heads_are_gaussian_with_the_covariance_of_any_number() 
 SLOW = pytest.mark.slow
 
 
+def test_many_heads_of_finite_width_add_up() -> None:
+    """Heads are independent and alike: a variance stays, and what is beyond 3 of a kurtosis is shared out."""
+    two, many = (tp.load("attention_fixed_head", D=4, H=heads).limit() for heads in (2, 2000))
+    variance, kurtosis = (
+        [getattr(law, which)("y[0]", with_error=True) for law in (two, many)] for which in ("var", "kurtosis")
+    )
+    assert abs(variance[0][0] - variance[1][0]) <= variance[0][1] + variance[1][1]
+    excess, error = 1000 * (kurtosis[1][0] - 3), 1000 * kurtosis[1][1]
+    assert abs(excess - (kurtosis[0][0] - 3)) <= error + kurtosis[0][1] < 0.2
+
+
 @pytest.mark.parametrize(
     ("change", "index", "message"),
     [

@@ -471,3 +471,25 @@ def test_errors_of_a_long_recurrence_stay_small() -> None:
     assert found.error < 5 * short.error < 1e-12  # large arrays have one bound for many
     expected = 1.2 * _erf_states(_inputs(200, 1))[:, 1:, :, 1:]
     np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=found.error + 1e-14)
+
+
+def test_variances_of_many_steps_without_their_covariances() -> None:
+    """Of large families only equal positions are computed: of one that is shared by all steps, and of own weights."""
+    law = Law(loads(RNN.replace("PHI", "erf"), {"T": 200, "B": 1}))
+    found, error = law.var("y", with_error=True)
+    expected = 1.2 * np.diagonal(_erf_states(_inputs(200, 1))[0, 1:, 0, 1:])
+    assert np.all(np.abs(found[0] - expected) <= error[0] + 1e-14) and error.max() < 1e-12
+    deep = """
+program: deep
+constants: {L: 200}
+indices: {l: "1..L", i: 2}
+initial: {"x[i]": {mean: 0, cov: "0.5**abs(i - i_)"}}
+weights: {"W[l]": 2}
+body:
+  - h[0,i] = Nonlin(x[i])
+  - u[l,i] = MatMul(W[l], h[l-1,i])
+  - h[l,i] = Nonlin(relu(u[l,i]))
+outputs: [u]
+"""
+    found, error = Law(loads(deep)).var("u", with_error=True)
+    assert np.all(np.abs(found - 2) <= error) and error.max() < 1e-10

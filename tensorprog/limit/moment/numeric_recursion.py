@@ -26,7 +26,7 @@ from tensorprog.limit.moment.onsager import exact_coefficients
 from tensorprog.limit.moment.points import NUMBERS, VectorsAtPoints
 from tensorprog.limit.moment.products import Factors, LawOfFactors, ProductOfFunctions
 from tensorprog.limit.moment.recurrences import Recurrences
-from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Planned, Value
+from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Planned, Value
 
 __all__ = ["NumericRecursion"]
 
@@ -261,35 +261,37 @@ class _Planned(NumericRecursion):
     def base(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
         """Covariance of two Gaussian families, where it is read."""
         found, tables = self.whole.base(f, g), self.recurrences.covariances
-        return self._read(found, lambda: tables.get((f, g), found))
+        if not self.recurrences.active & {f, g}:
+            return found.mapped(lambda value: self._fixed(value, found.ranges))
+
+        def known(number: int) -> Callable[[], Value]:
+            return lambda: tables[f, g].terms[number].value
+
+        starts = {name: start for name, (start, _) in found.ranges.items()}
+        slots = ({name: Affine.index(name) for name in term.value.axes} for term in found.terms)
+        values: list[Value] = [Planned.table(known(number), own, starts) for number, own in enumerate(slots)]
+        return IndexedValues(
+            tuple(Term(term.equations, value) for term, value in zip(found.terms, values, strict=True)), found.ranges
+        )
 
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues:
         """E[Z^f Z^g], of what the recurrence makes planned as well."""
         if self.recurrences.active & {f, g}:
             return self.replicated(f, g, self.wanted(f, g, names))
         found = self.whole.replicated(f, g)
-        return self._read(found, lambda: found)
+        return found.mapped(lambda value: self._fixed(value, found.ranges))
 
     def in_part(self, f: str, g: str) -> bool:
         """Whether only what is asked for is computed: always."""
         return True
 
-    def _read(self, moment: IndexedValues, known: Callable[[], IndexedValues]) -> IndexedValues:
-        starts = {name: start for name, (start, _) in moment.ranges.items()}
-
-        def planned(number: int, value: Value) -> Value:
-            slots = {name: Affine.index(name) for name in value.axes}
-            return Planned.table(lambda: known().terms[number].value, slots, starts) if slots else value
-
-        terms = tuple(Term(term.equations, planned(k, term.value)) for k, term in enumerate(moment.terms))
-        return IndexedValues(terms, moment.ranges)
-
     def _fixed(self, value: Value, ranges: Ranges) -> Value:
         """A value that is known now, over ranges."""
-        starts = {name: ranges[name][0] for name in value.axes}
-        return (
-            Planned.table(lambda: value, {name: Affine.index(name) for name in value.axes}, starts) if starts else value
-        )
+        if not value.axes:
+            return value
+        known = value if isinstance(value, Factored) else Value(value.axes, value.estimate)
+        slots = {name: Affine.index(name) for name in value.axes}
+        return Planned.table(lambda: known, slots, {name: ranges[name][0] for name in slots})
 
     def _number(self, expr: Expr, ranges: Ranges) -> Value:
         axes = indices_of(expr, ranges)

@@ -86,7 +86,8 @@ class Value:
             return deferred
         axes = union(self.axes, other.axes)
         one, two = self.aligned(axes), other.aligned(axes)
-        if one.value.size * two.value.size > FEW:
+        larger = one.value.size * two.value.size if len(axes) > max(len(self.axes), len(other.axes)) else 0
+        if max(larger, one.value.size, two.value.size) > FEW:
             check_memory(np.broadcast_shapes(one.value.shape, two.value.shape))
         return Value(axes, operation(one, two))
 
