@@ -39,6 +39,15 @@ def test_functions_that_jump_between_transposes_are_a_conjecture() -> None:
     assert "h: not pseudo-Lipschitz" in claim.text
 
 
+def test_averages_before_a_score_of_one_matrix_fluctuate_too() -> None:
+    """A limit with mean zero, whose variance clause (iv) does not give."""
+    report = check(program(
+        "h = MatMul(V.T, x)", "t = Nonlin(tanh(h))", "z = Nonlin(tanh(x)**2)", "q = MatMul(V, z)", "k = MatMul(V, t)",
+        "p = Dot(q, k)", "y = Nonlin(p * x)",
+    ))  # fmt: skip
+    assert report.grade == "outside" and "a score that depends on both" in found(report)[0].message
+
+
 @pytest.mark.parametrize(("width", "score", "beside"), [
     ("", "p = Dot(q, r)", "a score that depends on both"),
     ("fixed", "p = Dot(q, q, scale=1/n)", "a width that stays finite"),

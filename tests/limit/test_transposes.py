@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import tensorprog as tp
+from tensorprog.language.ir import MatMul
 from tests.finite.test_transposes import FAMILY as VECTORS
 from tests.reading import loads
 
@@ -115,6 +116,42 @@ def test_behind_a_score_there_are_onsager_terms_too() -> None:
     value, error = P.limit().var("o", with_error=True)
     drawn = (np.asarray(P.run(256, 2000, seed=1, coordinates=64)["o"]) ** 2).mean(axis=1)
     assert abs(drawn.mean() - value) < BEYOND * drawn.std() / 2000**0.5 + error + 4 / 256 * value
+
+
+ACROSS = """
+program: across
+indices: {i: 3, j: 2, h: 2}
+widths: {d: n/2}
+initial:
+  x[i]: {cov: 0.5**abs(i-i_)}
+  y[j]: {cov: 1, width: d}
+weights:
+  Q[h]: {variance: 1.5, shape: [d, n]}
+  K[h]: {variance: 2, shape: [d, n]}
+  V: 1
+  U: {variance: 1, shape: [d, d]}
+body:
+  - q[h,i] = MatMul(Q[h], x[i])
+  - k[h,i] = MatMul(K[h], x[i])
+  - p[h,i] = Dot(q[h,i], k[h,0])
+  - u[i] = MatMul(V, x[i])
+  - w[j] = MatMul(U, y[j])
+  - g[h,j] = MatMul(Q[h].T, w[j])
+  - s[h,i,j] = Dot(u[i], g[h,j])
+  - o = Nonlin(sum[h,i,j](tanh(p[h,i])*s[h,i,j]))
+outputs: [o, s]
+"""
+
+
+def test_matrices_that_are_not_square_move_across_scores() -> None:
+    """The second moments of eight coordinates stay as they are."""
+    P = program(ACROSS)
+    moved = P.rewritten()
+    assert not any(isinstance(s, MatMul) and s.transposed for s in moved.netsor.body)
+    squares = [np.asarray(Q.run(8, 20_000, seed=seed)["o"]) ** 2 for seed, Q in enumerate((P, moved))]
+    spread = np.hypot(squares[0].std(), squares[1].std()) / 20_000**0.5
+    assert abs(squares[0].mean() - squares[1].mean()) < BEYOND * spread
+    assert float(P.limit().var("s[0,0,0]")) == pytest.approx(0.75)
 
 
 def test_gradients_behind_two_layers_of_scores() -> None:
