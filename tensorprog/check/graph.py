@@ -16,7 +16,7 @@ from tensorprog.check.overlaps import HOLDS, System, Verdict, marked
 from tensorprog.language.arrows import components, grouped, ordered, reached
 from tensorprog.language.expr import Affine, Variable
 from tensorprog.language.formats import label
-from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Range, Statement
+from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Range, Statement, Weight
 from tensorprog.language.schedule import around, dependencies, schedule
 
 SIDES = ("left", "right")
@@ -266,7 +266,8 @@ def build(netsor: Netsor) -> Any:
     structure = Structure.of(netsor)
     found = roles(structure)
     nodes: dict[str, str] = {}
-    for entry in (*netsor.initial, *netsor.weights):
+    declared: tuple[Initial | Weight, ...] = (*netsor.initial, *netsor.weights)
+    for entry in declared:
         kind, node = "initial" if isinstance(entry, Initial) else "weight", label(entry.name, entry.indices)
         nodes[entry.name] = node
         about = {"indices": entry.indices, "line": entry.span.line, "roles": found[entry.name]}

@@ -10,7 +10,8 @@ from graphlib import TopologicalSorter
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
-Node, Key = TypeVar("Node"), TypeVar("Key")
+Node = TypeVar("Node")
+Key = TypeVar("Key")
 
 
 def components(after: Mapping[Node, Collection[Node]]) -> list[tuple[Node, ...]]:
@@ -18,7 +19,8 @@ def components(after: Mapping[Node, Collection[Node]]) -> list[tuple[Node, ...]]
 
     Source    Kosaraju; Sharir 1981
     """
-    before = {node: [] for node in after} | grouped((other, node) for node, others in after.items() for other in others)
+    leading = grouped((other, node) for node, others in after.items() for other in others)
+    before = {node: leading.get(node, []) for node in after}
     seen, closed = set[Node](), set[Node]()
     order = [node for root in after for node in _followed(before, root, seen)]
     groups = (tuple(_followed(after, root, closed)) for root in reversed(order))

@@ -24,7 +24,7 @@ from tensorprog.check.signs import coordinatewise
 from tensorprog.language.errors import Problem
 from tensorprog.language.expr import Expr, Number, replace_variables
 from tensorprog.language.formats import label
-from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
+from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
 
 SAKAI = "Sakai et al. 2025, Theorem 1"
 ASSUMPTION = "Sakai et al. 2025, Assumption 1"
@@ -175,7 +175,7 @@ class Context:
     def weight(self, name: str) -> str:
         """The node of a weight in the graph of the program as written, or of the initial vectors it stands for."""
         known = self.rewritten.initials.get(name, name)
-        entries = (*self.written.initial, *self.written.weights)
+        entries: tuple[Initial | Weight, ...] = (*self.written.initial, *self.written.weights)
         return next(label(known, entry.indices) for entry in entries if entry.name == known)
 
     def source(self, position: int) -> Any:
@@ -213,7 +213,7 @@ class Context:
         """
         growing = (dot for dot in self.structure.scores if not self.structure.fixed(dot))
         own = {dot: tuple(o for o in self.structure.operands if o.dot == dot) for dot in growing}
-        return own | self.coordinatewise
+        return {**own, **self.coordinatewise}
 
     @cached_property
     def coordinatewise(self) -> Mapping[int, tuple[Operand, ...]]:
