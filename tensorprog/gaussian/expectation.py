@@ -36,7 +36,7 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 Places = NDArray[np.intp]
 
-__all__ = ["cross", "mean"]
+__all__ = ["cross", "mean", "without_batch"]
 
 # an answer whose error exceeds this, relative to the size of the functions, lets the next method try as well
 ENOUGH = 1e-12
@@ -295,7 +295,7 @@ def _variables(functions: Sequence[RealFunction], laws: Sequence[Array]) -> list
     known: dict[RealFunction, tuple[Array, _Laws]] = {}
     found: list[tuple[_Laws, Places]] = []
     for k, (f, key) in enumerate(zip(functions, keys, strict=True)):
-        plain, own = _plain(f), [k.ravel() for h, k in zip(functions, keys, strict=True) if h is f]
+        plain, own = without_batch(f), [k.ravel() for h, k in zip(functions, keys, strict=True) if h is f]
         if plain is None:
             shape = _batch(f, key.shape)
             every = np.broadcast_to(key, shape).ravel()
@@ -320,7 +320,7 @@ def _zero(f: RealFunction, g: RealFunction, mu_f: Array, mu_g: Array, cov: Array
 
 
 @lru_cache(maxsize=64)
-def _plain(f: RealFunction) -> RealFunction | None:
+def without_batch(f: RealFunction) -> RealFunction | None:
     """f without batch axes, if no parameter varies over the batch."""
     if any(length != 1 for length in f.shape):
         return None

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.expectation import cross
+from tensorprog.gaussian.expectation import cross, without_batch
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.kernels import Elementary, elementary, kernel, ordinary, values
 from tensorprog.gaussian.series import ENOUGH, LEFT, ProductSeries, hermite_series
@@ -148,10 +148,11 @@ class Pairs:
         var = self.diagonal.value
         with np.errstate(invalid="ignore", divide="ignore"):
             relative, others = (np.where(e > 0, e / var, 0.0) for e in (self.diagonal.error, self.bounds.error))
-        if f.shape or max(relative.max(initial=0.0), others.max(initial=0.0)) > ROUNDING or not ordinary(var):
+        plain = without_batch(f)
+        if plain is None or max(relative.max(initial=0.0), others.max(initial=0.0)) > ROUNDING or not ordinary(var):
             return None
-        forms = elementary(f)
-        found = self._by_series(f) if forms is None else self._closed(forms)
+        forms = elementary(plain)
+        found = self._by_series(plain) if forms is None else self._closed(forms)
         if found is None:
             return None
         value, growth, slope, turned = found.value, found.growth, found.slope, found.turned

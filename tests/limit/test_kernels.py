@@ -164,3 +164,18 @@ def test_tiles_of_many_inputs_agree_with_few_inputs(tmp_path: Path, function: st
     assert np.all(np.abs(array[np.ix_(chosen, chosen)] - expected) <= whole.error + few.error)
     assert np.all(np.abs(read - expected) <= whole.error + few.error)
     assert whole.error <= 1e-9 * array.max()
+
+
+@pytest.mark.parametrize("function", ["tanh(z) + i / 130", "relu(z - i / 260)", "gelu(z)", "tanh(z) + 1"])
+def test_many_inputs_are_like_few(function: str, tmp_path: Path) -> None:
+    """Kernels of a hundred inputs and more are computed in tiles; of an input beside a few others they are the same."""
+    inputs, found = np.random.default_rng(4).standard_normal((130, 32)), []
+    for count in (130, 8):
+        network(tmp_path, inputs[:count], "relu(z)")
+        text = (tmp_path / "network.yaml").read_text(encoding="utf-8")
+        written = function.replace("z", "u1[i] + b1")
+        (tmp_path / "network.yaml").write_text(text.replace("relu((u1[i] + b1))", written), encoding="utf-8")
+        found.append(tp.load(tmp_path / "network.yaml").limit().cov("f"))
+    apart = np.abs(np.asarray(found[0])[:8, :8] - np.asarray(found[1]))
+    assert np.all(apart <= found[0].error + found[1].error)
+    assert found[0].error < 1e-11
