@@ -22,6 +22,7 @@ from tensorprog.finite.run import one_blas_thread
 from tensorprog.language.averages import unused
 from tensorprog.language.errors import (
     NotCompiledError,
+    NotFiniteError,
     OutsideError,
     ProgramError,
     check_count,
@@ -144,10 +145,10 @@ def train(
             made, families, sizes = question.at(math.inf)
             P = Program.from_netsor(made)
             law = P.limit(max_memory=max_memory, seed=seed)
-            attributes["grade"] = law.grade
             numbers = {name: law.mean(name, with_error=True) for name in made.outputs}
             parts.append(_part(question, families, sizes, numbers, ("", "_error")))
-        except (OutsideError, NotCompiledError, ProgramError) as error:
+            attributes["grade"] = law.grade
+        except (OutsideError, NotCompiledError, NotFiniteError, ProgramError) as error:
             if not chosen:
                 raise
             attributes["no_limit"] = str(error)
@@ -240,6 +241,8 @@ def _with_loss(
             raise fail(f"{steps} steps take as many batches, not {len(batches)}")
         chosen = [np.zeros(shape) for _ in range(steps + 1)]
         for share, batch in zip(chosen, batches, strict=False):
+            if not shape or not {*batch} <= {*range(shape[0])}:
+                raise fail(f"a batch has inputs from 0 to {math.prod(shape[:1]) - 1}, not {batch!r}")
             share[list(batch)] = learned[list(batch)]
             share /= max(share.sum(), 1)
         tables[new["batch"]] = chosen
@@ -380,7 +383,8 @@ def _part(
         if not drawn:
             return np.asarray(values[0], dtype=float), np.asarray(values[1], dtype=float)
         values = np.asarray(values, dtype=float)
-        return values.mean(axis=0), values.std(axis=0, ddof=1) / math.sqrt(len(values))
+        with np.errstate(over="ignore"):  # of networks that diverge
+            return values.mean(axis=0), values.std(axis=0, ddof=1) / math.sqrt(len(values))
 
     columns: dict[str, list[tuple[Array, Array]]] = {"loss": [both(numbers[f"{question.loss}_{t}"]) for t in steps]}
     dims: dict[str, tuple[str, ...]] = {"loss": ("step",)}

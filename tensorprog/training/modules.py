@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 from tensorprog.language.errors import did_you_mean, fail
 from tensorprog.language.expr import Expr, Number, Variable, is_call
@@ -53,7 +53,7 @@ def of_module(netsor: Netsor, imported: Imported, lr: Any, rates: Mapping[str, A
         if fate.became not in read or (fate.became not in weights and fate.became not in vectors):
             left.append(name)
             continue
-        moves, variance = fate.became, Number(1.0)
+        moves, variance = fate.became, cast("Expr", Number(1.0))
         if fate.became in weights:
             rows, variance = weights[moves].shape[0], weights[moves].variance
         else:

@@ -136,6 +136,7 @@ def test_rates_in_n_have_their_limit() -> None:
     ({"targets": 1, "rates": {"V": 1}}, "no weight or initial vector"),
     ({"targets": 1, "lr": "k"}, "lr"),
     ({"targets": 1, "momentum": "much"}, "momentum"),
+    ({"targets": 1, "batches": [[0], [7]]}, "inputs from 0 to 2"),
     ({"targets": 1, "optimizer": "adam"}, "no sum of outer products"),
     ({"targets": 1, "output": "g"}, "one output"),
 ])  # fmt: skip
