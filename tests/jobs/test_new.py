@@ -60,7 +60,7 @@ def test_the_starter_shows_every_section_with_comments() -> None:
     text = STARTER.read_text(encoding="utf-8")
     sections = yaml.safe_load(text)
     jsonschema.validate(sections, FORM)
-    assert {*SECTIONS} - {"reference", "widths", "fixed_widths"} <= set(sections)
+    assert {*SECTIONS} - {"reference", "widths", "fixed_widths", "train"} <= set(sections)
     assert text.count("#") > 15
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= 120
