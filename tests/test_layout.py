@@ -45,7 +45,7 @@ NEVER = {
     "limit": {"finite", "check.graph", "check.facts", "check.clauses"},
     "gaussian": {"language", "check", "finite", "limit"},
 }
-ALLOWED = {("gaussian", "language.linalg")}
+ALLOWED = {("gaussian", "language.linalg"), ("limit", "check.graph")}  # what stands beside transposes is said once
 # the only places for an outside package
 HOMES = {
     "networkx": ("check.graph", "show.graphs"),

@@ -85,6 +85,10 @@ class Numbers(Recursion[Value, IndexedValues]):
     def by_moments(self, statement: Corrected) -> bool:
         """Whether the coefficients of an Onsager term follow from moments, and not with the vectors at points."""
 
+    @abstractmethod
+    def planned(self, f: str, g: str) -> IndexedValues | None:
+        """The covariance of two Gaussian families of a recurrence, to be computed in windows; None if it is not."""
+
     def entered(self, name: str, box: Box) -> None:
         """A recurrence has made members of a Gaussian family known."""
 

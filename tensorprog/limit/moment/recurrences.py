@@ -20,7 +20,7 @@ from tensorprog.limit.moment.indexed import Equations, Term, difference, held_in
 from tensorprog.limit.moment.values import IndexedValues, Value
 
 if TYPE_CHECKING:
-    from tensorprog.limit.moment.numeric_recursion import NumericRecursion
+    from tensorprog.limit.moment.numbers import Numbers
 
 __all__ = ["Box", "Recurrences", "box_ranges", "merged"]
 
@@ -39,7 +39,7 @@ class Recurrences:
     `active` are the families of the recurrence at work: of them only part is known.
     """
 
-    def __init__(self, numbers: NumericRecursion) -> None:
+    def __init__(self, numbers: Numbers) -> None:
         self.netsor = numbers.netsor
         order, _ = schedule(self.netsor.body, self.netsor.ranges, self.netsor.boundaries)
         self._group = {p: number for number, entry in enumerate(order) for p in positions([entry])}
@@ -54,7 +54,7 @@ class Recurrences:
             self._steps.setdefault(self._group[step.position], []).append(step)
         self._start(numbers)
 
-    def _start(self, numbers: NumericRecursion) -> None:
+    def _start(self, numbers: Numbers) -> None:
         self.numbers = numbers
         self.active: frozenset[str] = frozenset()
         self.covariances: dict[tuple[str, str], IndexedValues] = {}
@@ -68,7 +68,7 @@ class Recurrences:
         """Families that are not filled in here: random ones, and coefficients of Onsager terms."""
         return self.numbers.random | self.numbers.program.corrected.keys()
 
-    def afresh(self, numbers: NumericRecursion) -> Recurrences:
+    def afresh(self, numbers: Numbers) -> Recurrences:
         """The recurrences of the same program, of which nothing is known yet."""
         again = copy(self)
         again._start(numbers)
