@@ -263,9 +263,10 @@ class Independence:
     holds: bool = False
 
 
-def both_ways(structure: Structure, among: Collection[int]) -> list[tuple[Verdict, int, int, Mapping[str, int]]]:
-    """The transposed products among some, each with a plain one that may use the same matrix, and where."""
-    found = list[tuple[Verdict, int, int, Mapping[str, int]]]()
+def both_ways(netsor: Netsor, at_scores: bool = False) -> list[tuple[Verdict, int, int, Mapping[str, int]]]:
+    """Transposed products that outputs, or scores, depend on, each with a plain one that may use the same matrix."""
+    structure, found = Structure.of(netsor), list[tuple[Verdict, int, int, Mapping[str, int]]]()
+    among = structure.ancestors(*structure.scores) if at_scores else structure.relevant
     for uses in structure.uses.values():
         ways = {
             way: [p for p in uses if p in among and structure.product(p).transposed == way] for way in (False, True)
@@ -277,21 +278,21 @@ def both_ways(structure: Structure, among: Collection[int]) -> list[tuple[Verdic
     return found
 
 
-def beside_transposes(structure: Structure) -> str:
+def beside_transposes(netsor: Netsor) -> str:
     """What outputs depend on beside a matrix and its transpose so that the limit is not known; empty if nothing.
 
     Scores are known where no weight is behind them, and what they depend on uses each matrix in one way (theory page).
     """
-    if not both_ways(structure, structure.relevant):
+    if not both_ways(netsor):
         return ""
-    families, body = structure.netsor.families, [structure.netsor.body[p] for p in structure.relevant]
-    widths = {families[v.name].width for s in body for v in (s.target, *s.inputs)}
-    if not widths.isdisjoint(dict(structure.netsor.fixed_widths)):
+    structure = Structure.of(netsor)
+    relevant = [netsor.body[p] for p in structure.relevant]
+    widths = {netsor.families[v.name].width for s in relevant for v in (s.target, *s.inputs)}
+    if not widths.isdisjoint(dict(netsor.fixed_widths)):
         return "a width that stays finite"
     if structure.scores and structure.behind_scores:
         return "a score that a weight is behind"
-    met = both_ways(structure, structure.ancestors(*structure.scores))
-    return "a score that depends on both" if met else ""
+    return "a score that depends on both" if both_ways(netsor, at_scores=True) else ""
 
 
 def independence(netsor: Netsor) -> Independence:
@@ -334,7 +335,7 @@ def _found(netsor: Netsor) -> Independence:
     weights = tuple(name for name, found in ways.items() if len(found) == 2)
     if not weights:
         return Independence()
-    if beside_transposes(Structure.of(netsor)):
+    if beside_transposes(netsor):
         return Independence(weights)
     plain = [s.vector.name for s in products if s.weight.name in weights and not s.transposed]
     before = upstream(netsor, plain)

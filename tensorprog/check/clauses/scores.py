@@ -278,8 +278,8 @@ def transposes(check: Context) -> Iterator[Finding | Claim]:
         if check.structure.scores:
             yield Claim("transposes", "proved", f"{', '.join(independent.weights)}: independent of their transposes")
         return
-    found = both_ways(check.structure, check.structure.relevant)
-    beside = beside_transposes(check.structure)
+    found = both_ways(check.netsor)
+    beside = beside_transposes(check.netsor)
     for verdict, plain, position, place in found if beside else ():
         one, two = check.structure.product(plain), check.structure.product(position)
         message = (

@@ -93,8 +93,8 @@ def _brought(found: Rewritten, expanded: bool) -> Rewritten:
 
 def _turned(found: Rewritten) -> Rewritten:
     """The program with weights moved across scores, if transposes beside them are covered then and not before."""
-    moved = _run(found, (*AT_SCORES, across)) if beside_transposes(Structure.of(found.netsor)) else None
-    return found if moved is None or beside_transposes(Structure.of(moved.netsor)) else moved
+    moved = _run(found, (*AT_SCORES, across)) if beside_transposes(found.netsor) else None
+    return found if moved is None or beside_transposes(moved.netsor) else moved
 
 
 def _chosen(first: Rewritten, symbols: Collection[str]) -> Rewritten:

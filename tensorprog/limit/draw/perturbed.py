@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.check.graph import Structure
 from tensorprog.check.signs import both_ways
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import NotCompiledError
@@ -189,10 +188,9 @@ def not_compiled_yet(statement: Any, what: str) -> NotCompiledError:
 
 
 def _refuse(netsor: Netsor, needed: Collection[str], program: Netsor) -> None:
-    structure = Structure.of(program)
-    for _, _, position, _ in both_ways(structure, structure.relevant):
-        product = structure.product(position)
-        raise not_compiled_yet(product, f"the first order in 1/n of what {product.weight} makes both ways")
+    for _, _, position, _ in both_ways(program):
+        product = program.body[position]
+        raise not_compiled_yet(product, f"the first order in 1/n of what one weight makes both ways, as {product}")
     for initial in program.initial:
         if initial.grid and initial.name in needed:
             raise NotCompiledError(

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from itertools import count, product
 
-from tensorprog.check.graph import Structure
 from tensorprog.check.signs import beside_transposes, both_ways, transposed_weight, with_copies
 from tensorprog.language.arrows import acyclic, components
 from tensorprog.language.errors import NotCompiledError, Problem
@@ -184,13 +183,13 @@ def without_transposes(netsor: Netsor, fresh: Callable[[str], str]) -> Netsor:
     netsor = with_copies(netsor)
     if not any(isinstance(s, MatMul) and s.transposed for s in netsor.body):
         return netsor
-    structure = Structure.of(netsor)
-    if beside := beside_transposes(structure):
-        statement = structure.product(both_ways(structure, structure.relevant)[0][2])
+    if beside := beside_transposes(netsor):
+        statement = netsor.body[both_ways(netsor)[0][2]]
+        assert isinstance(statement, MatMul)
         said = f"{statement.matrix} is a transposed weight, beside {beside}"
         raise not_compiled(statement, said, "a weight of its own")
     made = tuple(dict.fromkeys(s.target.name for s in netsor.body))
-    if beside_transposes(Structure(replace(netsor, outputs=made))):
+    if beside_transposes(replace(netsor, outputs=made)):
         used = upstream(netsor, netsor.outputs)
         netsor = replace(netsor, body=tuple(s for s in netsor.body if s.target.name in used))
     return _corrected(netsor, fresh)
