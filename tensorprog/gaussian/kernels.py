@@ -213,13 +213,13 @@ def passed_on(
 
     Shapes    all broadcast to the batch -> batch
     """
-    sides = f, g
+    sides, same = (f, g), (v == w) & (v == cov)
     if not all(side.sigmoids and not (side.constant or side.at_zero or side.linear or side.ramps) for side in sides):
         both = np.maximum(np.maximum(moved, other), turned)
         squares = kernel(f, f, v, v, v).value, kernel(g, g, w, w, w).value
         size = np.multiply(*(np.sqrt(np.maximum(square, 0.0)) for square in squares))
-        return np.asarray(both * (size + steepness(f, g, v, w, cov, both)))
-    total, same = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape)), (v == w) & (v == cov)
+        return np.asarray(both * (size + np.where(same, 0.0, steepness(f, g, v, w, cov, both))))
+    total = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape))
     for (a, h), (b, k) in product(f.sigmoids, g.sigmoids):
         rho, square, _ = _correlated(v, w, cov, h, k)
         share, also = v / (v + h), w / (w + k)

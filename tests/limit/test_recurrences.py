@@ -493,3 +493,21 @@ outputs: [u]
 """
     found, error = Law(loads(deep)).var("u", with_error=True)
     assert np.all(np.abs(found - 2) <= error) and error.max() < 1e-10
+
+
+@pytest.mark.parametrize(("phi", "variance"), [("gelu", 2.5), ("silu", 2.5), ("tanh", 9.0), ("erf", 2.0)])
+def test_errors_of_deep_networks_stay_small_beside_their_variances(phi: str, variance: float) -> None:
+    """On the diagonal both variables are one: what moves together is not counted twice."""
+    text = f"""
+program: deep
+indices: {{l: 1..40}}
+initial: {{x: {{mean: 0, cov: 1}}}}
+weights: {{"W[l]": {variance}}}
+body:
+  - h[0] = Nonlin(x)
+  - u[l] = MatMul(W[l], h[l-1])
+  - h[l] = Nonlin({phi}(u[l]))
+outputs: [u]
+"""
+    value, error = Law(loads(text)).var("u", with_error=True)
+    assert np.all(error < 1e-9 * value)
