@@ -38,6 +38,93 @@ class Layer(nn.Module):
         return result[0] if isinstance(result, tuple) else result
 
 
+class SetAttention(nn.Module):
+    """A block of attention between sets, as the Set Transformer has it."""
+
+    def __init__(self, n: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value, self.out = (nn.Linear(n, n) for _ in range(4))
+        self.first, self.last = nn.LayerNorm(n), nn.LayerNorm(n)
+
+    def forward(self, x: Any) -> Any:
+        n = x.shape[-1]
+        q, k, v = (torch.cat(layer(x).split(n // self.heads, 2), 0) for layer in (self.query, self.key, self.value))
+        weights = torch.softmax(q.bmm(k.transpose(1, 2)) / n**0.5, 2)
+        x = self.first(torch.cat((q + weights.bmm(v)).split(x.shape[0], 0), 2))
+        return self.last(x + torch.relu(self.out(x)))
+
+
+class LatentAttention(nn.Module):
+    """Latent attention of DeepSeek: low ranks, rotary positions by complex numbers in part, a cache that is filled."""
+
+    def __init__(self, n: int, heads: int) -> None:
+        super().__init__()
+        self.n, self.heads = n, heads
+        self.down, self.up = nn.Linear(n, n // 2, bias=False), nn.Linear(n // 2, heads * 3 * n // 4, bias=False)
+        self.down_kv, self.up_kv = nn.Linear(n, 3 * n // 4, bias=False), nn.Linear(n // 2, heads * n, bias=False)
+        self.norm, self.norm_kv = nn.RMSNorm(n // 2), nn.RMSNorm(n // 2)
+        self.out = nn.Linear(heads * n // 2, n, bias=False)
+        angles = torch.outer(torch.arange(4.0), 1e4 ** -(torch.arange(n // 8) * 8 / n))
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles))
+
+    def turned(self, x: Any) -> Any:
+        made = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * self.turns[: x.shape[1], None]
+        return torch.view_as_real(made).flatten(3)
+
+    def forward(self, x: Any) -> Any:
+        (batch, size, n), heads = x.shape, self.heads
+        q = self.up(self.norm(self.down(x))).view(batch, size, heads, -1).split([n // 2, n // 4], -1)
+        kv, k_turned = self.down_kv(x).split([n // 2, n // 4], -1)
+        k, v = self.up_kv(self.norm_kv(kv)).view(batch, size, heads, n).split([n // 2, n // 2], -1)
+        k = torch.cat([k, self.turned(k_turned.unsqueeze(2)).expand(-1, -1, heads, -1)], -1)
+        cache = torch.zeros(batch, size + 1, heads, 3 * n // 4)
+        cache[:, :size] = k
+        scores = torch.einsum("bshd,bthd->bsht", torch.cat([q[0], self.turned(q[1])], -1), cache[:, :size])
+        scores = scores * (3 * n // 4) ** -0.5 + torch.full((size, size), -torch.inf).triu(1).unsqueeze(1)
+        return self.out(torch.einsum("bsht,bthd->bshd", scores.softmax(-1), v).flatten(2))
+
+
+class Masked(nn.Module):
+    """nn.TransformerEncoder with a mask."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(n, 4, 4 * n, batch_first=True), 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.layers(x, mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1]))
+
+
+class PreActivation(nn.Module):
+    """A residual block of images whose norms stand before its convolutions, and a readout."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.into, self.out = nn.Conv2d(3, n, 3, padding=1, bias=False), nn.Linear(2 * n, 10)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(n), nn.BatchNorm2d(2 * n)])
+        self.one, self.other = nn.Conv2d(n, 2 * n, 3, 2, 1, bias=False), nn.Conv2d(2 * n, 2 * n, 3, 1, 1, bias=False)
+        self.shortcut = nn.Conv2d(n, 2 * n, 1, 2, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        x = torch.relu(self.norms[0](self.into(x)))
+        x = self.other(torch.relu(self.norms[1](self.one(x)))) + self.shortcut(x)
+        return self.out(nn.functional.avg_pool2d(x, x.shape[-1]).flatten(1))
+
+
+class Graph(nn.Module):
+    """Layers that average over neighbours in a graph."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(5, n), nn.Linear(n, n), nn.Linear(n, 4)])
+
+    def forward(self, x: Any, neighbours: Any) -> Any:
+        for k, layer in enumerate(self.layers):
+            x = neighbours @ layer(torch.relu(x) if k else x)
+        return x.log_softmax(-1)
+
+
 def transformers_model(kind: str, **options: Any) -> Callable[[int], Any]:
     import transformers
 
@@ -56,6 +143,7 @@ def models() -> dict[str, tuple[Callable[[int], Any], Any]]:
     x, y, image = torch.randn(1, 3, 5), torch.randn(1, 4, 5), torch.randn(1, 3, 16, 16)
     heads = {"num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": lambda n: 4 * n}
     wide = {"hidden_size": lambda n: n, **heads}
+    short = {key: value for key, value in wide.items() if key != "intermediate_size"}
     grouped = {**wide, "num_key_value_heads": 2, **SMALL}
     return {
         "gpt2": (transformers_model("GPT2", n_embd=lambda n: n, n_layer=2, n_head=4, n_positions=16, **SMALL), IDS),
@@ -96,6 +184,15 @@ def models() -> dict[str, tuple[Callable[[int], Any], Any]]:
             ),
             image,
         ),
+        "clip": (transformers_model("CLIPVision", **wide, image_size=16, patch_size=8), image),
+        "dinov2": (transformers_model("Dinov2", **short, image_size=16, patch_size=8), image),
+        "gemma2": (transformers_model("Gemma2", **grouped, head_dim=lambda n: n // 4), IDS),
+        "gptneox": (transformers_model("GPTNeoX", **wide, **SMALL), IDS),
+        "set attention": (lambda n: Layer(n, lambda n: SetAttention(n, 4)), x),
+        "latent attention": (lambda n: Layer(n, lambda n: LatentAttention(n, 2)), x),
+        "masked encoder": (lambda n: Layer(n, Masked), x),
+        "pre-activation": (PreActivation, image),
+        "graph": (Graph, (x[0], torch.tensor([[1.0, 1, 0], [1, 1, 1], [0, 1, 1]]) / 3)),
     }
 
 

@@ -8,8 +8,7 @@
     sketch          the program while it is drawn up; parameters as weights, initial vectors or numbers
     operations      the table of rules
     layers, elementwise, views, convolutions, recurrent   its rules
-    parts           parts that are read one by one get a name each
-    folding         layers that are alike become an index
+    families        parts that are read one by one get a name each; layers that are alike become an index
     text            names and letters
     importer        the module, operation by operation, and all of this in order
     agreement       program and module at small widths, before the program is given; the module beside the program

@@ -60,10 +60,8 @@ class AtWidth:
 
 def small_widths(widths: tuple[int, int]) -> Iterator[int]:
     """Widths to compare at: the first by powers of two, the smallest first, then the second."""
-    found = [widths[0]]
-    while not found[0] % 2 and found[0] // 2 >= SMALLEST:
-        found.insert(0, found[0] // 2)
-    return iter([*found, widths[1]])
+    halves = [widths[0] >> k for k in range(widths[0].bit_length()) if not widths[0] % 2**k]
+    return iter([*(width for width in reversed(halves) if width >= SMALLEST or width == widths[0]), widths[1]])
 
 
 def outputs_of(

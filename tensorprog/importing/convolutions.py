@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from tensorprog.importing.layers import averaged, biased, column, einsum
 from tensorprog.importing.operations import Result, TracedCall, random, rule
@@ -73,15 +74,12 @@ def _patches(array: Any, kernel: Numbers, stride: Numbers, pads: Numbers, dilati
         for p, s, size, d, k, length in zip(pads, stride, sizes, dilation, kernel, array.shape[2:], strict=True)
     ]  # "same" pads more at the end
     padded = np.pad(array, [(0, 0), (0, 0), *zip(pads, ends, strict=True)])
-    rows = []
-    for offset in np.ndindex(*kernel):
-        index = tuple(
-            slice(d * o, d * o + s * (size - 1) + 1, s)
-            for d, o, s, size in zip(dilation, offset, stride, sizes, strict=True)
-        )
-        rows.append(padded[(slice(None), slice(None), *index)])
-    found = np.stack(rows, axis=2)  # batch, channels, kernel, positions
-    return found.reshape(found.shape[0], -1, *found.shape[3:])
+    sides = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    windows = sliding_window_view(padded, sides, axis=tuple(range(2, array.ndim)))
+    steps = [slice(0, s * size, s) for s, size in zip(stride, sizes, strict=True)]
+    found = windows[(slice(None), slice(None), *steps, *(slice(None, None, d) for d in dilation))]
+    places, offsets = range(2, array.ndim), range(array.ndim, found.ndim)
+    return found.transpose(0, 1, *offsets, *places).reshape(found.shape[0], -1, *found.shape[2 : array.ndim])
 
 
 def _shifted(

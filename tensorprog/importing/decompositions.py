@@ -7,10 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
 
 __all__ = ["table"]
 
 OFF = -math.inf
+AS_TORCH = (  # what torch itself writes out well
+    *("addmm", "baddbmm", "glu", "hardtanh", "linalg_vector_norm", "masked_fill", "mish", "norm", "relu6", "repeat"),
+    *("roll", "rsub", "t", "tril", "triu", "unbind"),
+)
 
 
 def _scaled(x: Any, weight: Any, bias: Any) -> Any:
@@ -103,27 +108,11 @@ def _of_correction(x: Any, dims: Any = None, *, correction: Any = None, keepdim:
     return _spread(x, dims, True, keepdim, correction=1 if correction is None else correction)
 
 
-def _length(x: Any, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """The Euclidean norm over axes."""
-    if order not in (None, 2):
-        raise ValueError("a norm that is not Euclidean: use the norm of order 2")
-    dims = range(x.dim()) if dims is None else [dims] if isinstance(dims, int) else dims
-    return x.square().sum([*dims], keepdim=keepdim).sqrt()
-
-
 def _repeated(x: Any, repeats: int, dim: int | None = None, **_: Any) -> Any:
     """Each entry of an axis several times in a row."""
     x, dim = (x.flatten(), 0) if dim is None else (x, dim % x.dim())
     shape = [*x.shape]
     return x.unsqueeze(dim + 1).expand(*shape[: dim + 1], repeats, *shape[dim + 1 :]).flatten(dim, dim + 1)
-
-
-def _tiled(x: Any, repeats: Sequence[int]) -> Any:
-    """A tensor several times along each axis."""
-    sizes = [1] * (len(repeats) - x.dim()) + [*x.shape]
-    pairs = [size for pair in zip(repeats, sizes, strict=True) for size in pair]
-    apart = x.reshape([size if k % 2 else 1 for k, size in enumerate(pairs)])
-    return apart.expand(pairs).reshape([r * s for r, s in zip(repeats, sizes, strict=True)])
 
 
 def _cut(x: Any, sizes: Sequence[int], dim: int = 0) -> list[Any]:
@@ -145,16 +134,6 @@ def _split(x: Any, size: int, dim: int = 0) -> list[Any]:
     return _cut(x, [min(size, whole - start) for start in range(0, whole, size)], dim)
 
 
-def _addmm(bias: Any, left: Any, right: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    made = left @ right if alpha == 1 else left @ right * alpha
-    return made if not beta else made + (bias if beta == 1 else bias * beta)
-
-
-def _glu(x: Any, dim: int = -1) -> Any:
-    one, other = _split(x, x.shape[dim] // 2, dim)
-    return one * other.sigmoid()
-
-
 def _padded(x: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
     """A number before and behind the entries of the last axes."""
     if mode != "constant":
@@ -168,6 +147,13 @@ def _padded(x: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     return x
 
 
+def _flipped(x: Any, dims: Sequence[int]) -> Any:
+    """Axes from their last entry to their first."""
+    for dim in dims:
+        x = x.index_select(dim, torch.arange(x.shape[dim] - 1, -1, -1))
+    return x
+
+
 def _cumulated(x: Any, dim: int, **_: Any) -> Any:
     """Sums of all entries up to each."""
     size, kind = x.shape[dim], x.dtype if x.is_floating_point() else torch.int64
@@ -178,8 +164,8 @@ def _cumulated(x: Any, dim: int, **_: Any) -> Any:
 def table() -> dict[Any, Callable[..., Any]]:
     """What is written out as what."""
     aten = torch.ops.aten
-    zero = torch.zeros
     return {
+        **get_decompositions([getattr(aten, name) for name in AS_TORCH]),
         aten.layer_norm.default: layer_norm,
         aten.rms_norm.default: rms_norm,
         aten.group_norm.default: group_norm,
@@ -190,8 +176,6 @@ def table() -> dict[Any, Callable[..., Any]]:
             x.new_zeros(0),
         ),
         aten.scaled_dot_product_attention.default: attention,
-        aten.addmm.default: _addmm,
-        aten.baddbmm.default: _addmm,
         aten.var.default: lambda x, unbiased=True: _spread(x, None, unbiased),
         aten.var.dim: _spread,
         aten.var.correction: _of_correction,
@@ -202,30 +186,25 @@ def table() -> dict[Any, Callable[..., Any]]:
             _of_correction(x, dims, **options),
             x.mean(dims, keepdim=options.get("keepdim", False)),
         ),
-        aten.linalg_vector_norm.default: _length,
-        aten.norm.ScalarOpt_dim: _length,
         aten.log_softmax.int: lambda x, dim, dtype=None: x - x.logsumexp(dim, keepdim=True),
-        aten.glu.default: _glu,
         aten.pad.default: _padded,
         aten.constant_pad_nd.default: lambda x, pad, value=0: _padded(x, pad, "constant", value),
         aten.cumsum.default: _cumulated,
+        aten.flip.default: _flipped,
+        aten.swapaxes.default: torch.transpose,
+        aten.numpy_T.default: lambda x: x.permute([*reversed(range(x.dim()))]),
+        aten.mT.default: lambda x: x.transpose(-1, -2),
+        aten.adjoint.default: lambda x: x.transpose(-1, -2),
         aten.copy.default: lambda x, given, *_: given.to(x.dtype).expand(x.shape),
         aten.slice_scatter.default: _written_over,
         aten.select_scatter.default: lambda x, given, dim, k: _written_over(
             x, given.unsqueeze(dim), dim, k % x.shape[dim], k % x.shape[dim] + 1
         ),
         aten.nan_to_num.default: lambda x, *_: x,
-        aten.unbind.int: lambda x, dim=0: [x.select(dim, k) for k in range(x.shape[dim])],
         aten.chunk.default: lambda x, count, dim=0: _split(x, -(-x.shape[dim] // count), dim),
         aten.split.Tensor: _split,
         aten.split_with_sizes.default: _cut,
         aten.stack.default: lambda parts, dim=0: torch.cat([part.unsqueeze(dim) for part in parts], dim),
-        aten.repeat.default: _tiled,
         aten.repeat_interleave.self_int: _repeated,
-        aten.masked_fill.Scalar: lambda x, mask, value: torch.where(mask, value, x),
-        aten.masked_fill.Tensor: lambda x, mask, value: torch.where(mask, value, x),
-        aten.tril.default: lambda x, diagonal=0: torch.where(_side(x, diagonal), x, zero((), dtype=x.dtype)),
-        aten.triu.default: lambda x, diagonal=0: torch.where(_side(x, diagonal - 1), zero((), dtype=x.dtype), x),
         aten.hardswish.default: lambda x: x * torch.clamp(x / 6 + 0.5, 0, 1),
-        aten.mish.default: lambda x: x * torch.nn.functional.softplus(x).tanh(),
     }

@@ -13,7 +13,7 @@ import numpy as np
 from tensorprog.importing.layers import added, met_on, multiplied, number_of, together
 from tensorprog.importing.operations import RULES, Result, Rule, TracedCall, random, rule
 from tensorprog.importing.sketch import Sketch
-from tensorprog.importing.values import Axes, Complex, FixedTensor, Traced, along, atoms_of, scaled, varying
+from tensorprog.importing.values import Axes, Complex, FixedTensor, Traced, along, atoms_of, scaled, varying, whole
 from tensorprog.language.expr import Expr, IndexValue, Number, call, is_call
 
 NEVER = -1e30  # what is added to a score that no one may read: finite minima of a type count as minus infinity
@@ -95,15 +95,9 @@ def _gelu(x: Expr, operation: TracedCall) -> Expr:
 
 def _clip(x: Expr, operation: TracedCall) -> Expr:
     low, high = operation.plain(1, "min"), operation.plain(2, "max")
-    if operation.operation.kind == "hardtanh":
-        low, high = operation.plain(1, "min_val", -1.0), operation.plain(2, "max_val", 1.0)
     low = -math.inf if low is None else low
     high = math.inf if high is None else high
-    return call("clip", x, Number(_whole(low)), Number(_whole(high)))
-
-
-def _whole(value: float) -> float | int:
-    return int(value) if math.isfinite(value) and float(value).is_integer() else value
+    return call("clip", x, Number(whole(low)), Number(whole(high)))
 
 
 def _softplus(x: Expr, operation: TracedCall) -> Expr:
@@ -118,8 +112,6 @@ RULES.update(
         "softplus": _function(_softplus),
         "leaky_relu": _function(lambda x, c: call("leaky_relu", x, Number(c.plain(1, "negative_slope", 0.01)))),
         "elu": _function(lambda x, c: call("elu", x, Number(c.plain(1, "alpha", 1.0)))),
-        "hardtanh": _function(_clip),
-        "relu6": _function(lambda x, _: call("clip", x, Number(0), Number(6))),
         "neg": _function(lambda x, _: scaled(x, -1)),
         "atan": _function(_call("arctan")),
         "log_sigmoid": _function(lambda x, _: scaled(call("softplus", scaled(x, -1)), -1)),
@@ -140,7 +132,7 @@ def at_least(sketch: Sketch, operation: TracedCall) -> Result:
     factor, inside = number_of(value.expr)
     root = is_call(inside, "sqrt") and least > 0 and factor > 0  # which keeps away from 0 what has no slope there
     inside, least = (inside.children[0], (least / factor) ** 2) if root else (value.expr, least)
-    made = call("clip", inside, Number(_whole(least)), Number(math.inf))
+    made = call("clip", inside, Number(whole(least)), Number(math.inf))
     return replace(value, expr=scaled(call("sqrt", made), factor) if root else made)
 
 
@@ -152,7 +144,7 @@ def raised(sketch: Sketch, value: Traced, exponent: float) -> Traced:
     power = value.power * Fraction(exponent).limit_denominator(8)
     expr = call("sqrt", value.expr) if abs(exponent) == 0.5 else value.expr
     if abs(exponent) not in (0.5, 1):
-        expr = expr ** _whole(exponent)
+        expr = expr ** whole(exponent)
     elif exponent < 0:
         expr = call("divide", Number(1), expr)
     return replace(value, expr=expr, power=power)
@@ -174,14 +166,12 @@ def _root(exponent: float) -> Rule:
 RULES.update({"sqrt": _root(0.5), "rsqrt": _root(-0.5), "reciprocal": _root(-1.0), "square": _root(2.0)})
 
 
-@rule("add", "sub", "rsub", "__add__", "__radd__", "subtract")
+@rule("add", "sub", "__add__", "__radd__", "subtract")
 def sums(sketch: Sketch, operation: TracedCall) -> Result:
     """A sum or a difference; what is minus infinity in a fixed tensor hides a score."""
     left, right = operation.tensor(0), operation.tensor(1, "other")
     factor = float(operation.plain(2, "alpha", 1) or 1)
-    if operation.operation.kind == "rsub":
-        left, right = right, left
-    factor *= -1 if operation.operation.kind in ("sub", "rsub", "subtract") else 1
+    factor *= -1 if operation.operation.kind in ("sub", "subtract") else 1
     if isinstance(left, FixedTensor) and factor == 1:
         left, right = right, left
     if isinstance(right, FixedTensor) and isinstance(left, Traced) and factor > 0:
@@ -202,8 +192,8 @@ def products_(sketch: Sketch, operation: TracedCall) -> Result:
     if not isinstance(one, Complex) and not isinstance(other, Complex):
         return multiplied(sketch, one, other)
     (a, b), (c, d) = _parts(one), _parts(other)
-    products = [multiplied(sketch, x, y) for x, y in ((a, c), (b, d), (a, d), (b, c))]
-    return Complex(added(sketch, *products[:2], -1), added(sketch, *products[2:]))
+    ac, bd, ad, bc = (multiplied(sketch, x, y) for x, y in ((a, c), (b, d), (a, d), (b, c)))
+    return Complex(added(sketch, ac, bd, -1), added(sketch, ad, bc))
 
 
 def _parts(value: Any) -> tuple[Any, Any]:
@@ -237,7 +227,7 @@ def leaky(sketch: Sketch, operation: TracedCall) -> Result:
     if not isinstance(slope, FixedTensor) or len(np.unique(np.concatenate([np.ravel(a) for a in slope.arrays]))) != 1:
         raise sketch.refuse("the slopes of a relu are random or not the same", "initialise them with one number")
     value = sketch.settled(random(sketch, operation.tensor(0)))
-    return replace(value, expr=call("leaky_relu", value.expr, Number(_whole(float(np.ravel(slope.arrays[0])[0])))))
+    return replace(value, expr=call("leaky_relu", value.expr, Number(whole(float(np.ravel(slope.arrays[0])[0])))))
 
 
 @rule("where")

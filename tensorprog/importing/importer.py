@@ -13,9 +13,8 @@ from typing import Any
 from tensorprog.importing import convolutions, elementwise, layers, recurrent, views
 from tensorprog.importing.agreement import AtWidth, compared_at
 from tensorprog.importing.capture import Captured, Operation, capture, frozen_at
-from tensorprog.importing.folding import finished, folded
+from tensorprog.importing.families import finished, folded, pruned, separated, unrolled
 from tensorprog.importing.operations import RULES, Rule, TracedCall
-from tensorprog.importing.parts import pruned, separated, unrolled
 from tensorprog.importing.refusals import InvalidText, Refusal, refusal
 from tensorprog.importing.sketch import Again, Decisions, Sketch, place_of
 from tensorprog.importing.text import named

@@ -24,8 +24,9 @@ from tensorprog.importing.values import (
     scaled,
     sizes_of,
     varying,
+    whole,
 )
-from tensorprog.language.expr import Expr, Number, Reduction, Variable, call, free_indices, is_call
+from tensorprog.language.expr import Expr, Number, Reduction, call, free_indices, is_call
 from tensorprog.language.ir import MatMul
 from tensorprog.language.recognised import recognised
 
@@ -259,7 +260,7 @@ def _over_width(sketch: Sketch, value: Traced, width: AxisPart, indices: Sequenc
         vectors = [made[part] for part in parts]
     over = tuple(atom for atom in indices if any(_mentions(vector, atom) for vector in vectors))
     factor *= math.prod(atom.size for atom in indices if atom not in over)
-    return Traced(axes, Number(_plain(factor)), value.power, Inner(vectors[0], vectors[1], ratio, over))
+    return Traced(axes, Number(whole(factor)), value.power, Inner(vectors[0], vectors[1], ratio, over))
 
 
 def einsum(sketch: Sketch, left: Operand, one: Labels, right: Operand, other: Labels, out: Labels) -> Traced:
@@ -334,10 +335,6 @@ def number_of(expr: Expr) -> tuple[float, Expr]:
     return 1.0, expr
 
 
-def _plain(value: float) -> float | int:
-    return int(value) if value.is_integer() else value
-
-
 def _weighted(
     sketch: Sketch,
     value: Traced,
@@ -357,24 +354,13 @@ def _weighted(
     x = sketch.vector(value, "input")
     entry = sketch.entry(weight)
     fan_own = replace(fan, key=fans[0].key)
-    if not rows and weight.parameter in sketch.decisions.scores:
-        made, power = _score(sketch, weight, fan_own, x)
-        copies: frozenset[str] = frozenset()
-    else:
-        matrix, power = sketch.weight(weight, fan_own, sketch.ratio(rows[0]) if rows else Fraction(1))
-        made = sketch.state(MatMul, matrix, x, role="product")
-        copies = frozenset() if rows else frozenset([weight.parameter])
+    matrix, power = sketch.weight(weight, fan_own, sketch.ratio(rows[0]) if rows else Fraction(1))
+    made, copies = sketch.shared(weight, sketch.state(MatMul, matrix, x, role="product"), bool(rows))
     if copies and value.copies:
         raise sketch.refuse(f"{entry.name} acts on readouts", "let vectors keep their width")
     over = [atom for atom in contracted if not atom.is_width]
     whole = Traced((*axes, tuple(over)), scaled(made, weight.scale), value.power + power, copies=copies)
     return summed(sketch, whole, over, axes) if over else whole.on(axes)
-
-
-def _score(sketch: Sketch, weight: Traced, fan: AxisPart, x: Variable) -> tuple[Variable, Fraction]:
-    """A readout that is one number for all coordinates."""
-    matrix, power = sketch.weight(weight, fan, Fraction(1))
-    return sketch.as_score(sketch.state(MatMul, matrix, x, role="product")), power
 
 
 def _input_layer(sketch: Sketch, known: FixedTensor, value: Traced, lead: int) -> Traced | None:

@@ -30,6 +30,7 @@ from tensorprog.importing.values import (
     recognised,
     scaled,
     varying,
+    whole,
 )
 from tensorprog.language.evaluate import index_values
 from tensorprog.language.expr import (
@@ -340,14 +341,13 @@ class Sketch:
 
         Where the program is `exact` at finite width, the numbers are sums of the coordinates.
         """
-        one = Fraction(1)
         if self.exact:
-            return self.state(Dot, vector, self.one(one), role="score")
+            return self.state(Dot, vector, self.one(ONE), role="score")
         self.note(
             "numbers that all coordinates share (relative positions, gates) are written as scores of MatMul "
             "outputs: the limit is the same, at finite widths they are Gaussian up to O(1/n)"
         )
-        other = self.state(MatMul, self.weights((), 1, (one, one), "", "ones"), self.one(one), role="ones")
+        other = self.state(MatMul, self.weights((), 1, (ONE, ONE), "", "ones"), self.one(ONE), role="ones")
         return self.state(Dot, vector, other, role="score")
 
     # -- values -------------------------------------------------------------------------------------------------
@@ -621,10 +621,10 @@ class Sketch:
         own = [atom for axis in axes for atom in axis if not atom.is_width]
         return Traced(axes, Variable(f"@{node}", tuple(atom.slot for atom in own)), parameter=node)
 
-    def entry(self, value: Traced) -> Parameter:
+    def entry(self, value: Traced, centred: bool = False) -> Parameter:
         """The parameter of a value.
 
-        Raises    ProgramError for entries that are not independent, or of an unknown law
+        Raises    ProgramError for entries that are not independent, of an unknown law, or not `centred`
         """
         entry = self.captured.parameters[value.parameter]
         if entry.law.kind in _NOT_INDEPENDENT:
@@ -632,7 +632,15 @@ class Sketch:
                 f"the entries of {entry.name} {_NOT_INDEPENDENT[entry.law.kind]}",
                 "initialise it with independent normal or uniform entries (torch.nn.init.normal_, kaiming_normal_, ..)",
             )
+        if centred and any(abs(law.mean) > 1e-12 * law.deviation for law in entry.laws):
+            raise self.refuse(f"the entries of {entry.name} have a mean other than 0", "let it be 0")
         return entry
+
+    def taken(self, entry: Parameter, told: str) -> None:
+        """Take entries as Gaussian, and tell so, if they are not."""
+        if not entry.law.gaussian:
+            self.as_gaussian.add(entry.name)
+            self.note(told)
 
     def slots(self, value: Traced) -> tuple[Affine, ...]:
         """At which of its indices a parameter is read."""
@@ -652,12 +660,8 @@ class Sketch:
             )
         ratio = self.ratio(widths[0]) if widths else ONE
         made, power = self._declared(value, entry, ratio)
-        vector = Variable(made.name, self.slots(value))
-        expr: Expr = vector
-        copies = frozenset() if widths else frozenset([value.parameter])
-        if copies and value.parameter in self.decisions.scores:
-            expr, copies = self.as_score(self.mixed(entry, vector)), frozenset()
-        return Traced(value.axes, scaled(expr, value.scale), value.power + power, copies=copies)
+        made, copies = self.shared(value, Variable(made.name, self.slots(value)), bool(widths))
+        return Traced(value.axes, scaled(made, value.scale), value.power + power, copies=copies)
 
     def _declared(self, value: Traced, entry: Parameter, ratio: Fraction) -> tuple[Variable, Fraction]:
         """The family of vectors of a parameter, declared once, and its power of n."""
@@ -678,13 +682,13 @@ class Sketch:
         if uniform:
             wave = scaled(call("erf", call("divide", made, call("sqrt", Number(2)))), math.sqrt(3 * number))
             made = self.state(Nonlin, sum_of([wave, Number(law.mean)]), role="uniform", slots=made.slots)
-        elif not law.gaussian and (lasting or self.at):
-            self.as_gaussian.add(entry.name)
-            self.note(
-                "biases and other vectors that vanish with the width are taken as Gaussian of the same variance"
-                if not lasting
-                else f"{entry.name}: entries that are not Gaussian are taken as Gaussian of the same variance"
+        elif lasting or self.at:
+            what = (
+                f"{entry.name}: entries that are not Gaussian"
+                if lasting
+                else "biases and other vectors that vanish with the width"
             )
+            self.taken(entry, f"{what} are taken as Gaussian of the same variance")
         self.used[entry.name] = ("vector", made, power / 2)
         return made, power / 2
 
@@ -696,23 +700,20 @@ class Sketch:
 
     def weight(self, value: Traced, fan: AxisPart, rows: Fraction) -> tuple[Variable, Fraction]:
         """A parameter as weights that are multiplied along one of its widths; the weights, and their power of n."""
-        entry = self.entry(value)
+        entry = self.entry(value, centred=True)
         use = ("weight", fan.key and fan.key[:2])
         known = self.used.get(entry.name)
         if known is not None and known[:2] != use:
             raise self._twice(entry)
         if known is None:
-            if any(abs(law.mean) > 1e-12 * law.deviation for law in entry.laws):
-                raise self.refuse(f"the entries of {entry.name} have a mean other than 0", "let it be 0")
             ratio = self.ratio(fan)
             variance, power = self.law(entry, ratio)
             made = self.weights(self._indices(value), variance, (rows, ratio), entry.name)
-            if not entry.law.gaussian:
-                self.as_gaussian.add(entry.name)
-                self.note(
-                    "entries of hidden weights that are not Gaussian are taken as Gaussian of the same variance: "
-                    "the limit is the same, finite widths differ by O(1/n)"
-                )
+            self.taken(
+                entry,
+                "entries of hidden weights that are not Gaussian are taken as Gaussian of the same variance: "
+                "the limit is the same, finite widths differ by O(1/n)",
+            )
             known = self.used[entry.name] = (*use, made.name, power / 2)
         return Variable(known[2], self.slots(value)), known[3] + value.power
 
@@ -747,19 +748,15 @@ class Sketch:
                 row, size = size * atom.slot + row, size * atom.size
             slots = (*slots[:-flat], row)
             batch = [*batch[:-flat], self.atom((size, size))]
-        entry = self.entry(value)
+        entry = self.entry(value, centred=True)
         if entry.name in self.used:
             raise self.refuse(
                 f"{entry.name} reads fixed inputs in several places",
                 "read all inputs in one call, joined by torch.cat or torch.stack",
             )
-        if entry.law.mean:
-            raise self.refuse(f"the entries of {entry.name} have a mean other than 0", "let it be 0")
         number, power = self.law(entry, None)
-        if not entry.law.gaussian:
-            self.as_gaussian.add(entry.name)
-            kind = "" if data is None else f"a sum over {data.shape[-1]} "
-            self.note(f"{entry.name}: {kind}entries that are not Gaussian are taken as Gaussian of one covariance")
+        kind = "" if data is None else f"a sum over {data.shape[-1]} "
+        self.taken(entry, f"{entry.name}: {kind}entries that are not Gaussian are taken as Gaussian of one covariance")
         names = tuple(atom.name for atom in (*own, *batch))
         options: dict[str, Any] = {}
         count = math.prod(atom.size for atom in batch)
@@ -776,25 +773,28 @@ class Sketch:
                 cov = call("where", call("equal", _index(atom), _index(atom, "_")), cov, Number(0))
         made = self.initial(names, cov, self.ratio(width) if width is not None else ONE, entry.name, **options)
         self.used[entry.name] = ("rows", made.name)
-        copies = frozenset() if width is not None else frozenset([value.parameter])
-        if copies and value.parameter in self.decisions.scores:
-            score = self.as_score(self.mixed(entry, Variable(made.name, slots)))
-            return Traced(value.axes, score, power / 2)
-        return Traced(value.axes, Variable(made.name, slots), power / 2 + value.power, copies=copies)
+        made, copies = self.shared(value, Variable(made.name, slots), width is not None)
+        return Traced(value.axes, made, power / 2 + value.power, copies=copies)
 
-    def mixed(self, entry: Parameter, vector: Variable) -> Variable:
-        """Vectors behind a weight of their own: of the same covariance, and an operand of scores.
+    def shared(self, value: Traced, made: Variable, wide: bool) -> tuple[Variable, frozenset[str]]:
+        """What a parameter made, and whose copies of numbers its coordinates hold where it has no width; these are
+        scores, of vectors behind a weight of their own, once that is decided.
 
         Raises    ProgramError for numbers that are not Gaussian, unless they vanish
         """
+        if wide or value.parameter not in self.decisions.scores:
+            return made, frozenset([] if wide else [value.parameter])
+        if isinstance(self.stated(made), MatMul):
+            return self.as_score(made), frozenset()
+        entry = self.captured.parameters[value.parameter]
         if not entry.law.gaussian and not self.exponents.get(entry.name):
             raise self.refuse(
                 f"all coordinates share the numbers {entry.name}, which are not Gaussian",
                 "initialise them by torch.nn.init.normal_",
             )
-        if self.exact:
-            return vector
-        return self.state(MatMul, self.weights((), 1, (ONE, ONE), entry.name, "mix"), vector, role="product")
+        if not self.exact:
+            made = self.state(MatMul, self.weights((), 1, (ONE, ONE), entry.name, "mix"), made, role="product")
+        return self.as_score(made), frozenset()
 
     def met(self, one: Traced, other: Traced) -> frozenset[str]:
         """Readouts in what two tensors make together; where one of them meets a vector, it must be a score.
@@ -823,5 +823,4 @@ def _pairs(size: int) -> list[slice]:
 def _tidy(value: float) -> float | int:
     """A number as a person would write it: rounded where single precision left noise."""
     short = float(f"{value:.7g}")
-    value = short if short and abs(value / short - 1) < 2e-8 else value
-    return int(value) if float(value).is_integer() and abs(value) < 1e15 else value
+    return whole(short if short and abs(value / short - 1) < 2e-8 else value)

@@ -33,6 +33,7 @@ __all__ = [
     "shapes_of",
     "sizes_of",
     "varying",
+    "whole",
 ]
 
 AxisKey = tuple[Any, ...]
@@ -188,6 +189,11 @@ def product(left: Expr, right: Expr) -> Expr:
     if is_call(right, "divide") and right.args[0] == Number(1):
         return call("divide", left, right.args[1])
     return call("multiply", left, right)
+
+
+def whole(value: float) -> float | int:
+    """A number, as an integer where it is one."""
+    return int(value) if math.isfinite(value) and float(value).is_integer() else value
 
 
 CLOSE = 2e-5  # of cosines in single precision

@@ -83,19 +83,16 @@ def reshaped(sketch: Sketch, value: Traced, shapes: tuple[Shape, Shape]) -> Trac
         )
 
 
-@rule("transpose", "swapaxes", "t", "permute", "numpy_T", "mT", "adjoint")
+@rule("transpose", "permute")
 def permuted(sketch: Sketch, call: TracedCall) -> Result:
     """Axes in another order."""
     value = random(sketch, call.tensor(0))
     rank = len(value.axes)
-    order = list(range(rank))
     if call.operation.kind == "permute":
         order = [k % rank for k in call.plain(1, "dims")]
-    elif call.operation.kind in ("transpose", "swapaxes"):
-        a, b = call.plain(1, "dim0") % rank, call.plain(2, "dim1") % rank
-        order[a], order[b] = order[b], order[a]
     else:
-        order[-2:] = reversed(order[-2:])
+        order, (a, b) = list(range(rank)), (call.plain(k, f"dim{k - 1}") % rank for k in (1, 2))
+        order[a], order[b] = b, a
     return value.on(tuple(value.axes[k] for k in order))
 
 
@@ -133,25 +130,17 @@ def cut(sketch: Sketch, call: TracedCall) -> Result:
     return sliced(sketch, value, dim, (starts[0], starts[1]), (call.shapes[0][dim], call.shapes[1][dim]), steps)
 
 
-@rule("index", "index_select", "flip", "roll")
+@rule("index", "index_select")
 def picked(sketch: Sketch, call: TracedCall) -> Result:
-    """Entries of an axis by a fixed list, or in another order."""
-    value, kind = random(sketch, call.tensor(0)), call.operation.kind
+    """Entries of an axis by a fixed list."""
+    value = random(sketch, call.tensor(0))
     rank = len(value.axes)
-    if kind == "index":
+    if call.operation.kind == "index":
         given = {k: places for k, places in enumerate(call.plain(1)) if places is not None}
-    elif kind == "index_select":
-        given = {call.plain(1): call.plain(2)}
     else:
-        dims, shifts = (call.plain(1), ()) if kind == "flip" else (call.plain(2, "dims", ()), call.plain(1))
-        if kind == "roll" and len(dims) != len(shifts):
-            raise sketch.refuse("all axes are rolled as one", "name the axis: roll(shift, dim)")
-        given = {}
-        for k, dim in enumerate(dims):
-            places = np.arange(sizes_of(value.axes[dim])[0])
-            given[dim] = FixedTensor((np.roll(places, shifts[k]) if shifts else places[::-1],) * 2)
+        given = {call.plain(1): call.plain(2)}
     for dim, places in given.items():
-        if (len(given) > 1 and kind == "index") or np.ndim(places.arrays[0]) > 1 or places.arrays[0].dtype == bool:
+        if len(given) > 1 or np.ndim(places.arrays[0]) > 1 or places.arrays[0].dtype == bool:
             raise sketch.refuse(
                 "entries are picked by several lists, or by a mask", "pick them axis by axis: x[:, [2, 0]]"
             )
