@@ -50,6 +50,7 @@ SMALL, LARGE = 1e-150, 1e150
 # argument by its slope, which is at most 22.4, four times that more
 ULPS, ULPS_ARC_SINE = 16.0, 106.0
 STEEPEST_RAMP = 1.13  # the largest slope of x erf(a x)
+STEP, ROOM = 1e-5, 1.01  # relative steps of derivatives, and what these may lack
 RAMP_SIZE = 1.39  # x erf(a x) has a root mean square up to sqrt(6 / pi) v / sqrt(v + h), h = 1 / (2 a^2)
 
 # covariances that are themselves estimates may exceed sqrt(var var) slightly; beyond this it is an error
@@ -215,10 +216,16 @@ def passed_on(
     """
     sides, same = (f, g), (v == w) & (v == cov)
     if not all(side.sigmoids and not (side.constant or side.at_zero or side.linear or side.ramps) for side in sides):
+        before, up = values(f, g, v, w, cov), 1 + STEP
+        nearer = cov - np.copysign(STEP, cov) * (np.sqrt(v) * np.sqrt(w))
+
+        def change(v: Array, w: Array, cov: Array) -> Array:
+            return np.asarray(np.abs(values(f, g, v, w, cov) - before) / STEP)
+
+        apart = moved * change(v * up, w, cov) + other * change(v, w * up, cov) + turned * change(v, w, nearer)
         both = np.maximum(np.maximum(moved, other), turned)
-        squares = kernel(f, f, v, v, v).value, kernel(g, g, w, w, w).value
-        size = np.multiply(*(np.sqrt(np.maximum(square, 0.0)) for square in squares))
-        return np.asarray(both * (size + np.where(same, 0.0, steepness(f, g, v, w, cov, both))))
+        apart = ROOM * apart + both * steepness(f, g, v, w, cov, both)
+        return np.where(same, ROOM * moved * change(v * up, w * up, cov * up), apart)
     total = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape))
     for (a, h), (b, k) in product(f.sigmoids, g.sigmoids):
         rho, square, _ = _correlated(v, w, cov, h, k)
