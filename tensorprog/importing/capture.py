@@ -309,7 +309,7 @@ def _take_operation(captured: Captured, traces: tuple[_Trace, _Trace], pair: tup
     elif kind == "get_attr":
         for node, trace in zip(pair, traces, strict=True):
             trace.values[node.name] = getattr(trace.exported.graph_module, node.target)
-    elif kind not in _DROPOUTS and torch.Tag.nondeterministic_seeded in getattr(one.target, "tags", ()):
+    elif kind in _RANDOM:
         raise refusal(
             _place(one),
             "random numbers are drawn in the forward pass",
@@ -329,6 +329,26 @@ def _take_operation(captured: Captured, traces: tuple[_Trace, _Trace], pair: tup
 
 
 _OF_SHAPES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")  # whatever the numbers
+_RANDOM = (
+    "randn",
+    "rand",
+    "randn_like",
+    "rand_like",
+    "bernoulli",
+    "normal",
+    "randint",
+    "randint_like",
+    "multinomial",
+    "randperm",
+    "uniform",
+    "exponential",
+    "geometric",
+    "log_normal",
+    "cauchy",
+    "random",
+    "poisson",
+    "binomial",
+)
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
 
 
