@@ -278,7 +278,7 @@ class _Planned(NumericRecursion):
         """E[Z^f Z^g], of what the recurrence makes planned as well."""
         if self.recurrences.active & {f, g}:
             return self.replicated(f, g, self.wanted(f, g, names))
-        found = self.whole.replicated(f, g)
+        found = self.whole.between(f, g, names, ranges)
         return found.mapped(lambda value: self._fixed(value, found.ranges))
 
     def in_part(self, f: str, g: str) -> bool:
