@@ -468,10 +468,16 @@ class _Pairs:
         if slopes is None:
             size, forms = one.sizes[self.first] * two.sizes[self.second], self._elementary
             both = np.maximum(turned, moved)
-            if forms is not None:
-                steep = steepness(*forms, one.var[self.first], two.var[self.second], self.cov, both)
-                size = size + np.where(same, 0.0, steep)
-            return np.asarray(both * size)
+            if forms is None:
+                return np.asarray(both * size)
+            v, w = one.var[self.first], two.var[self.second]
+            # x erf(a x) is of degree two where it is small, all others of degree one at most
+            degree = 1 + any(spread for form in forms for _, spread in form.ramps)
+            error = np.broadcast_to(both * (degree * size + steepness(*forms, v, w, self.cov, both)), self.cov.shape)
+            alone, error = np.broadcast_to(same, error.shape), error.copy()
+            variances, off = self._chosen(alone, v, moved)
+            error[alone] = passed_on(*forms, variances, variances, variances, off, off, off)
+            return error
         series = _product(one, two)
         assert series is not None and one.series is not None and two.series is not None
         f, g = one.series, two.series
