@@ -166,6 +166,15 @@ def table() -> dict[Any, Callable[..., Any]]:
     aten = torch.ops.aten
     return {
         **get_decompositions([getattr(aten, name) for name in AS_TORCH]),
+        aten.absolute.default: torch.abs,
+        aten.arctan.default: torch.atan,
+        aten.concatenate.default: torch.cat,
+        aten.expm1.default: lambda x: x.exp() - 1,
+        aten.log1p.default: lambda x: (1 + x).log(),
+        aten.negative.default: torch.neg,
+        aten.special_erf.default: torch.erf,
+        aten.special_expit.default: torch.sigmoid,
+        aten.special_softmax.default: torch.softmax,
         aten.layer_norm.default: layer_norm,
         aten.rms_norm.default: rms_norm,
         aten.group_norm.default: group_norm,

@@ -197,3 +197,15 @@ def test_scores_with_several_definitions_are_as_scores_with_names_of_their_own()
         (value, error), (other, off) = (ask(law, "y[1]", with_error=True) for law in found)
         assert abs(value - other) < 3 * (error + off)
         assert error < 1e-3 * value
+
+
+def test_covariances_of_functions_and_what_they_are_functions_of() -> None:
+    law = Law(
+        loads(
+            HEAD
+            + "  - z[i] = Nonlin(sum[j](softmax[j](p[i,j]) * o[j]))\n  - y[i] = Nonlin(tanh(z[i]))\noutputs: [z, y]\n"
+        )
+    )
+    value, error = law.cov("z[1]", "y[1]", with_error=True)
+    other, off = law.expectation("z[1] * y[1]", with_error=True)  # means are 0
+    assert abs(value - other) < error + off < 1e-2 * value

@@ -81,7 +81,9 @@ class Statements:
             family = self.netsor.families[statement.weight.name]
             return frozenset((family.name, _box(case, ranges)) for case in readings(statement.weight, family, ranges))
         found: Sources = frozenset()
-        for reference in statement.inputs:
+        # of a product with Onsager terms these too, as far as they are made
+        read = variables(statement.expr) if isinstance(statement, Nonlin) else statement.inputs
+        for reference in read:
             family = self.netsor.families[reference.name]
             if family.kind == "vector":
                 for case in readings(reference, family, ranges):

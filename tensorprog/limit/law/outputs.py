@@ -64,10 +64,11 @@ class Outputs:
     def _values(recursion: NumericRecursion, names: Sequence[str]) -> list[str]:
         """Vectors of which values are averaged: moments of functions for each draw cost much more.
 
-        Behind several layers each draw costs much itself.
+        Values of one vector vary with those of the others.  Behind several layers each draw costs much itself.
         """
         vectors = [] if recursion.layered else [n for n in names if recursion.netsor.families[n].kind == "vector"]
-        return [name for name in vectors if name in recursion.random and not is_linear(recursion, name)]
+        costly = any(name in recursion.random and not is_linear(recursion, name) for name in vectors)
+        return vectors if costly else []
 
     def _averaged(
         self, source: DrawSource, read: Callable[[Conditioned], tuple[Array, ...]],

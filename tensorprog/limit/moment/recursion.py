@@ -32,6 +32,7 @@ from tensorprog.check.rewrites import normalize
 from tensorprog.language.errors import NotCompiledError, ProgramError
 from tensorprog.language.expr import Affine, Expr, Number, Variable, reindexed, substitute
 from tensorprog.language.ir import Dot, MatMul, Netsor, Range, Statement
+from tensorprog.language.schedule import upstream
 from tensorprog.limit.form.definitions import (
     Condition,
     Corrected,
@@ -78,12 +79,17 @@ class _Prepared:
     def __init__(self, program: Netsor, expanded: bool, symbols: Collection[str]) -> None:
         netsor = single(normalize(program, expanded, symbols).netsor)
         self.random = random_families(netsor)
+        turned = {s.target.name for s in program.body if isinstance(s, MatMul) and s.transposed}  # copies here
         self.scores = {
             s.target.name: s
             for s in (*program.body, *netsor.body)
             if isinstance(s, Dot) and s.scale != "1/n" and s.target.name in netsor.families
             if s.target.name in netsor.scores
-            or not (self.random & {s.left.name, s.right.name} or any(reads_beyond(program, v) for v in s.inputs))
+            or not (
+                self.random & {s.left.name, s.right.name}
+                or upstream(program, {s.left.name, s.right.name}) & turned
+                or any(reads_beyond(program, v) for v in s.inputs)
+            )
         }
         self.netsor, self.summands = with_summands(netsor, self.scores)
         self.random = random_families(self.netsor)
