@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from typing import Any, cast
 
@@ -64,6 +64,7 @@ class Course:
     decay: float
     tables: Mapping[str, Sequence[Array]]  # constants that differ from step to step
     parameters: tuple[str, ...] = ()  # functions of initial vectors that move in the place of these
+    own: Mapping[str, str] = field(default_factory=dict)  # of modules: rates in the units of their parameters
 
     def at(self, n: float) -> tuple[Netsor, list[str], list[list[str]]]:
         """The program at a width, or in the limit for n = inf, with its sizes: see `_measured`."""
@@ -71,7 +72,11 @@ class Course:
         rate = rate_at("lr", self.rate, source, n)
         rates = {name: rate_at(f"the rate of {name}", value, source, n) for name, value in self.rates.items()}
         source = replace(source, outputs=tuple(dict.fromkeys((self.loss, *self.outputs))))
-        how = self.momentum, self.decay, self.tables, self.parameters
+        lost = {
+            name: rate_at(f"the rate of {name} times decay", f"({value}) * {self.decay!r}", source, n)
+            for name, value in self.own.items()
+        }
+        how = self.momentum, self.decay, self.tables, self.parameters, lost
         T = training_program(source, self.descended, self.steps, rate, rates, *how)
         return _measured(T, source, self.steps)
 
@@ -105,7 +110,7 @@ def train(
 
     Rates are those of `gradient_descent`, where 1 is the scale of the maximal update parametrisation for all
     parameters; of a program from `from_torch` they are those of torch's SGD for the parameters of the module, named by
-    patterns.  A rate may depend on n: {"*.weight": "0.1/n**0.5"}.  `batches` are the inputs of each step: [[0], [1]].
+    patterns, and `decay` is its weight_decay.  A rate may depend on n: {"*.weight": "0.1/n**0.5"}.  `batches` are the inputs of each step: [[0], [1]].
     Networks of the widths given are drawn beside the limit; they have readouts on the scale n**-0.5 and rates in n as
     they are, and where there is no limit they stand alone.
 
@@ -134,7 +139,7 @@ def train(
     if module is not None:
         netsor, options = module.netsor, options | {"rates": module.rates}
     question = _question(netsor, targets, options, output, batches)
-    question = question if module is None else replace(question, parameters=module.parameters)
+    question = question if module is None else replace(question, parameters=module.parameters, own=module.own)
     each = [widths] if not isinstance(widths, Iterable) else widths
     chosen = list(dict.fromkeys(check_count("width", n) for n in each))
     check_count("samples", samples, 2), check_count("seed", seed, 0)

@@ -30,6 +30,7 @@ class Module:
 
     netsor: Netsor
     rates: Mapping[str, str]
+    own: Mapping[str, str]  # the same rates, in the units of the module's parameters
     parameters: tuple[str, ...]
     remarks: tuple[str, ...]
 
@@ -46,7 +47,7 @@ def of_module(netsor: Netsor, imported: Imported, lr: Any, rates: Mapping[str, A
     for pattern in rates:
         if not any(fnmatch(name, pattern) for fate in known.values() for name in (fate.parameter, fate.became)):
             raise fail(f"{pattern} is no parameter of the module", fix=did_you_mean(pattern, list(known)))
-    (one, other), found, left = imported.widths, dict[str, tuple[str, str]](), list[str]()
+    (one, other), found, left = imported.widths, dict[str, tuple[str, str, str]](), list[str]()
     weights, vectors = netsor.weight, {vector.name: vector for vector in netsor.initial}
     read = {reference.name for s in netsor.body for reference in s.references}
     for name, fate in known.items():
@@ -61,16 +62,19 @@ def of_module(netsor: Netsor, imported: Imported, lr: Any, rates: Mapping[str, A
             variance = cov if isinstance(cov, Expr) else variance
             if not fate.gaussian and moves not in matrices:
                 moves, variance = _function(netsor, fate)
-        own = [rate for pattern, rate in rates.items() if fnmatch(name, pattern) or fnmatch(fate.became, pattern)]
+        given = [rate for pattern, rate in rates.items() if fnmatch(name, pattern) or fnmatch(fate.became, pattern)]
         power = math.log(fate.variances[1] / fate.variances[0]) / math.log(other / one)
         factor = float(constant_value(variance, netsor.scalars)) / fate.variances[0] * one**power
         factor /= float(netsor.width_of(rows, 1))
-        text = f"({own[-1] if own else lr}) * {factor!r} * n**({-1 - power!r})"
-        if found.setdefault(moves, (name, text))[1] != text:
+        own = str(given[-1] if given else lr)
+        text = f"({own}) * {factor!r} * n**({-1 - power!r})"
+        if found.setdefault(moves, (name, text, own))[1] != text:
             raise fail(f"{name} and {found[moves][0]} are one family of the program, and have other rates")
     told = f"{', '.join(left)} stay as they are: the program has no part for them, so keep them fixed in torch too."
     functions = tuple(name for name in found if name not in weights and name not in vectors)
-    return Module(netsor, {name: text for name, (_, text) in found.items()}, functions, (told,) if left else ())
+    texts = {name: text for name, (_, text, _) in found.items()}
+    plain = {name: own for name, (_, _, own) in found.items()}
+    return Module(netsor, texts, plain, functions, (told,) if left else ())
 
 
 def _function(netsor: Netsor, fate: Fate) -> tuple[str, Expr]:

@@ -66,38 +66,41 @@ def training_program(
     decay: float = 0.0,
     tables: Mapping[str, Sequence[Any]] | None = None,
     parameters: Collection[str] = (),
+    lost: Mapping[str, float] | None = None,
 ) -> Netsor:
     """The program of a network, and of those that `steps` of full-batch gradient descent on a loss make of it.
 
     Families of step t have the name of the program with `_t` behind it.  `rates` gives weights and initial vectors
     rates of their own; 0 keeps them as they are.  `tables` has constants that differ from step to step, an array for
     each step from the first to the last, such as the share of each input in the loss of a batch.  `parameters` are
-    functions of initial vectors that move in the place of these.
+    functions of initial vectors that move in the place of these.  `lost` is the part of itself that a parameter loses in
+    a step, where it is not its rate times the decay.
 
     Raises    ProgramError for a loss that is no function of averages, and names that are no parameters
     """
     made = _Training(netsor, loss, rate, rates or {}, tables or {}, parameters)
-    made.momentum, made.decay = momentum, decay
+    made.momentum, made.lost = momentum, {name: own * decay for name, own in made.rates.items()} | dict(lost or {})
     return made.program(steps)
 
 
-def shares(rate: float, momentum: float, decay: float, steps: int) -> tuple[float, list[float]]:
+def shares(rate: float, momentum: float, lost: float, steps: int) -> tuple[float, list[float]]:
     """What a parameter is after some steps: so much of its first value, less so much of the gradient of each step.
 
-    With momentum mu and decay d, speed = mu speed + gradient + d parameter and parameter -= rate speed.
+    With momentum mu, speed = mu speed + rate gradient + lost parameter and parameter -= speed.
     """
     parameter, speed = np.eye(steps + 1)[0], np.zeros(steps + 1)
     for step in range(steps):
-        speed = momentum * speed + decay * parameter
-        speed[step + 1] += 1
-        parameter = parameter - rate * speed
+        speed = momentum * speed + lost * parameter
+        speed[step + 1] += rate
+        parameter = parameter - speed
     return float(parameter[0]), (-parameter[1:]).tolist()
 
 
 class _Training:
     """The statements of a training program, as they are made."""
 
-    momentum = decay = 0.0
+    momentum = 0.0
+    lost: Mapping[str, float]
 
     def __init__(
         self,
@@ -166,8 +169,13 @@ class _Training:
         return f"{name}_{step}" if name in self.renamed or (step and self._moves(name)) else name
 
     def _moves(self, name: str) -> bool:
-        """Whether this is a vector that is a parameter and has a rate."""
-        return any(v.name == name and self.rates[name] for v in self.moved)
+        """Whether this is a vector that is a parameter and has a rate, or loses a part of itself."""
+        return any(v.name == name and (self.rates[name] or self.lost[name]) for v in self.moved)
+
+    def _shares(self, name: str, steps: int) -> tuple[float, list[float]]:
+        """What a parameter is after some steps: see `shares`."""
+        rate, lost = self.rates[name], self.lost[name]
+        return shares(rate, self.momentum, lost, steps if rate or lost else 0)
 
     def _at(self, reference: Variable, step: int) -> Variable:
         return replace(reference, name=self._name(reference.name, step))
@@ -184,8 +192,7 @@ class _Training:
 
     def _move(self, vector: Initial, step: int) -> None:
         """Initial vectors after some steps: of one parameter, or of a layer that reads data."""
-        rate = self.rates[vector.name]
-        if not rate:
+        if not self._moves(vector.name):
             return
         own = Variable(vector.name, slots_of(vector.indices))
         joint = [name for name in vector.indices if name in vector.joint]
@@ -194,7 +201,7 @@ class _Training:
         if joint:
             gram = self._gram(vector, moved)
         terms, width = [], root_of(self.source.width_of(vector.width, 1))
-        kept, taken = shares(rate, self.momentum, self.decay, step)
+        kept, taken = self._shares(vector.name, step)
         for before, share in enumerate(taken):
             gradient = Variable(self._name(f"grad_{vector.name}", before), own.slots)
             part = times(Number(share), width, gram, reindexed(gradient, moved))
@@ -231,8 +238,7 @@ class _Training:
             self.body.append(replace(statement, target=target, left=left, right=right))
         else:
             product = replace(statement, target=target, vector=put(statement.vector))
-            rate = self.rates[statement.weight.name]
-            kept, taken = shares(rate, self.momentum, self.decay, step if rate else 0)
+            kept, taken = self._shares(statement.weight.name, step)
             terms = [
                 times(Number(share), self._along(outer, product))
                 for before, share in enumerate(taken)

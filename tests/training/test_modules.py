@@ -36,14 +36,14 @@ class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
         return self.readout(torch.tanh(self.hidden(z) * two)) * three
 
 
-def by_torch(n: int, networks: int, scaled: bool, rates: dict[str, float]) -> np.ndarray:
+def by_torch(n: int, networks: int, scaled: bool, rates: dict[str, float], decay: float) -> np.ndarray:
     """Loss and outputs after two steps of torch's SGD, over networks."""
     inputs, targets, found = torch.tensor(INPUTS, dtype=torch.float32), torch.tensor([1.0, -1.0, 0.0]), []
     for seed in range(networks):
         torch.manual_seed(seed)
         net = Net(n, scaled)
         groups = [{"params": [p], "lr": rates.get(name, 0.0)} for name, p in net.named_parameters()]
-        optimiser = torch.optim.SGD(groups, lr=0.0)
+        optimiser = torch.optim.SGD(groups, lr=0.0, weight_decay=decay)
         for step in range(3):
             f = net(inputs)[:, 0]
             loss = ((f - targets)[:2] ** 2).mean() / 2
@@ -55,21 +55,21 @@ def by_torch(n: int, networks: int, scaled: bool, rates: dict[str, float]) -> np
     return np.array(found)
 
 
-@pytest.mark.parametrize("scaled", [True, False])
-def test_networks_are_those_of_torch(scaled: bool) -> None:
+@pytest.mark.parametrize(("scaled", "decay"), [(True, 0.0), (False, 0.0), (False, 1.5)])
+def test_networks_are_those_of_torch(scaled: bool, decay: float) -> None:
     n, count = 16, 250
     P = tp.from_torch(lambda n: Net(n, scaled), torch.tensor(INPUTS, dtype=torch.float32))
     lr: dict[str, Any] = {"first.weight": "0.5*n", "hidden.weight": "0.7*n", "readout.weight": "0.5*n"}
     if not scaled:
         lr = {"first.*": 0.2, "*d*.weight": 0.3}  # the readout has the pattern of the hidden layer
-    found = tp.train(P, [1, -1, np.nan], 2, widths=[n], samples=4 * count, rates=lr)
+    found = tp.train(P, [1, -1, np.nan], 2, widths=[n], samples=4 * count, rates=lr, decay=decay)
     rates = (
         {name: eval(str(rate), {"n": n}) for name, rate in lr.items()}
         if scaled
         else {"first.weight": 0.2, "first.bias": 0.2}
     )
     rates |= {} if scaled else dict.fromkeys(("hidden.weight", "readout.weight"), 0.3)
-    theirs = by_torch(n, count, scaled, rates)
+    theirs = by_torch(n, count, scaled, rates, decay)
     ours = [found.loss_finite.values[0, 2], *found.y_finite.values[0, 2]]
     spread = [found.loss_finite_se.values[0, 2], *found.y_finite_se.values[0, 2]]
     assert (np.abs(ours - theirs.mean(0)) < 4.9 * np.hypot(spread, theirs.std(0) / count**0.5)).all()
