@@ -110,9 +110,9 @@ def train(
 
     Rates are those of `gradient_descent`, where 1 is the scale of the maximal update parametrisation for all
     parameters; of a program from `from_torch` they are those of torch's SGD for the parameters of the module, named by
-    patterns, and `decay` is its weight_decay.  A rate may depend on n: {"*.weight": "0.1/n**0.5"}.  `batches` are the inputs of each step: [[0], [1]].
-    Networks of the widths given are drawn beside the limit; they have readouts on the scale n**-0.5 and rates in n as
-    they are, and where there is no limit they stand alone.
+    patterns, and `decay` is its weight_decay.  A rate may depend on n: {"*.weight": "0.1/n**0.5"}.  `batches` are the
+    inputs of each step: [[0], [1]].  Networks of the widths given are drawn beside the limit; they have
+    readouts on the scale n**-0.5 and rates in n as they are, and where there is no limit they stand alone.
 
     Shapes    an xarray.Dataset: loss (step), each output (step, *members), and for each family of vectors and the
               outputs size, second_moment and change (step, family): mean absolute value, mean square and mean absolute

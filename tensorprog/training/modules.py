@@ -51,7 +51,11 @@ def of_module(netsor: Netsor, imported: Imported, lr: Any, rates: Mapping[str, A
     weights, vectors = netsor.weight, {vector.name: vector for vector in netsor.initial}
     read = {reference.name for s in netsor.body for reference in s.references}
     for name, fate in known.items():
+        given = [rate for pattern, rate in rates.items() if fnmatch(name, pattern) or fnmatch(fate.became, pattern)]
         if fate.became not in read or (fate.became not in weights and fate.became not in vectors):
+            if given and str(given[-1]) != "0":
+                said = f"{name} has a rate, {given[-1]}, and does not move: the program has no part for it"
+                raise fail(said, fix=f'"{name}": 0 as its last rate, and keep it fixed in torch too')
             left.append(name)
             continue
         moves, variance = fate.became, cast("Expr", Number(1.0))
@@ -62,7 +66,6 @@ def of_module(netsor: Netsor, imported: Imported, lr: Any, rates: Mapping[str, A
             variance = cov if isinstance(cov, Expr) else variance
             if not fate.gaussian and moves not in matrices:
                 moves, variance = _function(netsor, fate)
-        given = [rate for pattern, rate in rates.items() if fnmatch(name, pattern) or fnmatch(fate.became, pattern)]
         power = math.log(fate.variances[1] / fate.variances[0]) / math.log(other / one)
         factor = float(constant_value(variance, netsor.scalars)) / fate.variances[0] * one**power
         factor /= float(netsor.width_of(rows, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,22 +25,26 @@ SIZES = {  # of the coordinates of a family: in words, and the two factors of th
 SURE = 4.0  # standard errors
 STEEP = 0.1  # a power of n that is told
 ZERO = 1e-12
+TINY, LARGE = 1e-6, 1e-3  # errors beside sizes at the start: within which 0 is known, and that are told
+CLEAR = 0.1  # an error beside a size, from which on it is not resolved
 
 
 def remarks(found: Any) -> list[str]:
     """Sentences on the lines that are not flat in the width: what the limit says of them, or how they grow."""
     widths = found["width"].values.tolist() if "width" in found else []
     if "size" in found:
-        return [*_vanishing(found, "size", widths), *_vanishing(found, "change", widths), *_distances(found, widths)]
+        lines = (_vanishing(found, "size", widths), _vanishing(found, "change", widths), _unresolved(found))
+        return [*chain(*lines), *_distances(found, widths)]
     return list(_growing(found, widths)) if len(widths) > 1 else []
 
 
 def _vanishing(found: Any, what: str, widths: list[int]) -> Iterator[str]:
-    """What is 0 in the limit, though not in networks."""
+    """What is known to be 0 in the limit, though it is not in networks."""
     value, error = found[what].values, found[f"{what}_error"].values
+    zero = (abs(value) <= error + ZERO) & (error <= TINY * found["size"].values[0].max())
     verb = "is" if what == "size" else "does not move"
     for k, name in enumerate(found["family"].values):
-        steps = [t for t in found["step"].values if abs(value[t, k]) <= error[t, k] + ZERO and (what == "size" or t)]
+        steps = [t for t in found["step"].values if zero[t, k] and (what == "size" or t)]
         if what == "change" and len(steps) < len(found["step"]) - 1:
             continue  # moves later
         slopes = [_slope(found, what, t, k) for t in steps] if len(widths) > 1 else []
@@ -51,6 +56,22 @@ def _vanishing(found: Any, what: str, widths: list[int]) -> Iterator[str]:
             yield f"{name} {verb} 0 in the limit at {told}: its line falls with n{known}, and is not flat."
 
 
+def _blurred(found: Any) -> Array:
+    """Where limits have errors that leave open what they are. Shapes: (step, family)."""
+    value, error = found["size"].values, found["size_error"].values
+    return np.asarray((error > CLEAR * abs(value)) & (error > LARGE * value[0].max()))
+
+
+def _unresolved(found: Any) -> Iterator[str]:
+    """The first step with limits of which little is known."""
+    for step, family in np.argwhere(_blurred(found))[:1]:
+        number = quantity(found["size"].values[step, family], found["size_error"].values[step, family])
+        yield (
+            f"The limit of {found['family'].values[family]} is not resolved at step {step}, where it is {number}: "
+            "training may diverge. From there on networks are not compared with it."
+        )
+
+
 def _distances(found: Any, widths: list[int]) -> Iterator[str]:
     """How far networks are from the limit where it is not 0: the farthest, and what does not come nearer."""
     if not widths:
@@ -60,6 +81,7 @@ def _distances(found: Any, widths: list[int]) -> Iterator[str]:
     away, noise = np.abs(drawn - limit), SURE * spread + error
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(np.abs(limit) > error + ZERO, away / np.abs(limit), 0.0)
+    part[:, np.logical_or.accumulate(_blurred(found).any(axis=1))] = 0.0
     step, family = (int(k) for k in np.unravel_index(np.argmax(part[-1]), limit.shape))
     name, percents = found["family"].values[family], [f"{100 * each:.2g} %" for each in part[:, step, family]]
     told = " and ".join(f"{each} at n = {n}" for each, n in zip(percents, widths, strict=True))

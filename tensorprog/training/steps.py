@@ -73,8 +73,8 @@ def training_program(
     Families of step t have the name of the program with `_t` behind it.  `rates` gives weights and initial vectors
     rates of their own; 0 keeps them as they are.  `tables` has constants that differ from step to step, an array for
     each step from the first to the last, such as the share of each input in the loss of a batch.  `parameters` are
-    functions of initial vectors that move in the place of these.  `lost` is the part of itself that a parameter loses in
-    a step, where it is not its rate times the decay.
+    functions of initial vectors that move in the place of these.  `lost` is the part of itself that a parameter loses
+    in a step, where it is not its rate times the decay.
 
     Raises    ProgramError for a loss that is no function of averages, and names that are no parameters
     """

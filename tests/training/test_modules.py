@@ -75,5 +75,8 @@ def test_networks_are_those_of_torch(scaled: bool, decay: float) -> None:
     assert (np.abs(ours - theirs.mean(0)) < 4.9 * np.hypot(spread, theirs.std(0) / count**0.5)).all()
     assert ("no_limit" in found.attrs) == (not scaled)
     assert ("readout.bias stay" in " ".join(json.loads(found.attrs["remarks"]))) == (not scaled)
+    if not scaled:
+        with pytest.raises(tp.ProgramError, match=r"readout.bias has a rate, 0.3, and does not move"):
+            tp.train(P, [1, -1, np.nan], 2, rates={"readout.*": 0.3})
     with pytest.raises(tp.ProgramError, match="no parameter of the module"):
         tp.train(P, [1, -1, np.nan], 2, rates={"last.weight": 1})

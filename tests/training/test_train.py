@@ -194,3 +194,10 @@ def test_the_command(tmp_path: Path) -> None:
         main, ["train", "sp_mlp", "--widths", "16,64", "--samples", "30", "--out", str(tmp_path)]
     )
     assert wrong.exit_code == 1 and "random in the limit" in wrong.output and "f grows with n at step 1" in wrong.output
+
+
+def test_zero_is_told_where_it_is_known() -> None:
+    """With a large rate the limit of f is soon unresolved, which says nothing about networks."""
+    text = " ".join(json.loads(tp.train("mup_mlp", steps=5, lr=10, widths=(32, 64), samples=20).attrs["remarks"]))
+    assert "f is 0 in the limit at step 0:" in text and "The limit of f is not resolved at step" in text
+    assert "no effect of finite widths" not in text and " at step 5" not in text
