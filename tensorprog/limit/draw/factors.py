@@ -1,7 +1,8 @@
-"""Triangular factors of the covariances that draws are made with, once where they are the same for all draws.
+"""What draws are made with: triangular factors of covariances, and normals in streams that have seeds of their own.
 
 Products of MatMul outputs are drawn by the factors of their inputs (`conditioned`).  Of scores of functions of such
-only the covariance E[Z^u Z^v Z^u' Z^v'] is known, and a factor of it draws all that depend on each other.
+only the covariance E[Z^u Z^v Z^u' Z^v'] is known, and a factor of it draws all that depend on each other.  Factors
+that are the same for all draws are made once.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 LEAST_LOG2, MOST_LOG2, MOST_GIVEN_LOG2 = 8, 16, 11  # points of a replicate; of one that serves a draw of scores
 NUMBERS = 1 << 26  # numbers held by all points together, about
+GIVEN = 1 << 15  # numbers held by the points of one replicate for one draw of scores
 SMALLEST = 1e-6  # of a singular value beside the largest: what is below is rounding in single precision
-GIVEN = 1 << 15  # the same of one replicate and one draw of scores
 FEWEST = REPLICATES << LEAST_LOG2  # points for such a draw
 
 

@@ -286,7 +286,7 @@ class Recursion(ABC, Generic[V, M]):
         return self.replicated(f, g, self.wanted(f, g, names))
 
     def products(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> M:
-        """The same, where a statement averages over all coordinates: a MatMul its vectors, or a Dot."""
+        """What `between` gives, where a statement averages over all coordinates, which first orders in 1/n move."""
         return self.between(f, g, names, ranges)
 
     def _compute(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> M:
