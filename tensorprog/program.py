@@ -293,4 +293,6 @@ def netsor_of(program: Any, what: str) -> Netsor:
         return program.netsor
     if isinstance(program, str | os.PathLike):
         return load(program).netsor
-    raise fail(f"{what} takes a program or the path of one, not {type(program).__name__}", fix='tp.load("attention")')
+    kind = program if isinstance(program, type) else type(program)
+    fix = f"tp.from_torch({kind.__name__}, inputs)" if hasattr(kind, "named_parameters") else 'tp.load("attention")'
+    raise fail(f"{what} takes a program or the path of one, not {kind.__name__}", fix=fix)

@@ -77,6 +77,7 @@ DECLARING = {  # the sections of declarations, and what an entry of each is call
     "initial": "an initial vector",
     "weights": "a weight",
 }
+OTHERWISE = {"optimizer": "gradient descent with momentum and decay, which is what is followed; tp exponents has Adam"}
 OPTIONAL = {"run": RUN_KEYS, "train": TRAIN_KEYS}
 Given = dict[str, tuple[Node, Node]]  # key and value by the text of the key
 
@@ -218,7 +219,8 @@ class _FileReader:
                 if not name or name == "<<":
                     raise fail("a key must be a name", fix='quote names with indices: "W[i]": 1')
                 if known is not None and name not in known:
-                    raise fail(f"there is no {what} {name}", fix=did_you_mean(name, list(known)))
+                    fix = OTHERWISE.get(name) or did_you_mean(name, list(known))
+                    raise fail(f"there is no {what} {name}", fix=fix)
                 if name in found:
                     raise fail(f"{name} is bound twice", fix="remove one of them, or give it another name")
                 found[name] = key, value

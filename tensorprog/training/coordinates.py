@@ -30,7 +30,17 @@ from tensorprog.language.errors import (
     fail,
     need_package,
 )
-from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Variable, replace_variables, slots_of
+from tensorprog.language.expr import (
+    Call,
+    Constant,
+    Expr,
+    Number,
+    Reduction,
+    Variable,
+    replace_variables,
+    slots_of,
+    walk,
+)
 from tensorprog.language.ir import ConstantDef, Dot, Index, Netsor, Nonlin, Range, Statement, Table
 from tensorprog.language.parse import Names, constant_value, parse_expression
 from tensorprog.language.samples import program_text
@@ -132,6 +142,7 @@ def train(
     options = {key: value for key, value in netsor.train if targets is None or key != "loss"}
     given = {"steps": steps, "rate": lr, "loss": loss, "rates": rates, "momentum": momentum, "decay": decay}
     options |= {key: value for key, value in given.items() if value is not None}
+    check_rates(rates)
     imported = program.imported if isinstance(program, Program) else None
     module = (
         None if imported is None else of_module(netsor, imported, options.get("rate", 1.0), options.get("rates", {}))
@@ -181,6 +192,12 @@ def train(
     return found
 
 
+def check_rates(rates: Any) -> None:
+    """Raise ProgramError for what gives no parameters rates."""
+    if rates is not None and not isinstance(rates, Mapping):
+        raise fail(f"rates gives parameters rates of their own, not {rates!r}", fix='rates={"W": "1/n"}; lr is of all')
+
+
 # ---- what is asked ---------------------------------------------------------------------------------------------------
 
 
@@ -221,8 +238,12 @@ def _with_loss(
     """The program with the mean loss of an output, and that of a batch; with what differs from step to step."""
     shape = netsor.families[output].shape
     try:
-        y = np.broadcast_to(np.asarray(targets, dtype=float), shape)
+        given = np.asarray(targets, dtype=float)
     except (TypeError, ValueError):
+        raise fail(f"the targets of {output} are no numbers, or rows of them", fix="[1, -1, nan]") from None
+    try:
+        y = np.broadcast_to(given, shape)
+    except ValueError:
         raise fail(f"the targets of {output} have the shape {shape}, not {np.shape(targets)}") from None
     learned = ~np.isnan(y)
     if not learned.any() or np.isinf(y).any():
@@ -234,6 +255,10 @@ def _with_loss(
     new = {what: unused(what, names) for what in ("y", "share", "loss", "batch", "batch_loss")}
     values = {"f": Variable(output, slots), "y": Constant(new["y"], slots)}
     expr = _written(LOSSES.get(loss, loss), values)
+    unknown = {node.name for node in walk(expr) if isinstance(node, Variable)} - {*netsor.families}
+    if unknown:
+        said = f"the loss {loss} reads {', '.join(sorted(unknown))}: of targets it is an expression in f and y"
+        raise fail(said, fix=f'{", ".join(LOSSES)}, or loss="(f - y)**4"')
 
     def mean(share: str) -> Expr:
         return Reduction("sum", plain, Call("multiply", (Constant(new[share], slots), expr)))
@@ -246,10 +271,12 @@ def _with_loss(
             raise fail(f"{steps} steps take as many batches, not {len(batches)}")
         chosen = [np.zeros(shape) for _ in range(steps + 1)]
         for share, batch in zip(chosen, batches, strict=False):
-            if not shape or not {*batch} <= {*range(shape[0])}:
+            if not isinstance(batch, Iterable) or not shape or not {*batch} <= {*range(shape[0])}:
                 raise fail(f"a batch has inputs from 0 to {math.prod(shape[:1]) - 1}, not {batch!r}")
             share[list(batch)] = learned[list(batch)]
-            share /= max(share.sum(), 1)
+            if not share.any():
+                raise fail(f"the batch {batch!r} has no input that is learned")
+            share /= share.sum()
         tables[new["batch"]] = chosen
         constants.append(ConstantDef(new["batch"], Table.of(chosen[0]), plain))
         body.append(Nonlin(Variable(new["batch_loss"]), mean("batch")))

@@ -1,7 +1,8 @@
 """Powers of the width n in training: what moves, how much, and whether features are learned.
 
 At the start all vectors have coordinates of order one; entries of weights have variances of order 1/n_in.  A vector z
-has w = 1 if its width grows, and w = 0 if it does not, as has the coordinate of an output that a loss reads.  Powers of
+has w = 1 if its width grows, and w = 0 if it does not, as has the coordinate of an output f that a loss reads; the loss
+is the square loss, dL/df of order one, or of f if f begins larger.  Powers of
 
     g(z), turned(z)    dL/dz at the start, and what the steps changed of it, so that it correlates with features
     e(W), e(v)         what the steps changed of an entry: the rate, times the gradient unless its size is divided out
@@ -40,7 +41,7 @@ from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import upstream
 from tensorprog.program import Program, netsor_of
 from tensorprog.results.imported import Imported
-from tensorprog.training.coordinates import rate_at
+from tensorprog.training.coordinates import check_rates, rate_at
 
 __all__ = ["Exponents", "ParameterExponents", "exponents"]
 
@@ -81,7 +82,8 @@ class Exponents(Printed):
     """What the powers of n in a program and in its learning rates make of training.
 
     `moves` has for each family and "the output" what the first step changes of it and what later steps do, in powers of
-    n.  `changes` lead to the maximal update parametrisation (muP).
+    n; where something grows, what steps do until then: the first one alone, or the second as well.  `changes` lead to
+    the maximal update parametrisation (muP).
     """
 
     verdict: Verdict
@@ -89,7 +91,7 @@ class Exponents(Printed):
     grade: Literal["theorem", "extension"]
     optimizer: str
     parameters: tuple[ParameterExponents, ...]
-    moves: Mapping[str, tuple[float, float]]
+    moves: Mapping[str, tuple[float, ...]]
     changes: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -97,6 +99,7 @@ class Exponents(Printed):
         """The verdict with its reason, parameters, families, and what to change."""
         rows = tuple((p.name, *map(_shown, (p.rate, p.largest, p.mup, p.moves, p.output))) for p in self.parameters)
         moves = tuple((name, *map(_shown, steps)) for name, steps in self.moves.items())
+        steps = ("first step", "until something grows" if self.verdict == "unstable" else "later steps")
         return [
             paragraph(badge(self.verdict), f": {EXPLAINED[self.verdict]}"),
             paragraph(self.reason, label="why"),
@@ -106,7 +109,7 @@ class Exponents(Printed):
                 ("parameter", "rate", "largest rate", "rate in muP", "moves its layer", "moves the output"),
                 rows,
             ),
-            Grid("\nwhat all parameters together move", ("family", "first step", "later steps"), moves),
+            Grid("\nwhat all parameters together move", ("family", *steps[: len(moves[0]) - 1]), moves),
             *(paragraph(change, label="in muP") for change in self.changes),
             *(paragraph(note, note=True) for note in self.notes),
         ]
@@ -144,6 +147,7 @@ def exponents(
     """
     if optimizer not in ("sgd", "adam"):
         raise fail(f"optimizer is 'sgd' or 'adam', not {optimizer!r}")
+    check_rates(rates)
     netsor, imported = netsor_of(P, "exponents"), P.imported if isinstance(P, Program) else None
     factor = float(imported.power) if imported else 0.0
     scaling = _Scaling(netsor, optimizer == "adam", factor, _read(netsor, imported))
@@ -274,6 +278,11 @@ class _Scaling:
         """The power of the factor of outputs, where what a loss reads is made of what it does not."""
         return self.factor if target in self.read and read not in self.read else 0.0
 
+    @property
+    def large(self) -> float:
+        """The power of dL/df, of the square loss, at the start."""
+        return max(0.0, self.factor)
+
     def made(self, parameter: str) -> list[tuple[str, float, float]]:
         """The vectors that a parameter makes, the width that it sums over for each, and the factor behind it."""
         products = [s for s in self.netsor.body if isinstance(s, MatMul) and s.weight.name == parameter]
@@ -285,7 +294,7 @@ class _Scaling:
         size: Powers = defaultdict(lambda: NEVER)
         turned: Powers = defaultdict(lambda: NEVER)
         for name in self.netsor.outputs:
-            size[name] = 0.0 if name in self.read else self.factor - self.width(name) / 2
+            size[name] = self.large + (0.0 if name in self.read else self.factor - self.width(name) / 2)
         for _ in self.netsor.body:
             before = dict(size), dict(turned)
             for s in reversed(self.netsor.body):
@@ -376,7 +385,8 @@ class _Scaling:
 
         Scores that it makes grow are on the scale 1/n.
         """
-        inner = [size for name, size in self.backward({}, {}).items() if self.width(name) and size > NEVER]
+        sizes = self.backward({}, {})
+        inner = [size - self.large for name, size in sizes.items() if self.width(name) and size > NEVER]
         best, rates = replace(self, factor=self.factor - 1 - max(inner)) if inner else self, Powers()
         for name in names:
             found = []
@@ -428,7 +438,8 @@ def _judged(
             if p.rate not in (p.mup, NEVER)
         ]
     order = dict.fromkeys([*(s.target.name for s in scaling.netsor.body), OUTPUT])
-    both = {name: (steps[0][name], steps[-1][name]) for name in order if steps[-1][name] > NEVER}
+    counted = (steps[0], steps[-1])[: len(steps)]
+    both = {name: tuple(step[name] for step in counted) for name in order if steps[-1][name] > NEVER}
     why, grade = _reason(scaling, steps, verdict, rows), _grade(scaling)
     return Exponents(verdict, why, grade, optimizer, tuple(rows), both, tuple(changes), notes)
 
@@ -437,7 +448,8 @@ def _reason(scaling: _Scaling, steps: list[Powers], verdict: Verdict, rows: Sequ
     """The sentence that says why."""
     moved = steps[-1]
     if scaling.factor > 0:
-        return f"outputs grow like {_shown(scaling.factor)} before any step: their last layer begins too large"
+        grown = f"outputs grow like {_shown(scaling.factor)} before any step: their last layer begins too large"
+        return f"{grown}; powers are those of the square loss, whose gradient grows with them"
     if verdict == "unstable":
         first = max(OUTPUT, *moved, key=lambda name: moved[name])
         wrong: dict[str, list[str]] = defaultdict(list)
@@ -472,4 +484,5 @@ def _grade(scaling: _Scaling) -> Literal["theorem", "extension"]:
         and all(is_call(s.expr, "tanh") and len({x.name for x in s.inputs} - first) <= 1 for s in hidden)
     )
     called = {node.atom for s in hidden for node in walk(s.expr) if isinstance(node, Call)}
-    return "theorem" if layers and called <= PROVED and not scaling.adam else "extension"
+    proved = layers and called <= PROVED and not scaling.adam and not scaling.large
+    return "theorem" if proved else "extension"

@@ -22,6 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Real
 from typing import Literal
 
 import numpy as np
@@ -69,7 +70,7 @@ class Kernels:
 
         Raises    ProgramError where the errors of the kernel leave open what the networks learn
         """
-        if not isinstance(t, int | float) or not t >= 0:
+        if not isinstance(t, Real) or not t >= 0:
             raise fail(f"t is a time, 0 or positive, and inf at the end of training, not {t!r}")
         values, vectors = self.eigen
         count, rows = len(values), self.train
@@ -181,14 +182,17 @@ def predict(
     netsor, name = netsor_of(P, "predict"), name_of(name)
     if kernel not in ("ntk", "nngp"):
         raise fail(f"kernel is 'ntk' or 'nngp', not {kernel!r}")
-    if not isinstance(noise, int | float) or not 0 <= noise < math.inf:
+    if not isinstance(noise, Real) or not 0 <= noise < math.inf:
         raise fail(f"noise is a variance, 0 or positive, not {noise!r}")
     netsor = _with_product(netsor, name)
     if name in netsor.families and netsor.families[name].kind == "scalar":
         said = f"{name} is no readout on the scale n**-0.5 by an initial vector of its own"
         raise fail(said, fix="f[i] = MatMul(V, z[i]); on the scale 1/n features move, and tp.train has the limit")
     family = vector_of(netsor, name)
-    columns = np.asarray(targets, dtype=np.float64)
+    try:
+        columns = np.asarray(targets, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise fail(f"the targets of {name} are no numbers, or rows of them", fix="[1, -1]") from None
     count = math.prod(family.shape)
     train = slice(len(columns)) if train is None and columns.ndim else train
     try:

@@ -96,14 +96,17 @@ def _distances(found: Any, widths: list[int]) -> Iterator[str]:
 
 def _growing(found: Any, widths: list[int]) -> Iterator[str]:
     """The powers of n with which sizes grow or fall where there is no limit."""
+    grown = False
     for k, name in enumerate(found["family"].values):
         for t in found["step"].values:
             slope, error = _slope(found, "size", t, k)
             if abs(slope) > max(STEEP, SURE * error):
-                verb = "grows" if slope > 0 else "falls"
+                verb, grown = ("grows", True) if slope > 0 else ("falls", grown)
                 power = f"n**{quantity(slope, error)}"
                 yield f"{name} {verb} with n at step {t}, from n = {widths[0]} to {widths[-1]} as {power}."
                 break
+    if grown:
+        yield "Which learning rates are too large, and what to write instead: tp exponents, tp.exponents(P, lr, rates)."
 
 
 def _slope(found: Any, what: str, step: int, family: int) -> tuple[float, float]:

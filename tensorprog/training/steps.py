@@ -79,6 +79,11 @@ def training_program(
     Raises    ProgramError for a loss that is no function of averages, and names that are no parameters
     """
     made = _Training(netsor, loss, rate, rates or {}, tables or {}, parameters)
+    if not 0 <= momentum < 1:
+        raise fail(f"momentum is a number from 0 to less than 1, not {momentum}")
+    for name, own in made.rates.items():
+        if not own >= 0:
+            raise fail(f"the rate of {name} is {own:g}: rates are numbers from 0 on")
     made.momentum, made.lost = momentum, {name: own * decay for name, own in made.rates.items()} | dict(lost or {})
     return made.program(steps)
 

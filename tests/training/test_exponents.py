@@ -159,7 +159,7 @@ def test_attention() -> None:
     mup = {p.name: f"n**({p.mup})" for p in found.parameters}
     assert mup["WQ"] == "n**(-1.0)" and mup["h"] == "n**(0.0)"
     again = tp.exponents(P, rates=mup, optimizer="adam")
-    assert again.verdict == "unstable" and again.moves["p"][1] > 0
+    assert again.verdict == "unstable" and again.moves["p"][-1] > 0
     kernel = tp.exponents(P, rates={"W*": "1/n", "h": 0})
     assert kernel.verdict == "features" and kernel.moves["p"] == (0, 0) and kernel.moves["q"][0] == -0.5
 
@@ -253,6 +253,10 @@ def test_torch_modules_in_wrong_parametrisations() -> None:
         "learning rate of fc2.weight: 1 -> n**-1",
         "learning rate of fc3.weight: 1 -> n**(-1/2)",
     )
+    large = tp.exponents(tp.from_torch(torch_network("readout of variance 1"), x, check=False), "1/n")
+    assert (large.verdict, large.grade) == ("unstable", "extension")  # networks of torch: -0.58, 0.42, 1.39
+    assert [large.moves[name] for name in ("b2", "fc2", "y")] == [(-0.5,), (0.5,), (1.5,)]
+    assert "later steps" not in str(large)
     ntk = tp.exponents(tp.from_torch(torch_network("NTK"), x, check=False))
     assert ntk.verdict == "kernel" and [p.mup for p in ntk.parameters] == [1, 1, 1, 1]
 

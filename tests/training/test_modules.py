@@ -78,5 +78,7 @@ def test_networks_are_those_of_torch(scaled: bool, decay: float) -> None:
     if not scaled:
         with pytest.raises(tp.ProgramError, match=r"readout.bias has a rate, 0.3, and does not move"):
             tp.train(P, [1, -1, np.nan], 2, rates={"readout.*": 0.3})
+    with pytest.raises(tp.ProgramError, match="from_torch"):
+        tp.train(Net, [1, -1, np.nan])
     with pytest.raises(tp.ProgramError, match="no parameter of the module"):
         tp.train(P, [1, -1, np.nan], 2, rates={"last.weight": 1})

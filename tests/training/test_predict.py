@@ -150,7 +150,8 @@ def test_several_columns_of_targets_and_masks() -> None:
         ("does not name members", {"train": [0, 1, 2, 3, 9]}),
         ("stands twice", {"train": [0, 1, 2, 3, 3]}),
         ("not all finite", {"targets": [np.nan, 1], "train": [0, 1]}),
-        ("t is a time", {"t": -1}),
+        ("t is a time", {"t": np.int64(-1)}),
+        ("are no numbers", {"targets": ["a", "b"]}),
         ("noise is a variance", {"noise": -1}),
         ("kernel is 'ntk' or 'nngp'", {"kernel": "krr"}),
         ("is not a vector", {"name": "g"}),
@@ -165,7 +166,7 @@ def test_what_is_refused(said: str, given: dict[str, Any]) -> None:
 def test_a_readout_is_one_coordinate_of_a_product() -> None:
     P = tp.load("sp_mlp")
     everything = ["h", "W", "v"]
-    found = tp.predict(P, "f", [1, -1], t=1, parameters=everything)
+    found = tp.predict(P, "f", [1, -1], t=np.float32(1), parameters=everything)
     R = tp.Program("product", constants={"rho": 0.5, "s": 3})
     R.index("i", "s"), R.initial("h[i]", cov="rho**abs(i - i_)"), R.nonlin("x[i]", "tanh(h[i])")
     R.matmul("g[i]", R.weight("W", 1.5), "x[i]"), R.nonlin("z[i]", "tanh(g[i])")

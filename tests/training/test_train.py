@@ -139,6 +139,13 @@ def test_rates_in_n_have_their_limit() -> None:
     ({"targets": 1, "batches": [[0], [7]]}, "inputs from 0 to 2"),
     ({"targets": 1, "optimizer": "adam"}, "no sum of outer products"),
     ({"targets": 1, "output": "g"}, "one output"),
+    ({"targets": 1, "rates": 3}, "rates gives parameters rates of their own, not 3"),
+    ({"targets": 1, "batches": [0, 1]}, "a batch has inputs from 0 to 2, not 0"),
+    ({"targets": 1, "batches": [[0], []]}, "no input that is learned"),
+    ({"targets": ["a", "b", "c"]}, "are no numbers"),
+    ({"targets": 1, "lr": -1}, "rates are numbers from 0 on"),
+    ({"targets": 1, "momentum": 1}, "less than 1"),
+    ({"targets": 1, "loss": "hinge"}, "square, logistic"),
 ])  # fmt: skip
 def test_what_cannot_be_trained(given: dict[str, Any], said: str) -> None:
     with pytest.raises(tp.ProgramError, match=said):
@@ -174,6 +181,7 @@ def test_the_section_of_files(tmp_path: Path) -> None:
     ("eta/2", "beta/2", "line 9", "beta"),
     ("rates: {v: 1/n, h: 0.1}", "rates: 1", "line 9", "rates has the wrong form"),
     ("momentum", "momentun", "line 9", "there is no train option momentun"),
+    ("momentum: 0.5", "optimizer: adam", "line 9", "tp exponents has Adam"),
 ])  # fmt: skip
 def test_mistakes_of_the_section(tmp_path: Path, old: str, new: str, place: str, said: str) -> None:
     path = tmp_path / "p.yaml"
@@ -194,10 +202,11 @@ def test_the_command(tmp_path: Path) -> None:
         main, ["train", "sp_mlp", "--widths", "16,64", "--samples", "30", "--out", str(tmp_path)]
     )
     assert wrong.exit_code == 1 and "random in the limit" in wrong.output and "f grows with n at step 1" in wrong.output
+    assert "tp exponents" in wrong.output
 
 
 def test_zero_is_told_where_it_is_known() -> None:
     """With a large rate the limit of f is soon unresolved, which says nothing about networks."""
-    text = " ".join(json.loads(tp.train("mup_mlp", steps=5, lr=10, widths=(32, 64), samples=20).attrs["remarks"]))
+    text = " ".join(json.loads(tp.train("mup_mlp", steps=4, lr=10, widths=(32, 64), samples=20).attrs["remarks"]))
     assert "f is 0 in the limit at step 0:" in text and "The limit of f is not resolved at step" in text
-    assert "no effect of finite widths" not in text and " at step 5" not in text
+    assert "no effect of finite widths" not in text and " at step 4:" not in text
