@@ -37,6 +37,7 @@ __all__ = ["Draws", "Sampled"]
 
 Array = NDArray[Any]
 HELD = 4  # of the size of all moments, while they are computed
+OF_SCORES = 2  # of the size of the largest family of scores or averages, where ARRAYS are of the largest moments
 
 
 class Draws:
@@ -84,12 +85,13 @@ class Draws:
     @cached_property
     def _sizes(self) -> tuple[int, int]:
         """Numbers of one draw that the moments of all layers are, about, and those of the largest."""
-        random, families, sizes = self.recursion.random, self.netsor.families, [1]
+        random, families, sizes, scalars = self.recursion.random, self.netsor.families, [1], [1]
         for step in self.recursion.recurrences.steps:
             name = step.statement.target.name
             if name in random and not isinstance(step.statement, MatMul):
                 box = target_box(step.statement, step.ranges(self.netsor.ranges))
-                sizes.append(math.prod(stop - start for start, stop in box) ** (1 + self._is_vector(name)))
+                members = math.prod(stop - start for start, stop in box)
+                (sizes if self._is_vector(name) else scalars).append(members ** (1 + self._is_vector(name)))
         products = {(s.weight.name, s.target.name) for s in self.netsor.body
                     if isinstance(s, MatMul) and s.vector.name in random}  # fmt: skip
         for weight in {weight for weight, _ in products}:
@@ -97,7 +99,8 @@ class Draws:
             size = sum(math.prod(families[name].shape) for other, name in products if other == weight)
             sizes += [(size // members) ** 2] * members
         outputs = sum(math.prod(families[name].shape) ** 2 for name in self.netsor.outputs)
-        return max(self.dim, sum(sizes), outputs), max(outputs, *sizes, *(count**2 for count in self._jointly))
+        largest = max(outputs, *sizes, *(count**2 for count in self._jointly), OF_SCORES * max(scalars) // ARRAYS)
+        return max(self.dim, sum(sizes) + sum(scalars), outputs), largest
 
     @cached_property
     def _jointly(self) -> list[int]:
