@@ -200,6 +200,8 @@ def test_message_passing_is_one_recurrence() -> None:
     values = tp.load("amp_lasso", T=2).limit().mean("mse", with_error=True)
     for value, error, expected in zip(*map(np.asarray, values), (0.92223138, 0.86836096), strict=True):
         assert abs(value - expected) < 2 * error < 2e-3
+    with pytest.raises(tp.NotCompiledError, match="points for each"):
+        tp.load("amp_lasso", T=1000).limit().mean("mse[2]")
     without = tp.load("amp_lasso", T=2, onsager=0).limit().mean("mse")
     assert abs(float(np.asarray(without)[1]) - 0.86836096) > 0.01
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.several import REPLICATES, point_sets, standard_errors
+from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.evaluate import (
     COORDINATE,
     Open,
@@ -58,6 +59,7 @@ LEAST_LOG2, MOST_LOG2, MOST_GIVEN_LOG2 = 8, 16, 11  # points of a replicate; of 
 NUMBERS = 1 << 26  # numbers held by all points together, about
 GIVEN = 1 << 15  # numbers held by the points of one replicate for one draw of scores
 SMALLEST = 1e-6  # of a singular value beside the largest: what is below is rounding in single precision
+EACH = 8  # points that tell the products apart which the coefficients of Onsager terms belong to
 FEWEST = REPLICATES << LEAST_LOG2  # points for such a draw
 
 
@@ -151,6 +153,13 @@ class VectorsAtPoints:
             f"the fewest points, {1 << log2} in each of {REPLICATES} replicates, of {', '.join(sorted(names))}",
             "make the recurrence shorter",
         )
+        turned = {s.other for s in self.numbers.program.corrected.values() if not self.numbers.by_moments(s)}
+        products = max((self.columns.owner[weight].shape[1] for weight in turned), default=0)
+        if EACH * products > 1 << log2:
+            raise NotCompiledError(
+                f"Onsager terms of {products} products with one matrix take at least {EACH} points for each product, "
+                f"and {1 << log2} fit: make the recurrence shorter, or raise max_memory (--max-memory)"
+            )
         return 1 << log2
 
     @property
