@@ -549,7 +549,10 @@ def _picked(values: Array, places: Sequence[NDArray[np.int64]]) -> Array:
     """
     along = [int(np.argmax(own.shape)) if own.size > 1 else -k for k, own in enumerate(places, 1)]
     each = zip(places, values.shape[1:], strict=True)
-    if len(set(along)) < len(along) or not all(np.array_equal(own.ravel(), np.arange(size)) for own, size in each):
+    whole = all(
+        own.size == max(own.shape, default=1) and np.array_equal(own.ravel(), np.arange(size)) for own, size in each
+    )
+    if len(set(along)) < len(along) or not whole:
         chosen: Any = (slice(None), *places)
         return np.asarray(values[chosen])
     order = sorted(range(len(along)), key=along.__getitem__)
