@@ -310,21 +310,9 @@ MODULES: dict[str, tuple[Callable[[int], Any], Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def imported() -> Callable[[str], Any]:
-    known: dict[str, Any] = {}
-
-    def get(name: str) -> Any:
-        if name not in known:
-            known[name] = tp.from_torch(*MODULES[name], widths=(32, 64), at=64)
-        return known[name]
-
-    return get
-
-
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_and_its_program_have_one_law(name: str, imported: Callable[[str], Any]) -> None:
-    program = imported(name)  # which has compared them at two small widths
+def test_a_module_and_its_program_have_one_law_and_are_written(name: str, tmp_path: Path) -> None:
+    program = tp.from_torch(*MODULES[name], widths=(32, 64), at=64)  # which compares them at two small widths
     assert "not compared" not in str(program.imported)
     assert ("batch normalisation is that of evaluation" in str(program.imported)) == (name == "images")
     assert (program.check().grade == "outside") == (name == "copied layers")
@@ -333,11 +321,6 @@ def test_a_module_and_its_program_have_one_law(name: str, imported: Callable[[st
         assert len(found.rows) >= 2
         for row in found.rows:
             assert max(abs(row.z_variance), abs(row.z_mean)) < LARGEST and row.ks_p > 1e-5, row
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_what_is_written_is_read_back_equal(name: str, imported: Callable[[str], Any], tmp_path: Path) -> None:
-    program = imported(name)
     told = program.imported
     (tmp_path / "program.yaml").write_text(told.text)
     for file, array in told.arrays.items():

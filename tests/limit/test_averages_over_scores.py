@@ -122,6 +122,7 @@ def test_moments_behind_two_scores(output: str) -> None:
     assert abs(value - kurtosis) <= error + 1e-15 and error < 0.1 * kurtosis
 
 
+@pytest.mark.slow
 def test_narrow_noise_behind_two_scores() -> None:
     found = law("0.01*v + p + r", "pr")
     variance = float(2 * K**2 + K / 10000)
