@@ -33,6 +33,7 @@ def check_wide(seeds: Iterable[int]) -> Counter[str]:
     return seen
 
 
+@pytest.mark.slow
 def test_wide_random_programs_keep_their_values() -> None:
     """The numbers of these programs are fixed, so that every kind of rewriting is known to be among them."""
     seen = check_wide(range(30))

@@ -15,7 +15,7 @@ from tests.frozen.questions import agrees, ask
 from tests.frozen.record import TABLE, program_of
 
 ENTRIES = json.loads(TABLE.read_text(encoding="utf-8"))
-QUICK = 6.0  # seconds of a program's rows; what takes longer is slow
+QUICK = 5.0  # seconds of a program's rows; what takes longer is slow
 
 
 def _case(entry: dict[str, Any]) -> Any:

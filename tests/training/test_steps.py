@@ -109,6 +109,7 @@ def test_one_hidden_layer_needs_no_transposes() -> None:
         assert abs(value[0] - expected) < error[0] + 1e-4
 
 
+@pytest.mark.slow
 def test_relu_is_right_from_the_second_step_on() -> None:
     P = tp.gradient_descent(network(tp.relu), "L", 2)
     assert P.check().grade == "extension"
