@@ -9,11 +9,17 @@ Networks at n = 64, 256 and 1024 are extrapolated by a parabola in 1/n; z counts
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
 import tensorprog as tp
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.limit.test_transposes import THROUGH_TIME
 
 TIED = """
 program: four_products
@@ -100,25 +106,6 @@ PROGRAMS = {  # ratio of widths, statements, and averages to compare
 }
 
 
-THROUGH_TIME = """
-program: through_time
-constants: {T: 4}
-indices: {t: 1..T}
-initial:
-  e[t]: {cov: 1}
-  c: {cov: 1}
-weights: {W: 1.4}
-body:
-  - s[0] = Nonlin(0)
-  - u[t] = MatMul(W, s[t-1])
-  - s[t] = Nonlin(tanh(u[t] + e[t] + c))
-  - b[0] = Nonlin(s[T] * (1 - s[T]**2))
-  - g[t] = MatMul(W.T, b[t-1])
-  - b[t] = Nonlin(g[t] * (1 - s[T-t]**2))
-  - a[t] = Dot(g[t], g[t], scale=1/n)
-  - o[t] = Dot(g[t], s[1], scale=1/n)
-outputs: [a, o]
-"""
 TIED_EMBEDDING = """
 program: factorised_embedding
 widths: {d: n/4}

@@ -391,10 +391,9 @@ class _FileReader:
         """What is trained is a scalar of the program without indices, and what has rates its weights and vectors."""
         for _, node in (given[key] for key in ("loss",) if key in given):
             loss = self.value(node, "loss").strip()
-            known = [name for name, family in netsor.families.items() if family.kind == "scalar" and not family.shape]
-            if loss not in known:
+            if loss not in netsor.losses:
                 said = f"the loss {loss} is no scalar without indices"
-                self.problems.append(Problem(said, self.span(node), did_you_mean(loss, known)))
+                self.problems.append(Problem(said, self.span(node), did_you_mean(loss, netsor.losses)))
         parameters = [*netsor.weight, *(vector.name for vector in netsor.initial)]
         for name, (key, _) in self.entries(given["rates"][1], "rates").items() if "rates" in given else ():
             if name not in parameters:

@@ -290,6 +290,11 @@ class Draft:
         return tuple(dict.fromkeys(s.target.name for s in self.body if isinstance(s, Dot) and s.scale == "n**-0.5"))
 
     @property
+    def losses(self) -> list[str]:
+        """What training may follow: scalars without indices."""
+        return [name for name, family in self.families.items() if family.kind == "scalar" and not family.shape]
+
+    @property
     def expressions(self) -> tuple[Expr, ...]:
         """All expressions, of declarations and of statements."""
         parts = [constant.value for constant in self.constants] + [weight.variance for weight in self.weights]

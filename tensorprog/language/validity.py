@@ -36,6 +36,7 @@ from tensorprog.language.expr import (
 from tensorprog.language.linalg import fault_of_covariance
 from tensorprog.language.parse import constant_value
 from tensorprog.language.records import (
+    EXPRESSIONS,
     ConstantDef,
     Dot,
     Draft,
@@ -64,7 +65,7 @@ MENDED = "give the vectors themselves, data:, or more digits"
 
 def statement_parts(statement: Statement) -> tuple[Expr, ...]:
     """Left side and arguments of a statement."""
-    return statement.target, *((statement.expr,) if isinstance(statement, Nonlin) else statement.references)
+    return tuple(getattr(statement, name) for name in EXPRESSIONS[type(statement)])
 
 
 def validate(netsor: Draft) -> tuple[Mapping[str, Family], tuple[Problem, ...]]:

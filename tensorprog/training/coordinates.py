@@ -47,7 +47,8 @@ from tensorprog.language.samples import program_text
 from tensorprog.language.schedule import upstream
 from tensorprog.program import Program, netsor_of
 from tensorprog.show.terminal import watched
-from tensorprog.training.modules import of_module, with_readout
+from tensorprog.training.modules import of_module
+from tensorprog.training.readouts import with_readout
 from tensorprog.training.report import SIZES, remarks
 from tensorprog.training.steps import training_program
 from tensorprog.version import libraries
@@ -215,10 +216,11 @@ def _question(
             raise fail(f"{key} is a number from 0 on, not {value!r}")
     how: dict[str, Any] = {"rate": options.get("rate", 1.0), "rates": dict(options.get("rates", ())), **numbers}
     if targets is None:
-        known = [name for name, family in netsor.families.items() if family.kind == "scalar" and not family.shape]
-        if loss not in known:
+        if loss not in netsor.losses:
             said = f"{loss} is no scalar without indices" if loss else "there are neither targets nor a loss"
-            raise fail(said, fix=did_you_mean(loss, known) if loss else 'train(P, targets), or train(P, loss="L")')
+            raise fail(
+                said, fix=did_you_mean(loss, netsor.losses) if loss else 'train(P, targets), or train(P, loss="L")'
+            )
         if batches is not None:
             raise fail("batches are those of targets", fix="train(P, targets, batches=[[0], [1]])")
         outputs = tuple(name for name in netsor.outputs if netsor.families[name].kind == "scalar" and name != loss)

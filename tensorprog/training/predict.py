@@ -30,12 +30,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.gradients.kernel import tangents_in_the_limit, vector_of
 from tensorprog.language.errors import NotCompiledError, fail
-from tensorprog.language.expr import Expr, Number
 from tensorprog.language.formats import name_of
-from tensorprog.language.ir import Dot, MatMul, Netsor, Weight
-from tensorprog.language.schedule import upstream
 from tensorprog.law import Law
 from tensorprog.program import Program, netsor_of
+from tensorprog.training.readouts import with_product
 
 __all__ = ["Prediction", "predict"]
 
@@ -184,7 +182,7 @@ def predict(
         raise fail(f"kernel is 'ntk' or 'nngp', not {kernel!r}")
     if not isinstance(noise, Real) or not 0 <= noise < math.inf:
         raise fail(f"noise is a variance, 0 or positive, not {noise!r}")
-    netsor = _with_product(netsor, name)
+    netsor = with_product(netsor, name)
     if name in netsor.families and netsor.families[name].kind == "scalar":
         said = f"{name} is no readout on the scale n**-0.5 by an initial vector of its own"
         raise fail(said, fix="f[i] = MatMul(V, z[i]); on the scale 1/n features move, and tp.train has the limit")
@@ -228,18 +226,3 @@ def predict(
     )
     test = np.setdiff1d(np.arange(count), rows)
     return Prediction(name, kernel, float(t), float(noise), law.grade, *kernels.after(t), rows, test, kernels)
-
-
-def _with_product(netsor: Netsor, name: str) -> Netsor:
-    """The program with a readout n**-0.5 v.z, v an initial vector of its own, as one coordinate of V z."""
-    for s in netsor.body:
-        ends = (s.left, s.right) if isinstance(s, Dot) and s.target.name == name and s.scale != "1/n" else ()
-        for v, z in (ends, ends[::-1]) if ends else ():
-            own = next((x for x in netsor.initial if x.name == v.name and not x.indices and x.mean == Number(0)), None)
-            if own and isinstance(own.cov, Expr) and sum(x.name == v.name for t in netsor.body for x in t.inputs) == 1:
-                weight = Weight(v.name, (), own.cov, (own.width, own.width))
-                used = upstream(netsor, [name])
-                body = tuple(MatMul(s.target, v, z) if t is s else t for t in netsor.body if t.target.name in used)
-                initial = tuple(x for x in netsor.initial if x is not own)
-                return replace(netsor, initial=initial, weights=(*netsor.weights, weight), body=body, outputs=(name,))
-    return netsor

@@ -41,7 +41,7 @@ from tensorprog.language.expr import (
     substitute,
     sum_of,
 )
-from tensorprog.language.ir import ConstantDef, Dot, Index, Initial, MatMul, Netsor, Nonlin, Statement, Table
+from tensorprog.language.ir import ConstantDef, Dot, Index, Initial, MatMul, Netsor, Nonlin, Statement, Table, mapped
 
 __all__ = ["training_program"]
 
@@ -234,14 +234,13 @@ class _Training:
         def put(reference: Variable) -> Variable:
             return self._at(reference, step)
 
-        target = put(statement.target)
-        if isinstance(statement, Nonlin):
-            expr = rebuild(replace_variables(statement.expr, put), lambda node: self._of_step(node, step))
-            self.body.append(replace(statement, target=target, expr=expr))
-        elif isinstance(statement, Dot):
-            left, right = put(statement.left), put(statement.right)
-            self.body.append(replace(statement, target=target, left=left, right=right))
+        def changed(expr: Expr) -> Expr:
+            return rebuild(replace_variables(expr, put), lambda node: self._of_step(node, step))
+
+        if not isinstance(statement, MatMul):
+            self.body.append(mapped(statement, changed))
         else:
+            target = put(statement.target)
             product = replace(statement, target=target, vector=put(statement.vector))
             kept, taken = self._shares(statement.weight.name, step)
             terms = [

@@ -275,8 +275,7 @@ class NumericLaw(Marginals):
             variance = one, spans[0], Mixture.moment, 2
             if one == two and variance not in self._moments and self._outputs.alike(one) is not None:
                 value, error = map(np.array, self._outputs.cov(one, two, None))
-                diagonals = (np.diagonal(part).copy() for part in (value, error))
-                self._moments[variance] = next(diagonals), next(diagonals)
+                self._moments[variance] = np.diagonal(value).copy(), np.diagonal(error).copy()
                 known = [self._moments[variance]]
             else:
                 known = [
