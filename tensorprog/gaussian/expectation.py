@@ -143,7 +143,8 @@ def _closed(
         return None
     refuse_correlation(float((np.abs(cov) / size).max(initial=0.0)), slack)
     found, odd = kernel(one, two, v, w, cov), f.parity < 0 or g.parity < 0
-    passed = passed_on(one, two, v, w, cov, moved, other, turned) if largest else 0.0
+    same = (v == w) & (v == cov)
+    passed = passed_on(one, two, v, w, cov, moved, other, turned, same) if largest else 0.0
     if f.parity * g.parity < 0:
         return Estimate.exact(np.zeros(shape))
     rounding = np.where(cov == 0, 0.0, found.error) if odd else found.error
@@ -471,12 +472,14 @@ class _Pairs:
             if forms is None:
                 return np.asarray(both * size)
             v, w = one.var[self.first], two.var[self.second]
+            if forms[0].only_sigmoids and forms[1].only_sigmoids:
+                return passed_on(*forms, v, w, self.cov, moved, moved, turned, same)
             # x erf(a x) is of degree two where it is small, all others of degree one at most
             degree = 1 + any(spread for form in forms for _, spread in form.ramps)
             error = np.broadcast_to(both * (degree * size + steepness(*forms, v, w, self.cov, both)), self.cov.shape)
             alone, error = np.broadcast_to(same, error.shape), error.copy()
             variances, off = self._chosen(alone, v, moved)
-            error[alone] = passed_on(*forms, variances, variances, variances, off, off, off)
+            error[alone] = passed_on(*forms, variances, variances, variances, off, off, off, np.True_)
             return error
         series = _product(one, two)
         assert series is not None and one.series is not None and two.series is not None

@@ -46,9 +46,9 @@ MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
 STEEP = 0.999
 # variances and spreads outside count as extreme: their squares would over- or underflow
 SMALL, LARGE = 1e-150, 1e150
-# units of rounding in one kernel, relative to the product of the sizes; where an arc sine multiplies that of its
-# argument by its slope, which is at most 22.4, four times that more
-ULPS, ULPS_ARC_SINE = 16.0, 106.0
+# units of rounding in one kernel: of sums of products, relative to the sizes, of |x|, of x erf(a x), of an arc sine,
+# and of its argument, which the slope of the arc sine multiplies; the slope is at most 22.4, as it is refined beyond
+SUMS, CORNERS, BENDS, ARCS, TURNS, STEEPEST_ARC = 4.0, 10.0, 16.0, 3.0, 2.5, 22.4
 STEEPEST_RAMP = 1.13  # the largest slope of x erf(a x)
 STEP, ROOM = 1e-5, 1.01  # relative steps of derivatives, and what these may lack
 RAMP_SIZE = 1.39  # x erf(a x) has a root mean square up to sqrt(6 / pi) v / sqrt(v + h), h = 1 / (2 a^2)
@@ -74,6 +74,11 @@ class Elementary:
     def jumps(self) -> bool:
         """Whether there is a sign among the sigmoids."""
         return any(h == 0 for _, h in self.sigmoids)
+
+    @property
+    def only_sigmoids(self) -> bool:
+        """Whether there is nothing else."""
+        return bool(self.sigmoids) and not (self.constant or self.at_zero or self.linear or self.ramps)
 
     def offset(self, var: Array) -> Array:
         """The constant, which is the value at 0 where there is no variance."""
@@ -109,6 +114,23 @@ class Elementary:
         size = np.abs(self.offset(var)) + abs(self.linear) * sd
         size = size + sum(abs(a) * sd * _inverse_root(var + h) for a, h in self.sigmoids)
         return np.asarray(size + sum(RAMP_SIZE * abs(a) * var * _inverse_root(var + h) for a, h in self.ramps))
+
+    def rounding(self, var: Array) -> Array:
+        """Numbers whose product for two functions bounds the rounding of their kernel, by Cauchy and Schwarz.
+
+        The logarithm of the slope r / sqrt(1 - r^2) is convex in that of r, and r^2 is at most p p', p = v / (v + h).
+        """
+        corners, bends, arcs = (np.zeros(var.shape) for _ in range(3))
+        for a, h in self.ramps:
+            if h:
+                bends += RAMP_SIZE * abs(a) * var * _inverse_root(var + h)
+            else:
+                corners += abs(a) * np.sqrt(var)
+        for a, h in self.sigmoids:
+            share = np.square(np.sqrt(var) * _inverse_root(var + h))
+            slope = share / np.sqrt(np.maximum((1 - share) * (1 + share), STEEPEST_ARC**-2))
+            arcs += abs(a) * np.sqrt(ARCS * share + TURNS * slope)
+        return np.sqrt(SUMS * self.size(var) ** 2 + CORNERS * corners**2 + BENDS * bends**2 + arcs**2)
 
 
 @lru_cache(maxsize=64)
@@ -165,9 +187,7 @@ def kernel(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array) -> Esti
     Shapes    v, w and cov broadcast to the batch -> batch
     Accuracy  rounding, relative to the product of the sizes, taking the arguments as exact
     """
-    total = values(f, g, v, w, cov)
-    ulps = ULPS_ARC_SINE if f.sigmoids and g.sigmoids else ULPS
-    return Estimate(total, ulps * EPS * (f.size(v) * g.size(w)))
+    return Estimate(values(f, g, v, w, cov), EPS * (f.rounding(v) * g.rounding(w)))
 
 
 def values(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array) -> Array:
@@ -206,16 +226,16 @@ def steepness(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, move
 
 
 def passed_on(
-    f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: Array, other: Array, turned: Array
-) -> Array:
+    f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: Array, other: Array, turned: Array,
+    same: NDArray[np.bool_],
+) -> Array:  # fmt: skip
     """What errors of a law do to a kernel: relative ones of both variances, and of a covariance beside both deviations.
 
-    Equal variances and covariances are those of one variable, which move together.
+    Moments of one variable, which is both where `same` holds, move together.
 
     Shapes    all broadcast to the batch -> batch
     """
-    sides, same = (f, g), (v == w) & (v == cov)
-    if not all(side.sigmoids and not (side.constant or side.at_zero or side.linear or side.ramps) for side in sides):
+    if not (f.only_sigmoids and g.only_sigmoids):
         before, up = values(f, g, v, w, cov), 1 + STEP
         nearer = cov - np.copysign(STEP, cov) * (np.sqrt(v) * np.sqrt(w))
 

@@ -25,8 +25,8 @@ class InitialLaw:
     Members that differ in an `independent` index are independent; `blocks` holds the covariance over the `joint`
     indices for every value of the independent ones.  It is computed when it is read.
 
-    Shapes    mean (*members); blocks (*independent, J, J) with J the number of joint members in C order; error, a bound
-              on the rounding of the blocks, broadcasts to them
+    Shapes    mean (*members); blocks (*independent, J, J) with J the number of joint members in C order; spread (J,) or
+              (1,): products of two of these bound the rounding of the blocks
     """
 
     netsor: Netsor = field(repr=False)
@@ -55,14 +55,12 @@ class InitialLaw:
         if isinstance(initial.cov, Table):
             given = initial.cov.array.reshape(members, members)
             near, error = nearest_semidefinite((given + given.T) / 2)
-            size = _alike(np.sqrt(np.maximum(np.diagonal(given), 0.0)).astype(np.float64))
-            rounded = 2 * unit_roundoff(initial.cov.array) * np.outer(size, size)
-            return near.astype(np.float64), error + rounded if error else np.zeros(())
+            rounded = 2 * unit_roundoff(initial.cov.array) * np.maximum(np.diagonal(given), 0.0)
+            return near.astype(np.float64), np.sqrt(error + rounded) if error else np.zeros(1)
         if initial.data is not None:
             data = initial.data.array
             gram = data @ data.T * (self._variance / data.shape[1])
-            size = _alike(np.sqrt(np.diagonal(gram)))
-            return gram, _rounding(data.shape[1]) * np.outer(size, size)
+            return gram, np.sqrt(_rounding(data.shape[1]) * np.diagonal(gram))
         axes = (*self.independent, *self.joint, *(f"{name}_" for name in self.joint))
         values = index_array(self.netsor, initial.cov, axes)
         blocks = values.reshape(*self.shape, self.shape[-1])
@@ -70,7 +68,7 @@ class InitialLaw:
             for block in blocks.reshape(-1, *blocks.shape[-2:]):
                 if fault := fault_of_covariance(block):
                     raise fail(f"initial vector {initial.name}: cov {fault}", initial.span)
-        return blocks, np.zeros(())
+        return blocks, np.zeros(1)
 
     @property
     def _variance(self) -> float:
@@ -83,8 +81,8 @@ class InitialLaw:
         return self._covariance[0]
 
     @property
-    def error(self) -> NDArray[np.float64]:
-        """A bound on the rounding of the blocks, which broadcasts to them."""
+    def spread(self) -> NDArray[np.float64]:
+        """Numbers for the joint members, or one for all, whose products bound the rounding of the blocks."""
         return self._covariance[1]
 
     @cached_property
@@ -107,17 +105,17 @@ class InitialLaw:
             return values, Open((), np.zeros(()))
         rows = initial.data.array.reshape(*self.netsor.families[initial.name].shape, -1)
         scale = self._variance / rows.shape[-1]
-        size = _alike(np.sqrt(np.square(rows).sum(axis=-1) * scale))
+        size = alike(np.sqrt(np.square(rows).sum(axis=-1) * scale))
         others = tuple(n if n in equal else f"{n}_" for n in initial.indices)
         found = contract(Open((*initial.indices, COORDINATE), rows), Open((*others, COORDINATE), rows), [COORDINATE])
         bound = elementwise(np.multiply, Open(initial.indices, size), Open(others, size))
         return Open(found.axes, found.data * scale), Open(bound.axes, _rounding(rows.shape[-1]) * bound.data)
 
 
-def _alike(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+def alike(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
     """A bound on each of the sizes: the largest for all, on axes of length 1, if no other but zero is much smaller."""
     top = sizes.max(initial=0.0)
-    return np.full((1,) * sizes.ndim, top) if np.all((sizes == 0) | (16 * sizes >= top)) else sizes
+    return np.full((1,) * sizes.ndim, top) if np.all((sizes == 0) | (4 * sizes >= top)) else sizes
 
 
 def _rounding(dim: int) -> float:

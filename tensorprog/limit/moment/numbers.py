@@ -27,7 +27,7 @@ from tensorprog.language.evaluate import (
     union,
 )
 from tensorprog.language.expr import Affine, Expr, Number, Variable, indices_of, variables
-from tensorprog.language.initials import InitialLaw, covariance_size, initial_laws
+from tensorprog.language.initials import InitialLaw, alike, covariance_size, initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range
 from tensorprog.limit.form.definitions import Box, Corrected, indicator, readings
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
@@ -262,11 +262,11 @@ class Numbers(Recursion[Value, IndexedValues]):
         if law.independent and data.size and np.all(data == data[(slice(0, 1),) * len(law.independent)]):
             data, axes = data[(0,) * len(law.independent)], axes[len(law.independent) :]
         # only laws without independent members have errors
-        error = np.broadcast_to(law.error, law.blocks.shape).reshape(data.shape) if law.error.any() else None
         if len(axes) == len(data.shape) == 2 and len(data) >= MANY:
-            errors = np.zeros(len(data)) if error is None else np.diagonal(error)
-            return DeferredPairs(axes, Pairs.of(data, errors))
-        return Value.of(data, axes, error)
+            return DeferredPairs(axes, Pairs.of(data, np.broadcast_to(law.spread**2, len(data))))
+        size = alike(law.spread)  # zero for laws with independent members
+        bound = np.outer(size, size)
+        return Value.of(data, axes, np.broadcast_to(bound, law.blocks.shape).reshape(data.shape) if bound.any() else None)
 
     def initial_mean(self, reference: Variable, ranges: Ranges) -> Value | None:
         """The mean of an initial vector; None where it is zero."""
