@@ -479,7 +479,7 @@ class _Pairs:
             error = np.broadcast_to(both * (degree * size + steepness(*forms, v, w, self.cov, both)), self.cov.shape)
             alone, error = np.broadcast_to(same, error.shape), error.copy()
             variances, off = self._chosen(alone, v, moved)
-            error[alone] = passed_on(*forms, variances, variances, variances, off, off, off, np.True_)
+            error[alone] = passed_on(*forms, variances, variances, variances, off, off, off, np.ones((), bool))
             return error
         series = _product(one, two)
         assert series is not None and one.series is not None and two.series is not None

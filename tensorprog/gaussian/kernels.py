@@ -95,18 +95,27 @@ class Elementary:
         )
 
     def slopes(self, var: Array, steep: float) -> tuple[Array, Array]:
-        """Bounds on E f'(X)^2 and E (X f'(X))^2; signs count with the slope of their kernel, `steep` that of its arc
-        sine.
+        """Bounds for two variables of the same law: E f'(X) f'(Y), and what the variances do at a fixed covariance.
+
+        The latter is that of (v d/dv + w d/dw) E f(X) f(Y), as products of numbers for both variables bound it; signs
+        count with the slope of their kernel, `steep` that of its arc sine.  A linear function has none.
         """
-        positive, root = np.where(var > 0, var, 1.0), np.sqrt(var)
-        even, moved = np.full(var.shape, abs(self.linear)), abs(self.linear) * root
-        jumps, odd = sum(abs(a) for a, h in self.sigmoids if not h), sum(STEEPEST_RAMP * abs(a) for a, _ in self.ramps)
+        even, odd, moved = np.full(var.shape, abs(self.linear)), 0.0, np.zeros(var.shape)
         for a, h in self.sigmoids:
-            if h:
-                even += MEAN_ABS * abs(a) / (np.sqrt(h) * (1 + 2 * var / h) ** 0.25)
-                moved += abs(a) * np.minimum(MEAN_ABS * np.exp(-0.5), MEAN_ABS * root / np.sqrt(h))
-        even += MEAN_ABS * jumps * np.sqrt(steep / positive)
-        return np.asarray(even**2 + odd**2), np.asarray(moved**2 + odd**2 * var)
+            slope = 2 / np.pi / np.sqrt(h * (2 * var + h)) if h else 2 / np.pi * steep / np.where(var > 0, var, 1.0)
+            even += abs(a) * np.sqrt(slope)
+            moved += abs(a) * np.sqrt(var * slope)
+        bent = any(h for _, h in self.ramps)
+        for a, h in self.ramps:
+            odd += abs(a) * (STEEPEST_RAMP if h else 1.0)
+            moved += (
+                abs(a) * np.sqrt(var * (STEEPEST_RAMP**2 + RAMP_SIZE**2 / 2))
+                if bent
+                else MEAN_ABS * abs(a) * np.sqrt(var)
+            )
+        if (self.sigmoids and self.linear) or (self.ramps and self.constant):  # covariances of these
+            moved += self.size(var)
+        return np.asarray(even**2 + odd**2), moved**2
 
     def size(self, var: Array) -> Array:
         """A bound on sqrt(E f(X)^2) that is at most a small multiple of it, unless summands cancel."""

@@ -8,10 +8,12 @@ inequality of Cauchy and Schwarz, as the diagonal K bounds the entries:
     |K[i, j]| <= sqrt(K[i, i] K[j, j])        |error of K[i, j]| <= sqrt(E[i] E[j])
 
 Sums and products of such matrices, and E f(X) f(Y) as a function of the covariances, are such matrices again, and sums
-and products of estimates K +- E give their bounds.  Of the latter, with r the largest relative error of a variance, and
-as the derivative by the covariance is E f'(X) f'(Y),
+and products of estimates K +- E give their bounds.  Of the latter, as the derivative by the covariance is
+E f'(X) f'(Y), and that by a variance is E f''(X) f(Y) / 2, with r the largest relative error of a variance,
 
-    E' = (E + r K) E f'(X)^2 + r (E (X f'(X))^2 + E f(X)^2) / 2 + rounding
+    E' = E E f'(X)^2 + r M + rounding        |v E f''(X) f(Y) + w E f(X) f''(Y)| / 2 <= sqrt(M[i] M[j])
+
+With a_k the Hermite coefficients of f(X), M is at most half the sum of (k + 2) a_{k + 2}^2 + (k + 1) a_k^2.
 
 Of variables of equal law E f(X) f(Y) is a power series in their correlation whose coefficients are not negative.  So
 a bound on all correlations gives one on those of f(X) and f(Y), by the same inequality, before any of them is known,
@@ -155,9 +157,8 @@ class Pairs:
         found = self._by_series(plain) if forms is None else self._closed(forms)
         if found is None:
             return None
-        value, growth, slope, turned = found.value, found.growth, found.slope, found.turned
-        moved = relative.max(initial=0.0)
-        passed = (self.bounds.error + moved * var) * slope + moved * (turned + value) / 2
+        value, growth = found.value, found.growth
+        passed = self.bounds.error * found.slope + relative.max(initial=0.0) * found.moved
         diagonal, bounds = (Estimate(value, found.rounding + each) for each in (relative * growth, passed))
 
         def tile(rows: slice, columns: slice, known: dict[int, Array]) -> Array:
@@ -212,9 +213,9 @@ class Pairs:
             return found
 
         value, coefficients, weights = series.norm**2, series.coefficients, (near**order)[:, None]
-        turned = order[:, None] * coefficients
-        turned[:-2] += np.sqrt((order[:-2] + 1) * (order[:-2] + 2))[:, None] * coefficients[2:]
         slope = (order[1:, None] * weights[:-1] * coefficients[1:] ** 2).sum(axis=0) / var
+        moved = ((order + 1)[:, None] * weights * coefficients**2).sum(axis=0) / 2
+        moved += (order[2:, None] * weights[:-2] * coefficients[2:] ** 2).sum(axis=0) / 2
         uneven = 2 * np.max(series.rough / np.where(series.norm > 0, series.norm, 1.0), initial=0.0)
         rounding = value * (LEFT + uneven) + 8 * EPS * series.steep**2
         rounding += np.minimum(series.tail**2 * near ** len(order), ENOUGH**2 * value)
@@ -224,7 +225,7 @@ class Pairs:
         parts = np.concatenate([coefficients, series.tail[None]]) ** 2
         return _Map(
             value, rounding, lambda near: near ** np.arange(len(parts)) @ parts, growth, slope,
-            (weights * turned**2).sum(axis=0), entries,
+            moved, entries,
         )  # fmt: skip
 
     def _above(self, reach: Array) -> tuple[Places, Places, float]:
@@ -240,8 +241,8 @@ class Pairs:
 
 
 class _Map(NamedTuple):
-    """E f(X)^2 and its rounding; E f(X) f(Y) for Y like X at a correlation; dE f(X)^2 / d log var, E f'(X)^2 and
-    E (X f'(X))^2; tiles from covariances.
+    """E f(X)^2 and its rounding; E f(X) f(Y) for Y like X at a correlation; dE f(X)^2 / d log var, E f'(X) f'(Y) and
+    what variances do to E f(X) f(Y) at a fixed covariance; tiles from covariances.
     """
 
     value: Array
@@ -249,5 +250,5 @@ class _Map(NamedTuple):
     at: Callable[[float], Array]
     growth: Array
     slope: Array
-    turned: Array
+    moved: Array
     entries: Callable[[slice, slice, Array], Array]

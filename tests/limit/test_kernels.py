@@ -179,3 +179,30 @@ def test_many_inputs_are_like_few(function: str, tmp_path: Path) -> None:
     apart = np.abs(np.asarray(found[0])[:8, :8] - np.asarray(found[1]))
     assert np.all(apart <= found[0].error + found[1].error)
     assert found[0].error < 1e-11
+
+
+def layers_in_extended_precision(function: str, inputs: Array, bias: float = BIAS) -> NDArray[np.longdouble]:
+    """The recursion for relu (Cho & Saul 2009) and erf (Williams 1998), with 19 digits."""
+    x, pi = inputs.astype(np.longdouble), 4 * np.arctan(np.longdouble(1))
+    k = WEIGHT * (x @ x.T) / x.shape[1] + bias
+    for _ in range(DEPTH):
+        v, w = np.diag(k)[:, None], np.diag(k)
+        if function == "erf(z)":
+            rest = (1 + 2 * v) * (1 + 2 * w) - 4 * k * k
+            k = 2 / pi * np.arctan2(2 * k, np.sqrt(np.where(np.eye(len(k)), 1 + 4 * v, rest)))
+        else:
+            s = np.sqrt(np.where(np.eye(len(k)), 0, np.maximum(v * w - k * k, 0)))
+            k = (s + k * (pi - np.arctan2(s, k))) / (2 * pi)
+        k = WEIGHT * k + bias
+    return k
+
+
+@pytest.mark.parametrize("function", ["relu(z)", "erf(z)"])
+@pytest.mark.parametrize("count", [20, 150])
+def test_errors_of_several_layers_are_not_much_too_large(tmp_path: Path, function: str, count: int) -> None:
+    rng = np.random.default_rng(0)
+    inputs = rng.standard_normal((count, 32)) * rng.uniform(0.3, 2.0, (count, 1))
+    value, error = network(tmp_path, inputs, function).cov("f", with_error=True)
+    off = np.abs(np.asarray(value) - layers_in_extended_precision(function, inputs))
+    assert np.all(off <= error)
+    assert off.max() >= np.max(error) / 100

@@ -266,7 +266,9 @@ class Numbers(Recursion[Value, IndexedValues]):
             return DeferredPairs(axes, Pairs.of(data, np.broadcast_to(law.spread**2, len(data))))
         size = alike(law.spread)  # zero for laws with independent members
         bound = np.outer(size, size)
-        return Value.of(data, axes, np.broadcast_to(bound, law.blocks.shape).reshape(data.shape) if bound.any() else None)
+        return Value.of(
+            data, axes, np.broadcast_to(bound, law.blocks.shape).reshape(data.shape) if bound.any() else None
+        )
 
     def initial_mean(self, reference: Variable, ranges: Ranges) -> Value | None:
         """The mean of an initial vector; None where it is zero."""
