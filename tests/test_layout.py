@@ -56,7 +56,7 @@ HOMES = {
     "latex2mathml": ("blocks.html",),
     "rich": ("show.terminal",),
     "threadpoolctl": ("finite",),
-    "numba": ("finite",),
+    "numba": ("finite", "gaussian"),
     "sympy": ("language.atoms", "limit"),
     "distributed": ("jobs.cli",),
     "xarray": ("jobs.sweeps",),

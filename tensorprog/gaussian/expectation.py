@@ -132,7 +132,14 @@ def _closed(
     """
     one, two, (v, w) = elementary(f), elementary(g), (each.value for each in law[2:])
     shape = np.broadcast_shapes(v.shape, w.shape, c.value.shape)
-    if one is None or two is None or not shape or math.prod(shape) > MANY or _diagonal(shape, pairs).size > 1:
+    if (
+        one is None
+        or two is None
+        or not one.meets(two)
+        or not shape
+        or math.prod(shape) > MANY
+        or _diagonal(shape, pairs).size > 1
+    ):
         return None
     if not (ordinary(v) and ordinary(w)) or any(m.value.any() or m.error.any() for m in law[:2]):
         return None
@@ -459,9 +466,8 @@ class _Pairs:
     @cached_property
     def _elementary(self) -> tuple[Elementary, Elementary] | None:
         """Both functions as closed forms want them, at means 0."""
-        if self.one.closed is None or self.two.closed is None:
-            return None
-        return self.one.closed, self.two.closed
+        one, two = self.one.closed, self.two.closed
+        return None if one is None or two is None or not one.meets(two) else (one, two)
 
     def _passed_on(self, turned: Array, moved: Array, same: Mask, slopes: Array | None) -> Array:
         """What errors of the law do to first order; those of one variable move its variance alone."""

@@ -1,12 +1,15 @@
-"""E f(X) g(Y) at zero means for f, g built of 1, x, |x|, sign(x), erf(a x) and x erf(a x): arc-cosine, arcsine kernels.
+"""E f(X) g(Y) at zero means for f, g built of 1, x, |x|, sign(x), erf(a x), x erf(a x) and exp(-(a x)^2).
 
-These are the functions whose `Atom.terms` are such: relu, abs, step, sign, erf, gelu; tanh and its like go to `series`.
+These are the functions whose `Atom.terms` are such: relu, abs, step, sign, erf, gelu, and derivatives of most of them;
+tanh and its like go to `series`, and so do sums of x erf(a x) and exp(-(b x)^2).  Compiled code does tiles of pairs
+where `fast` has started it.
 
     E |X| |Y|                        = (2 / pi) sd sd' (s + rho asin rho)                    Cho & Saul 2009, n = 1
     E sign(X + dX) sign(Y + dY)      = (2 / pi) asin(c / sqrt((v + h) (v' + h')))            Sheppard 1899
     E Y sign(X + dX)                 = c sqrt(2 / pi) / sqrt(v + h)
     E X sign(X + dX) Y sign(Y + dY)  = (2 / pi) S S' (r asin r + (p p' + r^2 (1 - p - p')) / sqrt(1 - r^2))
     E X sign(X + dX)                 = sqrt(2 / pi) v / sqrt(v + h)
+    E exp(-X^2 / (2 h)) exp(-Y^2 / (2 h')) = sqrt(h h') / (S S' sqrt(1 - r^2))
 
 with dX ~ N(0, h) independent, S^2 = v + h, p = v / (v + h) and r = c / (S S'); erf(a x) is the mean of sign(x + dX)
 for h = 1 / (2 a^2), which turns Sheppard's formula into Williams' (1998). The last but one is Stein's lemma,
@@ -19,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,7 +63,7 @@ CORRELATION_SLACK = 1e-6
 
 @dataclass(frozen=True)
 class Elementary:
-    """constant + linear x + sum of amplitude * erf(x / sqrt(2 h)) + sum of amplitude * x erf(x / sqrt(2 h)).
+    """constant + linear x + sums of amplitude * erf(x / sqrt(2 h)), * x erf(x / sqrt(2 h)) and * exp(-x^2 / (2 h)).
 
     A spread h = 0 means sign(x) and |x|; `at_zero` is the constant at 0, where a step counts as 0 at its own place.
     """
@@ -69,6 +73,7 @@ class Elementary:
     linear: float
     sigmoids: tuple[tuple[float, float], ...]  # amplitude, spread
     ramps: tuple[tuple[float, float], ...]
+    bells: tuple[tuple[float, float], ...] = ()  # none beside ramps
 
     @property
     def jumps(self) -> bool:
@@ -78,7 +83,11 @@ class Elementary:
     @property
     def only_sigmoids(self) -> bool:
         """Whether there is nothing else."""
-        return bool(self.sigmoids) and not (self.constant or self.at_zero or self.linear or self.ramps)
+        return bool(self.sigmoids) and not (self.constant or self.at_zero or self.linear or self.ramps or self.bells)
+
+    def meets(self, other: Elementary) -> bool:
+        """Whether products of both have closed forms: not those of x erf(a x) and exp(-(b x)^2)."""
+        return not ((self.ramps and other.bells) or (self.bells and other.ramps))
 
     def offset(self, var: Array) -> Array:
         """The constant, which is the value at 0 where there is no variance."""
@@ -90,9 +99,8 @@ class Elementary:
 
     def mean(self, var: Array) -> Array:
         """E f(X) but for the constant."""
-        return np.asarray(
-            sum((MEAN_ABS * a * var * _inverse_root(var + h) for a, h in self.ramps), np.zeros(var.shape))
-        )
+        found = sum((MEAN_ABS * a * var * _inverse_root(var + h) for a, h in self.ramps), np.zeros(var.shape))
+        return np.asarray(sum((a * np.sqrt(h / (var + h)) for a, h in self.bells), found))
 
     def slopes(self, var: Array, steep: float) -> tuple[Array, Array]:
         """Bounds for two variables of the same law: E f'(X) f'(Y), and what the variances do at a fixed covariance.
@@ -113,7 +121,11 @@ class Elementary:
                 if bent
                 else MEAN_ABS * abs(a) * np.sqrt(var)
             )
-        if (self.sigmoids and self.linear) or (self.ramps and self.constant):  # covariances of these
+        for a, h in self.bells:
+            odds, norm = var / h, 1 / np.sqrt(1 + 2 * var / h)
+            even += abs(a) * np.sqrt(odds * norm**3 / h)
+            moved += abs(a) * np.sqrt((np.square(odds) + 1) / 2 * norm)
+        if (self.sigmoids and self.linear) or ((self.ramps or self.bells) and self.constant):  # covariances of these
             moved += self.size(var)
         return np.asarray(even**2 + odd**2), moved**2
 
@@ -122,6 +134,7 @@ class Elementary:
         sd = np.sqrt(var)
         size = np.abs(self.offset(var)) + abs(self.linear) * sd
         size = size + sum(abs(a) * sd * _inverse_root(var + h) for a, h in self.sigmoids)
+        size = size + sum(abs(a) / (1 + 2 * var / h) ** 0.25 for a, h in self.bells)
         return np.asarray(size + sum(RAMP_SIZE * abs(a) * var * _inverse_root(var + h) for a, h in self.ramps))
 
     def rounding(self, var: Array) -> Array:
@@ -139,6 +152,8 @@ class Elementary:
             share = np.square(np.sqrt(var) * _inverse_root(var + h))
             slope = share / np.sqrt(np.maximum((1 - share) * (1 + share), STEEPEST_ARC**-2))
             arcs += abs(a) * np.sqrt(ARCS * share + TURNS * slope)
+        for a, h in self.bells:  # 1 - r^2 has relative errors that are 1 + v / h times rounding at most
+            bends += abs(a) * (1 + var / h) ** 0.5 / (1 + 2 * var / h) ** 0.25
         return np.sqrt(SUMS * self.size(var) ** 2 + CORNERS * corners**2 + BENDS * bends**2 + arcs**2)
 
 
@@ -150,9 +165,10 @@ def elementary(f: RealFunction) -> Elementary | None:
     constant = at_zero = linear = 0.0
     sigmoids: dict[float, float] = {}
     ramps: dict[float, float] = {}
+    bells: dict[float, float] = {}
     for term in f.terms:
         numbers = _numbers(term)
-        if numbers is None or term.power > 1 or term.kind not in ("one", "step", "erf"):
+        if numbers is None or term.power > 1 or term.kind not in ("one", "step", "erf", "gaussian"):
             return None
         amplitude, scale = numbers
         if term.kind == "one":
@@ -162,18 +178,22 @@ def elementary(f: RealFunction) -> Elementary | None:
                 else (constant + amplitude, at_zero + amplitude, linear)
             )
             continue
-        if scale == 0:
+        if scale == 0 and term.kind != "gaussian":
             continue  # step(0) = erf(0) = 0
         found, spread = ramps if term.power else sigmoids, 0.0
         if term.kind == "step":
             linear, constant = linear + term.power * amplitude / 2, constant + (1 - term.power) * amplitude / 2
             amplitude /= 2
-        elif SMALL < scale * scale < LARGE:
-            spread = 0.5 / (scale * scale)
-        else:
+        elif not SMALL < scale * scale < LARGE or (term.kind == "gaussian" and term.power):
             return None
+        elif term.kind == "gaussian":
+            found, spread, scale = bells, 1 / (scale * scale), 1.0
+        else:
+            spread = 0.5 / (scale * scale)
         found[spread] = found.get(spread, 0.0) + float(np.sign(scale)) * amplitude
-    bends = (tuple((a, h) for h, a in found.items() if a) for found in (sigmoids, ramps))
+    if ramps and bells:
+        return None
+    bends = (tuple((a, h) for h, a in found.items() if a) for found in (sigmoids, ramps, bells))
     return Elementary(constant, at_zero, linear, *bends)
 
 
@@ -199,19 +219,14 @@ def kernel(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array) -> Esti
     return Estimate(values(f, g, v, w, cov), EPS * (f.rounding(v) * g.rounding(w)))
 
 
-def values(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array) -> Array:
-    """The numbers of a kernel, without their errors."""
+def values(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, compiled: ModuleType | None = None) -> Array:
+    """The numbers of a kernel, without their errors; by compiled passes for v (n, 1), w (1, m) and cov (n, m)."""
     total = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape))
     # in an order that does not depend on which function comes first, so that both orders round alike
-    for (a, h), (b, k) in sorted(product(f.ramps, g.ramps), key=sorted):
-        found = _of_ramps(v, w, cov, h, k)
-        found *= np.sqrt(v + h) * np.sqrt(w + k)
-        found *= MEAN_ABS**2 * (a * b)
-        total += found
-    for (a, h), (b, k) in sorted(product(f.sigmoids, g.sigmoids), key=sorted):
-        found = _arc_sine(v, w, cov, h, k)
-        found *= 2 / np.pi * (a * b)
-        total += found
+    for add, first, second in ((_add_ramps, f.ramps, g.ramps), (_add_arc_sines, f.sigmoids, g.sigmoids),
+                               (_add_bells, f.bells, g.bells)):  # fmt: skip
+        for (a, h), (b, k) in sorted(product(first, second), key=sorted):
+            add(total, a * b, (v, w, cov, h, k), compiled)
     if (f.linear and g.sigmoids) or (g.linear and f.sigmoids):
         total += cov * (f.linear * g.linear + (f.linear * g.tilt(w) + g.linear * f.tilt(v)))
     elif f.linear and g.linear:
@@ -231,6 +246,9 @@ def steepness(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, move
     for (a, h), (b, k) in product(f.sigmoids, g.sigmoids):
         rho, square, _ = _correlated(v, w, cov, h, k)
         total += 2 / np.pi * abs(a * b * rho) / np.maximum(np.sqrt(square), np.sqrt(moved) + SMALL)
+    for (a, h), (b, k) in product(f.bells, g.bells):
+        rho, square, size = _of_bells((v, w, cov, h, k))
+        total += abs(a * b) * (h * k) ** 0.5 * size * (1 + np.square(rho)) / square**1.5
     return total
 
 
@@ -275,30 +293,47 @@ def _correlated(v: Array, w: Array, cov: Array, h: float, k: float) -> tuple[Arr
     return rho, square, np.asarray(np.arcsin(rho))
 
 
-def _of_ramps(v: Array, w: Array, cov: Array, h: float, k: float) -> Array:
-    """r asin r + (p q + r^2 (1 - p - q)) / s with s^2 = 1 - r^2, for r^2 <= p q.
+_Law = tuple[Array, Array, Array, float, float]  # variances and covariance of X and Y, variances of dX and dY
+
+
+def _add_ramps(total: Array, weight: float, law: _Law, compiled: ModuleType | None) -> None:
+    """r asin r + (p q + r^2 (1 - p - q)) / s with s^2 = 1 - r^2, for r^2 <= p q, times sizes.
 
     With t = p + q - 1 the dividend is t s^2 + (1 - p) (1 - q), and p q - t r^2: of both all summands are positive,
     for t > 0 and for t < 0. The derivative by r is bounded, so that its rounding costs little anywhere, provided
     that s belongs to the same rounded r.
     """
+    v, w, cov, h, k = law
+    weight, sizes = MEAN_ABS**2 * weight, (np.sqrt(v + h), np.sqrt(w + k))
+    if compiled is not None:
+        vectors = (*_inverse_roots(law), *_shares(v, h), *_shares(w, k), *sizes)
+        compiled.add_ramps(*map(np.ravel, vectors), weight, np.ascontiguousarray(cov), total)
+        return
     rho, square, angle = _correlated(v, w, cov, h, k)
+    angle *= rho
     if not h and not k:
-        angle *= rho
         angle += np.sqrt(square)
-        return angle
-    p, q = v / np.maximum(v + h, SMALL), w / np.maximum(w + k, SMALL)
-    rest, other = (np.where(a > 0, m / np.maximum(a + m, SMALL), float(m > 0)) for a, m in ((v, h), (w, k)))
-    tilt = np.minimum(p, q) - np.minimum(rest, other)
-    top = np.maximum(tilt, 0.0) * square - np.minimum(tilt, 0.0) * np.square(rho) + np.minimum(rest * other, p * q)
-    return np.asarray(top / np.maximum(np.sqrt(square), EPS) + rho * angle)
+    else:
+        (p, rest), (q, other) = _shares(v, h), _shares(w, k)
+        tilt = np.minimum(p, q) - np.minimum(rest, other)
+        top = np.maximum(tilt, 0.0) * square - np.minimum(tilt, 0.0) * np.square(rho) + np.minimum(rest * other, p * q)
+        angle += top / np.maximum(np.sqrt(square), EPS)
+    angle *= sizes[0] * sizes[1]
+    angle *= weight
+    total += angle
 
 
-def _arc_sine(v: Array, w: Array, cov: Array, h: float, k: float) -> Array:
-    """asin r: d asin = d r / s, so that small s are refined.
+def _add_arc_sines(total: Array, weight: float, law: _Law, compiled: ModuleType | None) -> None:
+    """2 / pi asin r: d asin = d r / s, so that small s are refined.
 
     With r, s of X and Y themselves, the tangent of the angle is r / sqrt(s^2 + p + q + p q), p = h / v, q = k / w.
     """
+    v, w, cov, h, k = law
+    weight *= 2 / np.pi
+    if compiled is not None:
+        sides = map(np.ravel, _inverse_roots(law))
+        if not compiled.add_arc_sines(*sides, weight, 1 - STEEP**2, np.ascontiguousarray(cov), total):
+            return
     _, square, angle = _correlated(v, w, cov, h, k)
     steep = square < 1 - STEEP**2
     if steep.any():
@@ -306,7 +341,44 @@ def _arc_sine(v: Array, w: Array, cov: Array, h: float, k: float) -> Array:
         r, s = correlation(v, w, cov, np.inf)  # beyond 1 counts as 1
         p, q = h / v, k / w
         angle[steep] = np.arctan2(r, np.sqrt(s**2 + (p + q + p * q)))
-    return angle
+    angle *= weight
+    if compiled is None:
+        total += angle
+    else:
+        total[steep] += angle[steep]
+
+
+def _add_bells(total: Array, weight: float, law: _Law, compiled: ModuleType | None) -> None:
+    """sqrt(h k) / (S S' sqrt(1 - r^2))."""
+    v, w, cov, h, k = law
+    weight *= (h * k) ** 0.5
+    if compiled is None:
+        _, square, size = _of_bells(law)
+        total += weight * size / np.sqrt(square)
+    else:
+        vectors = map(np.ravel, (*_inverse_roots(law), _shares(v, h)[1], _shares(w, k)[1]))
+        compiled.add_bells(*vectors, weight, np.ascontiguousarray(cov), total)
+
+
+def _of_bells(law: _Law) -> tuple[Array, Array, Array]:
+    """r, 1 - r^2, which is at least 1 - p q, and 1 / (S S')."""
+    v, w, cov, h, k = law
+    one, two = _inverse_roots(law)
+    size, rest, other = one * two, _shares(v, h)[1], _shares(w, k)[1]
+    rho = size * cov
+    return rho, np.maximum((1 - rho) * (1 + rho), rest + other - rest * other), size
+
+
+def _shares(var: Array, spread: float) -> tuple[Array, Array]:
+    """p = v / (v + h), and 1 - p without cancellation; both 0 without variance and spread."""
+    whole = np.maximum(var + spread, SMALL)
+    return var / whole, np.where(var > 0, spread / whole, float(spread > 0))
+
+
+def _inverse_roots(law: _Law) -> tuple[Array, Array]:
+    """1 / S and 1 / S'."""
+    v, w, _, h, k = law
+    return _inverse_root(v + h), _inverse_root(w + k)
 
 
 def _inverse_root(values: Array) -> Array:

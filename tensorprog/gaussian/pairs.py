@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.expectation import cross, without_batch
+from tensorprog.gaussian.fast import passes, prepare
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.kernels import Elementary, elementary, kernel, ordinary, values
 from tensorprog.gaussian.series import ENOUGH, LEFT, ProductSeries, hermite_series
@@ -99,6 +100,7 @@ class Pairs:
         count = len(self.diagonal.value)
         value = np.empty((count, count))
         cuts = [slice(start, start + SIDE) for start in range(0, count, SIDE)]
+        prepare((self.depth + 1) * count**2 / 2)
 
         def fill(place: tuple[slice, slice]) -> None:
             with np.errstate(all="ignore"):
@@ -177,7 +179,7 @@ class Pairs:
             return None
 
         def entries(rows: slice, columns: slice, cov: Array) -> Array:
-            return values(f, f, var[rows, None], var[None, columns], cov)
+            return values(f, f, var[rows, None], var[None, columns], cov, passes())
 
         one, more = kernel(f, f, var, var, var), var * (1 + STEP)
         growth = np.abs(values(f, f, more, more, more) - one.value) / STEP
@@ -207,7 +209,7 @@ class Pairs:
 
         def entries(rows: slice, columns: slice, cov: Array) -> Array:
             rho = np.clip(cov * (inverse[rows, None] * inverse[columns]), -1.0, 1.0)
-            found = terms.values(places[rows, None], places[None, columns], rho)[0]
+            found = terms.values(places[rows, None], places[None, columns], rho, compiled=passes())[0]
             at = np.isin(first, places[rows]) & np.isin(second, places[columns])
             found[first[at] - rows.start, second[at] - columns.start] = exact.value[at]
             return found

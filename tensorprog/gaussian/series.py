@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -268,12 +269,22 @@ class ProductSeries:
             error[far] += tail[far] * size[far] ** self.order
         return Estimate(value, error), slopes
 
-    def values(self, first: Places, second: Places, rho: Array, slopes: bool = False) -> tuple[Array, Array]:
-        """The values alone, or with derivatives."""
+    def values(
+        self, first: Places, second: Places, rho: Array, slopes: bool = False, compiled: ModuleType | None = None
+    ) -> tuple[Array, Array]:
+        """The values alone, or with derivatives; compiled, the values of a tile.
+
+        Shapes    as `at`; first (n, 1), second (1, m) and rho (n, m) for a compiled pass
+        """
         size = np.abs(rho)
         seen = np.sort(size.ravel()[:: 1 + size.size // SEEN])
         most = seen[int(MOST * (seen.size - 1))] if seen.size else 0.0
         order = 1 + min(int(np.searchsorted(self.reach, most)), self.order - 1)
+        if compiled is not None:
+            value, sides = np.empty(rho.shape), ((self.f, first), (self.g, second))
+            coefficients = (np.ascontiguousarray(side.coefficients[:, at.ravel()]) for side, at in sides)
+            compiled.sums(*coefficients, order, self.first, self.step, self.reach[order - 1], rho, value)
+            return value, value
         value, rise = self._sums(first, second, rho, order, slopes)
         far = size > self.reach[order - 1]
         if order < self.order and far.any():

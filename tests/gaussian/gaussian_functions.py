@@ -45,6 +45,7 @@ FUNCTIONS = {
     ),
     "erf": RealFunction(special.erf, NONE, POINT, -1, (Term(1.0, 0, "erf"),)),
     "gelu": RealFunction(lambda x: x * special.ndtr(x), NONE, POINT, 0, (Term(0.5, 1), Term(0.5, 1, "erf", ROOT))),
+    "bell": RealFunction(lambda x: np.exp(-x * x), NONE, POINT, 1, (Term(1.0, 0, "gaussian", np.sqrt(2.0)),)),
     "sin": RealFunction(
         lambda x: np.sin(2 * x + 0.25), NONE, np.array([[0.0, 0.5]]), 0, (Term(1.0, 0, "sin", 2.0, 0.25),)
     ),

@@ -52,7 +52,7 @@ def test_two_hundred_pairs_against_nineteen_digits(name):
     assert max(off) >= 0.01  # and the error is not a hundred times too large
 
 
-@pytest.mark.parametrize("name", ["relu", "abs", "erf", "gelu", "tanh", "cube"])
+@pytest.mark.parametrize("name", ["relu", "abs", "erf", "gelu", "tanh", "cube", "bell"])
 def test_matrices_meet_pairs_of_variables(name):
     f = FUNCTIONS[name]
     k = gram(2 * SIDE + 30)
@@ -68,7 +68,7 @@ def test_matrices_meet_pairs_of_variables(name):
     assert np.max(found.estimate.error / np.sqrt(np.outer(np.diag(other.value), np.diag(other.value)))) < 1e-11
 
 
-@pytest.mark.parametrize("name", ["relu", "erf", "tanh", "gelu"])
+@pytest.mark.parametrize("name", ["relu", "erf", "tanh", "gelu", "bell"])
 def test_errors_of_matrices_are_passed_on(name):
     f, k = FUNCTIONS[name], gram(120)
     noise = np.random.default_rng(3).standard_normal((120, 400))

@@ -1,0 +1,85 @@
+"""Compiled passes over tiles of pairs: the numbers of numpy, within the errors stated."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from gaussian_functions import FUNCTIONS
+from test_arc_kernels import ELEMENTARY, gram
+
+from tensorprog.gaussian import fast
+from tensorprog.gaussian.kernels import elementary, kernel, values
+from tensorprog.gaussian.pairs import SIDE, Pairs
+
+needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="the extra `fast` is not installed")
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test starts as a process does, and leaves no trace."""
+    for name, value in (("_compiled", None), ("_tried", False), ("_asked", 0.0)):
+        monkeypatch.setattr(fast, name, value)
+    monkeypatch.delenv("TENSORPROG_FAST", raising=False)
+
+
+@pytest.fixture
+def started(fresh: None) -> None:
+    fast.prepare(np.inf)
+    assert fast.passes() is not None
+
+
+@needs_numba
+@pytest.mark.parametrize("name", ELEMENTARY)
+def test_closed_forms_of_tiles(started: None, name: str) -> None:
+    f, rng = elementary(ELEMENTARY[name]), np.random.default_rng(0)
+    assert f is not None
+    v, w = rng.uniform(0.2, 3.0, 37)[:, None] ** 6, rng.uniform(0.2, 3.0, 45) ** 6
+    v[5], w[7] = 0.0, 0.0
+    near = np.array([0.0, 1.0, -1.0, 1 - 1e-15, 1 - 1e-9, 1e-5 - 1, 0.9995, 0.5, -0.999])
+    rho = np.concatenate([rng.uniform(-1, 1, (37, 36)), np.resize(near, (37, 9))], axis=1)
+    cov = rho * np.sqrt(v) * np.sqrt(w)
+    usual = kernel(f, f, v, w, cov)
+    found = values(f, f, v, w[None], cov, fast.passes())
+    assert np.all(np.abs(found - usual.value) <= usual.error)
+
+
+@needs_numba
+@pytest.mark.parametrize("name", ["relu", "erf", "gelu", "tanh", "softplus"])
+def test_matrices(started: None, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    k = gram(SIDE + 70)
+    k[3] = k[:, 3] = k[4]
+    k[3, 3] = k[3, 4] = k[4, 4]  # one input twice
+
+    def matrix() -> Pairs:
+        found = Pairs.of(k, np.zeros(len(k))).under(FUNCTIONS[name])
+        assert found is not None
+        return found
+
+    one = matrix().estimate
+    monkeypatch.setattr(fast, "_compiled", None)
+    two = matrix().estimate
+    assert np.all(np.abs(one.value - two.value) <= two.error)
+    assert np.array_equal(one.value, one.value.T)
+
+
+def test_small_matrices_do_not_start_numba() -> None:
+    fast.prepare(1e6)
+    assert fast.passes() is None
+    assert not fast._tried
+
+
+@pytest.mark.parametrize(
+    ("before", "off"),
+    [("", {"NUMBA_DISABLE_JIT": "1"}), ("", {"TENSORPROG_FAST": "0"}), ("import sys; sys.modules['numba'] = None", {})],
+)
+def test_without_numba_numpy_computes(before: str, off: dict[str, str]) -> None:
+    code = f"{before}\nfrom tensorprog.gaussian import fast; fast.prepare(1e12); print(fast.passes())"
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | off, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "None"
