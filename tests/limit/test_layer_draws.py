@@ -10,6 +10,8 @@ from scipy.linalg import block_diag
 
 import tensorprog as tp
 from tensorprog import Law
+from tensorprog.limit.draw.draws import Draws
+from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 from tests.reading import loads
 from tests.stated import STATED
 
@@ -125,3 +127,35 @@ def test_draws_behind_layers_do_not_depend_on_how_many_there_are() -> None:
     many = law.sample(9000, seed=3)["y"]
     for size in (1, 1500, 5000):
         assert np.array_equal(law.sample(size, seed=3)["y"], many[:size])
+
+
+MANY = """
+program: many
+indices: {a: 6, b: 9, i: 2, c: 3, d: 2}
+initial: {"x[b,i]": {mean: 0, cov: "0.5**abs(i - i_)"}, e: {mean: 0, cov: 2}}
+weights: {"Q[a]": 1, "K[a]": "1 + a"}
+body:
+  - l[a]     = MatMul(K[a], e)
+  - q[a,i]   = MatMul(Q[a], x[a,i])
+  - k[a,i]   = MatMul(K[a], x[a,i])
+  - m[a,c]   = MatMul(Q[a], x[a + c,0])
+  - w[d]     = MatMul(Q[d], x[d + 1,0])
+  - p[a,i]   = Dot(q[a,i], k[a,i])
+  - r[a,c]   = Dot(m[a,c], l[a])
+  - t[d]     = Dot(w[d], l[d])
+  - y[a]     = Nonlin(sum[i](tanh(p[a,i]) * x[a,i]) + sum[c](r[a,c] * x[a,0]) + sum[d](t[d]) * x[a,0])
+outputs: [y]
+"""
+
+
+def test_weight_members_that_read_the_same_covariances_share_a_factor() -> None:
+    recursion = NumericRecursion(loads(MANY))
+    draws = Draws(recursion, ["p", "r", "t"])
+    given = draws.at(np.zeros((1, draws.dim)))
+    for weight, stop, kinds in (("Q", 6, 2), ("Q", 5, 1), ("K", 3, 6)):
+        members = np.arange(6)
+        own, kind = given._kinds(weight, members, stop, operands=True)
+        each = [given._covariances(weight, member, stop, True)[0] for member in members]
+        assert len(own) == kinds
+        for member in members:
+            np.testing.assert_array_equal(each[own[kind[member]]], each[member])

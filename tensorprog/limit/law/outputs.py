@@ -126,7 +126,8 @@ class Outputs:
             return (*both, source.mean(found, 0), source.cov(found, 0, 0)) if whole else both
 
         def reduce(*arrays: Array) -> tuple[Array, ...]:
-            return (*arrays[:-2], *_seconds((*members, *members), arrays[-2], *arrays[-2:])) if whole else arrays
+            own = [np.array(part, order="F") for part in (arrays[:-2] if whole else arrays)]  # along draws
+            return (*own, *(_seconds((*members, *members), arrays[-2], *arrays[-2:]) if whole else ()))
 
         def finish(results: Results) -> tuple[Array, Array]:
             if whole:

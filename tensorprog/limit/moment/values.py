@@ -16,13 +16,23 @@ from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.pairs import Pairs
 from tensorprog.gaussian.several import standard_errors
-from tensorprog.language.evaluate import Open, align, contract, gathered, union
+from tensorprog.language.evaluate import Open, contract, elementwise, gathered, union
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, solve
 
-__all__ = ["REPLICATE", "DeferredPairs", "Factored", "IndexedValues", "Planned", "Settled", "Value", "check_memory"]
+__all__ = [
+    "REPLICATE",
+    "DeferredPairs",
+    "Factored",
+    "IndexedValues",
+    "Planned",
+    "Settled",
+    "Value",
+    "check_memory",
+    "picked",
+]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -98,17 +108,24 @@ class Value:
         return self._with(other, operator.mul)
 
     def contracted(self, other: Value, over: Sequence[str]) -> Value:
-        """The sum of products over some axes, never formed one by one."""
+        """The sum of products over some axes, never formed one by one.
+
+        Rounding of many draws has one bound, if that is small: a sum of products is at most the sum of the sizes of the
+        first factors times the largest of the others.
+        """
+        a, b = self.value, other.value
+        if not over and (not (REPLICATE in a.axes and not b.axes) or self.zero()):
+            return self * other
+        data = contract(a, b, over) if over else elementwise(np.multiply, a, b)
+        if REPLICATE in data.axes:
+            lengths = dict(zip((*a.axes, *b.axes), (*a.data.shape, *b.data.shape), strict=True))
+            ones = Open(tuple(over), np.ones([lengths[name] for name in over]))
+            coarse = self._summed(ones) * (other.bound.error + EPS * other.bound.value)
+            coarse = coarse + other._summed(ones) * (self.bound.error + EPS * self.bound.value)
+            if coarse <= ROUNDING * np.max(np.abs(data.data), initial=0.0):
+                return Value(data.axes, Estimate(data.data, np.broadcast_to(coarse, data.data.shape)))
         if not over:
             return self * other
-        a, b = self.value, other.value
-        data = contract(a, b, over)
-        count = math.prod(size for name, size in zip(a.axes, a.data.shape, strict=True) if name in over)
-        if REPLICATE in data.axes:  # rounding of many draws: one bound for each
-            (a_size, a_off), (b_size, b_off) = self._largest(data.axes), other._largest(data.axes)
-            coarse = count * (a_size * b_off + a_off * b_size + 2 * EPS * a_size * b_size)
-            if np.all(coarse <= ROUNDING * np.max(np.abs(data.data), initial=0.0)):
-                return Value(data.axes, Estimate(data.data, np.broadcast_to(coarse, data.data.shape)))
         sizes = Open(a.axes, np.abs(a.data)), Open(b.axes, np.abs(b.data))
         error = Open(a.axes, self.estimate.error + 2 * EPS * sizes[0].data)
         bound = contract(error, Open(b.axes, sizes[1].data + other.estimate.error), over).data
@@ -116,13 +133,10 @@ class Value:
             bound = bound + contract(sizes[0], other.error, over).data
         return Value(data.axes, Estimate(data.data, bound))
 
-    def _largest(self, axes: Sequence[str]) -> tuple[Array, Array]:
-        """The largest size, and the largest error, of each draw, over axes."""
-        over = tuple(k for k, name in enumerate(self.axes) if name != REPLICATE)
-        v, e = self.estimate.value, self.estimate.error
-        size = np.maximum(v.max(axis=over, initial=0.0), -v.min(axis=over, initial=0.0))
-        left = tuple(name for name in self.axes if name == REPLICATE)
-        return align(Open(left, size), axes), align(Open(left, e.max(axis=over, initial=0.0)), axes)
+    def _summed(self, ones: Open) -> float:
+        """The largest sum of sizes over the axes of some ones."""
+        sizes = Open(self.axes, np.abs(self.estimate.value))
+        return float(np.max(contract(sizes, ones, ones.axes).data if ones.axes else sizes.data, initial=0.0))
 
     def scaled(self, factor: float) -> Value:
         """Times a number that is exact."""
@@ -204,9 +218,31 @@ class Value:
         """Numbers at index arrays, one for each axis, that broadcast against each other."""
         found = Estimate.exact(1.0)
         for factor in self.factors:
-            key = tuple(positions[name] - starts[name] for name in factor.axes)
-            found = found * Estimate(factor.estimate.value[key], factor.estimate.error[key])
+            key = [positions[name] - starts[name] for name in factor.axes]
+            found = found * Estimate(picked(factor.estimate.value, key), picked(factor.estimate.error, key))
         return found
+
+
+def picked(values: Array, places: Sequence[NDArray[np.int64]]) -> Array:
+    """The values at index arrays, one for each axis; a view in other order, where stretches of each axis are taken.
+
+    So ten draws of 12 heads and 1,024 tokens take a third less time.
+    """
+    along = [int(np.argmax(own.shape)) - own.ndim if own.size > 1 else k for k, own in enumerate(places)]
+    flat = [own.reshape(-1) for own in places]
+    for m, k in enumerate(map(along.index, along)):
+        if k < m and values.shape[k] == values.shape[m] and np.array_equal(flat[k], flat[m]):  # a diagonal
+            others = [own for number, own in enumerate(places) if number not in (k, m)]
+            return picked(values.diagonal(0, k, m), [*others, places[m]])
+    stretches = all(
+        own.size == max(own.shape, default=1) and np.array_equal(line, line[:1] + np.arange(line.size))
+        for own, line in zip(places, flat, strict=True)
+    )
+    if len(set(along)) < len(along) or not stretches:
+        return np.asarray(values[tuple(places)])
+    part = values[tuple(slice(line[0], line[0] + line.size) if line.size else slice(0) for line in flat)]
+    order = sorted(range(len(along)), key=along.__getitem__)
+    return part.transpose(order).reshape(np.broadcast_shapes(*(own.shape for own in places)))
 
 
 class Factored(Value):
@@ -491,17 +527,15 @@ class IndexedValues(Indexed[Value]):
         shape = np.broadcast_shapes(*(p.shape for p in positions.values())) if positions else ()
         check_memory(shape)
         starts = _starts(self.ranges)
-        value, error = np.zeros(shape), np.zeros(shape)
-        for term in self.terms:
-            mask: Array = np.ones((), dtype=bool)
+        value = error = np.zeros(())
+        for number, term in enumerate(self.terms):
+            found = term.value.at(positions, starts)
             for equation in term.equations:
                 total: Array = np.asarray(equation.offset)
                 for name, coefficient in equation.terms:
                     total = total + coefficient * positions[name]
-                mask = mask & (total == 0)
-            found = term.value.at(positions, starts)
-            value = value + np.where(mask, found.value, 0)
-            error = error + np.where(mask, found.error, 0)
+                found = found.where(total == 0, Estimate.exact(0.0))
+            value, error = (value + found.value, error + found.error) if number else (found.value, found.error)
         return Estimate(np.broadcast_to(value, shape), np.broadcast_to(error, shape))
 
     @property
