@@ -313,7 +313,10 @@ class Conditioned(NumericRecursion):
                     for copy in (False, True)
                 )
                 common = np.take_along_axis(one, first.argmax(axis=1)[:, None], 1)
-                told += [np.where(first, one - common, 0), np.where(second, two + common, 0)]
+                told += [
+                    np.where(first, one - common, 0),
+                    np.where(first.any(1, keepdims=True) & second, two + common, 0),
+                ]
         _, own, kind = np.unique(np.concatenate(told, axis=1), axis=0, return_index=True, return_inverse=True)
         return members[own], kind.reshape(-1)
 
