@@ -151,6 +151,18 @@ class DrawSource:
         self._note("var", 0, 0, found.wrong)
         return mean, var
 
+    def moments(self, found: Conditioned) -> tuple[Array, Array]:
+        """Means and covariances of the first variable, a vector, given the draws, also where it is drawn itself.
+
+        Shapes    (draws, *members), (draws, *members, *members)
+        """
+        name, box = self.variables[0]
+        mean = found.means(name, box)
+        self._note("mean", 0, 0, found.wrong)
+        cov = found.covariances(name, name, box, box)
+        self._note("cov", 0, 0, found.wrong)
+        return mean, cov
+
     def mean(self, found: Conditioned, k: int) -> Array:
         """Means of a variable given the draws, or values of it.
 

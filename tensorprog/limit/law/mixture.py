@@ -41,6 +41,8 @@ class Mixture:
 
     `smoothed`: the variables are not Gaussian given the draws, which are values; densities are kernel estimates.
 
+    `second` are their variances with errors, where they are known better than from the draws.
+
     Of a sum over `count` alike heads (see `heads`) the draws are of one, with the rest of the sum: a Gaussian whose
     mean and variance are `rest`.
 
@@ -55,6 +57,7 @@ class Mixture:
     mean_error: Array | float = 0.0
     count: int = 1
     rest: tuple[Array | float, Array | float] = (0.0, 0.0)
+    second: tuple[Array, Array] | None = None
 
     @classmethod
     def gaussian(cls, mean: Array, var: Array, relative_error: Array | float = 0.0) -> Mixture:
@@ -75,8 +78,9 @@ class Mixture:
         relative, off, *rest = (
             np.broadcast_to(x, self.mean.shape[2:])[key] for x in (self.relative_error, self.mean_error, *self.rest)
         )
+        second = self.second and (self.second[0][key], self.second[1][key])
         return replace(self, mean=self.mean[place], var=self.var[place], relative_error=relative, mean_error=off,
-                       rest=(rest[0], rest[1]))  # fmt: skip
+                       rest=(rest[0], rest[1]), second=second)  # fmt: skip
 
     def summed(self) -> Mixture:
         """One variable that is a sum over heads: by its nodes, or draws of one head, added up in random order."""
@@ -142,6 +146,8 @@ class Mixture:
 
     def moment(self, order: int) -> tuple[Array, Array]:
         """Central moment and its error."""
+        if order == 2 and self.second is not None:
+            return self.second
         value, each = self._central(order)
         # beside a variance that is exactly 0 the error is one of size 1
         size = np.where((value == 0) & (np.asarray(self.relative_error) > 1), TINY, np.abs(value))
