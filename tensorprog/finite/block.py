@@ -13,8 +13,10 @@ new direction q, the vector of normals is q H^T S plus a fresh vector without it
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -47,7 +49,8 @@ from tensorprog.language.weight_members import Grouping
 __all__ = ["Lazy", "draw_blocks"]
 
 Array = NDArray[Any]
-FREED_BYTES = 16 << 20  # kept by the allocator instead of being returned to the system after every op
+FREED_BYTES = 32 << 20  # kept by the allocator instead of being returned to the system after every op; its limit
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h of glibc
 SUMMED = 1 << 18  # numbers of factors of a sum that are worked out at once, about
 FEW_ROWS = 32  # up to which a product of halves is faster than a symmetric one
 FACTOR = "%"  # the axis that a factor of the inputs' Gram matrix shares with fresh vectors
@@ -66,10 +69,13 @@ def draw_blocks(job: Job, blocks: Sequence[int], watched: bool = False) -> list[
 def _keep_freed_memory() -> None:
     """Let freed arrays be used again at once.
 
-    The C library of Linux returns freed memory to the system above a threshold that follows the largest array ever
-    freed, and getting it back page by page costs more than the arithmetic on it.
+    The C library of Linux returns freed memory to the system above a threshold, and getting it back page by page costs
+    more than the arithmetic on it: workers of dask, which set the threshold low, took twice the processor time.
     """
-    np.empty(FREED_BYTES, np.uint8)
+    with suppress(AttributeError, OSError, TypeError):  # other C libraries
+        library = ctypes.CDLL(None)
+        library.mallopt(M_MMAP_THRESHOLD, FREED_BYTES)
+        library.mallopt(M_TRIM_THRESHOLD, 2 * FREED_BYTES)
 
 
 class _Networks:
@@ -245,7 +251,11 @@ class _Networks:
             fresh = Open(axes, self.fresh(op, members, columns))
         uniform = bool((scale == scale[0]).all())
         scales = Open((), scale[0]) if uniform else Open(tuple(members), scale.reshape([*members.values()]))
-        return contract(elementwise(np.multiply, factor, scales), fresh, (FACTOR,))
+        factor = elementwise(np.multiply, factor, scales)
+        if columns == 1 and not group.column_axes:  # in place
+            np.multiply(fresh.data, align(factor, fresh.axes), out=fresh.data)
+            return Open(tuple(name for name in axes if name != FACTOR), fresh.data.squeeze(axes.index(FACTOR)))
+        return contract(factor, fresh, (FACTOR,))
 
     def dot(self, op: Op) -> None:
         step = self.plan.order[op.at]

@@ -39,7 +39,7 @@ from tensorprog.language.weight_members import Grouping, variances
 __all__ = ["METHODS", "History", "Job", "Op", "Plan", "kept_families", "make_job", "plan"]
 
 Array = NDArray[Any]
-BLOCK_BYTES = 16 << 20  # aimed at for the numbers of one block: they should stay in cache
+BLOCK_BYTES = 32 << 20  # aimed at for the numbers of one block: they should stay in cache
 OVERHEAD = 1 << 20  # bytes of objects of Python, and of what the allocator cannot use again
 FEW, MAX_BLOCK = 16, 4096  # networks in a block
 BLOCK_NANOSECONDS = 1e8  # results come in whole blocks: a few networks should not wait for many
@@ -532,7 +532,7 @@ def make_job(
         if has < coordinates:
             raise ProgramError(f"{name} has only {has} coordinates at n = {width}, {coordinates} were asked for")
     one = Job(netsor, decided, seed, 1, dtype)
-    fit = BLOCK_BYTES / (one.network + 1)
+    fit = BLOCK_BYTES / max(one.network, 1)
     fit = max(fit, min(FEW, 4 * fit))  # fewer networks would not outweigh the interpreter
-    fit = max(1.0, min(MAX_BLOCK, fit, BLOCK_NANOSECONDS / (decided.work + 1)))
+    fit = max(1.0, min(MAX_BLOCK, fit, BLOCK_NANOSECONDS / max(decided.work, 1)))
     return replace(one, block=1 << int(math.log2(fit)))

@@ -42,7 +42,7 @@ Progress = Callable[[int, int], None]
 Drawn = list[dict[str, Array]]  # of each block of a task
 TASK_SECONDS, OUTSIDE_SECONDS, MAX_TASK = 0.1, 1.0, 1024  # aimed at for one task, and its blocks at most
 PATIENCE = 20.0  # seconds without any worker of a cluster
-OUTSIDE_WORKERS = 64  # presumed of an executor that does not tell
+OUTSIDE_WORKERS = 64  # presumed of an executor that does not tell, or has none yet
 _lock = threading.Lock()
 _inside = 0  # how many are inside `one_blas_thread`
 _limits: Any = None
@@ -161,8 +161,7 @@ def batching(job: Job, samples: int, resources: Resources = Resources()) -> Batc
     limit, executor = parse_memory(resources.max_memory), resources.executor
     blocks = -(-samples // job.block)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = resources.threads or cores if executor is None else getattr(executor, "_max_workers", OUTSIDE_WORKERS)
-    workers = max(1, min(int(workers), blocks))
+    workers = max(1, min(resources.threads or cores if executor is None else _workers(executor), blocks))
     seconds = TASK_SECONDS if resources.inside else OUTSIDE_SECONDS
     size = max(1, min(MAX_TASK, int(seconds / job.seconds), blocks // (4 * workers)))
     results = 0 if resources.store is not None else samples * job.drawn // job.block
@@ -214,6 +213,13 @@ def one_blas_thread() -> Iterator[None]:
 # ---- workers ---------------------------------------------------------------------------------------------------------
 
 
+def _workers(executor: Executor) -> int:
+    """How many workers an executor has now, or is presumed to have."""
+    client = getattr(executor, "_client", None)  # of dask
+    told = getattr(executor, "_max_workers", 0) if client is None else sum(client.nthreads().values())
+    return int(told) or OUTSIDE_WORKERS
+
+
 def pack(job: Job, normals: float = 0.0) -> bytes:
     """A job on its way to a worker that will draw so many random numbers, roughly.
 
@@ -262,12 +268,12 @@ def draw_packed(packed: bytes, blocks: Sequence[int]) -> Drawn:
         return draw_blocks(opened(packed), blocks)
 
 
-def _result(future: Future[Drawn], client: Any) -> Drawn:
-    """The result of a task.
+def _result(future: Future[Drawn], client: Any, known: list[str]) -> Drawn:
+    """The result of a task, where the workers known of a dask client were there before.
 
-    Raises    WorkerError where the workers of a dask client have been gone for a while
+    Raises    WorkerError where the workers have been gone for a while
     """
-    known, gone = [*client.nthreads()] if client is not None else [], 0
+    gone = 0
     while True:
         try:
             return future.result(None if client is None else PATIENCE / 4)
@@ -275,7 +281,8 @@ def _result(future: Future[Drawn], client: Any) -> Drawn:
             if future.done():  # it is the task's own
                 raise
             workers = [*client.nthreads()]
-            known, gone = workers or known, 0 if workers else gone + 1
+            gone = 0 if workers else gone + 1
+            known[:] = workers or known
             if gone > 3:
                 who = f"the workers {', '.join(known)} are gone" if known else "there is no worker"
                 fix = "start workers, and give the command again"
@@ -303,9 +310,11 @@ def _execute(
     draw: Callable[..., Drawn] = draw_blocks if resources.inside else draw_packed
     what = job if resources.inside else pack(job, normals)
     client = getattr(executor, "_client", None)  # of dask, which waits for workers without end
+    known = list[str]()
     if client is not None:
-        without = [worker for worker, found in client.run(find_spec, "tensorprog").items() if found is None]
-        if without:
+        found = client.run(find_spec, "tensorprog")
+        known += found
+        if without := [worker for worker in known if found[worker] is None]:
             fix = "install the same tensorprog there"
             raise WorkerError(Problem(f"workers have no tensorprog: {', '.join(without)}", fix=fix))
     flying: deque[tuple[Sequence[int], Future[Drawn]]] = deque()
@@ -316,7 +325,7 @@ def _execute(
                 flying.extend((task, pool.submit(draw, what, task)) for task in ahead)
                 if not flying:
                     return
-                yield flying[0][0], _result(flying.popleft()[1], client)  # and nothing here keeps the result
+                yield flying[0][0], _result(flying.popleft()[1], client, known)  # and nothing here keeps the result
         except ImportError as error:
             fix = "install the same tensorprog there"
             raise WorkerError(Problem(f"a worker cannot load what it needs: {error}", fix=fix)) from error

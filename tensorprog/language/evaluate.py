@@ -221,7 +221,7 @@ def contract(first: Open, second: Open, over: Sequence[str]) -> Open:
         data = value.data.transpose([value.axes.index(name) for name in order])
         head, middle = len(shared), len(shared) + len(rows)
         shape = data.shape
-        return data.reshape(*shape[:head], int(np.prod(shape[head:middle])), int(np.prod(shape[middle:])))
+        return data.reshape(*shape[:head], math.prod(shape[head:middle]), math.prod(shape[middle:]))
 
     with np.errstate(over="ignore", invalid="ignore"):  # what is no number is refused with its statement
         product = np.matmul(matrix(first, left, over), matrix(second, over, right))
