@@ -19,6 +19,9 @@ Of variables of equal law E f(X) f(Y) is a power series in their correlation who
 a bound on all correlations gives one on those of f(X) and f(Y), by the same inequality, before any of them is known,
 and with it what a series leaves out, and how steep an arc sine is.  Single pairs whose correlations are too close to 1
 for a series are taken apart.
+
+Entries do not depend on errors, nor on other entries but those that they are made of.  So tiles can be read while a
+matrix grows, row by row: of what is `growing`, nothing but tiles is known.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import operator
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -44,7 +47,7 @@ from tensorprog.gaussian.series import ENOUGH, LEFT, ProductSeries, hermite_seri
 Array = NDArray[Any]
 Places = NDArray[np.intp]
 
-__all__ = ["Pairs"]
+__all__ = ["NotKnownError", "Pairs"]
 
 SIDE = 128  # of a tile: a few of them fit into the cache of a processor
 ROUNDING = 1e-10  # relative errors of variances up to this are passed on by derivatives
@@ -53,6 +56,10 @@ STEEPEST = 1e3  # slope of the arc sine at the largest correlation at which a ju
 STEP = 1e-5  # of variances, relatively, for derivatives
 SAFE = 1.25  # of derivatives of variances by coefficients, of which there are finitely many
 ALIKE = 16  # errors that differ by less are given as the largest
+
+
+class NotKnownError(Exception):
+    """More than tiles is asked for of a matrix that grows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,23 +74,42 @@ class Pairs:
     tile: Callable[[slice, slice, dict[int, Array]], Array]
     nearest: Callable[[], float]
     depth: int = 0  # operations until the entries
+    growing: bool = False  # whether rows are still to be filled in
 
     @staticmethod
     def of(value: Array, error: Array) -> Pairs:
         """A matrix that is known, with the errors of its diagonal."""
-        size = np.diagonal(value)
+        return Pairs.of_tiles(Estimate(np.diagonal(value), error), lambda rows, columns, known: value[rows, columns])
+
+    @staticmethod
+    def of_tiles(diagonal: Estimate, tile: Callable[[slice, slice, dict[int, Array]], Array]) -> Pairs:
+        """The same of one whose entries are computed in tiles."""
+        size = diagonal.value
 
         def nearest() -> float:
-            scale = 1 / np.sqrt(np.where(size > 0, size, 1.0))
-            found = [np.abs(value[k, :k] * scale[:k]).max(initial=0.0) * scale[k] for k in range(len(value))]
-            return min(max(found, default=0.0), 1.0)
+            scale, found = 1 / np.sqrt(np.where(size > 0, size, 1.0)), [0.0]
+            for start in range(0, len(size), SIDE):
+                rows, before = slice(start, start + SIDE), slice(0, start + SIDE)
+                part = np.tril(np.abs(tile(rows, before, {}) * scale[before]), start - 1)
+                found.append((part.max(axis=1, initial=0.0) * scale[rows]).max())
+            return min(float(max(found)), 1.0)
 
-        known = Estimate(size, error)
-        return Pairs(known, known, lambda rows, columns, known: value[rows, columns], nearest)
+        return Pairs(diagonal, diagonal, tile, nearest)
+
+    @staticmethod
+    def filled(value: Array, errors: Array, growing: bool) -> Pairs:
+        """A matrix that is filled in by rows, in place, with errors of its diagonal and what bounds all others.
+
+        Shapes    value (n, n), errors (2, n)
+        """
+        bounds = Estimate(np.diagonal(value), np.maximum(*errors))
+        return replace(Pairs.of(value, errors[0]), bounds=bounds, growing=growing)
 
     @cached_property
     def near(self) -> float:
         """A bound on the correlations off the diagonal."""
+        if self.growing:
+            raise NotKnownError
         return self.nearest()
 
     def entries(self, rows: slice, columns: slice, known: dict[int, Array]) -> Array:
@@ -97,6 +123,8 @@ class Pairs:
     @cached_property
     def estimate(self) -> Estimate:
         """The matrix, with errors that are the same for all entries where they are alike."""
+        if self.growing:
+            raise NotKnownError
         count = len(self.diagonal.value)
         value = np.empty((count, count))
         cuts = [slice(start, start + SIDE) for start in range(0, count, SIDE)]
@@ -115,9 +143,14 @@ class Pairs:
             list(pool.map(fill, places))
         np.fill_diagonal(value, self.diagonal.value)
         size = np.sqrt(np.maximum(self.bounds.error, self.diagonal.error))
-        alike = size.max(initial=0.0) <= ALIKE**0.5 * size.min(initial=np.inf)
-        error = np.broadcast_to(size.max(initial=0.0) ** 2, value.shape) if alike else np.outer(size, size)
+        error = np.broadcast_to(size.max(initial=0.0) ** 2, value.shape) if self.alike else np.outer(size, size)
         return Estimate(value, error)
+
+    @property
+    def alike(self) -> bool:
+        """Whether one error is given for all entries."""
+        size = np.maximum(self.bounds.error, self.diagonal.error)
+        return bool(size.max(initial=0.0) <= ALIKE * size.min(initial=np.inf))
 
     def combined(self, other: Pairs | Estimate, operation: Callable[[Any, Any], Any]) -> Pairs:
         """The sum or the product with another matrix, or with a number that is not negative."""
@@ -129,6 +162,7 @@ class Pairs:
                 lambda *tile: operation(self.entries(*tile), other.entries(*tile)),
                 lambda: max(self.near, other.near) if plus else self.near * other.near,
                 max(self._deeper(), other._deeper()),
+                self.growing or other.growing,
             )
         diagonal, number = operation(self.diagonal, other), other.value
 
@@ -137,7 +171,29 @@ class Pairs:
             return self.near + (1 - self.near) * float(shares.max(initial=0.0))
 
         tile = lambda *tile: operation(self.entries(*tile), number)  # noqa: E731
-        return Pairs(diagonal, operation(self.bounds, other), tile, nearest, self._deeper())
+        return Pairs(diagonal, operation(self.bounds, other), tile, nearest, self._deeper(), self.growing)
+
+    def moved(self, by: int, count: int) -> Pairs:
+        """So many members, each of them the one that stands `by` places later, and zero where there is none."""
+        low, high = max(0, -by), min(count, len(self.diagonal.value) - by)
+
+        def along(array: Array) -> Array:
+            return np.pad(array[low + by : high + by], (low, count - high))
+
+        def tile(rows: slice, columns: slice, known: dict[int, Array]) -> Array:
+            first, second = (slice(max(cut.start, low), min(cut.stop, high)) for cut in (rows, columns))
+            found = np.zeros([min(cut.stop, count) - cut.start for cut in (rows, columns)])
+            if first.start < first.stop and second.start < second.stop:
+                there = (slice(cut.start + by, cut.stop + by) for cut in (first, second))
+                part = self.entries(*there, {})
+                if part.shape == found.shape:
+                    return part
+                place = slice(first.start - rows.start, None), slice(second.start - columns.start, None)
+                found[place][: len(part), : part.shape[1]] = part
+            return found
+
+        diagonal, bounds = (Estimate(along(own.value), along(own.error)) for own in (self.diagonal, self.bounds))
+        return Pairs(diagonal, bounds, tile, lambda: self.near, self._deeper(), self.growing)
 
     def _deeper(self) -> int:
         """The depth of what is made of this one; what is too deep is computed now."""
@@ -149,14 +205,14 @@ class Pairs:
 
         None where errors are not rounding, and for functions that have neither closed forms nor a short series.
         """
-        var = self.diagonal.value
+        var = np.array(self.diagonal.value)
         with np.errstate(invalid="ignore", divide="ignore"):
             relative, others = (np.where(e > 0, e / var, 0.0) for e in (self.diagonal.error, self.bounds.error))
         plain = without_batch(f)
         if plain is None or max(relative.max(initial=0.0), others.max(initial=0.0)) > ROUNDING or not ordinary(var):
             return None
         forms = elementary(plain)
-        found = self._by_series(plain) if forms is None else self._closed(forms)
+        found = self._by_series(plain) if forms is None else self._closed(forms, var)
         if found is None:
             return None
         value, growth = found.value, found.growth
@@ -164,16 +220,18 @@ class Pairs:
         diagonal, bounds = (Estimate(value, found.rounding + each) for each in (relative * growth, passed))
 
         def tile(rows: slice, columns: slice, known: dict[int, Array]) -> Array:
-            return found.entries(rows, columns, self.entries(rows, columns, known))
+            cov = self.entries(rows, columns, known)
+            if self.growing and columns.start <= rows.start < columns.stop:
+                var[rows] = np.diagonal(cov, rows.start - columns.start)
+            return found.entries(rows, columns, cov)
 
         def nearest() -> float:
             return float(np.minimum(found.at(self.near) / np.where(value > 0, value, 1.0), 1.0).max(initial=0.0))
 
-        return Pairs(diagonal, bounds, tile, nearest, self._deeper())
+        return Pairs(diagonal, bounds, tile, nearest, self._deeper(), self.growing)
 
-    def _closed(self, f: Elementary) -> _Map | None:
+    def _closed(self, f: Elementary, var: Array) -> _Map | None:
         """By closed forms."""
-        var = self.diagonal.value
         steep = 1 / max(1 - self.near**2, EPS) ** 0.5 if f.jumps else 1.0
         if steep > STEEPEST:
             return None

@@ -14,7 +14,13 @@ from tensorprog.language.errors import fail
 from tensorprog.language.evaluate import COORDINATE, Open, contract, elementwise, index_array, index_values
 from tensorprog.language.expr import Affine, Expr, substitute
 from tensorprog.language.ir import Initial, Netsor, Table
-from tensorprog.language.linalg import fault_of_covariance, nearest_semidefinite, psd_cholesky, unit_roundoff
+from tensorprog.language.linalg import (
+    INDEFINITE,
+    fault_of_covariance,
+    nearest_semidefinite,
+    psd_cholesky,
+    unit_roundoff,
+)
 from tensorprog.language.validity import LOOKED_AT, MAX_JOINT
 
 
@@ -89,6 +95,32 @@ class InitialLaw:
     def factor(self) -> NDArray[np.float64]:
         """Cholesky factors of the blocks."""
         return np.asarray(psd_cholesky(self.blocks), dtype=np.float64)
+
+    def tile(self, rows: slice, columns: slice) -> NDArray[np.float64]:
+        """A part of the covariance over one index, of those that are given by a formula.
+
+        Raises    ProgramError for entries that no covariance has beside its variances
+        """
+        (index,), variances = self.joint, self.variances
+        start, stop = self.netsor.ranges[index]
+        spans = {n: (start + k.start, min(start + k.stop, stop)) for n, k in ((index, rows), (f"{index}_", columns))}
+        found = index_array(self.netsor, self.initial.cov, tuple(spans), {**self.netsor.ranges, **spans})
+        largest = np.sqrt(variances[rows, None]) * np.sqrt(variances[columns])
+        if not np.all(np.abs(found) <= (1 + INDEFINITE) * largest):
+            raise fail(f"initial vector {self.initial.name}: cov is not positive semidefinite", self.initial.span)
+        return found
+
+    @cached_property
+    def variances(self) -> NDArray[np.float64]:
+        """The diagonal of the covariance over one index, of those that are given by a formula."""
+        (index,) = self.joint
+        return index_array(self.netsor, substitute(self.initial.cov, {f"{index}_": Affine.index(index)}), self.joint)
+
+    @property
+    def tiled(self) -> bool:
+        """Whether the covariance is read in tiles: formulas over one index, of more members than are looked at."""
+        formula = self.initial.data is None and isinstance(self.initial.cov, Expr)
+        return formula and not self.independent and len(self.joint) == 1 and self.shape[-1] > MAX_JOINT
 
     def at(self, equal: Collection[str]) -> tuple[Open, Open] | None:
         """Covariances of members whose indices in `equal` are equal, and a bound on their rounding.

@@ -511,3 +511,59 @@ outputs: [u]
 """
     value, error = Law(loads(text)).var("u", with_error=True)
     assert np.all(error < 1e-9 * value)
+
+
+SEQUENCE = """
+program: sequence
+constants: {T: 150}
+indices: {t: 1..T}
+initial:
+  x[t]: {mean: 0, cov: 0.5**abs(t - t_)}
+  b: {mean: 0, cov: 0.1}
+weights: {W: 1.2, R: 0.7, V: 2}
+body:
+  - s[0] = Nonlin(0)
+  - u[t] = MatMul(W, s[t - LAG])
+  - r[t] = Nonlin(FIRST(u[t] + x[t] + b))
+  - v[t] = MatMul(R, r[t])
+  - s[t] = Nonlin(SECOND(v[t]))
+  - f[t] = MatMul(V, s[t])
+outputs: [f]
+"""
+KERNELS = {"erf": oracles.arcsine_kernel, "relu": oracles.arccos_kernel}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "lag", "weight"),
+    [("erf", "relu", 1, 1.2), ("relu", "erf", 1, 1.2), ("relu", "relu", 1, 1.2), ("erf", "erf", 2, 9.0)],
+)
+def test_many_steps_with_two_products_each(first: str, second: str, lag: int, weight: float) -> None:
+    """Rows of both covariances by plain numpy; chaotic weights, whose errors grow, among them."""
+    text = SEQUENCE.replace("FIRST", first).replace("SECOND", second).replace("LAG", str(lag))
+    text = text.replace("W: 1.2", f"W: {weight}").replace(
+        "s[0] =", "s[-1] = Nonlin(0)\n  - s[0] =" if lag > 1 else "s[0] ="
+    )
+    x, s = 0.1 + 0.5 ** np.abs(np.subtract.outer(np.arange(150), np.arange(150))), np.zeros((150 + lag, 150 + lag))
+    for step in range(150):
+        known = slice(0, step + 1)
+        inner = KERNELS[first](weight * s[known, known] + x[known, known])
+        s[lag : step + 1 + lag, lag : step + 1 + lag] = KERNELS[second](0.7 * inner)
+    law = Law(loads(text))
+    found, expected = law.cov("f"), 2 * s[lag:, lag:]
+    assert found.error < 1e-10
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=found.error + 1e-13)
+    value, error = law.var("f", with_error=True)
+    assert np.all(np.abs(value - np.diagonal(expected)) <= error + 1e-13)
+
+
+def test_a_table_of_many_steps_is_kept_once() -> None:
+    """Two tables of numbers have room, of the recurrence and of the answer, with inputs that are read in tiles."""
+    lines = SEQUENCE.replace("LAG", "1").replace("SECOND(v[t])", "erf(u[t] + x[t] + b)").splitlines()
+    text = "\n".join(line for line in lines if "r[t]" not in line)
+    law = Law(loads(text, {"T": 2100}), max_memory=70 << 20)
+    found = np.asarray(law.cov("f"))
+    short = Law(loads(text, {"T": 150})).cov("f")
+    np.testing.assert_allclose(found[:150, :150], np.asarray(short), rtol=0, atol=2 * short.error)
+    np.testing.assert_array_equal(found, found.T)
+    with pytest.raises(tp.MemoryLimitError):
+        np.asarray(Law(loads(text, {"T": 2100}), max_memory=50 << 20).cov("f"))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import Affine
 from tensorprog.limit.memory import Budget, budgeted, need
-from tensorprog.limit.moment.values import IndexedValues
+from tensorprog.limit.moment.values import DeferredPairs, IndexedValues
 
 __all__ = ["Covariance"]
 
@@ -80,7 +80,8 @@ class Covariance:
     @budgeted
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         what = f"making an array of this covariance, of shape {self.shape},"
-        need(4 * math.prod(self.shape), what, "read entries with .at(I, J)", "terms with .factors")
+        if len(self.moment.terms) != 1 or not isinstance(self.moment.terms[0].value, DeferredPairs):  # it asks itself
+            need(4 * math.prod(self.shape), what, "read entries with .at(I, J)", "terms with .factors")
         value = np.asarray(self.moment.dense(self._axes).value)
         return value if dtype is None else value.astype(dtype)
 

@@ -85,10 +85,6 @@ class Numbers(Recursion[Value, IndexedValues]):
     def by_moments(self, statement: Corrected) -> bool:
         """Whether the coefficients of an Onsager term follow from moments, and not with the vectors at points."""
 
-    @abstractmethod
-    def planned(self, f: str, g: str) -> IndexedValues | None:
-        """The covariance of two Gaussian families of a recurrence, to be computed in windows; None if it is not."""
-
     def entered(self, name: str, box: Box) -> None:
         """A recurrence has made members of a Gaussian family known."""
 
@@ -254,6 +250,12 @@ class Numbers(Recursion[Value, IndexedValues]):
         return Value.of(np.asarray(value.data, order="C"), value.axes, bound)
 
     def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
+        law = self.initials[name]
+        if law.tiled and name not in self._whole:
+            diagonal = Estimate.exact(law.variances)
+            return DeferredPairs(
+                ("0", "0_"), Pairs.of_tiles(diagonal, lambda rows, columns, _: law.tile(rows, columns))
+            )
         law = self.initial_law(name)
         shape = [ranges[position[index]][1] - ranges[position[index]][0] for index in law.joint]
         data = law.blocks.reshape((*law.blocks.shape[: len(law.independent)], *shape, *shape))

@@ -8,25 +8,24 @@ axis of all values, until a number leaves the recursion.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from tensorprog.gaussian.several import REPLICATES
 from tensorprog.language.arrows import connected
 from tensorprog.language.errors import NotCompiledError
-from tensorprog.language.evaluate import union
-from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variables
+from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Netsor, Nonlin, Range
 from tensorprog.limit.form.definitions import Corrected, reductions
 from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
 from tensorprog.limit.form.weight_columns import Columns
-from tensorprog.limit.moment.indexed import NOTHING, Equations, Term, solve
+from tensorprog.limit.moment.indexed import NOTHING, Equations, solve
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.onsager import exact_coefficients
 from tensorprog.limit.moment.points import NUMBERS, VectorsAtPoints
-from tensorprog.limit.moment.products import Factors, LawOfFactors, ProductOfFunctions
+from tensorprog.limit.moment.products import Factors, ProductOfFunctions
 from tensorprog.limit.moment.recurrences import Recurrences
-from tensorprog.limit.moment.values import REPLICATE, Factored, IndexedValues, Planned, Value
+from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
 
 __all__ = ["NumericRecursion"]
 
@@ -144,13 +143,9 @@ class NumericRecursion(Numbers):
                 return found
         product = ProductOfFunctions(self, factors, ranges)
         others = self.by_patterns(
-            product.forms.equations, lambda *case: self.expected(product.law(*case)), ranges, (*q.bound, *p.bound)
+            product.forms.equations, lambda *case: product.law(*case).product(), ranges, (*q.bound, *p.bound)
         )
         return found * others if first or second else others
-
-    def expected(self, law: LawOfFactors) -> Value:
-        """The expectation of a product of functions."""
-        return law.product()
 
     def _apart(
         self, p: WeightedFunction, q: WeightedFunction, sides: Sequence[Sequence[WeightedFunction]]
@@ -239,94 +234,3 @@ class NumericRecursion(Numbers):
             return super().whole_average(name)
         self.recurrences.rest_of(name)
         return self.recurrences.averages[name]
-
-    def planned(self, f: str, g: str) -> IndexedValues | None:
-        """The covariance of two Gaussian families of the recurrence at work, to be computed in windows; None beside
-        replicates.
-        """
-        return None if self.replicates else _Planned(self).gaussian(f, g, self.pair_ranges(f, g))
-
-
-class _Planned(NumericRecursion):
-    """The recursion once for all steps of the recurrence at work: values wait for windows, and for what is known then.
-
-    Raises    no more than the recursion itself
-    """
-
-    def __init__(self, whole: NumericRecursion) -> None:
-        self.share(whole)
-        self.whole, self.replicates = whole, None
-        self.start(whole.recurrences)
-
-    def base(self, f: str, g: str, where: Equations = NOTHING) -> IndexedValues:
-        """Covariance of two Gaussian families, where it is read."""
-        found, tables = self.whole.base(f, g), self.recurrences.covariances
-        if not self.recurrences.active & {f, g}:
-            return found.mapped(lambda value: self._fixed(value, found.ranges))
-
-        def known(number: int) -> Callable[[], Value]:
-            return lambda: tables[f, g].terms[number].value
-
-        starts = {name: start for name, (start, _) in found.ranges.items()}
-        slots = ({name: Affine.index(name) for name in term.value.axes} for term in found.terms)
-        values: list[Value] = [Planned.table(known(number), own, starts) for number, own in enumerate(slots)]
-        return IndexedValues(
-            tuple(Term(term.equations, value) for term, value in zip(found.terms, values, strict=True)), found.ranges
-        )
-
-    def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues:
-        """E[Z^f Z^g], of what the recurrence makes planned as well."""
-        if self.recurrences.active & {f, g}:
-            return self.replicated(f, g, self.wanted(f, g, names))
-        found = self.whole.between(f, g, names, ranges)
-        return found.mapped(lambda value: self._fixed(value, found.ranges))
-
-    def in_part(self, f: str, g: str) -> bool:
-        """Whether only what is asked for is computed: always."""
-        return True
-
-    def _fixed(self, value: Value, ranges: Ranges) -> Value:
-        """A value that is known now, over ranges."""
-        if not value.axes:
-            return value
-        known = value if isinstance(value, Factored) else Value(value.axes, value.estimate)
-        slots = {name: Affine.index(name) for name in value.axes}
-        return Planned.table(lambda: known, slots, {name: ranges[name][0] for name in slots})
-
-    def _number(self, expr: Expr, ranges: Ranges) -> Value:
-        axes = indices_of(expr, ranges)
-        known = not axes and not any(True for _ in variables(expr))
-        whole = self.whole
-        return whole.number(expr, ranges) if known else Planned(axes, lambda w: whole.number(expr, {**ranges, **w}))
-
-    def variance(self, weight: str, slots: Sequence[Affine], ranges: Ranges) -> Value:
-        """The variance of a weight whose indices are affine forms of others."""
-        return self._fixed(super().variance(weight, slots, ranges), ranges)
-
-    def initial_mean(self, reference: Variable, ranges: Ranges) -> Value | None:
-        """The mean of an initial vector; None where it is zero."""
-        mean = super().initial_mean(reference, ranges)
-        return None if mean is None else self._fixed(mean, ranges)
-
-    def weighed(
-        self, value: Value, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
-        ranges: Ranges,
-    ) -> Value:  # fmt: skip
-        """Coefficients, then sums over indices."""
-        axes = union(
-            value.axes, *(form.indices for form, _ in inside), *(indices_of(expr, ranges) for expr in coefficients)
-        )
-
-        def make(window: Ranges) -> Value:
-            own = {**ranges, **window}
-            return self.whole.weighed(value.within(own), coefficients, inside, over, own)
-
-        return Planned([name for name in axes if name not in over], make)
-
-    def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
-        """What is planned; rows are looked at when they are made."""
-        return moment
-
-    def expected(self, law: LawOfFactors) -> Value:
-        """The expectation of a product of functions, in windows."""
-        return Planned(law.axes, lambda window: law.within(self.whole, window).product())

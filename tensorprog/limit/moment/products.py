@@ -159,20 +159,6 @@ class LawOfFactors:
         self.numbers, self.ranges, self.factors, self.constants = numbers, ranges, factors, constants
         self.mean, self._cov = cache(mean), cache(cov)
 
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """The indices that the expectation may depend on."""
-        places = dict.fromkeys(place for factor in self.factors for place in factor.places)
-        moments = [*map(self.mean, places), *(self.cov(j, k) for j in places for k in places)]
-        return union(self._axes(moments, self.factors), *(indices_of(e, self.ranges) for e in self.constants))
-
-    def within(self, numbers: Numbers, window: Mapping[str, Range]) -> LawOfFactors:
-        """The same in ranges of the indices."""
-        return LawOfFactors(
-            numbers, {**self.ranges, **window}, self.factors, self.constants,
-            lambda k: self.mean(k).within(window), lambda j, k: self.cov(j, k).within(window),
-        )  # fmt: skip
-
     def product(self) -> Value:
         """The expectation of the product of all factors."""
         found = [self.numbers.number(number, self.ranges) for number in self.constants]

@@ -23,16 +23,8 @@ from tensorprog.limit.memory import need
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, solve
 
 __all__ = [
-    "REPLICATE",
-    "DeferredPairs",
-    "Factored",
-    "IndexedValues",
-    "Planned",
-    "Settled",
-    "Value",
-    "check_memory",
-    "picked",
-]
+    "REPLICATE", "DeferredPairs", "Factored", "IndexedValues", "Settled", "Value", "check_memory", "picked",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -89,8 +81,6 @@ class Value:
 
     def _with(self, other: Value, operation: Callable[[Estimate, Estimate], Estimate]) -> Value:
         """The values under an operation, over all axes, if that has room."""
-        if isinstance(other, Planned):
-            return other._with(self, operation)
         deferred = DeferredPairs.combined(self, other, operation) or DeferredPairs.combined(other, self, operation)
         if deferred is not None:
             return deferred
@@ -141,10 +131,6 @@ class Value:
     def scaled(self, factor: float) -> Value:
         """Times a number that is exact."""
         return Value(self.axes, -self.estimate if factor == -1.0 else self.estimate * factor)
-
-    def within(self, window: Ranges) -> Value:
-        """The value in ranges of its axes; one without axes is the same everywhere."""
-        return self
 
     def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
@@ -275,81 +261,6 @@ class Factored(Value):
         return reduce(Factored.kept, others, first)
 
 
-class Planned(Value):
-    """A value that is computed where it is read: `make` gives it in a window, ranges of its axes.
-
-    `read` gives it at affine forms of other indices; without it, it is computed around these and read there.
-    """
-
-    make: Callable[[Ranges], Value]
-    _read: Callable[..., Value] | None
-
-    def __init__(
-        self, axes: Sequence[str], make: Callable[[Ranges], Value], read: Callable[..., Value] | None = None
-    ) -> None:
-        object.__setattr__(self, "axes", tuple(axes))
-        object.__setattr__(self, "make", make)
-        object.__setattr__(self, "_read", read)
-
-    @classmethod
-    def table(cls, known: Callable[[], Value], slots: Mapping[str, Affine], starts: Mapping[str, int]) -> Planned:
-        """What is known by then, read at forms of other indices."""
-
-        def read(forms: Mapping[str, Affine], *_: Any) -> Value:
-            return cls.table(known, {name: slot.at(forms) for name, slot in slots.items()}, starts)
-
-        axes = union(*(slot.indices for slot in slots.values()))
-        return cls(axes, lambda window: known().gather(slots, window, starts), read)
-
-    def within(self, window: Ranges) -> Value:
-        """The value in ranges of its axes."""
-        return self.make(window)
-
-    def _with(self, other: Value, operation: Callable[[Estimate, Estimate], Estimate]) -> Value:
-        return Planned(
-            union(self.axes, other.axes),
-            lambda window: self.make(window)._with(other.within(window), operation),
-            lambda *at: self.gather(*at)._with(other.gather(*at), operation),
-        )
-
-    def scaled(self, factor: float) -> Value:
-        """Times a number that is exact."""
-        return Planned(
-            self.axes, lambda window: self.make(window).scaled(factor), lambda *at: self.gather(*at).scaled(factor)
-        )
-
-    def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
-        """The value read at affine forms of new indices."""
-        if self._read is not None:
-            return self._read(slots, ranges, starts)
-        forms = {name: slots.get(name, Affine.index(name)) for name in self.axes}
-
-        def make(window: Ranges) -> Value:
-            around = {name: form.span(window) for name, form in forms.items()}
-            return self.make(around).gather(slots, window, {name: start for name, (start, _) in around.items()})
-
-        return Planned(union(*(form.indices for form in forms.values())), make)
-
-    def widened(self, ranges: Ranges, whole: Ranges) -> Value:
-        """The value over larger ranges, zero outside its own."""
-
-        def make(window: Ranges) -> Value:
-            own = {n: (max(a, ranges[n][0]), min(b, ranges[n][1])) for n, (a, b) in window.items() if n in ranges}
-            if any(start >= stop for start, stop in own.values()):
-                return Value.of(0.0)
-            return self.make(window if own == window else {**window, **own}).widened(own, window)
-
-        return Planned(union(self.axes, tuple(ranges)), make)
-
-    def zero(self) -> bool:
-        """Whether the value is zero everywhere, which is not known yet."""
-        return False
-
-    def is_rounding(self, whole: Value) -> bool:
-        """Whether the value is rounding, which is not known yet."""
-        return False
-
-
 class DeferredPairs(Value):
     """A symmetric matrix over an axis and its copy whose entries are computed where they are read."""
 
@@ -362,7 +273,8 @@ class DeferredPairs(Value):
     @property
     def estimate(self) -> Estimate:  # type: ignore[override]
         """All entries."""
-        check_memory(self.shape, 2)
+        if "estimate" not in self.pairs.__dict__:
+            check_memory(self.shape, 1 if self.pairs.alike else 2)
         return self.pairs.estimate
 
     @property
@@ -372,7 +284,7 @@ class DeferredPairs(Value):
 
     def zero(self) -> bool:
         """Whether the matrix is exactly zero."""
-        return not any(array.any() for array in self.arrays)
+        return not (self.pairs.growing or any(array.any() for array in self.arrays))
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -395,13 +307,23 @@ class DeferredPairs(Value):
         return self * Value.of(factor)
 
     def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
-        """The same under other names, or at equal places; all entries where parts are read."""
-        names = [slots.get(name, Affine.index(name)).bare for name in self.axes]
-        size = self.shape[0]
-        if any(n is None or ranges[n] != (starts[a], starts[a] + size) for n, a in zip(names, self.axes, strict=True)):
+        """The same under other names, of members next to each other, or at equal places; of other parts all entries."""
+        forms, size = [slots.get(name, Affine.index(name)) for name in self.axes], self.shape[0]
+        one, two = ((f - starts[name]).span(ranges) for f, name in zip(forms, self.axes, strict=True))
+        alone = all(len(f.terms) == 1 and f.terms[0][1] == 1 for f in forms)
+        if not alone or one != two or one[0] < 0 or one[1] > size:
             return super().gather(slots, ranges, starts)
-        first, second = map(str, names)
-        return Value((first,), self.pairs.diagonal) if first == second else DeferredPairs((first, second), self.pairs)
+        pairs = self.pairs if one == (0, size) else self.pairs.moved(one[0], one[1] - one[0])
+        first, second = (f.terms[0][0] for f in forms)
+        return Value((first,), pairs.diagonal) if first == second else DeferredPairs((first, second), pairs)
+
+    def widened(self, ranges: Ranges, whole: Ranges) -> Value:
+        """The value over larger ranges, zero outside its own."""
+        own, other = ({tuple(spans.get(name, ())) for name in self.axes} for spans in (ranges, whole))
+        if len(own) + len(other) > 2 or own == other or own == {()}:
+            return super().widened(ranges, whole)
+        (start, _), (low, high) = own.pop(), other.pop()
+        return DeferredPairs(self.axes, self.pairs.moved(low - start, high - low))
 
     def under(self, f: RealFunction, variances: Sequence[Value]) -> DeferredPairs | None:
         """E f(X) f(Y) for X, Y of mean 0, these variances and covariances; None where it is not deferred."""
