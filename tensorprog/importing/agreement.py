@@ -39,8 +39,8 @@ __all__ = ["AtWidth", "Layout", "ModuleComparison", "compared", "compared_at", "
 Layout = Sequence[tuple[int, int, int]]  # of an output: see `Imported`
 SEED = 20_180_211
 SMALLEST, WIDTHS = 8, 2  # the least width that is tried, and how many are compared
-NETWORKS, FEWEST, SECONDS = 2000, 40, 0.6  # of the module at each width: at most, at least, and how long to go on
-SOME, PROGRAMS = 300, 3000  # networks of the program at each width: first, and at most
+SIZES, SECONDS = (64, 128, 256, 512, 1024), 0.9  # networks of the module at each width, and how long all may take
+SOME, PROGRAMS = 256, 4  # networks of the program at each width: first, and at least for each of the module
 MEMBERS, PARTS = 6, 20  # members of the output, with their neighbours; of networks, whose spread gives errors
 ALARM = 1e-6  # probability that a right import is refused
 ROUNDING = {torch.float64: 1e-6, torch.float32: 1e-4, torch.bfloat16: 1e-2, torch.float16: 2e-3}
@@ -136,27 +136,30 @@ def compared_at(
 
 def _both(make: Callable[[int], Any], inputs: Any, width: int, given: AtWidth) -> tuple[Any, Any, float]:
     """Outputs of modules and of networks of the program, (networks, members, coordinates), and rounding errors."""
-    found: list[Any] = []
-    rounding, began = 0.0, time.process_time()
-    with closing(outputs_of(make, inputs, width, given.layout, SEED, _gaussian(given))) as modules:
-        for members, kind in modules:
-            found.append(members[..., :1] if given.copies else members)
-            rounding = ROUNDING.get(kind, 0.0)
-            enough = len(found) >= FEWEST and time.process_time() - began > SECONDS
-            if enough or len(found) == NETWORKS:
-                break
     netsor = given.program.netsor
     (name,) = netsor.outputs
     own = netsor.families[name]
     wide = own.kind == "vector" and any(place < 0 and not size for _, place, size in given.layout)
     count = min(int(netsor.width_of(own.width, width)), width) if wide and not given.copies else 1
-    drawn: list[Any] = []
-    began, size = time.process_time(), SOME
-    while size:  # some first, and then as many as there is time for
-        samples = given.program.run(width, size, seed=SEED + len(drawn), coordinates=count, progress=lambda *_: None)
-        drawn.append(samples[name].reshape(size, count, -1))
-        pace = SOME / max(time.process_time() - began, 1e-3)
-        size = min(PROGRAMS - SOME, int(SECONDS * pace)) if len(drawn) == 1 else 0
+
+    def run(size: int, seed: int) -> Any:
+        samples = given.program.run(width, size, seed=seed, coordinates=count, progress=lambda *_: None)
+        return samples[name].reshape(size, count, -1)
+
+    found: list[Any] = []
+    rounding, began = 0.0, time.process_time()
+    drawn = [run(SOME, SEED)]  # first, so that what the program refuses costs no module
+    pace = (time.process_time() - began) / SOME * PROGRAMS
+    with closing(outputs_of(make, inputs, width, given.layout, SEED, _gaussian(given))) as modules:
+        for members, kind in modules:
+            found.append(members[..., :1] if given.copies else members)
+            rounding, done = ROUNDING.get(kind, 0.0), len(found)
+            if done not in SIZES:
+                continue
+            if done == SIZES[-1] or time.process_time() - began + pace * done > SECONDS / 2:
+                break
+    if PROGRAMS * len(found) > SOME:
+        drawn.append(run(PROGRAMS * len(found) - SOME, SEED + 1))
     networks = np.moveaxis(np.concatenate(drawn), 1, 2)
     module = np.array(found).reshape(len(found), networks.shape[1], -1)
     if module.shape[2] == netsor.width_of(own.width, width):
@@ -201,10 +204,10 @@ def _judge(width: int, given: AtWidth, module: Any, program: Any, rounding: floa
     scale = np.where(scale > 0, scale, 1.0)[:, None]
     ours = _bounded(program / scale)
     theirs = _bounded(module / scale, ours[0].mean(axis=0))
-    pairs = [(one[:, k], other[:, k], k) for one, other in zip(theirs, ours, strict=True) for k in range(one.shape[1])]
-    chances = [_chance(one, other, rounding) for one, other, _ in pairs]
-    k = pairs[int(np.argmin(chances))][2]
-    if min(chances) * len(chances) * WIDTHS < ALARM:
+    chances = [_chances(*pair, rounding) for pair in zip(theirs, ours, strict=True)]
+    least, count = min(chance.min() for chance in chances if chance.size), sum(chance.size for chance in chances)
+    if least * count * WIDTHS < ALARM:
+        k = min((chance[i], i) for chance in chances for i in range(len(chance)) if i < len(which))[1]
         both = (module, program)
         moments = [np.array([[*_moments(part, k).values()] for part in np.array_split(x, PARTS)]) for x in both]
         (one, other), (error, more) = ([f(x, axis=0) for x in moments] for f in (np.mean, np.std))
@@ -244,12 +247,14 @@ def _bounded(values: Any, centre: Any = None) -> list[Any]:
     ]
 
 
-def _chance(one: Any, other: Any, rounding: float) -> float:
-    """The probability that means of two samples differ as much as they do, by Welch's test."""
-    parts = [sample.var(ddof=1) / len(sample) for sample in (one, other)]
-    total = sum(parts) + rounding**2
-    freedom = total**2 / (sum(part**2 / (len(x) - 1) for part, x in zip(parts, (one, other), strict=True)) + 1e-300)
-    return float(2 * stdtr(min(freedom, 1e9), -abs(one.mean() - other.mean()) / math.sqrt(total)))
+def _chances(one: Any, other: Any, rounding: float) -> Any:
+    """Probabilities that means of two samples differ as much as they do, for each member and their average, by the
+    larger of both variances: what is rare may be in only one of the samples."""
+    if one.shape[1] > 1:
+        one, other = (np.c_[sample, sample.mean(axis=1)] for sample in (one, other))
+    spread = np.maximum(one.var(axis=0, ddof=1), other.var(axis=0, ddof=1))
+    error = np.sqrt(spread * (1 / len(one) + 1 / len(other)) + rounding**2)
+    return 2 * stdtr(len(other) - 1, -np.abs(one.mean(axis=0) - other.mean(axis=0)) / (error + 1e-300))
 
 
 def _disagreement(given: AtWidth, width: int, what: str, place: str, theirs: object, ours: object) -> ProgramError:

@@ -31,13 +31,16 @@ TABLES = (convolutions, elementwise, layers, recurrent, views)  # whose rules ar
 MAX_READINGS = 10_000
 
 
-def translated(captured: Captured, at: int | None, exact: bool = False) -> tuple[Sketch, Traced]:
+def translated(
+    captured: Captured, at: int | None, exact: bool = False, decisions: Decisions | None = None
+) -> tuple[Sketch, Traced]:
     """The statements of a module, and the tensor that it returns; with `exact` what the language writes as the limit
     of what the module has, such as a random number for all coordinates, is as the module has it at each width.
+    Decisions of an earlier reading hold for other laws of parameters too.
 
     Raises    ProgramError for what cannot be imported
     """
-    decisions = Decisions()
+    decisions = decisions or Decisions()
     for _ in range(MAX_READINGS):
         try:
             return _read(captured, decisions, at, exact)
@@ -136,16 +139,16 @@ def imported_program(
     captured = capture(make, inputs, (one, other), at)
     fold = True
     try:
-        chosen = _made(captured, at, name, fold)[0]
+        chosen, first, _ = _made(captured, at, name, fold)
     except InvalidText:  # of layers that are alike, but cannot be told as one
         fold = False
-        chosen = _made(captured, at, name, fold)[0]
+        chosen, first, _ = _made(captured, at, name, fold)
 
     def at_width(width: int) -> AtWidth | None:
         own = frozen_at(captured, make, width)
         if own is None:
             return None
-        program, sketch, value = _made(own, width, name, fold, exact=True)
+        program, sketch, value = _made(own, width, name, fold, first.decisions, exact=True)
         assert program.imported is not None
         return AtWidth(program, program.imported.layout, bool(value.copies), frozenset(sketch.as_gaussian), own)
 
@@ -157,11 +160,16 @@ def imported_program(
 
 
 def _made(
-    captured: Captured, at: int | None, name: str, fold: bool, exact: bool = False
+    captured: Captured,
+    at: int | None,
+    name: str,
+    fold: bool,
+    decisions: Decisions | None = None,
+    exact: bool = False,
 ) -> tuple[Program, Sketch, Traced]:
     """The program of a module, with layers that are alike as an index or written out; its sketch, and the output."""
     one, other = captured.widths
-    sketch, value = translated(captured, at, exact)
+    sketch, value = translated(captured, at, exact, decisions)
     unrolled(sketch, value.expr)
     result = separated(sketch, value.expr)
     pruned(sketch, result)

@@ -143,6 +143,26 @@ def test_what_people_write_agrees(name: str) -> None:
     assert "not compared" not in str(imported(RIGHT[name]).imported)
 
 
+def of_a_part(net: Any, q: Any, k: Any, v: Any) -> Any:
+    return attention(net, q, k[:, :2], v[:, :2])
+
+
+# what is traced, and what stands in its place where both are compared
+OTHERS: dict[str, tuple[Act, Act]] = {
+    "a part of a softmax": (of_a_part, lambda *a: attention(*a, seen=2)),
+    "sinks": (attention, sinks),
+    "twice the variance": (attention, lambda *a: 2**0.5 * attention(*a)),
+    "tails": (lambda net, q, k, v: 3**0.5 * q, linear),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_differs_by_as_much_as_known_faults_is_refused(name: str) -> None:
+    traced, other = OTHERS[name]
+    with pytest.raises(tp.ProgramError, match="does not agree with the module"):
+        tp.from_torch(lambda n: Heads(n, traced if n >= 64 else other), IDS)
+
+
 def test_keys_and_values_first_are_scores() -> None:
     law = imported(linear, check=False).limit()
     value, error = law.kurtosis("y[0]", with_error=True)
