@@ -11,12 +11,13 @@ from typing import Any
 
 from numba import njit, types
 
-__all__ = ["add_arc_sines", "add_bells", "add_ramps", "sums"]
+__all__ = ["add_arc_sines", "add_bells", "add_plain", "add_ramps", "sums"]
 
 OPTIONS = {"nogil": True, "error_model": "numpy"}
 NUMBER = types.float64
-VECTOR, TILE = (types.Array(NUMBER, axes, "C", readonly=True) for axes in (1, 2))
+TILE = types.Array(NUMBER, 2, "C", readonly=True)
 OUT = types.Array(NUMBER, 2, "C")
+STEEP = 1 - 0.999**2  # where 1 - r^2 is smaller, the angle comes from exact products
 # the quotient of polynomials of Sun's fdlibm (e_asin.c) for (asin x - x) / x^3, x^2 <= 1/4
 P = (1.66666666666666657415e-01, -3.25565818622400915405e-01, 2.01212532134862925881e-01, -4.00555345006794114027e-02,
      7.91534994289814532176e-04, 3.47933107596021167570e-05)  # fmt: skip
@@ -39,49 +40,76 @@ def _asin(r: float) -> float:
 
 
 @njit(**OPTIONS)
+def _product(a: float, b: float) -> tuple[float, float]:
+    """Product and its rounding error (Dekker 1971)."""
+    one, two = 134217729.0 * a, 134217729.0 * b
+    high, upper = one - (one - a), two - (two - b)
+    low, lower, p = a - high, b - upper, a * b
+    return p, ((high * upper - p) + high * lower + low * upper) + low * lower
+
+
+@njit(**OPTIONS)
 def _kept(r: float) -> float:
     """A correlation kept in [-1, 1]."""
     r = 1.0 if r > 1.0 else r
     return -1.0 if r < -1.0 else r
 
 
-@njit(types.void(*[VECTOR] * 8, NUMBER, TILE, OUT), cache=True, **OPTIONS)
-def add_ramps(
-    left: Any, right: Any, p: Any, rest: Any, q: Any, other: Any, size: Any, scale: Any, weight: float, cov: Any,
-    total: Any,
-) -> None:  # fmt: skip
-    """Add weight size[i] scale[j] (r asin r + (p q + r^2 (1 - p - q)) / sqrt(1 - r^2)) for r = left[i] right[j] cov."""
+@njit(types.void(TILE, TILE, NUMBER, TILE, OUT), cache=True, **OPTIONS)
+def add_plain(left: Any, right: Any, weight: float, cov: Any, total: Any) -> None:
+    """Add what constants and linear parts give; left has the constant, the mean of all else, the slope and the tilt."""
     for i in range(cov.shape[0]):
+        one, mean, slope, tilt = left[0, i], left[1, i], left[2, i], left[3, i]
         for j in range(cov.shape[1]):
-            r = _kept(left[i] * right[j] * cov[i, j])
+            means = one * right[0, j] + (one * right[1, j] + mean * right[0, j])
+            total[i, j] += means + cov[i, j] * (slope * right[2, j] + (slope * right[3, j] + tilt * right[2, j]))
+
+
+@njit(types.void(TILE, TILE, NUMBER, TILE, OUT), cache=True, **OPTIONS)
+def add_ramps(left: Any, right: Any, weight: float, cov: Any, total: Any) -> None:
+    """Add weight S S' (r asin r + (p q + r^2 (1 - p - q)) / sqrt(1 - r^2)); left has 1 / S, p, 1 - p and S."""
+    for i in range(cov.shape[0]):
+        root, p, rest, size = left[0, i], left[1, i], left[2, i], weight * left[3, i]
+        for j in range(cov.shape[1]):
+            q, other = right[1, j], right[2, j]
+            r = _kept(root * right[0, j] * cov[i, j])
             square = (1.0 - r) * (1.0 + r)
-            tilt = min(p[i], q[j]) - min(rest[i], other[j])
-            top = max(tilt, 0.0) * square - min(tilt, 0.0) * (r * r) + min(rest[i] * other[j], p[i] * q[j])
-            total[i, j] += weight * (size[i] * scale[j]) * (top / max(math.sqrt(square), 2.0**-52) + r * _asin(r))
+            tilt = min(p, q) - min(rest, other)
+            top = max(tilt, 0.0) * square - min(tilt, 0.0) * (r * r) + min(rest * other, p * q)
+            total[i, j] += size * right[3, j] * (top / max(math.sqrt(square), 2.0**-52) + r * _asin(r))
 
 
-@njit(types.int64(VECTOR, VECTOR, NUMBER, NUMBER, TILE, OUT), cache=True, **OPTIONS)
-def add_arc_sines(left: Any, right: Any, weight: float, least: float, cov: Any, total: Any) -> int:
-    """Add weight asin r where 1 - r^2 is at least `least`, and give the number of other pairs."""
-    steep = 0
+@njit(types.void(TILE, TILE, NUMBER, TILE, OUT), cache=True, **OPTIONS)
+def add_arc_sines(left: Any, right: Any, weight: float, cov: Any, total: Any) -> None:
+    """Add weight asin r; left has 1 / S, a scale z, z^2 v and z^2 h."""
     for i in range(cov.shape[0]):
+        steep = 0
         for j in range(cov.shape[1]):
-            r = _kept(left[i] * right[j] * cov[i, j])
+            r = _kept(left[0, i] * right[0, j] * cov[i, j])
             angle = weight * _asin(r)
-            far = (1.0 - r) * (1.0 + r) >= least
+            far = (1.0 - r) * (1.0 + r) >= STEEP
             total[i, j] += angle if far else 0.0
             steep += 0 if far else 1
-    return steep
+        for j in range(cov.shape[1] if steep else 0):
+            r = _kept(left[0, i] * right[0, j] * cov[i, j])
+            if not (1.0 - r) * (1.0 + r) >= STEEP:
+                v, w, h, k = left[2, i], right[2, j], left[3, i], right[3, j]
+                c = left[1, i] * right[1, j] * cov[i, j]
+                (p, e), (q, f) = _product(v, w), _product(c, c)
+                rest = (p - q) + (e - f)
+                c = c if rest > 0.0 else math.copysign(math.sqrt(p), c)
+                total[i, j] += weight * math.atan2(c, math.sqrt(max(rest, 0.0) + (h * w + k * v + h * k)))
 
 
-@njit(types.void(*[VECTOR] * 4, NUMBER, TILE, OUT), cache=True, **OPTIONS)
-def add_bells(left: Any, right: Any, rest: Any, other: Any, weight: float, cov: Any, total: Any) -> None:
-    """Add weight left[i] right[j] / sqrt(1 - r^2)."""
+@njit(types.void(TILE, TILE, NUMBER, TILE, OUT), cache=True, **OPTIONS)
+def add_bells(left: Any, right: Any, weight: float, cov: Any, total: Any) -> None:
+    """Add weight sqrt(h h') / (S S' sqrt(1 - r^2)); left has 1 / S, 1 - p and sqrt(h)."""
     for i in range(cov.shape[0]):
         for j in range(cov.shape[1]):
-            r = left[i] * right[j] * cov[i, j]
-            square = max((1.0 - r) * (1.0 + r), rest[i] + other[j] - rest[i] * other[j])
-            total[i, j] += weight * (left[i] * right[j]) / math.sqrt(square)
+            size = left[0, i] * right[0, j]
+            r = size * cov[i, j]
+            square = max((1.0 - r) * (1.0 + r), left[1, i] + right[1, j] - left[1, i] * right[1, j])
+            total[i, j] += weight * (left[2, i] * right[2, j] * size) / math.sqrt(square)
 
 
 @njit(types.void(TILE, TILE, types.int64, types.int64, types.int64, NUMBER, TILE, OUT), cache=True, **OPTIONS)

@@ -1,8 +1,7 @@
 """E f(X) g(Y) at zero means for f, g built of 1, x, |x|, sign(x), erf(a x), x erf(a x) and exp(-(a x)^2).
 
 These are the functions whose `Atom.terms` are such: relu, abs, step, sign, erf, gelu, and derivatives of most of them;
-tanh and its like go to `series`, and so do sums of x erf(a x) and exp(-(b x)^2).  Compiled code does tiles of pairs
-where `fast` has started it.
+tanh and its like go to `series`, and so do sums of x erf(a x) and exp(-(b x)^2).
 
     E |X| |Y|                        = (2 / pi) sd sd' (s + rho asin rho)                    Cho & Saul 2009, n = 1
     E sign(X + dX) sign(Y + dY)      = (2 / pi) asin(c / sqrt((v + h) (v' + h')))            Sheppard 1899
@@ -19,6 +18,7 @@ vanish.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -35,6 +35,7 @@ Array = NDArray[np.floating]
 __all__ = [
     "CORRELATION_SLACK",
     "Elementary",
+    "compiled_values",
     "correlation",
     "elementary",
     "kernel",
@@ -219,14 +220,22 @@ def kernel(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array) -> Esti
     return Estimate(values(f, g, v, w, cov), EPS * (f.rounding(v) * g.rounding(w)))
 
 
-def values(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, compiled: ModuleType | None = None) -> Array:
-    """The numbers of a kernel, without their errors; by compiled passes for v (n, 1), w (1, m) and cov (n, m)."""
+def values(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array) -> Array:
+    """The numbers of a kernel, without their errors."""
     total = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape))
     # in an order that does not depend on which function comes first, so that both orders round alike
-    for add, first, second in ((_add_ramps, f.ramps, g.ramps), (_add_arc_sines, f.sigmoids, g.sigmoids),
-                               (_add_bells, f.bells, g.bells)):  # fmt: skip
-        for (a, h), (b, k) in sorted(product(first, second), key=sorted):
-            add(total, a * b, (v, w, cov, h, k), compiled)
+    for (a, h), (b, k) in sorted(product(f.ramps, g.ramps), key=sorted):
+        found = _of_ramps(v, w, cov, h, k)
+        found *= np.sqrt(v + h) * np.sqrt(w + k)
+        found *= MEAN_ABS**2 * (a * b)
+        total += found
+    for (a, h), (b, k) in sorted(product(f.sigmoids, g.sigmoids), key=sorted):
+        found = _arc_sine(v, w, cov, h, k)
+        found *= 2 / np.pi * (a * b)
+        total += found
+    for (a, h), (b, k) in sorted(product(f.bells, g.bells), key=sorted):
+        _, square, size = _of_bells(v, w, cov, h, k)
+        total += a * b * (h * k) ** 0.5 * size / np.sqrt(square)
     if (f.linear and g.sigmoids) or (g.linear and f.sigmoids):
         total += cov * (f.linear * g.linear + (f.linear * g.tilt(w) + g.linear * f.tilt(v)))
     elif f.linear and g.linear:
@@ -247,7 +256,7 @@ def steepness(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, move
         rho, square, _ = _correlated(v, w, cov, h, k)
         total += 2 / np.pi * abs(a * b * rho) / np.maximum(np.sqrt(square), np.sqrt(moved) + SMALL)
     for (a, h), (b, k) in product(f.bells, g.bells):
-        rho, square, size = _of_bells((v, w, cov, h, k))
+        rho, square, size = _of_bells(v, w, cov, h, k)
         total += abs(a * b) * (h * k) ** 0.5 * size * (1 + np.square(rho)) / square**1.5
     return total
 
@@ -293,47 +302,29 @@ def _correlated(v: Array, w: Array, cov: Array, h: float, k: float) -> tuple[Arr
     return rho, square, np.asarray(np.arcsin(rho))
 
 
-_Law = tuple[Array, Array, Array, float, float]  # variances and covariance of X and Y, variances of dX and dY
-
-
-def _add_ramps(total: Array, weight: float, law: _Law, compiled: ModuleType | None) -> None:
-    """r asin r + (p q + r^2 (1 - p - q)) / s with s^2 = 1 - r^2, for r^2 <= p q, times sizes.
+def _of_ramps(v: Array, w: Array, cov: Array, h: float, k: float) -> Array:
+    """r asin r + (p q + r^2 (1 - p - q)) / s with s^2 = 1 - r^2, for r^2 <= p q.
 
     With t = p + q - 1 the dividend is t s^2 + (1 - p) (1 - q), and p q - t r^2: of both all summands are positive,
     for t > 0 and for t < 0. The derivative by r is bounded, so that its rounding costs little anywhere, provided
     that s belongs to the same rounded r.
     """
-    v, w, cov, h, k = law
-    weight, sizes = MEAN_ABS**2 * weight, (np.sqrt(v + h), np.sqrt(w + k))
-    if compiled is not None:
-        vectors = (*_inverse_roots(law), *_shares(v, h), *_shares(w, k), *sizes)
-        compiled.add_ramps(*map(np.ravel, vectors), weight, np.ascontiguousarray(cov), total)
-        return
     rho, square, angle = _correlated(v, w, cov, h, k)
-    angle *= rho
     if not h and not k:
+        angle *= rho
         angle += np.sqrt(square)
-    else:
-        (p, rest), (q, other) = _shares(v, h), _shares(w, k)
-        tilt = np.minimum(p, q) - np.minimum(rest, other)
-        top = np.maximum(tilt, 0.0) * square - np.minimum(tilt, 0.0) * np.square(rho) + np.minimum(rest * other, p * q)
-        angle += top / np.maximum(np.sqrt(square), EPS)
-    angle *= sizes[0] * sizes[1]
-    angle *= weight
-    total += angle
+        return angle
+    (p, rest), (q, other) = _shares(v, h), _shares(w, k)
+    tilt = np.minimum(p, q) - np.minimum(rest, other)
+    top = np.maximum(tilt, 0.0) * square - np.minimum(tilt, 0.0) * np.square(rho) + np.minimum(rest * other, p * q)
+    return np.asarray(top / np.maximum(np.sqrt(square), EPS) + rho * angle)
 
 
-def _add_arc_sines(total: Array, weight: float, law: _Law, compiled: ModuleType | None) -> None:
-    """2 / pi asin r: d asin = d r / s, so that small s are refined.
+def _arc_sine(v: Array, w: Array, cov: Array, h: float, k: float) -> Array:
+    """asin r: d asin = d r / s, so that small s are refined.
 
     With r, s of X and Y themselves, the tangent of the angle is r / sqrt(s^2 + p + q + p q), p = h / v, q = k / w.
     """
-    v, w, cov, h, k = law
-    weight *= 2 / np.pi
-    if compiled is not None:
-        sides = map(np.ravel, _inverse_roots(law))
-        if not compiled.add_arc_sines(*sides, weight, 1 - STEEP**2, np.ascontiguousarray(cov), total):
-            return
     _, square, angle = _correlated(v, w, cov, h, k)
     steep = square < 1 - STEEP**2
     if steep.any():
@@ -341,30 +332,12 @@ def _add_arc_sines(total: Array, weight: float, law: _Law, compiled: ModuleType 
         r, s = correlation(v, w, cov, np.inf)  # beyond 1 counts as 1
         p, q = h / v, k / w
         angle[steep] = np.arctan2(r, np.sqrt(s**2 + (p + q + p * q)))
-    angle *= weight
-    if compiled is None:
-        total += angle
-    else:
-        total[steep] += angle[steep]
+    return angle
 
 
-def _add_bells(total: Array, weight: float, law: _Law, compiled: ModuleType | None) -> None:
-    """sqrt(h k) / (S S' sqrt(1 - r^2))."""
-    v, w, cov, h, k = law
-    weight *= (h * k) ** 0.5
-    if compiled is None:
-        _, square, size = _of_bells(law)
-        total += weight * size / np.sqrt(square)
-    else:
-        vectors = map(np.ravel, (*_inverse_roots(law), _shares(v, h)[1], _shares(w, k)[1]))
-        compiled.add_bells(*vectors, weight, np.ascontiguousarray(cov), total)
-
-
-def _of_bells(law: _Law) -> tuple[Array, Array, Array]:
+def _of_bells(v: Array, w: Array, cov: Array, h: float, k: float) -> tuple[Array, Array, Array]:
     """r, 1 - r^2, which is at least 1 - p q, and 1 / (S S')."""
-    v, w, cov, h, k = law
-    one, two = _inverse_roots(law)
-    size, rest, other = one * two, _shares(v, h)[1], _shares(w, k)[1]
+    size, rest, other = _inverse_root(v + h) * _inverse_root(w + k), _shares(v, h)[1], _shares(w, k)[1]
     rho = size * cov
     return rho, np.maximum((1 - rho) * (1 + rho), rest + other - rest * other), size
 
@@ -375,10 +348,27 @@ def _shares(var: Array, spread: float) -> tuple[Array, Array]:
     return var / whole, np.where(var > 0, spread / whole, float(spread > 0))
 
 
-def _inverse_roots(law: _Law) -> tuple[Array, Array]:
-    """1 / S and 1 / S'."""
-    v, w, _, h, k = law
-    return _inverse_root(v + h), _inverse_root(w + k)
+def compiled_values(f: Elementary, var: Array, passes: ModuleType) -> Callable[[slice, slice, Array], Array]:
+    """E f(X) f(Y) on tiles of variables with these variances, by compiled passes: rows, columns, covariances."""
+    scale = np.ldexp(1.0, -(np.frexp(var)[1] // 2))  # products of exact ones neither over- nor underflow
+    plain = np.stack([f.offset(var), f.mean(var), np.full(var.shape, f.linear), f.tilt(var)])
+    parts = [(passes.add_plain, plain, plain, 1.0)] if plain[[0, 2]].any() else []
+    for add, bends, weight, sides in (
+        (passes.add_ramps, f.ramps, MEAN_ABS**2, lambda h: (*_shares(var, h), np.sqrt(var + h))),
+        (passes.add_arc_sines, f.sigmoids, 2 / np.pi, lambda h: (scale, var * scale**2, h * scale**2)),
+        (passes.add_bells, f.bells, 1.0, lambda h: (_shares(var, h)[1], np.full(var.shape, h**0.5))),
+    ):
+        each = [(a, np.stack([_inverse_root(var + h), *sides(h)])) for a, h in bends]
+        parts += [(add, one, two, weight * a * b) for (a, one), (b, two) in product(each, each)]
+
+    def entries(rows: slice, columns: slice, cov: Array) -> Array:
+        total = np.zeros(cov.shape)
+        for add, left, right, weight in parts:
+            sides = (np.ascontiguousarray(side[:, cut]) for side, cut in ((left, rows), (right, columns)))
+            add(*sides, weight, np.ascontiguousarray(cov), total)
+        return total
+
+    return entries
 
 
 def _inverse_root(values: Array) -> Array:

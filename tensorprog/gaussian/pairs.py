@@ -31,7 +31,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +41,7 @@ from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.expectation import cross, without_batch
 from tensorprog.gaussian.fast import passes, prepare
 from tensorprog.gaussian.function import RealFunction
-from tensorprog.gaussian.kernels import Elementary, elementary, kernel, ordinary, values
+from tensorprog.gaussian.kernels import Elementary, compiled_values, elementary, kernel, ordinary, values
 from tensorprog.gaussian.series import ENOUGH, LEFT, ProductSeries, hermite_series
 
 Array = NDArray[Any]
@@ -236,14 +236,17 @@ class Pairs:
         if steep > STEEPEST:
             return None
 
-        def entries(rows: slice, columns: slice, cov: Array) -> Array:
-            return values(f, f, var[rows, None], var[None, columns], cov, passes())
+        @cache
+        def tiles() -> Callable[[slice, slice, Array], Array]:  # when the first is read
+            if (compiled := passes()) is not None:
+                return compiled_values(f, var, compiled)
+            return lambda rows, columns, cov: values(f, f, var[rows, None], var[None, columns], cov)
 
         one, more = kernel(f, f, var, var, var), var * (1 + STEP)
         growth = np.abs(values(f, f, more, more, more) - one.value) / STEP
         return _Map(
             one.value, one.error, lambda near: values(f, f, var, var, near * var), growth,
-            *f.slopes(var, steep), entries,
+            *f.slopes(var, steep), lambda *tile: tiles()(*tile),
         )  # fmt: skip
 
     def _by_series(self, f: RealFunction) -> _Map | None:
