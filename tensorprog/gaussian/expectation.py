@@ -132,25 +132,20 @@ def _closed(
     """
     one, two, (v, w) = elementary(f), elementary(g), (each.value for each in law[2:])
     shape = np.broadcast_shapes(v.shape, w.shape, c.value.shape)
-    if (
-        one is None
-        or two is None
-        or not one.meets(two)
-        or not shape
-        or math.prod(shape) > MANY
-        or _diagonal(shape, pairs).size > 1
-    ):
+    if one is None or two is None or not one.meets(two):
+        return None
+    if not shape or math.prod(shape) > MANY or _diagonal(shape, pairs).size > 1:
         return None
     if not (ordinary(v) and ordinary(w)) or any(m.value.any() or m.error.any() for m in law[:2]):
         return None
     size, cov = np.sqrt(v) * np.sqrt(w), c.value
     moved, other, turned = _relative(law[2].error, v), _relative(law[3].error, w), _relative(c.error, size)
     largest = max(float(each.max(initial=0.0)) for each in (moved, other, turned))
-    if not size.all() or largest > (0.0 if one.jumps and two.jumps else PASSED):
+    same = (v == w) & (v == cov)
+    if not size.all() or largest > (0.0 if one.jumps and two.jumps and not same.all() else PASSED):
         return None
     refuse_correlation(float((np.abs(cov) / size).max(initial=0.0)), slack)
     found, odd = kernel(one, two, v, w, cov), f.parity < 0 or g.parity < 0
-    same = (v == w) & (v == cov)
     passed = passed_on(one, two, v, w, cov, moved, other, turned, same) if largest else 0.0
     if f.parity * g.parity < 0:
         return Estimate.exact(np.zeros(shape))

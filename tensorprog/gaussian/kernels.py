@@ -278,10 +278,13 @@ def passed_on(
         def change(v: Array, w: Array, cov: Array) -> Array:
             return np.asarray(np.abs(values(f, g, v, w, cov) - before) / STEP)
 
+        together = ROOM * moved * change(v * up, w * up, cov * up)
+        if same.all():
+            return np.asarray(together)
         apart = moved * change(v * up, w, cov) + other * change(v, w * up, cov) + turned * change(v, w, nearer)
         both = np.maximum(np.maximum(moved, other), turned)
         apart = ROOM * apart + both * steepness(f, g, v, w, cov, both)
-        return np.where(same, ROOM * moved * change(v * up, w * up, cov * up), apart)
+        return np.where(same, together, apart)
     total = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape))
     for (a, h), (b, k) in product(f.sigmoids, g.sigmoids):
         rho, square, _ = _correlated(v, w, cov, h, k)

@@ -90,9 +90,11 @@ def ntk(
     if width is not None:
         return kernels_of_networks(given, name, parameters, width, samples, directions, seed, max_memory)
     family = name.partition("[")[0].strip() if isinstance(name, str) else name
-    netsor, tangent = tangents_in_the_limit(given, family, parameters)
-    found = Program.from_netsor(netsor)
-    assert isinstance(found, Program)
+    key = "ntk", family, None if parameters is None else tuple(parameters)
+    if key not in given.remembered:
+        netsor, tangent = tangents_in_the_limit(given, family, parameters)
+        given.remembered[key] = Program.from_netsor(netsor), tangent
+    found, tangent = given.remembered[key]
     member = tangent if name == family else f"{tangent}[{name.partition('[')[2]}"
     kernel: Covariance = found.limit(max_memory=max_memory).cov(member)
     return kernel

@@ -65,7 +65,8 @@ class InitialLaw:
             return near.astype(np.float64), np.sqrt(error + rounded) if error else np.zeros(1)
         if initial.data is not None:
             data = initial.data.array
-            gram = data @ data.T * (self._variance / data.shape[1])
+            gram = data @ data.T
+            gram *= self._variance / data.shape[1]
             return gram, np.sqrt(_rounding(data.shape[1]) * np.diagonal(gram))
         axes = (*self.independent, *self.joint, *(f"{name}_" for name in self.joint))
         values = index_array(self.netsor, initial.cov, axes)
