@@ -238,7 +238,8 @@ class Pairs:
 
         @cache
         def tiles() -> Callable[[slice, slice, Array], Array]:  # when the first is read
-            if (compiled := passes()) is not None:
+            compiled = passes()
+            if compiled is not None and not self.growing:  # variances stay
                 return compiled_values(f, var, compiled)
             return lambda rows, columns, cov: values(f, f, var[rows, None], var[None, columns], cov)
 
