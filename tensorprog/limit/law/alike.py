@@ -20,6 +20,7 @@ from tensorprog.limit.moment.numeric_recursion import NumericRecursion
 __all__ = ["alike"]
 
 DIGITS = 9  # to which covariances are equal
+LARGE = 4  # keys, beside how many there are
 MEMBER = "0"  # the position of a family of one index
 
 
@@ -74,6 +75,15 @@ def _finer(groups: NDArray[np.intp], values: NDArray[Any]) -> NDArray[np.intp]:
     size = np.max(np.abs(values), initial=0.0) or 1.0
     labels = np.unique(np.round(values / size, DIGITS), return_inverse=True)[1].reshape(values.shape)
     own = np.unique(np.diagonal(labels), return_inverse=True)[1]
-    for more in (labels, labels.T, np.broadcast_to(own, labels.shape), np.broadcast_to(own[:, None], labels.shape)):
-        groups = np.unique(groups * (1 + more.max(initial=0)) + more, return_inverse=True)[1].reshape(values.shape)
+    swapped = [] if np.array_equal(labels, labels.T) else [labels.T]
+    for more in (labels, *swapped, own, own[:, None]):
+        if more.any():  # else it tells nothing apart
+            groups = _numbered(groups * (1 + more.max()) + more)
     return groups
+
+
+def _numbered(keys: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Numbers of the different keys, in ascending order; without sorting where keys are not large."""
+    if keys.max() > LARGE * keys.size:
+        return np.unique(keys, return_inverse=True)[1].reshape(keys.shape)
+    return (np.cumsum(np.bincount(keys.ravel()) > 0) - 1)[keys]

@@ -197,7 +197,7 @@ class DrawSource:
 
 FIRST_LOG2, AIM_LOG2, MAX_LOG2 = 9, 15, 18  # points per replicate: first, last without and with an accuracy asked for
 AIM = 1e-4  # error aimed at, relative where numbers exceed 1
-FEWEST = 2  # points per replicate
+FEWEST = 2  # points per replicate, which has moments about its own mean
 STUCK = 0.97  # of the error before, or the other way round: points that matter change it more
 AIM_NUMBERS, MAX_NUMBERS = 1 << 22, 1 << 26  # normals per replicate, without and with an accuracy asked for
 
@@ -219,7 +219,7 @@ def pieces(sets: Iterable[Array], most: int) -> Iterator[list[tuple[int, Array]]
 def average(
     dim: int, read: Callable[[Iterable[Array]], Sequence[Any]],
     finish: Callable[[Sequence[Any]], tuple[Array, Array]], what: str, *,
-    accuracy: float | None, seed: int, aim: float = AIM, width: int = 1, most: int | None = None,
+    accuracy: float | None, seed: int, aim: float = AIM, width: int = 1, most: int | None = None, fewest: int = FEWEST,
 ) -> tuple[Array, Array]:  # fmt: skip
     """A number and its error from what is `read` of every replicate, with twice as many points until that is small.
 
@@ -236,7 +236,7 @@ def average(
     target = aim if accuracy is None else accuracy
     # as points are made, and as they are used
     numbers = numbers_at_once(AIM_NUMBERS if accuracy is None else MAX_NUMBERS, 3)
-    most = max(FEWEST, min(1 << MAX_LOG2 if most is None else most, numbers // max(dim, width)))
+    most = max(fewest, min(1 << MAX_LOG2 if most is None else most, numbers // max(dim, width)))
     last = min(AIM_LOG2 if accuracy is None else MAX_LOG2, int(math.log2(most)))
     log2, done, before = min(FIRST_LOG2, last), 0, math.inf
     while True:

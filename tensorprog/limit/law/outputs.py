@@ -21,7 +21,7 @@ from tensorprog.language.ir import Netsor
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.law.alike import alike
-from tensorprog.limit.law.conditional_moments import AIM, DrawSource, average, is_linear, pieces
+from tensorprog.limit.law.conditional_moments import AIM, FEWEST, DrawSource, average, is_linear, pieces
 from tensorprog.limit.law.heads import Heads, apart, heads
 from tensorprog.limit.law.mixture import ROUNDING, Joint, Mixture
 from tensorprog.limit.memory import need
@@ -73,7 +73,7 @@ class Outputs:
     def _averaged(
         self, source: DrawSource, read: Callable[[Conditioned], tuple[Array, ...]],
         finish: Callable[[Results], tuple[Array, Array]], what: str, results: int = 1, *,
-        reduce: Reduce = lambda *kept: kept, most: int | None = None,
+        reduce: Reduce = lambda *kept: kept, most: int | None = None, fewest: int = FEWEST,
     ) -> tuple[Array, Array]:  # fmt: skip
         """What is read given the draws of each replicate, made a number with its error by `finish`.
 
@@ -96,7 +96,7 @@ class Outputs:
 
         return average(
             source.dim, replicates, finish, what,
-            accuracy=self.accuracy, seed=self.seed, aim=AIM, width=source.draws.width, most=most,
+            accuracy=self.accuracy, seed=self.seed, aim=AIM, width=source.draws.width, most=most, fewest=fewest,
         )  # fmt: skip
 
     # -- one variable ---------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ class Outputs:
 
         return self._averaged(
             source, read, finish, what, math.prod(shape),
-            reduce=lambda one, two, cov: _seconds(shape, one, two, cov),
+            reduce=lambda one, two, cov: _seconds(shape, one, two, cov), fewest=FEWEST if groups is None else 1,
         )  # fmt: skip
 
 
@@ -282,16 +282,21 @@ def _covariance(results: Results, groups: Array | None = None) -> tuple[Array, A
     Shapes    groups of the shape of the covariance
     """
 
-    def total(second: Array, one: Array, two: Array) -> Array:
-        found = np.asarray(second - np.multiply.outer(one, two).reshape(second.shape))
-        if groups is None:
-            return found
-        return (np.bincount(groups.ravel(), found.ravel()) / np.bincount(groups.ravel()))[groups]
-
     each = [[part.sum(axis=0) / counts.sum() for part in parts] for *parts, counts in results]
-    means = [np.mean(arrays, axis=0) for arrays in zip(*each, strict=True)]
-    rounding = ROUNDING * np.abs(means[0]) + ROUNDING * np.abs(np.multiply.outer(*means[1:])).reshape(means[0].shape)
-    return total(*means), standard_errors([total(*parts) for parts in each]) + rounding
+    seconds, *centre = [np.mean(arrays, axis=0) for arrays in zip(*each, strict=True)]
+
+    def about(second: Array, one: Array, two: Array) -> Array:
+        """About the means of all replicates: one draw of its own is enough for each."""
+        found = second
+        for pair in ((one, centre[1]), (centre[0], two - centre[1])):
+            if all(part.any() for part in pair):
+                found = found - np.multiply.outer(*pair).reshape(found.shape)
+        return found if groups is None else np.bincount(groups.ravel(), found.ravel()) / np.bincount(groups.ravel())
+
+    value, spread = about(seconds, *centre), standard_errors([about(*parts) for parts in each])
+    if groups is not None:
+        value, spread = value[groups], spread[groups]
+    return value, spread + ROUNDING * (np.abs(seconds) + np.abs(np.multiply.outer(*centre)).reshape(seconds.shape))
 
 
 def _rounding(source: DrawSource, other: int, sds: Sequence[Array], heads: int) -> Array:
