@@ -13,7 +13,7 @@ from tensorprog.importing.layers import averaged, biased, column, einsum
 from tensorprog.importing.operations import Result, TracedCall, random, rule
 from tensorprog.importing.sketch import Sketch
 from tensorprog.importing.values import AxisPart, FixedTensor, Traced, atoms_of, shapes_of
-from tensorprog.language.expr import Affine, Reduction, is_call
+from tensorprog.language.expr import Affine, Number, Reduction, is_call
 from tensorprog.language.ir import Nonlin
 
 Numbers = Sequence[int]
@@ -34,6 +34,10 @@ def _several(value: Any, count: int, default: int) -> list[int]:
 def convolution(sketch: Sketch, operation: TracedCall) -> Result:
     """A convolution with weights of its own for each offset."""
     x, weight, bias = operation.tensor(0), operation.tensor(1, "weight"), operation.tensor(2, "bias")
+    if isinstance(weight, FixedTensor) and not (weight.arrays[0].any() or weight.arrays[1].any()):
+        sizes = zip(*operation.shapes, strict=True)
+        none = Traced(tuple(sketch.axis((operation.name, k), *pair) for k, pair in enumerate(sizes)), Number(0))
+        return biased(sketch, none, column(bias, len(none.axes) - 1))
     if not isinstance(weight, Traced):
         raise sketch.refuse("the weights of a convolution are fixed", "use weights that are initialised at random")
     count = len(weight.axes) - 2
@@ -45,8 +49,10 @@ def convolution(sketch: Sketch, operation: TracedCall) -> Result:
         if padding == "same"
         else _several(0 if padding == "valid" else padding, count, 0)
     )
-    if operation.pair(8 if operation.operation.kind == "convolution" else 6, "groups", 1) != (1, 1):
-        raise sketch.refuse("a convolution in groups", "use groups=1")
+    groups = operation.pair(8 if operation.operation.kind == "convolution" else 6, "groups", 1)
+    alone = groups != (1, 1) and groups == (shapes_of(weight.axes)[0][0], shapes_of(weight.axes)[1][0])
+    if groups != (1, 1) and (not alone or isinstance(x, FixedTensor)):
+        raise sketch.refuse("a convolution in groups", "use groups=1, or a group for each channel of the width")
     space = [f"y{k}" for k in range(count)]
     if {*kernel, *stride, *dilation} == {1} and not any(pads):  # whatever the positions are
         flat = weight.on(weight.axes[:2])
@@ -63,7 +69,10 @@ def convolution(sketch: Sketch, operation: TracedCall) -> Result:
     else:
         moved = _shifted(sketch, random(sketch, x), kernel, stride, pads, dilation, sizes[0], (operation.name,))
         labels = [label for pair in zip(space, offsets, strict=True) for label in pair]
-        made = einsum(sketch, moved, ["b", "in", *labels], weight, ["out", "in", *offsets], ["b", "out", *space])
+        channels = ["in"] if alone else ["out", "in"]  # numbers of its own for each channel, or a sum over all of them
+        weight = weight.on((weight.axes[0], *weight.axes[2:])) if alone else weight
+        own = [*channels, *offsets]
+        made = einsum(sketch, moved, ["b", "in", *labels], weight, own, ["b", channels[0], *space])
     return biased(sketch, made, column(bias, count + 1))
 
 

@@ -13,8 +13,11 @@ __all__ = ["table"]
 
 OFF = -math.inf
 AS_TORCH = (  # what torch itself writes out well
-    *("addmm", "baddbmm", "glu", "hardtanh", "linalg_vector_norm", "masked_fill", "mish", "norm", "relu6", "repeat"),
-    *("roll", "rsub", "t", "tril", "triu", "unbind"),
+    *("addcdiv", "addcmul", "addmm", "addr", "baddbmm", "clamp_max"),
+    *("float_power", "frobenius_norm", "ger", "glu", "gru_cell", "hardtanh", "inner", "linalg_matmul"),
+    *("linalg_multi_dot", "linalg_norm", "linalg_vecdot", "linalg_vector_norm", "lstm_cell", "masked_fill", "mish"),
+    *("norm", "outer", "pixel_shuffle", "pixel_unshuffle", "relu6", "repeat", "rnn_relu_cell", "rnn_tanh_cell", "roll"),
+    *("rsub", "t", "take_along_dim", "tensordot", "tile", "tril", "triu", "unbind"),
 )
 
 
@@ -108,6 +111,16 @@ def _of_correction(x: Any, dims: Any = None, *, correction: Any = None, keepdim:
     return _spread(x, dims, True, keepdim, correction=1 if correction is None else correction)
 
 
+def _beside_mean(spread: Callable[..., Any]) -> Callable[..., Any]:
+    """A measure of spread, and the mean over the same axes."""
+
+    def apply(x: Any, dims: Any = None, *more: Any, **options: Any) -> tuple[Any, Any]:
+        keep = options.get("keepdim", len(more) > 1 and more[1])
+        return spread(x, dims, *more, **options), x.mean(dims, keepdim=keep)
+
+    return apply
+
+
 def _repeated(x: Any, repeats: int, dim: int | None = None, **_: Any) -> Any:
     """Each entry of an axis several times in a row."""
     x, dim = (x.flatten(), 0) if dim is None else (x, dim % x.dim())
@@ -161,11 +174,73 @@ def _cumulated(x: Any, dim: int, **_: Any) -> Any:
     return (x.transpose(dim, -1)[..., None] * before).sum(-2).transpose(dim, -1)
 
 
+def _picked(x: Any, given: Sequence[Any]) -> Any:
+    """Entries by several lists, or by a list of several dimensions, as entries of one axis by one list."""
+    places = [k for k, entries in enumerate(given) if entries is not None]
+    first, last = places[0], places[-1] + 1
+    lists = torch.broadcast_tensors(*given[first:last]) if len(places) == last - first else ()
+    if not lists or any(entries.dtype == torch.bool for entries in lists) or (len(lists) == lists[0].dim() == 1):
+        return NotImplemented  # which its rule reads
+    row = torch.zeros_like(lists[0])
+    for entries, size in zip(lists, x.shape[first:last], strict=True):
+        row = row * size + entries % size
+    made = x.flatten(first, last - 1).index_select(first, row.flatten())
+    return made.reshape(*x.shape[:first], *row.shape, *x.shape[last:])
+
+
+def _masked(x: Any, given: Sequence[Any], value: Any, *_: Any) -> Any:
+    """A number where a mask is true."""
+    if len(given) > 1 or given[0].dtype != torch.bool or value.numel() > 1:
+        return NotImplemented
+    return torch.where(given[0].reshape(*given[0].shape, *[1] * (x.dim() - given[0].dim())), value.reshape(()), x)
+
+
+def _at(ids: Any, size: int, like: Any) -> Any:
+    """Ones where an index is 0, 1, .., on an axis of their own at the front."""
+    return (ids.unsqueeze(0) == torch.arange(size).reshape(-1, *[1] * ids.dim())).to(like.dtype)
+
+
+def _gathered(x: Any, dim: int, ids: Any, **_: Any) -> Any:
+    """Entries of an axis by fixed places, which may differ along other axes."""
+    moved = x.transpose(0, dim).unsqueeze(1)
+    return (_at(ids.transpose(0, dim), x.shape[dim], x) * moved).sum(0).transpose(0, dim)
+
+
+def _scattered(x: Any, dim: int, ids: Any, given: Any, **_: Any) -> Any:
+    """Entries added to those of an axis at fixed places."""
+    ids = ids if ids.dim() == given.dim() else ids.reshape([-1 if k == dim % x.dim() else 1 for k in range(x.dim())])
+    moved = (_at(ids.transpose(0, dim), x.shape[dim], given) * given.transpose(0, dim).unsqueeze(0)).sum(1)
+    return x + moved.transpose(0, dim)
+
+
+def _windows(x: Any, dim: int, size: int, step: int) -> Any:
+    """Windows of an axis, which become a last one."""
+    dim = dim % x.dim()
+    starts = range(0, x.shape[dim] - size + 1, step)
+    return torch.cat([x.narrow(dim, start, size).unsqueeze(dim).movedim(dim + 1, -1) for start in starts], dim)
+
+
+def _in_groups(kind: Callable[..., Any]) -> Callable[..., Any]:
+    """Convolutions of several groups of channels, side by side; of one channel each they have a rule."""
+
+    def apply(x: Any, weight: Any, bias: Any = None, *options: Any) -> Any:
+        groups = options[3] if len(options) > 3 else 1
+        if groups in (1, x.shape[1]):
+            return NotImplemented
+        biases = [None] * groups if bias is None else bias.chunk(groups)
+        parts = zip(x.chunk(groups, 1), weight.chunk(groups), biases, strict=True)
+        return torch.cat([kind(*part, *options[:3]) for part in parts], 1)
+
+    return apply
+
+
 def table() -> dict[Any, Callable[..., Any]]:
     """What is written out as what."""
     aten = torch.ops.aten
+    packets, known = [getattr(aten, name) for name in AS_TORCH], torch.export.default_decompositions()
     return {
-        **get_decompositions([getattr(aten, name) for name in AS_TORCH]),
+        **{op: known[op] for op in known if getattr(op, "overloadpacket", None) in packets},
+        **get_decompositions(packets),
         aten.absolute.default: torch.abs,
         aten.arctan.default: torch.atan,
         aten.concatenate.default: torch.cat,
@@ -179,6 +254,11 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.rms_norm.default: rms_norm,
         aten.group_norm.default: group_norm,
         aten.batch_norm.default: batch_norm,
+        aten.instance_norm.default: lambda x, weight, bias, mean, variance, use, momentum, eps, *_: (
+            group_norm(x, x.shape[1], weight, bias, eps)
+            if use
+            else batch_norm(x, weight, bias, mean, variance, False, momentum, eps)
+        ),
         aten._native_batch_norm_legit_no_training.default: lambda x, weight, bias, mean, variance, momentum, eps: (
             batch_norm(x, weight, bias, mean, variance, False, momentum, eps),
             x.new_zeros(0),
@@ -191,14 +271,35 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.std.default: lambda x, unbiased=True: _spread(x, None, unbiased).sqrt(),
         aten.std.dim: lambda *args: _spread(*args).sqrt(),
         aten.std.correction: lambda *args, **options: _of_correction(*args, **options).sqrt(),
-        aten.var_mean.correction: lambda x, dims=None, **options: (
-            _of_correction(x, dims, **options),
-            x.mean(dims, keepdim=options.get("keepdim", False)),
-        ),
+        aten.var_mean.dim: _beside_mean(_spread),
+        aten.var_mean.correction: _beside_mean(_of_correction),
+        aten.std_mean.dim: _beside_mean(lambda *args, **options: _spread(*args, **options).sqrt()),
+        aten.std_mean.correction: _beside_mean(lambda *args, **options: _of_correction(*args, **options).sqrt()),
+        aten.lerp.Scalar: lambda x, end, weight: x + weight * (end - x),
+        aten.lerp.Tensor: lambda x, end, weight: x + weight * (end - x),
+        aten.logaddexp.default: lambda x, y: y + torch.nn.functional.softplus(x - y),
+        aten.log2.default: lambda x: x.log() / math.log(2),
+        aten.log10.default: lambda x: x.log() / math.log(10),
+        aten.erfc.default: lambda x: 1 - torch.erf(x),
+        aten.rrelu.default: lambda x, low, high, *_: torch.nn.functional.leaky_relu(x, (low + high) / 2),
+        aten.exp2.default: lambda x: (x * math.log(2)).exp(),
+        aten.celu.default: lambda x, alpha=1.0: alpha * torch.nn.functional.elu(x / alpha),
         aten.log_softmax.int: lambda x, dim, dtype=None: x - x.logsumexp(dim, keepdim=True),
         aten.pad.default: _padded,
         aten.constant_pad_nd.default: lambda x, pad, value=0: _padded(x, pad, "constant", value),
         aten.cumsum.default: _cumulated,
+        aten.index.Tensor: _picked,
+        aten.index_put.default: _masked,
+        aten.cosine_similarity.default: lambda x, y, dim=1, eps=1e-8: (
+            torch.nn.functional.normalize(x, dim=dim, eps=eps) * torch.nn.functional.normalize(y, dim=dim, eps=eps)
+        ).sum(dim),
+        aten.cdist.default: lambda x, y, p=2.0, *_: (x.unsqueeze(-2) - y.unsqueeze(-3)).norm(p, -1),
+        aten.gather.default: _gathered,
+        aten.scatter_add.default: _scattered,
+        aten.index_add.default: _scattered,
+        aten.unfold.default: _windows,
+        aten.conv1d.default: _in_groups(torch.conv1d),
+        aten.conv2d.default: _in_groups(torch.conv2d),
         aten.flip.default: _flipped,
         aten.swapaxes.default: torch.transpose,
         aten.numpy_T.default: lambda x: x.permute([*reversed(range(x.dim()))]),
@@ -210,9 +311,15 @@ def table() -> dict[Any, Callable[..., Any]]:
             x, given.unsqueeze(dim), dim, k % x.shape[dim], k % x.shape[dim] + 1
         ),
         aten.nan_to_num.default: lambda x, *_: x,
-        aten.chunk.default: lambda x, count, dim=0: _split(x, -(-x.shape[dim] // count), dim),
+        **{
+            op: lambda x, count, dim=0: _split(x, -(-x.shape[dim] // count), dim)
+            for op in (aten.chunk.default, aten.unsafe_chunk.default)
+        },
         aten.split.Tensor: _split,
+        aten.unsafe_split.Tensor: _split,
         aten.split_with_sizes.default: _cut,
+        aten.hstack.default: lambda parts: torch.cat(parts, min(parts[0].dim() - 1, 1)),
+        aten.vstack.default: lambda parts: torch.cat([part if part.dim() > 1 else part.unsqueeze(0) for part in parts]),
         aten.stack.default: lambda parts, dim=0: torch.cat([part.unsqueeze(dim) for part in parts], dim),
         aten.repeat_interleave.self_int: _repeated,
         aten.hardswish.default: lambda x: x * torch.clamp(x / 6 + 0.5, 0, 1),

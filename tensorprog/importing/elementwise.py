@@ -123,7 +123,8 @@ RULES.update(
 @rule("clamp_min", "clamp", "clip")
 def at_least(sketch: Sketch, operation: TracedCall) -> Result:
     """Between bounds; the larger of a tensor and a number, which what grows with the width does not meet."""
-    value, least = sketch.settled(random(sketch, operation.tensor(0))), operation.plain(1, "min")
+    least = operation.plain(1, "min")
+    value = sketch.settled(random(sketch, operation.tensor(0)), isinstance(least, int | float) and least > 0)
     if operation.plain(2, "max") is not None or not isinstance(least, int | float):
         return _function(_clip)(sketch, operation)
     if sketch.without_eps(value, least):

@@ -20,7 +20,8 @@ from tensorprog.importing.sketch import Again, Decisions, Sketch, place_of
 from tensorprog.importing.text import named
 from tensorprog.importing.values import FixedTensor, Traced
 from tensorprog.language.errors import ProgramError, check_count, fail
-from tensorprog.language.expr import Variable, variables
+from tensorprog.language.expr import Variable, slots_of, variables
+from tensorprog.language.ir import Nonlin
 from tensorprog.language.writing import FOLDER, pack
 from tensorprog.program import Program
 from tensorprog.results.imported import Fate, Imported
@@ -66,7 +67,7 @@ def _read(captured: Captured, decisions: Decisions, at: int | None, exact: bool)
         sketch.place, sketch.operation = operation.place, operation.name
         rule = RULES.get(operation.kind)
         if rule is None:
-            close = difflib.get_close_matches(operation.kind, RULES, 1)
+            close = difflib.get_close_matches(operation.kind, RULES, 1, 0.75)
             raise refusal(
                 operation.place,
                 "there is no rule for this operation",
@@ -94,11 +95,11 @@ def _read(captured: Captured, decisions: Decisions, at: int | None, exact: bool)
             value = sketch.level(value, "the output")
         else:
             sketch.note(f"the output of the module grows like n**({value.power}); the program gives it divided by that")
-    if not variables(value.expr):
-        raise refusal(
-            sketch.place, "the output vanishes in the limit", "let its last layer not begin with zeros, or give at="
-        )
-    return sketch, sketch.named(value)
+    if variables(value.expr):
+        return sketch, sketch.named(value)
+    slots = slots_of([atom.name for atom in value.atoms if not atom.is_width])  # a number, as of a head of zeros
+    width = sketch.width(sketch.ratio(value.widths[0])) if value.widths else ""
+    return sketch, replace(value, expr=sketch.state(Nonlin, value.expr, role="fixed", slots=slots, width=width))
 
 
 def _applied(rule: Rule, sketch: Sketch, operation: TracedCall) -> Any:

@@ -96,7 +96,7 @@ def multiplied(sketch: Sketch, left: Operand, right: Operand, divide: bool = Fal
         return _waiting(sketch, one, other, axes, divide)
     scalars = not (one.is_vector or other.is_vector or one.copies or other.copies)
     if other.inner is not None and (divide or one.inner is not None or not scalars):
-        other = sketch.settled(other)
+        other = sketch.settled(other, divide)
     if one.inner is not None and not scalars:
         one = sketch.settled(one)
     copies = sketch.met(one, other)
@@ -515,7 +515,12 @@ def over_indices(sketch: Sketch, operation: TracedCall) -> Result:
     dims = _dims(operation, 1, len(value.axes))
     atoms = atoms_of(tuple(value.axes[k] for k in dims))
     if any(atom.is_width for atom in atoms):
-        raise sketch.refuse(f"{kind} acts over the coordinates of a vector", "let it act over tokens")
+        if kind != "softmax":
+            raise sketch.refuse(f"{kind} acts over the coordinates of a vector", "let it act over tokens")
+        made = sketch.named(replace(value, expr=call("exp", value.expr)))
+        parts = multiplied(sketch, made, averaged(sketch, made, atoms, _left(value, dims, True)), divide=True)
+        one, other = sizes_of(atoms)
+        return multiplied(sketch, parts, FixedTensor((1 / one, 1 / other)))
     if kind == "softmax":
         names = tuple(atom.name for atom in atoms)
         return replace(value, expr=Reduction(kind, names, value.expr) if atoms else Number(1))

@@ -352,8 +352,11 @@ class Sketch:
 
     # -- values -------------------------------------------------------------------------------------------------
 
-    def settled(self, value: Traced) -> Traced:
-        """The value with its inner product stated, if one waited for its scale; parameters become vectors."""
+    def settled(self, value: Traced, positive: bool = False) -> Traced:
+        """The value with its inner product stated, if one waited for its scale; parameters become vectors.
+
+        A sum of coordinates that is `positive`, as all are that something is divided by, is n times their average.
+        """
         if value.parameter:
             return self.as_vector(value)
         if value.outer:
@@ -361,7 +364,7 @@ class Sketch:
         inner = value.inner
         if inner is None:
             return value
-        whole = inner.left == inner.right or value.power <= -1
+        whole = inner.left == inner.right or value.power <= -1 or (positive and inner.right in self.ones.values())
         role, scale = ("average", "1/n") if whole else ("score", "n**-0.5")
         key = inner.left, inner.right, scale
         if key not in self.meetings:

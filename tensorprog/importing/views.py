@@ -152,7 +152,7 @@ def picked(sketch: Sketch, call: TracedCall) -> Result:
             )
         runs: list[list[int]] = []
         for place in np.atleast_1d(places.arrays[0]) % size[0]:
-            last = runs[-1] if runs else []
+            last = runs[-1] if runs and len(value.axes[dim]) == 1 else []
             if (len(last) == 1 and place != last[0]) or (len(last) > 1 and place - last[-1] == last[1] - last[0]):
                 last.append(int(place))
             else:
@@ -186,7 +186,14 @@ def sliced(
         form = (step * new[0].slot if new else Affine()) + starts[0]
         return sketch.read_at(value, {first.name: form}, _with(value, dim, new))
     if step > 1:
-        raise sketch.refuse("coordinates are taken in steps", "cut vectors into equal parts: chunk, view")
+        inside = starts[0] % step
+        whole = sliced(sketch, value, dim, (starts[0] - inside,) * 2, (lengths[0] * step, lengths[1] * step))
+        atoms = whole.axes[dim]
+        if starts[0] != starts[1] or atoms[-1].size % step:
+            raise sketch.refuse("coordinates are taken in steps", "cut vectors into equal parts: chunk, view")
+        if atoms[-1].size != step:
+            sketch.split(atoms[-1], (atoms[-1].sizes[0] // step, atoms[-1].sizes[1] // step))
+        return sketch.read_at(whole, {atoms[-1].name: Affine((), inside)}, _with(whole, dim, atoms[:-1]))
     rest = (sizes[0] // first.sizes[0], sizes[1] // first.sizes[1])
     place = starts[0] // rest[0]
     if (
@@ -276,7 +283,7 @@ def join(sketch: Sketch, values: Sequence[Any], dim: int, key: str) -> Traced:
     inner = tuple(atom.slot for atom in own.values())
     made = [part for v in made for part in _by_one_index(sketch, v, dim, len(rest))]
     counts = [sizes_of(v.axes[dim])[0] // math.prod(a.sizes[0] for a in rest) for v in made]
-    (new,) = sketch.axis((key, dim), sum(counts), sum(counts))
+    new = sketch.atom((sum(counts), sum(counts)))
     target = sketch.fresh("v")
     others = [
         sketch.axis((key, "other", k), *sizes_of(frame.axes[k])) if k != dim else () for k in range(len(frame.axes))

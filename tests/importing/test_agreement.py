@@ -27,7 +27,10 @@ class Heads(nn.Module):  # type: ignore[misc]
         self.q, self.k, self.v = (nn.Linear(n, n, bias=False) for _ in range(3))
         self.latents, self.zero = nn.Parameter(torch.randn(2, n)), nn.Linear(n, 2 * n, bias=False)
         nn.init.zeros_(self.zero.weight)
-        self.tokens = nn.Conv1d(3, 3, 1)
+        self.tokens, self.near = nn.Conv1d(3, 3, 1), nn.Conv1d(n, n, 3, padding=2, groups=n)
+        self.none, self.bias = nn.Conv1d(n, n, 3, padding=1), nn.Parameter(torch.randn(5, 1))
+        for numbers in self.none.parameters():
+            nn.init.zeros_(numbers)
         for layer in (self.q, self.k, self.v):
             nn.init.normal_(layer.weight, std=n**-0.5)
         for numbers in self.tokens.parameters():
@@ -114,7 +117,23 @@ def positions(net: Any, q: Any, k: Any, v: Any) -> Any:
     return v + net.q(torch.cat([angles.sin(), angles.cos()], -1))
 
 
+def by_twos(net: Any, q: Any, k: Any, v: Any) -> Any:
+    """Rotary positions of neighbouring coordinates, and numbers of relative positions by a list of two dimensions."""
+    angles = torch.outer(torch.arange(3.0), 1e4 ** -(torch.arange(0, net.n, 2) / net.n))
+    cos, sin = (wave.repeat_interleave(2, -1) for wave in (angles.cos(), angles.sin()))
+    q, k = (x * cos + torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2) * sin for x in (q, k))
+    return scores(net, q, k, net.bias[torch.arange(3) - torch.arange(3)[:, None] + 2, 0]) @ v
+
+
+def by_channels(net: Any, q: Any, k: Any, v: Any) -> Any:
+    """A convolution of each channel by itself, one of zeros, and sums of positive numbers that are divided by."""
+    near, none = (layer(v.transpose(1, 2))[..., :3].transpose(1, 2) for layer in (net.near, net.none))
+    return near + none + net.n * (q.softmax(-1) + k.abs() / k.abs().sum(-1, keepdim=True))
+
+
 RIGHT: dict[str, Act] = {
+    "by twos": by_twos,
+    "by channels": by_channels,
     "a part of a softmax is not the softmax of a part": lambda *a: attention(*a, seen=2),
     "a triangle of another type": triangle,
     "sinks": sinks,
@@ -167,6 +186,11 @@ def test_keys_and_values_first_are_scores() -> None:
     law = imported(linear, check=False).limit()
     value, error = law.kurtosis("y[0]", with_error=True)
     assert abs(value - 5.0) < 4 * error + 0.05
+
+
+def test_a_head_that_begins_with_zeros_gives_zero() -> None:
+    program = imported(lambda net, q, k, v: net.none(v.transpose(1, 2)), at=256)
+    assert "y[i] = Nonlin(0)" in program.imported.text and not program.limit().var("y").any()
 
 
 def test_one_tensor_is_one_statement() -> None:
