@@ -115,7 +115,7 @@ def run(
                 _pictures(study, save, told)
             report_json()
         except BaseException:
-            with suppress(ProgramError):  # which is not the first thing to be told
+            with suppress(Exception):  # of many kinds, after an interrupt; none is the first thing to be told
                 report_page()
             raise
         report_page()
