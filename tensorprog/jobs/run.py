@@ -23,7 +23,6 @@ from tensorprog.language.errors import (
     MissingPackageError,
     NotCompiledError,
     OutsideError,
-    ProgramError,
     TensorprogError,
 )
 from tensorprog.language.files import json_text, locked, whole, write_text, writing
