@@ -1,4 +1,4 @@
-"""Compiled passes over tiles of pairs, where they pay: the extra `fast` brings numba.
+"""Compiled passes over tiles of pairs, where they pay, and threads: the extra `fast` brings numba.
 
 Starting numba takes 0.3 to 0.5 s, and 5 s more when it has to compile, once per machine and release.  An entry under
 relu or erf then takes 1 to 2 ns of a processor instead of 15 to 20, a term of a series 0.2 instead of 1.  So numba
@@ -9,10 +9,16 @@ errors stated.  TENSORPROG_FAST=0 in the environment switches numba off.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from threading import Lock
 from types import ModuleType
+from typing import TypeVar
 
-__all__ = ["passes", "prepare"]
+__all__ = ["passes", "prepare", "threaded"]
+
+Argument, Found = TypeVar("Argument"), TypeVar("Found")
 
 MANY = 50_000_000  # entries, of all matrices on the way: ten kernels of networks of three layers on 1,000 inputs
 _compiled: ModuleType | None = None
@@ -40,3 +46,10 @@ def prepare(entries: float) -> None:
 def passes() -> ModuleType | None:
     """The compiled passes, if they have been started."""
     return _compiled
+
+
+def threaded(function: Callable[[Argument], Found], arguments: Iterable[Argument]) -> list[Found]:
+    """A function of each argument, by as many threads as there are processors, in the context of the caller."""
+    tasks = [(copy_context(), argument) for argument in arguments]
+    with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(tasks)))) as pool:
+        return list(pool.map(lambda task: task[0].run(function, task[1]), tasks))

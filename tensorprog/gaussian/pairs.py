@@ -27,9 +27,7 @@ matrix grows, row by row: of what is `growing`, nothing but tiles is known.
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
@@ -39,7 +37,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.expectation import cross, without_batch
-from tensorprog.gaussian.fast import passes, prepare
+from tensorprog.gaussian.fast import passes, prepare, threaded
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.kernels import Elementary, compiled_values, elementary, kernel, ordinary, values
 from tensorprog.gaussian.series import ENOUGH, LEFT, ProductSeries, hermite_series
@@ -139,8 +137,7 @@ class Pairs:
             value[place] = found
 
         places = [(rows, columns) for rows in cuts for columns in cuts if columns.start <= rows.start]
-        with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(places)))) as pool:
-            list(pool.map(fill, places))
+        threaded(fill, places)
         np.fill_diagonal(value, self.diagonal.value)
         size = np.sqrt(np.maximum(self.bounds.error, self.diagonal.error))
         error = np.broadcast_to(size.max(initial=0.0) ** 2, value.shape) if self.alike else np.outer(size, size)
@@ -272,8 +269,10 @@ class Pairs:
         def entries(rows: slice, columns: slice, cov: Array) -> Array:
             rho = np.clip(cov * (inverse[rows, None] * inverse[columns]), -1.0, 1.0)
             found = terms.values(places[rows, None], places[None, columns], rho, compiled=passes())[0]
-            at = np.isin(first, places[rows]) & np.isin(second, places[columns])
-            found[first[at] - rows.start, second[at] - columns.start] = exact.value[at]
+            here = slice(*np.searchsorted(first, (rows.start, rows.stop)))
+            at = second[here] - columns.start
+            inside = (at >= 0) & (at < found.shape[1])
+            found[first[here][inside] - rows.start, at[inside]] = exact.value[here][inside]
             return found
 
         value, coefficients, weights = series.norm**2, series.coefficients, (near**order)[:, None]

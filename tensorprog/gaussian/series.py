@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
+from tensorprog.gaussian.fast import threaded
 from tensorprog.gaussian.function import RealFunction, density, evaluate
 from tensorprog.gaussian.quadrature import gauss_legendre, structure
 
@@ -113,16 +114,20 @@ def series(
     """
     f, ranked = function(slice(None)), np.argsort(sd, kind="stable")
     length = float(f.features[..., 1].min()) if f.features.size else 1.0
-    rules, parts = _panels if np.isfinite(f.kinks).any() else _trapezoidal, []
-    for start in range(0, len(mu), BLOCK):
+    rules = _panels if np.isfinite(f.kinks).any() else _trapezoidal
+
+    def part(start: int) -> HermiteSeries | None:
         cut = ranked[start : start + BLOCK]
         # how far the lines parallel to the real axis may be moved without meeting a singularity, at most 4 deviations
         y = 0.9 * min(length / max(float(sd[cut].max()), length / 8), 4.0)
         rule = rules(2.0 ** (math.floor(8 * math.log2(y)) / 8), order)
-        part = None if rule is None else _coefficients(function(cut), mu[cut], sd[cut], rule)
-        if part is None:
+        return None if rule is None else _coefficients(function(cut), mu[cut], sd[cut], rule)
+
+    parts = []
+    for each in threaded(part, range(0, len(mu), BLOCK)):
+        if each is None:
             return None
-        parts.append([getattr(part, each.name) for each in fields(part)])
+        parts.append([getattr(each, one.name) for one in fields(each)])
     back = np.argsort(ranked)
     return HermiteSeries(*(np.concatenate(arrays, axis=-1)[..., back] for arrays in zip(*parts, strict=True)))
 
@@ -140,7 +145,7 @@ class _Rule(NamedTuple):
     edges: Array
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def _trapezoidal(y: float, order: int) -> _Rule | None:
     """For functions that are analytic up to y; the coarser rule has twice the step.  None for too many nodes."""
     step = np.pi * y / (NEGLIGIBLE + y * y / 2 + y * np.sqrt(order))  # half of what is enough
