@@ -191,12 +191,23 @@ def triangular(cov: NDArray[Any], scale: NDArray[Any] | None = None) -> NDArray[
 
     Shapes    (..., d, d) -> (..., d, d)
     """
-    scale = np.einsum("...ii->...i", cov) if scale is None else scale
-    factor = np.zeros_like(cov)
-    for k in range(cov.shape[-1]):
-        rest = cov[..., k:, k] - (factor[..., k:, :k] @ factor[..., k, :k, None])[..., 0]
-        pivot = rest[..., 0]
-        real = pivot > 1e-14 * scale[..., k]
+    return extended(np.zeros((*cov.shape[:-2], 0, 0), cov.dtype), cov, scale)
+
+
+def extended(known: NDArray[Any], rows: NDArray[Any], scale: NDArray[Any] | None = None) -> NDArray[Any]:
+    """The triangular factor of the first variables, with the rows of further ones from their covariances.
+
+    Shapes    known (..., k, k), rows (..., d - k, d), scale (..., d - k) -> (..., d, d)
+    """
+    done, size = known.shape[-1], rows.shape[-1]
+    scale = np.einsum("...ii->...i", rows[..., done:]) if scale is None else scale
+    factor = np.zeros((*rows.shape[:-2], size, size), rows.dtype)
+    factor[..., :done, :done] = known
+    for k in range(size):
+        first = max(k, done)
+        rest = rows[..., first - done :, k] - (factor[..., first:, :k] @ factor[..., k, :k, None])[..., 0]
+        pivot = np.square(factor[..., k, k]) if k < done else rest[..., 0]
+        real = pivot > (0 if k < done else 1e-14 * scale[..., k - done])
         root = np.sqrt(np.where(real, pivot, 1.0))
-        factor[..., k:, k] = np.where(real[..., None], rest / root[..., None], 0.0)
+        factor[..., first:, k] = np.where(real[..., None], rest / root[..., None], 0.0)
     return factor

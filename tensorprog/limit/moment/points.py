@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.several import REPLICATES, point_sets, standard_errors
+from tensorprog.gaussian.several import REPLICATES, lattice, point_sets, standard_errors
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.evaluate import (
     COORDINATE,
@@ -42,7 +42,7 @@ from tensorprog.language.evaluate import (
 )
 from tensorprog.language.expr import Affine, Variable, product_of, variables
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Range
-from tensorprog.language.linalg import triangular
+from tensorprog.language.linalg import extended
 from tensorprog.language.schedule import Step, upstream
 from tensorprog.language.weight_members import variances
 from tensorprog.limit.form.definitions import Box, Corrected, place, target_box
@@ -58,6 +58,7 @@ Ranges = Mapping[str, Range]
 LEAST_LOG2, MOST_LOG2, MOST_GIVEN_LOG2 = 8, 16, 11  # points of a replicate; of one that serves a draw of scores
 NUMBERS = 1 << 26  # numbers held by all points together, about
 GIVEN = 1 << 15  # numbers held by the points of one replicate for one draw of scores
+DIMENSIONS = 512  # of a recurrence, beyond which points are those of a lattice
 SMALLEST = 1e-6  # of a singular value beside the largest: what is below is rounding in single precision
 EACH = 8  # points that tell the products apart which the coefficients of Onsager terms belong to
 FEWEST = REPLICATES << LEAST_LOG2  # points for such a draw
@@ -93,6 +94,8 @@ class VectorsAtPoints:
         self._values: dict[str, Array] = {}
         self.coefficients: dict[str, Array] = {}  # of Onsager terms, over (replicates, *members)
         self._done: set[int] = set()
+        self._recent: tuple[Any, Value] = None, Value.of(0.0)  # the average that was asked for last
+        self._factors: dict[tuple[Any, ...], Array] = {}  # of products that are known
         self._closures: dict[str, tuple[set[str], list[int]]] = {}
         self._limit = len(steps)  # steps from here on are not to be made yet
         assert numbers.replicates is not None
@@ -184,9 +187,12 @@ class VectorsAtPoints:
             start += math.prod(shape)
             lead = (1, *shape, REPLICATES, self.count) if self.numbers.each else (REPLICATES, *shape, self.count)
             found[source] = np.empty(lead, np.float32)
-        for k, points in enumerate(point_sets(len(times), int(math.log2(self.count)), 0)):
+        log2 = int(math.log2(self.count))
+        far = looped and DIMENSIONS < len(times) <= self.count // 4
+        sets = (lattice(len(times), log2, 0, k) for k in range(REPLICATES)) if far else point_sets(len(times), log2, 0)
+        for k, points in enumerate(sets):
             for source, shape in self.sources.items():  # one replicate after the other: only what is kept takes memory
-                own = points.T[rows[source]].reshape(*shape, -1)
+                own = (points if far else points.T)[rows[source]].reshape(*shape, -1)
                 found[source][(0, ..., k, slice(None)) if self.numbers.each else k] = own
         if self.numbers.each:
             return {source: values.reshape(*values.shape[:-2], -1) for source, values in found.items()}
@@ -246,9 +252,9 @@ class VectorsAtPoints:
             found = align(evaluate(statement.expr, Scope(self.netsor, ranges, self.read)), axes)
         else:
             found = self._product(name, box)
-        shape = (self.lead, *self.netsor.families[name].shape, self.total)
-        values = self._values.setdefault(name, np.zeros(shape, np.float32))
-        values[(slice(None), *place(box, self.netsor.families[name].ranges))] = found
+        if name not in self._values:
+            self._values[name] = np.zeros((self.lead, *self.netsor.families[name].shape, self.total), np.float32)
+        self._values[name][(slice(None), *place(box, self.netsor.families[name].ranges))] = found
 
     def _coefficients(self, statement: Corrected, ranges: dict[str, Range], step: int) -> None:
         """Enter the coefficients of the Onsager terms of products that a step makes (see `onsager`)."""
@@ -299,35 +305,43 @@ class VectorsAtPoints:
         member, column = self.columns.member[name][flat], self.columns.column[name][flat]
         members, back = np.unique(member, return_inverse=True)
         stop = int(column.max(initial=-1)) + 1
-        normals = self.normals[weight][:, members, :stop]
         factor = self.factor(weight, members, stop).astype(np.float32)
-        if len(members) == 1:
-            rows = factor[:, 0, column.reshape(-1)] @ normals[:, 0]
+        if len(members) == 1:  # without a copy of the normals
+            rows = factor[:, 0, column.reshape(-1)] @ self.normals[weight][:, members[0], :stop]
             return rows.reshape(len(rows), *flat.shape, -1)
-        return (factor @ normals)[:, back.reshape(flat.shape), column]
+        return (factor @ self.normals[weight][:, members, :stop])[:, back.reshape(flat.shape), column]
 
     def factor(self, weight: str, members: Array, stop: int) -> Array:
-        """Triangular factors of the covariance of the first products of some weight members."""
+        """Triangular factors of the covariance of the first products of some weight members.
+
+        Rows of products that were known before are those of the last time.
+        """
         owner, places = (table[weight][members, :stop] for table in (self.columns.owner, self.columns.place))
         known = self.columns.made[weight][members, :stop] <= self._limit  # what is not made is not known
         owner = np.where(known, owner, -1)
-        families = self.columns.families[weight]
-        draws, cov = np.arange(self.lead)[:, None], np.zeros((self.lead, len(members), stop, stop))
+        before = self._factors.get((weight, *members), np.zeros((self.lead, len(members), 0, 0)))[..., :stop, :stop]
+        done, families = before.shape[-1], self.columns.families[weight]
+        draws, cov = np.arange(self.lead)[:, None], np.zeros((self.lead, len(members), stop - done, stop))
         off = np.zeros(cov.shape)
         for a, f in enumerate(families):
             for b, g in enumerate(families):
-                w, r, c = np.nonzero((owner == a)[:, :, None] & (owner == b)[:, None, :])
+                w, r, c = np.nonzero((owner[:, done:] == a)[:, :, None] & (owner == b)[:, None, :])
                 if w.size:
-                    at = self.columns.positions(f, places[w, r][None])
+                    at = self.columns.positions(f, places[w, r + done][None])
                     at |= self.columns.positions(g, places[w, c][None], "_")
                     with self.numbers.by_itself():
                         found = self.numbers.base(f, g).at({**at, REPLICATE: draws})
                     cov[:, w, r, c], off[:, w, r, c] = found.value, found.error
-        deviations = np.sqrt(np.einsum("...ii->...i", cov))
-        sizes = deviations[..., :, None] * deviations[..., None, :]
+        own = np.einsum("...ii->...i", cov[..., done:])
+        deviations = np.sqrt(np.concatenate([np.square(before).sum(axis=-1), own], axis=-1))
+        sizes = deviations[..., done:, None] * deviations[..., None, :]
         relative = off[sizes > 0] / sizes[sizes > 0]
         self.numbers.relative = max(self.numbers.relative, float(np.max(relative, initial=0.0)))
-        return triangular(cov)
+        factor = extended(before, cov)
+        if not self.numbers.each:
+            first = int(np.argmin([*known.all(axis=0), False]))
+            self._factors[weight, *members] = factor[..., :first, :first]
+        return factor
 
     def read(self, reference: Variable, ranges: Ranges) -> Open:
         """What a reference means at the points, over the indices in its slots."""
@@ -360,10 +374,14 @@ class VectorsAtPoints:
 
     def average(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine]) -> Value:
         """E of the product of two vectors, positions '0', ... of one and '0_', ..., or `at` others, of the other."""
+        key = f, g, tuple(ranges.items()), tuple(at.items())
+        if self._recent[0] == key:  # as the next of several weights that multiply one vector asks
+            return self._recent[1]
         one = self._at(f, {str(k): Affine.index(str(k)) for k in range(len(self.netsor.families[f].ranges))}, ranges)
         names = (f"{k}_" for k in range(len(self.netsor.families[g].ranges)))
         two = self._at(g, {name[:-1]: at.get(name, Affine.index(name)) for name in names}, ranges)
-        return self._mean(one, two)
+        self._recent = key, self._mean(one, two)
+        return self._recent[1]
 
     def _at(self, name: str, slots: Mapping[str, Affine], ranges: Ranges) -> Open:
         """A vector at the points, at forms of indices in the ranges."""
