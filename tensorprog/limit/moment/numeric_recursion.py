@@ -225,7 +225,7 @@ class NumericRecursion(Numbers):
                 self._averages |= exact_coefficients(self, statement)
             return self._averages[name]
         product = statement.target.name
-        self.points.values(product, tuple(self.netsor.families[product].ranges))
+        self.points.values(product, self.netsor.families[product].ranges)
         return Value.of(self.points.coefficients[name], (REPLICATE, *position_names(self.netsor, name)))
 
     def whole_average(self, name: str) -> Value:

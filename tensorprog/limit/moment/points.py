@@ -58,7 +58,7 @@ Ranges = Mapping[str, Range]
 LEAST_LOG2, MOST_LOG2, MOST_GIVEN_LOG2 = 8, 16, 11  # points of a replicate; of one that serves a draw of scores
 NUMBERS = 1 << 26  # numbers held by all points together, about
 GIVEN = 1 << 15  # numbers held by the points of one replicate for one draw of scores
-DIMENSIONS = 512  # of a recurrence, beyond which points are those of a lattice
+DIMENSIONS = 64  # of a recurrence, beyond which points are those of a lattice
 SMALLEST = 1e-6  # of a singular value beside the largest: what is below is rounding in single precision
 EACH = 8  # points that tell the products apart which the coefficients of Onsager terms belong to
 FEWEST = REPLICATES << LEAST_LOG2  # points for such a draw
@@ -95,6 +95,7 @@ class VectorsAtPoints:
         self.coefficients: dict[str, Array] = {}  # of Onsager terms, over (replicates, *members)
         self._done: set[int] = set()
         self._recent: tuple[Any, Value] = None, Value.of(0.0)  # the average that was asked for last
+        self._products: dict[str, tuple[Any, Array]] = {}  # of the step that reads them
         self._factors: dict[tuple[Any, ...], Array] = {}  # of products that are known
         self._closures: dict[str, tuple[set[str], list[int]]] = {}
         self._limit = len(steps)  # steps from here on are not to be made yet
@@ -148,9 +149,10 @@ class VectorsAtPoints:
         names |= {v.name for s in self.netsor.body for v in s.inputs if self.netsor.families[v.name].kind == "vector"}
         # normals of initial vectors make room for their values
         normals = sum(math.prod(shape) for source, shape in self.sources.items() if source not in self.numbers.initials)
-        members = max(1, normals + sum(math.prod(self.netsor.families[name].shape) for name in names))
-        held = 2 * numbers_at_once(self._held, 2)  # in single precision
-        log2 = min(max(int(math.log2(max(1, held // (REPLICATES * members)))), LEAST_LOG2), MOST_LOG2)
+        members = max(1, normals + sum(math.prod(self.netsor.families[name].shape) for name in names - self.momentary))
+        held = 4 * numbers_at_once(self._held, 3)  # in single precision
+        most = MOST_LOG2 - self.looped  # recurrences have products at every step, which take time
+        log2 = min(max(int(math.log2(max(1, held // (REPLICATES * members)))), LEAST_LOG2), most)
         need(
             (REPLICATES * members << log2) / 2,
             f"the fewest points, {1 << log2} in each of {REPLICATES} replicates, of {', '.join(sorted(names))}",
@@ -165,6 +167,11 @@ class VectorsAtPoints:
             )
         return 1 << log2
 
+    @cached_property
+    def looped(self) -> bool:
+        """Whether there are recurrences."""
+        return any(step.fixed for step in self.steps)
+
     @property
     def total(self) -> int:
         """Points of all values."""
@@ -178,8 +185,7 @@ class VectorsAtPoints:
 
         Shapes    (replicates or 1, *shape of the source, points), in single precision
         """
-        looped = any(step.fixed for step in self.steps)
-        times = [k * looped for shape in self.sources.values() for k in np.indices(shape)[-1].reshape(-1)]
+        times = [k * self.looped for shape in self.sources.values() for k in np.indices(shape)[-1].reshape(-1)]
         coordinates = np.argsort(np.argsort(times, kind="stable"))
         rows, start, found = {}, 0, dict[str, Array]()
         for source, shape in self.sources.items():
@@ -188,7 +194,7 @@ class VectorsAtPoints:
             lead = (1, *shape, REPLICATES, self.count) if self.numbers.each else (REPLICATES, *shape, self.count)
             found[source] = np.empty(lead, np.float32)
         log2 = int(math.log2(self.count))
-        far = looped and DIMENSIONS < len(times) <= self.count // 4
+        far = self.looped and DIMENSIONS < len(times) <= self.count // 4
         sets = (lattice(len(times), log2, 0, k) for k in range(REPLICATES)) if far else point_sets(len(times), log2, 0)
         for k, points in enumerate(sets):
             for source, shape in self.sources.items():  # one replicate after the other: only what is kept takes memory
@@ -198,14 +204,35 @@ class VectorsAtPoints:
             return {source: values.reshape(*values.shape[:-2], -1) for source, values in found.items()}
         return found
 
-    def values(self, name: str, box: Box) -> Array:
-        """A vector at the points: its members in a box are known.
+    @cached_property
+    def momentary(self) -> set[str]:
+        """Families of products of which each step reads what was made last alone: they are not kept."""
+        found = {s.target.name for s in self.netsor.body if isinstance(s, MatMul)}
+        latest = dict[str, Box]()
+        for step in self.steps if found else ():
+            ranges = {**self.netsor.ranges, **step.ranges(self.netsor.ranges)}
+            for v in step.statement.inputs if isinstance(step.statement, Nonlin) else ():
+                if v.name in found and not within(tuple(slot.span(ranges) for slot in v.slots), latest.get(v.name)):
+                    found.remove(v.name)
+            latest[step.statement.target.name] = target_box(step.statement, ranges)
+        return found
+
+    def values(self, name: str, box: Box) -> tuple[Array, list[int]]:
+        """A vector at the points: its members in a box are known; and where the members begin.
 
         Shapes    (replicates or draws, *members, points)
         """
         family, (closure, steps) = self.netsor.families[name], self._closure(name)
         if self._limit == len(self.steps):  # before anything is half made
             self.numbers.ready(*sorted(closure))
+        last = self._last(name, box)  # no step reads what later ones make
+        starts = [start for start, _ in family.ranges]
+        if name in self.momentary - self._values.keys() and last >= 0:
+            made = target_box(self.steps[last].statement, self.steps[last].ranges(self.netsor.ranges))
+            if within(box, made):
+                if name not in self._products or self._products[name][0] != last:
+                    self._products[name] = last, self._product(name, made)
+                return self._products[name][1], [start for start, _ in made]
         if name not in self._values and family.statements:
             self._values[name] = np.zeros((self.lead, *family.shape, self.total), np.float32)
         elif name not in self._values:
@@ -213,7 +240,6 @@ class VectorsAtPoints:
             normals = self.normals.pop(name)  # which nothing else reads
             drawn = [initial_draws(self.numbers, initial, own[None])[0].astype(np.float32) for own in normals]
             self._values[name] = np.broadcast_to(np.stack(drawn), (self.lead, *drawn[0].shape))
-        last = self._last(name, box)  # no step reads what later ones make
         for number in [k for k in steps if k <= last and k not in self._done] if last not in self._done else ():
             before, self._limit = self._limit, number
             try:
@@ -221,7 +247,7 @@ class VectorsAtPoints:
             finally:
                 self._limit = before
             self._done.add(number)
-        return self._values[name]
+        return self._values[name], starts
 
     def _last(self, name: str, box: Box) -> int:
         """The last step that may be made now and makes members of a family in a box; -1 where there is none."""
@@ -352,9 +378,8 @@ class VectorsAtPoints:
         if family.kind == "scalar":
             return self.numbers.average_at(reference, ranges).value
         box = tuple(slot.span(ranges) for slot in reference.slots)
-        values = self.values(reference.name, family.ranges if any(family.boundaries) else box)
-        starts, rules = [start for start, _ in family.ranges], family.boundaries
-        return take(values, (REPLICATE,), starts, reference.slots, (COORDINATE,), ranges, rules)
+        values, starts = self.values(reference.name, family.ranges if any(family.boundaries) else box)
+        return take(values, (REPLICATE,), starts, reference.slots, (COORDINATE,), ranges, family.boundaries)
 
     # -- averages -------------------------------------------------------------------------------------------------
 
@@ -385,10 +410,9 @@ class VectorsAtPoints:
 
     def _at(self, name: str, slots: Mapping[str, Affine], ranges: Ranges) -> Open:
         """A vector at the points, at forms of indices in the ranges."""
-        family = self.netsor.families[name]
-        values = self.values(name, tuple(slot.span(ranges) for slot in slots.values()))
-        starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
-        return gather(Open((REPLICATE, *slots, COORDINATE), values), slots, ranges, starts)
+        values, starts = self.values(name, tuple(slot.span(ranges) for slot in slots.values()))
+        first = {str(k): start for k, start in enumerate(starts)}
+        return gather(Open((REPLICATE, *slots, COORDINATE), values), slots, ranges, first)
 
     def _mean(self, one: Open, two: Open) -> Value:
         """The mean of a product over the points, with the spread of the replicates that serve one draw."""
@@ -401,3 +425,8 @@ class VectorsAtPoints:
             raise FloatingPointError("a function of vectors is not finite for some of their values")
         error = standard_errors(each) if sets > 1 else np.zeros(each.shape[1:])
         return Value(sums[0].axes, Estimate(each.mean(axis=0), error))
+
+
+def within(box: Box, other: Box | None) -> bool:
+    """Whether a box lies in another."""
+    return other is not None and all(a <= start and stop <= b for (start, stop), (a, b) in zip(box, other, strict=True))
