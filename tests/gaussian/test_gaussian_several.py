@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy import special
 
 from tensorprog.gaussian import Estimate, integrate, normal_points
-from tensorprog.gaussian.several import ORDERS, rising_orders, spread_factor
+from tensorprog.gaussian.several import ORDERS, lattice, rising_orders, spread_factor
 
 
 def covariances(count, dim, seed, rank=None):
@@ -144,6 +145,18 @@ def test_points_in_very_many_dimensions_are_pseudo_random() -> None:
     assert np.array_equal(z[:, :128], normal_points(600, 7, 2, 3))
     assert abs(z.mean()) < 5 / z.size**0.5 and abs(z.var() - 1) < 5 * (2 / z.size) ** 0.5
     assert abs(np.mean(z[0] * z[1])) < 5 / z[0].size ** 0.5
+
+
+@pytest.mark.parametrize("log2_size", [10, 13])
+def test_coordinates_of_a_lattice_are_normal_and_nearly_uncorrelated(log2_size: int) -> None:
+    z = np.stack([lattice(100, log2_size, 3, replicate) for replicate in range(4)])
+    points = 1 << log2_size
+    assert z.shape == (4, 100, points) and np.isfinite(z).all()
+    assert np.array_equal(z[1], lattice(100, log2_size, 3, 1)) and not np.allclose(z[0], z[1])
+    ranks = special.ndtr(np.sort(z.astype(float), axis=-1)) * points
+    assert np.all(abs(ranks - np.arange(points) - 0.5) < 1.001)  # each cell has its own
+    correlations = z @ z.swapaxes(-1, -2) / points - np.eye(100)
+    assert np.mean(correlations**2) < 0.5 / points  # half of that of random points
 
 
 def test_a_product_with_singular_covariance():

@@ -181,7 +181,8 @@ class VectorsAtPoints:
     def normals(self) -> dict[str, Array]:
         """The normals of every source: of each replicate, or of all of them one after the other.
 
-        What comes first in a recurrence has the first coordinates, in which points are best.
+        What comes first in a recurrence has the first coordinates, in which Sobol points are best; of many, neighbours
+        in time are neighbours on a lattice.
 
         Shapes    (replicates or 1, *shape of the source, points), in single precision
         """

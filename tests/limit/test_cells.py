@@ -1,0 +1,62 @@
+"""Cells of many steps, which are averaged over points of lattices, beside a simulation of their limit."""
+
+import numpy as np
+
+from tensorprog import Law
+from tests.reading import loads
+
+STEPS = 40
+
+LSTM = """
+program: cells
+constants: {T: 40}
+indices: {t: 1..T}
+initial:
+  xi[t]: {mean: 0, cov: 0.5**abs(t - t_)}
+  xf[t]: {mean: 0, cov: 0.5**abs(t - t_)}
+  xg[t]: {mean: 0, cov: 0.5**abs(t - t_)}
+  xo[t]: {mean: 0, cov: 0.5**abs(t - t_)}
+  bf: {mean: 1, cov: 0.1}
+weights: {Ui: 1, Uf: 1, Ug: 2, Uo: 1, V: 1}
+body:
+  - c[0] = Nonlin(0)
+  - h[0] = Nonlin(0)
+  - i[t] = MatMul(Ui, h[t - 1])
+  - f[t] = MatMul(Uf, h[t - 1])
+  - g[t] = MatMul(Ug, h[t - 1])
+  - o[t] = MatMul(Uo, h[t - 1])
+  - c[t] = Nonlin(sigmoid(f[t] + xf[t] + bf) * c[t - 1] + sigmoid(i[t] + xi[t]) * tanh(g[t] + xg[t]))
+  - h[t] = Nonlin(sigmoid(o[t] + xo[t]) * tanh(c[t]))
+  - y[t] = MatMul(V, h[t])
+outputs: [y]
+"""
+
+
+def simulated(points: int, seed: int) -> np.ndarray:
+    """E[h h'] of the cell above, by random normals of one replicate."""
+    rng = np.random.default_rng(seed)
+    normals = rng.standard_normal((4, STEPS, points), dtype=np.float32)
+    steps = np.arange(STEPS)
+    tokens, found = 0.5 ** abs(steps[:, None] - steps), np.zeros((STEPS, STEPS))
+    h, c = np.zeros((STEPS, points), np.float32), np.zeros(points, np.float32)
+    for t in range(STEPS):
+        gates = []
+        for gate, (weight, bias) in enumerate(((1, 0), (1, 0.1), (2, 0), (1, 0))):
+            cov = tokens[: t + 1, : t + 1] + bias
+            cov[1:, 1:] += weight * found[:t, :t]
+            gates.append(np.linalg.cholesky(cov)[t].astype(np.float32) @ normals[gate, : t + 1])
+        i, f, g, o = gates
+        c = c / (1 + np.exp(-1 - f)) + np.tanh(g) / (1 + np.exp(-i))
+        h[t] = np.tanh(c) / (1 + np.exp(-o))
+        found[: t + 1, t] = found[t, : t + 1] = h[: t + 1] @ h[t] / points
+    return found
+
+
+def test_a_long_cell_agrees_with_a_simulation():
+    value, error = map(np.asarray, Law(loads(LSTM)).cov("y", with_error=True))
+    other = np.stack([simulated(1 << 15, seed) for seed in range(8)])
+    largest = np.diagonal(value).max()
+    assert 0 < error.max() < 0.03 * largest
+    off = value - other.mean(axis=0)
+    assert np.all(abs(off) < error + 6 * other.std(axis=0, ddof=1).max() / 8**0.5)
+    assert abs(np.trace(off)) < 0.01 * np.trace(value)  # 8 of its deviations
