@@ -93,3 +93,10 @@ def test_a_stack_has_the_moments_of_the_chain_of_its_gram_matrices(text, depth, 
     assert np.all(np.abs(found - expected.mean(axis=0)) < 4.5 * error)
     if tied:
         assert np.all(np.abs(found - grams(depth, 40_000, 1).mean(axis=0)) > 6 * error)
+
+
+def test_many_layers_behind_scores_have_a_profile() -> None:
+    profile = tp.depth(tp.load("deep_attention", L=70, s=2, H=1), "x", draws=16)
+    assert np.isfinite(profile["variance"]).all() and not np.isnan(profile["kurtosis_error"]).any()
+    growth = profile["variance"].values[1:] / profile["variance"].values[:-1]
+    assert np.all((growth > 3) & (growth < 4.01))  # attention adds as much as is there, and relu as much again

@@ -62,6 +62,7 @@ class Measured:
         """Values, and errors from how far the groups differ: as laws state them, or standard ones."""
         count = len(self.each)
         spread = standard_errors(list(self.each)) if count > 1 else np.zeros(self.whole.shape)
+        spread = np.where(np.isnan(spread) & np.isfinite(self.whole), math.inf, spread)  # one draw has no kurtosis
         return self.whole, spread / (1 if stated else deviations(count)) + self.wide
 
 
@@ -96,8 +97,8 @@ def _quantities(means: dict[str, Array]) -> dict[str, Array]:
     mean, second, third, fourth = np.moveaxis(means.pop("raw"), -4, 0)
     with np.errstate(all="ignore"):  # nan where the fourth moment is no number
         central = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4
-        kurtosis = central / np.maximum(second - mean**2, TINY) ** 2
-    return means | {"kurtosis": np.asarray(kurtosis.mean(axis=(-2, -1)))}
+        kurtosis = (central / np.maximum(second - mean**2, TINY) ** 2).mean(axis=(-2, -1))
+    return means | {"kurtosis": np.where(np.isfinite(kurtosis), kurtosis, math.nan)}
 
 
 def _widened(name: str, value: Array, tokens: int, relative: Array) -> Array:

@@ -191,13 +191,9 @@ class Conditioned(NumericRecursion):
     def _compute(
         self, f: str, g: str, ranges: Mapping[str, Range], at: Mapping[str, Affine] | None = None
     ) -> IndexedValues:
-        if at:
-            return super()._compute(f, g, ranges, at)
-        boxes = self._boxes(f, g, ranges)
-        key = f, g, *boxes
-        if key not in self._windows:
-            self._windows[key] = super()._compute(f, g, ranges)
-        return self._windows[key]
+        key = f, g, *self._boxes(f, g, ranges), *sorted((at or {}).items())
+        compute = super()._compute
+        return self._made(self._windows, key, lambda: compute(f, g, ranges, at))
 
     def _uncentred(
         self, f: str, g: str, ranges: Mapping[str, Range], at: Mapping[str, Affine] | None = None
@@ -239,13 +235,14 @@ class Conditioned(NumericRecursion):
         if not self._by_steps(name):
             mean = (self if name in self.whole.random else self.whole).mean(name)
             return IndexedValues((Term(frozenset(), mean),), self.over(position_names(self.netsor, name)))
-        if (name, box) not in self._windows:
+
+        def made() -> IndexedValues:
             own = self.statements.own(name, box)
             with self.guarded(name):
                 parts = self.parts.at(name, box) if own is None else own
-                nothing = [WeightedFunction(ONE)]
-                self._windows[name, box] = self._summed_parts(parts, nothing, self.over(box_ranges(box)))
-        return self._windows[name, box]
+                return self._summed_parts(parts, [WeightedFunction(ONE)], self.over(box_ranges(box)))
+
+        return self._made(self._windows, (name, box), made)
 
     def first(self, name: str, parts: Sequence[WeightedFunction] | None = None) -> IndexedValues:
         """E[Z^f] for every draw, over positions '0', '1', ..., of a vector or of some of its parts."""
@@ -380,7 +377,6 @@ class Conditioned(NumericRecursion):
         own = name, tuple(ranges[str(k)] for k in range(len(self.netsor.families[name].ranges)))
         known = self._known_scores.setdefault(self.columns.together[name], [])
         drawn, shape = [*given_before(self, own, known), own], [stop - start for start, stop in own[1]]
-        known.append(own)
         places = [(other, self._flat(other, box).reshape(-1)) for other, box in drawn]
         ends = np.cumsum([0, *(flat.size for _, flat in places)])
         entries = [(other, ends[k] + np.arange(flat.size), flat) for k, (other, flat) in enumerate(places)]
@@ -388,6 +384,7 @@ class Conditioned(NumericRecursion):
         self.relative = max(self.relative, relative_error(cov, error))
         normals = np.concatenate([self.normals.of(("scores", other), flat) for other, flat in places], axis=-1)
         values = np.matmul(triangular(cov)[:, ends[-2] :], normals[..., None])
+        known.append(own)
         return Value.of(values.reshape(-1, *shape), (REPLICATE, *(str(k) for k in range(len(shape)))))
 
     def entered(self, name: str, box: Sequence[Range]) -> None:

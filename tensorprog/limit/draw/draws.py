@@ -29,7 +29,7 @@ from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import Budget, need, numbers_at_once
 from tensorprog.limit.moment.compilable import bases_of, refuse_cells
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-from tensorprog.limit.moment.points import FEWEST, variables_drawn
+from tensorprog.limit.moment.points import FEWEST, numbers_given, variables_drawn
 from tensorprog.limit.moment.values import REPLICATE
 
 __all__ = ["Draws", "Sampled"]
@@ -123,8 +123,11 @@ class Draws:
 
     @property
     def working(self) -> int:
-        """Numbers held at once for one draw, about: of all layers what is known, and what one layer takes."""
-        return HELD * self._sizes[0] + ARRAYS * self._sizes[1]
+        """Numbers held at once for one draw, about: of all layers what is known, and what one layer takes.
+
+        Of vectors at points all that is known: these take most of it.
+        """
+        return HELD * (self._sizes[0] + sum(map(numbers_given, self._jointly))) + ARRAYS * self._sizes[1]
 
     # -- what is needed -------------------------------------------------------------------------------------------
 

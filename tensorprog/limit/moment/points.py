@@ -51,7 +51,7 @@ from tensorprog.limit.memory import need, numbers_at_once
 from tensorprog.limit.moment.numbers import Numbers, initial_draws
 from tensorprog.limit.moment.values import REPLICATE, Value
 
-__all__ = ["FEWEST", "VectorsAtPoints", "variables_drawn"]
+__all__ = ["FEWEST", "VectorsAtPoints", "numbers_given", "variables_drawn"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -72,6 +72,17 @@ def variables_drawn(parts: SumsOfFunctions, name: str, box: Box | None = None) -
     factors = [factor for part in parts.at(name, box or family.ranges) for factor in parts.factors_of(part)]
     size = math.prod(stop - start for start, stop in box or family.ranges)
     return size * sum(len(factor.inner) for factor in factors if parts.sums_over_vectors(factor))
+
+
+def _count_given(variables: int) -> int:
+    """Points of one replicate that serves one draw of scores."""
+    log2 = int(math.log2(max(1, GIVEN // (1 + variables))))
+    return 1 << min(max(log2, LEAST_LOG2), MOST_GIVEN_LOG2)
+
+
+def numbers_given(variables: int) -> int:
+    """Numbers that so many variables at the points for one draw of scores are."""
+    return REPLICATES * _count_given(variables) * variables
 
 
 class VectorsAtPoints:
@@ -143,8 +154,7 @@ class VectorsAtPoints:
         """Points of one replicate."""
         dims = sum(math.prod(shape) for shape in self.sources.values())
         if self.numbers.each:
-            log2 = int(math.log2(max(1, GIVEN // (1 + dims))))
-            return 1 << min(max(log2, LEAST_LOG2), MOST_GIVEN_LOG2)
+            return _count_given(dims)
         names = {name for own in self.vectors for name in self._closure(own)[0]}
         names |= {v.name for s in self.netsor.body for v in s.inputs if self.netsor.families[v.name].kind == "vector"}
         # normals of initial vectors make room for their values
