@@ -175,7 +175,9 @@ class Pairs:
         low, high = max(0, -by), min(count, len(self.diagonal.value) - by)
 
         def along(array: Array) -> Array:
-            return np.pad(array[low + by : high + by], (low, count - high))
+            found = np.zeros(count)
+            found[low:high] = array[low + by : high + by]
+            return found
 
         def tile(rows: slice, columns: slice, known: dict[int, Array]) -> Array:
             first, second = (slice(max(cut.start, low), min(cut.stop, high)) for cut in (rows, columns))

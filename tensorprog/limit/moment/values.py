@@ -313,9 +313,11 @@ class DeferredPairs(Value):
         alone = all(len(f.terms) == 1 and f.terms[0][1] == 1 for f in forms)
         if not alone or one != two or one[0] < 0 or one[1] > size:
             return super().gather(slots, ranges, starts)
-        pairs = self.pairs if one == (0, size) else self.pairs.moved(one[0], one[1] - one[0])
         first, second = (f.terms[0][0] for f in forms)
-        return Value((first,), pairs.diagonal) if first == second else DeferredPairs((first, second), pairs)
+        if first == second:
+            return Value((first,), self.pairs.diagonal[slice(*one)])
+        pairs = self.pairs if one == (0, size) else self.pairs.moved(one[0], one[1] - one[0])
+        return DeferredPairs((first, second), pairs)
 
     def widened(self, ranges: Ranges, whole: Ranges) -> Value:
         """The value over larger ranges, zero outside its own."""
