@@ -67,8 +67,13 @@ class Affine:
 
     def at(self, values: Mapping[str, Affine]) -> Affine:
         """The form with indices replaced by affine forms; indices without a value stay."""
-        parts = (coefficient * (values.get(name) or Affine.index(name)) for name, coefficient in self.terms)
-        return sum(parts, Affine((), self.offset))
+        terms, offset = dict[str, int](), self.offset
+        for name, coefficient in self.terms:
+            form = values.get(name)
+            offset += coefficient * form.offset if form else 0
+            for inner, value in form.terms if form else ((name, 1),):
+                terms[inner] = terms.get(inner, 0) + coefficient * value
+        return Affine.of(terms, offset)
 
     def solved(self, name: str) -> Affine:
         """The value of an index, whose coefficient is 1 or -1, at which the form is 0."""

@@ -113,7 +113,7 @@ class Numbers(Recursion[Value, IndexedValues]):
 
         Sums of several parts round by their order, so that of a family it is the mean of both orders of the copies.
         """
-        if f == g and len(self.parts.of(f)) > 1:
+        if f == g and sum(part.within(moment.ranges) is not None for part in self.parts.of(f)) > 1:
             copies = [(span, moment.ranges.get(f"{name}_")) for name, span in moment.ranges.items() if name.isdigit()]
             values = [term.value for term in moment.terms if any(name.endswith("_") for name in term.value.axes)]
             symmetric = all(isinstance(value, DeferredPairs) for value in values)

@@ -29,7 +29,7 @@ __all__ = ["Box", "Recurrences", "box_ranges", "merged"]
 
 Array = NDArray[Any]
 MANY = 100  # members of families whose tables are filled in by tiles
-SWEEPS = 129  # in which errors that do not grow from step to step are looked for
+SWEEPS = 65  # in which errors that do not grow from step to step are looked for
 SAFE = 1.25  # times the errors of so many steps
 
 

@@ -130,7 +130,9 @@ class Value:
 
     def scaled(self, factor: float) -> Value:
         """Times a number that is exact."""
-        return Value(self.axes, -self.estimate if factor == -1.0 else self.estimate * factor)
+        value, exact = self.estimate.value * factor, abs(factor) in (0.5, 1.0)
+        error = self.estimate.error * abs(factor)
+        return Value(self.axes, Estimate(value, error if exact else error + EPS * np.abs(value)))
 
     def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
@@ -344,8 +346,9 @@ class IndexedValues(Indexed[Value]):
     @classmethod
     def constant(cls, value: Any, ranges: Ranges) -> IndexedValues:
         """One value, or number, everywhere."""
-        value = value if isinstance(value, Value) else Value.of(value)
-        return cls(() if value.zero() else (Term(NOTHING, value),), ranges)
+        if not isinstance(value, Value):
+            value = None if value == 0 else Value.of(value)
+        return cls(() if value is None or value.zero() else (Term(NOTHING, value),), ranges)
 
     @classmethod
     def of_overlapping(cls, summands: Iterable[tuple[Equations, Value]], ranges: Ranges) -> IndexedValues:
