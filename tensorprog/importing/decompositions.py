@@ -281,7 +281,7 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.log2.default: lambda x: x.log() / math.log(2),
         aten.log10.default: lambda x: x.log() / math.log(10),
         aten.erfc.default: lambda x: 1 - torch.erf(x),
-        aten.rrelu.default: lambda x, low, high, *_: torch.nn.functional.leaky_relu(x, (low + high) / 2),
+        aten.rrelu.default: lambda x, low=1 / 8, high=1 / 3, *_: torch.nn.functional.leaky_relu(x, (low + high) / 2),
         aten.exp2.default: lambda x: (x * math.log(2)).exp(),
         aten.celu.default: lambda x, alpha=1.0: alpha * torch.nn.functional.elu(x / alpha),
         aten.log_softmax.int: lambda x, dim, dtype=None: x - x.logsumexp(dim, keepdim=True),

@@ -32,7 +32,7 @@ SAME: dict[str, Callable[[Any, Any], Any]] = {  # of two tensors (2, 3, 4)
     "between": lambda x, y: torch.lerp(x, y, 0.3) + torch.lerp(x, y, y.sigmoid()),
     "added": lambda x, y: torch.addcmul(x, y, y, value=0.5) + torch.addcdiv(x, y, y.exp()),
     "functions": lambda x, y: torch.logaddexp(x, y) + x.exp2() + y.erfc() + y.exp().log2() + y.exp().log10(),
-    "activations": lambda x, y: F.celu(x, 2.0) + F.rrelu(y, 0.1, 0.3),
+    "activations": lambda x, y: F.celu(x, 2.0) + F.rrelu(y, 0.1, 0.3) + F.rrelu(x),
     "distances": lambda x, y: torch.cdist(x, y) + F.cosine_similarity(x[:, :, None], y[:, None], dim=-1),
     "instances": lambda x, y: F.instance_norm(x),
     "entries by lists": lambda x, y: x[:, PLACES.view(2, 2)].sum() + x[torch.tensor([[1], [0]]), PLACES] @ y[0].T,

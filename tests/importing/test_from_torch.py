@@ -639,7 +639,7 @@ def test_initialisers_that_are_not_followed_are_refused(change: Callable[[Any], 
 @pytest.mark.parametrize(
     ("layer", "why"),
     [
-        (lambda n: nn.Conv2d(n, n, 3, groups=n), "a convolution in groups"),
+        (lambda n: nn.ConvTranspose2d(n, n, 3), "no rule for this operation"),
         (lambda n: nn.AvgPool2d(2, padding=1), "a mean over windows with a border"),
         (lambda n: nn.AdaptiveAvgPool2d(2), "adaptive pooling to several positions"),
     ],
