@@ -283,7 +283,7 @@ def start() -> Iterator[Line]:
     imports = lambda: process("-c", "import numpy, scipy.special, scipy.linalg")  # noqa: E731
     with tempfile.TemporaryDirectory() as folder:
         yield Line("tp limit attention", lambda: process("-m", "tensorprog", "limit", "attention"), "1.0 s", imports)
-        arguments = ("-m", "tensorprog", "run", "attention", "--quiet", "--force", "--out", folder)
+        arguments = ("-m", "tensorprog", "run", "attention", "--quiet", "--out", folder)
         yield Line("tp-run attention", lambda: process(*arguments), "5 s")
 
 
