@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +48,7 @@ from tensorprog.language.linalg import extended
 from tensorprog.language.schedule import Step, upstream
 from tensorprog.language.weight_members import variances
 from tensorprog.limit.form.definitions import Box, Corrected, place, target_box
-from tensorprog.limit.form.sums_of_functions import ONE, SumsOfFunctions, WeightedFunction
+from tensorprog.limit.form.sums_of_functions import ONE, Inner, SumsOfFunctions, WeightedFunction
 from tensorprog.limit.memory import need, numbers_at_once
 from tensorprog.limit.moment.numbers import Numbers, initial_draws
 from tensorprog.limit.moment.values import REPLICATE, Value
@@ -54,7 +56,9 @@ from tensorprog.limit.moment.values import REPLICATE, Value
 __all__ = ["FEWEST", "VectorsAtPoints", "numbers_given", "variables_drawn"]
 
 Array = NDArray[Any]
+Result = TypeVar("Result")
 Ranges = Mapping[str, Range]
+Slots = tuple[Affine, ...]
 LEAST_LOG2, MOST_LOG2, MOST_GIVEN_LOG2 = 8, 16, 11  # points of a replicate; of one that serves a draw of scores
 NUMBERS = 1 << 26  # numbers held by all points together, about
 GIVEN = 1 << 15  # numbers held by the points of one replicate for one draw of scores
@@ -94,7 +98,9 @@ class VectorsAtPoints:
     Raises    MemoryLimitError where the fewest points take more than there is
     """
 
-    def __init__(self, numbers: Numbers, steps: Sequence[Step], vectors: Sequence[str], held: int) -> None:
+    def __init__(
+        self, numbers: Numbers, steps: Sequence[Step], vectors: Sequence[str], held: int, alone: bool = False
+    ) -> None:
         self.numbers, self.netsor, self.parts, self.columns = (
             numbers,
             numbers.netsor,
@@ -108,12 +114,51 @@ class VectorsAtPoints:
         self._recent: tuple[Any, Value] = None, Value.of(0.0)  # the average that was asked for last
         self._products: dict[str, tuple[Any, Array]] = {}  # of the step that reads them
         self._factors: dict[tuple[Any, ...], Array] = {}  # of products that are known
+        self._alone = alone  # whether no sum of Gaussian vectors is drawn as one
         self._closures: dict[str, tuple[set[str], list[int]]] = {}
         self._limit = len(steps)  # steps from here on are not to be made yet
         assert numbers.replicates is not None
         self.lead = numbers.replicates[1]
 
     # -- which vectors --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def added(self) -> dict[str, dict[str, Slots]]:
+        """Initial vectors that are read nowhere but in a sum with one product, which is drawn as one Gaussian vector.
+
+        For every such product, the slots of each initial vector at positions of the product.
+        """
+        if not self.looped or self.numbers.each or self._alone:
+            return {}
+        written: list[Inner] = []
+        for statement in self.netsor.body:
+            own = self.parts.numbered(statement.expr)[1] if isinstance(statement, Nonlin) else []
+            written += own or [((ONE, v, ()),) for v in statement.inputs]
+        asked = list(written)
+        for name, family in self.netsor.families.items():
+            if family.kind == "vector" and not self.parts.is_base(name):
+                with suppress(NotCompiledError):
+                    asked += [f.inner for part in self.parts.of(name) for f in self.parts.factors_of(part)]
+        sets: dict[str, set[frozenset[str]]] = {}
+        for form in asked:
+            for _, v, _ in form:
+                sets.setdefault(v.name, set()).add(frozenset(other.name for _, other, _ in form))
+        times = Counter(v.name for form in written for _, v, _ in form)
+        turned, found = {s.other for s in self.numbers.program.corrected.values()}, dict[str, dict[str, Slots]]()
+        for form in written:
+            once = [v for w, v, over in form if w == ONE and not over and times[v.name] == len(sets[v.name]) == 1]
+            for v in once:
+                source = self.parts.source(v.name) if v.name in self.columns.member else ""
+                names = {str(slot.bare): Affine.index(str(k)) for k, slot in enumerate(v.slots) if slot.bare}
+                plain = len(names) == len(v.slots) and not any(self.netsor.families[v.name].boundaries)
+                if source and source not in turned and len(self.columns.owner[source]) == 1 and plain:
+                    found[v.name] = {
+                        x.name: tuple(slot.at(names) for slot in x.slots)
+                        for x in once
+                        if x.name in self.numbers.initials and all(names.keys() >= {*slot.indices} for slot in x.slots)
+                    }
+                    break
+        return found
 
     @cached_property
     def sources(self) -> dict[str, tuple[int, ...]]:
@@ -127,7 +172,7 @@ class VectorsAtPoints:
                 read = variables(statement.expr) if isinstance(statement, Nonlin) else statement.inputs  # of all terms
                 for name in (v.name for v in read if self.parts.is_base(v.name)):
                     family, source = self.netsor.families[name], self.parts.source(name)
-                    if family.width not in fixed:
+                    if family.width not in fixed and not any(name in own for own in self.added.values()):
                         initials = self.numbers.initials
                         found[source] = self.columns.owner[source].shape if family.statements else initials[name].shape
         return found
@@ -159,8 +204,9 @@ class VectorsAtPoints:
         names |= {v.name for s in self.netsor.body for v in s.inputs if self.netsor.families[v.name].kind == "vector"}
         # normals of initial vectors make room for their values
         normals = sum(math.prod(shape) for source, shape in self.sources.items() if source not in self.numbers.initials)
-        members = max(1, normals + sum(math.prod(self.netsor.families[name].shape) for name in names - self.momentary))
-        held = 4 * numbers_at_once(self._held, 3)  # in single precision
+        kept = names - self.momentary - {name for own in self.added.values() for name in own}
+        members = max(1, normals + sum(math.prod(self.netsor.families[name].shape) for name in kept))
+        held = 3 * numbers_at_once(self._held, 2)  # in single precision
         most = MOST_LOG2 - self.looped  # recurrences have products at every step, which take time
         log2 = min(max(int(math.log2(max(1, held // (REPLICATES * members)))), LEAST_LOG2), most)
         need(
@@ -217,16 +263,21 @@ class VectorsAtPoints:
 
     @cached_property
     def momentary(self) -> set[str]:
-        """Families of products of which each step reads what was made last alone: they are not kept."""
-        found = {s.target.name for s in self.netsor.body if isinstance(s, MatMul)}
+        """Families of which each step reads what was made last alone: they are made again where they are read.
+
+        What a recurrence carries is none, nor what is averaged.
+        """
+        averaged = {v.name for s in self.netsor.body if not isinstance(s, Nonlin) for v in s.inputs}
+        given = self.parts.carried | {s.target.name for s in self.netsor.body if isinstance(s, Corrected)}
+        found = {s.target.name for s in self.netsor.body if isinstance(s, Nonlin | MatMul)} - averaged - given
         latest = dict[str, Box]()
-        for step in self.steps if found else ():
+        for step in self.steps if self.looped else ():
             ranges = {**self.netsor.ranges, **step.ranges(self.netsor.ranges)}
             for v in step.statement.inputs if isinstance(step.statement, Nonlin) else ():
                 if v.name in found and not within(tuple(slot.span(ranges) for slot in v.slots), latest.get(v.name)):
                     found.remove(v.name)
             latest[step.statement.target.name] = target_box(step.statement, ranges)
-        return found
+        return found if self.looped else set()
 
     def values(self, name: str, box: Box) -> tuple[Array, list[int]]:
         """A vector at the points: its members in a box are known; and where the members begin.
@@ -242,23 +293,32 @@ class VectorsAtPoints:
             made = target_box(self.steps[last].statement, self.steps[last].ranges(self.netsor.ranges))
             if within(box, made):
                 if name not in self._products or self._products[name][0] != last:
-                    self._products[name] = last, self._product(name, made)
+                    self._products[name] = last, self._before(last, self._made)
                 return self._products[name][1], [start for start, _ in made]
         if name not in self._values and family.statements:
             self._values[name] = np.zeros((self.lead, *family.shape, self.total), np.float32)
         elif name not in self._values:
-            initial = next(entry for entry in self.netsor.initial if entry.name == name)
+            initial = self.numbers.initials[name].initial
+            if name not in self.normals:  # the rest of it is part of a product
+                mean = self.numbers.initials[name].mean.astype(np.float32)
+                return np.broadcast_to(mean[..., None], (self.lead, *mean.shape, self.total)), starts
             normals = self.normals.pop(name)  # which nothing else reads
             drawn = [initial_draws(self.numbers, initial, own[None])[0].astype(np.float32) for own in normals]
             self._values[name] = np.broadcast_to(np.stack(drawn), (self.lead, *drawn[0].shape))
-        for number in [k for k in steps if k <= last and k not in self._done] if last not in self._done else ():
-            before, self._limit = self._limit, number
-            try:
-                self._make(number)
-            finally:
-                self._limit = before
+        passing = self.momentary - {name}
+        steps = [k for k in steps if k <= last and self.steps[k].statement.target.name not in passing]
+        for number in [k for k in steps if k not in self._done] if last not in self._done else ():
+            self._before(number, self._make)
             self._done.add(number)
         return self._values[name], starts
+
+    def _before(self, number: int, make: Callable[[int], Result]) -> Result:
+        """What is made of what is known before a step."""
+        before, self._limit = self._limit, number
+        try:
+            return make(number)
+        finally:
+            self._limit = before
 
     def _last(self, name: str, box: Box) -> int:
         """The last step that may be made now and makes members of a family in a box; -1 where there is none."""
@@ -278,20 +338,25 @@ class VectorsAtPoints:
         return found
 
     def _make(self, number: int) -> None:
-        """The members that a step makes, at the points."""
-        step = self.steps[number]
-        statement, ranges = step.statement, step.ranges(self.netsor.ranges)
-        name, box = statement.target.name, target_box(statement, ranges)
-        if isinstance(statement, Nonlin):
-            axes = (REPLICATE, *(slot.bare or f"={k}" for k, slot in enumerate(statement.target.slots)), COORDINATE)
-            if isinstance(statement, Corrected) and not self.numbers.by_moments(statement):
-                self._coefficients(statement, ranges, number)
-            found = align(evaluate(statement.expr, Scope(self.netsor, ranges, self.read)), axes)
-        else:
-            found = self._product(name, box)
+        """Keep the members that a step makes, at the points."""
+        statement, ranges = self.steps[number].statement, self.steps[number].ranges(self.netsor.ranges)
+        name, family = statement.target.name, self.netsor.families[statement.target.name]
+        found = self._made(number)
         if name not in self._values:
-            self._values[name] = np.zeros((self.lead, *self.netsor.families[name].shape, self.total), np.float32)
-        self._values[name][(slice(None), *place(box, self.netsor.families[name].ranges))] = found
+            self._values[name] = np.zeros((self.lead, *family.shape, self.total), np.float32)
+        self._values[name][(slice(None), *place(target_box(statement, ranges), family.ranges))] = found
+
+    def _made(self, number: int) -> Array:
+        """The members that a step makes, at the points."""
+        statement, ranges = self.steps[number].statement, self.steps[number].ranges(self.netsor.ranges)
+        if not isinstance(statement, Nonlin):
+            return self._product(statement.target.name, target_box(statement, ranges))
+        axes = (REPLICATE, *(slot.bare or f"={k}" for k, slot in enumerate(statement.target.slots)), COORDINATE)
+        if isinstance(statement, Corrected) and not self.numbers.by_moments(statement):
+            self._coefficients(statement, ranges, number)
+        found = align(evaluate(statement.expr, Scope(self.netsor, ranges, self.read)), axes)
+        sizes = (stop - start for start, stop in target_box(statement, ranges))
+        return np.broadcast_to(np.asarray(found, np.float32), (self.lead, *sizes, self.total))
 
     def _coefficients(self, statement: Corrected, ranges: dict[str, Range], step: int) -> None:
         """Enter the coefficients of the Onsager terms of products that a step makes (see `onsager`)."""
@@ -368,6 +433,14 @@ class VectorsAtPoints:
                     at |= self.columns.positions(g, places[w, c][None], "_")
                     with self.numbers.by_itself():
                         found = self.numbers.base(f, g).at({**at, REPLICATE: draws})
+                    for x, slots in self.added.get(f, {}).items() if a == b else ():
+                        spots = {f"{k}{copy}": slot.at({n: Affine.index(f"{n}{copy}") for n in slot.indices})
+                                 for copy in ("", "_") for k, slot in enumerate(slots)}  # fmt: skip
+                        there = {
+                            k: sum((c * at[n] for n, c in s.terms), np.full((1, 1), s.offset)) for k, s in spots.items()
+                        }
+                        with self.numbers.by_itself():
+                            found = found + self.numbers.base(x, x).at({**there, REPLICATE: draws})
                     cov[:, w, r, c], off[:, w, r, c] = found.value, found.error
         own = np.einsum("...ii->...i", cov[..., done:])
         deviations = np.sqrt(np.concatenate([np.square(before).sum(axis=-1), own], axis=-1))
@@ -376,7 +449,7 @@ class VectorsAtPoints:
         self.numbers.relative = max(self.numbers.relative, float(np.max(relative, initial=0.0)))
         factor = extended(before, cov)
         if not self.numbers.each:
-            first = int(np.argmin([*known.all(axis=0), False]))
+            first = int(np.argmin(np.append(known.all(axis=0), False)))
             self._factors[weight, *members] = factor[..., :first, :first]
         return factor
 
@@ -410,6 +483,9 @@ class VectorsAtPoints:
 
     def average(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine]) -> Value:
         """E of the product of two vectors, positions '0', ... of one and '0_', ..., or `at` others, of the other."""
+        alone = {name for product, own in self.added.items() for name in (product, *own)} & {f, g}
+        if alone:  # of which a covariance with other vectors is asked for, when all is known
+            return VectorsAtPoints(self.numbers, self.steps, self.vectors, self._held, True).average(f, g, ranges, at)
         key = f, g, tuple(ranges.items()), tuple(at.items())
         if self._recent[0] == key:  # as the next of several weights that multiply one vector asks
             return self._recent[1]
