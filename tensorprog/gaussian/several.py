@@ -233,7 +233,7 @@ def lattice(dim: int, log2_size: int, seed: int, replicate: int) -> NDArray[np.f
     cells = (np.arange(1 << LEVELS) + rng.random()) / (1 << LEVELS)  # coordinates are on one grid, moved at random
     normals = special.ndtri(np.clip(1 - np.abs(2 * cells - 1), 2.0**-54, 1 - 2.0**-54)).astype(np.float32)
     places = np.arange(1 << log2_size, dtype=np.uint16) << np.uint16(LEVELS - log2_size)
-    return normals[powers[:, best, None] * places + offsets]
+    return np.asarray(normals[powers[:, best, None] * places + offsets])
 
 
 def nearness(lags: NDArray[np.uint16], size: int) -> float:
